@@ -1,0 +1,149 @@
+//! Events: one JSON object a line, from the worker to the CLI and into `events.jsonl`.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What every line carries, whatever it says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Event {
+    /// Seconds since the epoch.
+    pub time: f64,
+    /// Which start of this run wrote the line, from 1. Readers drop an earlier attempt's steps beyond `resumed_from`.
+    pub attempt: u32,
+    pub body: Body,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Body {
+    /// The first line of an attempt.
+    Started {
+        contract: u32,
+        stage: String,
+        pid: u32,
+        recipe_digest: String,
+        /// The step that this attempt goes on from; 0 for a fresh start.
+        resumed_from: u64,
+    },
+    /// The worker has begun a part of its work.
+    Stage {
+        name: String,
+        detail: Option<String>,
+        /// Seconds that this part may take before its silence is worth a warning.
+        quiet_budget: f64,
+    },
+    /// A countable part of a stage: rows tokenized, answers scored, bytes copied.
+    Advance {
+        stage: String,
+        done: u64,
+        total: Option<u64>,
+        unit: String,
+        rate: Option<f64>,
+    },
+    /// Micro-batch `micro` of `of` has been added to the gradients of the step after `step`.
+    Accumulating {
+        step: u64,
+        micro: u64,
+        of: u64,
+    },
+    /// The optimizer has stepped.
+    Progress(Progress),
+    /// A setting as read back from torch, peft or the loader: never from the plan.
+    Applied {
+        key: String,
+        value: Value,
+        /// What the user is told, where the setting deserves a line: "TF32 enabled".
+        note: Option<String>,
+    },
+    Evaluated {
+        step: u64,
+        metrics: BTreeMap<String, f64>,
+        seconds: f64,
+    },
+    /// A checkpoint is committed.
+    Checkpoint {
+        step: u64,
+        path: String,
+        bytes: u64,
+        seconds: f64,
+    },
+    /// A checkpoint is the best so far.
+    Best {
+        step: u64,
+        metric: String,
+        value: f64,
+    },
+    /// Something went wrong and was mended without changing the result's meaning.
+    Recovered {
+        kind: Recovery,
+        step: u64,
+        detail: String,
+    },
+    Warning {
+        code: String,
+        message: String,
+        hint: Option<String>,
+    },
+    /// Every two seconds; `ticks` counts the main loop's rounds, so that a stuck loop shows.
+    Heartbeat {
+        ticks: u64,
+        stage: String,
+    },
+    /// Decoded text while it is generated.
+    Text {
+        source: String,
+        text: String,
+        done: bool,
+    },
+    /// The last line of an attempt that did its work; `result` is the stage's own document.
+    Finished {
+        result: Value,
+    },
+    /// The last line of an attempt that did not.
+    Failed {
+        exit: u8,
+        code: String,
+        message: String,
+        hint: Option<String>,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Progress {
+    pub step: u64,
+    pub total_steps: u64,
+    pub epoch: f64,
+    pub loss: f64,
+    pub lr: f64,
+    pub grad_norm: Option<f64>,
+    /// Real tokens of this step, padding not counted.
+    pub tokens: u64,
+    pub supervised_tokens: u64,
+    pub tokens_per_second: f64,
+    /// Seconds of this step, and of it those spent waiting for data.
+    pub seconds: f64,
+    pub data_wait: f64,
+    pub memory_allocated: u64,
+    pub memory_reserved: u64,
+    pub gpu_util: Option<f64>,
+    /// Seconds to the end, from the steps measured so far.
+    pub eta: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Recovery {
+    /// The device ran out of memory: the micro-batch was halved in place.
+    OutOfMemory,
+    /// Loss or gradients were not finite: the step was not applied.
+    NonFinite,
+    /// A damaged checkpoint was passed over for an older one.
+    DamagedCheckpoint,
+    /// A tracker stopped answering; training went on.
+    Tracker,
+}

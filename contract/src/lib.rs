@@ -1,0 +1,6 @@
+//! What the `expert-cli` binary and its worker must agree on.
+
+pub mod digest;
+pub mod event;
+pub mod exit;
+pub mod plan;

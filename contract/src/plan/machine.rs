@@ -1,0 +1,137 @@
+//! How the recipe is computed here. All of it may differ between two attempts at one run.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::recipe::word;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    pub device: Device,
+    pub dtype: Dtype,
+    /// Rows that go through the model at once; the worker halves it in place when memory runs out.
+    pub micro_batch: u64,
+    /// Micro-batches behind one optimizer step on this machine: ceil(rows_per_step / micro_batch / devices).
+    pub accumulation: u64,
+    /// False takes the plain transformers + peft path (for comparison and for unknown architectures).
+    pub fast_path: bool,
+    pub flash_attention: bool,
+    pub sdpa: bool,
+    pub checkpointing: CheckpointingMode,
+    pub compile: Option<Compile>,
+    pub cuda_graphs: Option<CudaGraphs>,
+    /// Steps between two releases of the allocator's cached memory; null never.
+    pub memory_clear_every: Option<u64>,
+    pub threads: Threads,
+    pub loader: Loader,
+    pub logging: Logging,
+    /// Checkpoints kept beside the best and the newest; null keeps all.
+    pub save_total_limit: Option<u32>,
+    pub mirror: Option<Mirror>,
+    pub paths: Paths,
+    pub estimate: MemoryEstimate,
+}
+
+word! { DeviceKind { Cuda = "cuda", Mps = "mps", Cpu = "cpu" } }
+word! { Dtype { Bf16 = "bf16", Fp16 = "fp16", Fp32 = "fp32" } }
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Device {
+    pub kind: DeviceKind,
+    pub index: u32,
+    pub name: String,
+    pub memory_bytes: Option<u64>,
+}
+
+word! {
+    /// `selective` recomputes attention only; `full` each whole layer.
+    CheckpointingMode { None = "none", Selective = "selective", Full = "full" }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Compile {
+    pub backend: String,
+    pub mode: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CudaGraphs {
+    pub warmup_steps: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Threads {
+    /// torch's intra-op threads; null leaves torch's own choice.
+    pub compute: Option<u32>,
+    /// Threads that tokenize; null uses every core.
+    pub pretokenize: Option<u32>,
+}
+
+/// Honoured where rows do not come from the mapped cache; the worker reports what is in force.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Loader {
+    /// False tokenizes on the fly instead of reading the token cache.
+    pub use_cache: bool,
+    pub workers: u32,
+    pub pin_memory: bool,
+    pub prefetch_factor: Option<u32>,
+    pub persistent_workers: bool,
+}
+
+word! { Tracker { Tensorboard = "tensorboard", Wandb = "wandb" } }
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Logging {
+    pub steps: u64,
+    pub trackers: Vec<Tracker>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Mirror {
+    /// Any fsspec URL.
+    pub target: String,
+    pub compress: bool,
+    /// False copies before training goes on.
+    pub background: bool,
+}
+
+/// Absolute places on this machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Paths {
+    pub manifest: String,
+    pub expert_dir: String,
+    pub output: String,
+    /// Root of this expert's token caches; a cache is `<cache>/<key>/`.
+    pub cache: String,
+    /// Where downloaded and converted base models, compiled tokenizers and base scores are kept.
+    pub home: String,
+    /// The base's folder; null for a Hub id that the worker finds in the Hub's cache, and for the embedded base.
+    pub base: Option<String>,
+    /// Source name -> absolute file. Hub datasets do not stand here.
+    pub data: BTreeMap<String, String>,
+}
+
+/// Bytes by part for one micro-batch on the device.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryEstimate {
+    pub weights: u64,
+    pub adapter: u64,
+    pub gradients: u64,
+    pub optimizer: u64,
+    pub activations: u64,
+    pub logits: u64,
+    pub context: u64,
+    pub total: u64,
+}

@@ -1,0 +1,56 @@
+//! `plan.json`: everything a run does, with no default left open. Rust writes it, the worker reads it.
+//!
+//! The two halves answer different questions. [`Recipe`] says *what comes out*: it is the same on every machine
+//! and its digest names the result. [`Machine`] says *how it is computed here* and may change between two
+//! attempts at one run.
+
+mod machine;
+mod recipe;
+mod request;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use machine::{
+    CheckpointingMode, Compile, CudaGraphs, Device, DeviceKind, Dtype, Loader, Logging, Machine, MemoryEstimate,
+    Mirror, Paths, Threads, Tracker,
+};
+pub use recipe::{
+    Adapter, AdapterKind, BadRow, Base, Batch, BestModel, Data, DataFormat, Decoding, Duration, Evaluation,
+    Neftune, Optimizer, OptimizerName, Overlong, Precision, PrecisionRequest, Quantization, Recipe, RopeKind,
+    RopeScaling, Saving, Schedule, ScheduleKind, SoftPrompt, SoftPromptInit, Source, Strategy, Template,
+    TemplateKind, TestCase, TextDialogue, TrainOn, Warmup,
+};
+pub use request::{Request, Resume};
+
+use crate::digest;
+
+/// The version of the plan and event documents. The worker refuses any other (exit 3).
+pub const CONTRACT_VERSION: u32 = 1;
+
+/// The document that the CLI hands to the worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// Version of this document; see the worker's refusal of any other.
+    pub contract: u32,
+    /// SHA-256 of the RFC 8785 canonical JSON of `recipe`, in hex.
+    pub recipe_digest: String,
+    pub recipe: Recipe,
+    pub machine: Machine,
+    /// What this invocation of the worker is asked to do.
+    pub request: Request,
+}
+
+impl Plan {
+    pub fn new(recipe: Recipe, machine: Machine, request: Request) -> Self {
+        Self { contract: CONTRACT_VERSION, recipe_digest: recipe.digest(), recipe, machine, request }
+    }
+}
+
+impl Recipe {
+    /// The name of the result: equal on any machine and from any working directory.
+    pub fn digest(&self) -> String {
+        digest::of(self)
+    }
+}

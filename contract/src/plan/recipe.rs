@@ -1,0 +1,340 @@
+//! What decides the result. Only semantics: no absolute path, no device, nothing that a faster machine would change.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+macro_rules! word {
+    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+        pub enum $name { $($(#[$variant_meta])* #[serde(rename = $text)] $variant),+ }
+
+        impl $name {
+            /// Every spelling that a document may use, in the order of declaration.
+            pub const WORDS: &[&str] = &[$($text),+];
+
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+
+            pub fn parse(text: &str) -> Option<Self> {
+                match text { $($text => Some(Self::$variant),)+ _ => None }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                out.pad(self.as_str())
+            }
+        }
+    };
+}
+pub(super) use word;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Recipe {
+    pub expert: String,
+    pub base: Base,
+    pub template: Template,
+    pub data: Data,
+    pub adapter: Adapter,
+    pub batch: Batch,
+    pub optimizer: Optimizer,
+    pub schedule: Schedule,
+    pub precision: Precision,
+    pub evaluation: Evaluation,
+    pub saving: Saving,
+    pub decoding: Decoding,
+    /// Everything random is a function of this number and of where it is drawn.
+    pub seed: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Base {
+    /// Logical name: a Hub id, the embedded base's name, or a folder's last component. Never a path.
+    pub name: String,
+    /// The digest that the manifest demands of the weights, if it demands one.
+    pub sha256: Option<String>,
+    pub quantization: Quantization,
+    pub rope_scaling: Option<RopeScaling>,
+}
+
+word! {
+    Quantization { None = "none", Fp16 = "fp16", Bf16 = "bf16", Int8 = "int8", Int4 = "int4" }
+}
+
+word! {
+    RopeKind { Linear = "linear", Dynamic = "dynamic", Yarn = "yarn", Longrope = "longrope", Llama3 = "llama3" }
+}
+
+/// What is handed to transformers as `rope_scaling`, already in its own words.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RopeScaling {
+    pub kind: RopeKind,
+    pub factor: f64,
+    pub original_max_position_embeddings: Option<u64>,
+    pub max_position_embeddings: Option<u64>,
+    /// Set to 1.0 for `ntk-by-parts`, which is YaRN without its attention temperature.
+    pub attention_factor: Option<f64>,
+    pub beta_fast: Option<f64>,
+    pub beta_slow: Option<f64>,
+    pub low_freq_factor: Option<f64>,
+    pub high_freq_factor: Option<f64>,
+    pub short_factor: Option<Vec<f64>>,
+    pub long_factor: Option<Vec<f64>>,
+}
+
+word! {
+    /// `tokenizer` is the chat template that the base's tokenizer carries.
+    TemplateKind {
+        Tokenizer = "tokenizer", Chatml = "chatml", Qwen3 = "qwen3", Alpaca = "alpaca", Llama = "llama",
+        Mistral = "mistral", Phi = "phi", Gemma = "gemma", Deepseek = "deepseek", Vicuna = "vicuna",
+        Custom = "custom",
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Template {
+    pub kind: TemplateKind,
+    /// The Jinja text of a `custom` template; null for the others.
+    pub source: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Data {
+    pub train: Vec<Source>,
+    pub validation: Vec<Source>,
+    pub test: Vec<Source>,
+    /// Share of the training rows held out for validation; null where a validation file is named or none is wanted.
+    pub validation_split: Option<f64>,
+    /// Canonical field name -> dotted path in the row (`completion` -> `output.sql`). Empty: recognise the shape.
+    pub field_mapping: BTreeMap<String, String>,
+    pub train_on: TrainOn,
+    pub on_bad_row: BadRow,
+    pub overlong: Overlong,
+    pub text_dialogue: TextDialogue,
+    pub deduplicate: bool,
+    /// Rows with fewer characters than this are dropped and counted.
+    pub min_length: Option<u64>,
+    /// Rows with more characters than this are dropped and counted.
+    pub max_length: Option<u64>,
+    pub streaming: bool,
+    /// Rows that a streamed source may hold to shuffle among.
+    pub max_in_memory_samples: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// Relative path with forward slashes, or `name::split::config` of a Hub dataset.
+    /// For data named on the command line: the file's name and its absolute place in `machine.paths.data`.
+    pub name: String,
+    pub format: DataFormat,
+    /// Share of this source in a mixture; 1 for a single source.
+    pub weight: f64,
+    /// The mixture's name for this source.
+    pub task: Option<String>,
+}
+
+word! {
+    DataFormat {
+        Jsonl = "jsonl", Json = "json", Csv = "csv", Parquet = "parquet", Arrow = "arrow", Huggingface = "huggingface",
+    }
+}
+word! {
+    /// `completions`: the last answer only; `assistant`: every assistant turn; `all`: every token.
+    TrainOn { Completions = "completions", All = "all", Assistant = "assistant" }
+}
+word! { BadRow { Error = "error", Skip = "skip" } }
+word! { Overlong { Truncate = "truncate", Split = "split", Drop = "drop", Error = "error" } }
+word! {
+    /// Whether a `text` that is itself a rendered dialogue is parsed into messages.
+    TextDialogue { Parse = "parse", Raw = "raw" }
+}
+
+word! {
+    AdapterKind {
+        Lora = "lora", Rslora = "rslora", Dora = "dora", Ia3 = "ia3", Lokr = "lokr", Adalora = "adalora",
+        Prompt = "prompt",
+    }
+}
+
+impl AdapterKind {
+    /// The kinds that have a rank and an alpha.
+    pub fn has_rank(self) -> bool {
+        !matches!(self, Self::Ia3 | Self::Prompt)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Adapter {
+    pub kind: AdapterKind,
+    /// Null for ia3 and prompt.
+    pub rank: Option<u32>,
+    pub alpha: Option<f64>,
+    pub dropout: f64,
+    /// Sorted, without duplicates.
+    pub target_modules: Vec<String>,
+    /// For ia3: the subset whose input is scaled. Sorted.
+    pub feedforward_modules: Vec<String>,
+    /// Trained virtual tokens; only where `kind` is prompt.
+    pub soft_prompts: Vec<SoftPrompt>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SoftPrompt {
+    pub name: String,
+    pub tokens: u32,
+    pub init: SoftPromptInit,
+    pub init_text: Option<String>,
+}
+
+word! { SoftPromptInit { Random = "random", Text = "text", VocabSample = "vocab_sample" } }
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Batch {
+    /// Rows behind one optimizer step, over all micro-batches and devices.
+    pub rows_per_step: u64,
+    pub max_seq_length: u32,
+    pub packing: bool,
+    /// Only without packing: rows of like length share a micro-batch.
+    pub group_by_length: bool,
+    /// Whether an epoch's last, smaller step is left out.
+    pub drop_last: bool,
+}
+
+word! {
+    OptimizerName {
+        AdamwTorch = "adamw_torch", AdamwTorchFused = "adamw_torch_fused", AdamwBnb8bit = "adamw_bnb_8bit",
+        PagedAdamw32bit = "paged_adamw_32bit", PagedAdamw8bit = "paged_adamw_8bit", Sgd = "sgd",
+        Adafactor = "adafactor", Muon = "muon",
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Optimizer {
+    pub name: OptimizerName,
+    pub learning_rate: f64,
+    pub weight_decay: f64,
+    pub beta1: f64,
+    pub beta2: f64,
+    pub epsilon: f64,
+    /// Global norm that gradients are clipped to; null leaves them alone.
+    pub max_grad_norm: Option<f64>,
+    pub neftune: Option<Neftune>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Neftune {
+    pub noise_alpha: f64,
+}
+
+word! {
+    ScheduleKind {
+        Linear = "linear", Cosine = "cosine", CosineWithRestarts = "cosine_with_restarts",
+        Polynomial = "polynomial", Constant = "constant", ConstantWithWarmup = "constant_with_warmup",
+        OneCycle = "one_cycle",
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Schedule {
+    pub kind: ScheduleKind,
+    /// Numbers that the kind takes: `num_cycles`, `power`, `lr_end`, `min_lr_ratio`.
+    pub options: BTreeMap<String, f64>,
+    pub warmup: Warmup,
+    pub duration: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "unit", content = "value", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Warmup {
+    Steps(u64),
+    /// Share of all steps.
+    Ratio(f64),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "unit", content = "value", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Duration {
+    Epochs(f64),
+    Steps(u64),
+}
+
+word! {
+    /// `auto`: bf16 where the device computes in it, else fp32.
+    PrecisionRequest { Auto = "auto", Bf16 = "bf16", Fp16 = "fp16", Fp32 = "fp32" }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Precision {
+    pub compute: PrecisionRequest,
+    pub tf32: bool,
+}
+
+word! { Strategy { No = "no", Steps = "steps", Epoch = "epoch" } }
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Evaluation {
+    pub strategy: Strategy,
+    pub steps: Option<u64>,
+    /// How the best checkpoint is chosen; null: the last one is final.
+    pub best: Option<BestModel>,
+    pub suite: Option<String>,
+    /// `sql`, `json`, `cypher`, `typescript`, `exact`, `regex`, or an installed entry point's name.
+    pub scorer: Option<String>,
+    pub metrics: Vec<String>,
+    /// Rows of the test set that are scored; null for all.
+    pub test_set_size: Option<u64>,
+    pub test_cases: Vec<TestCase>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BestModel {
+    pub metric: String,
+    pub greater_is_better: bool,
+    /// Evaluations without a better value after which training stops; null never stops early.
+    pub patience: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TestCase {
+    pub prompt: String,
+    pub expected: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Saving {
+    pub strategy: Strategy,
+    pub steps: Option<u64>,
+}
+
+/// How text is generated when an expert is tried or scored. A temperature of 0 is greedy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Decoding {
+    pub temperature: f64,
+    pub top_p: f64,
+    pub top_k: u32,
+    pub min_p: f64,
+    pub stop_sequences: Vec<String>,
+    pub max_new_tokens: u32,
+}

@@ -1,0 +1,62 @@
+//! What one invocation of the worker is asked to do with the plan.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "stage", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    Pretokenize {
+        /// Build again although a valid cache of this key exists.
+        force: bool,
+        /// Rows to show decoded, with their loss mask.
+        preview: u32,
+    },
+    Train {
+        resume: Resume,
+        /// Accept a recipe that differs from the checkpoint's only in running longer.
+        extend: bool,
+        /// Score base and adapter on the test set, before and after.
+        evaluate: bool,
+        profile: bool,
+    },
+    Evaluate {
+        /// The adapter's folder; null scores the base alone.
+        adapter: Option<String>,
+    },
+    Generate {
+        adapter: Option<String>,
+        /// Null reads prompts from standard input, one JSON string a line.
+        prompt: Option<String>,
+    },
+    Export {
+        adapter: String,
+        target: String,
+        merge: bool,
+    },
+}
+
+impl Request {
+    /// The worker's stage, as its command line names it.
+    pub fn stage(&self) -> &'static str {
+        match self {
+            Self::Pretokenize { .. } => "pretokenize",
+            Self::Train { .. } => "train",
+            Self::Evaluate { .. } => "evaluate",
+            Self::Generate { .. } => "generate",
+            Self::Export { .. } => "export",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "from", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Resume {
+    /// Start at step 0; the output folder is fresh.
+    Nothing,
+    /// The newest checkpoint that verifies; step 0 if there is none at all.
+    Newest,
+    Checkpoint {
+        path: String,
+    },
+}
