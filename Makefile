@@ -1,0 +1,87 @@
+# Two commands do everything: `make demo` and `make test`. Each sets up what it needs, and a second run costs seconds.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv
+EXPERT := target/release/expert-cli
+
+# torch and the tokenizers use what is there; the tests share two cores with each other.
+PYTEST_JOBS ?= 2
+
+RUST_SOURCES := $(shell find contract cli -name '*.rs' -o -name '*.toml' -o -name '*.json' 2>/dev/null) Cargo.toml Cargo.lock
+NATIVE_SOURCES := $(shell find worker/native -name '*.rs' -o -name '*.toml' 2>/dev/null) Cargo.toml Cargo.lock pyproject.toml
+
+.PHONY: setup demo test test-rust test-python lint format lock bench experts clean help
+
+help: ## Show what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+# --- set-up ---------------------------------------------------------------------------------------------------
+
+$(UV): requirements/bootstrap.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "expert-cli needs Python 3.11 or newer; $(PYTHON) is older. Name another: make PYTHON=python3.12" >&2; exit 3; }
+	@echo "setting up $(VENV)" >&2
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+$(VENV)/.packages: requirements/dev.lock | $(UV)
+	@echo "installing Python packages (torch is large: some minutes the first time)" >&2
+	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r $<
+	@touch $@
+
+$(VENV)/.worker: $(NATIVE_SOURCES) $(VENV)/.packages
+	@echo "building the native module" >&2
+	@PATH="$(abspath $(BIN)):$$PATH" $(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(EXPERT): $(RUST_SOURCES)
+	@echo "building expert-cli" >&2
+	@cargo build --quiet --release --locked
+	@touch $@
+
+setup: $(VENV)/.worker $(EXPERT) ## Virtual environment, native module, CLI
+
+# --- what people run ------------------------------------------------------------------------------------------
+
+demo: setup ## Train the SQL expert on the embedded base, on this machine, with scores before and after
+	@$(EXPERT) validate experts/expert-sql
+	@$(EXPERT) plan --manifest experts/expert-sql/manifest.json --model smollm2-135m
+
+experts: setup ## Train, score and report every expert
+	@$(EXPERT) train --all experts
+
+test: test-rust test-python ## Every test
+
+test-rust: setup
+	@cargo test --quiet --locked --workspace
+
+test-python: setup
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist worksteal
+
+lint: setup ## Formatting, lints and types, Rust and Python
+	@cargo fmt --check
+	@cargo clippy --quiet --locked --workspace --all-targets -- --deny warnings
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: setup ## Format everything in place
+	@cargo fmt
+	@$(BIN)/ruff check --fix --quiet . || true
+	@$(BIN)/ruff format .
+
+lock: | $(UV) ## Resolve the Python packages anew, with hashes
+	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 requirements/bootstrap.in -o requirements/bootstrap.lock
+	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 requirements/dev.in -o requirements/dev.lock
+	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 -c requirements/dev.lock requirements/worker.in -o requirements/worker.lock
+
+bench: setup ## Every benchmark, each a ratio of two programs in one run
+	@$(BIN)/python -m benches
+
+clean: ## Remove what was built; keep trained weights and caches
+	@cargo clean --quiet
+	@rm -rf $(VENV) worker/python/expert_worker/_native*.so
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,196 @@
+//! Bytes by part for one micro-batch.
+
+use super::shape::{Linear, Shape};
+use crate::plan::{
+    Adapter, AdapterKind, CheckpointingMode, DeviceKind, Dtype, MemoryEstimate, OptimizerName, Quantization,
+};
+
+/// What the estimate depends on.
+#[derive(Debug, Clone, Copy)]
+pub struct Load<'a> {
+    pub shape: &'a Shape,
+    pub quantization: Quantization,
+    pub adapter: &'a Adapter,
+    pub optimizer: OptimizerName,
+    pub dtype: Dtype,
+    pub device: DeviceKind,
+    pub checkpointing: CheckpointingMode,
+    pub fast_path: bool,
+    pub rows: u64,
+    pub row_length: u64,
+}
+
+/// Adapter weights, their gradients and the optimizer's moments are kept in fp32 whatever the base is.
+const MASTER_BYTES: u64 = 4;
+/// Supervised tokens that the head and the loss take at a time on the fast path.
+const HEAD_CHUNK: u64 = 1_024;
+/// What a CUDA context, cuBLAS workspaces and the allocator's rounding take before the first tensor.
+const CUDA_CONTEXT: u64 = 640 << 20;
+
+pub fn estimate(load: &Load<'_>) -> MemoryEstimate {
+    let trained = adapter_parameters(load.shape, load.adapter);
+    let tokens = load.rows * load.row_length;
+    let mut parts = MemoryEstimate {
+        weights: weights(load.shape, load.quantization, load.dtype),
+        adapter: trained * MASTER_BYTES,
+        gradients: trained * MASTER_BYTES,
+        optimizer: optimizer_bytes(load.optimizer, trained),
+        activations: activations(load, tokens),
+        logits: logits(load, tokens),
+        context: if load.device == DeviceKind::Cuda { CUDA_CONTEXT } else { 0 },
+        total: 0,
+    };
+    parts.total = parts.weights
+        + parts.adapter
+        + parts.gradients
+        + parts.optimizer
+        + parts.activations
+        + parts.logits
+        + parts.context;
+    parts
+}
+
+/// The most rows, up to `wanted`, whose estimate stays within `available` bytes; 0 where not even one does.
+pub fn largest_micro_batch(load: &Load<'_>, wanted: u64, available: u64) -> u64 {
+    let fits = |rows| estimate(&Load { rows, ..*load }).total <= available;
+    let (mut low, mut high) = (0, wanted);
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        if fits(middle) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    low
+}
+
+fn weights(shape: &Shape, quantization: Quantization, dtype: Dtype) -> u64 {
+    let full = dtype_bytes(dtype);
+    let linear = shape.linear_parameters();
+    let blocks = match quantization {
+        // NF4 with double quantization: half a byte, one 8-bit scale for 64 values, one fp32 for 256 scales.
+        Quantization::Int4 => linear / 2 + linear / 64 + linear / (64 * 64),
+        Quantization::Int8 => linear + row_scales(shape),
+        Quantization::Fp16 | Quantization::Bf16 => linear * 2,
+        Quantization::None => linear * full,
+    };
+    let rest = match quantization {
+        Quantization::Fp16 | Quantization::Bf16 => 2,
+        _ => full,
+    };
+    blocks + shape.other_parameters() * rest
+}
+
+fn row_scales(shape: &Shape) -> u64 {
+    shape.layers * shape.linears().iter().map(|linear| linear.outputs * 4).sum::<u64>()
+}
+
+pub(super) fn dtype_bytes(dtype: Dtype) -> u64 {
+    if dtype == Dtype::Fp32 { 4 } else { 2 }
+}
+
+/// Parameters that are trained.
+pub fn adapter_parameters(shape: &Shape, adapter: &Adapter) -> u64 {
+    let rank = u64::from(adapter.rank.unwrap_or(0));
+    let targeted = shape.linears().into_iter().filter(|linear| targets(adapter, linear));
+    let per_layer: u64 = match adapter.kind {
+        AdapterKind::Lora | AdapterKind::Rslora => targeted.map(|it| rank * (it.inputs + it.outputs)).sum(),
+        AdapterKind::Dora => targeted.map(|it| rank * (it.inputs + it.outputs) + it.outputs).sum(),
+        // peft starts AdaLoRA at half as much rank again and prunes down to the target.
+        AdapterKind::Adalora => targeted.map(|it| (rank + rank / 2) * (it.inputs + it.outputs + 1)).sum(),
+        AdapterKind::Lokr => targeted.map(|it| lokr_parameters(it, rank)).sum(),
+        AdapterKind::Ia3 => {
+            targeted.map(|it| if feedforward(adapter, &it) { it.inputs } else { it.outputs }).sum()
+        }
+        AdapterKind::Prompt => {
+            let tokens: u64 = adapter.soft_prompts.iter().map(|prompt| u64::from(prompt.tokens)).sum();
+            return tokens * shape.hidden;
+        }
+    };
+    per_layer * shape.layers
+}
+
+fn targets(adapter: &Adapter, linear: &Linear) -> bool {
+    adapter.target_modules.iter().any(|name| name == linear.name || name == "all-linear")
+}
+
+fn feedforward(adapter: &Adapter, linear: &Linear) -> bool {
+    adapter.feedforward_modules.iter().any(|name| name == linear.name)
+}
+
+/// peft factorises both sides near their square roots and keeps the second block low-rank while that is smaller.
+fn lokr_parameters(linear: Linear, rank: u64) -> u64 {
+    let (out_small, out_large) = near_square(linear.outputs);
+    let (in_small, in_large) = near_square(linear.inputs);
+    let second =
+        if rank < out_large.max(in_large) / 2 { rank * (out_large + in_large) } else { out_large * in_large };
+    out_small * in_small + second
+}
+
+fn near_square(dimension: u64) -> (u64, u64) {
+    let small = (1..=dimension.isqrt()).rev().find(|divisor| dimension.is_multiple_of(*divisor)).unwrap_or(1);
+    (small, dimension / small)
+}
+
+fn optimizer_bytes(name: OptimizerName, trained: u64) -> u64 {
+    match name {
+        OptimizerName::AdamwTorch | OptimizerName::AdamwTorchFused | OptimizerName::PagedAdamw32bit => {
+            trained * 8
+        }
+        // Two one-byte moments and a scale for each 256 of them.
+        OptimizerName::AdamwBnb8bit | OptimizerName::PagedAdamw8bit => trained * 2 + trained / 32,
+        OptimizerName::Muon => trained * 4,
+        // Row and column statistics: small beside everything else.
+        OptimizerName::Adafactor => trained / 8,
+        OptimizerName::Sgd => 0,
+    }
+}
+
+/// What the forward pass leaves for the backward pass, and the working set of the layer at hand.
+fn activations(load: &Load<'_>, tokens: u64) -> u64 {
+    let bytes = dtype_bytes(load.dtype);
+    let per_layer = saved_elements(load) * bytes;
+    let working = 2 * eager_elements(load.shape) * bytes;
+    let layer_input = load.shape.hidden * bytes;
+    let kept = match load.checkpointing {
+        CheckpointingMode::None => load.shape.layers * per_layer,
+        CheckpointingMode::Selective => {
+            load.shape.layers * (per_layer - attention_elements(load.shape) * bytes)
+        }
+        CheckpointingMode::Full => load.shape.layers * layer_input + per_layer,
+    };
+    tokens * (kept + working)
+}
+
+/// Elements that autograd keeps for a token in one block of the plain path.
+fn eager_elements(shape: &Shape) -> u64 {
+    // Two norms with their fp32 copies, the block's input twice, the MLP's four products, attention.
+    10 * shape.hidden + 4 * shape.intermediate + 2 * attention_elements(shape)
+}
+
+/// Queries, keys, values and the attention's output.
+fn attention_elements(shape: &Shape) -> u64 {
+    2 * shape.heads * shape.head_dim + 2 * shape.kv_heads * shape.head_dim
+}
+
+fn saved_elements(load: &Load<'_>) -> u64 {
+    if load.fast_path {
+        let shape = load.shape;
+        4 * shape.hidden + 2 * shape.intermediate + attention_elements(shape)
+    } else {
+        eager_elements(load.shape)
+    }
+}
+
+fn logits(load: &Load<'_>, tokens: u64) -> u64 {
+    let bytes = dtype_bytes(load.dtype);
+    if load.fast_path {
+        // A chunk's logits in the compute type and in fp32, and the gradient of the hidden states.
+        tokens.min(HEAD_CHUNK) * load.shape.vocabulary * (bytes + MASTER_BYTES)
+            + tokens * load.shape.hidden * bytes
+    } else {
+        // Logits, their fp32 copy, log-probabilities and the gradient.
+        tokens * load.shape.vocabulary * (2 * bytes + 2 * MASTER_BYTES)
+    }
+}
