@@ -1,0 +1,142 @@
+import json
+import math
+import threading
+
+import pytest
+
+from expert_worker.event_sinks import Record
+from expert_worker.events import Events
+
+PROGRESS = {
+    "total_steps": 9,
+    "epoch": 0.5,
+    "loss": 1.25,
+    "lr": 5e-5,
+    "tokens": 10,
+    "supervised_tokens": 4,
+    "tokens_per_second": 3.0,
+    "seconds": 0.1,
+    "data_wait": 0.0,
+}
+
+
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_started_is_the_first_line_of_the_record_whatever_was_said_before(tmp_path):
+    path = tmp_path / "events.jsonl"
+    events = Events([], Record(path), stage="train", recipe_digest="ab")
+    events.stage("verify checkpoints")
+    events.warning("w", "said early")
+    assert path.read_text() == ""
+    events.begin(resumed_from=7)
+    events.progress(step=8, **PROGRESS)
+    types = [line["body"]["type"] for line in lines_of(path)]
+    assert types == ["started", "stage", "warning", "progress"]
+    assert lines_of(path)[0]["body"]["resumed_from"] == 7
+
+
+def test_attempts_count_on_and_a_torn_last_line_is_mended(tmp_path):
+    path = tmp_path / "events.jsonl"
+    first = Events([], Record(path), stage="train")
+    first.begin()
+    first.progress(step=3, **PROGRESS)
+    first.close()
+    with path.open("a") as file:
+        file.write('{"time": 1.0, "attempt": 1, "bo')
+    record = Record(path)
+    assert (record.past.attempts, record.past.last_step) == (1, 3)
+    second = Events([], record, stage="train")
+    second.begin(resumed_from=2)
+    assert [line["attempt"] for line in lines_of(path)] == [1, 1, 2]
+
+
+def test_a_whole_last_line_without_a_newline_is_kept(tmp_path):
+    path = tmp_path / "events.jsonl"
+    Events([], Record(path), stage="train").begin()
+    path.write_bytes(path.read_bytes().rstrip(b"\n"))
+    Events([], Record(path), stage="train").begin()
+    assert [line["attempt"] for line in lines_of(path)] == [1, 2]
+
+
+def test_an_attempt_that_fails_before_it_began_drops_no_earlier_step(tmp_path):
+    path = tmp_path / "events.jsonl"
+    first = Events([], Record(path), stage="train")
+    first.begin()
+    first.progress(step=5, **PROGRESS)
+    second = Events([], Record(path), stage="train")
+    second.finished({})
+    assert lines_of(path)[-2]["body"]["resumed_from"] == 5
+
+
+def test_heartbeats_and_streamed_text_are_live_only(tmp_path):
+    path = tmp_path / "events.jsonl"
+    live, memory = Events.in_memory()
+    live.heartbeat()
+    events = Events([memory], Record(path), stage="train")
+    events.begin()
+    events.heartbeat()
+    events.text("base", "hello")
+    assert [line["body"]["type"] for line in lines_of(path)] == ["started"]
+    assert [event.body.type for event in memory.events] == ["heartbeat", "started", "heartbeat", "text"]
+
+
+def test_lines_of_many_threads_never_mix(tmp_path):
+    path = tmp_path / "events.jsonl"
+    events = Events([], Record(path), stage="train")
+    events.begin()
+
+    def speak():
+        for index in range(200):
+            events.applied("key", "x" * index)
+
+    threads = [threading.Thread(target=speak) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(lines_of(path)) == 801
+
+
+def test_numbers_that_json_cannot_hold_do_not_reach_a_line():
+    events, memory = Events.in_memory()
+    events.progress(step=1, grad_norm=math.nan, eta=math.inf, **PROGRESS)
+    assert memory.events[-1].body.grad_norm is None
+    events.evaluated(1, {"loss": math.nan, "exact": 0.5}, 0.1)
+    assert [event.body.type for event in memory.events[-2:]] == ["warning", "evaluated"]
+    assert memory.events[-1].body.metrics == {"exact": 0.5}
+
+
+def test_accumulating_is_throttled_by_the_clock():
+    now = [0.0]
+    _, memory = Events.in_memory()
+    events = Events([memory], clock=lambda: now[0])
+    for micro in range(100):
+        now[0] += 0.1
+        events.accumulating(1, micro, 100)
+    assert 15 <= len(memory.events) <= 25
+    assert events.ticks == 100
+
+
+def test_a_record_that_cannot_be_written_becomes_a_warning(tmp_path):
+    class Full(Record):
+        def write(self, event, line):
+            raise OSError(28, "No space left on device")
+
+    _, memory = Events.in_memory()
+    events = Events([memory], Full(tmp_path / "events.jsonl"), stage="train")
+    events.begin()
+    events.progress(step=1, **PROGRESS)
+    assert [event.body.type for event in memory.events] == ["started", "warning", "progress"]
+
+
+def test_the_first_signal_asks_and_the_second_interrupts():
+    events, _ = Events.in_memory()
+    assert not events.stop_requested
+    events.stop._receive(15, None)
+    assert events.stop_requested
+    assert events.stop.interrupted("saved").exit_code == 143
+    with pytest.raises(Exception, match="at once") as caught:
+        events.stop._receive(2, None)
+    assert caught.value.exit_code == 130

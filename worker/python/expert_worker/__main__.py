@@ -1,0 +1,84 @@
+"""`python -m expert_worker <stage> --plan plan.json`: what the CLI starts."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from expert_worker.crash import as_expert_error
+from expert_worker.errors import BadInput, ExpertError, Failed
+from expert_worker.event_sinks import Pipe, Record, claim_stdout
+from expert_worker.events import Events
+from expert_worker.exit import Exit
+from expert_worker.heartbeat import heartbeat
+from expert_worker.plan import Plan, load_plan
+from expert_worker.process import bind_to_parent
+from expert_worker.stages import READS_STDIN, RECORDED, STAGES, find_stage
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m expert_worker", description=__doc__)
+    parser.add_argument("stage", choices=[*STAGES, "doctor"])
+    parser.add_argument("--plan", type=Path, help="the plan.json that expert-cli wrote")
+    options = parser.parse_args(arguments)
+    bind_to_parent(reads_stdin=options.stage in READS_STDIN)
+    if options.stage == "doctor":
+        from expert_worker.probe import print_probe
+
+        print_probe()
+        return Exit.DONE
+    if options.plan is None:
+        parser.error("--plan is required")
+    return carry_out(options.stage, options.plan, claim_stdout())
+
+
+def carry_out(stage: str, plan_path: Path, pipe: Pipe) -> int:
+    """Every way out of a stage passes here and leaves its last line: `finished` or `failed`."""
+    plan: Plan | None = None
+    events = Events([pipe], stage=stage)
+    try:
+        events.stop.install()
+        plan = load_plan(plan_path)
+        events = _events_for(plan, pipe, events)
+        with heartbeat(events):
+            result = _run(stage, plan, events)
+        events.finished(result)
+        code = Exit.DONE
+    except BaseException as error:
+        if isinstance(error, SystemExit):
+            error = Failed(f"The stage {stage} tried to leave by itself (status {error.code})")
+        known = as_expert_error(error, plan)
+        events.failed(known)
+        code = known.exit_code
+    finally:
+        events.close()
+        sys.stderr.flush()
+    return code
+
+
+def _events_for(plan: Plan, pipe: Pipe, early: Events) -> Events:
+    record = None
+    if plan.request.stage in RECORDED:
+        record = Record(Path(plan.machine.paths.output) / "events.jsonl")
+    events = Events([pipe], record, stage=plan.request.stage, recipe_digest=plan.recipe_digest)
+    events.stop = early.stop
+    return events
+
+
+def _run(stage: str, plan: Plan, events: Events) -> JsonValue:
+    if plan.request.stage != stage:
+        raise BadInput(f"The plan asks for {plan.request.stage}, not for {stage}", code="bad-plan")
+    if stage not in RECORDED:
+        events.begin()
+    run = find_stage(stage)
+    events.stop.raise_if_requested()
+    return run(plan, events)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except ExpertError as error:
+        sys.stderr.write(f"error: {error.message}\n")
+        sys.exit(error.exit_code)

@@ -1,0 +1,71 @@
+"""An unforeseen exception: one line for the user, the traceback in a log file."""
+
+import os
+import tempfile
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+from expert_worker.errors import ExpertError, Failed, Missing, storage_error
+from expert_worker.plan import Plan
+
+
+def as_expert_error(error: BaseException, plan: Plan | None) -> ExpertError:
+    if isinstance(error, ExpertError):
+        return error
+    known = _classify(error)
+    log = write_traceback(error, plan)
+    if log is not None:
+        known.message += f" (details: {log})"
+    return known
+
+
+def _classify(error: BaseException) -> ExpertError:
+    first_line = str(error).strip().split("\n", 1)[0] or "no message"
+    if isinstance(error, ImportError):
+        return _not_importable(error)
+    if isinstance(error, OSError) and error.errno is not None:
+        return storage_error(error, "go on")
+    # By name: torch has its own, and this module must not import torch to know it.
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return Failed(
+            f"Out of memory: {first_line}",
+            code="out-of-memory",
+            hint="Lower batch_size or max_seq_length, or take a smaller base; see `expert-cli plan`.",
+        )
+    return Failed(f"{type(error).__name__}: {first_line}", code="unforeseen")
+
+
+def _not_importable(error: ImportError) -> ExpertError:
+    name = error.name or "a package"
+    if name.startswith("expert_worker"):
+        return Missing(
+            f"The worker's installation is incomplete: {error}",
+            hint="Run `make setup` or install expert-worker again; see `expert-cli doctor`.",
+        )
+    return Missing(
+        f"This Python cannot import {name}: {error}",
+        hint=f"Install {name} beside expert-worker; `expert-cli doctor` shows which interpreter is used.",
+    )
+
+
+def write_traceback(error: BaseException, plan: Plan | None) -> Path | None:
+    text = "".join(traceback.format_exception(error))
+    for folder in _folders(plan):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            path = folder / f"worker-{os.getpid()}.log"
+            with path.open("a", encoding="utf-8") as file:
+                file.write(text)
+        except OSError:
+            continue
+        return path
+    return None
+
+
+def _folders(plan: Plan | None) -> Iterator[Path]:
+    if plan is not None:
+        if plan.request.stage == "train":
+            yield Path(plan.machine.paths.output)
+        yield Path(plan.machine.paths.home) / "logs"
+    yield Path(tempfile.gettempdir())

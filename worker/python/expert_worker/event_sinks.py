@@ -1,0 +1,150 @@
+"""Where event lines go: the CLI's pipe, the run's record, a list in tests."""
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import ValidationError
+
+from expert_worker.event import Event, Heartbeat, Progress, Text
+
+_TAIL_BYTES = 1 << 20
+
+
+class Sink(Protocol):
+    def write(self, event: Event, line: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Pipe:
+    """The CLI's end of standard output. Nothing else can write there: see `claim_stdout`."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.broken = False
+
+    def write(self, event: Event, line: bytes) -> None:
+        del event
+        self.write_raw(line)
+
+    def write_raw(self, line: bytes) -> None:
+        """A reader that is gone is no reason to fail: a training run may outlive the pipe by a step."""
+        if self.broken:
+            return
+        try:
+            _write_all(self._descriptor, line)
+        except BrokenPipeError:
+            self.broken = True
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def claim_stdout() -> Pipe:
+    """Keep standard output for events: what libraries and their C code print there goes to standard error."""
+    sys.stdout.flush()
+    descriptor = os.dup(1)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return Pipe(descriptor)
+
+
+class Memory:
+    """Events in a list, for tests and for callers that want none written."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def write(self, event: Event, line: bytes) -> None:
+        del line
+        self.events.append(event)
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Past:
+    """What earlier attempts left in the record."""
+
+    attempts: int
+    last_step: int
+
+
+class Record:
+    """`events.jsonl` of a run. Signs of life (heartbeats, streamed text) are not history and stay out."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _mend_last_line(path)
+        self.past = _read_past(path)
+        self._descriptor = os.open(
+            path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644
+        )
+
+    def write(self, event: Event, line: bytes) -> None:
+        if isinstance(event.body, Heartbeat | Text):
+            return
+        _write_all(self._descriptor, line)
+        if event.body.type in {"checkpoint", "best", "finished", "failed"}:
+            os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _mend_last_line(path: Path) -> None:
+    """A run killed in mid-write leaves half a line, which would swallow the next one."""
+    if not path.exists():
+        return
+    with path.open("r+b") as file:
+        lines = list(_last_lines(path))
+        if not lines or lines[0].endswith(b"\n"):
+            return
+        if _parse(lines[0]) is not None:
+            file.seek(0, os.SEEK_END)
+            file.write(b"\n")
+        else:
+            file.truncate(path.stat().st_size - len(lines[0]))
+
+
+def _read_past(path: Path) -> Past:
+    attempts, last_step = 0, 0
+    if path.exists():
+        for line in _last_lines(path):
+            event = _parse(line)
+            if event is None:
+                continue
+            attempts = max(attempts, event.attempt)
+            if isinstance(event.body, Progress):
+                last_step = event.body.step
+                break
+    return Past(attempts, last_step)
+
+
+def _last_lines(path: Path) -> Iterator[bytes]:
+    """The record's last lines, newest first; a line that the tail cuts off at its front is left out."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(max(0, size - _TAIL_BYTES))
+        lines = file.read().splitlines(keepends=True)
+    if size > _TAIL_BYTES:
+        lines = lines[1:]
+    yield from reversed(lines)
+
+
+def _parse(line: bytes) -> Event | None:
+    try:
+        return Event.model_validate_json(line)
+    except ValidationError:
+        return None

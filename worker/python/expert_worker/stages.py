@@ -1,0 +1,33 @@
+"""Which module carries out which stage. Imported only when asked for: most stages need torch, some do not."""
+
+import importlib
+import os
+import re
+from collections.abc import Callable
+from typing import cast
+
+from pydantic import JsonValue
+
+from expert_worker.events import Events
+from expert_worker.plan import Plan
+
+Run = Callable[[Plan, Events], JsonValue]
+
+STAGES = ("pretokenize", "train", "evaluate", "generate", "export")
+# Only training owns the output folder, and with it the record of its events.
+RECORDED = frozenset({"train"})
+READS_STDIN = frozenset({"generate"})
+
+
+def find_stage(name: str) -> Run:
+    """The stage's `run(plan, events)`; what it returns becomes the result of the `finished` event."""
+    module = importlib.import_module(_module_of(name))
+    return cast(Run, module.run)
+
+
+def _module_of(name: str) -> str:
+    """Tests put a stage of their own in a real one's place: by environment, which no document can set."""
+    substitute = os.environ.get("EXPERT_TEST_STAGE")
+    if substitute and re.fullmatch(r"expert_test_[a-z_]+", substitute):
+        return substitute
+    return f"expert_worker.{name}.stage"
