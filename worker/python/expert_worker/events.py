@@ -55,6 +55,11 @@ class Events:
     def stop_requested(self) -> bool:
         return self.stop.requested
 
+    def attach(self, sink: Sink) -> None:
+        """One more listener, a tracker for instance. It must not raise: it hears under the emitter's lock."""
+        with self._lock:
+            self._live.append(sink)
+
     def tick(self) -> None:
         """The main loop went round: between two heartbeats without a tick it is stuck."""
         self.ticks += 1

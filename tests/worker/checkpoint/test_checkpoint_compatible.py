@@ -1,0 +1,89 @@
+"""Resume under another recipe: refused, every difference shown; --extend allows only more of the same."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from expert_worker.checkpoint import Facts, refuse_unless_same
+from expert_worker.errors import BadInput
+
+RECIPE: dict[str, Any] = {
+    "seed": 1,
+    "optimizer": {"learning_rate": 5e-5, "max_grad_norm": None},
+    "adapter": {"target_modules": ["k_proj", "q_proj"]},
+    "schedule": {"duration": {"unit": "epochs", "value": 2.0}},
+}
+KEY = "c" * 64
+
+
+def check(now: dict[str, Any], *, extend: bool = False, key: str = KEY) -> None:
+    facts = Facts(
+        recipe_digest="d",
+        recipe=RECIPE,
+        cache_key=KEY,
+        total_steps=1,
+        micro_batch=1,
+        totals={},
+        metrics={},
+    )
+    refuse_unless_same(facts, now, key, extend=extend)
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    recipe = copy.deepcopy(RECIPE)
+    *parents, last = path.split(".")
+    place = recipe
+    for parent in parents:
+        place = place[parent]
+    place[last] = value
+    return recipe
+
+
+def test_the_same_recipe_goes_on() -> None:
+    check(copy.deepcopy(RECIPE))
+    check(copy.deepcopy(RECIPE), extend=True)
+
+
+@pytest.mark.parametrize("extend", [False, True])
+@pytest.mark.parametrize(
+    ("path", "value", "shown"),
+    [
+        ("seed", 2, "seed: 1 in the checkpoint, 2 now"),
+        ("optimizer.learning_rate", 1e-4, "optimizer.learning_rate: 5e-05 in the checkpoint, 0.0001 now"),
+        ("optimizer.max_grad_norm", 1.0, "optimizer.max_grad_norm: null in the checkpoint, 1.0 now"),
+        ("adapter.target_modules", ["k_proj", "v_proj"], "adapter.target_modules[1]: q_proj in the"),
+        ("adapter.target_modules", ["k_proj"], "adapter.target_modules: ['k_proj', 'q_proj'] in the"),
+    ],
+)
+def test_a_change_is_refused_and_shown(path: str, value: Any, shown: str, extend: bool) -> None:
+    with pytest.raises(BadInput) as refusal:
+        check(changed(path, value), extend=extend)
+    assert shown in refusal.value.message
+    assert refusal.value.exit_code == 2
+
+
+def test_all_changes_are_shown_at_once() -> None:
+    both = changed("seed", 2) | {"optimizer": {"learning_rate": 1.0, "max_grad_norm": None}}
+    with pytest.raises(BadInput) as refusal:
+        check(both)
+    assert refusal.value.message.count("\n") == 2
+
+
+def test_longer_needs_extend() -> None:
+    longer = changed("schedule.duration.value", 3.0)
+    with pytest.raises(BadInput) as refusal:
+        check(longer)
+    assert refusal.value.hint is not None and "--extend" in refusal.value.hint
+    check(longer, extend=True)
+
+
+@pytest.mark.parametrize("duration", [{"unit": "epochs", "value": 1.0}, {"unit": "steps", "value": 900}])
+def test_extend_does_not_shorten_or_change_the_unit(duration: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        check(changed("schedule.duration", duration), extend=True)
+
+
+def test_other_rows_under_the_same_recipe_are_refused() -> None:
+    with pytest.raises(BadInput, match="training data changed"):
+        check(copy.deepcopy(RECIPE), key="f" * 64)

@@ -1,0 +1,43 @@
+"""Retention: what goes when, and that the best and the newest never do."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from expert_worker.checkpoint.retention import Newest, These, doomed, policies
+
+
+def test_no_limit_keeps_all() -> None:
+    assert doomed([1, 2, 3], policies(None, best=1)) == []
+
+
+def test_the_limit_counts_the_best_one() -> None:
+    assert doomed([10, 20, 30, 40, 50], policies(3, best=10)) == [20, 30]
+    assert doomed([10, 20, 30, 40, 50], policies(3, best=50)) == [10, 20]
+    assert doomed([10, 20, 30, 40, 50], policies(3, best=None)) == [10, 20]
+
+
+def test_a_limit_of_one_still_keeps_the_best_and_the_newest() -> None:
+    assert doomed([10, 20, 30], policies(1, best=10)) == [20]
+    assert doomed([10, 20, 30], policies(0, best=None)) == [10, 20]
+
+
+def test_what_is_on_its_way_to_the_mirror_stays() -> None:
+    assert doomed([10, 20, 30], policies(1, best=None, pinned=[10])) == [20]
+
+
+def test_one_policy_is_enough_to_stay() -> None:
+    assert doomed([1, 2, 3], [Newest(1), These(frozenset({1}))]) == [2]
+
+
+@given(
+    steps=st.sets(st.integers(0, 500), min_size=1),
+    limit=st.integers(0, 8),
+    data=st.data(),
+)
+def test_best_and_newest_are_never_deleted(steps: set[int], limit: int, data: st.DataObject) -> None:
+    best = data.draw(st.none() | st.sampled_from(sorted(steps)))
+    gone = set(doomed(steps, policies(limit, best)))
+    assert best not in gone and max(steps) not in gone
+    kept = len(steps) - len(gone)
+    assert kept <= max(limit, 2)
+    assert kept >= min(len(steps), limit)

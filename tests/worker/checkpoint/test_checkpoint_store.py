@@ -1,0 +1,186 @@
+"""The commit protocol from the outside: what is there after a commit, a fault, a bit flip, a retention."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from expert_worker.checkpoint import Facts, Store
+from expert_worker.checkpoint.record import NAME
+from expert_worker.errors import Failed, Storage
+from expert_worker.events import Events
+
+
+def facts(**changes: object) -> Facts:
+    values: dict[str, object] = {
+        "recipe_digest": "d" * 64,
+        "recipe": {"seed": 1},
+        "cache_key": "c" * 64,
+        "total_steps": 100,
+        "micro_batch": 4,
+        "totals": {"tokens": 7},
+        "metrics": {},
+    }
+    return Facts.model_validate(values | changes)
+
+
+def parts(step: int) -> dict[str, object]:
+    return {
+        "adapter_model.safetensors": {
+            "a": torch.full((3, 5), float(step)),
+            "empty": torch.zeros(0, 4),
+        },
+        "optimizer.safetensors": {
+            "0.step": torch.tensor(float(step)),
+            "0.b": torch.arange(7).to(torch.bfloat16),
+        },
+        "trainer.json": {"order": [3, 1, 2]},
+        "adapter_config.json": b"{}\n",
+    }
+
+
+@pytest.fixture
+def heard():
+    return Events.in_memory()
+
+
+@pytest.fixture
+def store(tmp_path: Path, heard) -> Store:
+    store = Store(tmp_path / "out", heard[0])
+    store.open()
+    return store
+
+
+def test_a_commit_can_be_read_back_and_is_announced(store: Store, heard) -> None:
+    path = store.commit(10, parts(10), facts(metrics={"eval_loss": 2.5}))
+    loaded = store.newest_valid()
+    assert loaded is not None and loaded.step == 10 and loaded.path == path
+    adapter = loaded.tensors("adapter_model.safetensors")
+    assert torch.equal(adapter["a"], torch.full((3, 5), 10.0))
+    assert adapter["empty"].shape == (0, 4)
+    assert loaded.tensors("optimizer.safetensors")["0.b"].dtype == torch.bfloat16
+    assert loaded.tensors("optimizer.safetensors")["0.step"].shape == ()
+    assert loaded.json("trainer.json") == {"order": [3, 1, 2]}
+    assert loaded.facts.metrics == {"eval_loss": 2.5} and loaded.facts.micro_batch == 4
+    said = heard[1].events[-1].body
+    assert said.type == "checkpoint" and said.step == 10
+    assert said.bytes == sum(f.stat().st_size for f in path.iterdir())
+
+
+def test_the_same_state_gives_the_same_bytes(tmp_path: Path, heard) -> None:
+    folders = []
+    for name in ("one", "two"):
+        store = Store(tmp_path / name, heard[0])
+        store.open()
+        shuffled = dict(sorted(parts(3).items(), reverse=name == "two"))
+        folders.append(store.commit(3, shuffled, facts()))
+    for file in sorted(p.name for p in folders[0].iterdir()):
+        assert (folders[0] / file).read_bytes() == (folders[1] / file).read_bytes()
+
+
+def test_other_readers_of_safetensors_agree(store: Store) -> None:
+    tensors = {
+        f"t.{dtype}": torch.randint(0, 2, (2, 3)).to(dtype)
+        for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32)
+    } | {"bytes": torch.arange(5, dtype=torch.uint8), "flags": torch.tensor([True, False, True])}
+    tensors["strided"] = torch.arange(12.0).reshape(3, 4).t()
+    path = store.commit(1, {"x.safetensors": tensors}, facts())
+    for name, read in load_file(path / "x.safetensors").items():
+        assert read.dtype == tensors[name].dtype and torch.equal(read, tensors[name]), name
+
+
+def test_no_pickle_is_ever_written(store: Store) -> None:
+    path = store.commit(1, parts(1), facts())
+    assert {p.suffix for p in path.rglob("*") if p.is_file()} == {".json", ".safetensors"}
+
+
+def test_nothing_there_is_none_and_something_unreadable_is_an_error(store: Store) -> None:
+    assert store.newest_valid() is None
+    for step in (5, 10):
+        (store.commit(step, parts(step), facts()) / NAME).unlink()
+    with pytest.raises(Failed) as failure:
+        store.newest_valid()
+    assert "checkpoint-5" in failure.value.message and "checkpoint-10" in failure.value.message
+    assert failure.value.hint is not None and "--fresh" in failure.value.hint
+    assert [p.name for p in store.candidates()] == ["checkpoint-5", "checkpoint-10"], "evidence stays"
+
+
+def test_a_damaged_checkpoint_is_passed_over_aloud_and_gone_once_it_is_redone(store: Store, heard) -> None:
+    for step in (5, 10, 15):
+        store.commit(step, parts(step), facts())
+    target = store.path(15) / "optimizer.safetensors"
+    target.write_bytes(target.read_bytes()[:-1])
+    loaded = store.newest_valid()
+    assert loaded is not None and loaded.step == 10
+    said = heard[1].events[-1].body
+    assert said.type == "recovered" and said.kind == "damaged_checkpoint" and "checkpoint-15" in said.detail
+    assert store.retain(1, None) == [5], "the damaged one does not count as the newest"
+    store.commit(12, parts(12), facts())
+    assert (store.output / "checkpoint-15.damaged").is_dir()
+    store.commit(15, parts(15), facts())
+    assert not (store.output / "checkpoint-15.damaged").exists()
+
+
+@pytest.mark.parametrize("change", ["1", '"x"', "null"])
+def test_a_number_changed_by_hand_in_state_json_is_noticed(store: Store, change: str) -> None:
+    path = store.commit(10, parts(10), facts())
+    document = json.loads((path / NAME).read_text())
+    document["facts"]["total_steps"] = json.loads(change)
+    (path / NAME).write_text(json.dumps(document, sort_keys=True, indent=2) + "\n")
+    with pytest.raises(Failed, match=r"state\.json"):
+        store.load(path)
+
+
+def test_going_on_from_an_older_one_keeps_it_newest(store: Store) -> None:
+    for step in (5, 10, 15):
+        store.commit(step, parts(step), facts())
+    loaded = store.load(store.path(5))
+    store.rewind(loaded.step)
+    assert [p.name for p in store.candidates()] == ["checkpoint-5"]
+    store.commit(7, parts(7), facts())
+    assert store.retain(1, None) == [5]
+    newest = store.newest_valid()
+    assert newest is not None and newest.step == 7
+
+
+def test_the_best_is_read_from_the_checkpoints_themselves(store: Store) -> None:
+    for step, loss in ((5, 3.0), (10, 1.0), (15, 1.0), (20, float("nan"))):
+        store.commit(step, parts(step), facts(metrics={"eval_loss": loss}))
+    assert store.best("eval_loss", greater_is_better=False) == (10, 1.0)
+    assert store.best("eval_loss", greater_is_better=True) == (5, 3.0)
+    assert store.best("accuracy", greater_is_better=True) is None
+
+
+def test_leftovers_of_a_killed_attempt_are_cleared(store: Store) -> None:
+    (store.output / "checkpoint-5.partial").mkdir()
+    (store.output / "checkpoint-5.partial" / "x").write_text("half")
+    (store.output / "checkpoint-1.trash").mkdir()
+    (store.output / "run.json.partial").write_text("{")
+    store.open()
+    assert list(store.output.iterdir()) == []
+
+
+def test_fresh_clears_checkpoints_and_nothing_else(store: Store) -> None:
+    store.commit(5, parts(5), facts())
+    (store.output / "checkpoint-9.damaged").mkdir()
+    (store.output / "notes.txt").write_text("mine")
+    store.clear()
+    assert [p.name for p in store.output.iterdir()] == ["notes.txt"]
+
+
+def test_a_refused_write_is_a_storage_error_that_names_what_is_safe(store: Store, monkeypatch) -> None:
+    store.commit(5, parts(5), facts())
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.write", full)
+    with pytest.raises(Storage) as refusal:
+        store.commit(10, parts(10), facts())
+    monkeypatch.undo()
+    assert refusal.value.exit_code == 4
+    assert "checkpoint-10" in refusal.value.message and "It needs " in refusal.value.message
+    assert refusal.value.hint is not None and "checkpoint-5 is untouched" in refusal.value.hint
+    assert [p.name for p in store.output.iterdir()] == ["checkpoint-5"]

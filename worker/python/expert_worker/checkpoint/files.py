@@ -1,0 +1,157 @@
+"""The one place of the worker that writes files which must survive a crash or a power cut.
+
+Nothing is visible under its final name before it is whole and on the disk: temp -> fsync -> rename -> fsync
+of the parent. Everything ends in a call of `os`, so that tests can stop the process between any two steps.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Chunk = bytes | memoryview
+PARTIAL = ".partial"
+TRASH = ".trash"
+
+_WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
+
+
+@dataclass(frozen=True)
+class Written:
+    sha256: str
+    bytes: int
+
+
+def write(path: Path, chunks: Iterable[Chunk]) -> Written:
+    """Write a file and bring it to the disk. Not atomic: for files of a folder that is published later."""
+    digest = hashlib.sha256()
+    size = 0
+    handle = os.open(path, _WRITE_FLAGS, 0o666)
+    try:
+        for chunk in chunks:
+            view = memoryview(chunk).cast("B")
+            digest.update(view)
+            size += len(view)
+            _write_all(handle, view)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    return Written(digest.hexdigest(), size)
+
+
+def _write_all(handle: int, view: memoryview) -> None:
+    while view:
+        view = view[os.write(handle, view) :]
+
+
+def replace(path: Path, content: Chunk) -> Written:
+    """Put a whole file in the place of whatever stood there."""
+    temp = path.with_name(path.name + PARTIAL)
+    try:
+        written = write(temp, [content])
+        temp.replace(path)
+    except OSError:
+        temp.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+    return written
+
+
+def replace_json(path: Path, document: Any) -> Written:
+    return replace(path, json_bytes(document))
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_bytes())
+
+
+def json_bytes(document: Any) -> bytes:
+    """The same document gives the same bytes, whatever order its keys were inserted in."""
+    text = json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
+    return (text + "\n").encode()
+
+
+def build_folder(target: Path, fill: Callable[[Path], None]) -> None:
+    """Fill a temp folder beside `target`, then publish it under its name; an older one gives way."""
+    temp = target.with_name(target.name + PARTIAL)
+    remove_tree(temp)
+    temp.mkdir()
+    try:
+        fill(temp)
+        publish_folder(temp, target)
+    except BaseException:
+        # Best effort only: on a dying disk the first error is the one worth telling.
+        shutil.rmtree(temp, ignore_errors=True)
+        raise
+
+
+def publish_folder(temp: Path, target: Path) -> None:
+    for folder in [*(f for f in sorted(temp.rglob("*"), reverse=True) if f.is_dir()), temp]:
+        sync_folder(folder)
+    old = target.with_name(target.name + TRASH)
+    if target.exists():
+        remove_tree(old)
+        target.rename(old)
+    temp.rename(target)
+    sync_folder(target.parent)
+    remove_tree(old)
+
+
+def discard_folder(folder: Path) -> None:
+    """Delete a folder such that a crash leaves either all of it or nothing under its name."""
+    trash = folder.with_name(folder.name + TRASH)
+    remove_tree(trash)
+    folder.rename(trash)
+    sync_folder(folder.parent)
+    remove_tree(trash)
+
+
+def remove_tree(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def remove_leftovers(parent: Path) -> list[str]:
+    """Clear what a killed attempt left half-made; returns the names."""
+    if not parent.is_dir():
+        return []
+    gone = []
+    for path in sorted(parent.iterdir()):
+        if path.name.endswith((PARTIAL, TRASH)):
+            remove_tree(path) if path.is_dir() else path.unlink()
+            gone.append(path.name)
+    return gone
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames inside the folder durable. Windows has no such call and journals renames by itself."""
+    if sys.platform == "win32":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def folder_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def same_bytes(one: Path, other: Path) -> bool:
+    """Whether two folders hold the same files with the same content."""
+    return _digests(one) == _digests(other)
+
+
+def _digests(folder: Path) -> Mapping[str, str]:
+    return {str(p.relative_to(folder)): sha256(p) for p in sorted(folder.rglob("*")) if p.is_file()}

@@ -1,0 +1,56 @@
+"""The file system says no: what could not be done, how much room it takes, and what is still safe."""
+
+import errno
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from expert_worker.errors import Storage
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+@contextmanager
+def refusals_in_words(
+    folder: Path, doing: str, needed: Callable[[], int], safe: Callable[[], Sequence[str]]
+) -> Iterator[None]:
+    """`safe` names the checkpoints that exist, oldest first."""
+    try:
+        yield
+    except OSError as error:
+        raise _explain(error, folder, doing, needed, safe) from error
+
+
+def _explain(
+    error: OSError, folder: Path, doing: str, needed: Callable[[], int], safe: Callable[[], Sequence[str]]
+) -> Storage:
+    message = f"Cannot {doing} in {folder}: {error.strerror or error}."
+    if size := needed():
+        message += f" It needs {human(size)}{_free(folder)}."
+    remedy = "Free some space" if error.errno in _FULL else "Make the folder writable"
+    return Storage(message, hint=f"{_untouched(safe)}{remedy}, then run again with --resume.")
+
+
+def _untouched(safe: Callable[[], Sequence[str]]) -> str:
+    try:
+        names = safe()
+    except OSError:
+        return ""
+    return f"{names[-1]} is untouched. " if names else ""
+
+
+def _free(folder: Path) -> str:
+    try:
+        return f"; {human(shutil.disk_usage(folder).free)} are free"
+    except OSError:
+        return ""
+
+
+def human(size: int) -> str:
+    amount = float(size)
+    for unit in ("bytes", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} GB"

@@ -1,0 +1,210 @@
+"""The checkpoints of one run: committed whole or not at all, found again only if every byte is as written."""
+
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from expert_worker.checkpoint import files, record, tensors
+from expert_worker.checkpoint.record import DamagedError, Facts, FileEntry, Record
+from expert_worker.checkpoint.refusal import refusals_in_words
+from expert_worker.checkpoint.retention import doomed, policies
+from expert_worker.checkpoint.verify import verify
+from expert_worker.errors import Failed
+from expert_worker.events import Events
+
+Content = Mapping[str, torch.Tensor] | Mapping[str, Any] | bytes
+"""Tensors under a name that ends in .safetensors, a JSON document under .json, or plain bytes."""
+
+_NAME = re.compile(r"checkpoint-(\d+)")
+_ASIDE = re.compile(r"checkpoint-(\d+)\.(damaged|superseded)")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A checkpoint that has been verified."""
+
+    path: Path
+    record: Record
+
+    @property
+    def step(self) -> int:
+        return self.record.step
+
+    @property
+    def facts(self) -> Facts:
+        return self.record.facts
+
+    def tensors(self, name: str) -> dict[str, torch.Tensor]:
+        return tensors.decode(self.path / name)
+
+    def json(self, name: str) -> Any:
+        return files.read_json(self.path / name)
+
+
+class Store:
+    def __init__(self, output: Path, events: Events) -> None:
+        self.output = output
+        self._events = events
+
+    def open(self) -> None:
+        """Make the folder and clear what a killed attempt left half-made."""
+        with self._storage("prepare the output folder"):
+            self.output.mkdir(parents=True, exist_ok=True)
+            files.remove_leftovers(self.output)
+
+    def commit(self, step: int, parts: Mapping[str, Content], facts: Facts) -> Path:
+        """Returns when the checkpoint is durable; a crash before that leaves the older ones as they were."""
+        began = time.monotonic()
+        target = self.path(step)
+        with self._storage(f"save {target.name}", needed=lambda: _size(parts)):
+            files.build_folder(target, lambda folder: _fill(folder, step, parts, facts))
+            self._forget_set_aside(step)
+            size = files.folder_bytes(target)
+        seconds = time.monotonic() - began
+        self._events.checkpoint(step, target, size, seconds)
+        return target
+
+    def path(self, step: int) -> Path:
+        return self.output / f"checkpoint-{step}"
+
+    def candidates(self) -> list[Path]:
+        """Every folder that has a checkpoint's name, oldest first, whole or not."""
+        if not self.output.is_dir():
+            return []
+        named = [p for p in self.output.iterdir() if _NAME.fullmatch(p.name) and p.is_dir()]
+        return sorted(named, key=step_of)
+
+    def newest_valid(self) -> Loaded | None:
+        """None only if there is no candidate at all: an unreadable past is never a silent fresh start."""
+        damaged: list[tuple[Path, DamagedError]] = []
+        for path in reversed(self.candidates()):
+            try:
+                loaded = Loaded(path, verify(path))
+            except DamagedError as damage:
+                damaged.append((path, damage))
+                continue
+            for bad, reason in damaged:
+                self._set_aside(bad, "damaged")
+                self._report_damage(bad, reason, loaded.step)
+            return loaded
+        if damaged:
+            raise _none_verifies(damaged)
+        return None
+
+    def load(self, path: Path) -> Loaded:
+        try:
+            return Loaded(path, verify(path))
+        except DamagedError as damage:
+            raise Failed(
+                f"The checkpoint {path} cannot be used: {damage}",
+                hint="Use --resume without a path: it takes the newest checkpoint that is whole.",
+                code="damaged-checkpoint",
+            ) from None
+
+    def rewind(self, step: int) -> None:
+        """Going on from an older checkpoint: what lies beyond it belongs to the time line that is left."""
+        with self._storage("set newer checkpoints aside"):
+            for path in self.candidates():
+                if step_of(path) > step:
+                    self._set_aside(path, "superseded")
+
+    def best(self, metric: str, *, greater_is_better: bool) -> tuple[int, float] | None:
+        """The best checkpoint by what the checkpoints themselves recorded; the earlier of equals."""
+        found: list[tuple[float, int]] = []
+        for path in self.candidates():
+            try:
+                value = record.read(path).facts.metrics.get(metric)
+            except DamagedError:
+                continue
+            if value is not None:
+                found.append((-value if greater_is_better else value, step_of(path)))
+        if not found:
+            return None
+        key, step = min(found)
+        return step, -key if greater_is_better else key
+
+    def mark_best(self, step: int, metric: str, value: float) -> None:
+        self._events.best(step, metric, value)
+
+    def retain(self, limit: int | None, best_step: int | None, pinned: Collection[int] = ()) -> list[int]:
+        """Delete what no policy keeps; returns the steps that went."""
+        steps = [step_of(path) for path in self.candidates()]
+        going = doomed(steps, policies(limit, best_step, pinned))
+        with self._storage("delete an old checkpoint"):
+            for step in going:
+                files.discard_folder(self.path(step))
+        return going
+
+    def clear(self) -> None:
+        """For --fresh: every checkpoint and every one set aside goes."""
+        with self._storage("delete the checkpoints of an earlier run"):
+            for path in [*self.candidates(), *self._set_aside_folders()]:
+                files.discard_folder(path)
+
+    def _set_aside(self, path: Path, why: str) -> None:
+        target = path.with_name(f"{path.name}.{why}")
+        with self._storage(f"rename {path.name}"):
+            files.remove_tree(target)
+            path.rename(target)
+            files.sync_folder(self.output)
+
+    def _set_aside_folders(self) -> list[Path]:
+        return sorted(p for p in self.output.iterdir() if _ASIDE.fullmatch(p.name))
+
+    def _forget_set_aside(self, step: int) -> None:
+        """Training has passed that step again: nothing is lost any more."""
+        for path in self._set_aside_folders():
+            if step_of(path) <= step:
+                files.discard_folder(path)
+
+    def _report_damage(self, path: Path, reason: DamagedError, fallback: int) -> None:
+        detail = f"{path.name} was passed over: {reason}. Going on from checkpoint-{fallback}."
+        self._events.recovered("damaged_checkpoint", fallback, detail)
+
+    def _storage(self, doing: str, needed: Callable[[], int] = int) -> AbstractContextManager[None]:
+        return refusals_in_words(self.output, doing, needed, lambda: [p.name for p in self.candidates()])
+
+
+def step_of(path: Path) -> int:
+    match = re.match(r"checkpoint-(\d+)", path.name)
+    if match is None:
+        raise ValueError(f"{path.name} is not a checkpoint's name")
+    return int(match[1])
+
+
+def _fill(folder: Path, step: int, parts: Mapping[str, Content], facts: Facts) -> None:
+    entries: dict[str, FileEntry] = {}
+    for name, content in sorted(parts.items()):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        written = files.write(path, _chunks(name, content))
+        entries[name] = FileEntry(sha256=written.sha256, bytes=written.bytes)
+    whole = Record(format=record.FORMAT, step=step, facts=facts, files=entries)
+    files.write(folder / record.NAME, [record.sealed(whole)])
+
+
+def _chunks(name: str, content: Content) -> Iterable[files.Chunk]:
+    if isinstance(content, bytes):
+        return [content]
+    if name.endswith(".safetensors"):
+        return tensors.encode(content)
+    return [files.json_bytes(content)]
+
+
+def _size(parts: Mapping[str, Content]) -> int:
+    return sum(len(memoryview(c)) for name, content in parts.items() for c in _chunks(name, content))
+
+
+def _none_verifies(damaged: list[tuple[Path, DamagedError]]) -> Failed:
+    reasons = "\n".join(f"  {path.name}: {reason}" for path, reason in damaged)
+    return Failed(
+        f"No checkpoint in {damaged[0][0].parent} can be used:\n{reasons}",
+        hint="Restore one from its mirror, or start over with --fresh.",
+        code="no-valid-checkpoint",
+    )
