@@ -1,0 +1,121 @@
+"""The mirror: everything arrives, a broken target is told and never stops anything, secrets stay home."""
+
+import threading
+from pathlib import Path
+
+import fsspec
+import pytest
+import zstandard
+from fsspec.implementations.memory import MemoryFileSystem
+
+from expert_worker.checkpoint import mirror as module
+from expert_worker.checkpoint.mirror import Mirror, redacted
+from expert_worker.events import Events
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "checkpoint-5"
+    folder.mkdir()
+    (folder / "adapter_model.safetensors").write_bytes(bytes(range(256)) * 9000)
+    (folder / "state.json").write_text("{}")
+    (folder / "zz.json").write_text("[1]")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def empty_memory_system():
+    MemoryFileSystem.store.clear()
+
+
+@pytest.mark.parametrize("background", [True, False])
+@pytest.mark.parametrize("compress", [True, False])
+def test_every_file_arrives_whole(folder: Path, background: bool, compress: bool) -> None:
+    events, _ = Events.in_memory()
+    mirror = Mirror("memory://bucket/run", events, background=background, compress=compress)
+    mirror.submit(folder)
+    mirror.drain()
+    assert mirror.pending() == set()
+    system = fsspec.filesystem("memory")
+    for path in folder.iterdir():
+        remote = system.cat(f"/bucket/run/checkpoint-5/{path.name}{'.zst' if compress else ''}")
+        arrived = zstandard.ZstdDecompressor().decompressobj().decompress(remote) if compress else remote
+        assert arrived == path.read_bytes()
+
+
+def test_a_plain_folder_is_a_target_too(folder: Path, tmp_path: Path) -> None:
+    mirror = Mirror(str(tmp_path / "elsewhere"), Events.in_memory()[0], background=False)
+    mirror.submit(folder)
+    copied = tmp_path / "elsewhere" / "checkpoint-5"
+    assert sorted(p.name for p in copied.iterdir()) == sorted(p.name for p in folder.iterdir())
+
+
+def test_state_json_travels_last(folder: Path) -> None:
+    order = [path.name for path in module._in_order(folder)]
+    assert order == ["adapter_model.safetensors", "zz.json", "state.json"]
+
+
+def test_submitting_never_waits_and_pending_folders_are_named(folder: Path, monkeypatch) -> None:
+    gate = threading.Event()
+    copy = Mirror._copy
+    monkeypatch.setattr(Mirror, "_copy", lambda self, folder: (gate.wait(20), copy(self, folder))[1])
+    mirror = Mirror("memory://bucket", Events.in_memory()[0])
+    mirror.submit(folder)
+    assert mirror.pending() == {folder}
+    gate.set()
+    mirror.drain()
+    assert mirror.pending() == set()
+
+
+def test_a_broken_target_is_retried_then_told(folder: Path, monkeypatch) -> None:
+    tries = []
+
+    def refuse(*_: object) -> None:
+        tries.append(1)
+        raise ConnectionError("no route to s3://key:secret@bucket/x?token=abc")
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", refuse)
+    events, heard = Events.in_memory()
+    mirror = Mirror("s3://key:secret@bucket/x?token=abc", events, patience=0.0)
+    mirror.submit(folder)
+    mirror.drain()
+    said = heard.events[-1].body
+    assert len(tries) == 3
+    assert said.type == "warning" and said.code == "mirror-failed"
+    assert "checkpoint-5" in said.message and "no route" in said.message
+    assert not any(word in line.model_dump_json() for line in heard.events for word in ("secret", "abc"))
+
+
+def test_a_passing_fault_is_mended_by_the_retry(folder: Path, monkeypatch) -> None:
+    real, tries = fsspec.core.url_to_fs, []
+
+    def flaky(url: str) -> object:
+        tries.append(1)
+        if len(tries) == 1:
+            raise TimeoutError("slow")
+        return real(url)
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", flaky)
+    events, heard = Events.in_memory()
+    mirror = Mirror("memory://bucket", events, background=False, patience=0.0)
+    mirror.submit(folder)
+    assert [e.body.type for e in heard.events] == ["applied"]
+
+
+def test_a_missing_backend_names_its_package(folder: Path) -> None:
+    events, heard = Events.in_memory()
+    Mirror("abfs://container/x", events, background=False, patience=60.0).submit(folder)
+    assert "not installed" in heard.events[-1].body.message
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("s3://bucket/a/", "s3://bucket/a"),
+        ("https://me:pw@host/a?sig=1", "https://host/a"),
+        ("/plain/path", "/plain/path"),
+        ("C:\\backups", "C:\\backups"),
+    ],
+)
+def test_redaction(url: str, shown: str) -> None:
+    assert redacted(url) == shown
