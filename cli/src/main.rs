@@ -1,1 +1,26 @@
-fn main() {}
+//! `expert-cli`: trains a shelf of small LoRA experts from one manifest.json each.
+
+mod commands;
+mod env;
+mod failure;
+mod options;
+mod render;
+mod usage;
+mod worker;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = match usage::parse() {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
+    let console = render::Console::new(cli.global.json, cli.global.quiet);
+    match commands::run(&cli, &console) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            console.failure(&failure);
+            failure.exit.into()
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! `completions SHELL`: the script that a shell loads to complete this program's words.
+
+use clap_complete::Shell;
+use expert_contract::exit::Exit;
+
+use crate::failure::Failure;
+use crate::render::Console;
+use crate::usage;
+
+#[derive(clap::Args)]
+pub struct Args {
+    shell: Shell,
+}
+
+pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut usage::command(), "expert-cli", &mut script);
+    let text = String::from_utf8_lossy(&script);
+    if console.json {
+        console.document(&serde_json::json!({"shell": args.shell.to_string(), "script": text}));
+    } else {
+        console.data(&text);
+    }
+    Ok(Exit::Done)
+}

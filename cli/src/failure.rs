@@ -1,0 +1,60 @@
+//! How a command ends when it could not do its work: a code for the shell, words for the person.
+
+use std::io;
+use std::path::Path;
+
+use expert_contract::exit::Exit;
+
+#[derive(Debug)]
+pub struct Failure {
+    pub exit: Exit,
+    /// Stable and machine-readable: `worker-missing`, `output-used`.
+    pub code: String,
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+impl Failure {
+    pub fn new(exit: Exit, code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { exit, code: code.into(), message: message.into(), hint: None }
+    }
+
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub fn bad_input(code: &str, message: impl Into<String>) -> Self {
+        Self::new(Exit::BadInput, code, message)
+    }
+
+    pub fn missing(code: &str, message: impl Into<String>) -> Self {
+        Self::new(Exit::Missing, code, message)
+    }
+
+    /// `doing` reads after "cannot": "write plan.json".
+    pub fn writing(doing: &str, path: &Path, error: &io::Error) -> Self {
+        let failure = Self::new(
+            Exit::Storage,
+            "storage",
+            format!("cannot {doing} {}: {}", path.display(), reason(error)),
+        );
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                failure.hint("free some space, or choose another folder with -o")
+            }
+            _ => failure.hint("make the folder writable, or choose another with -o"),
+        }
+    }
+
+    pub fn reading(doing: &str, path: &Path, error: &io::Error) -> Self {
+        Self::bad_input("unreadable", format!("cannot {doing} {}: {}", path.display(), reason(error)))
+    }
+}
+
+/// The system's words without Rust's "(os error 2)".
+pub fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.find(" (os error").map_or(text.clone(), |end| text[..end].to_owned())
+}

@@ -1,0 +1,5 @@
+//! What the user sees.
+
+mod console;
+
+pub use console::Console;

@@ -1,0 +1,72 @@
+//! The command line: what every command shares, and the help of the root.
+
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser};
+use expert_contract::exit::Exit;
+
+use crate::commands::Command;
+use crate::env;
+
+/// Trains a shelf of small LoRA experts from one manifest.json each.
+#[derive(Parser)]
+#[command(name = "expert-cli", version, propagate_version = true, max_term_width = 110)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Args)]
+pub struct Global {
+    /// Print one JSON document on standard output
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Say nothing but the result, warnings and errors
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+    /// The Python interpreter that runs the worker
+    #[arg(long, global = true, value_name = "PATH")]
+    pub python: Option<PathBuf>,
+}
+
+pub fn command() -> clap::Command {
+    Cli::command().after_help(after_help())
+}
+
+pub fn parse() -> Result<Cli, clap::Error> {
+    let matches = command().try_get_matches()?;
+    Cli::from_arg_matches(&matches)
+}
+
+fn after_help() -> String {
+    let codes = Exit::ALL.iter().map(|(exit, meaning)| format!("  {:<4} {meaning}\n", exit.code()));
+    let variables = env::ALL
+        .iter()
+        .filter(|variable| variable.public)
+        .map(|variable| format!("  {:<18} {}\n", variable.name, variable.meaning));
+    format!("Exit codes:\n{}\nEnvironment:\n{}", codes.collect::<String>(), variables.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_well_formed() {
+        super::command().debug_assert();
+    }
+
+    #[test]
+    fn help_names_every_exit_code_and_public_variable() {
+        let help = super::command().render_help().to_string();
+        for (exit, meaning) in expert_contract::exit::Exit::ALL {
+            assert!(
+                help.contains(&format!("{} ", exit.code())) && help.contains(&meaning[..12]),
+                "{meaning}"
+            );
+        }
+        for variable in crate::env::ALL {
+            assert_eq!(help.contains(variable.name), variable.public, "{}", variable.name);
+        }
+    }
+}
