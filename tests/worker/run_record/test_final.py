@@ -1,0 +1,212 @@
+"""`final/` and run.json: loadable by plain peft, free of paths and hash order, complete."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from peft import IA3Config, LoraConfig, PeftModel, PromptTuningConfig, get_peft_model
+from plans import example_plan
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from expert_worker.run_record import (
+    BestChoice,
+    Outcome,
+    adapter_config,
+    adapter_tensors,
+    write_final,
+    write_run_record,
+)
+from expert_worker.run_record.card import model_card
+from expert_worker.run_record.final import tokenizer_files
+from expert_worker.run_record.git import commit_of
+
+OUTCOME = Outcome(
+    steps=1234,
+    tokens=1_000_000,
+    supervised_tokens=400_000,
+    train_loss=1.23456789,
+    eval_loss=1.5,
+    best_step=1000,
+    scores={"exact_match": 0.75},
+    rows={"read": 50, "dropped_too_short": 2},
+)
+
+
+class FakeTokenizer:
+    def save_pretrained(self, folder: str) -> None:
+        settings = {"name_or_path": "/home/me/cache", "eos_token": "<end>", "vocab_file": "/x/vocab.json"}
+        (Path(folder) / "tokenizer_config.json").write_text(json.dumps(settings))
+        (Path(folder) / "tokenizer.json").write_text("{}")
+
+
+def tiny_base() -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=64,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+ADAPTERS = {
+    "lora": LoraConfig(r=4, target_modules=["v_proj", "q_proj"], task_type="CAUSAL_LM"),
+    "dora": LoraConfig(r=4, target_modules=["o_proj"], use_dora=True, task_type="CAUSAL_LM"),
+    "ia3": IA3Config(
+        target_modules=["k_proj", "down_proj"], feedforward_modules=["down_proj"], task_type="CAUSAL_LM"
+    ),
+    "prompt": PromptTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM"),
+}
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_plain_peft_loads_it_and_says_the_same(kind: str, tmp_path: Path) -> None:
+    model = get_peft_model(tiny_base(), ADAPTERS[kind]).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.normal_(std=0.5)
+    final = write_final(
+        tmp_path,
+        config=adapter_config(model.peft_config["default"], "tiny"),
+        weights=adapter_tensors(model),
+        tokenizer=FakeTokenizer(),
+        template={"kind": "chatml"},
+        card="# card\n",
+    )
+    loaded = PeftModel.from_pretrained(tiny_base(), str(final)).eval()
+    ids = torch.arange(12).reshape(1, 12)
+    with torch.no_grad():
+        assert torch.equal(model(ids).logits, loaded(ids).logits)
+
+
+def test_module_lists_are_sorted_and_the_base_has_its_logical_name() -> None:
+    names = [f"layer_{index}" for index in range(50)]
+    config = LoraConfig(r=4, target_modules=names, base_model_name_or_path="/home/me/cache/base")
+    document = adapter_config(config, "Org/Base")
+    assert document["target_modules"] == sorted(names)
+    assert document["base_model_name_or_path"] == "Org/Base"
+    assert document["inference_mode"] is True
+    assert document["peft_type"] == "LORA"
+    assert "/home/me" not in json.dumps(document)
+
+
+def test_writing_it_again_gives_the_same_bytes_and_no_path(tmp_path: Path) -> None:
+    contents = []
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        final = write_final(
+            tmp_path / folder,
+            config={"b": 1, "a": 2},
+            weights={"w": torch.ones(2)},
+            tokenizer=FakeTokenizer(),
+            template={"kind": "chatml"},
+            card="# card\n",
+        )
+        contents.append({p.name: p.read_bytes() for p in final.iterdir()})
+    assert contents[0] == contents[1]
+    assert set(contents[0]) == {
+        "README.md",
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "template.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    }
+    assert not any(str(tmp_path).encode() in content for content in contents[0].values())
+
+
+def test_the_tokenizers_origin_is_left_out() -> None:
+    settings = json.loads(tokenizer_files(FakeTokenizer())["tokenizer_config.json"])
+    assert settings == {"eos_token": "<end>"}
+
+
+def test_a_second_final_replaces_the_first_whole(tmp_path: Path) -> None:
+    for step in (1.0, 2.0):
+        write_final(
+            tmp_path,
+            config={},
+            weights={"w": torch.tensor([step])},
+            tokenizer=FakeTokenizer(),
+            template={},
+            card="",
+        )
+    assert [p.name for p in tmp_path.iterdir()] == ["final"]
+
+
+def test_the_card_says_what_it_is(tmp_path: Path) -> None:
+    plan = example_plan(tmp_path, {"recipe.base.name": "Org/Base", "recipe.adapter.kind": "dora"})
+    card = model_card(plan.recipe, OUTCOME, plan.recipe_digest)
+    for part in ('base_model: "Org/Base"', "# expert-sample", "DORA", "| Training loss | 1.23457 |"):
+        assert part in card
+    for part in (
+        "1,234",
+        "| Taken from step | 1,000 |",
+        "| exact match | 0.75 |",
+        "| Rows dropped too short | 2 |",
+    ):
+        assert part in card
+    assert str(tmp_path) not in card
+    assert card == model_card(plan.recipe, OUTCOME, plan.recipe_digest)
+
+
+def test_run_json_names_everything_that_went_in(tmp_path: Path) -> None:
+    plan = example_plan(tmp_path)
+    expert = Path(plan.machine.paths.expert_dir)
+    (expert / "datasets").mkdir(parents=True)
+    (expert / "datasets" / "train.jsonl").write_text("{}\n")
+    base = tmp_path / "base"
+    base.mkdir()
+    blob = tmp_path / "blobs" / ("ab" * 32)
+    blob.parent.mkdir()
+    blob.write_bytes(b"weights")
+    (base / "model.safetensors").symlink_to(blob)
+    (base / "config.json").write_text("{}")
+    Path(plan.machine.paths.output).mkdir()
+    path = write_run_record(
+        plan,
+        cache_key="c" * 64,
+        base_folder=base,
+        best=BestChoice(step=20, reason="lowest eval_loss", metric="eval_loss", value=1.5),
+        result={"train_loss": float("inf"), "steps": 20},
+        applied={"tf32": True},
+    )
+    record = json.loads(path.read_text())
+    assert record["recipe_digest"] == plan.recipe_digest and record["recipe"]["seed"] == 42
+    assert record["best"]["reason"] == "lowest eval_loss"
+    assert record["result"] == {"steps": 20, "train_loss": None}
+    assert record["packages"]["torch"] == torch.__version__
+    assert record["base"]["model.safetensors"] == {"sha256": "ab" * 32, "bytes": 7}
+    assert record["data"]["datasets/train.jsonl"]["bytes"] == 3
+    assert record["data"]["datasets/validation.jsonl"] is None
+    assert list(record) == sorted(record)
+
+
+def test_the_commit_is_read_from_loose_and_packed_refs_and_worktrees(tmp_path: Path) -> None:
+    repo = tmp_path / "repo"
+
+    def git(*words: str) -> str:
+        identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+        done = subprocess.run(
+            ["git", *identity, "-C", str(repo), *words], check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    repo.mkdir()
+    git("init", "-q")
+    assert commit_of(repo) is None
+    git("commit", "-q", "--allow-empty", "-m", "first")
+    (repo / "deep" / "er").mkdir(parents=True)
+    assert commit_of(repo / "deep" / "er") == git("rev-parse", "HEAD")
+    git("pack-refs", "--all")
+    assert commit_of(repo) == git("rev-parse", "HEAD")
+    git("worktree", "add", "-q", str(tmp_path / "tree"), "-b", "side")
+    assert commit_of(tmp_path / "tree") == git("rev-parse", "HEAD")
+    git("checkout", "-q", "--detach")
+    assert commit_of(repo) == git("rev-parse", "HEAD")
+    assert commit_of(tmp_path) is None

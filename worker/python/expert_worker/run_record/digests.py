@@ -1,0 +1,35 @@
+"""What data and weights went in, by content."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from expert_worker.checkpoint import files
+
+_HUB_BLOB = re.compile(r"[0-9a-f]{64}")
+_WEIGHTS = ("*.safetensors", "*.gguf", "config.json", "tokenizer.json")
+
+
+def data_digests(sources: Mapping[str, str]) -> dict[str, Any]:
+    """By the plan's names, never by path; a file that has gone meanwhile is null."""
+    return {name: _describe(Path(path)) for name, path in sorted(sources.items())}
+
+
+def base_digests(folder: Path | None) -> dict[str, Any]:
+    if folder is None:
+        return {}
+    found = {path for pattern in _WEIGHTS for path in folder.glob(pattern)}
+    return {path.name: _describe(path) for path in sorted(found)}
+
+
+def _describe(path: Path) -> dict[str, Any] | None:
+    if not path.is_file():
+        return None
+    return {"sha256": _sha256(path), "bytes": path.stat().st_size}
+
+
+def _sha256(path: Path) -> str:
+    """The Hub's cache names large files by their digest already: no need to read gigabytes again."""
+    target = path.resolve().name
+    return target if path.is_symlink() and _HUB_BLOB.fullmatch(target) else files.sha256(path)

@@ -1,0 +1,100 @@
+"""`run.json`: enough to say, a year later, exactly what made this adapter and why this step was chosen."""
+
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from expert_worker.checkpoint import files
+from expert_worker.checkpoint.refusal import refusals_in_words
+from expert_worker.plan import Plan
+from expert_worker.run_record.digests import base_digests, data_digests
+from expert_worker.run_record.git import commit_of
+
+NAME = "run.json"
+_PACKAGES = (
+    "accelerate",
+    "bitsandbytes",
+    "datasets",
+    "expert-worker",
+    "peft",
+    "safetensors",
+    "tokenizers",
+    "transformers",
+)
+
+
+@dataclass(frozen=True)
+class BestChoice:
+    """Which checkpoint became `final/`, and why."""
+
+    step: int
+    reason: str
+    metric: str | None = None
+    value: float | None = None
+
+
+def write_run_record(
+    plan: Plan,
+    *,
+    cache_key: str,
+    base_folder: Path | None,
+    best: BestChoice,
+    result: Mapping[str, Any],
+    applied: Mapping[str, Any],
+) -> Path:
+    """`result` is the stage's own summary, `applied` the settings as read back, both plain JSON."""
+    output = Path(plan.machine.paths.output)
+    document = {
+        "contract": plan.contract,
+        "recipe_digest": plan.recipe_digest,
+        "recipe": plan.recipe.model_dump(mode="json"),
+        "cache_key": cache_key,
+        "best": asdict(best),
+        "result": _finite(dict(result)),
+        "applied": _finite(dict(applied)),
+        "packages": package_versions(),
+        "machine": _machine(plan),
+        "git_commit": commit_of(Path(plan.machine.paths.expert_dir)),
+        "data": data_digests(plan.machine.paths.data),
+        "base": base_digests(base_folder),
+    }
+    with refusals_in_words(output, f"write {NAME}", int, lambda: []):
+        files.replace_json(output / NAME, document)
+    return output / NAME
+
+
+def _finite(document: dict[str, Any]) -> Any:
+    """A loss that ran away is null: JSON knows no infinities."""
+    return json.loads(json.dumps(document), parse_constant=lambda _: None)
+
+
+def package_versions() -> dict[str, str | None]:
+    # torch's own word tells its build too.
+    return {name: _version(name) for name in _PACKAGES} | {"torch": str(torch.__version__)}
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _machine(plan: Plan) -> dict[str, Any]:
+    machine = plan.machine
+    return {
+        "device": machine.device.model_dump(mode="json"),
+        "dtype": machine.dtype,
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+        "cuda": torch.version.cuda if torch.cuda.is_available() else None,
+        "os": platform.system(),
+        "architecture": platform.machine(),
+        "python": platform.python_version(),
+    }
