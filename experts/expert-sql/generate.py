@@ -1,0 +1,23 @@
+"""Makes expert-sql's train, validation and test sets: `python generate.py --seed 1`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from expert_worker.evaluate.authoring.write import arguments, write_rows  # noqa: E402
+from generator.build import rows  # noqa: E402
+
+
+def main() -> None:
+    given = arguments(__doc__ or "", HERE / "datasets")
+    for split, count in {"train": given.train, "validation": given.held_out, "test": given.held_out}.items():
+        write_rows(given.out / f"{split}.jsonl", rows(split, count, given.seed))
+        print(f"{split}: {count} rows")
+
+
+if __name__ == "__main__":
+    main()

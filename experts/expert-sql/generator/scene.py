@@ -1,0 +1,74 @@
+"""One question's stage: a world cut down to a few columns, and the words to speak of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from expert_worker.evaluate.authoring.draw import Draw
+
+from .domains import Column, Table, World
+
+
+@dataclass(frozen=True)
+class Question:
+    """`weaker` are queries that a careless reader would write; at least one database must tell each from `sql`."""
+
+    text: str
+    sql: str
+    level: int
+    tags: tuple[str, ...]
+    tables: tuple[str, ...]
+    weaker: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scene:
+    parent: Table
+    child: Table
+    draw: Draw
+
+    @property
+    def ref(self) -> str:
+        """The child's column that names its parent."""
+        return f"{self.parent.noun}_id"
+
+    @property
+    def join(self) -> str:
+        return f"{self.parent.name} JOIN {self.child.name} ON {self.parent.name}.id = {self.child.name}.{self.ref}"
+
+    def table(self) -> Table:
+        return self.child if self.draw.chance(0.65) else self.parent
+
+    def schema(self, tables: tuple[str, ...]) -> list[dict[str, Any]]:
+        return [self._described(table) for table in (self.parent, self.child) if table.name in tables]
+
+    def _described(self, table: Table) -> dict[str, Any]:
+        columns: list[list[Any]] = [["id", "key"]]
+        if table.parent:
+            columns.append([self.ref, "ref", self.parent.name])
+        columns += [column.spec for column in table.columns]
+        return {"table": table.name, "rows": 24 if table.parent else 9, "columns": columns}
+
+
+def stage(world: World, draw: Draw) -> Scene:
+    return Scene(_cut(world.parent, draw), _cut(world.child, draw), draw)
+
+
+def _cut(table: Table, draw: Draw) -> Table:
+    """The table with at most one column left out and the others in a new order; a number always stays."""
+    columns = draw.shuffled(table.columns)
+    if len(columns) > 3 and draw.chance(0.6):
+        spare = next(column for column in columns if column.kind != "int" or column.nullable)
+        columns.remove(spare)
+    return Table(table.name, table.noun, table.parent, tuple(columns))
+
+
+def people_call(table: Table) -> str:
+    return table.name.replace("_", " ")
+
+
+def pick(table: Table, draw: Draw, *kinds: str, solid: bool = False) -> Column | None:
+    """A column of one of these kinds; `solid` ones are never NULL."""
+    found = [column for column in table.of_kind(*kinds) if not (solid and column.nullable)]
+    return draw.one(found) if found else None

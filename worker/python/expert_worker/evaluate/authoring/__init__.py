@@ -1,0 +1,1 @@
+"""What the experts' dataset generators share: reproducible chance, splits without leakage, files."""

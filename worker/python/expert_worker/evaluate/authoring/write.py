@@ -1,0 +1,25 @@
+"""Dataset files: one JSON object a line, the same bytes on every platform."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    text = "".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode())
+
+
+def arguments(description: str, default: Path, argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """What every expert's generate.py takes."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--seed", type=int, default=1, help="another seed, another data set (default 1)")
+    parser.add_argument("--train", type=int, default=4800, help="rows to train on (default 4800)")
+    parser.add_argument("--held-out", type=int, default=400, help="rows to validate and to test on (default 400)")
+    parser.add_argument("--out", type=Path, default=default, help="folder for train, validation and test .jsonl")
+    return parser.parse_args(argv)

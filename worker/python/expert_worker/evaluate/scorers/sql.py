@@ -1,0 +1,122 @@
+"""SQL is judged by what it returns: the same rows as the reference on three generated databases.
+
+An answer is hostile until proven otherwise: an authorizer lets it read and nothing else, a progress handler counts
+its steps, and the engine's own limits bound the length of the statement and of every value.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from expert_worker.evaluate.scorers.sql_data import build
+from expert_worker.evaluate.verdict import RIGHT, Row, Verdict, wrong
+
+DATABASES = 3
+MAX_LENGTH = 4_000
+MAX_ROWS = 5_000
+MAX_STEPS = 400
+STEP = 10_000
+READS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
+FORBIDDEN = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "zeroblob", "randomblob"}
+LIMITS = {
+    sqlite3.SQLITE_LIMIT_LENGTH: 1_000_000,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: MAX_LENGTH,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 100,
+    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 20,
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 200,
+    sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+Result = list[tuple[Any, ...]]
+
+
+class SqlScorer:
+    def judge(self, row: Row, answer: str) -> Verdict:
+        gold = str(row["completion"])
+        statement = answer.strip().rstrip(";").strip()
+        if not statement:
+            return wrong("no SQL in the answer")
+        if len(statement) > MAX_LENGTH:
+            return wrong(f"{len(statement)} characters are too long for a query")
+        in_order = is_ordered(gold)
+        for database in range(DATABASES):
+            seed = f"{row['seed']}/{database}"
+            expected = query(build(row["schema"], seed), gold)
+            try:
+                found = query(build(row["schema"], seed), statement)
+            except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError, MemoryError) as error:
+                return wrong(f"SQLite: {error}")
+            if not same(expected, found, in_order):
+                return wrong(_difference(expected, found))
+        return RIGHT
+
+
+def query(connection: sqlite3.Connection, statement: str) -> Result:
+    """The rows of one statement under every limit; closes the connection."""
+    try:
+        guard(connection)
+        rows = connection.execute(statement).fetchmany(MAX_ROWS + 1)
+        if len(rows) > MAX_ROWS:
+            raise sqlite3.OperationalError(f"more than {MAX_ROWS} rows")
+        return rows
+    finally:
+        connection.close()
+
+
+def guard(connection: sqlite3.Connection) -> None:
+    for limit, value in LIMITS.items():
+        connection.setlimit(limit, value)
+    connection.set_authorizer(_authorize)
+    connection.set_progress_handler(_countdown(), STEP)
+
+
+def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+    if action in READS:
+        return sqlite3.SQLITE_OK
+    if action == sqlite3.SQLITE_FUNCTION and (second or first or "").lower() not in FORBIDDEN:
+        return sqlite3.SQLITE_OK
+    return sqlite3.SQLITE_DENY
+
+
+def _countdown() -> Callable[[], int]:
+    left = MAX_STEPS
+
+    def tick() -> int:
+        nonlocal left
+        left -= 1
+        return 1 if left < 0 else 0
+
+    return tick
+
+
+def is_ordered(statement: str) -> bool:
+    """Whether the statement as a whole is ordered; an ORDER BY inside parentheses orders only a part."""
+    outside = re.sub(r"'[^']*'", "''", statement)
+    while "(" in outside:
+        shorter = re.sub(r"\([^()]*\)", " ", outside)
+        if shorter == outside:
+            break
+        outside = shorter
+    return re.search(r"\border\s+by\b", outside, re.IGNORECASE) is not None
+
+
+def same(expected: Result, found: Result, in_order: bool) -> bool:
+    """Equal rows; columns go by place, their names do not matter, numbers are equal to nine digits."""
+    left, right = ([tuple(map(_plain, row)) for row in rows] for rows in (expected, found))
+    return left == right if in_order else Counter(left) == Counter(right)
+
+
+def _plain(value: Any) -> Any:
+    return float(f"{value:.9g}") if isinstance(value, int | float) else value
+
+
+def _difference(expected: Result, found: Result) -> str:
+    if len(expected) != len(found):
+        return f"{len(found)} rows instead of {len(expected)}"
+    if expected and found and len(expected[0]) != len(found[0]):
+        return f"{len(found[0])} columns instead of {len(expected[0])}"
+    return f"other rows: {found[:1]} instead of {expected[:1]}"
