@@ -6,15 +6,18 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+# The generator needs nothing but Python: where the worker is not installed, its source is beside the experts.
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "worker" / "python")]
 
 from expert_worker.evaluate.authoring.write import arguments, write_rows  # noqa: E402
+
 from generator.build import rows  # noqa: E402
 
 
 def main() -> None:
     given = arguments(__doc__ or "", HERE / "datasets")
-    for split, count in {"train": given.train, "validation": given.held_out, "test": given.held_out}.items():
+    sizes = {"train": given.train, "validation": given.held_out, "test": given.held_out}
+    for split, count in sizes.items():
         write_rows(given.out / f"{split}.jsonl", rows(split, count, given.seed))
         print(f"{split}: {count} rows")
 

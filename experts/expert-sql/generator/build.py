@@ -24,11 +24,53 @@ COMPOSITIONS: tuple[Composition, ...] = (
     nested.running, nested.step,
 )  # fmt: skip
 INSTRUCTION = "Write one SQLite query that answers the question."
-KEYWORDS = set(
-    "select from where group by having order limit join left on as and or not in is null like between distinct case when "
-    "then else end exists union intersect except with over partition desc count sum avg min max coalesce strftime "
-    "julianday rank row_number lag".split()
-)
+KEYWORDS = {
+    "select",
+    "from",
+    "where",
+    "group",
+    "by",
+    "having",
+    "order",
+    "limit",
+    "join",
+    "left",
+    "on",
+    "as",
+    "and",
+    "or",
+    "not",
+    "in",
+    "is",
+    "null",
+    "like",
+    "between",
+    "distinct",
+    "case",
+    "when",
+    "then",
+    "else",
+    "end",
+    "exists",
+    "union",
+    "intersect",
+    "except",
+    "with",
+    "over",
+    "partition",
+    "desc",
+    "count",
+    "sum",
+    "avg",
+    "min",
+    "max",
+    "coalesce",
+    "strftime",
+    "julianday",
+    "rank",
+    "row_number",
+    "lag",
+}
 TOKEN = re.compile(r"'[^']*'|\d+(?:\.\d+)?|[A-Za-z_]\w*|[^\s\w]")
 TRIES = 400
 
@@ -57,14 +99,18 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
         composition = COMPOSITIONS[turn % len(COMPOSITIONS)]
         draw = Draw(f"sql/{seed}/{split}/{turn}")
         turn += 1
-        row = next((row for row in _attempts(composition, stages, draw, split) if row["prompt"] not in seen), None)
+        row = next(
+            (row for row in _attempts(composition, stages, draw, split) if row["prompt"] not in seen), None
+        )
         if row is not None:
             seen.add(row["prompt"])
             made += 1
             yield row
 
 
-def _attempts(composition: Composition, stages: list[Any], draw: Draw, split: str) -> Iterator[dict[str, Any]]:
+def _attempts(
+    composition: Composition, stages: list[Any], draw: Draw, split: str
+) -> Iterator[dict[str, Any]]:
     for _ in range(TRIES):
         scene = stage(draw.one(stages), draw)
         question = composition(scene)
@@ -72,7 +118,11 @@ def _attempts(composition: Composition, stages: list[Any], draw: Draw, split: st
             continue
         row = _row(scene, question, f"{draw.below(10**9):09d}")
         if proven(row, question):
-            yield row if split != "train" else {key: row[key] for key in ("prompt", "completion", "tags", "level")}
+            yield (
+                row
+                if split != "train"
+                else {key: row[key] for key in ("prompt", "completion", "tags", "level")}
+            )
 
 
 def _row(scene: Scene, question: Question, seed: str) -> dict[str, Any]:
@@ -98,7 +148,9 @@ def proven(row: dict[str, Any], question: Question) -> bool:
         if not _telling(result) or not same(result, turned, is_ordered(question.sql)):
             return False
         for place, weaker in enumerate(question.weaker):
-            told_apart[place] |= not same(result, query(build(row["schema"], seed), weaker), is_ordered(question.sql))
+            told_apart[place] |= not same(
+                result, query(build(row["schema"], seed), weaker), is_ordered(question.sql)
+            )
     return all(told_apart) and not _trivial(row, question.sql)
 
 
@@ -110,5 +162,5 @@ def _trivial(row: dict[str, Any], sql: str) -> bool:
     seed = f"{row['seed']}/0"
     result = query(build(row["schema"], seed), sql)
     tables = [table["table"] for table in row["schema"]]
-    wholes = (query(build(row["schema"], seed), f"SELECT * FROM {table}") for table in tables)  # noqa: S608
+    wholes = (query(build(row["schema"], seed), f"SELECT * FROM {table}") for table in tables)
     return any(same(result, whole, False) for whole in wholes)

@@ -9,7 +9,20 @@ from expert_worker.evaluate.authoring.draw import Draw
 
 from .domains import Column, Table
 
-MONTHS = "January February March April May June July August September October November December".split()
+MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
 
 
 @dataclass(frozen=True)
@@ -42,8 +55,12 @@ def conditions(table: Table, draw: Draw, count: int, *, qualified: bool = False)
     used = tuple(column.name for column in table.columns if column.name in first.sql)
     second = condition(table, draw, qualified=qualified, avoid=used)
     if draw.chance(0.3):
-        return Condition(f"{first.text} or {second.text}", f"{first.sql} OR {second.sql}", (*first.tags, "or"))
-    return Condition(f"{first.text} and {second.text}", f"{first.sql} AND {second.sql}", (*first.tags, *second.tags, "and"))
+        return Condition(
+            f"{first.text} or {second.text}", f"{first.sql} OR {second.sql}", (*first.tags, "or")
+        )
+    return Condition(
+        f"{first.text} and {second.text}", f"{first.sql} AND {second.sql}", (*first.tags, *second.tags, "and")
+    )
 
 
 def _value(column: Column, draw: Draw) -> str:
@@ -69,18 +86,31 @@ def _unequal(column: Column, name: str, draw: Draw) -> Condition:
 
 def _one_of(column: Column, name: str, draw: Draw) -> Condition:
     left, right = draw.some(column.spec[2], 2)
-    return Condition(f"whose {column.phrase} is {left} or {right}", f"{name} IN ('{left}', '{right}')", ("in-list",))
+    return Condition(
+        f"whose {column.phrase} is {left} or {right}", f"{name} IN ('{left}', '{right}')", ("in-list",)
+    )
 
 
 def _compare(column: Column, name: str, draw: Draw) -> Condition:
-    words, sign = draw.one([("above", ">"), ("below", "<"), ("over", ">"), ("under", "<"), ("of at least", ">="), ("of at most", "<=")])
+    words, sign = draw.one(
+        [
+            ("above", ">"),
+            ("below", "<"),
+            ("over", ">"),
+            ("under", "<"),
+            ("of at least", ">="),
+            ("of at most", "<="),
+        ]
+    )
     number = _number(column, draw)
     return Condition(f"with {column.phrase} {words} {number}", f"{name} {sign} {number}", ("compare",))
 
 
 def _between(column: Column, name: str, draw: Draw) -> Condition:
     low, high = _number(column, draw, 0.1, 0.4), _number(column, draw, 0.6, 0.9)
-    return Condition(f"with {column.phrase} between {low} and {high}", f"{name} BETWEEN {low} AND {high}", ("between",))
+    return Condition(
+        f"with {column.phrase} between {low} and {high}", f"{name} BETWEEN {low} AND {high}", ("between",)
+    )
 
 
 def _starts(column: Column, name: str, draw: Draw) -> Condition:
@@ -106,7 +136,9 @@ def _day(column: Column, name: str, draw: Draw) -> Condition:
 
 def _year(column: Column, name: str, draw: Draw) -> Condition:
     year = draw.between(2022, 2024)
-    return Condition(f"whose {column.phrase} is in {year}", f"strftime('%Y', {name}) = '{year}'", ("date-part",))
+    return Condition(
+        f"whose {column.phrase} is in {year}", f"strftime('%Y', {name}) = '{year}'", ("date-part",)
+    )
 
 
 def _month(column: Column, name: str, draw: Draw) -> Condition:

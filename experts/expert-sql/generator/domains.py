@@ -12,8 +12,12 @@ from typing import Any
 
 PEOPLE = "Ada Bruno Carla Dmitri Elena Farid Greta Hugo Ines Jonas Kira Luis Mona Nils Olga Pavel Rosa Sven Tara Uma"
 THINGS = "Alder Birch Cedar Dune Ember Fjord Gale Harbor Iris Juniper Kestrel Lotus Maple North Onyx Pine Quartz Reed"
-NEW_PEOPLE = "Amara Bilal Chloe Darya Emeka Freya Goran Hana Imani Jamal Katya Leila Marek Noor Oskar Priya Ravi Selma"
-NEW_THINGS = "Argo Borealis Comet Delta Echo Falcon Glacier Halo Indigo Jade Krypton Lumen Mesa Nova Orbit Prism Rune"
+NEW_PEOPLE = (
+    "Amara Bilal Chloe Darya Emeka Freya Goran Hana Imani Jamal Katya Leila Marek Noor Oskar Priya Ravi Selma"
+)
+NEW_THINGS = (
+    "Argo Borealis Comet Delta Echo Falcon Glacier Halo Indigo Jade Krypton Lumen Mesa Nova Orbit Prism Rune"
+)
 
 TRAIN = """
 customers/customer: name @people, city Berlin|Rome|Oslo|Lima|Cairo, joined date, credit=credit limit 10-900; \

@@ -37,7 +37,9 @@ def group_aggregate(scene: Scene) -> Question | None:
         sql += f" ORDER BY {value}{' DESC' if falling else ''}"
         text += f", {'largest' if falling else 'smallest'} first"
         extra = ("group-order",)
-    return Question(f"{text}.", sql, 2, ("group-aggregate", *extra, *tags(found)), (table.name,), without(found, sql))
+    return Question(
+        f"{text}.", sql, 2, ("group-aggregate", *extra, *tags(found)), (table.name,), without(found, sql)
+    )
 
 
 def having(scene: Scene) -> Question | None:

@@ -57,7 +57,9 @@ def join_group(scene: Scene) -> Question | None:
         sql += f" HAVING COUNT(*) >= {number}"
         text += f", where there are at least {number}"
         extra = ("join-having",)
-    return Question(f"{text}.", sql, 3, ("join-group", *extra, *tags(found)), _both(scene), without(found, sql))
+    return Question(
+        f"{text}.", sql, 3, ("join-group", *extra, *tags(found)), _both(scene), without(found, sql)
+    )
 
 
 def left_count(scene: Scene) -> Question | None:
@@ -121,7 +123,9 @@ def exists(scene: Scene) -> Question | None:
         f"Show the {shown.phrase} of {people_call(parent)} with some {child.noun}{said(found)} whose {inner.phrase} "
         f"is {words} the {parent.noun}'s {outer.phrase}."
     )
-    return Question(text, sql, 4, ("exists", *tags(found)), _both(scene), (f"SELECT {shown.name} FROM {parent.name}",))
+    return Question(
+        text, sql, 4, ("exists", *tags(found)), _both(scene), (f"SELECT {shown.name} FROM {parent.name}",)
+    )
 
 
 def set_operation(scene: Scene) -> Question | None:

@@ -149,9 +149,7 @@ def step(scene: Scene) -> Question | None:
     if day is None or column is None:
         return None
     found = conditions(table, draw, draw.between(0, 1))
-    sql = (
-        f"SELECT {day.name}, {column.name} - LAG({column.name}) OVER (ORDER BY {day.name}) FROM {table.name}{where(found)}"
-    )
+    sql = f"SELECT {day.name}, {column.name} - LAG({column.name}) OVER (ORDER BY {day.name}) FROM {table.name}{where(found)}"
     text = (
         f"Show the {day.phrase} of {people_call(table)}{said(found)} and the change in {column.phrase} "
         f"since the one before by {day.phrase}."

@@ -32,7 +32,9 @@ def listing(scene: Scene) -> Question:
     found = conditions(table, draw, draw.between(1, 2))
     sql = f"SELECT {', '.join(column.name for column in columns)} FROM {table.name}{where(found)}"
     phrases = _and([column.phrase for column in columns])
-    text = draw.one(["Show the {p} of all {t}{c}.", "List the {p} of {t}{c}.", "What is the {p} of the {t}{c}?"])
+    text = draw.one(
+        ["Show the {p} of all {t}{c}.", "List the {p} of {t}{c}.", "What is the {p} of the {t}{c}?"]
+    )
     return Question(
         text.format(p=phrases, t=people_call(table), c=said(found)),
         sql, 1, ("select", *tags(found)), (table.name,), without(found, sql),
@@ -55,7 +57,12 @@ def ordered(scene: Scene) -> Question | None:
     amount = f"the {limit} {people_call(table)}" if limit else f"all {people_call(table)}"
     text = f"Show the {phrases} of {amount}{said(found)}, {way} {by.phrase} first."
     return Question(
-        text, sql, 1, ("order-limit" if limit else "order-by", *tags(found)), (table.name,), (*without(found, sql), body)
+        text,
+        sql,
+        1,
+        ("order-limit" if limit else "order-by", *tags(found)),
+        (table.name,),
+        (*without(found, sql), body),
     )
 
 
@@ -63,7 +70,9 @@ def counting(scene: Scene) -> Question:
     draw, table = scene.draw, scene.table()
     found = conditions(table, draw, draw.between(1, 2))
     sql = f"SELECT COUNT(*) FROM {table.name}{where(found)}"
-    text = draw.one(["How many {t}{c} are there?", "Count the {t}{c}."]).format(t=people_call(table), c=said(found))
+    text = draw.one(["How many {t}{c} are there?", "Count the {t}{c}."]).format(
+        t=people_call(table), c=said(found)
+    )
     return Question(text, sql, 1, ("count", *tags(found)), (table.name,), without(found, sql))
 
 
@@ -101,12 +110,8 @@ def choice(scene: Scene) -> Question | None:
         return None
     yes, no = draw.one([("high", "low"), ("yes", "no"), ("big", "small"), ("hot", "cold"), ("new", "old")])
     found = conditions(table, draw, draw.between(0, 1))
-    sql = (
-        f"SELECT {shown.name}, CASE WHEN {judged.sql} THEN '{yes}' ELSE '{no}' END FROM {table.name}{where(found)}"
-    )
-    text = (
-        f"Show the {shown.phrase} of {people_call(table)}{said(found)}, and {yes} for those {judged.text}, {no} for the others."
-    )
+    sql = f"SELECT {shown.name}, CASE WHEN {judged.sql} THEN '{yes}' ELSE '{no}' END FROM {table.name}{where(found)}"
+    text = f"Show the {shown.phrase} of {people_call(table)}{said(found)}, and {yes} for those {judged.text}, {no} for the others."
     return Question(text, sql, 2, ("case", *tags(found)), (table.name,), without(found, sql))
 
 

@@ -21,9 +21,15 @@ RIGHT = Verdict(True)
 
 
 class Scorer(Protocol):
-    """Judges one answer at a time inside the sandbox; `row` is a line of the test set."""
+    """Lives inside the sandbox. `row` is a line of the test set, `text` what the model wrote, whole."""
 
-    def judge(self, row: Row, answer: str) -> Verdict: ...
+    def extract(self, text: str) -> str:
+        """The answer in the text."""
+        ...
+
+    def judge(self, row: Row, answer: str) -> Verdict:
+        """Whether that answer is right."""
+        ...
 
 
 def wrong(reason: str) -> Verdict:

@@ -20,6 +20,10 @@ def arguments(description: str, default: Path, argv: Sequence[str] | None = None
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--seed", type=int, default=1, help="another seed, another data set (default 1)")
     parser.add_argument("--train", type=int, default=4800, help="rows to train on (default 4800)")
-    parser.add_argument("--held-out", type=int, default=400, help="rows to validate and to test on (default 400)")
-    parser.add_argument("--out", type=Path, default=default, help="folder for train, validation and test .jsonl")
+    parser.add_argument(
+        "--held-out", type=int, default=400, help="rows to validate and to test on (default 400)"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=default, help="folder for train, validation and test .jsonl"
+    )
     return parser.parse_args(argv)

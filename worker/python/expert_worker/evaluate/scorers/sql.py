@@ -1,7 +1,7 @@
 """SQL is judged by what it returns: the same rows as the reference on three generated databases.
 
-An answer is hostile until proven otherwise: an authorizer lets it read and nothing else, a progress handler counts
-its steps, and the engine's own limits bound the length of the statement and of every value.
+An answer is hostile until proven otherwise: an authorizer lets it read and nothing else, a progress handler
+counts its steps, and the engine's own limits bound the length of the statement and of every value.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from expert_worker.evaluate import answer as answers
 from expert_worker.evaluate.scorers.sql_data import build
 from expert_worker.evaluate.verdict import RIGHT, Row, Verdict, wrong
 
@@ -35,19 +36,21 @@ Result = list[tuple[Any, ...]]
 
 
 class SqlScorer:
+    def extract(self, text: str) -> str:
+        return answers.statement(text, "SELECT", "WITH")
+
     def judge(self, row: Row, answer: str) -> Verdict:
         gold = str(row["completion"])
-        statement = answer.strip().rstrip(";").strip()
-        if not statement:
+        if not answer:
             return wrong("no SQL in the answer")
-        if len(statement) > MAX_LENGTH:
-            return wrong(f"{len(statement)} characters are too long for a query")
+        if len(answer) > MAX_LENGTH:
+            return wrong(f"{len(answer)} characters are too long for a query")
         in_order = is_ordered(gold)
         for database in range(DATABASES):
             seed = f"{row['seed']}/{database}"
             expected = query(build(row["schema"], seed), gold)
             try:
-                found = query(build(row["schema"], seed), statement)
+                found = query(build(row["schema"], seed), answer)
             except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError, MemoryError) as error:
                 return wrong(f"SQLite: {error}")
             if not same(expected, found, in_order):

@@ -21,7 +21,14 @@ from expert_worker.evaluate.authoring.draw import Draw
 Value = str | int | None
 FIRST_DAY = date(2022, 1, 1)
 DAYS = 3 * 365
-TYPES = {"key": "INTEGER PRIMARY KEY", "ref": "INTEGER", "name": "TEXT", "cat": "TEXT", "int": "INTEGER", "date": "DATE"}
+TYPES = {
+    "key": "INTEGER PRIMARY KEY",
+    "ref": "INTEGER",
+    "name": "TEXT",
+    "cat": "TEXT",
+    "int": "INTEGER",
+    "date": "DATE",
+}
 NULL_SHARE = 0.2
 PARENTS = 9  # keys to refer to where the schema leaves the parent's table out
 
@@ -68,7 +75,10 @@ def _values(column: list[Any], count: int, sizes: dict[str, int], draw: Draw) ->
         return _references(sizes.get(column[2], PARENTS), count, draw)
     if kind == "name":
         words = draw.shuffled(column[2])
-        return [words[i % len(words)] + (f" {i // len(words) + 1}" if i >= len(words) else "") for i in range(count)]
+        return [
+            words[i % len(words)] + (f" {i // len(words) + 1}" if i >= len(words) else "")
+            for i in range(count)
+        ]
     values: list[Value]
     if kind == "cat":
         values = [draw.one(column[2]) for _ in range(count)]
@@ -81,6 +91,6 @@ def _values(column: list[Any], count: int, sizes: dict[str, int], draw: Draw) ->
 
 
 def _references(parents: int, count: int, draw: Draw) -> list[Value]:
-    """About a fifth of the parents stay without children, so that outer joins and anti-joins have something to find."""
+    """About a fifth of the parents stay without children: so outer joins have something to find."""
     used = draw.some(range(1, parents + 1), max(1, parents - max(1, parents // 5)))
     return [draw.one(used) for _ in range(count)]

@@ -1,0 +1,103 @@
+"""Every expert's data: reproducible, held apart, and worth learning."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expert_worker.evaluate.judge import judged
+from expert_worker.evaluate.scorers import find_scorer
+
+EXPERTS = Path(__file__).resolve().parents[2] / "experts"
+NAMES = sorted(path.parent.name for path in EXPERTS.glob("*/manifest.json"))
+SPLITS = ("train", "validation", "test")
+SKELETONS = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from generator.build import skeleton
+for line in sys.stdin:
+    print(json.dumps(skeleton(json.loads(line)["completion"])))
+"""
+
+
+@cache
+def rows(expert: str, split: str) -> list[dict[str, Any]]:
+    text = (EXPERTS / expert / "datasets" / f"{split}.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def skeletons(expert: str, split: str) -> set[str]:
+    """In a process of its own: every expert has a package named `generator`."""
+    path = EXPERTS / expert / "datasets" / f"{split}.jsonl"
+    with path.open("rb") as lines:
+        said = subprocess.run(
+            [sys.executable, "-c", SKELETONS, str(EXPERTS / expert)],
+            stdin=lines,
+            capture_output=True,
+            check=True,
+        )
+    return set(said.stdout.decode().splitlines())
+
+
+def scorer_of(expert: str) -> str:
+    manifest = json.loads((EXPERTS / expert / "manifest.json").read_text(encoding="utf-8"))
+    return str(manifest["evaluation"]["scorer"])
+
+
+@pytest.mark.parametrize("expert", NAMES)
+def test_the_files_are_large_enough_and_their_rows_distinct(expert: str) -> None:
+    counts = {split: len(rows(expert, split)) for split in SPLITS}
+    assert counts["train"] >= 4000
+    assert counts["validation"] == counts["test"] == 400
+    for split in SPLITS:
+        assert len({row["prompt"] for row in rows(expert, split)}) == counts[split]
+
+
+@pytest.mark.parametrize("expert", NAMES)
+def test_the_generator_makes_the_same_bytes_again(expert: str, tmp_path: Path) -> None:
+    """A shorter run is the beginning of a longer one, so that the test need not wait for all of it."""
+    sizes = ["--train", "120", "--held-out", "30"]
+    command = [sys.executable, str(EXPERTS / expert / "generate.py"), "--out", str(tmp_path), *sizes]
+    subprocess.run(
+        command,
+        check=True,
+        capture_output=True,
+        env={**os.environ, "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"},
+    )
+    for split in SPLITS:
+        again = (tmp_path / f"{split}.jsonl").read_bytes()
+        assert (EXPERTS / expert / "datasets" / f"{split}.jsonl").read_bytes().startswith(again)
+        assert again.count(b"\n") == (120 if split == "train" else 30)
+
+
+@pytest.mark.parametrize("expert", NAMES)
+def test_no_held_out_answer_equals_a_training_answer_but_for_its_names(expert: str) -> None:
+    trained = skeletons(expert, "train")
+    assert len(trained) > 100
+    assert not trained & skeletons(expert, "validation")
+    assert not trained & skeletons(expert, "test")
+
+
+@pytest.mark.parametrize("expert", NAMES)
+def test_tags_and_levels_let_a_report_tell_what_is_learnt(expert: str) -> None:
+    tags = Counter(tag for row in rows(expert, "test") for tag in row["tags"])
+    assert len([tag for tag, count in tags.items() if count >= 5]) >= 20
+    assert len({row["level"] for row in rows(expert, "test")}) >= 3
+    trained = {tag for row in rows(expert, "train") for tag in row["tags"]}
+    assert set(tags) <= trained
+
+
+@pytest.mark.parametrize("expert", NAMES)
+def test_reference_answers_are_right_and_trivial_ones_are_not(expert: str) -> None:
+    scorer = find_scorer(scorer_of(expert))
+    sample = rows(expert, "test")[::8]
+    for row, other in zip(sample, sample[1:] + sample[:1], strict=True):
+        assert judged(scorer, row, row["completion"]).reason == ""
+        assert not judged(scorer, row, "").correct
+        assert not judged(scorer, row, other["completion"]).correct

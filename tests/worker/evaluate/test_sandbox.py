@@ -1,0 +1,92 @@
+"""The sandbox outlives whatever a scorer does to it."""
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from expert_worker.errors import ExpertError
+from expert_worker.evaluate.limits import Limits
+from expert_worker.evaluate.sandbox import judge_all
+
+ROOMY = Limits(resident_bytes=400 << 20)
+QUICK = Limits(answer_seconds=0.5)
+
+
+@pytest.fixture
+def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package with an entry point of its own, installed by being on the path."""
+    shutil.copy(Path(__file__).with_name("offered_scorer.py"), tmp_path / "expert_test_offered.py")
+    info = tmp_path / "expert_test_offered-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: expert-test-offered\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[expert_worker.scorers]\ntest-offered = expert_test_offered:Offered\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("EXPERT_SECRET_TOKEN", "hush")
+
+
+def ask(*texts: str, limits: Limits = ROOMY) -> list[str]:
+    found = judge_all("test-offered", [{"completion": "right"}] * len(texts), texts, limits=limits)
+    return ["" if verdict.correct else verdict.reason for verdict in found]
+
+
+def test_an_answer_that_hangs_spoils_only_itself(offered: None) -> None:
+    told = ask("right", "hang", "right", limits=QUICK)
+    assert told == ["", "the answer took longer than 0.5 s", ""]
+
+
+def test_an_answer_that_crashes_or_eats_memory_spoils_only_itself(offered: None) -> None:
+    assert ask("right", "crash", "eat", "right") == [
+        "",
+        "the answer made the engine crash",
+        "the answer needs too much memory",
+        "",
+    ]
+
+
+def test_files_are_bounded_and_thrown_away(offered: None, tmp_path: Path) -> None:
+    told = ask("where", "write", "files", "secret")
+    folder = Path(told[0])
+    assert folder != Path.cwd()
+    assert not folder.exists()
+    assert "File too large" in told[1]
+    assert "Too many open files" in told[2]
+    assert told[3] == "None"
+
+
+def test_an_error_in_a_scorer_is_a_wrong_answer_with_its_reason(offered: None) -> None:
+    assert ask("raise", "print", "right") == ["ValueError: no such thing", "", ""]
+
+
+def test_what_an_answer_started_dies_with_its_child(offered: None) -> None:
+    (told,) = ask("spawn")
+    process = Path("/proc") / told
+    for _ in range(50):
+        if not process.exists() or "State:\tZ" in (process / "status").read_text():
+            return
+        time.sleep(0.02)
+    pytest.fail(f"process {told} is still there")
+
+
+def test_an_unknown_scorer_is_named_with_what_there_is() -> None:
+    from expert_worker.evaluate.scorers import check_scorer
+
+    with pytest.raises(ExpertError) as refused:
+        check_scorer("./evil.py")
+    assert refused.value.exit_code == 2
+    assert "sql" in (refused.value.hint or "")
+
+
+def test_a_built_in_scorer_judges_in_its_child() -> None:
+    row = {
+        "schema": [{"table": "ships", "rows": 5, "columns": [["id", "key"]]}],
+        "seed": "1",
+        "completion": "SELECT id FROM ships",
+    }
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT MAX(i) FROM n"
+    found = judge_all("sql", [row] * 3, ["SELECT id FROM ships", endless, "ATTACH 'x' AS y"])
+    assert [verdict.correct for verdict in found] == [True, False, False]

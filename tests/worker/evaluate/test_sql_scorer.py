@@ -1,0 +1,115 @@
+"""SQL is right when it returns the right rows on every database, and harmless whatever it says."""
+
+import pytest
+
+from expert_worker.evaluate.judge import judged
+from expert_worker.evaluate.scorers.sql import SqlScorer, build, is_ordered, query
+from expert_worker.evaluate.scorers.sql_data import ddl
+
+SHIPS = [["id", "key"], ["name", "name", ["Argo", "Nova"]], ["flag", "cat", ["Malta", "Japan"], False]]
+CARGOES = [
+    ["id", "key"],
+    ["ship_id", "ref", "ships"],
+    ["weight", "int", 1, 500, True],
+    ["loaded", "date", False],
+]
+SCHEMA = [
+    {"table": "ships", "rows": 9, "columns": SHIPS},
+    {"table": "cargoes", "rows": 24, "columns": CARGOES},
+]
+
+
+def row(sql: str) -> dict[str, object]:
+    return {"schema": SCHEMA, "seed": "7", "completion": sql}
+
+
+def verdict(gold: str, answer: str) -> tuple[bool, str]:
+    said = judged(SqlScorer(), row(gold), answer)
+    return said.correct, said.reason
+
+
+def test_another_wording_of_the_same_question_is_right() -> None:
+    gold = "SELECT name FROM ships WHERE id IN (SELECT ship_id FROM cargoes)"
+    query = "SELECT DISTINCT s.name FROM ships s JOIN cargoes c ON s.id = c.ship_id GROUP BY s.id;"
+    other = f"Here is it:\n```sql\n{query}\n```"
+    assert verdict(gold, other) == (True, "")
+
+
+def test_a_missing_condition_is_seen() -> None:
+    correct, reason = verdict("SELECT id FROM cargoes WHERE weight > 250", "SELECT id FROM cargoes")
+    assert not correct
+    assert "24 rows instead of" in reason
+
+
+def test_order_matters_only_where_it_was_asked_for() -> None:
+    assert verdict("SELECT id FROM ships", "SELECT id FROM ships ORDER BY id DESC")[0]
+    assert not verdict("SELECT id FROM ships ORDER BY id", "SELECT id FROM ships ORDER BY id DESC")[0]
+
+
+def test_an_order_inside_parentheses_orders_a_part() -> None:
+    assert not is_ordered("SELECT RANK() OVER (PARTITION BY (a) ORDER BY b) FROM t")
+    assert not is_ordered("SELECT ' order by ' FROM t")
+    assert is_ordered("SELECT (a) FROM t\nORDER  BY (b)")
+
+
+def test_numbers_are_compared_as_numbers() -> None:
+    assert verdict("SELECT COUNT(*) FROM ships", "SELECT COUNT(*) * 1.0 FROM ships")[0]
+    assert not verdict("SELECT COUNT(*) FROM ships", "SELECT COUNT(*) || '' FROM ships")[0]
+
+
+def test_prose_without_a_query_is_no_answer() -> None:
+    assert verdict("SELECT id FROM ships", "I think you should select all ships.") == (
+        False,
+        "no SQL in the answer",
+    )
+
+
+def test_the_same_seed_makes_the_same_database() -> None:
+    one, two = (query(build(SCHEMA, "3/1"), "SELECT * FROM cargoes") for _ in range(2))
+    assert one == two
+    assert one != query(build(SCHEMA, "3/2"), "SELECT * FROM cargoes")
+    assert sorted(one) == query(build(SCHEMA, "3/1", reverse=True), "SELECT * FROM cargoes ORDER BY id")
+
+
+def test_numbers_never_repeat_and_some_keys_are_never_referred_to() -> None:
+    weights = query(build(SCHEMA, "1"), "SELECT weight FROM cargoes WHERE weight IS NOT NULL")
+    assert len(weights) == len(set(weights))
+    assert query(
+        build(SCHEMA, "1"), "SELECT COUNT(*) FROM ships WHERE id NOT IN (SELECT ship_id FROM cargoes)"
+    ) != [(0,)]
+    assert "ship_id INTEGER REFERENCES ships(id)" in ddl(SCHEMA)
+
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT "
+
+
+@pytest.mark.parametrize(
+    ("hostile", "reason"),
+    [
+        ("SELECT 1; ATTACH DATABASE 'stolen.db' AS x", "rows"),
+        ("WITH a AS (SELECT 1) INSERT INTO ships VALUES (99, 'x', 'y')", "not authorized"),
+        ("WITH a AS (SELECT 1) DELETE FROM ships", "not authorized"),
+        ("SELECT load_extension('/tmp/evil.so')", "not authorized"),
+        ("SELECT readfile('/etc/passwd')", "no such function"),
+        ("SELECT * FROM pragma_database_list", "not authorized"),
+        ("SELECT * FROM pragma_table_info('ships')", "not authorized"),
+        (ENDLESS + "COUNT(*) FROM n", "interrupted"),
+        (ENDLESS + "i FROM n", "more than 5000 rows"),
+        (
+            "SELECT COUNT(*) FROM cargoes a, cargoes b, cargoes c, cargoes d, cargoes e, cargoes f",
+            "interrupted",
+        ),
+        ("SELECT zeroblob(1000000000)", "not authorized"),
+        ("SELECT printf('%900000000d', 1)", "rows"),
+        ("SELECT replace(hex(printf('%99999d', 1)), '2', 'aaaaaaaaaaaaaaaa')", "too big"),
+        ("SELECT " + "(" * 500 + "1" + ")" * 500, "SQLite"),
+        ("SELECT " + "1," * 300_000 + "1", "too long"),
+        ("SELECT '" + "x" * 3_000_000, "too long"),
+        ("SELECT \x00 FROM ships", "SQLite"),
+        ("SELECT \ud800", "SQLite"),
+    ],
+)
+def test_hostile_sql_is_refused(hostile: str, reason: str) -> None:
+    correct, said = verdict("SELECT id FROM ships", hostile)
+    assert not correct
+    assert reason in said

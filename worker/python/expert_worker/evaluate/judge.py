@@ -1,0 +1,56 @@
+"""The scoring child: `python -m expert_worker.evaluate.judge SCORER`. One question a line in,
+one verdict a line out.
+
+It touches model output and nothing else does, so it expects to be killed at any moment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import BinaryIO
+
+from expert_worker.evaluate.limits import Limits, confine
+from expert_worker.evaluate.scorers import find_scorer
+from expert_worker.evaluate.verdict import Row, Scorer, Verdict, wrong
+from expert_worker.process import bind_to_parent
+
+READY = b"ready\n"
+
+
+def main(name: str) -> None:
+    bind_to_parent(reads_stdin=True)
+    out = _private_stdout()
+    scorer = find_scorer(name)
+    confine(Limits())
+    out.write(READY)
+    out.flush()
+    for line in sys.stdin.buffer:
+        asked = json.loads(line)
+        verdict = judged(scorer, asked["row"], asked["text"])
+        out.write(json.dumps({"correct": verdict.correct, "reason": verdict.reason}).encode() + b"\n")
+        out.flush()
+
+
+def judged(scorer: Scorer, row: Row, text: str) -> Verdict:
+    """No answer may end the child: what a scorer did not foresee is a wrong answer with its reason."""
+    try:
+        return scorer.judge(row, scorer.extract(text))
+    except MemoryError:
+        return wrong("the answer needs too much memory")
+    except RecursionError:
+        return wrong("the answer is nested too deeply")
+    except Exception as error:
+        return wrong(f"{type(error).__name__}: {error}")
+
+
+def _private_stdout() -> BinaryIO:
+    """Keeps the pipe for verdicts and sends whatever an engine prints to stderr."""
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return out
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

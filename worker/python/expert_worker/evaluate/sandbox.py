@@ -1,0 +1,170 @@
+"""Runs a scorer on model output in a child process that may hang, crash or be hostile.
+
+Each child lives in a throwaway folder with a bare environment. Its parent holds the clock and watches its
+memory; an answer that breaks a limit is wrong, its child is killed, and a fresh one goes on behind it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+import expert_worker
+from expert_worker.errors import Failed
+from expert_worker.evaluate.judge import READY
+from expert_worker.evaluate.limits import Limits
+from expert_worker.evaluate.verdict import Row, Verdict, wrong
+
+LOOK_SECONDS = 0.1
+KEPT_VARIABLES = ("SYSTEMROOT", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
+
+
+class _Broken(Exception):
+    """The child is gone or had to go; the message says why."""
+
+
+def judge_all(
+    scorer: str,
+    rows: Sequence[Row],
+    texts: Sequence[str],
+    *,
+    limits: Limits | None = None,
+    each: Callable[[], None] = lambda: None,
+) -> list[Verdict]:
+    """A verdict for each text. `each` is called after every one."""
+    verdicts: list[Verdict] = []
+    while len(verdicts) < len(rows):
+        before = len(verdicts)
+        try:
+            for verdict in _one_child(scorer, rows[before:], texts[before:], limits or Limits()):
+                verdicts.append(verdict)
+                each()
+        except _Broken as broken:
+            verdicts.append(wrong(str(broken)))
+            each()
+    return verdicts
+
+
+def _one_child(scorer: str, rows: Sequence[Row], texts: Sequence[str], limits: Limits) -> Iterator[Verdict]:
+    with _child(scorer) as child:
+        lines = _lines(child)
+        if _next(child, lines, limits.start_seconds, limits) != READY:
+            raise Failed(
+                f"The scorer {scorer} did not start in its sandbox",
+                hint="Run `expert-cli doctor`: a package that the scorer needs may be missing.",
+                code="scorer-failed",
+            )
+        for row, text in zip(rows, texts, strict=True):
+            _ask(child, row, text)
+            said = json.loads(_next(child, lines, limits.answer_seconds, limits))
+            yield Verdict(bool(said["correct"]), str(said["reason"]))
+
+
+@contextmanager
+def _child(scorer: str) -> Iterator[subprocess.Popen[bytes]]:
+    with tempfile.TemporaryDirectory(prefix="expert-judge-", ignore_cleanup_errors=True) as folder:
+        child = subprocess.Popen(
+            [sys.executable, "-s", "-P", "-m", "expert_worker.evaluate.judge", scorer],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=folder,
+            env=_bare_environment(folder),
+        )
+        try:
+            yield child
+        finally:
+            _kill(child)
+
+
+def _bare_environment(folder: str) -> dict[str, str]:
+    """No secrets, no home: only what Python needs to find its packages."""
+    packages = [
+        str(Path(expert_worker.__file__).parents[1]),
+        *os.environ.get("PYTHONPATH", "").split(os.pathsep),
+    ]
+    kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    return kept | {
+        "PYTHONPATH": os.pathsep.join(filter(None, packages)),
+        "PYTHONUTF8": "1",
+        "PYTHONHASHSEED": "0",
+        "EXPERT_PARENT_PID": str(os.getpid()),
+        "PATH": os.environ.get("PATH", ""),
+        **dict.fromkeys(("HOME", "USERPROFILE", "TMPDIR", "TEMP", "TMP"), folder),
+    }
+
+
+def _lines(child: subprocess.Popen[bytes]) -> queue.SimpleQueue[bytes]:
+    """The child's lines as they come; an empty one at its end. Windows cannot poll a pipe, hence a thread."""
+    said: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def read() -> None:
+        if child.stdout is not None:
+            with suppress(ValueError, OSError):
+                for line in child.stdout:
+                    said.put(line)
+        said.put(b"")
+
+    threading.Thread(target=read, daemon=True, name="judge-reader").start()
+    return said
+
+
+def _ask(child: subprocess.Popen[bytes], row: Row, text: str) -> None:
+    if child.stdin is None:
+        raise _Broken("the scorer takes no questions")
+    try:
+        child.stdin.write(json.dumps({"row": dict(row), "text": text}).encode() + b"\n")
+        child.stdin.flush()
+    except OSError:
+        raise _Broken("the engine ended while it was asked") from None
+
+
+def _next(
+    child: subprocess.Popen[bytes], lines: queue.SimpleQueue[bytes], seconds: float, limits: Limits
+) -> bytes:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            line = lines.get(timeout=LOOK_SECONDS)
+        except queue.Empty:
+            line = None
+        if line == b"":
+            raise _Broken("the answer made the engine crash")
+        if line is not None:
+            return line
+        if time.monotonic() > deadline:
+            raise _Broken(f"the answer took longer than {seconds:g} s")
+        if _resident(child) > limits.resident_bytes:
+            raise _Broken("the answer needs too much memory")
+
+
+def _resident(child: subprocess.Popen[bytes]) -> int:
+    try:
+        return int(psutil.Process(child.pid).memory_info().rss)
+    except psutil.Error:
+        return 0
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    """The child and whatever it started."""
+    with suppress(psutil.Error):
+        for descendant in psutil.Process(child.pid).children(recursive=True):
+            with suppress(psutil.Error):
+                descendant.kill()
+    child.kill()
+    child.wait()
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            with suppress(OSError):
+                pipe.close()
