@@ -1,7 +1,14 @@
 //! What the `expert-cli` binary and its worker must agree on.
 
 pub mod budget;
+pub mod diagnostic;
 pub mod digest;
 pub mod event;
 pub mod exit;
+pub mod ledger;
+pub mod manifest;
+pub mod paths;
 pub mod plan;
+pub mod rules;
+pub mod source;
+pub mod words;

@@ -15,6 +15,7 @@ pub use machine::{
     CheckpointingMode, Compile, CudaGraphs, Device, DeviceKind, Dtype, Loader, Logging, Machine,
     MemoryEstimate, Mirror, Paths, Threads, Tracker,
 };
+pub(crate) use recipe::word;
 pub use recipe::{
     Adapter, AdapterKind, BadRow, Base, Batch, BestModel, Data, DataFormat, Decoding, Duration, Evaluation,
     Neftune, Optimizer, OptimizerName, Overlong, Precision, PrecisionRequest, Quantization, Recipe, RopeKind,

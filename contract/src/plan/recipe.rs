@@ -24,6 +24,18 @@ macro_rules! word {
             }
         }
 
+        impl $crate::words::Word for $name {
+            const WORDS: &'static [&'static str] = Self::WORDS;
+
+            fn word(self) -> &'static str {
+                self.as_str()
+            }
+
+            fn from_word(text: &str) -> Option<Self> {
+                Self::parse(text)
+            }
+        }
+
         impl std::fmt::Display for $name {
             fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 out.pad(self.as_str())
@@ -31,7 +43,7 @@ macro_rules! word {
         }
     };
 }
-pub(super) use word;
+pub(crate) use word;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

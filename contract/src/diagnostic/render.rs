@@ -1,0 +1,206 @@
+//! A diagnostic as people read it: what, where, the line, the place in the line, what to do.
+
+use super::{Diagnostic, Severity};
+use crate::source::{Place, Source, Sources};
+
+#[derive(Debug, Clone, Copy)]
+pub struct Style {
+    pub colour: bool,
+    /// Columns of the source line that are shown at most.
+    pub width: usize,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Self { colour: false, width: 100 }
+    }
+}
+
+pub fn render(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> String {
+    let paint = Paint(style.colour);
+    let tone = tone(diagnostic.severity);
+    let Place { line, column } = diagnostic.place;
+    let head = format!("{}[{}]", diagnostic.severity.as_str(), diagnostic.code.as_str());
+    let gutter = " ".repeat(line.to_string().len());
+    let bar = paint.with(BLUE, "|");
+    let mut lines =
+        vec![format!("{}: {}", paint.with(tone, &head), paint.with(BOLD, &printable(&diagnostic.message)))];
+    if let Some(source) = sources.get(diagnostic.span) {
+        let arrow = paint.with(BLUE, "-->");
+        lines.push(format!("{gutter}{arrow} {}:{line}:{column}", printable(&source.name)));
+        let window = Window::around(source, diagnostic, style.width);
+        if !window.text.trim().is_empty() {
+            lines.push(format!("{gutter} {bar}"));
+            lines.push(format!("{} {bar} {}", paint.with(BLUE, &line.to_string()), window.text));
+            let marks = paint.with(tone, &window.marks);
+            lines.push(format!("{gutter} {bar} {}{marks}", " ".repeat(window.indent)));
+        }
+    }
+    if let Some(hint) = &diagnostic.hint {
+        lines.push(format!(
+            "{gutter} {} {}: {}",
+            paint.with(BLUE, "="),
+            paint.with(CYAN, "hint"),
+            printable(hint)
+        ));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+/// The part of the source line that holds the place, and the marks below it.
+struct Window {
+    text: String,
+    indent: usize,
+    marks: String,
+}
+
+impl Window {
+    fn around(source: &Source, diagnostic: &Diagnostic, width: usize) -> Self {
+        let Place { line, column } = diagnostic.place;
+        let shown: Vec<char> = source.line(line).chars().map(visible).collect();
+        let start = (column - 1).min(shown.len());
+        let end_place = source.place(diagnostic.span.end);
+        let end = if end_place.line == line { end_place.column - 1 } else { shown.len() };
+        let end = end.clamp(start, shown.len());
+        let (first, last) = crop(shown.len(), start, end, width);
+        let mut text: String = shown[first..last].iter().collect();
+        let mut indent = columns(&shown[first..start]);
+        if first > 0 {
+            text.insert(0, '…');
+            indent += 1;
+        }
+        if last < shown.len() {
+            text.push('…');
+        }
+        let marks = "^".repeat(columns(&shown[start..end.min(last)]).max(1));
+        Self { text: text.trim_end().to_owned(), indent, marks }
+    }
+}
+
+/// Which characters of a long line are shown: the place with what stands before it, as far as there is room.
+fn crop(length: usize, start: usize, end: usize, width: usize) -> (usize, usize) {
+    if length <= width {
+        return (0, length);
+    }
+    let span = (end - start).min(width);
+    let first = start.saturating_sub((width - span) / 2).min(length.saturating_sub(width));
+    (first, (first + width).min(length))
+}
+
+/// Nothing from a file may move the cursor or recolour a terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(visible).collect()
+}
+
+fn visible(c: char) -> char {
+    match c {
+        '\t' => ' ',
+        // Characters that turn or hide the text around them.
+        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' => {
+            '\u{fffd}'
+        }
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    }
+}
+
+fn columns(text: &[char]) -> usize {
+    text.iter().map(|c| columns_of(*c)).sum()
+}
+
+/// Columns on a terminal; close enough for marks below East Asian text and emoji.
+fn columns_of(c: char) -> usize {
+    match u32::from(c) {
+        0x0300..=0x036f | 0xfe00..=0xfe0f => 0,
+        0x1100..=0x115f
+        | 0x2e80..=0xa4cf
+        | 0xac00..=0xd7a3
+        | 0xf900..=0xfaff
+        | 0xfe30..=0xfe6f
+        | 0xff00..=0xff60
+        | 0xffe0..=0xffe6
+        | 0x1f300..=0x1faff
+        | 0x20000..=0x3fffd => 2,
+        _ => 1,
+    }
+}
+
+const BOLD: &str = "1";
+const BLUE: &str = "1;34";
+const CYAN: &str = "36";
+
+fn tone(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "1;31",
+        Severity::Warning => "1;33",
+        Severity::Advice => "1;36",
+    }
+}
+
+struct Paint(bool);
+
+impl Paint {
+    fn with(&self, code: &str, text: &str) -> String {
+        if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnostic::Code;
+    use crate::source::Span;
+
+    fn shown(text: &str, start: usize, end: usize, style: Style) -> String {
+        let sources = Sources::of(Source::new("dir/manifest.json", text));
+        let span = Span::new(0, start, end);
+        let diagnostic = Diagnostic {
+            code: Code::UnknownKey,
+            severity: Severity::Error,
+            pointer: String::new(),
+            span,
+            place: sources.place(span),
+            message: "a \x1b[31mmessage".to_owned(),
+            hint: Some("a hint".to_owned()),
+        };
+        render(&diagnostic, &sources, style)
+    }
+
+    #[test]
+    fn the_marks_stand_below_the_place() {
+        let text = "{\n\t\"日本\": \"rank\"\n}";
+        let start = text.find("\"rank\"").unwrap();
+        assert_eq!(
+            shown(text, start, start + 6, Style::default()),
+            "error[unknown-key]: a \u{fffd}[31mmessage\n --> dir/manifest.json:2:8\n  |\n2 |  \"日本\": \"rank\"\n  |          ^^^^^^\n  = hint: a hint\n"
+        );
+    }
+
+    #[test]
+    fn a_long_line_is_windowed_around_the_place() {
+        let text = format!("{}HERE{}", "a".repeat(5000), "b".repeat(5000));
+        let text = shown(&text, 5000, 5004, Style { colour: false, width: 20 });
+        assert!(text.contains("1 | …aaaaaaaaHEREbbbbbbbb…\n"), "{text}");
+        assert!(text.contains("  |          ^^^^\n"), "{text}");
+    }
+
+    #[test]
+    fn colour_only_when_told() {
+        assert!(!shown("{}", 0, 1, Style::default()).contains('\x1b'));
+        assert!(
+            shown("{}", 0, 1, Style { colour: true, width: 80 })
+                .contains("\x1b[1;31merror[unknown-key]\x1b[0m")
+        );
+    }
+
+    #[test]
+    fn every_place_in_a_text_can_be_shown() {
+        let text = "\n\"a\u{301}\"\r\n\u{1f600}x\n";
+        for start in 0..=text.len() {
+            for end in start..=text.len() {
+                shown(text, start, end, Style { colour: false, width: 3 });
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! `base_models[]`, the first generation's `base_model`, and what stands inside them.
+
+use super::config::{CONFIG, Config};
+use super::section::section;
+use super::vocabulary::{Modules, RopeWord};
+use crate::ledger::{COUNT, Class, FRACTION, Kind, NOT_NEGATIVE, POSITIVE, Range, TEXTS, Unknown};
+use crate::plan::{AdapterKind, Quantization, SoftPromptInit, TemplateKind};
+
+const TEXT_OR_NULL: Kind = Kind::OneOf(&[Kind::Text, Kind::Null]);
+const POSITIVE_OR_NULL: Kind = Kind::OneOf(&[POSITIVE, Kind::Null]);
+const COUNT_OR_NULL: Kind = Kind::OneOf(&[COUNT, Kind::Null]);
+const FACTOR: Kind = Kind::Number(Range { min: 1.0, max: 1024.0, min_included: true, max_included: true });
+const FACTORS: Kind = Kind::OneOf(&[Kind::List(&POSITIVE), Kind::Null]);
+
+section! {
+    /// A base model that the expert is trained for; a plain text is its name.
+    BaseModel = BASE_MODEL at "base_models[]" {
+        required: &["name"],
+        text_key: Some("name"),
+    }
+    honoured {
+        name ["name"]: String = String::new(), Kind::Text,
+            "A Hub id, a folder, or the embedded base's name (`SmolLM2-135M-Instruct`).";
+        sha256 ["sha256"]: Option<String> = None, TEXT_OR_NULL,
+            "Digest that the base's weights must have; empty or null demands none.";
+        quantization ["quantization"]: Quantization = Quantization::None, Kind::OneOf(&[Kind::Word(Quantization::WORDS), Kind::Null]),
+            "Form in which the frozen base is held in memory.";
+        rope_scaling ["rope_scaling"]: Option<RopeScaling> = None, Kind::OneOf(&[Kind::Object(&ROPE_SCALING), Kind::Null]),
+            "How positions beyond the base's own length are mapped; a plain text is its type.";
+        prompt_template ["prompt_template"]: TemplateKind = TemplateKind::Tokenizer, Kind::OneOf(&[Kind::Word(TemplateKind::WORDS), Kind::Null]),
+            "How messages become text, in training and in evaluation alike; `tokenizer` is the base's own template.";
+        template_source ["template_source"]: Option<String> = None, TEXT_OR_NULL, "The Jinja text of a `custom` prompt template.";
+        template_path ["template_path"]: Option<String> = None, TEXT_OR_NULL,
+            "A file in the expert's folder with the Jinja text of a `custom` prompt template.";
+        adapters ["adapters"]: Vec<AdapterEntry> = Vec::new(), Kind::List(&Kind::Object(&ADAPTER)),
+            "The adapter, described; it fills what `training.config` leaves out.";
+        overrides ["overrides"]: Config = Config::default(), Kind::Object(&CONFIG),
+            "Keys of `training.config` that hold for this base only.";
+    }
+    kept {}
+}
+
+section! {
+    /// An adapter as it is shipped; the first one says what is trained.
+    AdapterEntry = ADAPTER at "base_models[].adapters[]" {}
+    honoured {
+        kind ["type"]: Option<AdapterKind> = None, Kind::OneOf(&[Kind::Word(AdapterKind::WORDS), Kind::Null]), "As `training.config.adapter_type`.";
+        target_modules ["target_modules"]: Modules = Modules::default(),
+            Kind::OneOf(&[TEXTS, Kind::Word(&[Modules::ALL_LINEAR])]), "As `training.config.target_modules`.";
+        feedforward_modules ["feedforward_modules"]: Vec<String> = Vec::new(), TEXTS, "As `training.config.feedforward_modules`.";
+        rank ["r", "rank"]: Option<u32> = None, Kind::OneOf(&[Kind::Integer { min: 1, max: 4_096 }, Kind::Null]), "As `training.config.rank`.";
+        alpha ["alpha", "lora_alpha"]: Option<f64> = None, POSITIVE_OR_NULL, "As `training.config.alpha`.";
+        dropout ["dropout"]: f64 = 0.0, FRACTION, "As `training.config.dropout`.";
+        use_dora ["use_dora"]: bool = false, Kind::Bool, "With type `lora`: the same as type `dora`.";
+    }
+    kept {
+        ["path"]: Kind::Any, Class::Metadata, "Where the adapter is shipped.";
+        ["scaling"]: Kind::Any, Class::Metadata, "How a runtime names the adapter's scaling.";
+        ["size_bytes"]: Kind::Any, Class::Metadata, "Size of the shipped adapter.";
+        ["sha256"]: Kind::Any, Class::Metadata, "Digest of the shipped adapter.";
+        ["checkpoint_step"]: Kind::Any, Class::Metadata, "The checkpoint that was shipped.";
+    }
+}
+
+section! {
+    /// How positions beyond the base's own length are mapped.
+    RopeScaling = ROPE_SCALING at "base_models[].rope_scaling" {
+        required: &["type"],
+        text_key: Some("type"),
+    }
+    honoured {
+        kind ["type", "rope_type"]: RopeWord = RopeWord::Default, Kind::Word(RopeWord::WORDS),
+            "The kind; `ntk-by-parts` is YaRN with `attention_factor` 1, `none` and `default` keep the base's own.";
+        factor ["factor"]: Option<f64> = None, Kind::OneOf(&[FACTOR, Kind::Null]), "By how much the length grows.";
+        max_position_embeddings ["max_position_embeddings"]: Option<u64> = None, COUNT_OR_NULL, "The length that results.";
+        original_max_position_embeddings ["original_max_position_embeddings"]: Option<u64> = None, COUNT_OR_NULL, "The length that the base was trained with.";
+        attention_factor ["attention_factor"]: Option<f64> = None, POSITIVE_OR_NULL, "Scale of the attention scores (yarn, longrope).";
+        beta_fast ["beta_fast"]: Option<f64> = None, POSITIVE_OR_NULL, "Rotations above which a dimension is left alone (yarn).";
+        beta_slow ["beta_slow"]: Option<f64> = None, POSITIVE_OR_NULL, "Rotations below which a dimension is interpolated (yarn).";
+        low_freq_factor ["low_freq_factor"]: Option<f64> = None, POSITIVE_OR_NULL, "Lower bound of the blended band (llama3).";
+        high_freq_factor ["high_freq_factor"]: Option<f64> = None, POSITIVE_OR_NULL, "Upper bound of the blended band (llama3).";
+        short_factor ["short_factor"]: Option<Vec<f64>> = None, FACTORS, "Factors by dimension for short texts (longrope).";
+        long_factor ["long_factor"]: Option<Vec<f64>> = None, FACTORS, "Factors by dimension for long texts (longrope).";
+    }
+    kept {
+        ["fine_grained"]: Kind::Any, Class::Metadata, "A runtime's note on its own implementation.";
+    }
+}
+
+section! {
+    /// Virtual tokens that are learnt in front of every prompt, where `adapter_type` is `prompt`.
+    SoftPrompt = SOFT_PROMPT at "soft_prompts[]" {
+        unknown: Unknown::Keep,
+        required: &["tokens"],
+    }
+    honoured {
+        name ["name"]: Option<String> = None, TEXT_OR_NULL, "The soft prompt's name.";
+        tokens ["tokens", "length"]: u32 = 0, Kind::Integer { min: 1, max: 4_096 }, "How many virtual tokens it has.";
+        init_method ["init_method"]: SoftPromptInit = SoftPromptInit::Random, Kind::Word(SoftPromptInit::WORDS), "What they start from.";
+        init_text ["init_text"]: Option<String> = None, TEXT_OR_NULL, "The text that they start from, where `init_method` is `text`.";
+    }
+    kept {
+        ["path"]: Kind::Any, Class::Metadata, "Where the soft prompt is shipped.";
+        ["purpose"]: Kind::Any, Class::Metadata, "What it is for.";
+        ["description"]: Kind::Any, Class::Metadata, "What it is for.";
+        ["size_bytes"]: Kind::Any, Class::Metadata, "Size of the shipped soft prompt.";
+        ["sha256"]: Kind::Any, Class::Metadata, "Digest of the shipped soft prompt.";
+    }
+}
+
+section! {
+    /// How answers are generated when an expert is tried or scored.
+    Decoding = DECODING at "training.decoding" {
+        unknown: Unknown::Keep,
+    }
+    honoured {
+        temperature ["temperature"]: f64 = 0.0, NOT_NEGATIVE, "0 takes the likeliest token always.";
+        top_p ["top_p"]: f64 = 1.0, Kind::Number(Range { min: 0.0, max: 1.0, min_included: false, max_included: true }),
+            "Sample among the likeliest tokens of this share.";
+        top_k ["top_k"]: u32 = 0, Kind::Integer { min: 0, max: 1_000_000 }, "Sample among this many of the likeliest tokens; 0 among all.";
+        min_p ["min_p"]: f64 = 0.0, crate::ledger::SHARE, "Leave out tokens below this share of the likeliest one's.";
+        stop_sequences ["stop_sequences"]: Vec<String> = Vec::new(), TEXTS, "Texts that end an answer.";
+        max_new_tokens ["max_new_tokens", "max_tokens"]: u32 = 512, Kind::Integer { min: 1, max: 1_048_576 },
+            "Tokens of an answer at most; `evaluation.max_new_tokens` goes over it when scoring.";
+    }
+    kept {
+        ["validation_cmd"]: Kind::Any, Class::Advice {
+            reason: "no manifest may name a program to run",
+            instead: "choose one of the built-in scorers with `evaluation.scorer`",
+        }, "A program that checks answers.";
+        ["use_grammar"]: Kind::Any, Class::Metadata, "Whether a runtime constrains answers by a grammar.";
+        ["grammar_type"]: Kind::Any, Class::Metadata, "The grammar that a runtime uses.";
+        ["grammar_file"]: Kind::Any, Class::Metadata, "The grammar that a runtime uses.";
+        ["validation"]: Kind::Any, Class::Metadata, "How a runtime checks answers.";
+    }
+}

@@ -1,0 +1,243 @@
+//! Holds a document against the ledger: unknown keys, types, ranges, words, and keys without effect.
+
+use super::json::{Member, Node, Object, Value, is_comment};
+use crate::diagnostic::{Code, Problem, closest, did_you_mean, one_of};
+use crate::ledger::{Class, Field, Kind, Section, Unknown};
+
+/// Every problem of `node` as an object of `section`.
+pub fn check(section: &'static Section, node: &Node, problems: &mut Vec<Problem>) {
+    Checker { problems }.kind(&Kind::Object(section), node, section.path);
+}
+
+struct Checker<'a> {
+    problems: &'a mut Vec<Problem>,
+}
+
+impl Checker<'_> {
+    fn kind(&mut self, kind: &Kind, node: &Node, name: &str) {
+        match (kind, &node.value) {
+            (Kind::Integer { min, max }, Value::Number(number)) => {
+                self.integer(*number, *min, *max, kind, node, name);
+            }
+            (Kind::Number(range), Value::Number(number)) if !range.holds(*number) => {
+                self.range(kind, node, name);
+            }
+            (Kind::Word(words), Value::Text(text)) if !words.contains(&text.as_str()) => {
+                self.word(words, text, node, name);
+            }
+            (Kind::List(inner), Value::List(items)) => {
+                items
+                    .iter()
+                    .enumerate()
+                    .for_each(|(index, item)| self.kind(inner, item, &format!("{name}[{index}]")));
+            }
+            (Kind::Map(inner), Value::Object(object)) => {
+                let members = object.members.iter().filter(|member| !is_comment(&member.key));
+                members.for_each(|member| self.kind(inner, &member.node, &format!("{name}.{}", member.key)));
+            }
+            (Kind::Object(section), Value::Object(object)) => self.object(section, object, node),
+            (Kind::Object(section), Value::Text(_)) if section.text_key.is_some() => {
+                let key = section.text_key.unwrap_or_default();
+                if let Some(field) = section.field(key) {
+                    self.kind(&field.kind, node, name);
+                }
+            }
+            (Kind::OneOf(kinds), _) => self.one_of(kinds, kind, node, name),
+            _ if fits(kind, node) => {}
+            _ => self.wrong_type(kind, node, name),
+        }
+    }
+
+    /// The alternative whose type the value has judges it.
+    fn one_of(&mut self, kinds: &[Kind], all: &Kind, node: &Node, name: &str) {
+        let alternatives: Vec<_> = kinds.iter().filter(|kind| fits(kind, node)).collect();
+        match alternatives.as_slice() {
+            [] => self.wrong_type(all, node, name),
+            [only] => self.kind(only, node, name),
+            several => {
+                let mut found = Vec::new();
+                for kind in several {
+                    let mut problems = Vec::new();
+                    Checker { problems: &mut problems }.kind(kind, node, name);
+                    if problems.is_empty() {
+                        return;
+                    }
+                    found.push(problems);
+                }
+                self.problems.extend(found.into_iter().next().unwrap_or_default());
+            }
+        }
+    }
+
+    fn object(&mut self, section: &'static Section, object: &Object, node: &Node) {
+        for member in object.members.iter().filter(|member| !is_comment(&member.key)) {
+            let shorthand = section.shorthand.and_then(|section| section.field(&member.key));
+            match section.field(&member.key).or(shorthand) {
+                Some(field) => self.field(section, field, member),
+                None if section.is_metadata_ending(&member.key) => {}
+                None => self.unknown(section, member),
+            }
+        }
+        self.aliases(section, object);
+        for key in section.required {
+            let keys = section.field(key).map_or(&[][..], |field| field.keys);
+            if !keys.iter().any(|key| object.get(key).is_some()) {
+                let message = format!("{} lacks `{key}`", title(section));
+                let hint = section.field(key).map(|field| field.doc.to_owned());
+                self.problems.push(Problem::new(Code::MissingKey, node.span, message).maybe_hint(hint));
+            }
+        }
+    }
+
+    fn field(&mut self, section: &Section, field: &'static Field, member: &Member) {
+        match field.class {
+            Class::Honoured => {
+                let path = if section.path.is_empty() { String::new() } else { format!("{}.", section.path) };
+                self.kind(&field.kind, &member.node, &format!("{path}{}", member.key));
+            }
+            Class::Advice { reason, instead } => {
+                let message = format!("`{}` has no effect: {reason}", member.key);
+                self.problems.push(Problem::new(Code::NoEffect, member.key_span, message).hint(instead));
+            }
+            Class::Metadata => {}
+        }
+    }
+
+    /// Two spellings of one key must agree.
+    fn aliases(&mut self, section: &Section, object: &Object) {
+        for field in section.fields.iter().filter(|field| field.keys.len() > 1) {
+            let found: Vec<_> = field.keys.iter().filter_map(|key| object.member(key)).collect();
+            let Some((first, others)) = found.split_first() else { continue };
+            for other in others {
+                if other.node.to_json() == first.node.to_json() {
+                    let message = format!("`{}` says again what `{}` says", other.key, first.key);
+                    let hint = "keep one of the two spellings";
+                    self.problems.push(Problem::new(Code::NoEffect, other.key_span, message).hint(hint));
+                } else {
+                    let message = format!("`{}` and `{}` are one setting and differ", first.key, other.key);
+                    let hint = format!("keep `{}`", first.key);
+                    self.problems.push(Problem::new(Code::Conflict, other.key_span, message).hint(hint));
+                }
+            }
+        }
+    }
+
+    fn unknown(&mut self, section: &Section, member: &Member) {
+        let key = &member.key;
+        match section.unknown {
+            Unknown::Refuse => {
+                let message = format!("`{key}` is not a key of {}", title(section));
+                let names = section.fields.iter().flat_map(|field| field.keys).copied();
+                let hint = did_you_mean(key, names)
+                    .unwrap_or_else(|| "remove it, or begin it with `_` to keep it as a comment".to_owned());
+                self.problems.push(Problem::new(Code::UnknownKey, member.key_span, message).hint(hint));
+            }
+            Unknown::Keep => {
+                let known = section.fields.iter().any(|field| field.keys.contains(&key.as_str()));
+                if let Some(near) = closest(key, section.honoured_names()).filter(|_| !known) {
+                    let message = format!("`{key}` is kept as metadata and has no effect");
+                    let hint = format!("did you mean `{near}`? else begin it with `_`");
+                    self.problems.push(Problem::new(Code::LikelyTypo, member.key_span, message).hint(hint));
+                }
+            }
+        }
+    }
+
+    fn integer(&mut self, number: f64, min: i64, max: i64, kind: &Kind, node: &Node, name: &str) {
+        if number.fract() != 0.0 {
+            self.wrong_type(kind, node, name);
+        } else if number < min as f64 || number > max as f64 {
+            self.range(kind, node, name);
+        }
+    }
+
+    fn range(&mut self, kind: &Kind, node: &Node, name: &str) {
+        let message = format!("`{name}` is {}, expected {}", shown(node), kind.describe());
+        self.problems.push(Problem::new(Code::OutOfRange, node.span, message));
+    }
+
+    fn word(&mut self, words: &[&str], text: &str, node: &Node, name: &str) {
+        let message = format!("{} is no value of `{name}`", shown(node));
+        let hint = if name.ends_with("config.method") || name == "training.method" {
+            "only `sft` (supervised fine-tuning) is trained here; another method is never replaced by it silently".to_owned()
+        } else {
+            one_of(text, words)
+        };
+        self.problems.push(Problem::new(Code::UnknownWord, node.span, message).hint(hint));
+    }
+
+    fn wrong_type(&mut self, kind: &Kind, node: &Node, name: &str) {
+        let found = match &node.value {
+            Value::Number(_) | Value::Bool(_) | Value::Text(_) => {
+                format!("{} {}", node.type_name(), shown(node))
+            }
+            _ => node.type_name().to_owned(),
+        };
+        let subject = if name.is_empty() { "the manifest".to_owned() } else { format!("`{name}`") };
+        let message = format!("{subject} is {found}, expected {}", kind.describe());
+        let code = if name.is_empty() { Code::NotAnObject } else { Code::WrongType };
+        self.problems.push(Problem::new(code, node.span, message).maybe_hint(retyped(kind, node)));
+    }
+}
+
+/// A value in quotes or brackets that would be right without them, or the other way round.
+fn retyped(kind: &Kind, node: &Node) -> Option<String> {
+    let candidate = match &node.value {
+        Value::Text(text) => match text.to_ascii_lowercase().as_str() {
+            "true" | "yes" | "on" => Value::Bool(true),
+            "false" | "no" | "off" => Value::Bool(false),
+            "null" | "none" => Value::Null,
+            text => Value::Number(text.parse().ok().filter(|number: &f64| number.is_finite())?),
+        },
+        Value::Number(number) if [0.0, 1.0].contains(number) => Value::Bool(*number > 0.0),
+        _ => Value::Null,
+    };
+    let bare = Node { span: node.span, value: candidate };
+    let accepts = |value: &Node| {
+        let mut problems = Vec::new();
+        Checker { problems: &mut problems }.kind(kind, value, "value");
+        problems.is_empty()
+    };
+    if node.value != bare.value && !matches!(bare.value, Value::Null) && accepts(&bare) {
+        return Some(
+            format!("write {} without quotes", bare.to_json())
+                .replace(" without quotes", if node.as_text().is_some() { " without quotes" } else { "" }),
+        );
+    }
+    let quoted = Node { span: node.span, value: Value::Text(shown(node).trim_matches('"').to_owned()) };
+    if matches!(node.value, Value::Number(_) | Value::Bool(_)) && accepts(&quoted) {
+        return Some(format!("write \"{}\"", shown(node)));
+    }
+    let listed = Node { span: node.span, value: Value::List(vec![node.clone()]) };
+    accepts(&listed).then(|| format!("write [{}]", shown(node)))
+}
+
+/// Whether a value has the JSON type that `kind` speaks of.
+fn fits(kind: &Kind, node: &Node) -> bool {
+    match (kind, &node.value) {
+        (Kind::Any, _)
+        | (Kind::Null, Value::Null)
+        | (Kind::Bool, Value::Bool(_))
+        | (Kind::Text | Kind::Word(_), Value::Text(_))
+        | (Kind::Integer { .. } | Kind::Number(_), Value::Number(_))
+        | (Kind::List(_), Value::List(_))
+        | (Kind::Map(_) | Kind::Object(_), Value::Object(_)) => true,
+        (Kind::Object(section), Value::Text(_)) => section.text_key.is_some(),
+        (Kind::OneOf(kinds), _) => kinds.iter().any(|kind| fits(kind, node)),
+        _ => false,
+    }
+}
+
+/// A short value as it reads in a message.
+fn shown(node: &Node) -> String {
+    let text = match &node.value {
+        Value::List(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+        _ => node.to_json().to_string(),
+    };
+    if text.chars().count() > 60 { format!("{}…", text.chars().take(59).collect::<String>()) } else { text }
+}
+
+fn title(section: &Section) -> String {
+    if section.path.is_empty() { "the manifest".to_owned() } else { section.path.to_owned() }
+}

@@ -1,0 +1,177 @@
+//! `training.config`, and `base_models[].overrides`, which has the same keys.
+
+use std::collections::BTreeMap;
+
+use super::section::section;
+use super::vocabulary::{
+    ActivationCheckpointing, CompileMode, GradientCheckpointing, Method, Modules, Trackers,
+};
+use crate::ledger::{
+    COUNT, Class, FRACTION, Kind, LARGEST, NOT_NEGATIVE, POSITIVE, Range, SHARE, TEXTS, WHOLE,
+};
+use crate::plan::{AdapterKind, OptimizerName, PrecisionRequest, ScheduleKind, Strategy, Tracker};
+
+const BATCH: Kind = Kind::Integer { min: 1, max: 65_536 };
+const RANK: Kind = Kind::Integer { min: 1, max: 4_096 };
+const WORKERS: Kind = Kind::Integer { min: 0, max: 256 };
+const BETA: Kind = FRACTION;
+const RATE: Kind = Kind::Number(Range { min: 0.0, max: 10.0, min_included: false, max_included: true });
+
+section! {
+    /// How the adapter is trained.
+    Config = CONFIG at "training.config" {}
+    honoured {
+        method ["method"]: Method = Method::Sft, Kind::Word(Method::WORDS),
+            "Supervised fine-tuning, the only method here; any other is an error, never trained as this one.";
+        adapter_type ["adapter_type"]: AdapterKind = AdapterKind::Lora, Kind::Word(AdapterKind::WORDS),
+            "The adapter's kind. `rslora` is LoRA scaled by the square root of the rank; `prompt` learns `soft_prompts` instead of weights.";
+        rank ["rank", "lora_rank"]: Option<u32> = None, Kind::OneOf(&[RANK, Kind::Null]),
+            "Rank of the adapter's matrices; the LoRA family needs one, ia3 and prompt have none.";
+        alpha ["alpha", "lora_alpha"]: Option<f64> = None, Kind::OneOf(&[POSITIVE, Kind::Null]),
+            "The adapter's scale is alpha / rank (alpha / sqrt(rank) for rslora); the LoRA family needs one.";
+        dropout ["dropout", "lora_dropout"]: f64 = 0.0, FRACTION, "Share of the adapter's inputs that is zeroed while training.";
+        target_modules ["target_modules"]: Modules = Modules::default(),
+            Kind::OneOf(&[TEXTS, Kind::Word(&[Modules::ALL_LINEAR])]),
+            "Names of the linear layers that get an adapter; `all-linear` means those of attention and MLP.";
+        feedforward_modules ["feedforward_modules"]: Vec<String> = Vec::new(), TEXTS,
+            "For ia3: those of `target_modules` whose input is scaled in place of their output.";
+
+        learning_rate ["learning_rate"]: f64 = 2e-4, RATE, "Peak learning rate.";
+        lr_scheduler ["lr_scheduler", "lr_scheduler_type"]: ScheduleKind = ScheduleKind::Cosine, Kind::Word(ScheduleKind::WORDS),
+            "How the learning rate falls after the warm-up.";
+        lr_scheduler_kwargs ["lr_scheduler_kwargs"]: BTreeMap<String, f64> = BTreeMap::new(), Kind::Map(&NOT_NEGATIVE),
+            "Numbers that the schedule takes: `num_cycles` (cosine, cosine_with_restarts), `power` and `lr_end` (polynomial), `min_lr_ratio` (linear, cosine, one_cycle).";
+        warmup_steps ["warmup_steps"]: u64 = 0, WHOLE, "Steps over which the learning rate rises; 0 leaves it to `warmup_ratio`.";
+        warmup_ratio ["warmup_ratio"]: f64 = 0.0, FRACTION, "Share of all steps over which the learning rate rises.";
+        epochs ["epochs", "num_epochs", "num_train_epochs"]: f64 = 3.0, POSITIVE, "Passes over the data; may be a fraction.";
+        max_steps ["max_steps"]: Option<u64> = None, Kind::OneOf(&[COUNT, Kind::Integer { min: -1, max: -1 }, Kind::Null]),
+            "Optimizer steps, in place of `epochs`; null or -1 leaves it to `epochs`.";
+
+        batch_size ["batch_size", "per_device_train_batch_size"]: u64 = 8, BATCH,
+            "Rows that go through the model at once. With `gradient_accumulation_steps` it gives the rows of a step; where memory is short they are split further, with the same result.";
+        gradient_accumulation_steps ["gradient_accumulation_steps"]: u64 = 1, BATCH, "Batches behind one optimizer step.";
+        max_seq_length ["max_seq_length", "max_length"]: u32 = 2048, Kind::Integer { min: 8, max: 1_048_576 },
+            "Tokens in a row at most; `training.dataset.overlong` says what becomes of longer ones.";
+        packing ["packing"]: bool = false, Kind::Bool,
+            "Whether several documents share a row. Attention never crosses from one to another, so the result is that of separate rows.";
+        group_by_length ["group_by_length"]: bool = false, Kind::Bool, "Whether rows of like length share a batch; only without packing.";
+
+        optim ["optim"]: OptimizerName = OptimizerName::AdamwTorchFused, Kind::Word(OptimizerName::WORDS), "The optimizer.";
+        weight_decay ["weight_decay"]: f64 = 0.0, SHARE, "Decoupled weight decay.";
+        adam_beta1 ["adam_beta1"]: f64 = 0.9, BETA, "Decay of the first moment (momentum for sgd and muon).";
+        adam_beta2 ["adam_beta2"]: f64 = 0.999, BETA, "Decay of the second moment.";
+        adam_epsilon ["adam_epsilon"]: f64 = 1e-8, POSITIVE, "Added to the denominator.";
+        max_grad_norm ["max_grad_norm"]: Option<f64> = Some(1.0), Kind::OneOf(&[NOT_NEGATIVE, Kind::Null]),
+            "Global norm that gradients are clipped to; 0 or null leaves them alone.";
+        neftune_noise_alpha ["neftune_noise_alpha"]: Option<f64> = None, Kind::OneOf(&[NOT_NEGATIVE, Kind::Null]),
+            "Scale of the noise added to embeddings while training; 0 or null adds none.";
+        seed ["seed"]: u64 = 42, Kind::Integer { min: 0, max: LARGEST }, "Everything random follows from it.";
+
+        fp16 ["fp16"]: bool = false, Kind::Bool,
+            "Compute in float16. Where neither `fp16` nor `bf16` is given, bf16 is used where the device computes in it.";
+        bf16 ["bf16"]: bool = false, Kind::Bool, "Compute in bfloat16.";
+        use_tf32 ["use_tf32", "tf32"]: bool = true, Kind::Bool, "Allow TensorFloat-32 in float32 products, on devices that have it.";
+        use_sdpa ["use_sdpa"]: bool = true, Kind::Bool, "Use torch's fused attention; false takes the plain one.";
+        flash_attention_2 ["flash_attention_2"]: bool = false, Kind::Bool,
+            "Use FlashAttention where it is installed and fits the device; else `use_sdpa` decides.";
+        gradient_checkpointing ["gradient_checkpointing"]: GradientCheckpointing = GradientCheckpointing::Off,
+            Kind::OneOf(&[Kind::Bool, Kind::Word(GradientCheckpointing::WORDS)]),
+            "Recompute activations in the backward pass: `selective` attention only, `full` (and true) each layer. Saves memory, costs a third of the speed.";
+        gradient_checkpointing_kwargs ["gradient_checkpointing_kwargs"]: CheckpointingOptions = CheckpointingOptions::default(),
+            Kind::Object(&CHECKPOINTING_OPTIONS), "Details of `gradient_checkpointing`.";
+        activation_checkpointing ["activation_checkpointing"]: Option<ActivationCheckpointing> = None,
+            Kind::OneOf(&[Kind::Word(ActivationCheckpointing::WORDS), Kind::Null]),
+            "What `gradient_checkpointing: true` recomputes.";
+        torch_compile ["torch_compile"]: bool = false, Kind::Bool, "Compile the model's layers with torch.compile.";
+        torch_compile_backend ["torch_compile_backend"]: String = "inductor".to_owned(), Kind::Text, "Backend of torch.compile.";
+        torch_compile_mode ["torch_compile_mode"]: CompileMode = CompileMode::Default, Kind::Word(CompileMode::WORDS),
+            "Mode of torch.compile.";
+        use_cuda_graphs ["use_cuda_graphs"]: bool = false, Kind::Bool, "Replay captured CUDA graphs; needs `torch_compile`.";
+        cuda_graph_warmup_steps ["cuda_graph_warmup_steps"]: u64 = 3, WHOLE, "Steps before CUDA graphs are captured.";
+
+        dataloader_num_workers ["dataloader_num_workers"]: u32 = 0, WORKERS,
+            "Processes that prepare rows, where rows do not come from the mapped token cache.";
+        dataloader_pin_memory ["dataloader_pin_memory"]: bool = true, Kind::Bool, "Copy to a GPU from pinned memory.";
+        dataloader_prefetch_factor ["dataloader_prefetch_factor"]: Option<u32> = None,
+            Kind::OneOf(&[Kind::Integer { min: 1, max: 1_024 }, Kind::Null]), "Batches that each worker prepares ahead.";
+        dataloader_persistent_workers ["dataloader_persistent_workers"]: bool = false, Kind::Bool, "Keep workers between epochs.";
+        dataloader_drop_last ["dataloader_drop_last"]: bool = false, Kind::Bool, "Leave out an epoch's last, smaller step.";
+
+        logging_steps ["logging_steps"]: u64 = 10, COUNT, "Steps between two lines of progress in logs and trackers.";
+        report ["report", "report_to"]: Trackers = Trackers(vec![Tracker::Tensorboard]),
+            Kind::OneOf(&[Kind::Word(&["none", "tensorboard", "wandb"]), Kind::List(&Kind::Word(Tracker::WORDS))]),
+            "Trackers that get the run's numbers, beside the run's own events and report.";
+        save_strategy ["save_strategy"]: Strategy = Strategy::Steps, Kind::Word(Strategy::WORDS),
+            "When checkpoints are written; `no` writes one only when the run ends or is stopped.";
+        save_steps ["save_steps"]: u64 = 500, COUNT, "Steps between two checkpoints.";
+        save_total_limit ["save_total_limit"]: Option<u32> = Some(3), Kind::OneOf(&[Kind::Integer { min: 1, max: 100_000 }, Kind::Null]),
+            "Checkpoints kept beside the best and the newest; null keeps all.";
+        evaluation_strategy ["evaluation_strategy", "eval_strategy"]: Strategy = Strategy::No, Kind::Word(Strategy::WORDS),
+            "When the loss on the validation data is measured.";
+        eval_steps ["eval_steps"]: Option<u64> = None, Kind::OneOf(&[COUNT, Kind::Null]),
+            "Steps between two evaluations; as `save_steps` where it is absent.";
+        load_best_model_at_end ["load_best_model_at_end"]: bool = false, Kind::Bool, "Make the best checkpoint the final adapter, not the last one.";
+        metric_for_best_model ["metric_for_best_model"]: String = "eval_loss".to_owned(), Kind::Text,
+            "What the best checkpoint is best at: `eval_loss` (or `loss`).";
+        greater_is_better ["greater_is_better"]: Option<bool> = None, Kind::OneOf(&[Kind::Bool, Kind::Null]),
+            "Whether a greater metric is better; false for a loss where it is absent.";
+        early_stopping_patience ["early_stopping_patience"]: Option<u32> = None,
+            Kind::OneOf(&[Kind::Integer { min: 1, max: 1_000_000 }, Kind::Null]),
+            "Evaluations without a better value after which training stops; needs `load_best_model_at_end`.";
+        memory_clear_every ["memory_clear_every"]: Option<u64> = None, Kind::OneOf(&[WHOLE, Kind::Null]),
+            "Steps between two releases of the allocator's cached memory; 0 or null never.";
+        pretokenized_cache ["pretokenized_cache"]: Option<String> = None, Kind::OneOf(&[Kind::Text, Kind::Null]),
+            "Folder of this expert's token caches, anywhere; `{expert-name}` and `{model-slug}` are filled in. `datasets_optimized/{expert-name}/tokenized` in the expert's folder where it is absent.";
+        checkpoint_mirror ["checkpoint_mirror"]: Option<CheckpointMirror> = None,
+            Kind::OneOf(&[Kind::Object(&CHECKPOINT_MIRROR), Kind::Null]),
+            "A second place that checkpoints are copied to; a plain text is its target.";
+    }
+    kept {
+        ["use_unsloth"]: Kind::Bool, Class::Advice {
+            reason: "training here has a fast path of its own and does not load Unsloth",
+            instead: "remove the key; nothing else is needed",
+        }, "Asks the predecessor for Unsloth.";
+        ["memory_efficient_attention"]: Kind::Bool, Class::Advice {
+            reason: "attention is always computed without the full score matrix while `use_sdpa` is true",
+            instead: "remove the key, or choose with `use_sdpa` and `flash_attention_2`",
+        }, "Asks for attention that does not hold the full score matrix.";
+    }
+}
+
+section! {
+    /// Details of gradient checkpointing.
+    CheckpointingOptions = CHECKPOINTING_OPTIONS at "training.config.gradient_checkpointing_kwargs" {}
+    honoured {}
+    kept {
+        ["use_reentrant"]: Kind::Bool, Class::Advice {
+            reason: "recomputation here is always the non-reentrant kind, as torch recommends",
+            instead: "remove the key",
+        }, "Which of torch's two implementations recomputes.";
+    }
+}
+
+section! {
+    /// A second place that checkpoints are copied to.
+    CheckpointMirror = CHECKPOINT_MIRROR at "training.config.checkpoint_mirror" {
+        required: &["target"],
+        text_key: Some("target"),
+    }
+    honoured {
+        target ["target"]: String = String::new(), Kind::Text, "A folder, or any URL that fsspec opens. Credentials come from the environment.";
+        compress ["compress"]: bool = false, Kind::Bool, "Whether copies are compressed.";
+        background ["background"]: bool = true, Kind::Bool, "Whether training goes on while a checkpoint is copied.";
+    }
+    kept {}
+}
+
+impl Config {
+    /// What `fp16` and `bf16` ask for together.
+    pub fn precision(&self) -> PrecisionRequest {
+        match (*self.fp16, *self.bf16) {
+            (_, true) => PrecisionRequest::Bf16,
+            (true, false) => PrecisionRequest::Fp16,
+            (false, false) if self.fp16.is_given() || self.bf16.is_given() => PrecisionRequest::Fp32,
+            (false, false) => PrecisionRequest::Auto,
+        }
+    }
+}

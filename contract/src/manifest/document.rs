@@ -1,0 +1,46 @@
+//! A manifest's text with the tree read from it, and what turns problems into diagnostics.
+
+use std::collections::HashSet;
+
+use super::json::{Node, pointer};
+use crate::diagnostic::{Diagnostic, Problem};
+use crate::source::{Source, Sources};
+
+/// More problems than this help nobody; the worst are kept.
+const MAX_DIAGNOSTICS: usize = 200;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Document {
+    pub sources: Sources,
+    /// Null where the text is no JSON.
+    pub root: Option<Node>,
+}
+
+impl Document {
+    pub fn new(source: Source) -> Self {
+        Self { sources: Sources::of(source), root: None }
+    }
+
+    /// Problems with their places and pointers: in order of the text, each once.
+    pub fn locate(&self, problems: Vec<Problem>) -> Vec<Diagnostic> {
+        let mut seen = HashSet::new();
+        let mut problems: Vec<_> = problems
+            .into_iter()
+            .filter(|problem| seen.insert((problem.code, problem.span, problem.message.clone())))
+            .collect();
+        problems.sort_by_key(|problem| std::cmp::Reverse(problem.severity));
+        problems.truncate(MAX_DIAGNOSTICS);
+        problems.sort_by_key(|problem| (problem.span.source, problem.span.start, problem.code));
+        problems.into_iter().map(|problem| self.diagnostic(problem)).collect()
+    }
+
+    fn diagnostic(&self, problem: Problem) -> Diagnostic {
+        let pointer = self.root.as_ref().map(|root| pointer(root, problem.span)).unwrap_or_default();
+        self.at(problem, pointer)
+    }
+
+    pub fn at(&self, problem: Problem, pointer: String) -> Diagnostic {
+        let Problem { code, severity, span, message, hint } = problem;
+        Diagnostic { code, severity, pointer, span, place: self.sources.place(span), message, hint }
+    }
+}

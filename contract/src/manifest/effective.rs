@@ -1,0 +1,149 @@
+//! One base model's view of the manifest, with every value's origin.
+
+use super::base::{AdapterEntry, BaseModel};
+use super::config::Config;
+use super::root::Root;
+use super::setting::{Origin, Setting};
+use super::vocabulary::{ActivationCheckpointing, GradientCheckpointing};
+use super::{Manifest, Shown};
+use crate::plan::{AdapterKind, CheckpointingMode, Warmup};
+
+/// What trains one base: defaults, then `adapters[]`, `training.config`, the base's `overrides`, and the command line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Effective<'a> {
+    pub manifest: &'a Manifest,
+    pub base: &'a BaseModel,
+    pub config: Config,
+}
+
+/// The base models of either generation; the first generation's adapters stand at the root.
+pub(super) fn bases(root: &Root) -> Vec<BaseModel> {
+    let mut bases = root.base_models.value.clone();
+    if let (true, Some(base)) = (bases.is_empty(), &*root.base_model) {
+        bases.push(base.clone());
+    }
+    for base in bases.iter_mut().filter(|base| base.adapters.is_empty()) {
+        base.adapters = root.adapters.clone();
+    }
+    bases
+}
+
+/// The kind that an entry describes; `use_dora` makes a lora of it one of its own.
+pub fn described_kind(entry: &AdapterEntry) -> Setting<Option<AdapterKind>> {
+    if *entry.use_dora && entry.kind.is_none_or(|kind| kind == AdapterKind::Lora) {
+        return entry.use_dora.clone().map(|_| Some(AdapterKind::Dora));
+    }
+    entry.kind.clone()
+}
+
+fn from_adapter(entry: &AdapterEntry) -> Config {
+    let kind = described_kind(entry);
+    let mut config = Config::default();
+    if let Some(word) = kind.value {
+        config.adapter_type = kind.map(|_| word);
+    }
+    if entry.rank.is_some() {
+        config.rank = entry.rank.clone();
+    }
+    if entry.alpha.is_some() {
+        config.alpha = entry.alpha.clone();
+    }
+    config.dropout = entry.dropout.clone();
+    config.target_modules = entry.target_modules.clone();
+    config.feedforward_modules = entry.feedforward_modules.clone();
+    config.moved(Origin::Adapter)
+}
+
+impl Manifest {
+    /// The settings that train `bases[index]`.
+    pub fn effective(&self, index: usize) -> Option<Effective<'_>> {
+        self.bases.get(index).map(|base| Effective { manifest: self, base, config: self.config_for(base) })
+    }
+
+    /// Every base's settings, in the manifest's order.
+    pub fn all_effective(&self) -> impl Iterator<Item = Effective<'_>> {
+        self.bases.iter().map(|base| Effective { manifest: self, base, config: self.config_for(base) })
+    }
+
+    fn config_for(&self, base: &BaseModel) -> Config {
+        let adapter = base.adapters.first().map(from_adapter).unwrap_or_default();
+        let overrides = base.overrides.value.clone().moved(Origin::Overrides);
+        overrides.or(self.config.clone()).or(adapter)
+    }
+
+    /// The base that `--model` names: the whole name, its last part, or its slug, whatever the case; or its number from 0.
+    pub fn find_base(&self, name: &str) -> Option<usize> {
+        let wanted = model_slug(name);
+        let exact = self.bases.iter().position(|base| base.name.eq_ignore_ascii_case(name));
+        exact
+            .or_else(|| self.bases.iter().position(|base| model_slug(&base.name) == wanted))
+            .or_else(|| {
+                self.bases.iter().position(|base| model_slug(&base.name).starts_with(&format!("{wanted}-")))
+            })
+            .or_else(|| name.parse().ok().filter(|index| *index < self.bases.len()))
+    }
+}
+
+/// The short name of a base in folders: its last part in lower case, with `-` for what a folder's name should not hold.
+pub fn model_slug(name: &str) -> String {
+    let last = name.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or_default();
+    let clean: String = last
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '_' { c.to_ascii_lowercase() } else { '-' })
+        .collect();
+    let trimmed = clean.trim_matches(['-', '.']);
+    if trimmed.is_empty() { "base".to_owned() } else { trimmed.to_owned() }
+}
+
+impl Effective<'_> {
+    /// What is trained: packing gives way to prompt learning.
+    pub fn packing(&self) -> bool {
+        *self.config.packing && *self.config.adapter_type != AdapterKind::Prompt
+    }
+
+    /// What is trained: grouping gives way to packing.
+    pub fn group_by_length(&self) -> bool {
+        *self.config.group_by_length && !self.packing()
+    }
+
+    pub fn warmup(&self) -> Warmup {
+        if *self.config.warmup_steps > 0 {
+            Warmup::Steps(*self.config.warmup_steps)
+        } else {
+            Warmup::Ratio(*self.config.warmup_ratio)
+        }
+    }
+
+    /// The extent that `gradient_checkpointing` names, or leaves to `activation_checkpointing`.
+    pub fn checkpointing(&self) -> CheckpointingMode {
+        match (*self.config.gradient_checkpointing, *self.config.activation_checkpointing) {
+            (GradientCheckpointing::Off, _)
+            | (GradientCheckpointing::On, Some(ActivationCheckpointing::None)) => CheckpointingMode::None,
+            (GradientCheckpointing::Selective, _)
+            | (GradientCheckpointing::On, Some(ActivationCheckpointing::AttentionOnly)) => {
+                CheckpointingMode::Selective
+            }
+            (GradientCheckpointing::Full | GradientCheckpointing::On, _) => CheckpointingMode::Full,
+        }
+    }
+
+    /// Whether rows come from the mapped token cache.
+    pub fn uses_cache(&self) -> bool {
+        let dataset = &self.manifest.root.training.dataset;
+        *dataset.use_pretokenized && !*dataset.streaming
+    }
+
+    /// The metric in the worker's word.
+    pub fn best_metric(&self) -> &str {
+        if *self.config.metric_for_best_model == "loss" {
+            "eval_loss"
+        } else {
+            &self.config.metric_for_best_model
+        }
+    }
+
+    /// Every setting of the base with its origin, for `plan`.
+    pub fn shown(&self) -> Vec<Shown> {
+        self.config.shown()
+    }
+}

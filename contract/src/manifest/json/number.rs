@@ -1,0 +1,84 @@
+//! Numbers: what JSON allows, and a plain word about what it does not.
+
+use crate::diagnostic::{Code, Problem};
+use crate::source::Span;
+
+/// Whether `text` follows JSON's grammar for numbers.
+fn is_json(text: &str) -> bool {
+    let rest = text.strip_prefix('-').unwrap_or(text);
+    let whole = digits(rest);
+    if whole == 0 || (whole > 1 && rest.starts_with('0')) {
+        return false;
+    }
+    let mut rest = &rest[whole..];
+    if let Some(after) = rest.strip_prefix('.') {
+        let fraction = digits(after);
+        if fraction == 0 {
+            return false;
+        }
+        rest = &after[fraction..];
+    }
+    if let Some(after) = rest.strip_prefix(['e', 'E']) {
+        let after = after.strip_prefix(['+', '-']).unwrap_or(after);
+        return !after.is_empty() && digits(after) == after.len();
+    }
+    rest.is_empty()
+}
+
+fn digits(text: &str) -> usize {
+    text.bytes().take_while(u8::is_ascii_digit).count()
+}
+
+pub fn read(text: &str, span: Span) -> Result<f64, Problem> {
+    if !is_json(text) {
+        let short: String = text.chars().take(40).collect();
+        let problem = Problem::new(Code::InvalidNumber, span, format!("`{short}` is not a number in JSON"));
+        return Err(problem.maybe_hint(mend(text)));
+    }
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(number),
+        _ => Err(Problem::new(Code::NumberTooLarge, span, "this number is beyond what a 64-bit float holds")
+            .hint("write a number below 1.8e308")),
+    }
+}
+
+fn mend(text: &str) -> Option<String> {
+    let (sign, rest) = text.strip_prefix('-').map_or(("", text), |rest| ("-", rest));
+    let rest = rest.strip_prefix('+').unwrap_or(rest);
+    let separated = rest.replace('_', "");
+    let trimmed = separated.trim_start_matches('0');
+    let candidates = [
+        format!("{sign}{separated}"),
+        format!("{sign}{trimmed}"),
+        format!("{sign}0{trimmed}"),
+        format!("{sign}{separated}0"),
+        format!("{sign}{}", separated.trim_end_matches('.')),
+    ];
+    candidates.into_iter().find(|candidate| is_json(candidate)).map(|candidate| format!("write {candidate}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_grammar_is_jsons() {
+        for good in ["0", "-0", "5e-5", "1.50", "12E+3", "-0.5"] {
+            assert!(read(good, Span::default()).is_ok(), "{good}");
+        }
+        for (bad, mend) in [
+            ("007", "write 7"),
+            ("+1", "write 1"),
+            (".5", "write 0.5"),
+            ("5.", "write 5.0"),
+            ("1_000", "write 1000"),
+        ] {
+            let problem = read(bad, Span::default()).unwrap_err();
+            assert_eq!((problem.code, problem.hint.as_deref()), (Code::InvalidNumber, Some(mend)), "{bad}");
+        }
+        for bad in ["-", "1e", "0x10", "1.2.3", "--1", ""] {
+            assert_eq!(read(bad, Span::default()).unwrap_err().code, Code::InvalidNumber, "{bad}");
+        }
+        assert_eq!(read("1e999", Span::default()).unwrap_err().code, Code::NumberTooLarge);
+    }
+}

@@ -1,0 +1,369 @@
+//! Objects, lists and what stands between them.
+
+use std::collections::HashMap;
+
+use super::{Member, Node, Object, Value, is_comment, number, push_pointer, text};
+use crate::diagnostic::{Code, Problem};
+use crate::source::Span;
+
+/// Deeper nesting is refused; no manifest comes near it and the reader's stack stays small.
+pub const MAX_DEPTH: usize = 64;
+
+/// After this many mistakes in the text itself the rest would only be noise.
+pub const MAX_PROBLEMS: usize = 50;
+
+pub struct Parsed {
+    /// Null where the text could not be read to its end.
+    pub root: Option<Node>,
+    /// Mistakes, each with the JSON pointer of the value being read.
+    pub problems: Vec<(Problem, String)>,
+}
+
+/// Reads one JSON document from source `number`.
+pub fn parse(source: &str, number: u32) -> Parsed {
+    let mut parser = Parser { source, number, at: 0, path: Vec::new(), problems: Vec::new() };
+    let root = parser.document();
+    Parsed { root, problems: parser.problems }
+}
+
+/// Reading cannot go on; the reason is among the problems.
+struct Stop;
+
+type Step<T> = Result<T, Stop>;
+
+struct Parser<'a> {
+    source: &'a str,
+    number: u32,
+    at: usize,
+    path: Vec<String>,
+    problems: Vec<(Problem, String)>,
+}
+
+impl Parser<'_> {
+    fn document(&mut self) -> Option<Node> {
+        let root = self.value().ok()?;
+        self.blank().ok()?;
+        if self.at < self.source.len() {
+            let start = self.at;
+            let end =
+                self.source[start..].find(['\n', '\r']).map_or(self.source.len(), |length| start + length);
+            let message = "something follows the end of the manifest";
+            let problem = Problem::new(Code::TrailingContent, self.span(start, end), message);
+            self.push(
+                problem.hint(
+                    "a manifest is one object; remove the rest, or look for a bracket too many before it",
+                ),
+            )
+            .ok()?;
+        }
+        Some(root)
+    }
+
+    fn value(&mut self) -> Step<Node> {
+        self.blank()?;
+        let start = self.at;
+        let value = match self.peek() {
+            Some('{') => self.nested(Self::object)?,
+            Some('[') => self.nested(Self::list)?,
+            Some('"' | '\'') => Value::Text(self.text()?),
+            Some(c) if c.is_ascii_digit() || matches!(c, '-' | '+' | '.') => self.number()?,
+            Some(c) if is_word(c) => self.word()?,
+            _ => return self.fail("a value"),
+        };
+        Ok(Node { span: self.span(start, self.at), value })
+    }
+
+    fn nested(&mut self, read: fn(&mut Self) -> Step<Value>) -> Step<Value> {
+        if self.path.len() >= MAX_DEPTH {
+            let span = self.span(self.at, self.at + 1);
+            let message = format!("objects and lists are nested deeper than {MAX_DEPTH} levels here");
+            self.push(
+                Problem::new(Code::TooDeep, span, message).hint("no key of a manifest needs this depth"),
+            )?;
+            return Err(Stop);
+        }
+        read(self)
+    }
+
+    fn object(&mut self) -> Step<Value> {
+        let open = self.at;
+        self.at += 1;
+        let mut members: Vec<Member> = Vec::new();
+        let mut seen: HashMap<String, Span> = HashMap::new();
+        while self.more(open, '}', members.is_empty())? {
+            let start = self.at;
+            let key = self.key()?;
+            let key_span = self.span(start, self.at);
+            self.path.push(key.clone());
+            self.colon()?;
+            let node = self.value()?;
+            if seen.contains_key(&key) {
+                self.duplicate(&key, key_span)?;
+            }
+            self.path.pop();
+            if seen.insert(key.clone(), key_span).is_none() {
+                members.push(Member { key, key_span, node });
+            }
+        }
+        Ok(Value::Object(Object { members }))
+    }
+
+    fn list(&mut self) -> Step<Value> {
+        let open = self.at;
+        self.at += 1;
+        let mut items = Vec::new();
+        while self.more(open, ']', items.is_empty())? {
+            self.path.push(items.len().to_string());
+            items.push(self.value()?);
+            self.path.pop();
+        }
+        Ok(Value::List(items))
+    }
+
+    /// Whether another member follows; steps over commas and the closing bracket.
+    fn more(&mut self, open: usize, close: char, first: bool) -> Step<bool> {
+        self.blank()?;
+        let comma = self.at;
+        let mut commas = 0;
+        while self.peek() == Some(',') {
+            self.at += 1;
+            commas += 1;
+            self.blank()?;
+        }
+        match self.peek() {
+            None => return self.unclosed(open),
+            Some(c) if c == close => {
+                self.at += 1;
+                if commas > 0 {
+                    self.comma_problem(
+                        comma,
+                        Code::TrailingComma,
+                        "a comma stands before the closing bracket",
+                    )?;
+                }
+                return Ok(false);
+            }
+            Some(c @ ('}' | ']')) => return self.mismatched(c, close),
+            Some(_) => {}
+        }
+        if first && commas > 0 || commas > 1 {
+            self.comma_problem(comma, Code::Syntax, "a comma stands here without a value before it")?;
+        }
+        if !first && commas == 0 {
+            let span = self.span(self.at, self.at + self.peek().map_or(0, char::len_utf8));
+            let what = if close == '}' { "entry" } else { "value" };
+            let problem =
+                Problem::new(Code::MissingComma, span, format!("a comma is missing before this {what}"));
+            self.push(problem.hint("put a comma behind the one before"))?;
+        }
+        Ok(true)
+    }
+
+    fn comma_problem(&mut self, comma: usize, code: Code, message: &str) -> Step<()> {
+        let span = self.span(comma, comma + 1);
+        self.push(Problem::new(code, span, message).hint("remove the comma"))
+    }
+
+    fn unclosed<T>(&mut self, open: usize) -> Step<T> {
+        let bracket = &self.source[open..=open];
+        let close = if bracket == "{" { "}" } else { "]" };
+        let span = self.span(open, open + 1);
+        let problem = Problem::new(Code::UnclosedBracket, span, format!("this `{bracket}` is never closed"));
+        self.push(problem.hint(format!("the file ends where `{close}` is missing")))?;
+        Err(Stop)
+    }
+
+    fn mismatched<T>(&mut self, found: char, wanted: char) -> Step<T> {
+        let span = self.span(self.at, self.at + 1);
+        let message = format!("expected `{wanted}`, found `{found}`");
+        self.push(
+            Problem::new(Code::Syntax, span, message)
+                .hint("brackets close in the order in which they were opened"),
+        )?;
+        Err(Stop)
+    }
+
+    fn duplicate(&mut self, key: &str, span: Span) -> Step<()> {
+        let problem = if is_comment(key) {
+            Problem::new(
+                Code::DuplicateComment,
+                span,
+                format!("the comment `{key}` stands twice in one object"),
+            )
+            .hint("give each comment a key of its own, such as `_comment_2`")
+        } else {
+            Problem::new(Code::DuplicateKey, span, format!("`{key}` stands twice in one object"))
+                .hint("keep one of the two; the first is read on with here")
+        };
+        self.push(problem)
+    }
+
+    fn key(&mut self) -> Step<String> {
+        match self.peek() {
+            Some('"' | '\'') => self.text(),
+            Some(c) if is_word(c) || c.is_ascii_digit() => {
+                let start = self.at;
+                let word = self.take_word().to_owned();
+                self.unquoted(start, &format!("the key `{}` lacks its quotes", shorten(&word)), &word)?;
+                Ok(word)
+            }
+            _ => self.fail("a key in double quotes"),
+        }
+    }
+
+    fn colon(&mut self) -> Step<()> {
+        self.blank()?;
+        match self.peek() {
+            Some(':') => {
+                self.at += 1;
+                Ok(())
+            }
+            Some('=') => {
+                let span = self.span(self.at, self.at + 1);
+                self.at += 1;
+                self.push(Problem::new(Code::Syntax, span, "expected `:`, found `=`").hint("write `:`"))
+            }
+            _ => self.fail("`:` and a value"),
+        }
+    }
+
+    fn text(&mut self) -> Step<String> {
+        let start = self.at;
+        let mut problems = Vec::new();
+        let text = text::read(self.source, self.number, start, &mut problems);
+        self.at = text.end;
+        if self.source[start..].starts_with('\'') {
+            self.unquoted(start, "texts stand in double quotes in JSON", &text.value)?;
+        }
+        for problem in problems {
+            self.push(problem)?;
+        }
+        Ok(text.value)
+    }
+
+    fn number(&mut self) -> Step<Value> {
+        let start = self.at;
+        let rest = &self.source[start..];
+        let length = rest.bytes().take_while(|b| b.is_ascii_alphanumeric() || b"+-._".contains(b)).count();
+        self.at += length;
+        let word = &rest[..length];
+        let span = self.span(start, self.at);
+        if is_not_finite(word.trim_start_matches(['-', '+'])) {
+            return self.not_finite(word, span);
+        }
+        match number::read(word, span) {
+            Ok(number) => Ok(Value::Number(number)),
+            Err(problem) => self.push(problem).map(|()| Value::Null),
+        }
+    }
+
+    fn not_finite(&mut self, word: &str, span: Span) -> Step<Value> {
+        let problem = Problem::new(Code::NotFinite, span, format!("`{word}` is not a number in JSON"));
+        self.push(problem.hint("leave the key out, or write a finite number"))?;
+        Ok(Value::Null)
+    }
+
+    fn word(&mut self) -> Step<Value> {
+        let start = self.at;
+        let word = self.take_word().to_owned();
+        let span = self.span(start, self.at);
+        let (value, json) = match word.as_str() {
+            "null" => return Ok(Value::Null),
+            "true" => return Ok(Value::Bool(true)),
+            "false" => return Ok(Value::Bool(false)),
+            "None" | "NULL" | "Null" | "undefined" | "nil" => (Value::Null, "null"),
+            "True" | "TRUE" => (Value::Bool(true), "true"),
+            "False" | "FALSE" => (Value::Bool(false), "false"),
+            word if is_not_finite(word) => return self.not_finite(word, span),
+            _ => {
+                self.unquoted(start, &format!("the text `{}` lacks its quotes", shorten(&word)), &word)?;
+                return Ok(Value::Text(word));
+            }
+        };
+        let problem = Problem::new(Code::Syntax, span, format!("`{word}` is not JSON"));
+        self.push(problem.hint(format!("write `{json}`")))?;
+        Ok(value)
+    }
+
+    fn take_word(&mut self) -> &str {
+        let start = self.at;
+        let rest = &self.source[start..];
+        let end = rest.find(|c| !(is_word(c) || c.is_ascii_digit() || c == '-')).unwrap_or(rest.len());
+        self.at += end;
+        &self.source[start..self.at]
+    }
+
+    fn unquoted(&mut self, start: usize, message: &str, text: &str) -> Step<()> {
+        let span = self.span(start, self.at);
+        self.push(
+            Problem::new(Code::UnquotedText, span, message).hint(format!("write \"{}\"", shorten(text))),
+        )
+    }
+
+    /// Steps over white space, and over comments after saying that they are not allowed.
+    fn blank(&mut self) -> Step<()> {
+        loop {
+            let rest = &self.source[self.at..];
+            self.at += rest.bytes().take_while(|b| matches!(b, b' ' | b'\t' | b'\n' | b'\r')).count();
+            let start = self.at;
+            let rest = &self.source[start..];
+            let length = if rest.starts_with("//") || rest.starts_with('#') {
+                rest.find(['\n', '\r']).unwrap_or(rest.len())
+            } else if rest.starts_with("/*") {
+                rest.find("*/").map_or(rest.len(), |end| end + 2)
+            } else {
+                return Ok(());
+            };
+            self.at += length;
+            let problem = Problem::new(Code::Comment, self.span(start, self.at), "JSON has no comments");
+            self.push(problem.hint("write it as a value: \"_comment\": \"...\""))?;
+        }
+    }
+
+    fn fail<T>(&mut self, wanted: &str) -> Step<T> {
+        let found = match self.peek() {
+            None => "the end of the file".to_owned(),
+            Some('\0') => "a NUL byte".to_owned(),
+            Some(c) if c.is_control() || !c.is_ascii() => format!("the character U+{:04X}", u32::from(c)),
+            Some(c) => format!("`{c}`"),
+        };
+        let code =
+            if self.peek().is_some_and(char::is_control) { Code::ControlCharacter } else { Code::Syntax };
+        let span = self.span(self.at, self.at + self.peek().map_or(0, char::len_utf8));
+        self.push(Problem::new(code, span, format!("expected {wanted}, found {found}")))?;
+        Err(Stop)
+    }
+
+    fn push(&mut self, problem: Problem) -> Step<()> {
+        let mut pointer = String::new();
+        for token in &self.path {
+            push_pointer(&mut pointer, token);
+        }
+        self.problems.push((problem, pointer));
+        if self.problems.len() >= MAX_PROBLEMS { Err(Stop) } else { Ok(()) }
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.source[self.at..].chars().next()
+    }
+
+    fn span(&self, start: usize, end: usize) -> Span {
+        Span::new(self.number, start, end)
+    }
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphabetic() || c == '_' || c == '$'
+}
+
+fn is_not_finite(word: &str) -> bool {
+    ["nan", "inf", "infinity"].iter().any(|name| word.eq_ignore_ascii_case(name))
+}
+
+fn shorten(text: &str) -> String {
+    if text.chars().count() <= 40 {
+        text.to_owned()
+    } else {
+        format!("{}…", text.chars().take(39).collect::<String>())
+    }
+}

@@ -1,0 +1,105 @@
+//! From a file's bytes to text, with a clear word about everything that is no manifest.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+use crate::diagnostic::{Code, Problem};
+use crate::source::Span;
+
+pub const MAX_BYTES: u64 = 16 * 1024 * 1024;
+
+const BYTE_ORDER_MARK: &str = "\u{feff}";
+const LFS_HEADER: &[u8] = b"version https://git-lfs.github.com/spec/";
+
+/// What a file holds; reading stops at the limit, however large the file is.
+pub fn read_bytes(path: &Path) -> Result<Vec<u8>, Problem> {
+    let metadata = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+    if !metadata.is_file() {
+        let what = if metadata.is_dir() { "a folder" } else { "no regular file" };
+        let problem =
+            Problem::new(Code::FileUnreadable, Span::default(), format!("this is {what}, not a manifest"));
+        return Err(problem.hint("name a manifest.json, or a folder that holds one"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|error| unreadable(path, &error))?;
+    Ok(bytes)
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
+    let (message, hint) = match error.kind() {
+        ErrorKind::NotFound => {
+            ("there is no such file", "check the path, or create one with `expert-cli init NAME`")
+        }
+        ErrorKind::PermissionDenied => ("this file may not be read", "check its permissions"),
+        _ => ("this file cannot be read", "check the path and the disk"),
+    };
+    let detail = if error.kind() == ErrorKind::NotFound { String::new() } else { format!(": {error}") };
+    let _ = path;
+    Problem::new(Code::FileUnreadable, Span::default(), format!("{message}{detail}")).hint(hint)
+}
+
+pub fn is_lfs_pointer(bytes: &[u8]) -> bool {
+    bytes.starts_with(LFS_HEADER)
+}
+
+/// The text of a manifest, and what is wrong with the bytes around it. Where the problem is an error the text is only
+/// there to show its place.
+pub fn decode(bytes: Vec<u8>) -> (String, Option<Problem>) {
+    if bytes.len() as u64 > MAX_BYTES {
+        let problem = Problem::new(Code::FileTooLarge, Span::default(), "this file is larger than 16 MiB")
+            .hint("a manifest describes an expert; keep rows in the dataset's files");
+        return (String::new(), Some(problem));
+    }
+    if is_lfs_pointer(&bytes) {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let problem = Problem::new(
+            Code::LfsPointer,
+            Span::new(0, 0, LFS_HEADER.len()),
+            "this is a Git LFS pointer, not the manifest itself",
+        )
+        .hint("run `git lfs pull`, and keep manifests out of LFS");
+        return (text, Some(problem));
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => {
+            let problem = look(&text);
+            (text, problem)
+        }
+        Err(error) => not_utf8(&error),
+    }
+}
+
+fn look(text: &str) -> Option<Problem> {
+    let content = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+    if content.trim_matches([' ', '\t', '\r', '\n']).is_empty() {
+        let problem = Problem::new(Code::FileEmpty, Span::default(), "this file holds no manifest");
+        return Some(problem.hint("start from one that `expert-cli init NAME` writes"));
+    }
+    let span = Span::new(0, 0, BYTE_ORDER_MARK.len());
+    text.starts_with(BYTE_ORDER_MARK).then(|| {
+        Problem::new(
+            Code::ByteOrderMark,
+            span,
+            "the file begins with a byte order mark, which is skipped here",
+        )
+        .hint("save it as UTF-8 without BOM; other JSON readers refuse it")
+    })
+}
+
+fn not_utf8(error: &std::string::FromUtf8Error) -> (String, Option<Problem>) {
+    let bytes = error.as_bytes();
+    let at = error.utf8_error().valid_up_to();
+    let (message, hint) = match bytes {
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
+            ("this file is UTF-16, not UTF-8".to_owned(), "save it as UTF-8")
+        }
+        _ => (format!("byte 0x{:02x} is not UTF-8 here", bytes[at]), "save the file as UTF-8"),
+    };
+    // Every byte before the place is valid, so it keeps its line and column in the text with replacements.
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    let end = text[at..].chars().next().map_or(at, |c| at + c.len_utf8());
+    (text, Some(Problem::new(Code::InvalidUtf8, Span::new(0, at, end), message).hint(hint)))
+}

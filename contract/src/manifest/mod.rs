@@ -1,0 +1,177 @@
+//! `manifest.json`: read with the place of everything, checked as a whole, and resolved for one base model.
+
+mod base;
+mod check;
+mod config;
+mod dataset;
+mod document;
+mod effective;
+pub mod json;
+mod load;
+mod root;
+mod section;
+mod sets;
+mod setting;
+mod vocabulary;
+
+use std::path::{Path, PathBuf};
+
+pub use base::{AdapterEntry, BaseModel, Decoding, RopeScaling, SoftPrompt};
+pub use config::{CheckpointMirror, CheckpointingOptions, Config};
+pub use dataset::{Dataset, RowChecks, Task, Tasks, Weights};
+pub use document::Document;
+pub use effective::{Effective, model_slug};
+pub use load::{MAX_BYTES, is_lfs_pointer};
+pub use root::{Evaluation, Metrics, ROOT, Root, TestCase, Training};
+pub use section::Shown;
+pub use sets::Set;
+pub use setting::{Decode, Origin, Setting};
+pub use vocabulary::{
+    ActivationCheckpointing, CompileMode, DatasetType, GradientCheckpointing, Method, Modules, RopeWord,
+    Trackers,
+};
+
+use crate::diagnostic::{Code, Diagnostic, Problem, Severity, Style, render};
+use crate::source::Source;
+use crate::{paths, rules};
+
+/// What the command line says about how a manifest is read.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// What is absent on this machine is an error, not a warning.
+    pub strict: bool,
+    /// Folders outside the expert's own that data may lie in.
+    pub allowed: Vec<PathBuf>,
+    pub sets: Vec<Set>,
+}
+
+/// A manifest that can be resolved: nothing in it is an error.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Manifest {
+    pub path: PathBuf,
+    /// The expert's folder, against which paths resolve.
+    pub folder: PathBuf,
+    pub document: Document,
+    pub root: Root,
+    /// `training.config` with the first generation's shorthand beneath it.
+    pub config: Config,
+    /// The base models of either generation.
+    pub bases: Vec<BaseModel>,
+}
+
+/// What reading a file gave.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// None where a diagnostic is an error.
+    pub manifest: Option<Manifest>,
+    pub document: Document,
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Loaded {
+    pub fn ok(&self) -> bool {
+        self.manifest.is_some()
+    }
+
+    /// Every diagnostic as people read it.
+    pub fn rendered(&self, style: Style) -> String {
+        let texts: Vec<_> = self
+            .diagnostics
+            .iter()
+            .map(|diagnostic| render(diagnostic, &self.document.sources, style))
+            .collect();
+        texts.join("\n")
+    }
+}
+
+/// Reads, changes by `--set`, checks and types a manifest file. All problems are found in this one pass.
+pub fn load(path: &Path, options: &Options) -> Loaded {
+    match load::read_bytes(path) {
+        Ok(bytes) => from_bytes(bytes, path, options),
+        Err(problem) => unread(path, String::new(), problem),
+    }
+}
+
+/// The same for bytes that are already here; `path` need not exist, paths inside resolve beside it.
+pub fn from_bytes(bytes: Vec<u8>, path: &Path, options: &Options) -> Loaded {
+    let (text, problem) = load::decode(bytes);
+    match problem {
+        Some(problem) if problem.severity == Severity::Error => unread(path, text, problem),
+        problem => from_text(text, problem, path, options),
+    }
+}
+
+fn unread(path: &Path, text: String, problem: Problem) -> Loaded {
+    let document = Document::new(Source::new(display_path(path), text));
+    let diagnostics = vec![document.at(problem, String::new())];
+    Loaded { manifest: None, document, diagnostics }
+}
+
+fn from_text(text: String, before: Option<Problem>, path: &Path, options: &Options) -> Loaded {
+    // The mark keeps its place in the text as a blank, so that offsets stay those of the file.
+    let start = if before.is_some() { '\u{feff}'.len_utf8() } else { 0 };
+    let readable = format!("{}{}", " ".repeat(start), &text[start..]);
+    let mut parsed = json::parse(&readable, 0);
+    let mut document = Document::new(Source::new(display_path(path), text));
+    document.root = parsed.root.take();
+    let mut diagnostics: Vec<_> =
+        before.into_iter().map(|problem| document.at(problem, String::new())).collect();
+    diagnostics.extend(parsed.problems.into_iter().map(|(problem, pointer)| document.at(problem, pointer)));
+    let syntax_holds = !diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
+    let mut problems = sets::apply(&mut document, &options.sets);
+    let manifest =
+        document.root.as_ref().and_then(|root| typed(root, &mut problems)).map(|(root, config, bases)| {
+            let folder = folder_of(path);
+            Manifest { path: path.to_owned(), folder, document: document.clone(), root, config, bases }
+        });
+    if let Some(manifest) = &manifest {
+        rules::check(manifest, &mut problems);
+        paths::check(manifest, options, &mut problems);
+    }
+    let errors = problems.iter().any(|problem| problem.severity == Severity::Error);
+    diagnostics.extend(document.locate(problems));
+    let manifest = manifest.filter(|_| syntax_holds && !errors);
+    Loaded { manifest, document, diagnostics }
+}
+
+/// The typed tree, after holding it against the ledger. None where it is no object at all.
+fn typed(root: &json::Node, problems: &mut Vec<Problem>) -> Option<(Root, Config, Vec<BaseModel>)> {
+    check::check(&ROOT, root, problems);
+    let object = root.as_object()?;
+    let typed = Root::from_object(object);
+    let shorthand = object.get("training").and_then(json::Node::as_object).map(Config::from_object);
+    let config = typed.training.config.value.clone().or(shorthand.unwrap_or_default());
+    let bases = effective::bases(&typed);
+    if !bases.is_empty() || has_errors_at_bases(object) {
+        return Some((typed, config, bases));
+    }
+    let problem = Problem::new(Code::MissingKey, root.span, "the manifest names no base model");
+    problems.push(problem.hint("add \"base_models\": [{\"name\": \"Qwen/Qwen3-0.6B\"}]"));
+    Some((typed, config, bases))
+}
+
+/// Whether base models are there in a form that has been complained about already.
+fn has_errors_at_bases(object: &json::Object) -> bool {
+    let is_filled =
+        |node: &json::Node| !node.is_null() && node.as_list().is_none_or(|items| !items.is_empty());
+    ["base_model", "base_models"].iter().filter_map(|key| object.get(key)).any(is_filled)
+}
+
+fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// Forward slashes on every system, so that messages and snapshots are the same.
+fn display_path(path: &Path) -> String {
+    path.to_string_lossy().replace('\\', "/")
+}
+
+impl Manifest {
+    /// Problems found later (by a rule that needs the device, say) as diagnostics of this manifest.
+    pub fn locate(&self, problems: Vec<Problem>) -> Vec<Diagnostic> {
+        self.document.locate(problems)
+    }
+}

@@ -1,0 +1,137 @@
+//! The manifest's outermost objects.
+
+use super::base::{
+    ADAPTER, AdapterEntry, BASE_MODEL, BaseModel, DECODING, Decoding, SOFT_PROMPT, SoftPrompt,
+};
+use super::config::{CONFIG, Config};
+use super::dataset::{DATASET, Dataset};
+use super::json::{Node, Value};
+use super::section::section;
+use super::setting::Decode;
+use crate::ledger::{Class, Kind, TEXTS, Unknown};
+
+const TEXT_OR_NULL: Kind = Kind::OneOf(&[Kind::Text, Kind::Null]);
+
+section! {
+    /// One expert.
+    Root = ROOT at "" {
+        unknown: Unknown::Keep,
+        required: &["name"],
+    }
+    honoured {
+        name ["name"]: String = String::new(), Kind::Text,
+            "The expert's name: letters, digits, `.`, `_` and `-`. It names the expert's folders.";
+        version ["version"]: Option<String> = None, TEXT_OR_NULL, "The expert's version; it goes into the model card.";
+        schema_version ["schema_version"]: Option<String> = None, TEXT_OR_NULL,
+            "Generation of the format, `1.0` or `2.0`; told from the keys where it is absent.";
+        base_model ["base_model"]: Option<BaseModel> = None, Kind::OneOf(&[Kind::Object(&BASE_MODEL), Kind::Null]),
+            "The base model, in the first generation of the format.";
+        base_models ["base_models"]: Vec<BaseModel> = Vec::new(), Kind::List(&Kind::Object(&BASE_MODEL)),
+            "The base models that the expert can be trained for; the first one is the default.";
+        adapters ["adapters"]: Vec<AdapterEntry> = Vec::new(), Kind::List(&Kind::Object(&ADAPTER)),
+            "The adapter, described, in the first generation of the format.";
+        soft_prompts ["soft_prompts"]: Vec<SoftPrompt> = Vec::new(), Kind::List(&Kind::Object(&SOFT_PROMPT)),
+            "Virtual tokens to learn, where `adapter_type` is `prompt`.";
+        training ["training"]: Training = Training::default(), Kind::Object(&TRAINING), "What is learnt from, and how.";
+        evaluation ["evaluation"]: Evaluation = Evaluation::default(), Kind::OneOf(&[Kind::Object(&EVALUATION), Kind::Null]),
+            "How finished adapters are scored.";
+        schema ["$schema"]: Option<String> = None, TEXT_OR_NULL, "The JSON Schema that an editor checks the manifest against.";
+    }
+    kept {
+        ["description"]: Kind::Any, Class::Metadata, "What the expert is for.";
+        ["author"]: Kind::Any, Class::Metadata, "Who made it.";
+        ["homepage"]: Kind::Any, Class::Metadata, "Where it lives.";
+        ["repository"]: Kind::Any, Class::Metadata, "Where its source lives.";
+        ["license"]: Kind::Any, Class::Metadata, "Its licence.";
+        ["tags"]: Kind::Any, Class::Metadata, "Words to find it by.";
+        ["capabilities"]: Kind::Any, Class::Metadata, "What it can do.";
+        ["limitations"]: Kind::Any, Class::Metadata, "What it cannot do.";
+        ["constraints"]: Kind::Any, Class::Metadata, "How a runtime may combine it.";
+        ["routing"]: Kind::Any, Class::Metadata, "How a runtime chooses it.";
+        ["perf"]: Kind::Any, Class::Metadata, "What it costs a runtime.";
+        ["runtime"]: Kind::Any, Class::Metadata, "What it needs of a runtime.";
+        ["quality_metrics"]: Kind::Any, Class::Metadata, "Results of past evaluations.";
+        ["integrity"]: Kind::Any, Class::Metadata, "Digests and signatures of a package.";
+        ["load_order"]: Kind::Any, Class::Metadata, "When a runtime loads it.";
+        ["requires"]: Kind::Any, Class::Metadata, "Other experts that a runtime loads with it.";
+    }
+}
+
+section! {
+    /// What is learnt from, and how.
+    Training = TRAINING at "training" {
+        unknown: Unknown::Keep,
+        shorthand: Some(&CONFIG),
+    }
+    honoured {
+        dataset ["dataset"]: Dataset = Dataset::default(), Kind::Object(&DATASET), "What is learnt from; a plain text is its path.";
+        config ["config"]: Config = Config::default(), Kind::Object(&CONFIG),
+            "How it is learnt. The first generation's shorthand has these keys directly in `training`; they are read there too.";
+        decoding ["decoding"]: Decoding = Decoding::default(), Kind::OneOf(&[Kind::Object(&DECODING), Kind::Null]), "How answers are generated.";
+    }
+    kept {
+        ["trained_on"]: Kind::Any, Class::Metadata, "When it was trained.";
+        ["checkpoint"]: Kind::Any, Class::Metadata, "The checkpoint that was chosen.";
+        ["packaging_checkpoint"]: Kind::Any, Class::Metadata, "The checkpoint that is packaged.";
+        ["base_model_version"]: Kind::Any, Class::Metadata, "The base that it was trained on.";
+        ["alternative_checkpoints"]: Kind::Any, Class::Metadata, "Other checkpoints worth having.";
+        ["quality_score"]: Kind::Any, Class::Metadata, "Result of a past evaluation.";
+        ["test_scenarios"]: Kind::Any, Class::Metadata, "What was tried by hand.";
+        ["dataset_generation"]: Kind::Any, Class::Metadata, "How the data was made.";
+        ["script"]: Kind::Any, Class::Metadata, "A script that once trained it; never run.";
+    }
+}
+
+section! {
+    /// How finished adapters are scored.
+    Evaluation = EVALUATION at "evaluation" {}
+    honoured {
+        suite ["suite"]: Option<String> = None, TEXT_OR_NULL, "Name under which results are compared with others.";
+        scorer ["scorer"]: Option<String> = None, TEXT_OR_NULL,
+            "What judges an answer: `sql`, `json`, `cypher`, `typescript`, `exact`, `regex`, or an installed entry point's name.";
+        test_cases ["test_cases"]: Vec<TestCase> = Vec::new(), Kind::List(&Kind::Object(&TEST_CASE)), "Questions asked beside the test set.";
+        test_set_size ["test_set_size"]: Option<u64> = None, Kind::OneOf(&[crate::ledger::COUNT, Kind::Null]),
+            "Rows of the test set that are scored; all where it is absent.";
+        metrics ["metrics"]: Metrics = Metrics::default(), Kind::OneOf(&[TEXTS, Kind::Map(&Kind::Any)]),
+            "Names of the numbers to report; all that the scorer gives where it is absent. An object holds past results and is kept.";
+        max_new_tokens ["max_new_tokens"]: Option<u32> = None, Kind::OneOf(&[Kind::Integer { min: 1, max: 1_048_576 }, Kind::Null]),
+            "Tokens of an answer at most; as `training.decoding` has it where it is absent.";
+    }
+    kept {
+        ["failure_modes"]: Kind::Any, Class::Metadata, "How it is known to fail.";
+    }
+}
+
+section! {
+    /// A question with the answer that is wanted.
+    TestCase = TEST_CASE at "evaluation.test_cases[]" {
+        required: &["prompt", "expected"],
+    }
+    honoured {
+        prompt ["prompt", "input", "question"]: String = String::new(), Kind::Text, "The question.";
+        expected ["expected", "output", "expected_output", "answer"]: String = String::new(), Kind::Text, "The answer that is wanted.";
+    }
+    kept {
+        ["name"]: Kind::Any, Class::Metadata, "The case's name.";
+        ["id"]: Kind::Any, Class::Metadata, "The case's name.";
+        ["category"]: Kind::Any, Class::Metadata, "What the case is about.";
+        ["description"]: Kind::Any, Class::Metadata, "What the case is about.";
+    }
+}
+
+/// Names to report; past results, which are an object, name none.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Metrics(pub Vec<String>);
+
+impl Decode for Metrics {
+    fn decode(node: &Node) -> Option<Self> {
+        match &node.value {
+            Value::Object(_) => Some(Self::default()),
+            _ => Vec::decode(node).map(Self),
+        }
+    }
+
+    fn show(&self) -> Option<serde_json::Value> {
+        self.0.show()
+    }
+}

@@ -1,0 +1,134 @@
+//! Words that only the manifest uses; the others stand in the plan.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::json::{Node, Value};
+use super::setting::Decode;
+use crate::plan::{CheckpointingMode, RopeKind, word};
+
+word! {
+    /// Preference and reinforcement methods are refused, never trained as something else.
+    Method { Sft = "sft" }
+}
+
+word! { DatasetType { Single = "single", Huggingface = "huggingface", MultiTask = "multi_task" } }
+
+word! { ActivationCheckpointing { None = "none", AttentionOnly = "attention_only", Full = "full" } }
+
+word! {
+    CompileMode {
+        Default = "default", ReduceOverhead = "reduce-overhead", MaxAutotune = "max-autotune",
+        MaxAutotuneNoCudagraphs = "max-autotune-no-cudagraphs",
+    }
+}
+
+/// `true`, `false`, `"selective"` or `"full"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GradientCheckpointing {
+    Off,
+    /// On, with the extent left to `activation_checkpointing`.
+    On,
+    Selective,
+    Full,
+}
+
+impl GradientCheckpointing {
+    pub const WORDS: &[&str] = &[CheckpointingMode::WORDS[1], CheckpointingMode::WORDS[2]];
+}
+
+impl Decode for GradientCheckpointing {
+    fn decode(node: &Node) -> Option<Self> {
+        match &node.value {
+            Value::Bool(on) => Some(if *on { Self::On } else { Self::Off }),
+            Value::Text(text) => match CheckpointingMode::parse(text)? {
+                CheckpointingMode::None => None,
+                CheckpointingMode::Selective => Some(Self::Selective),
+                CheckpointingMode::Full => Some(Self::Full),
+            },
+            _ => None,
+        }
+    }
+
+    fn show(&self) -> Option<serde_json::Value> {
+        Some(match self {
+            Self::Off => false.into(),
+            Self::On => true.into(),
+            Self::Selective => CheckpointingMode::Selective.as_str().into(),
+            Self::Full => CheckpointingMode::Full.as_str().into(),
+        })
+    }
+}
+
+/// How a manifest names a kind of rope scaling: the plan's words, and the names that the wild knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RopeWord {
+    /// The base's own setting.
+    Default,
+    Kind(RopeKind),
+    /// `YaRN` without its attention temperature.
+    NtkByParts,
+}
+
+impl RopeWord {
+    pub const WORDS: &[&str] =
+        &["none", "default", "linear", "dynamic", "yarn", "longrope", "llama3", "ntk-by-parts"];
+}
+
+impl Decode for RopeWord {
+    fn decode(node: &Node) -> Option<Self> {
+        match node.as_text()? {
+            "none" | "default" => Some(Self::Default),
+            "ntk-by-parts" => Some(Self::NtkByParts),
+            word => RopeKind::parse(word).map(Self::Kind),
+        }
+    }
+
+    fn show(&self) -> Option<serde_json::Value> {
+        Some(match self {
+            Self::Default => "default".into(),
+            Self::NtkByParts => "ntk-by-parts".into(),
+            Self::Kind(kind) => kind.as_str().into(),
+        })
+    }
+}
+
+/// The modules an adapter is put on: a list, or the word `all-linear`, which is an empty list here.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Modules(pub Vec<String>);
+
+impl Modules {
+    pub const ALL_LINEAR: &str = "all-linear";
+}
+
+impl Decode for Modules {
+    fn decode(node: &Node) -> Option<Self> {
+        match &node.value {
+            Value::Text(text) if text == Self::ALL_LINEAR => Some(Self::default()),
+            Value::List(_) => Vec::decode(node).map(Self),
+            _ => None,
+        }
+    }
+
+    fn show(&self) -> Option<serde_json::Value> {
+        if self.0.is_empty() { Some(Self::ALL_LINEAR.into()) } else { self.0.show() }
+    }
+}
+
+/// Trackers to report to: a list, one word, or `none`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trackers(pub Vec<crate::plan::Tracker>);
+
+impl Decode for Trackers {
+    fn decode(node: &Node) -> Option<Self> {
+        match &node.value {
+            Value::Text(text) if text == "none" => Some(Self(Vec::new())),
+            Value::Text(_) => Decode::decode(node).map(|tracker| Self(vec![tracker])),
+            _ => Vec::decode(node).map(Self),
+        }
+    }
+
+    fn show(&self) -> Option<serde_json::Value> {
+        self.0.show()
+    }
+}
