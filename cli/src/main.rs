@@ -1,9 +1,12 @@
 //! `expert-cli`: trains a shelf of small LoRA experts from one manifest.json each.
 
 mod commands;
+mod durable;
 mod env;
 mod failure;
+mod launch;
 mod options;
+mod output;
 mod render;
 mod usage;
 mod worker;

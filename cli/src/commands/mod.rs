@@ -1,6 +1,7 @@
 //! One command a file. Each has `Args` and `run`.
 
 mod completions;
+mod work;
 
 use clap::Subcommand;
 use expert_contract::exit::Exit;
@@ -13,10 +14,13 @@ use crate::usage::Cli;
 pub enum Command {
     /// Print the shell's completion script
     Completions(completions::Args),
+    /// Carry out a plan that was written before (train --dry-run --json prints one)
+    Work(work::Args),
 }
 
 pub fn run(cli: &Cli, console: &Console) -> Result<Exit, Failure> {
     match &cli.command {
         Command::Completions(args) => completions::run(args, console),
+        Command::Work(args) => work::run(args, &cli.global, console),
     }
 }

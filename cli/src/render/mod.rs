@@ -1,5 +1,10 @@
 //! What the user sees.
 
 mod console;
+pub mod number;
+mod progress;
+mod table;
 
 pub use console::Console;
+pub use progress::Board;
+pub use table::{Align, Table};

@@ -1,5 +1,16 @@
 //! The Python worker: found, started, heard, stopped.
 
+mod inbox;
+mod interrupt;
+mod lines;
 mod locate;
+mod outcome;
+mod process;
+mod silence;
+mod spawn;
+mod supervise;
 
+pub use interrupt::Interrupt;
 pub use locate::{Found, Search};
+pub use spawn::{Launch, Stdin};
+pub use supervise::{Limits, Notice, supervise};

@@ -1,0 +1,54 @@
+//! The one way to write a file that must survive a crash: whole or not at all.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use fs_err as fs;
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// Temp file beside it, sync, rename, sync the folder.
+pub fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let mut temporary = tempfile::Builder::new().prefix(".writing-").tempfile_in(folder)?;
+    temporary.write_all(contents)?;
+    temporary.as_file().sync_all()?;
+    temporary.persist(path).map_err(|error| error.error)?;
+    sync_folder(folder)
+}
+
+pub fn write_json(path: &Path, document: &impl Serialize) -> Result<(), Failure> {
+    let mut text = serde_json::to_vec_pretty(document).map_err(|error| {
+        Failure::bad_input("not-json", format!("cannot write {}: {error}", path.display()))
+    })?;
+    text.push(b'\n');
+    write(path, &text).map_err(|error| Failure::writing("write", path, &error))
+}
+
+#[cfg(unix)]
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    fs::File::open(folder)?.sync_all()
+}
+
+/// Windows offers no way to sync a folder; NTFS journals the rename.
+#[cfg(not(unix))]
+fn sync_folder(_folder: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/plan.json");
+        write(&path, b"one").unwrap();
+        write(&path, b"two").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"two");
+        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+}

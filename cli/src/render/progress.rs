@@ -1,0 +1,271 @@
+//! A running worker as the user sees it: one live line on a terminal, a plain line now and then elsewhere.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use expert_contract::event::{Body, Event, Progress, Recovery};
+
+use super::console::{Console, DIM, STRONG};
+use super::number::{bytes, duration, grouped, seconds, short};
+use crate::worker::{Interrupt, Notice};
+
+const PLAIN_EVERY: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Live,
+    Plain,
+    /// Warnings only.
+    Quiet,
+}
+
+pub struct Board<'a> {
+    console: &'a Console,
+    mode: Mode,
+    /// What the live line shows, and whether it is on the screen.
+    line: String,
+    drawn: bool,
+    last_plain: Option<Instant>,
+    garbage: u64,
+    /// Put before every line where several workers speak at once.
+    name: Option<String>,
+}
+
+impl<'a> Board<'a> {
+    pub fn new(console: &'a Console) -> Self {
+        let mode = match (console.quiet, std::io::stderr().is_terminal()) {
+            (true, _) => Mode::Quiet,
+            (false, true) => Mode::Live,
+            (false, false) => Mode::Plain,
+        };
+        Self { console, mode, line: String::new(), drawn: false, last_plain: None, garbage: 0, name: None }
+    }
+
+    /// For one of several workers: no live line, and each line says whose it is.
+    pub fn named(console: &'a Console, name: &str) -> Self {
+        let mut board = Self::new(console);
+        board.mode = if console.quiet { Mode::Quiet } else { Mode::Plain };
+        board.name = Some(name.to_owned());
+        board
+    }
+
+    pub fn notify(&mut self, notice: Notice) {
+        match notice {
+            Notice::Event(event) => self.event(event),
+            Notice::Garbage(text) => self.stray(text),
+            Notice::Quiet(quiet) => {
+                let state = if quiet.beating {
+                    "its process lives, its work stands still"
+                } else {
+                    "nothing is heard of it"
+                };
+                self.warn(
+                    &format!("stage {} has been silent for {}: {state}", quiet.stage, duration(quiet.lasted)),
+                    Some("it goes on waiting; Ctrl-C stops it, --stall-timeout SECONDS ends it without you"),
+                );
+            }
+            Notice::Stopping(signal, grace) => {
+                let again = if signal == Interrupt::Interrupt { "; Ctrl-C again quits at once" } else { "" };
+                self.say(&format!(
+                    "stopping: the worker saves and leaves, within {}{again}",
+                    duration(grace)
+                ));
+            }
+        }
+    }
+
+    pub fn finish(&mut self) {
+        self.clear();
+        if self.garbage > 1 {
+            let count = self.garbage;
+            self.warn(
+                &format!("{count} lines of the worker's output were no events and were passed over"),
+                None,
+            );
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        match &event.body {
+            Body::Stage { name, detail, .. } => {
+                self.line = name.clone();
+                let detail = detail.as_ref().map_or(String::new(), |detail| format!(" {DIM}{detail}{DIM:#}"));
+                self.say(&format!("{STRONG}{name}{STRONG:#}{detail}"));
+            }
+            Body::Advance { stage, done, total, unit, rate } => {
+                let line = advance_line(stage, *done, *total, unit, *rate);
+                self.moving(line, total.is_some_and(|total| total == *done));
+            }
+            Body::Progress(progress) => {
+                self.moving(progress_line(progress), progress.step == progress.total_steps)
+            }
+            Body::Accumulating { step, micro, of } => {
+                self.draw(&format!("{}  [step {} {micro}/{of}]", self.line, step + 1));
+            }
+            Body::Applied { note: Some(note), .. } => self.say(&format!("{DIM}{note}{DIM:#}")),
+            Body::Evaluated { step, metrics, seconds: spent } => {
+                let metrics = metrics.iter().map(|(name, value)| format!("{name} {value:.4}"));
+                let metrics = metrics.collect::<Vec<_>>().join("  ");
+                self.say(&format!("evaluated at step {}: {metrics} ({})", grouped(*step), seconds(*spent)));
+            }
+            Body::Checkpoint { path, bytes: size, seconds: spent, .. } => {
+                self.say(&format!("saved {path} ({} in {})", bytes(*size), seconds(*spent)));
+            }
+            Body::Best { step, metric, value } => {
+                self.say(&format!("best so far: {metric} {value:.4} at step {}", grouped(*step)));
+            }
+            Body::Recovered { kind, step, detail } => {
+                self.warn(&format!("{} at step {}: {detail}", recovery(*kind), grouped(*step)), None);
+            }
+            Body::Warning { message, hint, .. } => self.warn(message, hint.as_deref()),
+            Body::Heartbeat { .. } => self.redraw(),
+            Body::Applied { note: None, .. }
+            | Body::Started { .. }
+            | Body::Text { .. }
+            | Body::Finished { .. }
+            | Body::Failed { .. } => {}
+        }
+    }
+
+    /// The first stray line is shown, the rest are counted: a flood must not drown the terminal.
+    fn stray(&mut self, text: &str) {
+        self.garbage += 1;
+        if self.garbage == 1 {
+            self.warn(&format!("a line of the worker's output is no event: {text}"), None);
+        }
+    }
+
+    fn moving(&mut self, line: String, last: bool) {
+        self.line = line;
+        match self.mode {
+            Mode::Live => self.redraw(),
+            Mode::Plain if last || self.last_plain.is_none_or(|at| at.elapsed() >= PLAIN_EVERY) => {
+                self.last_plain = Some(Instant::now());
+                let line = self.line.clone();
+                self.say(&line);
+            }
+            Mode::Plain | Mode::Quiet => {}
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        self.clear();
+        self.console.say(&self.signed(text));
+        self.redraw();
+    }
+
+    fn warn(&mut self, message: &str, hint: Option<&str>) {
+        self.clear();
+        self.console.warn(&self.signed(message), hint);
+        self.redraw();
+    }
+
+    fn signed(&self, text: &str) -> String {
+        self.name.as_ref().map_or_else(|| text.to_owned(), |name| format!("{name}: {text}"))
+    }
+
+    fn redraw(&mut self) {
+        let line = self.line.clone();
+        self.draw(&line);
+    }
+
+    fn draw(&mut self, line: &str) {
+        if self.mode == Mode::Live && !line.is_empty() {
+            let shown: String = line.chars().take(width().saturating_sub(1)).collect();
+            let mut out = std::io::stderr().lock();
+            let _ = write!(out, "\r{shown}\x1b[K").and_then(|()| out.flush());
+            self.drawn = true;
+        }
+    }
+
+    fn clear(&mut self) {
+        if self.drawn {
+            let mut out = std::io::stderr().lock();
+            let _ = write!(out, "\r\x1b[K").and_then(|()| out.flush());
+            self.drawn = false;
+        }
+    }
+}
+
+impl Drop for Board<'_> {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+fn width() -> usize {
+    terminal_size::terminal_size_of(std::io::stderr()).map_or(80, |(width, _)| width.0.into())
+}
+
+fn progress_line(progress: &Progress) -> String {
+    let waited = if progress.seconds > 0.0 { 100.0 * progress.data_wait / progress.seconds } else { 0.0 };
+    let memory = match (progress.memory_allocated, progress.memory_reserved) {
+        (0, 0) => String::new(),
+        (allocated, 0) => format!("  mem {}", bytes(allocated)),
+        (allocated, reserved) => format!("  mem {} of {}", bytes(allocated), bytes(reserved)),
+    };
+    let gpu = progress.gpu_util.map_or(String::new(), |percent| format!("  gpu {percent:.0}%"));
+    let eta = progress.eta.map_or(String::new(), |eta| format!("  ETA {}", seconds(eta)));
+    format!(
+        "step {}/{}  loss {:.4}  lr {:.2e}  {} tok/s  wait {waited:.0}%{memory}{gpu}{eta}",
+        grouped(progress.step),
+        grouped(progress.total_steps),
+        progress.loss,
+        progress.lr,
+        short(progress.tokens_per_second),
+    )
+}
+
+fn advance_line(stage: &str, done: u64, total: Option<u64>, unit: &str, rate: Option<f64>) -> String {
+    let of = total.map_or(String::new(), |total| format!("/{}", grouped(total)));
+    let rate = rate.map_or(String::new(), |rate| format!("  {}/s", short(rate)));
+    format!("{stage}  {}{of} {unit}{rate}", grouped(done))
+}
+
+fn recovery(kind: Recovery) -> &'static str {
+    match kind {
+        Recovery::OutOfMemory => "out of memory, micro-batch split",
+        Recovery::NonFinite => "loss not finite, step not applied",
+        Recovery::DamagedCheckpoint => "damaged checkpoint passed over",
+        Recovery::Tracker => "a tracker stopped answering",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_reads_in_one_line() {
+        let progress = Progress {
+            step: 1200,
+            total_steps: 4000,
+            epoch: 0.3,
+            loss: 1.234_56,
+            lr: 5e-5,
+            grad_norm: None,
+            tokens: 100,
+            supervised_tokens: 40,
+            tokens_per_second: 21_700.0,
+            seconds: 2.0,
+            data_wait: 0.1,
+            memory_allocated: 3 << 30,
+            memory_reserved: 4 << 30,
+            gpu_util: Some(97.0),
+            eta: Some(3725.0),
+        };
+        assert_eq!(
+            progress_line(&progress),
+            "step 1,200/4,000  loss 1.2346  lr 5.00e-5  21.7k tok/s  wait 5%  mem 3.00 GiB of 4.00 GiB  gpu 97%  ETA 1h02m"
+        );
+    }
+
+    #[test]
+    fn counted_work_reads_in_one_line() {
+        assert_eq!(
+            advance_line("tokenize", 5000, Some(20_000), "rows", Some(1e4)),
+            "tokenize  5,000/20,000 rows  10.0k/s"
+        );
+        assert_eq!(advance_line("download", 7, None, "files", None), "download  7 files");
+    }
+}

@@ -1,0 +1,80 @@
+//! Rows under aligned columns.
+
+use super::console::STRONG;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Align {
+    Left,
+    Right,
+}
+
+/// Column heads with their alignment, and rows of as many cells. An empty head line is left out.
+pub struct Table {
+    columns: Vec<(String, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub fn new(columns: &[(&str, Align)]) -> Self {
+        Self {
+            columns: columns.iter().map(|(head, align)| ((*head).to_owned(), *align)).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    pub fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+
+    pub fn render(&self) -> String {
+        let widths: Vec<usize> =
+            self.columns.iter().enumerate().map(|(index, _)| self.width(index)).collect();
+        let mut text = String::new();
+        if self.columns.iter().any(|(head, _)| !head.is_empty()) {
+            let heads: Vec<String> = self.columns.iter().map(|(head, _)| head.clone()).collect();
+            text += &format!("{STRONG}{}{STRONG:#}\n", self.line(&heads, &widths));
+        }
+        for row in &self.rows {
+            text += &self.line(row, &widths);
+            text.push('\n');
+        }
+        text
+    }
+
+    fn width(&self, column: usize) -> usize {
+        let cells = self.rows.iter().filter_map(|row| row.get(column));
+        cells
+            .map(|cell| cell.chars().count())
+            .chain([self.columns[column].0.chars().count()])
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn line(&self, cells: &[String], widths: &[usize]) -> String {
+        let mut line = String::new();
+        for (index, (cell, width)) in cells.iter().zip(widths).enumerate() {
+            let gap = " ".repeat(width - cell.chars().count().min(*width));
+            if index > 0 {
+                line.push_str("  ");
+            }
+            match self.columns[index].1 {
+                Align::Left => line.extend([cell.as_str(), &gap]),
+                Align::Right => line.extend([gap.as_str(), cell]),
+            }
+        }
+        line.trim_end().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_align_and_lines_have_no_trailing_space() {
+        let mut table = Table::new(&[("", Align::Left), ("", Align::Right)]);
+        table.row(["weights", "1.20 GiB"]);
+        table.row(["été", "9 B"]);
+        assert_eq!(table.render(), "weights  1.20 GiB\nété           9 B\n");
+    }
+}

@@ -1,0 +1,84 @@
+//! Ctrl-C and TERM. The first asks the workers to save and leave; the second kills them and this process at once.
+//!
+//! The second is carried out on the signal's own thread: whatever the rest of the program waits for, the terminal is free.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use expert_contract::exit::Exit;
+
+use super::process::{self, Group};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interrupt {
+    /// Ctrl-C
+    Interrupt,
+    /// TERM, or the terminal is gone
+    Terminate,
+}
+
+impl Interrupt {
+    pub fn exit(self) -> Exit {
+        match self {
+            Self::Interrupt => Exit::Interrupted,
+            Self::Terminate => Exit::Terminated,
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    first: Option<Interrupt>,
+    groups: Vec<Arc<Group>>,
+}
+
+static STATE: OnceLock<Mutex<State>> = OnceLock::new();
+
+/// A worker's process group that a second signal kills; forgotten when dropped.
+pub struct Watched {
+    pub group: Arc<Group>,
+}
+
+impl Watched {
+    /// From the first call on, signals are handled here and no longer end this process by themselves.
+    pub fn new(group: Group) -> io::Result<Self> {
+        let group = Arc::new(group);
+        if STATE.get().is_none() && STATE.set(Mutex::default()).is_ok() {
+            process::on_interrupt(receive)?;
+        }
+        if let Some(mut state) = state() {
+            state.groups.push(Arc::clone(&group));
+        }
+        Ok(Self { group })
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if let Some(mut state) = state() {
+            state.groups.retain(|group| !Arc::ptr_eq(group, &self.group));
+        }
+    }
+}
+
+/// The first signal that came, if any.
+pub fn requested() -> Option<Interrupt> {
+    state().and_then(|state| state.first)
+}
+
+fn state() -> Option<MutexGuard<'static, State>> {
+    STATE.get().map(|state| state.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn receive(signal: Interrupt) {
+    let Some(mut state) = state() else { return };
+    match state.first {
+        None if !state.groups.is_empty() => state.first = Some(signal),
+        first => {
+            for group in &state.groups {
+                group.kill();
+            }
+            std::process::exit(first.unwrap_or(signal).exit().code().into());
+        }
+    }
+}

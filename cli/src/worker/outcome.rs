@@ -1,0 +1,147 @@
+//! What a worker's end means: its last event, its status, and what was asked of it, put into words.
+
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use expert_contract::event::Body;
+use expert_contract::exit::Exit;
+use serde_json::Value;
+
+use super::interrupt::Interrupt;
+use super::process::{Death, cause_of_death};
+use super::silence::Quiet;
+use super::spawn::Launch;
+use crate::failure::Failure;
+
+/// What is known when the worker has ended.
+#[derive(Default)]
+pub struct Facts {
+    /// The `finished` or `failed` event, if one came.
+    pub last: Option<Body>,
+    pub started: bool,
+    pub asked: Option<Interrupt>,
+    pub killed_after_grace: Option<Duration>,
+    pub stalled: Option<Quiet>,
+    pub contract: Option<u32>,
+}
+
+pub fn judge(facts: Facts, status: ExitStatus, launch: &Launch) -> Result<Value, Failure> {
+    if let Some(theirs) = facts.contract {
+        return Err(other_contract(theirs, launch));
+    }
+    match facts.last {
+        Some(Body::Finished { result }) => return Ok(result),
+        Some(Body::Failed { exit, code, message, hint }) => {
+            return Err(Failure { exit: Exit::from_code(exit.into()), code, message, hint });
+        }
+        _ => {}
+    }
+    if let Some(quiet) = facts.stalled {
+        return Err(stalled(&quiet));
+    }
+    if let Some(asked) = facts.asked {
+        return Err(interrupted(asked, facts.killed_after_grace));
+    }
+    Err(if facts.started { died(status, launch) } else { never_started(status, launch) })
+}
+
+fn other_contract(theirs: u32, launch: &Launch) -> Failure {
+    let ours = expert_contract::plan::CONTRACT_VERSION;
+    Failure::missing(
+        "contract-mismatch",
+        format!("the worker speaks version {theirs} of the contract, this expert-cli speaks {ours}"),
+    )
+    .hint(format!(
+        "install the expert-worker package of version {} for {}",
+        env!("CARGO_PKG_VERSION"),
+        launch.python.python.display()
+    ))
+}
+
+fn stalled(quiet: &Quiet) -> Failure {
+    let seconds = quiet.lasted.as_secs();
+    Failure::new(
+        Exit::Failed,
+        "stalled",
+        format!(
+            "the worker was silent in stage {} for {seconds} s and was ended, as --stall-timeout asks",
+            quiet.stage
+        ),
+    )
+    .hint("train again with --resume to go on from the last checkpoint")
+}
+
+fn interrupted(asked: Interrupt, grace: Option<Duration>) -> Failure {
+    let message = match grace {
+        Some(grace) => {
+            format!(
+                "the worker did not stop within {} s and was ended; what it did since its last save is lost",
+                grace.as_secs()
+            )
+        }
+        None => "stopped on request before anything was saved".to_owned(),
+    };
+    Failure::new(asked.exit(), "interrupted", message)
+}
+
+fn died(status: ExitStatus, launch: &Launch) -> Failure {
+    let log = launch.log.display();
+    match cause_of_death(status) {
+        Some(Death::Killed) => {
+            Failure::new(Exit::Failed, "worker-killed", "the worker was killed from outside (signal 9)").hint(
+                "most often the system ran out of memory: lower batch_size or max_seq_length, close other programs, \
+                 and see `dmesg` for the kernel's own words; --resume goes on from the last checkpoint",
+            )
+        }
+        Some(Death::Crashed(number)) => Failure::new(
+            Exit::Failed,
+            "worker-crashed",
+            format!("the worker crashed in native code ({}); its log is {log}", crash_name(number)),
+        )
+        .hint("--resume goes on from the last checkpoint; `expert-cli doctor` checks the installation"),
+        None => Failure::new(
+            Exit::Failed,
+            "worker-ended",
+            format!("the worker ended ({status}) without saying why{}; its log is {log}", last_words(launch)),
+        ),
+    }
+}
+
+fn never_started(status: ExitStatus, launch: &Launch) -> Failure {
+    let python = launch.python.python.display();
+    if launch.log_mentions("No module named expert_worker") {
+        return Failure::missing(
+            "worker-missing",
+            format!("{python} does not have the expert-worker package"),
+        )
+        .hint(format!(
+            "run `make setup`, install expert-worker there, or name another interpreter with --python \
+                 (this one was chosen by {})",
+            launch.python.rule
+        ));
+    }
+    let mut failure = died(status, launch);
+    if cause_of_death(status).is_none() {
+        failure.exit = Exit::Missing;
+        failure.code = "worker-not-started".to_owned();
+        failure.message = format!("{python} cannot run the worker{}", last_words(launch));
+        failure.hint =
+            Some("the worker needs Python 3.11 or newer; `expert-cli doctor` shows what is wrong".to_owned());
+    }
+    failure
+}
+
+fn last_words(launch: &Launch) -> String {
+    launch.last_words().map_or(String::new(), |line| format!(": {line}"))
+}
+
+fn crash_name(number: i32) -> String {
+    match number {
+        4 => "illegal instruction".to_owned(),
+        6 => "abort".to_owned(),
+        7 | 10 => "bus error".to_owned(),
+        8 => "arithmetic fault".to_owned(),
+        11 => "segmentation fault".to_owned(),
+        other => format!("{other:#x}"),
+    }
+}

@@ -1,0 +1,21 @@
+//! What differs by operating system in starting, asking and killing a worker. Each file offers the same:
+//! `prepare`, `Group` (`adopt`, `ask`, `kill`, `leader_ended`), `on_interrupt` and `cause_of_death`.
+
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(unix)]
+pub use unix::{Group, cause_of_death, on_interrupt, prepare};
+#[cfg(windows)]
+pub use windows::{Group, cause_of_death, on_interrupt, prepare};
+
+/// Why a process ended that did not end by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Death {
+    /// Killed from outside: on Linux mostly by the kernel, for want of memory.
+    Killed,
+    /// A fault in native code, by the signal's or exception's number.
+    Crashed(i32),
+}

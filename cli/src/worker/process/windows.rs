@@ -1,0 +1,59 @@
+//! Windows: a job object that ends its processes when this program's handle to it closes, and `CTRL_BREAK`.
+
+use std::io;
+use std::os::windows::io::AsRawHandle;
+use std::os::windows::process::CommandExt;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Mutex, PoisonError};
+
+use win32job::{ExtendedLimitInfo, Job};
+use windows_sys::Win32::System::Console::{CTRL_BREAK_EVENT, GenerateConsoleCtrlEvent};
+
+use super::Death;
+use crate::worker::Interrupt;
+
+const CREATE_NEW_PROCESS_GROUP: u32 = 0x0000_0200;
+
+/// A group of its own does not get the console's Ctrl-C, and can be sent `CTRL_BREAK`.
+pub fn prepare(command: &mut Command) {
+    command.creation_flags(CREATE_NEW_PROCESS_GROUP);
+}
+
+pub struct Group {
+    leader: u32,
+    /// Dropping the job's last handle kills what is in it.
+    job: Mutex<Option<Job>>,
+}
+
+impl Group {
+    pub fn adopt(child: &Child) -> io::Result<Self> {
+        let job = Job::create_with_limit_info(ExtendedLimitInfo::new().limit_kill_on_job_close())
+            .map_err(io::Error::other)?;
+        job.assign_process(child.as_raw_handle() as isize).map_err(io::Error::other)?;
+        Ok(Self { leader: child.id(), job: Mutex::new(Some(job)) })
+    }
+
+    pub fn ask(&self, _interrupt: Interrupt) {
+        // SAFETY: the call takes two numbers and touches no memory of ours.
+        unsafe { GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, self.leader) };
+    }
+
+    pub fn kill(&self) {
+        self.job.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// The handle of a child stays its own until it is dropped, so nothing is lost by collecting the status at once.
+    pub fn leader_ended(&self, child: &mut Child) -> bool {
+        !matches!(child.try_wait(), Ok(None))
+    }
+}
+
+/// The console tells no TERM from Ctrl-C.
+pub fn on_interrupt(receive: impl Fn(Interrupt) + Send + 'static) -> io::Result<()> {
+    ctrlc::set_handler(move || receive(Interrupt::Interrupt)).map_err(io::Error::other)
+}
+
+/// Faults of native code end a process with an NTSTATUS of the error class.
+pub fn cause_of_death(status: ExitStatus) -> Option<Death> {
+    status.code().filter(|code| (*code as u32) >= 0xC000_0000).map(Death::Crashed)
+}

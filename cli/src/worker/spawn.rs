@@ -1,0 +1,90 @@
+//! Starting `python -m expert_worker`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use expert_contract::exit::Exit;
+use fs_err as fs;
+
+use super::locate::Found;
+use super::process;
+use crate::env;
+use crate::failure::{Failure, reason};
+
+/// What the worker's standard input is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stdin {
+    /// Held open without a byte; its end tells the worker that this process is gone.
+    Quiet,
+    /// Prompts, read from ours line by line and passed on as JSON strings.
+    Prompts,
+}
+
+/// One start of the worker.
+pub struct Launch {
+    pub python: Found,
+    pub stage: &'static str,
+    pub plan: PathBuf,
+    /// Takes what the worker and its libraries say outside of events.
+    pub log: PathBuf,
+    pub stdin: Stdin,
+}
+
+impl Launch {
+    /// The death signal that the worker asks for follows the *thread* that calls this: it must outlive the worker.
+    pub fn start(&self) -> Result<Child, Failure> {
+        let log = self.open_log()?;
+        let mut command = Command::new(&self.python.python);
+        command.args(["-m", "expert_worker", self.stage, "--plan"]).arg(&self.plan);
+        command.env(env::PARENT_PID.name, std::process::id().to_string());
+        command.env(env::SAFE_PATH.name, "1");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        process::prepare(&mut command);
+        command.spawn().map_err(|error| {
+            let python = self.python.python.display();
+            Failure::missing("worker-not-started", format!("cannot start {python}: {}", reason(&error))).hint(
+                format!("it was chosen by {}; `expert-cli doctor` shows what is found", self.python.rule),
+            )
+        })
+    }
+
+    fn open_log(&self) -> Result<std::fs::File, Failure> {
+        let open = || -> std::io::Result<fs::File> {
+            if let Some(folder) = self.log.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            fs::File::create(&self.log)
+        };
+        open().map(fs::File::into_file).map_err(|error| Failure::writing("write the log", &self.log, &error))
+    }
+
+    /// The last line of the log that says something, for endings that left no event.
+    pub fn last_words(&self) -> Option<String> {
+        tail(&self.log).lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+    }
+
+    pub fn log_mentions(&self, text: &str) -> bool {
+        tail(&self.log).contains(text)
+    }
+}
+
+fn tail(log: &Path) -> String {
+    use std::io::{Read, Seek, SeekFrom};
+    const TAIL: u64 = 16 << 10;
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut file = fs::File::open(log)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+        let mut text = Vec::new();
+        file.take(TAIL).read_to_end(&mut text)?;
+        Ok(text)
+    };
+    String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
+}
+
+impl Failure {
+    /// A step of supervision that the operating system refused.
+    pub fn supervising(doing: &str, error: &std::io::Error) -> Self {
+        Self::new(Exit::Failed, "worker-lost", format!("cannot {doing} the worker: {}", reason(error)))
+    }
+}

@@ -1,0 +1,201 @@
+//! One worker from its start to its end, however it ends.
+
+use std::io::{BufRead, Write};
+use std::process::{Child, ChildStdin};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use expert_contract::event::{Body, Event};
+use expert_contract::plan::CONTRACT_VERSION;
+use serde_json::Value;
+
+use super::inbox::{self, Message};
+use super::interrupt::{self, Interrupt, Watched};
+use super::outcome::{Facts, judge};
+use super::process::Group;
+use super::silence::{Quiet, Silence};
+use super::spawn::{Launch, Stdin};
+use crate::env;
+use crate::failure::Failure;
+
+const ROUND: Duration = Duration::from_millis(100);
+/// A worker that has said its last word may still have libraries to shut down.
+const FAREWELL: Duration = Duration::from_secs(10);
+const DEFAULT_GRACE: Duration = Duration::from_secs(120);
+
+/// What the caller is told while the worker runs.
+pub enum Notice<'a> {
+    Event(&'a Event),
+    /// A line that is no event; it is passed over.
+    Garbage(&'a str),
+    Quiet(Quiet),
+    /// The worker was asked to save and leave, and has this long.
+    Stopping(Interrupt, Duration),
+}
+
+pub struct Limits {
+    /// From the first signal to the kill.
+    pub grace: Duration,
+    /// Silence after which the worker is ended; never without it.
+    pub stall: Option<Duration>,
+}
+
+impl Limits {
+    pub fn new(stall: Option<Duration>) -> Self {
+        let seconds = env::STOP_GRACE.get().and_then(|text| text.to_str()?.parse().ok());
+        let grace = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        Self { grace: grace.unwrap_or(DEFAULT_GRACE), stall }
+    }
+}
+
+/// Blocks until the worker is gone, and returns the result that it reported.
+pub fn supervise(launch: &Launch, limits: &Limits, notify: &mut dyn FnMut(Notice)) -> Result<Value, Failure> {
+    let mut child = launch.start()?;
+    let group = adopt(&mut child)?;
+    let watched = Watched::new(group).map_err(|error| Failure::supervising("watch over", &error))?;
+    let inbox = child.stdout.take().map(inbox::read);
+    let held = child.stdin.take().and_then(|stdin| feed(stdin, launch.stdin));
+    let mut run = Run {
+        watched,
+        limits,
+        silence: Silence::new(Instant::now()),
+        facts: Facts::default(),
+        deadline: None,
+    };
+    if let Some(inbox) = inbox {
+        run.listen(&inbox, &mut child, notify);
+    }
+    // Whatever the worker started and left behind goes with it.
+    run.watched.group.kill();
+    let status = child.wait().map_err(|error| Failure::supervising("wait for", &error))?;
+    drop(held);
+    judge(run.facts, status, launch)
+}
+
+fn adopt(child: &mut Child) -> Result<Group, Failure> {
+    Group::adopt(child).map_err(|error| {
+        let _ = child.kill();
+        let _ = child.wait();
+        Failure::supervising("take charge of", &error)
+    })
+}
+
+struct Run<'a> {
+    watched: Watched,
+    limits: &'a Limits,
+    silence: Silence,
+    facts: Facts,
+    /// When the worker is killed if it is still there.
+    deadline: Option<Instant>,
+}
+
+impl Run<'_> {
+    fn listen(&mut self, inbox: &Receiver<Message>, child: &mut Child, notify: &mut dyn FnMut(Notice)) {
+        loop {
+            match inbox.recv_timeout(ROUND) {
+                Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => break self.await_end(child),
+                Ok(message) => self.hear(message, notify),
+                // Nothing more to read, and nobody left to write.
+                Err(RecvTimeoutError::Timeout) if self.watched.group.leader_ended(child) => {
+                    break self.drain(inbox, notify);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            self.look_after(notify);
+        }
+    }
+
+    fn hear(&mut self, message: Message, notify: &mut dyn FnMut(Notice)) {
+        match message {
+            Message::Event(event) => {
+                self.silence.hear(&event.body, Instant::now());
+                self.note(&event.body);
+                notify(Notice::Event(&event));
+            }
+            Message::Garbage(text) => notify(Notice::Garbage(&text)),
+            Message::End => {}
+        }
+    }
+
+    fn note(&mut self, body: &Body) {
+        match body {
+            Body::Started { contract, .. } => {
+                self.facts.started = true;
+                if *contract != CONTRACT_VERSION {
+                    self.facts.contract = Some(*contract);
+                    self.watched.group.kill();
+                }
+            }
+            Body::Finished { .. } | Body::Failed { .. } => {
+                self.facts.last = Some(body.clone());
+                self.deadline = Some(Instant::now() + FAREWELL);
+            }
+            _ => {}
+        }
+    }
+
+    fn look_after(&mut self, notify: &mut dyn FnMut(Notice)) {
+        let now = Instant::now();
+        if self.facts.asked.is_none()
+            && let Some(signal) = interrupt::requested()
+        {
+            self.facts.asked = Some(signal);
+            self.deadline = Some(now + self.limits.grace);
+            self.watched.group.ask(signal);
+            notify(Notice::Stopping(signal, self.limits.grace));
+        }
+        if self.deadline.is_some_and(|deadline| now >= deadline) {
+            if self.facts.last.is_none() {
+                self.facts.killed_after_grace = Some(self.limits.grace);
+            }
+            self.watched.group.kill();
+        } else if self.deadline.is_none() {
+            self.mind_silence(now, notify);
+        }
+    }
+
+    fn mind_silence(&mut self, now: Instant, notify: &mut dyn FnMut(Notice)) {
+        if let Some(quiet) = self.silence.check(now) {
+            notify(Notice::Quiet(quiet));
+        }
+        if self.limits.stall.is_some_and(|stall| self.silence.stalled(stall, now)) {
+            self.facts.stalled = Some(self.silence.quiet(now));
+            self.watched.group.kill();
+        }
+    }
+
+    /// Standard output is closed, so the worker is on its way out; if it lingers, it is helped.
+    fn await_end(&mut self, child: &mut Child) {
+        let deadline = Instant::now() + FAREWELL;
+        while !self.watched.group.leader_ended(child) && Instant::now() < deadline {
+            thread::sleep(ROUND / 5);
+        }
+    }
+
+    /// A child that the worker left behind may hold the pipe open: take what is there, wait for nothing.
+    fn drain(&mut self, inbox: &Receiver<Message>, notify: &mut dyn FnMut(Notice)) {
+        while let Ok(message) = inbox.recv_timeout(ROUND) {
+            if matches!(message, Message::End) {
+                break;
+            }
+            self.hear(message, notify);
+        }
+    }
+}
+
+/// Quiet stages keep the pipe, to be closed when the worker is gone; a thread feeds the others.
+fn feed(mut stdin: ChildStdin, kind: Stdin) -> Option<ChildStdin> {
+    if kind == Stdin::Quiet {
+        return Some(stdin);
+    }
+    thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            let prompt = Value::from(line);
+            if writeln!(stdin, "{prompt}").and_then(|()| stdin.flush()).is_err() {
+                break;
+            }
+        }
+    });
+    None
+}

@@ -1,0 +1,100 @@
+//! A world for one test: a temporary folder, a plan in it, and the CLI with a worker that misbehaves on demand.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Far more than anything here takes; only a hang reaches it.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct World {
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let example = std::fs::read_to_string(repository().join("tests/plans/example.json")).unwrap();
+        let plan = example.replace("{folder}", folder.path().to_str().unwrap());
+        std::fs::write(folder.path().join("plan.json"), plan).unwrap();
+        Self { folder }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// `expert-cli work plan.json` with a worker that does `acts` in order.
+    pub fn work(&self, acts: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_expert-cli"));
+        let python_path = [repository().join("worker/python"), repository().join("tests/cli/stage")];
+        command
+            .args(["work", "plan.json"])
+            .current_dir(self.folder.path())
+            .env("EXPERT_PYTHON", python())
+            .env("PYTHONPATH", std::env::join_paths(python_path).unwrap())
+            .env("EXPERT_TEST_STAGE", "expert_test_stage")
+            .env("EXPERT_TEST_PID_FILE", self.path("pid"))
+            .env("EXPERT_TEST_ACTS", acts)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// The worker's process id, once its stage has begun.
+    pub fn worker(&self) -> i32 {
+        self.pid_in("pid")
+    }
+
+    pub fn pid_in(&self, file: &str) -> i32 {
+        await_some(|| std::fs::read_to_string(self.path(file)).ok()?.parse().ok())
+    }
+}
+
+pub fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// What `make setup` leaves, unless another is named.
+fn python() -> PathBuf {
+    std::env::var_os("EXPERT_PYTHON").map_or_else(|| repository().join(".venv/bin/python"), PathBuf::from)
+}
+
+pub fn await_some<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited {PATIENCE:?} in vain");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+pub fn await_that(mut holds: impl FnMut() -> bool) {
+    await_some(|| holds().then_some(()));
+}
+
+pub fn signal(pid: i32, signal: rustix::process::Signal) {
+    let _ = rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal);
+}
+
+/// A zombie has ended, even where nobody collects it.
+pub fn alive(pid: i32) -> bool {
+    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => !stat.rsplit(") ").next().unwrap_or_default().starts_with('Z'),
+        Err(_) if cfg!(target_os = "linux") => false,
+        Err(_) => rustix::process::test_kill_process(rustix::process::Pid::from_raw(pid).unwrap()).is_ok(),
+    }
+}
+
+/// Standard error as text.
+pub fn talk(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+pub fn pid(child: &Child) -> i32 {
+    child.id().try_into().unwrap()
+}

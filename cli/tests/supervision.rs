@@ -1,0 +1,224 @@
+//! The CLI and its worker share one fate, whatever either does. Real processes, real signals.
+#![cfg(unix)]
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt;
+use std::thread;
+use std::time::Duration;
+
+use common::{World, alive, await_that, pid, signal, talk};
+use rustix::process::Signal;
+
+#[test]
+fn a_result_is_one_json_document_and_talk_is_elsewhere() {
+    let world = World::new();
+    let output = world.work("stray-print,steps=3").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "{\"ok\":true,\"stage\":\"train\"}\n");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(talk(&output).contains("step 3/3"), "{}", talk(&output));
+    assert!(
+        std::fs::read_to_string(world.path("out/worker.log")).unwrap().contains("and so does its C code")
+    );
+}
+
+#[test]
+fn killing_the_cli_leaves_no_worker() {
+    for _ in 0..20 {
+        let world = World::new();
+        let mut cli = world.work("ignore-signals,hang").spawn().unwrap();
+        let worker = world.worker();
+        assert!(alive(worker));
+        cli.kill().unwrap();
+        cli.wait().unwrap();
+        await_that(|| !alive(worker));
+    }
+}
+
+/// The worker may be anywhere in its start, also before it has asked the kernel for a death signal.
+#[cfg(target_os = "linux")]
+#[test]
+fn killing_the_cli_at_any_moment_of_the_start_leaves_no_worker() {
+    for round in 0..20 {
+        let world = World::new();
+        let mut cli = world.work("ignore-signals,hang").spawn().unwrap();
+        thread::sleep(Duration::from_millis(round * 12));
+        cli.kill().unwrap();
+        cli.wait().unwrap();
+        await_that(|| processes_that_mention(&world.path("plan.json")).is_empty());
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn processes_that_mention(path: &std::path::Path) -> Vec<String> {
+    let text = path.parent().unwrap().to_str().unwrap();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let command_lines =
+        processes.filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok());
+    command_lines.filter(|line| line.contains(text)).collect()
+}
+
+#[test]
+fn a_silent_worker_is_reported_and_ended_where_asked() {
+    let world = World::new();
+    let output = world.work("quiet-stage=0.2,hang").args(["--stall-timeout", "1"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(talk(&output).contains("warning: stage mute has been silent for"), "{}", talk(&output));
+    assert!(talk(&output).contains("was ended, as --stall-timeout asks"), "{}", talk(&output));
+    assert!(!alive(world.worker()));
+}
+
+#[test]
+fn the_first_signal_lets_the_worker_save() {
+    for (sent, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 143)] {
+        let world = World::new();
+        let cli = world.work("obey").spawn().unwrap();
+        world.worker();
+        signal(pid(&cli), sent);
+        let output = cli.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code));
+        assert!(talk(&output).contains("saved checkpoint-3"), "{}", talk(&output));
+    }
+}
+
+#[test]
+fn a_worker_that_ignores_the_signal_is_killed_after_its_grace() {
+    let world = World::new();
+    let cli = world.work("ignore-signals,hang").env("EXPERT_STOP_GRACE", "0.3").spawn().unwrap();
+    let worker = world.worker();
+    signal(pid(&cli), Signal::INT);
+    let output = cli.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert!(talk(&output).contains("did not stop within"), "{}", talk(&output));
+    assert!(!alive(worker));
+}
+
+#[test]
+fn the_second_interrupt_ends_everything_at_once() {
+    let world = World::new();
+    let mut cli = world.work("ignore-signals,hang").env("EXPERT_STOP_GRACE", "3600").spawn().unwrap();
+    let worker = world.worker();
+    signal(pid(&cli), Signal::INT);
+    thread::sleep(Duration::from_millis(300));
+    assert!(alive(worker) && cli.try_wait().unwrap().is_none());
+    signal(pid(&cli), Signal::INT);
+    assert_eq!(cli.wait().unwrap().code(), Some(130));
+    await_that(|| !alive(worker));
+}
+
+#[test]
+fn a_worker_of_another_contract_is_refused() {
+    let world = World::new();
+    let output = world.work("other-contract").output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(talk(&output).contains("the worker speaks version 99 of the contract"), "{}", talk(&output));
+    assert!(!alive(world.worker()));
+}
+
+#[test]
+fn a_plan_of_another_contract_is_refused_by_both_sides() {
+    let world = World::new();
+    let plan = std::fs::read_to_string(world.path("plan.json")).unwrap();
+    std::fs::write(world.path("plan.json"), plan.replace("\"contract\": 1", "\"contract\": 2")).unwrap();
+    let output = world.work("steps=1").output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(talk(&output).contains("speaks version 2 of the contract"), "{}", talk(&output));
+}
+
+#[test]
+fn garbage_floods_and_torn_lines_are_passed_over() {
+    let world = World::new();
+    let output = world.work("garbage=500,flood=20,steps=2").output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let talk = talk(&output);
+    assert!(talk.contains("a line of the worker's output is no event: \u{fffd}[31mnot an event 0"), "{talk}");
+    assert!(talk.contains("501 lines of the worker's output were no events"), "{talk}");
+    assert!(talk.lines().count() < 10, "{talk}");
+
+    let output = world.work("torn,leave=0").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(self::talk(&output).contains("without saying why"), "{}", self::talk(&output));
+}
+
+#[test]
+fn failures_of_every_kind_become_a_message_and_a_code() {
+    let cases = [
+        ("missing", 3, "error: no such device\n  hint: buy one"),
+        ("unforeseen", 1, "error: ZeroDivisionError: a secret place in the code (details: "),
+        ("die=9", 1, "killed from outside (signal 9)\n  hint: most often the system ran out of memory"),
+        ("die=11", 1, "crashed in native code (segmentation fault)"),
+        ("leave=7", 1, "the worker ended (exit status: 7) without saying why"),
+    ];
+    for (acts, code, message) in cases {
+        let output = World::new().work(acts).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{acts}: {}", talk(&output));
+        assert!(talk(&output).contains(message), "{acts}: {}", talk(&output));
+        assert!(!talk(&output).contains("Traceback"), "{acts}: {}", talk(&output));
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn the_traceback_of_the_unforeseen_is_in_the_log_that_the_message_names() {
+    let output = World::new().work("unforeseen").arg("--json").output().unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&document["ok"], &document["exit"]), (&false.into(), &1.into()));
+    assert_eq!(document["error"]["code"], "unforeseen");
+    assert!(document["error"]["message"].as_str().unwrap().contains("/out/worker-"));
+}
+
+#[test]
+fn what_the_worker_leaves_behind_goes_with_it() {
+    let world = World::new();
+    let output = world.work("grandchild,leave=0").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let grandchild = world.pid_in("pid.child");
+    await_that(|| !alive(grandchild));
+}
+
+#[test]
+fn one_process_at_a_time_holds_a_run_and_death_releases_it() {
+    let world = World::new();
+    let mut first = world.work("hang").spawn().unwrap();
+    world.worker();
+    let output = world.work("steps=1").output().unwrap();
+    assert_eq!(output.status.code(), Some(5));
+    assert!(talk(&output).contains(&format!("is in use by process {}", first.id())), "{}", talk(&output));
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert_eq!(world.work("steps=1").output().unwrap().status.code(), Some(0));
+}
+
+#[test]
+fn an_interpreter_without_the_worker_is_told_apart_from_a_broken_one() {
+    let world = World::new();
+    let cases = [
+        (
+            "echo '/usr/bin/python3: No module named expert_worker' >&2; exit 1",
+            "does not have the expert-worker package",
+        ),
+        (
+            "echo 'SyntaxError: invalid syntax' >&2; exit 1",
+            "cannot run the worker: SyntaxError: invalid syntax",
+        ),
+    ];
+    for (script, message) in cases {
+        let python = world.path("python");
+        std::fs::write(&python, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let output = world.work("steps=1").env("EXPERT_PYTHON", &python).output().unwrap();
+        assert_eq!(output.status.code(), Some(3));
+        assert!(talk(&output).contains(message), "{}", talk(&output));
+    }
+}
+
+#[test]
+fn the_working_directory_cannot_replace_the_worker() {
+    let world = World::new();
+    std::fs::create_dir(world.path("expert_worker")).unwrap();
+    std::fs::write(world.path("expert_worker/__main__.py"), "open('owned', 'w')").unwrap();
+    std::fs::write(world.path("pydantic.py"), "open('owned', 'w')").unwrap();
+    let output = world.work("steps=1").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert!(!world.path("owned").exists());
+}
