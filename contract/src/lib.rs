@@ -9,6 +9,7 @@ pub mod ledger;
 pub mod manifest;
 pub mod paths;
 pub mod plan;
+pub mod resolve;
 pub mod rules;
 pub mod source;
 pub mod words;

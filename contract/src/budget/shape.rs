@@ -1,8 +1,9 @@
 //! A decoder's dimensions: read from its `config.json`, or known for bases that people name before they have them.
 
+use serde::Serialize;
 use serde_json::Value;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Shape {
     pub architecture: String,
     pub vocabulary: u64,

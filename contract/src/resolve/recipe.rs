@@ -1,0 +1,213 @@
+//! The recipe: what decides the result, said the same way on every machine.
+
+use crate::manifest::{BaseModel, Config, Dataset, Effective, Root, RopeWord};
+use crate::plan::{
+    Adapter, AdapterKind, Base, Batch, BestModel, Data, Decoding, Duration, Evaluation, Neftune, Optimizer,
+    Precision, Recipe, RopeKind, RopeScaling, Saving, Schedule, SoftPrompt, Strategy, Template, TestCase,
+};
+
+use super::FoundBase;
+use super::sources::Sources;
+
+pub fn build(expert: &Effective<'_>, base: &FoundBase, template: Template, sources: &Sources) -> Recipe {
+    let (root, config) = (&expert.manifest.root, &expert.config);
+    let dataset = &root.training.dataset;
+    let validated = !sources.validation.is_empty() || dataset.validation_split.is_some();
+    Recipe {
+        expert: root.name.value.clone(),
+        base: self::base(expert.base, base),
+        template,
+        data: data(dataset, sources),
+        adapter: adapter(root, config),
+        batch: batch(expert),
+        optimizer: optimizer(config),
+        schedule: schedule(expert),
+        precision: Precision { compute: config.precision(), tf32: *config.use_tf32 },
+        evaluation: evaluation(expert, validated),
+        saving: saving(config),
+        decoding: decoding(root),
+        seed: *config.seed,
+    }
+}
+
+fn base(declared: &BaseModel, found: &FoundBase) -> Base {
+    Base {
+        name: found.logical.clone(),
+        sha256: declared.sha256.value.clone().filter(|digest| !digest.is_empty()),
+        quantization: *declared.quantization,
+        rope_scaling: declared.rope_scaling.as_ref().and_then(rope_scaling),
+    }
+}
+
+fn rope_scaling(declared: &crate::manifest::RopeScaling) -> Option<RopeScaling> {
+    let (kind, forced_attention) = match *declared.kind {
+        RopeWord::Default => return None,
+        RopeWord::Kind(kind) => (kind, None),
+        RopeWord::NtkByParts => (RopeKind::Yarn, Some(1.0)),
+    };
+    let lengths = (*declared.max_position_embeddings, *declared.original_max_position_embeddings);
+    let implied = match lengths {
+        (Some(long), Some(short)) if short > 0 => long as f64 / short as f64,
+        _ => 1.0,
+    };
+    Some(RopeScaling {
+        kind,
+        factor: declared.factor.unwrap_or(implied),
+        original_max_position_embeddings: *declared.original_max_position_embeddings,
+        max_position_embeddings: *declared.max_position_embeddings,
+        attention_factor: declared.attention_factor.value.or(forced_attention),
+        beta_fast: *declared.beta_fast,
+        beta_slow: *declared.beta_slow,
+        low_freq_factor: *declared.low_freq_factor,
+        high_freq_factor: *declared.high_freq_factor,
+        short_factor: declared.short_factor.value.clone(),
+        long_factor: declared.long_factor.value.clone(),
+    })
+}
+
+fn data(dataset: &Dataset, sources: &Sources) -> Data {
+    Data {
+        train: sources.train.clone(),
+        validation: sources.validation.clone(),
+        test: sources.test.clone(),
+        validation_split: dataset.validation_split.filter(|_| sources.validation.is_empty()),
+        field_mapping: dataset.fields(),
+        train_on: *dataset.train_on,
+        on_bad_row: *dataset.on_bad_row,
+        overlong: *dataset.overlong,
+        text_dialogue: *dataset.text_dialogue,
+        deduplicate: *dataset.validation.deduplicate,
+        min_length: *dataset.validation.min_length,
+        max_length: *dataset.validation.max_length,
+        streaming: *dataset.streaming,
+        max_in_memory_samples: *dataset.max_in_memory_samples,
+    }
+}
+
+fn adapter(root: &Root, config: &Config) -> Adapter {
+    let kind = *config.adapter_type;
+    let mut target_modules = sorted(&config.target_modules.0);
+    let mut feedforward_modules = sorted(&config.feedforward_modules);
+    match kind {
+        AdapterKind::Prompt => {
+            target_modules.clear();
+            feedforward_modules.clear();
+        }
+        // What IA3's authors scale: keys, values, and the MLP's way down.
+        AdapterKind::Ia3 if target_modules.is_empty() => {
+            target_modules = sorted(&["k_proj", "v_proj", "down_proj"]);
+            feedforward_modules = sorted(&["down_proj"]);
+        }
+        _ if target_modules.is_empty() => target_modules = sorted(&ALL_LINEAR),
+        _ => {}
+    }
+    Adapter {
+        kind,
+        rank: config.rank.filter(|_| kind.has_rank()),
+        alpha: config.alpha.filter(|_| kind.has_rank()),
+        dropout: *config.dropout,
+        target_modules,
+        feedforward_modules,
+        soft_prompts: if kind == AdapterKind::Prompt { soft_prompts(root) } else { Vec::new() },
+    }
+}
+
+/// The linear layers of attention and MLP in every architecture that this tool trains.
+const ALL_LINEAR: [&str; 7] = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
+
+fn sorted(names: &[impl AsRef<str>]) -> Vec<String> {
+    let mut names: Vec<_> = names.iter().map(|name| name.as_ref().to_owned()).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn soft_prompts(root: &Root) -> Vec<SoftPrompt> {
+    let named = |(index, prompt): (usize, &crate::manifest::SoftPrompt)| SoftPrompt {
+        name: prompt.name.value.clone().unwrap_or_else(|| format!("prompt-{}", index + 1)),
+        tokens: *prompt.tokens,
+        init: *prompt.init_method,
+        init_text: prompt.init_text.value.clone(),
+    };
+    root.soft_prompts.iter().enumerate().map(named).collect()
+}
+
+fn batch(expert: &Effective<'_>) -> Batch {
+    let config = &expert.config;
+    Batch {
+        rows_per_step: *config.batch_size * *config.gradient_accumulation_steps,
+        max_seq_length: *config.max_seq_length,
+        packing: expert.packing(),
+        group_by_length: expert.group_by_length(),
+        drop_last: *config.dataloader_drop_last,
+    }
+}
+
+fn optimizer(config: &Config) -> Optimizer {
+    Optimizer {
+        name: *config.optim,
+        learning_rate: *config.learning_rate,
+        weight_decay: *config.weight_decay,
+        beta1: *config.adam_beta1,
+        beta2: *config.adam_beta2,
+        epsilon: *config.adam_epsilon,
+        max_grad_norm: config.max_grad_norm.filter(|norm| *norm > 0.0),
+        neftune: config.neftune_noise_alpha.filter(|it| *it > 0.0).map(|noise_alpha| Neftune { noise_alpha }),
+    }
+}
+
+fn schedule(expert: &Effective<'_>) -> Schedule {
+    let config = &expert.config;
+    Schedule {
+        kind: *config.lr_scheduler,
+        options: config.lr_scheduler_kwargs.value.clone(),
+        warmup: expert.warmup(),
+        duration: config.max_steps.map_or(Duration::Epochs(*config.epochs), Duration::Steps),
+    }
+}
+
+fn evaluation(expert: &Effective<'_>, validated: bool) -> Evaluation {
+    let (declared, config) = (&expert.manifest.root.evaluation, &expert.config);
+    let strategy = if validated { *config.evaluation_strategy } else { Strategy::No };
+    let wanted = *config.load_best_model_at_end && strategy != Strategy::No;
+    Evaluation {
+        strategy,
+        steps: (strategy == Strategy::Steps).then(|| config.eval_steps.unwrap_or(*config.save_steps)),
+        best: wanted.then(|| best(expert)),
+        suite: declared.suite.value.clone(),
+        scorer: declared.scorer.value.clone(),
+        metrics: declared.metrics.0.clone(),
+        test_set_size: *declared.test_set_size,
+        test_cases: declared
+            .test_cases
+            .iter()
+            .map(|case| TestCase { prompt: case.prompt.value.clone(), expected: case.expected.value.clone() })
+            .collect(),
+    }
+}
+
+fn best(expert: &Effective<'_>) -> BestModel {
+    let (metric, config) = (expert.best_metric(), &expert.config);
+    BestModel {
+        metric: metric.to_owned(),
+        greater_is_better: config.greater_is_better.unwrap_or(!metric.ends_with("loss")),
+        patience: *config.early_stopping_patience,
+    }
+}
+
+fn saving(config: &Config) -> Saving {
+    let strategy = *config.save_strategy;
+    Saving { strategy, steps: (strategy == Strategy::Steps).then_some(*config.save_steps) }
+}
+
+fn decoding(root: &Root) -> Decoding {
+    let declared = &root.training.decoding;
+    Decoding {
+        temperature: *declared.temperature,
+        top_p: *declared.top_p,
+        top_k: *declared.top_k,
+        min_p: *declared.min_p,
+        stop_sequences: declared.stop_sequences.value.clone(),
+        max_new_tokens: root.evaluation.max_new_tokens.unwrap_or(*declared.max_new_tokens),
+    }
+}

@@ -1,0 +1,56 @@
+//! How many optimizer steps a run will take, and how sure that is.
+
+use serde::Serialize;
+
+use crate::plan::{Batch, Duration};
+
+use super::DataFacts;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StepEstimate {
+    pub steps: u64,
+    /// Rows of one epoch as the loop sees them: packed where packing is on.
+    pub rows: u64,
+    pub tokens: Option<u64>,
+    /// True where the numbers come from a built cache or from `max_steps`; false where tokens were guessed from bytes.
+    pub exact: bool,
+}
+
+/// Rows and tokens of one epoch, as the token cache counted them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CachedRows {
+    pub rows: u64,
+    pub tokens: u64,
+}
+
+pub fn estimate(
+    batch: &Batch,
+    duration: &Duration,
+    facts: &[DataFacts],
+    cached: Option<CachedRows>,
+) -> Option<StepEstimate> {
+    let tokens = cached.map(|it| it.tokens).or_else(|| facts.iter().map(DataFacts::tokens).sum());
+    let rows = cached.map(|it| it.rows).or_else(|| uncached_rows(batch, facts, tokens))?;
+    let whole = |epochs: f64| {
+        let per_epoch = if batch.drop_last {
+            (rows / batch.rows_per_step).max(1)
+        } else {
+            rows.div_ceil(batch.rows_per_step)
+        };
+        ((per_epoch as f64 * epochs).ceil() as u64).max(1)
+    };
+    Some(match duration {
+        Duration::Steps(steps) => StepEstimate { steps: *steps, rows, tokens, exact: true },
+        Duration::Epochs(epochs) => {
+            StepEstimate { steps: whole(*epochs), rows, tokens, exact: cached.is_some() }
+        }
+    })
+}
+
+fn uncached_rows(batch: &Batch, facts: &[DataFacts], tokens: Option<u64>) -> Option<u64> {
+    if batch.packing {
+        tokens.map(|tokens| tokens.div_ceil(u64::from(batch.max_seq_length)).max(1))
+    } else {
+        facts.iter().map(|it| it.rows).sum()
+    }
+}

@@ -1,0 +1,146 @@
+//! A plan from a manifest: the recipe is the result's name, the machine is how it is computed here.
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+
+use expert_contract::manifest::{Manifest, Options, Set, from_bytes};
+use expert_contract::plan::{
+    CheckpointingMode, DataFormat, Device, DeviceKind, Dtype, Duration, Plan, Quantization, Request, Resume,
+    RopeKind, Strategy, Warmup,
+};
+use expert_contract::resolve::{Resolved, Site, resolve};
+
+const MANIFEST: &str = r#"{
+  "name": "expert-sql",
+  "schema_version": "2.0",
+  "base_models": [
+    {"name": "Qwen/Qwen3-0.6B", "quantization": "int4", "prompt_template": "qwen3",
+     "rope_scaling": {"type": "ntk-by-parts", "factor": 8.0, "original_max_position_embeddings": 8192},
+     "adapters": [{"type": "dora", "target_modules": ["q_proj", "v_proj", "q_proj"], "r": 12, "alpha": 24, "dropout": 0.1}]},
+    {"name": "SmolLM2-135M-Instruct",
+     "adapters": [{"type": "lora", "r": 8, "alpha": 16}],
+     "overrides": {"batch_size": 4, "max_seq_length": 512}}
+  ],
+  "training": {
+    "dataset": {"path": "datasets/train.jsonl", "validation_path": "datasets/validation.jsonl"},
+    "config": {"batch_size": 16, "gradient_accumulation_steps": 4, "max_seq_length": 2048, "learning_rate": 5e-5,
+      "epochs": 1.5, "warmup_ratio": 0.1, "packing": true, "bf16": true, "gradient_checkpointing": "selective",
+      "evaluation_strategy": "steps", "eval_steps": 250, "save_steps": 250, "load_best_model_at_end": true,
+      "save_total_limit": null}
+  }
+}"#;
+
+fn manifest(sets: &[Set]) -> Manifest {
+    let options = Options { sets: sets.to_vec(), ..Options::default() };
+    let loaded = from_bytes(MANIFEST.into(), Path::new("/experts/expert-sql/manifest.json"), &options);
+    let complaints: Vec<_> = loaded.diagnostics.iter().map(|it| it.message.clone()).collect();
+    loaded.manifest.unwrap_or_else(|| panic!("{complaints:?}"))
+}
+
+fn site(memory: Option<u64>, kind: DeviceKind) -> Site {
+    Site {
+        manifest: PathBuf::from("/experts/expert-sql/manifest.json"),
+        output: None,
+        data: None,
+        home: PathBuf::from("/cache"),
+        hub_cache: PathBuf::from("/nowhere"),
+        device: Device { kind, index: 0, name: "device".into(), memory_bytes: memory },
+        computes_bf16: true,
+    }
+}
+
+fn plan(manifest: &Manifest, base: usize, site: &Site) -> Resolved {
+    let request = Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
+    resolve(&manifest.effective(base).unwrap(), site, request).unwrap()
+}
+
+#[test]
+fn the_recipe_says_what_the_manifest_says() {
+    let resolved = plan(&manifest(&[]), 0, &site(None, DeviceKind::Cuda));
+    let recipe = &resolved.plan.recipe;
+    assert_eq!(recipe.base.quantization, Quantization::Int4);
+    let rope = recipe.base.rope_scaling.as_ref().unwrap();
+    assert_eq!((rope.kind, rope.attention_factor, rope.factor), (RopeKind::Yarn, Some(1.0), 8.0));
+    assert_eq!(recipe.adapter.target_modules, ["q_proj", "v_proj"]);
+    assert_eq!(
+        (recipe.adapter.rank, recipe.adapter.alpha, recipe.adapter.dropout),
+        (Some(12), Some(24.0), 0.1)
+    );
+    assert_eq!((recipe.batch.rows_per_step, recipe.batch.packing), (64, true));
+    assert_eq!(recipe.optimizer.learning_rate.to_bits(), 5e-5_f64.to_bits());
+    assert_eq!(recipe.schedule.warmup, Warmup::Ratio(0.1));
+    assert_eq!(recipe.schedule.duration, Duration::Epochs(1.5));
+    assert_eq!(recipe.data.train[0].format, DataFormat::Jsonl);
+    assert_eq!(recipe.evaluation.strategy, Strategy::Steps);
+    let best = recipe.evaluation.best.as_ref().unwrap();
+    assert_eq!((best.metric.as_str(), best.greater_is_better), ("eval_loss", false));
+    let machine = &resolved.plan.machine;
+    assert_eq!(machine.dtype, Dtype::Bf16);
+    assert_eq!(machine.checkpointing, CheckpointingMode::Selective);
+    assert_eq!(machine.save_total_limit, None);
+    assert_eq!(machine.paths.output, "/experts/expert-sql/weights/qwen3-0.6b");
+    assert_eq!(machine.paths.cache, "/experts/expert-sql/datasets_optimized/expert-sql/tokenized");
+}
+
+#[test]
+fn overrides_and_arguments_say_where_they_came_from() {
+    let manifest = manifest(&[Set::new("training.config.learning_rate", "1e-3")]);
+    let resolved = plan(&manifest, 1, &site(None, DeviceKind::Cpu));
+    let origin = |key: &str| resolved.settings.iter().find(|it| it.key == key).unwrap().origin.as_str();
+    assert_eq!(origin("batch_size"), "overrides");
+    assert_eq!(origin("rank"), "adapters[]");
+    assert_eq!(origin("epochs"), "manifest");
+    assert_eq!(origin("learning_rate"), "command line");
+    assert_eq!(origin("weight_decay"), "default");
+    assert_eq!(resolved.plan.recipe.batch.rows_per_step, 16);
+}
+
+#[test]
+fn the_digest_does_not_know_the_machine() {
+    let here = plan(&manifest(&[]), 1, &site(None, DeviceKind::Cpu)).plan;
+    let mut elsewhere = site(Some(80 << 30), DeviceKind::Cuda);
+    elsewhere.output = Some("/somewhere/else".into());
+    elsewhere.home = "/other".into();
+    let there = plan(&manifest(&[]), 1, &elsewhere).plan;
+    assert_eq!(here.recipe_digest, there.recipe_digest);
+    assert_ne!(here.machine, there.machine);
+}
+
+#[test]
+fn every_part_of_the_recipe_is_in_the_digest() {
+    let digest = |key: &str, value: &str| {
+        plan(&manifest(&[Set::new(format!("training.config.{key}"), value)]), 1, &site(None, DeviceKind::Cpu))
+            .plan
+            .recipe_digest
+    };
+    let same = digest("logging_steps", "7");
+    for (key, value) in [("seed", "1"), ("learning_rate", "6e-5"), ("epochs", "2"), ("use_tf32", "false")] {
+        let sets = [Set::new(format!("base_models[1].overrides.{key}"), value)];
+        let other = plan(&manifest(&sets), 1, &site(None, DeviceKind::Cpu)).plan.recipe_digest;
+        assert_ne!(same, other, "{key}");
+    }
+    assert_eq!(same, digest("save_total_limit", "2"), "retention does not change the result");
+    assert_eq!(same, digest("dataloader_num_workers", "2"), "workers do not change the result");
+}
+
+#[test]
+fn a_batch_that_does_not_fit_is_split_and_said_so() {
+    let wanted = 16;
+    let resolved = plan(&manifest(&[]), 0, &site(Some(8 << 30), DeviceKind::Cuda));
+    let machine = &resolved.plan.machine;
+    assert!(machine.micro_batch < wanted, "{}", machine.micro_batch);
+    assert_eq!(machine.micro_batch * machine.accumulation, 64, "a step still sees the same rows");
+    assert!(resolved.notes.iter().any(|note| note.code == "micro-batch-lowered"));
+    let roomy = plan(&manifest(&[]), 0, &site(Some(139 << 30), DeviceKind::Cuda));
+    assert_eq!((roomy.plan.machine.micro_batch, roomy.notes.len()), (16, 0));
+    assert!(roomy.largest_micro_batch.unwrap() > 16);
+}
+
+#[test]
+fn a_plan_survives_its_own_json() {
+    let plan = plan(&manifest(&[]), 0, &site(Some(24 << 30), DeviceKind::Cuda)).plan;
+    let text = serde_json::to_string(&plan).unwrap();
+    let again: Plan = serde_json::from_str(&text).unwrap();
+    assert_eq!(again, plan);
+    assert_eq!(again.recipe.digest(), plan.recipe_digest);
+}
