@@ -1,0 +1,138 @@
+"""A stage that does nothing but misbehave on demand; `EXPERT_TEST_ACTS` says how, in order.
+
+Never shipped: the worker loads it only where `EXPERT_TEST_STAGE` names it and PYTHONPATH leads to it.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from expert_worker.errors import Missing
+from expert_worker.events import Events
+from expert_worker.plan import Plan
+
+
+def raw(events: Events, data: bytes) -> None:
+    """Onto the event stream, as no worker should."""
+    os.write(events._live[0]._descriptor, data)
+
+
+def run(plan: Plan, events: Events) -> dict[str, object]:
+    events.begin()
+    Path(os.environ["EXPERT_TEST_PID_FILE"]).write_text(str(os.getpid()))
+    for act in os.environ["EXPERT_TEST_ACTS"].split(","):
+        name, _, argument = act.partition("=")
+        ACTS[name](events, argument)
+    return {"ok": True, "stage": plan.request.stage}
+
+
+def steps(events: Events, count: str) -> None:
+    for step in range(1, int(count) + 1):
+        events.progress(
+            step=step,
+            total_steps=int(count),
+            epoch=0.0,
+            loss=1.0 / step,
+            lr=5e-5,
+            tokens=8,
+            supervised_tokens=4,
+            tokens_per_second=8.0,
+            seconds=1.0,
+            data_wait=0.0,
+        )
+
+
+def quiet_stage(events: Events, budget: str) -> None:
+    events.stage("mute", quiet_budget=float(budget))
+
+
+def hang(_events: Events, _argument: str) -> None:
+    while True:
+        time.sleep(60)
+
+
+def obey(events: Events, _argument: str) -> None:
+    while not events.stop_requested:
+        events.tick()
+        time.sleep(0.01)
+    raise events.stop.interrupted("saved checkpoint-3")
+
+
+def ignore_signals(_events: Events, _argument: str) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def die(_events: Events, number: str) -> None:
+    os.kill(os.getpid(), int(number))
+    time.sleep(60)
+
+
+def leave(_events: Events, status: str) -> None:
+    os._exit(int(status))
+
+
+def unforeseen(_events: Events, _argument: str) -> None:
+    raise ZeroDivisionError("a secret place in the code")
+
+
+def missing(_events: Events, _argument: str) -> None:
+    raise Missing("no such device", hint="buy one")
+
+
+def stray_print(_events: Events, _argument: str) -> None:
+    print("a library talks on stdout")
+    os.write(1, b"and so does its C code\n")
+
+
+def garbage(events: Events, count: str) -> None:
+    for index in range(int(count)):
+        raw(events, b"\x1b[31mnot an event %d\xff\n" % index)
+
+
+def torn(events: Events, _argument: str) -> None:
+    raw(events, b'{"time": 1.0, "attempt": 1, "bo')
+
+
+def flood(events: Events, mebibytes: str) -> None:
+    for _ in range(int(mebibytes)):
+        raw(events, b"x" * (1 << 20))
+    raw(events, b"\n")
+
+
+def other_contract(events: Events, _argument: str) -> None:
+    line = b'{"time":1.0,"attempt":1,"body":{"type":"started","contract":99,"stage":"train","pid":1,'
+    raw(events, line + b'"recipe_digest":"","resumed_from":0}}\n')
+    time.sleep(60)
+
+
+def grandchild(events: Events, _argument: str) -> None:
+    """Holds the event stream open after this process is gone, as a forked data loader would."""
+    stream = events._live[0]._descriptor
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdout=stream)
+    Path(os.environ["EXPERT_TEST_PID_FILE"] + ".child").write_text(str(child.pid))
+
+
+ACTS = {
+    function.__name__.replace("_", "-"): function
+    for function in (
+        steps,
+        quiet_stage,
+        hang,
+        obey,
+        ignore_signals,
+        die,
+        leave,
+        unforeseen,
+        missing,
+        stray_print,
+        garbage,
+        torn,
+        flood,
+        other_contract,
+        grandchild,
+    )
+}
