@@ -7,7 +7,7 @@ from typing import Any
 
 from expert_worker.plan import Plan, parse_plan
 
-EXAMPLE = Path(__file__).parents[1] / "plans" / "example.json"
+EXAMPLE = Path(__file__).parents[1] / "examples" / "plan.json"
 
 
 def example_document(folder: Path, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ pub struct World {
 impl World {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let example = std::fs::read_to_string(repository().join("tests/plans/example.json")).unwrap();
+        let example = std::fs::read_to_string(repository().join("tests/examples/plan.json")).unwrap();
         let plan = example.replace("{folder}", folder.path().to_str().unwrap());
         std::fs::write(folder.path().join("plan.json"), plan).unwrap();
         Self { folder }
