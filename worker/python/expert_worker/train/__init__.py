@@ -1,0 +1,1 @@
+"""Training: one explicit loop, and the fast path that it runs on."""

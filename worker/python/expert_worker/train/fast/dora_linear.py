@@ -1,0 +1,102 @@
+"""DoRA in one step: y = W (x - d) + (m / |W + s B A|) * (W d + s B A d), where d = dropout(x).
+
+As in peft the norm is a constant to the gradient. It depends on the adapter alone, so it is computed once an
+optimizer step, and from products as narrow as the rank:
+|W + s B A|^2 = |W|^2 + 2 s rows(B * W A^T) + s^2 rows(B * B A A^T).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from .dropout import CounterDropout
+from .weights import read
+
+
+class RowNorm:
+    """|W + s B A| by rows, kept until A or B changes."""
+
+    def __init__(self, base: nn.Module, scale: float) -> None:
+        self._base, self._scale = base, scale
+        self._frozen: Tensor | None = None
+        self._known: tuple[int, int] | None = None
+        self._norm = torch.empty(0)
+
+    @torch.no_grad()
+    def of(self, down: Tensor, up: Tensor) -> Tensor:
+        version = (down._version, up._version)
+        if version != self._known:
+            weight = read(self._base, torch.float32)
+            if self._frozen is None:
+                self._frozen = weight.square().sum(1)
+            a, b = down.float(), up.float()
+            crossed = (b * (weight @ a.t())).sum(1)
+            square = (b * (b @ (a @ a.t()))).sum(1)
+            total = self._frozen + 2 * self._scale * crossed + self._scale**2 * square
+            self._norm, self._known = total.clamp_min_(0).sqrt_(), version
+        return self._norm
+
+
+class _DoraLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, down: Tensor, up: Tensor, magnitude: Tensor, norm: Tensor, base: nn.Module, scale: float,
+        dropout: CounterDropout | None,
+    ) -> Tensor:
+        weight = read(base, x.dtype)
+        mask = dropout.mask(x.shape[-1], x.device) if dropout is not None else None
+        kept = x if mask is None or dropout is None else _drop(x, mask, dropout.p)
+        narrow = kept @ down.to(x.dtype).t()
+        turned = (kept @ weight.t()).addmm_(narrow, up.to(x.dtype).t(), alpha=scale)
+        ratio = (magnitude.float() / norm).to(x.dtype)
+        out = turned * ratio
+        if mask is not None:
+            out.addmm_(x - kept, weight.t())
+        if isinstance(base.bias, Tensor):
+            out.add_(base.bias.detach())
+        ctx.save_for_backward(x, narrow, turned, down, up, magnitude, norm)
+        ctx.base, ctx.scale, ctx.dropout = base, scale, dropout if mask is not None else None
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor, Tensor, None, None, None, None]:
+        x, narrow, turned, down, up, magnitude, norm = ctx.saved_tensors
+        mask = ctx.dropout.mask(x.shape[-1], x.device) if ctx.dropout is not None else None
+        kept = x if mask is None else _drop(x, mask, ctx.dropout.p)
+        to_magnitude = ((grad * turned).float().sum(0) / norm).to(magnitude.dtype)
+        scaled = grad * (magnitude.float() / norm).to(grad.dtype)
+        back = (scaled @ up.to(grad.dtype)).mul_(ctx.scale)
+        to_up = (scaled.t() @ narrow).to(up.dtype).mul_(ctx.scale)
+        to_down = (back.t() @ kept).to(down.dtype)
+        to_x = None
+        if ctx.needs_input_grad[0]:
+            to_x = _to_input(grad, scaled, back @ down.to(grad.dtype), read(ctx.base, grad.dtype), mask, ctx.dropout)
+        return to_x, to_down, to_up, to_magnitude, None, None, None, None
+
+
+def _to_input(
+    grad: Tensor, scaled: Tensor, adapter: Tensor, weight: Tensor, mask: Tensor | None, dropout: CounterDropout | None
+) -> Tensor:
+    if mask is None or dropout is None:
+        return adapter.addmm_(scaled, weight)
+    through = adapter.addmm_(scaled.sub_(grad), weight)
+    return through.masked_fill_(mask, 0).div_(1 - dropout.p).addmm_(grad, weight)
+
+
+def _drop(x: Tensor, mask: Tensor, share: float) -> Tensor:
+    return x.masked_fill(mask, 0).div_(1 - share)
+
+
+def dora_linear(
+    x: Tensor, down: Tensor, up: Tensor, magnitude: Tensor, norm: RowNorm, base: nn.Module, scale: float,
+    dropout: CounterDropout | None,
+) -> Tensor:
+    result: Tensor = _DoraLinear.apply(  # type: ignore[no-untyped-call]
+        x, down, up, magnitude, norm.of(down, up), base, scale, dropout
+    )
+    return result

@@ -1,0 +1,127 @@
+"""Dropout by counter: a mask is a function of where an element stands, never of what was drawn before.
+
+A token's key comes from (seed, step, row, position in the row), a module's from its name; mixing the two with the
+column gives one 32-bit number an element. So a mask is the same whatever the micro-batch, the pieces in which a
+batch is walked, or the number of restarts, and the backward pass computes it again instead of keeping it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+_WORD = 0xFFFFFFFF
+_FIRST, _SECOND = 0x2C1B3C6D, 0x297A2D39
+
+
+def _signed(value: int) -> int:
+    """The same 32 bits as torch's int32 reads them."""
+    value &= _WORD
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def mix(value: int) -> int:
+    """A well-mixed 32-bit word of any whole number (two rounds of xor-shift and multiply)."""
+    value = (value ^ (value >> 32)) & _WORD
+    for factor in (0x7FEB352D, 0x846CA68B):
+        value = ((value ^ (value >> 16)) * factor) & _WORD
+    return value ^ (value >> 16)
+
+
+def _scramble_(words: Tensor) -> Tensor:
+    """In place: two rounds, so that nearby words share no visible pattern."""
+    words.mul_(_FIRST)
+    words.bitwise_xor_(words >> 15)
+    words.mul_(_SECOND)
+    return words.bitwise_xor_(words >> 13)
+
+
+def token_keys(seed: int, step: int, rows: list[int], lengths: list[int], device: torch.device | str = "cpu") -> Tensor:
+    """One int32 a token of the rows laid end to end; `rows` are the rows' numbers in the whole data set."""
+    stem = mix(mix(seed) + 0x9E3779B9 * (step + 1))
+    starts = torch.tensor([_signed(mix(stem + 0x85EBCA6B * (row + 1))) for row in rows], dtype=torch.int32)
+    counts = torch.tensor(lengths)
+    within = torch.arange(int(counts.sum())) - torch.repeat_interleave(counts.cumsum(0) - counts, counts)
+    keys = torch.repeat_interleave(starts, counts) + within.to(torch.int32) * _signed(0x9E3779B1)
+    return _scramble_(keys).to(device)
+
+
+@dataclass
+class Place:
+    """Where the tokens of the current forward pass stand; shared by every module that draws."""
+
+    keys: Tensor | None = None
+
+
+class Columns:
+    """A module's column keys, made once for each device."""
+
+    def __init__(self, name: str) -> None:
+        self._stem = zlib.crc32(name.encode())
+        self._made: dict[tuple[int, torch.device], Tensor] = {}
+
+    def of(self, width: int, device: torch.device) -> Tensor:
+        found = self._made.get((width, device))
+        if found is None:
+            found = torch.arange(width, dtype=torch.int32, device=device) * _signed(0x85EBCA77) + _signed(self._stem)
+            self._made[width, device] = _scramble_(found)
+        return found
+
+
+def words(keys: Tensor, columns: Tensor) -> Tensor:
+    """One int32 for each (token, column), uniform over all 32 bits."""
+    return _scramble_(keys.unsqueeze(-1) ^ columns)
+
+
+def dropped(keys: Tensor, columns: Tensor, share: float) -> Tensor:
+    """True where an element falls out."""
+    return words(keys, columns) < int(share * (1 << 32)) - (1 << 31)
+
+
+def uniform(keys: Tensor, columns: Tensor) -> Tensor:
+    """Numbers between -1 and 1."""
+    return words(keys, columns).to(torch.float32) / float(1 << 31)
+
+
+class CounterDropout(nn.Module):
+    """Stands in for `nn.Dropout` in peft's layers, on the plain path as well."""
+
+    def __init__(self, share: float, name: str, place: Place) -> None:
+        super().__init__()
+        self.p = share
+        self.columns = Columns(name)
+        self.place = place
+
+    def mask(self, width: int, device: torch.device) -> Tensor | None:
+        """What falls out of a [tokens, width] input now, or None outside training."""
+        if not self.training or self.p == 0 or self.place.keys is None:
+            return None
+        return dropped(self.place.keys, self.columns.of(width, device), self.p)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mask = self.mask(x.shape[-1], x.device)
+        if mask is None:
+            return x
+        return x.masked_fill(mask.view(x.shape), 0) / (1 - self.p)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}, by counter"
+
+
+def install(model: nn.Module, place: Place) -> int:
+    """Replaces every dropout of the adapters; returns how many."""
+    found = [
+        (parent, key, child, f"{path}.{key}")
+        for path, parent in model.named_modules()
+        if path.rpartition(".")[2] == "lora_dropout"
+        for key, child in parent.named_children()
+        if isinstance(child, nn.Dropout) and child.p > 0
+    ]
+    for parent, key, child, name in found:
+        replacement = CounterDropout(child.p, name, place)
+        replacement.train(child.training)
+        parent._modules[key] = replacement
+    return len(found)

@@ -1,0 +1,64 @@
+"""Cross entropy of the supervised tokens, head included, without ever holding all logits.
+
+The head is frozen, so the gradient towards the hidden states can be formed while a chunk's logits are at hand:
+the backward pass has only to scale and place it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+_CPU_BYTES, _GPU_BYTES = 16 << 20, 512 << 20
+
+
+def _chunk_rows(head: Tensor) -> int:
+    """Rows whose fp32 logits stay in the cache (CPU) or small beside the model (GPU)."""
+    budget = _CPU_BYTES if head.device.type == "cpu" else _GPU_BYTES
+    return max(32, budget // (4 * head.shape[0]))
+
+
+def _chunk(hidden: Tensor, head: Tensor, labels: Tensor, want_grad: bool) -> tuple[Tensor, Tensor | None]:
+    logits = (hidden @ head.t()).float()
+    peak = logits.amax(-1, keepdim=True)
+    chosen = logits.gather(-1, labels.unsqueeze(-1))
+    logits.sub_(peak).exp_()
+    total = logits.sum(-1, keepdim=True)
+    loss = (total.log() + peak - chosen).sum()
+    if not want_grad:
+        return loss, None
+    logits.div_(total)
+    logits.scatter_add_(-1, labels.unsqueeze(-1), torch.full_like(chosen, -1.0))
+    return loss, logits.to(head.dtype) @ head
+
+
+class _HeadLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
+        rows, want_grad = _chunk_rows(head), ctx.needs_input_grad[0]
+        loss = hidden.new_zeros((), dtype=torch.float32)
+        grads = torch.empty_like(hidden) if want_grad else None
+        for start in range(0, hidden.shape[0], rows):
+            part = slice(start, start + rows)
+            added, grad = _chunk(hidden[part], head, labels[part], want_grad)
+            loss += added
+            if grads is not None and grad is not None:
+                grads[part] = grad
+        if grads is not None:
+            ctx.save_for_backward(grads)
+        return loss
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (grads,) = ctx.saved_tensors
+        return grads * grad.to(grads.dtype), None, None
+
+
+def head_loss(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
+    """Summed loss of `hidden` [supervised, width] against `labels` [supervised]."""
+    result: Tensor = _HeadLoss.apply(hidden, head, labels)  # type: ignore[no-untyped-call]
+    return result

@@ -1,0 +1,63 @@
+"""A linear layer and its LoRA in one step: y = W x + scale * B A dropout(x).
+
+Kept for the backward pass: the input (which neighbours that share it keep anyway), A x (as narrow as the rank) and
+nothing of the output. Casts are explicit: the adapter's fp32 masters are read in the dtype of the input.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import linear
+
+from .dropout import CounterDropout
+from .weights import read
+
+
+class _LoraLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, down: Tensor, up: Tensor, base: nn.Module, scale: float, dropout: CounterDropout | None
+    ) -> Tensor:
+        out = linear(x, read(base, x.dtype), _bias(base, x.dtype))
+        mask = dropout.mask(x.shape[-1], x.device) if dropout is not None else None
+        if mask is not None and dropout is not None:
+            scale /= 1 - dropout.p
+        kept = x if mask is None else x.masked_fill(mask, 0)
+        narrow = kept @ down.to(x.dtype).t()
+        ctx.save_for_backward(x, narrow, down, up)
+        ctx.base, ctx.scale, ctx.dropout = base, scale, dropout if mask is not None else None
+        return out.addmm_(narrow, up.to(x.dtype).t(), alpha=scale)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor, None, None, None]:
+        x, narrow, down, up = ctx.saved_tensors
+        mask = ctx.dropout.mask(x.shape[-1], x.device) if ctx.dropout is not None else None
+        kept = x if mask is None else x.masked_fill(mask, 0)
+        back = (grad @ up.to(grad.dtype)).mul_(ctx.scale)
+        to_up = (grad.t() @ narrow).to(up.dtype).mul_(ctx.scale)
+        to_down = (back.t() @ kept).to(down.dtype)
+        to_x = None
+        if ctx.needs_input_grad[0]:
+            to_x = grad @ read(ctx.base, grad.dtype)
+            if mask is None:
+                to_x.addmm_(back, down.to(grad.dtype))
+            else:
+                to_x.add_((back @ down.to(grad.dtype)).masked_fill_(mask, 0))
+        return to_x, to_down, to_up, None, None, None
+
+
+def _bias(base: nn.Module, dtype: torch.dtype) -> Tensor | None:
+    bias = base.bias
+    return bias.detach().to(dtype) if isinstance(bias, Tensor) else None
+
+
+def lora_linear(
+    x: Tensor, down: Tensor, up: Tensor, base: nn.Module, scale: float, dropout: CounterDropout | None
+) -> Tensor:
+    result: Tensor = _LoraLinear.apply(x, down, up, base, scale, dropout)  # type: ignore[no-untyped-call]
+    return result
