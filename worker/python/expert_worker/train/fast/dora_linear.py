@@ -48,7 +48,8 @@ class _DoraLinear(torch.autograd.Function):
         dropout: CounterDropout | None,
     ) -> Tensor:
         weight = read(base, x.dtype)
-        mask = dropout.mask(x.shape[-1], x.device) if dropout is not None else None
+        keys = dropout.keys() if dropout is not None else None
+        mask = dropout.mask(keys, x.shape[-1]) if dropout is not None and keys is not None else None
         kept = x if mask is None or dropout is None else _drop(x, mask, dropout.p)
         narrow = kept @ down.to(x.dtype).t()
         turned = (kept @ weight.t()).addmm_(narrow, up.to(x.dtype).t(), alpha=scale)
@@ -59,14 +60,14 @@ class _DoraLinear(torch.autograd.Function):
         if isinstance(base.bias, Tensor):
             out.add_(base.bias.detach())
         ctx.save_for_backward(x, narrow, turned, down, up, magnitude, norm)
-        ctx.base, ctx.scale, ctx.dropout = base, scale, dropout if mask is not None else None
+        ctx.base, ctx.scale, ctx.dropout, ctx.keys = base, scale, dropout, keys
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor, Tensor, None, None, None, None]:
         x, narrow, turned, down, up, magnitude, norm = ctx.saved_tensors
-        mask = ctx.dropout.mask(x.shape[-1], x.device) if ctx.dropout is not None else None
+        mask = ctx.dropout.mask(ctx.keys, x.shape[-1]) if ctx.keys is not None else None
         kept = x if mask is None else _drop(x, mask, ctx.dropout.p)
         to_magnitude = ((grad * turned).float().sum(0) / norm).to(magnitude.dtype)
         scaled = grad * (magnitude.float() / norm).to(grad.dtype)

@@ -32,11 +32,11 @@ def mix(value: int) -> int:
 
 
 def _scramble_(words: Tensor) -> Tensor:
-    """In place: two rounds, so that nearby words share no visible pattern."""
+    """In place, so that nearby words share no visible pattern. It ends in a multiplication because torch's shift
+    copies the sign: a last xor-shift would clear it."""
     words.mul_(_FIRST)
     words.bitwise_xor_(words >> 15)
-    words.mul_(_SECOND)
-    return words.bitwise_xor_(words >> 13)
+    return words.mul_(_SECOND)
 
 
 def token_keys(seed: int, step: int, rows: list[int], lengths: list[int], device: torch.device | str = "cpu") -> Tensor:
@@ -95,17 +95,19 @@ class CounterDropout(nn.Module):
         self.columns = Columns(name)
         self.place = place
 
-    def mask(self, width: int, device: torch.device) -> Tensor | None:
-        """What falls out of a [tokens, width] input now, or None outside training."""
-        if not self.training or self.p == 0 or self.place.keys is None:
-            return None
-        return dropped(self.place.keys, self.columns.of(width, device), self.p)
+    def keys(self) -> Tensor | None:
+        """The current tokens' keys, or None where nothing is to be dropped."""
+        return self.place.keys if self.training and self.p > 0 else None
+
+    def mask(self, keys: Tensor, width: int) -> Tensor:
+        """What falls out of a [tokens, width] input."""
+        return dropped(keys, self.columns.of(width, keys.device), self.p)
 
     def forward(self, x: Tensor) -> Tensor:
-        mask = self.mask(x.shape[-1], x.device)
-        if mask is None:
+        keys = self.keys()
+        if keys is None:
             return x
-        return x.masked_fill(mask.view(x.shape), 0) / (1 - self.p)
+        return x.masked_fill(self.mask(keys, x.shape[-1]).view(x.shape), 0) / (1 - self.p)
 
     def extra_repr(self) -> str:
         return f"p={self.p}, by counter"

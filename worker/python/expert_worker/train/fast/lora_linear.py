@@ -23,20 +23,21 @@ class _LoraLinear(torch.autograd.Function):
         ctx: Any, x: Tensor, down: Tensor, up: Tensor, base: nn.Module, scale: float, dropout: CounterDropout | None
     ) -> Tensor:
         out = linear(x, read(base, x.dtype), _bias(base, x.dtype))
-        mask = dropout.mask(x.shape[-1], x.device) if dropout is not None else None
+        keys = dropout.keys() if dropout is not None else None
+        mask = dropout.mask(keys, x.shape[-1]) if dropout is not None and keys is not None else None
         if mask is not None and dropout is not None:
             scale /= 1 - dropout.p
         kept = x if mask is None else x.masked_fill(mask, 0)
         narrow = kept @ down.to(x.dtype).t()
         ctx.save_for_backward(x, narrow, down, up)
-        ctx.base, ctx.scale, ctx.dropout = base, scale, dropout if mask is not None else None
+        ctx.base, ctx.scale, ctx.dropout, ctx.keys = base, scale, dropout, keys
         return out.addmm_(narrow, up.to(x.dtype).t(), alpha=scale)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor, None, None, None]:
         x, narrow, down, up = ctx.saved_tensors
-        mask = ctx.dropout.mask(x.shape[-1], x.device) if ctx.dropout is not None else None
+        mask = ctx.dropout.mask(ctx.keys, x.shape[-1]) if ctx.keys is not None else None
         kept = x if mask is None else x.masked_fill(mask, 0)
         back = (grad @ up.to(grad.dtype)).mul_(ctx.scale)
         to_up = (grad.t() @ narrow).to(up.dtype).mul_(ctx.scale)

@@ -1,0 +1,183 @@
+"""The decoder of Llama, Qwen and Mistral, walked over packed documents.
+
+It reads an untouched transformers + peft model: the same modules hold the weights, this only walks them another way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding
+from torch.utils.checkpoint import checkpoint
+
+from .attention import Documents, attend, kernel
+from .batch import Flat
+from .dropout import Columns, Place, uniform
+from .head_loss import head_loss
+from .norm import rms_norm
+from .projection import projection
+from .rotary import rotate
+from .swiglu import swiglu
+
+
+@dataclass(frozen=True)
+class Norm:
+    weight: Tensor
+    epsilon: float
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return rms_norm(x, self.weight, self.epsilon)
+
+    @classmethod
+    def of(cls, module: Any) -> Norm:
+        return cls(module.weight.detach(), float(module.variance_epsilon))
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What every layer needs to know of the batch."""
+
+    documents: Documents
+    cos: Tensor
+    sin: Tensor
+    way: str
+
+
+class Layer:
+    """One decoder layer."""
+
+    def __init__(self, layer: Any) -> None:
+        attention, mlp = layer.self_attn, layer.mlp
+        self.query, self.key, self.value, self.output, self.gate, self.up, self.down = (
+            projection(module)
+            for module in (
+                attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj,
+                mlp.gate_proj, mlp.up_proj, mlp.down_proj,
+            )
+        )
+        self.head_width = int(attention.head_dim)
+        self.scale = float(attention.scaling)
+        self.before, self.between = Norm.of(layer.input_layernorm), Norm.of(layer.post_attention_layernorm)
+        self.query_norm = Norm.of(attention.q_norm) if hasattr(attention, "q_norm") else None
+        self.key_norm = Norm.of(attention.k_norm) if hasattr(attention, "k_norm") else None
+
+    def attention(self, x: Tensor, turn: Turn) -> Tensor:
+        x = self.before(x)
+        query = self._heads(self.query(x), self.query_norm, turn)
+        key = self._heads(self.key(x), self.key_norm, turn)
+        value = self.value(x).view(x.shape[0], -1, self.head_width)
+        seen = attend(query, key, value, turn.documents, self.scale, turn.way)
+        return self.output(seen.reshape(x.shape[0], -1))
+
+    def mlp(self, x: Tensor) -> Tensor:
+        x = self.between(x)
+        return self.down(swiglu(self.gate(x), self.up(x)))
+
+    def _heads(self, x: Tensor, norm: Norm | None, turn: Turn) -> Tensor:
+        x = x.view(x.shape[0], -1, self.head_width)
+        if norm is not None:
+            x = norm(x)
+        return rotate(x, turn.cos, turn.sin)
+
+
+Part = Callable[..., Tensor]
+Wrapper = Callable[[Part], Part]
+
+
+class FastDecoder:
+    """Summed loss of a packed batch. `checkpointing` is none, selective (attention only) or full (each layer)."""
+
+    def __init__(
+        self, model: Any, place: Place, *, checkpointing: str = "none", flash: bool = False, neftune: float = 0.0,
+        compiled: Wrapper | None = None,
+    ) -> None:
+        inner = causal_model(model)
+        self.body, self.head = inner.model, inner.lm_head
+        self.layers = [Layer(layer) for layer in self.body.layers]
+        self.norm = Norm.of(self.body.norm)
+        self.place, self.checkpointing, self.neftune = place, checkpointing, neftune
+        self.dtype = self.body.norm.weight.dtype
+        self.way = kernel(self.norm.weight.device, self.dtype, flash)
+        self._noise = Columns("neftune")
+        self._steps = [
+            (compiled(layer.attention), compiled(layer.mlp)) if compiled else (layer.attention, layer.mlp)
+            for layer in self.layers
+        ]
+
+    def loss(self, batch: Flat) -> Tensor:
+        """Summed over the supervised tokens; a batch without any gives an exact zero without gradient."""
+        if batch.sources.numel() == 0:
+            return torch.zeros((), device=batch.ids.device)
+        x, turn = self._embed(batch), self._turn(batch)
+        for attention, mlp in self._steps[:-1]:
+            x = self._layer(attention, mlp, x, turn, batch.keys)
+        attention, mlp = self._steps[-1]
+        # Past the last attention, tokens no longer see each other: the others cannot reach the loss.
+        x = self._attention(attention, x, turn, batch.keys).index_select(0, batch.sources)
+        keys = batch.keys[batch.sources] if batch.keys is not None else None
+        x = self.norm(self._mlp(mlp, x, keys))
+        return head_loss(x, self.head.weight.detach(), batch.targets)
+
+    def _layer(self, attention: Part, mlp: Part, x: Tensor, turn: Turn, keys: Tensor | None) -> Tensor:
+        if self.checkpointing != "full":
+            return self._mlp(mlp, self._attention(attention, x, turn, keys), keys)
+
+        def whole(x: Tensor) -> Tensor:
+            self.place.keys = keys
+            x = x + attention(x, turn)
+            return x + mlp(x)
+
+        return _again(whole, x)
+
+    def _attention(self, attention: Part, x: Tensor, turn: Turn, keys: Tensor | None) -> Tensor:
+        def part(x: Tensor) -> Tensor:
+            self.place.keys = keys
+            return x + attention(x, turn)
+
+        return part(x) if self.checkpointing == "none" else _again(part, x)
+
+    def _mlp(self, mlp: Part, x: Tensor, keys: Tensor | None) -> Tensor:
+        def part(x: Tensor) -> Tensor:
+            self.place.keys = keys
+            return x + mlp(x)
+
+        return _again(part, x) if self.checkpointing == "full" else part(x)
+
+    def _embed(self, batch: Flat) -> Tensor:
+        with torch.no_grad():
+            x = embedding(batch.ids, self.body.embed_tokens.weight).to(self.dtype)
+            if self.neftune and batch.keys is not None and self.body.training:
+                x = x + self._noise_for(batch, x)
+        return x
+
+    def _noise_for(self, batch: Flat, x: Tensor) -> Tensor:
+        """Uniform noise of magnitude alpha / sqrt(length * width), as NEFTune defines it, by document."""
+        assert batch.keys is not None
+        lengths = torch.tensor(batch.lengths, device=x.device)
+        size = self.neftune / (lengths.float() * x.shape[1]).sqrt()
+        scale = torch.repeat_interleave(size, lengths).unsqueeze(1)
+        return (uniform(batch.keys, self._noise.of(x.shape[1], x.device)) * scale).to(x.dtype)
+
+    @torch.no_grad()
+    def _turn(self, batch: Flat) -> Turn:
+        like = self.norm.weight.new_empty((1, 1, 1))
+        cos, sin = self.body.rotary_emb(like, batch.positions.unsqueeze(0))
+        half = cos.shape[-1] // 2
+        return Turn(batch.documents, cos[0, :, None, :half], sin[0, :, None, :half], self.way)
+
+
+def _again(part: Part, x: Tensor) -> Tensor:
+    result: Tensor = checkpoint(part, x, use_reentrant=False, preserve_rng_state=False)
+    return result
+
+
+def causal_model(model: Any) -> Any:
+    """The transformers model inside a peft one."""
+    from peft import PeftModel
+
+    return model.get_base_model() if isinstance(model, PeftModel) else model
+

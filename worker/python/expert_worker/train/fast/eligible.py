@@ -1,0 +1,68 @@
+"""Whether a model may take the fast path: it must compute exactly what transformers + peft would."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from .decoder import causal_model
+
+ARCHITECTURES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
+
+
+def obstacle(model: Any) -> str | None:
+    """Why the plain path must be taken, in words for the user; None where nothing stands in the way."""
+    inner = causal_model(model)
+    for check in (_architecture, _attention, _activation, _trained):
+        reason = check(inner)
+        if reason is not None:
+            return reason
+    return _adapter(model)
+
+
+def _architecture(inner: Any) -> str | None:
+    kind = inner.config.model_type
+    return None if kind in ARCHITECTURES else f"the architecture {kind} is not one it knows"
+
+
+def _attention(inner: Any) -> str | None:
+    config = inner.config
+    if config.model_type == "mistral" and getattr(config, "sliding_window", None) is not None:
+        return "the base attends through a sliding window"
+    if any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ()):
+        return "some of the base's layers do not attend to everything before them"
+    if getattr(config, "attention_dropout", 0.0):
+        return "the base drops attention weights"
+    return None
+
+
+def _activation(inner: Any) -> str | None:
+    config = inner.config
+    if config.hidden_act not in ("silu", "swish"):
+        return f"the base's activation is {config.hidden_act}"
+    if getattr(config, "pretraining_tp", 1) != 1:
+        return "the base splits its projections (pretraining_tp)"
+    for name in ("final_logit_softcapping", "logits_scaling", "logit_scale"):
+        if getattr(config, name, None) not in (None, 1, 1.0):
+            return f"the base changes its logits ({name})"
+    return None
+
+
+def _trained(inner: Any) -> str | None:
+    """The head's shortcut needs a frozen head, and norms and embeddings are read as constants."""
+    head, words = inner.lm_head, inner.model.embed_tokens
+    if type(head) is not nn.Linear or head.bias is not None:
+        return "the head is adapted, quantized or has a bias"
+    if type(words) is not nn.Embedding:
+        return "the embedding is adapted"
+    fixed = [head.weight, words.weight, inner.model.norm.weight]
+    fixed += [parameter for name, parameter in inner.named_parameters() if "norm" in name]
+    return "the head, the embedding or a norm is trained" if any(p.requires_grad for p in fixed) else None
+
+
+def _adapter(model: Any) -> str | None:
+    config = getattr(model, "peft_config", {}).get("default")
+    if config is not None and getattr(config, "is_prompt_learning", False):
+        return "prompt learning puts virtual tokens before each row"
+    return None

@@ -1,0 +1,65 @@
+"""What a model's linear layers become: one autograd step each where their peft layer is understood."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from .dora_linear import RowNorm, dora_linear
+from .dropout import CounterDropout
+from .lora_linear import lora_linear
+from .weights import readable
+
+Projection = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Fused:
+    """The parts of a peft LoRA layer; the parameters are looked up at each call, so that they may be replaced."""
+
+    module: nn.Module
+    base: nn.Module
+    adapter: str
+    scale: float
+    norm: RowNorm | None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        down = self.module.lora_A[self.adapter].weight  # type: ignore[index, union-attr]
+        up = self.module.lora_B[self.adapter].weight  # type: ignore[index, union-attr]
+        chosen = self.module.lora_dropout[self.adapter]  # type: ignore[index]
+        dropout = chosen if isinstance(chosen, CounterDropout) else None
+        if self.norm is None:
+            return lora_linear(x, down, up, self.base, self.scale, dropout)
+        magnitude = self.module.lora_magnitude_vector[self.adapter].weight  # type: ignore[index, union-attr]
+        return dora_linear(x, down, up, magnitude, self.norm, self.base, self.scale, dropout)
+
+
+def projection(module: nn.Module) -> Projection:
+    """The fused form of a LoRA or DoRA layer; any other module as it is."""
+    fused = _fused(module)
+    return fused if fused is not None else module
+
+
+def _fused(module: nn.Module) -> Fused | None:
+    from peft.tuners.lora import LoraLayer
+
+    if not isinstance(module, LoraLayer):
+        return None
+    adapters = [name for name in module.active_adapters if name in module.lora_A]
+    base = module.get_base_layer()
+    if len(adapters) != 1 or module.merged or module.disable_adapters or not readable(base):
+        return None
+    (adapter,) = adapters
+    variant = type(getattr(module, "lora_variant", {}).get(adapter)).__name__
+    if variant not in ("NoneType", "DoraLinearVariant") or getattr(module, "fan_in_fan_out", False):
+        return None
+    if getattr(module, "lora_bias", {}).get(adapter) or not _known_dropout(module.lora_dropout[adapter]):
+        return None
+    scale = float(module.scaling[adapter])
+    return Fused(module, base, adapter, scale, None if variant == "NoneType" else RowNorm(base, scale))
+
+
+def _known_dropout(dropout: nn.Module) -> bool:
+    return isinstance(dropout, (nn.Identity, CounterDropout))
