@@ -6,6 +6,7 @@ import json
 import resource
 import sys
 import time
+from itertools import pairwise
 
 import torch
 from peft import LoraConfig, get_peft_model
@@ -16,11 +17,11 @@ from expert_worker.train.fast.batch import Flat, positions_of
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import Place, install, token_keys
 
-PIECE = int(__import__("os").environ.get("PIECE", "512"))
+PIECE = 512
 
 
 def packed(scene: Scene) -> list[list[tuple[list[int], list[int]]]]:
-    """Documents laid into steps of rows * length tokens, next fit: filling well is not what is measured here."""
+    """Documents laid into steps of rows * length tokens, next fit: how full they are is not measured here."""
     steps: list[list[tuple[list[int], list[int]]]] = [[]]
     held = 0
     for pair in documents(scene):
@@ -37,16 +38,29 @@ def flat(pairs: list[tuple[list[int], list[int]]], step: int) -> Flat:
     lengths = tuple(len(p) + len(c) for p, c in pairs)
     ids = torch.tensor([i for p, c in pairs for i in p + c])
     labels = torch.tensor([i for p, c in pairs for i in [-100] * len(p) + c])
-    return Flat(ids, labels, positions_of(lengths), lengths, token_keys(7, step, list(range(len(pairs))), list(lengths)))
+    return Flat(
+        ids,
+        labels,
+        positions_of(lengths),
+        lengths,
+        token_keys(7, step, list(range(len(pairs))), list(lengths)),
+    )
 
 
 def main() -> None:
     scene = Scene(**json.loads(sys.argv[1]))
     set_seed(7)
-    model = get_peft_model(Qwen3ForCausalLM(config()), LoraConfig(
-        r=scene.rank, lora_alpha=32, lora_dropout=scene.dropout, use_dora=scene.dora, task_type="CAUSAL_LM",
-        target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
-    )).train()
+    model = get_peft_model(
+        Qwen3ForCausalLM(config()),
+        LoraConfig(
+            r=scene.rank,
+            lora_alpha=32,
+            lora_dropout=scene.dropout,
+            use_dora=scene.dora,
+            task_type="CAUSAL_LM",
+            target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+        ),
+    ).train()
     place = Place()
     install(model, place)
     decoder = FastDecoder(model, place)
@@ -74,13 +88,22 @@ def main() -> None:
         print(p.key_averages().table(sort_by="self_cpu_time_total", row_limit=25), file=sys.stderr)
     else:
         steps()
-    cpu = [b[0] - a[0] for a, b in zip(marks, marks[1:], strict=False)]
-    wall = [b[1] - a[1] for a, b in zip(marks, marks[1:], strict=False)]
-    print(json.dumps({
-        "first_cpu": cpu[0], "first_wall": wall[0], "cpu": sum(cpu[1:]), "wall": sum(wall[1:]), "before": before,
-        "tokens": sum(tokens[1:]), "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        "threads": torch.get_num_threads(),
-    }))
+    cpu = [b[0] - a[0] for a, b in pairwise(marks)]
+    wall = [b[1] - a[1] for a, b in pairwise(marks)]
+    print(
+        json.dumps(
+            {
+                "first_cpu": cpu[0],
+                "first_wall": wall[0],
+                "cpu": sum(cpu[1:]),
+                "wall": sum(wall[1:]),
+                "before": before,
+                "tokens": sum(tokens[1:]),
+                "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+                "threads": torch.get_num_threads(),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

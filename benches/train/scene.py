@@ -26,9 +26,18 @@ class Scene:
 
 def config() -> Qwen3Config:
     return Qwen3Config(
-        vocab_size=VOCABULARY, hidden_size=256, intermediate_size=768, num_hidden_layers=6,
-        num_attention_heads=4, num_key_value_heads=2, head_dim=64, max_position_embeddings=4096,
-        tie_word_embeddings=True, eos_token_id=0, pad_token_id=0, bos_token_id=None,
+        vocab_size=VOCABULARY,
+        hidden_size=256,
+        intermediate_size=768,
+        num_hidden_layers=6,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=64,
+        max_position_embeddings=4096,
+        tie_word_embeddings=True,
+        eos_token_id=0,
+        pad_token_id=0,
+        bos_token_id=None,
     )
 
 

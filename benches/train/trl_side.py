@@ -6,9 +6,8 @@ import json
 import resource
 import sys
 import time
-import warnings
-
-warnings.filterwarnings("ignore")
+from itertools import pairwise
+from typing import Any
 
 import torch
 from datasets import Dataset
@@ -28,17 +27,19 @@ class Clock(TrainerCallback):
     def mark(self) -> None:
         self.marks.append((time.process_time(), time.perf_counter()))
 
-    def on_train_begin(self, *_args, **_kwargs) -> None:
+    def on_train_begin(self, *_args: Any, **_kwargs: Any) -> None:
         self.mark()
 
-    def on_step_end(self, *_args, **_kwargs) -> None:
+    def on_step_end(self, *_args: Any, **_kwargs: Any) -> None:
         self.mark()
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
     words = {"<eos>": 0} | {f"w{i}": i for i in range(1, VOCABULARY)}
     inner = Tokenizer(models.WordLevel(words, unk_token="<eos>"))
-    return PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<eos>", pad_token="<eos>", unk_token="<eos>")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=inner, eos_token="<eos>", pad_token="<eos>", unk_token="<eos>"
+    )
 
 
 def main() -> None:
@@ -48,16 +49,36 @@ def main() -> None:
     rows = [{"input_ids": p + c, "completion_mask": [0] * len(p) + [1] * len(c)} for p, c in documents(scene)]
     clock = Clock()
     arguments = SFTConfig(
-        output_dir="/tmp/trl-bench", max_steps=scene.steps + 1, per_device_train_batch_size=scene.rows,
-        max_length=scene.length, packing=True, gradient_checkpointing=False, bf16=False, fp16=False,
-        learning_rate=1e-4, lr_scheduler_type="constant", optim="adamw_torch", report_to="none", save_strategy="no",
-        logging_strategy="no", use_cpu=True, disable_tqdm=True, completion_only_loss=True,
+        output_dir="/tmp/trl-bench",
+        max_steps=scene.steps + 1,
+        per_device_train_batch_size=scene.rows,
+        max_length=scene.length,
+        packing=True,
+        gradient_checkpointing=False,
+        bf16=False,
+        fp16=False,
+        learning_rate=1e-4,
+        lr_scheduler_type="constant",
+        optim="adamw_torch",
+        report_to="none",
+        save_strategy="no",
+        logging_strategy="no",
+        use_cpu=True,
+        disable_tqdm=True,
+        completion_only_loss=True,
     )
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     trainer = SFTTrainer(
-        model=model, args=arguments, train_dataset=Dataset.from_list(rows), processing_class=tokenizer(),
+        model=model,
+        args=arguments,
+        train_dataset=Dataset.from_list(rows),
+        processing_class=tokenizer(),
         peft_config=LoraConfig(
-            r=scene.rank, lora_alpha=32, lora_dropout=scene.dropout, use_dora=scene.dora, task_type="CAUSAL_LM",
+            r=scene.rank,
+            lora_alpha=32,
+            lora_dropout=scene.dropout,
+            use_dora=scene.dora,
+            task_type="CAUSAL_LM",
             target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
         ),
         callbacks=[clock],
@@ -68,13 +89,23 @@ def main() -> None:
         print(p.key_averages().table(sort_by="self_cpu_time_total", row_limit=25), file=sys.stderr)
     else:
         trainer.train()
-    cpu = [b[0] - a[0] for a, b in zip(clock.marks, clock.marks[1:], strict=False)]
-    wall = [b[1] - a[1] for a, b in zip(clock.marks, clock.marks[1:], strict=False)]
+    cpu = [b[0] - a[0] for a, b in pairwise(clock.marks)]
+    wall = [b[1] - a[1] for a, b in pairwise(clock.marks)]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({
-        "first_cpu": cpu[0], "first_wall": wall[0], "cpu": sum(cpu[1:]), "wall": sum(wall[1:]), "before": before,
-        "tokens": scene.rows * scene.length * scene.steps, "peak": peak, "threads": torch.get_num_threads(),
-    }))
+    print(
+        json.dumps(
+            {
+                "first_cpu": cpu[0],
+                "first_wall": wall[0],
+                "cpu": sum(cpu[1:]),
+                "wall": sum(wall[1:]),
+                "before": before,
+                "tokens": scene.rows * scene.length * scene.steps,
+                "peak": peak,
+                "threads": torch.get_num_threads(),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -142,9 +142,8 @@ def test_masks_show_no_pattern():
 def test_obstacles_are_named():
     assert obstacle(lora()) is None
     from peft import LoraConfig, get_peft_model
-    from tiny import base
+    from tiny import SHAPE, base
     from transformers import AutoModelForCausalLM, MistralConfig
-    from tiny import SHAPE
 
     windowed = AutoModelForCausalLM.from_config(MistralConfig(**SHAPE, sliding_window=4))
     assert "sliding" in obstacle(windowed)

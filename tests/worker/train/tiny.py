@@ -12,9 +12,17 @@ from expert_worker.train.fast.batch import Flat, positions_of
 from expert_worker.train.fast.dropout import token_keys
 
 SHAPE = {
-    "vocab_size": 97, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 128, "bos_token_id": None,
-    "eos_token_id": 0, "pad_token_id": 0,
+    "vocab_size": 97,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 128,
+    "bos_token_id": None,
+    "eos_token_id": 0,
+    "pad_token_id": 0,
 }
 CONFIGS: dict[str, Any] = {
     "llama": LlamaConfig(**SHAPE, tie_word_embeddings=True),
@@ -37,14 +45,21 @@ def base(kind: str = "qwen3", dtype: torch.dtype = torch.float32) -> Any:
 
 def lora(kind: str = "qwen3", *, model: Any = None, dora: bool = False, dropout: float = 0.0) -> Any:
     config = LoraConfig(
-        r=4, lora_alpha=8, lora_dropout=dropout, use_dora=dora, target_modules=EVERY_LINEAR, task_type="CAUSAL_LM"
+        r=4,
+        lora_alpha=8,
+        lora_dropout=dropout,
+        use_dora=dora,
+        target_modules=EVERY_LINEAR,
+        task_type="CAUSAL_LM",
     )
     return stirred(get_peft_model(model if model is not None else base(kind), config))
 
 
 def ia3(kind: str = "qwen3") -> Any:
     config = IA3Config(
-        target_modules=["k_proj", "v_proj", "down_proj"], feedforward_modules=["down_proj"], task_type="CAUSAL_LM"
+        target_modules=["k_proj", "v_proj", "down_proj"],
+        feedforward_modules=["down_proj"],
+        task_type="CAUSAL_LM",
     )
     return stirred(get_peft_model(base(kind), config))
 

@@ -1,13 +1,14 @@
 """Causal attention that never crosses from one document into the next, and never builds a mask.
 
-CPU: flash attention document by document, on views of the packed row. CUDA: one variable-length kernel over all.
-Elsewhere, and where neither kernel exists: torch's own attention on each document.
+CPU: flash attention document by document, on views of the packed row. CUDA: one variable-length kernel over
+all. Elsewhere, and where neither kernel exists: torch's own attention on each document.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -31,7 +32,7 @@ class Documents:
         starts = [0]
         for length in self.lengths:
             starts.append(starts[-1] + length)
-        return list(zip(starts, starts[1:], strict=False))
+        return list(pairwise(starts))
 
     @cached_property
     def boundaries(self) -> Tensor:
@@ -88,8 +89,11 @@ def _by_document(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: f
     repeat = q.shape[1] // k.shape[1]
     parts = [
         scaled_dot_product_attention(
-            _heads_first(q, *span, 1), _heads_first(k, *span, repeat), _heads_first(v, *span, repeat),
-            is_causal=True, scale=scale,
+            _heads_first(q, *span, 1),
+            _heads_first(k, *span, repeat),
+            _heads_first(v, *span, repeat),
+            is_causal=True,
+            scale=scale,
         )[0].transpose(0, 1)
         for span in documents.spans
     ]
@@ -99,10 +103,19 @@ def _by_document(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: f
 def _varlen(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: float) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
-    result: Tensor = varlen_attn(
-        q, k, v, documents.boundaries, documents.boundaries, documents.longest, documents.longest,
-        scale=scale, window_size=(-1, 0), enable_gqa=q.shape[1] != k.shape[1],
+    result = varlen_attn(
+        q,
+        k,
+        v,
+        documents.boundaries,
+        documents.boundaries,
+        documents.longest,
+        documents.longest,
+        scale=scale,
+        window_size=(-1, 0),
+        enable_gqa=q.shape[1] != k.shape[1],
     )
+    assert isinstance(result, Tensor)  # A tuple only where the log-sums are asked for.
     return result
 
 
@@ -110,8 +123,15 @@ def _flash(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: float) 
     from flash_attn import flash_attn_varlen_func  # type: ignore[import-not-found]
 
     result: Tensor = flash_attn_varlen_func(
-        q, k, v, documents.boundaries, documents.boundaries, documents.longest, documents.longest,
-        softmax_scale=scale, causal=True,
+        q,
+        k,
+        v,
+        documents.boundaries,
+        documents.boundaries,
+        documents.longest,
+        documents.longest,
+        softmax_scale=scale,
+        causal=True,
     )
     return result
 
@@ -140,7 +160,7 @@ def _installed(module: str) -> bool:
 def attend(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: float, way: str) -> Tensor:
     """`q` is [tokens, heads, width]; `k` and `v` may have fewer heads."""
     if way == "flash_cpu":
-        result: Tensor = _FlashCpu.apply(q, k, v, documents, scale)  # type: ignore[no-untyped-call]
+        result: Tensor = _FlashCpu.apply(q, k, v, documents, scale)
         return result
     ways = {"torch_varlen": _varlen, "flash_attn_varlen": _flash}
     return ways.get(way, _by_document)(q, k, v, documents, scale)

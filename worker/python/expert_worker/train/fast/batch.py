@@ -16,7 +16,8 @@ IGNORED = -100
 
 @dataclass(frozen=True)
 class Flat:
-    """`ids`, `labels` and `positions` are [tokens]; `keys` name each token's place for whatever is drawn there."""
+    """`ids`, `labels` and `positions` are [tokens]; `keys` name each token's place for whatever is drawn
+    there."""
 
     ids: Tensor
     labels: Tensor

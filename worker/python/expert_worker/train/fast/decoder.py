@@ -1,6 +1,7 @@
 """The decoder of Llama, Qwen and Mistral, walked over packed documents.
 
-It reads an untouched transformers + peft model: the same modules hold the weights, this only walks them another way.
+It reads an untouched transformers + peft model: the same modules hold the weights, this only walks them
+another way.
 """
 
 from __future__ import annotations
@@ -55,8 +56,13 @@ class Layer:
         self.query, self.key, self.value, self.output, self.gate, self.up, self.down = (
             projection(module)
             for module in (
-                attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj,
-                mlp.gate_proj, mlp.up_proj, mlp.down_proj,
+                attention.q_proj,
+                attention.k_proj,
+                attention.v_proj,
+                attention.o_proj,
+                mlp.gate_proj,
+                mlp.up_proj,
+                mlp.down_proj,
             )
         )
         self.head_width = int(attention.head_dim)
@@ -89,10 +95,17 @@ Wrapper = Callable[[Part], Part]
 
 
 class FastDecoder:
-    """Summed loss of a packed batch. `checkpointing` is none, selective (attention only) or full (each layer)."""
+    """Summed loss of a packed batch. `checkpointing` is none, selective (attention only) or full (each
+    layer)."""
 
     def __init__(
-        self, model: Any, place: Place, *, checkpointing: str = "none", flash: bool = False, neftune: float = 0.0,
+        self,
+        model: Any,
+        place: Place,
+        *,
+        checkpointing: str = "none",
+        flash: bool = False,
+        neftune: float = 0.0,
         compiled: Wrapper | None = None,
     ) -> None:
         inner = causal_model(model)
@@ -180,4 +193,3 @@ def causal_model(model: Any) -> Any:
     from peft import PeftModel
 
     return model.get_base_model() if isinstance(model, PeftModel) else model
-

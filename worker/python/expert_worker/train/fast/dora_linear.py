@@ -44,7 +44,14 @@ class RowNorm:
 class _DoraLinear(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, down: Tensor, up: Tensor, magnitude: Tensor, norm: Tensor, base: nn.Module, scale: float,
+        ctx: Any,
+        x: Tensor,
+        down: Tensor,
+        up: Tensor,
+        magnitude: Tensor,
+        norm: Tensor,
+        base: nn.Module,
+        scale: float,
         dropout: CounterDropout | None,
     ) -> Tensor:
         weight = read(base, x.dtype)
@@ -65,7 +72,9 @@ class _DoraLinear(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor, Tensor, None, None, None, None]:
+    def backward(
+        ctx: Any, grad: Tensor
+    ) -> tuple[Tensor | None, Tensor, Tensor, Tensor, None, None, None, None]:
         x, narrow, turned, down, up, magnitude, norm = ctx.saved_tensors
         mask = ctx.dropout.mask(ctx.keys, x.shape[-1]) if ctx.keys is not None else None
         kept = x if mask is None else _drop(x, mask, ctx.dropout.p)
@@ -76,12 +85,19 @@ class _DoraLinear(torch.autograd.Function):
         to_down = (back.t() @ kept).to(down.dtype)
         to_x = None
         if ctx.needs_input_grad[0]:
-            to_x = _to_input(grad, scaled, back @ down.to(grad.dtype), read(ctx.base, grad.dtype), mask, ctx.dropout)
+            to_x = _to_input(
+                grad, scaled, back @ down.to(grad.dtype), read(ctx.base, grad.dtype), mask, ctx.dropout
+            )
         return to_x, to_down, to_up, to_magnitude, None, None, None, None
 
 
 def _to_input(
-    grad: Tensor, scaled: Tensor, adapter: Tensor, weight: Tensor, mask: Tensor | None, dropout: CounterDropout | None
+    grad: Tensor,
+    scaled: Tensor,
+    adapter: Tensor,
+    weight: Tensor,
+    mask: Tensor | None,
+    dropout: CounterDropout | None,
 ) -> Tensor:
     if mask is None or dropout is None:
         return adapter.addmm_(scaled, weight)
@@ -94,10 +110,14 @@ def _drop(x: Tensor, mask: Tensor, share: float) -> Tensor:
 
 
 def dora_linear(
-    x: Tensor, down: Tensor, up: Tensor, magnitude: Tensor, norm: RowNorm, base: nn.Module, scale: float,
+    x: Tensor,
+    down: Tensor,
+    up: Tensor,
+    magnitude: Tensor,
+    norm: RowNorm,
+    base: nn.Module,
+    scale: float,
     dropout: CounterDropout | None,
 ) -> Tensor:
-    result: Tensor = _DoraLinear.apply(  # type: ignore[no-untyped-call]
-        x, down, up, magnitude, norm.of(down, up), base, scale, dropout
-    )
+    result: Tensor = _DoraLinear.apply(x, down, up, magnitude, norm.of(down, up), base, scale, dropout)
     return result

@@ -1,8 +1,9 @@
 """Dropout by counter: a mask is a function of where an element stands, never of what was drawn before.
 
-A token's key comes from (seed, step, row, position in the row), a module's from its name; mixing the two with the
-column gives one 32-bit number an element. So a mask is the same whatever the micro-batch, the pieces in which a
-batch is walked, or the number of restarts, and the backward pass computes it again instead of keeping it.
+A token's key comes from (seed, step, row, position in the row), a module's from its name; mixing the two
+with the column gives one 32-bit number an element. So a mask is the same whatever the micro-batch, the
+pieces in which a batch is walked, or the number of restarts, and the backward pass computes it again
+instead of keeping it.
 """
 
 from __future__ import annotations
@@ -32,14 +33,16 @@ def mix(value: int) -> int:
 
 
 def _scramble_(words: Tensor) -> Tensor:
-    """In place, so that nearby words share no visible pattern. It ends in a multiplication because torch's shift
-    copies the sign: a last xor-shift would clear it."""
+    """In place, so that nearby words share no visible pattern. It ends in a multiplication because torch's
+    shift copies the sign: a last xor-shift would clear it."""
     words.mul_(_FIRST)
     words.bitwise_xor_(words >> 15)
     return words.mul_(_SECOND)
 
 
-def token_keys(seed: int, step: int, rows: list[int], lengths: list[int], device: torch.device | str = "cpu") -> Tensor:
+def token_keys(
+    seed: int, step: int, rows: list[int], lengths: list[int], device: torch.device | str = "cpu"
+) -> Tensor:
     """One int32 a token of the rows laid end to end; `rows` are the rows' numbers in the whole data set."""
     stem = mix(mix(seed) + 0x9E3779B9 * (step + 1))
     starts = torch.tensor([_signed(mix(stem + 0x85EBCA6B * (row + 1))) for row in rows], dtype=torch.int32)
@@ -66,7 +69,9 @@ class Columns:
     def of(self, width: int, device: torch.device) -> Tensor:
         found = self._made.get((width, device))
         if found is None:
-            found = torch.arange(width, dtype=torch.int32, device=device) * _signed(0x85EBCA77) + _signed(self._stem)
+            found = torch.arange(width, dtype=torch.int32, device=device) * _signed(0x85EBCA77) + _signed(
+                self._stem
+            )
             self._made[width, device] = _scramble_(found)
         return found
 

@@ -1,7 +1,7 @@
 """Cross entropy of the supervised tokens, head included, without ever holding all logits.
 
-The head is frozen, so the gradient towards the hidden states can be formed while a chunk's logits are at hand:
-the backward pass has only to scale and place it.
+The head is frozen, so the gradient towards the hidden states can be formed while a chunk's logits are at
+hand: the backward pass has only to scale and place it.
 """
 
 from __future__ import annotations
@@ -60,5 +60,5 @@ class _HeadLoss(torch.autograd.Function):
 
 def head_loss(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
     """Summed loss of `hidden` [supervised, width] against `labels` [supervised]."""
-    result: Tensor = _HeadLoss.apply(hidden, head, labels)  # type: ignore[no-untyped-call]
+    result: Tensor = _HeadLoss.apply(hidden, head, labels)
     return result

@@ -1,7 +1,8 @@
 """A linear layer and its LoRA in one step: y = W x + scale * B A dropout(x).
 
-Kept for the backward pass: the input (which neighbours that share it keep anyway), A x (as narrow as the rank) and
-nothing of the output. Casts are explicit: the adapter's fp32 masters are read in the dtype of the input.
+Kept for the backward pass: the input (which neighbours that share it keep anyway), A x (as narrow as the
+rank) and nothing of the output. Casts are explicit: the adapter's fp32 masters are read in the dtype of the
+input.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from .weights import read
 class _LoraLinear(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, down: Tensor, up: Tensor, base: nn.Module, scale: float, dropout: CounterDropout | None
+        ctx: Any,
+        x: Tensor,
+        down: Tensor,
+        up: Tensor,
+        base: nn.Module,
+        scale: float,
+        dropout: CounterDropout | None,
     ) -> Tensor:
         out = linear(x, read(base, x.dtype), _bias(base, x.dtype))
         keys = dropout.keys() if dropout is not None else None
@@ -60,5 +67,5 @@ def _bias(base: nn.Module, dtype: torch.dtype) -> Tensor | None:
 def lora_linear(
     x: Tensor, down: Tensor, up: Tensor, base: nn.Module, scale: float, dropout: CounterDropout | None
 ) -> Tensor:
-    result: Tensor = _LoraLinear.apply(x, down, up, base, scale, dropout)  # type: ignore[no-untyped-call]
+    result: Tensor = _LoraLinear.apply(x, down, up, base, scale, dropout)
     return result

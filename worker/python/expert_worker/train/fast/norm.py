@@ -29,5 +29,5 @@ class _RmsNorm(torch.autograd.Function):
 
 
 def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-    result: Tensor = _RmsNorm.apply(x, weight, epsilon)  # type: ignore[no-untyped-call]
+    result: Tensor = _RmsNorm.apply(x, weight, epsilon)
     return result

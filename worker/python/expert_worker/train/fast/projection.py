@@ -17,7 +17,8 @@ Projection = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Fused:
-    """The parts of a peft LoRA layer; the parameters are looked up at each call, so that they may be replaced."""
+    """The parts of a peft LoRA layer; the parameters are looked up at each call, so that they may be
+    replaced."""
 
     module: nn.Module
     base: nn.Module

@@ -33,5 +33,5 @@ class _Rotary(torch.autograd.Function):
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """`x` is [tokens, heads, width]; `cos` and `sin` are [tokens, 1, width / 2]."""
-    result: Tensor = _Rotary.apply(x, cos, sin)  # type: ignore[no-untyped-call]
+    result: Tensor = _Rotary.apply(x, cos, sin)
     return result

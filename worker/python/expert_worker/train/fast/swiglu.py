@@ -29,5 +29,5 @@ class _SwiGlu(torch.autograd.Function):
 
 
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
-    result: Tensor = _SwiGlu.apply(gate, up)  # type: ignore[no-untyped-call]
+    result: Tensor = _SwiGlu.apply(gate, up)
     return result

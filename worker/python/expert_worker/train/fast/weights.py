@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -19,7 +21,7 @@ def readable(module: nn.Module) -> bool:
     return is_plain(module) or is_4bit(module)
 
 
-def read(module: nn.Module, dtype: torch.dtype) -> Tensor:
+def read(module: Any, dtype: torch.dtype) -> Tensor:
     weight = module.weight
     if is_4bit(module):
         from bitsandbytes.functional import dequantize_4bit

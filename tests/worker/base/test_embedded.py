@@ -1,0 +1,64 @@
+"""The embedded base: converted once, and then the very same numbers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from expert_worker.base.embedded import NAME, _gguf, embedded, quietly
+from expert_worker.events import Events
+
+
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory):
+    home = tmp_path_factory.mktemp("home")
+    events, said = Events.in_memory()
+    return embedded(home, events), home, said
+
+
+def test_the_reloaded_weights_differ_by_nothing(converted):
+    """Held against the GGUF's own numbers, read by another library."""
+    from gguf import GGUFReader, dequantize
+    from safetensors import safe_open
+
+    folder, _, _ = converted
+    stored = {tensor.name: tensor for tensor in GGUFReader(_gguf()).tensors}
+    pairs = {
+        "token_embd.weight": "model.embed_tokens.weight",
+        "blk.7.ffn_down.weight": "model.layers.7.mlp.down_proj.weight",
+    }
+    with safe_open(folder / "model.safetensors", "pt") as weights:
+        for ours, theirs in ((weights.get_tensor(new), stored[old]) for old, new in pairs.items()):
+            wanted = torch.from_numpy(dequantize(theirs.data, theirs.tensor_type).copy())
+            assert float((ours - wanted.view(ours.shape)).abs().max()) == 0.0
+
+
+def test_it_loads_as_a_plain_base(converted):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder, home, _ = converted
+    quietly()
+    model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True)
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    assert not hasattr(model.config, "quantization_config")
+    assert model.config.eos_token_id == tokenizer.eos_token_id == tokenizer.pad_token_id == 2
+    assert (
+        str(home) not in (folder / "config.json").read_text() + (folder / "tokenizer_config.json").read_text()
+    )
+    asked = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "What is the capital of France?"}],
+        add_generation_prompt=True,
+        return_tensors="pt",
+        return_dict=True,
+    )
+    answer = model.generate(**asked, max_new_tokens=12, do_sample=False)
+    assert "Paris" in tokenizer.decode(answer[0, asked["input_ids"].shape[1] :])
+
+
+def test_a_second_call_converts_nothing(converted):
+    folder, home, _ = converted
+    before = (folder / "model.safetensors").stat().st_mtime_ns
+    events, said = Events.in_memory()
+    assert embedded(home, events) == folder == home / "bases" / NAME
+    assert (folder / "model.safetensors").stat().st_mtime_ns == before
+    assert not said.events

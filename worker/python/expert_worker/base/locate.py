@@ -1,0 +1,93 @@
+"""Where the base model lies: a folder, the Hub's cache, a download, or the embedded one."""
+
+import hashlib
+from pathlib import Path
+
+from expert_worker.base.embedded import NAME, embedded
+from expert_worker.errors import BadInput, Missing
+from expert_worker.events import Events
+from expert_worker.plan import Plan
+
+_WANTED = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
+_DOWNLOAD_BUDGET = 1800.0
+
+
+def locate(plan: Plan, events: Events) -> Path:
+    """A folder with config, tokenizer and safetensors; its digest is checked where one is demanded."""
+    base, paths = plan.recipe.base, plan.machine.paths
+    if base.name == NAME and paths.base is None:
+        folder = embedded(Path(paths.home), events)
+    elif paths.base is not None:
+        folder = Path(paths.base)
+    else:
+        folder = _from_hub(base.name, events)
+    _check(folder, base.name)
+    if base.sha256:
+        _check_digest(folder, base.sha256, events)
+    return folder
+
+
+def weight_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.safetensors"))
+
+
+def weights_digest(folder: Path) -> str:
+    """SHA-256 of the one weight file; of several, that of their digests in the order of their names."""
+    digests = [_sha256(path) for path in weight_files(folder)]
+    if len(digests) == 1:
+        return digests[0]
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def _check(folder: Path, name: str) -> None:
+    if not (folder / "config.json").is_file():
+        raise Missing(
+            f"The base model {name} is not at {folder}: there is no config.json",
+            hint="Point base_model at the folder that holds config.json and the safetensors files.",
+            code="base-missing",
+        )
+    if weight_files(folder):
+        return
+    if any(folder.glob("*.bin")) or any(folder.glob("*.pt")):
+        raise BadInput(
+            f"The base model in {folder} is pickled (.bin), which can run code when it is read",
+            hint="Use a safetensors version of it; the Hub has one for nearly every model.",
+            code="base-pickled",
+        )
+    raise Missing(f"The base model in {folder} has no safetensors files", code="base-missing")
+
+
+def _check_digest(folder: Path, wanted: str, events: Events) -> None:
+    events.stage("verify base", 300.0, folder.name)
+    found = weights_digest(folder)
+    if found != wanted.lower():
+        raise BadInput(
+            f"The base model in {folder} is not the one the manifest asks for: "
+            f"its weights have sha256 {found}, the manifest says {wanted}",
+            hint="Fetch the right weights, or correct base_model's sha256.",
+            code="base-digest",
+        )
+
+
+def _from_hub(name: str, events: Events) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=_WANTED, local_files_only=True))
+    except (LocalEntryNotFoundError, OSError):
+        events.stage("download base", _DOWNLOAD_BUDGET, name)
+    try:
+        return Path(snapshot_download(name, allow_patterns=_WANTED))
+    except Exception as error:  # The hub's client raises many kinds, all of which mean the same here.
+        raise Missing(
+            f"The base model {name} is neither in the Hugging Face cache nor can it be downloaded: "
+            f"{str(error).splitlines()[0] if str(error) else type(error).__name__}",
+            hint=f"Check the network and HF_TOKEN, give a folder, or use the embedded base {NAME}.",
+            code="base-missing",
+        ) from None
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
