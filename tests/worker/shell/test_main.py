@@ -1,0 +1,82 @@
+"""The worker as a process: what it says on its way out, and what it refuses to load."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from plans import example_document
+
+from expert_worker.crash import as_expert_error
+from expert_worker.errors import Storage
+from expert_worker.stages import find_stage
+
+ROOT = Path(__file__).parents[3]
+
+
+def run_worker(folder, acts, *, changes=None, stage="train", substitute="expert_test_stage"):
+    plan = folder / "plan.json"
+    plan.write_text(json.dumps(example_document(folder, changes)))
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(
+            [str(ROOT / "worker" / "python"), str(ROOT / "tests" / "cli" / "stage")]
+        ),
+        "EXPERT_TEST_STAGE": substitute,
+        "EXPERT_TEST_ACTS": acts,
+        "EXPERT_TEST_PID_FILE": str(folder / "pid"),
+    }
+    command = [sys.executable, "-m", "expert_worker", stage, "--plan", str(plan)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    return done, [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_stage_begins_and_finishes_and_leaves_a_record(tmp_path):
+    done, events = run_worker(tmp_path, "stray-print,steps=2")
+    assert done.returncode == 0
+    assert [event["body"]["type"] for event in events] == ["started", "progress", "progress", "finished"]
+    assert "a library talks" in done.stderr
+    assert (tmp_path / "out" / "events.jsonl").read_text() == done.stdout
+
+
+def test_an_unforeseen_error_is_one_line_and_a_log(tmp_path):
+    done, events = run_worker(tmp_path, "unforeseen")
+    assert done.returncode == 1
+    failed = events[-1]["body"]
+    assert failed["type"] == "failed"
+    log = Path(failed["message"].partition("(details: ")[2].removesuffix(")"))
+    assert "Traceback" in log.read_text()
+    assert "Traceback" not in done.stderr
+
+
+def test_a_plan_that_is_none_is_told_with_its_place(tmp_path):
+    done, events = run_worker(tmp_path, "steps=1", changes={"recipe.adapter.rank": "eight"})
+    assert done.returncode == 2
+    assert "/recipe/adapter/rank" in events[-1]["body"]["message"]
+
+
+def test_the_plan_and_the_command_line_must_ask_for_one_stage(tmp_path):
+    done, events = run_worker(tmp_path, "steps=1", stage="evaluate")
+    assert done.returncode == 2
+    assert events[-1]["body"]["code"] == "bad-plan"
+
+
+@pytest.mark.parametrize("name", ["os", "expert_test_x.y", "expert_worker.train", "expert_test_", "../x"])
+def test_only_a_test_module_can_stand_in_for_a_stage(monkeypatch, name):
+    monkeypatch.setenv("EXPERT_TEST_STAGE", name)
+    with pytest.raises(ImportError, match="nowhere"):
+        find_stage("nowhere")
+
+
+def test_a_full_disk_is_a_storage_failure():
+    error = as_expert_error(OSError(28, "No space left on device", "/x/model.safetensors"), None)
+    assert isinstance(error, Storage)
+    assert error.exit_code == 4
+    assert "/x/model.safetensors" in error.message
+
+
+def test_a_missing_package_is_named_with_what_to_do():
+    error = as_expert_error(ModuleNotFoundError("No module named 'liger'", name="liger"), None)
+    assert error.exit_code == 3
+    assert "liger" in error.message
