@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use expert_contract::diagnostic::{Diagnostic, Severity};
 use expert_contract::exit::Exit;
 
 #[derive(Debug)]
@@ -12,11 +13,13 @@ pub struct Failure {
     pub code: String,
     pub message: String,
     pub hint: Option<String>,
+    /// What is wrong with a manifest, piece by piece; already shown, and part of the document under `--json`.
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Failure {
     pub fn new(exit: Exit, code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { exit, code: code.into(), message: message.into(), hint: None }
+        Self { exit, code: code.into(), message: message.into(), hint: None, diagnostics: Vec::new() }
     }
 
     #[must_use]
@@ -31,6 +34,13 @@ impl Failure {
 
     pub fn missing(code: &str, message: impl Into<String>) -> Self {
         Self::new(Exit::Missing, code, message)
+    }
+
+    pub fn manifest(path: &Path, diagnostics: Vec<Diagnostic>) -> Self {
+        let errors = diagnostics.iter().filter(|it| it.severity == Severity::Error).count();
+        let plural = if errors == 1 { "error" } else { "errors" };
+        let message = format!("{} has {errors} {plural}", path.display());
+        Self { diagnostics, ..Self::bad_input("bad-manifest", message) }
     }
 
     /// `doing` reads after "cannot": "write plan.json".

@@ -7,7 +7,9 @@ mod failure;
 mod launch;
 mod options;
 mod output;
+mod prepare;
 mod render;
+mod site;
 mod usage;
 mod worker;
 

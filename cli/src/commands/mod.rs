@@ -1,6 +1,7 @@
 //! One command a file. Each has `Args` and `run`.
 
 mod completions;
+mod plan;
 mod work;
 
 use clap::Subcommand;
@@ -12,6 +13,7 @@ use crate::usage::Cli;
 
 #[derive(Subcommand)]
 pub enum Command {
+    Plan(plan::Args),
     /// Print the shell's completion script
     Completions(completions::Args),
     /// Carry out a plan that was written before (train --dry-run --json prints one)
@@ -20,6 +22,7 @@ pub enum Command {
 
 pub fn run(cli: &Cli, console: &Console) -> Result<Exit, Failure> {
     match &cli.command {
+        Command::Plan(args) => plan::run(args, console),
         Command::Completions(args) => completions::run(args, console),
         Command::Work(args) => work::run(args, &cli.global, console),
     }

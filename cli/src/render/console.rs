@@ -2,17 +2,19 @@
 
 use std::io::Write;
 
-use anstyle::{AnsiColor, Style};
+use anstyle::{AnsiColor, Style as Paint};
+use expert_contract::diagnostic::Style;
+use expert_contract::manifest::Loaded;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::failure::Failure;
 
-pub const ERROR: Style = AnsiColor::Red.on_default().bold();
-pub const WARNING: Style = AnsiColor::Yellow.on_default().bold();
-pub const HINT: Style = AnsiColor::Cyan.on_default();
-pub const STRONG: Style = Style::new().bold();
-pub const DIM: Style = Style::new().dimmed();
+pub const ERROR: Paint = AnsiColor::Red.on_default().bold();
+pub const WARNING: Paint = AnsiColor::Yellow.on_default().bold();
+pub const HINT: Paint = AnsiColor::Cyan.on_default();
+pub const STRONG: Paint = Paint::new().bold();
+pub const DIM: Paint = Paint::new().dimmed();
 
 pub struct Console {
     pub json: bool,
@@ -44,6 +46,15 @@ impl Console {
         }
     }
 
+    /// What a manifest's check found, with the places underlined. Styles are stripped where nobody can see them.
+    pub fn report(&self, loaded: &Loaded) {
+        if !loaded.diagnostics.is_empty() {
+            let width =
+                terminal_size::terminal_size_of(std::io::stderr()).map_or(100, |(width, _)| width.0.into());
+            to_stderr(loaded.rendered(Style { colour: true, width }).trim_end());
+        }
+    }
+
     pub fn warn(&self, message: &str, hint: Option<&str>) {
         to_stderr(&format!("{WARNING}warning{WARNING:#}: {message}{}", hint_line(hint)));
     }
@@ -57,6 +68,7 @@ impl Console {
                 "ok": false,
                 "exit": failure.exit.code(),
                 "error": {"code": failure.code, "message": failure.message, "hint": failure.hint},
+                "diagnostics": failure.diagnostics,
             }));
         }
     }

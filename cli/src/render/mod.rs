@@ -2,6 +2,7 @@
 
 mod console;
 pub mod number;
+pub mod plan;
 mod progress;
 mod table;
 

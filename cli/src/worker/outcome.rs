@@ -32,7 +32,8 @@ pub fn judge(facts: Facts, status: ExitStatus, launch: &Launch) -> Result<Value,
     match facts.last {
         Some(Body::Finished { result }) => return Ok(result),
         Some(Body::Failed { exit, code, message, hint }) => {
-            return Err(Failure { exit: Exit::from_code(exit.into()), code, message, hint });
+            let failure = Failure::new(Exit::from_code(exit.into()), code, message);
+            return Err(Failure { hint, ..failure });
         }
         _ => {}
     }

@@ -1,0 +1,73 @@
+//! From the command line to a plan: the way that `plan` and every command that starts a worker share.
+
+use std::path::{Path, PathBuf};
+
+use expert_contract::diagnostic::Diagnostic;
+use expert_contract::exit::Exit;
+use expert_contract::manifest::{self, Effective, Manifest, Options};
+use expert_contract::plan::Request;
+use expert_contract::resolve::{Place, Resolved, resolve};
+
+use crate::failure::Failure;
+use crate::options::PlanOptions;
+use crate::render::Console;
+use crate::site;
+
+pub struct Prepared {
+    pub manifest: Manifest,
+    pub resolved: Resolved,
+    /// What the manifest has besides errors.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// A manifest that holds no error, a base that can be had, data that is there: or the reason why not.
+pub fn prepare(options: &PlanOptions, request: Request, console: &Console) -> Result<Prepared, Failure> {
+    let path = manifest_file(&options.manifest);
+    let settings = Options { strict: false, allowed: options.allow_path.clone(), sets: options.sets() };
+    let loaded = manifest::load(&path, &settings);
+    console.report(&loaded);
+    let diagnostics = loaded.diagnostics;
+    let Some(manifest) = loaded.manifest else {
+        return Err(Failure::manifest(&path, diagnostics));
+    };
+    let resolved = {
+        let expert = choose(&manifest, options.model.as_deref())?;
+        let site = site::of(options, &path)?;
+        resolve(&expert, &site, request)
+            .map_err(|problem| Failure::manifest(&path, manifest.locate(vec![problem])))?
+    };
+    check_presence(&resolved)?;
+    Ok(Prepared { manifest, resolved, diagnostics })
+}
+
+/// A folder stands for the manifest.json in it.
+pub fn manifest_file(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join("manifest.json") } else { path.to_owned() }
+}
+
+fn choose<'a>(manifest: &'a Manifest, model: Option<&str>) -> Result<Effective<'a>, Failure> {
+    let index = match model {
+        None => Some(0),
+        Some(name) => manifest.find_base(name),
+    };
+    index.and_then(|index| manifest.effective(index)).ok_or_else(|| {
+        let names: Vec<_> = manifest.bases.iter().map(|base| base.name.as_str()).collect();
+        let message = format!("the manifest has no base model {}", model.unwrap_or_default());
+        Failure::bad_input("unknown-model", message).hint(format!("it has {}", names.join(", ")))
+    })
+}
+
+fn check_presence(resolved: &Resolved) -> Result<(), Failure> {
+    if resolved.base.place == Place::Absent {
+        let message = format!("the base model {} is not on this machine", resolved.base.declared);
+        return Err(Failure::missing("base-missing", message).hint(
+            "put the folder there, or choose another base with --model; smollm2-135m-instruct comes with the worker",
+        ));
+    }
+    if let Some(absent) = resolved.facts.iter().find(|facts| !facts.is_here()) {
+        let path = absent.path.as_deref().unwrap_or(Path::new(&absent.name));
+        return Err(Failure::new(Exit::BadInput, "data-missing", format!("there is no data at {}", path.display()))
+            .hint("check training.dataset.path, make the data with the expert's generator, or name a file with --data"));
+    }
+    Ok(())
+}
