@@ -9,9 +9,9 @@ HERE = Path(__file__).resolve().parent
 # The generator needs nothing but Python: where the worker is not installed, its source is beside the experts.
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "worker" / "python")]
 
-from expert_worker.evaluate.authoring.write import arguments, write_rows  # noqa: E402
-
 from generator.build import rows  # noqa: E402
+
+from expert_worker.evaluate.authoring.write import arguments, write_rows  # noqa: E402
 
 
 def main() -> None:

@@ -1,0 +1,94 @@
+"""Batches say what single prompts say, end where they should, and leave training as it was."""
+
+import pytest
+import torch
+from evaluate import tiny
+
+from expert_worker.evaluate.decode import Prompt, answer_all, cut
+from expert_worker.evaluate.prompts import PromptMaker, pick_examples
+from expert_worker.plan.recipe import Decoding
+
+GREEDY = Decoding(temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, stop_sequences=(), max_new_tokens=12)
+
+
+def prompts(*texts: str) -> list[Prompt]:
+    return [Prompt(tiny.tokenizer()(text)["input_ids"]) for text in texts]
+
+
+def test_a_batch_answers_as_its_rows_do_alone() -> None:
+    model, asked = tiny.model(), prompts("a", "some longer question", "why?", "x" * 40)
+    together = answer_all(model, tiny.tokenizer(), asked, GREEDY)
+    alone = [answer_all(model, tiny.tokenizer(), [prompt], GREEDY)[0] for prompt in asked]
+    assert together == alone
+    assert len(set(together)) > 1
+
+
+def test_an_answer_ends_at_eos() -> None:
+    model = tiny.model()
+    (text,) = answer_all(model, tiny.tokenizer(), prompts("a"), GREEDY)
+    first = tiny.tokenizer()(text[:1])["input_ids"][0]
+    model.generation_config.eos_token_id = [0, first]
+    (ended,) = answer_all(model, tiny.tokenizer(), prompts("a"), GREEDY)
+    assert len(ended) <= 1
+
+
+def test_an_answer_ends_before_a_stop_sequence() -> None:
+    model = tiny.model()
+    (text,) = answer_all(model, tiny.tokenizer(), prompts("a"), GREEDY)
+    stop = text[3:5]
+    (ended,) = answer_all(
+        model, tiny.tokenizer(), prompts("a"), GREEDY.model_copy(update={"stop_sequences": (stop,)})
+    )
+    assert ended == text[: text.find(stop)]
+    assert cut("abc", ["", "z"]) == "abc"
+
+
+def test_sampling_depends_on_its_seed_alone_and_leaves_the_global_state() -> None:
+    warm = GREEDY.model_copy(update={"temperature": 1.5, "top_k": 50, "top_p": 0.95})
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    one, two, other = (
+        answer_all(tiny.model(), tiny.tokenizer(), prompts("a", "b"), warm, seed=seed) for seed in (5, 5, 6)
+    )
+    assert one == two != other
+    torch.manual_seed(3)
+    answer_all(fixed := tiny.model(), tiny.tokenizer(), prompts("a"), warm, seed=5)
+    torch.manual_seed(3)
+    assert torch.equal(before, torch.get_rng_state())
+    assert not fixed.training
+
+
+def test_stopping_is_noticed_within_a_token() -> None:
+    asked = 0
+
+    def stop() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 2
+
+    (text,) = answer_all(tiny.model(), tiny.tokenizer(), prompts("a"), GREEDY, stop_asked=stop)
+    assert asked == 3
+    assert len(text) <= 3
+
+
+def test_training_goes_on_in_its_mode() -> None:
+    model = tiny.model().train()
+    answer_all(model, tiny.tokenizer(), prompts("a"), GREEDY)
+    assert model.training
+
+
+def test_examples_stand_between_system_and_question() -> None:
+    example = {"messages": [{"role": "user", "content": "2+2"}], "completion": "4", "tags": ["sum"]}
+    maker = PromptMaker(tiny.tokenizer(), None, [example])
+    asked = [{"role": "system", "content": "Count."}, {"role": "user", "content": "3+3"}]
+    assert maker.text(asked) == "<system>Count.<end><user>2+2<end><assistant>4<end><user>3+3<end><assistant>"
+    assert PromptMaker(tiny.tokenizer(), "{{ messages[0].content }}").text(asked) == "Count."
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_examples_are_short_and_differ(count: int) -> None:
+    rows = [
+        {"messages": [{"role": "user", "content": "q" * size}], "completion": "a", "tags": [tag]}
+        for size, tag in [(9, "x"), (1, "x"), (2, "y"), (5, "z")]
+    ]
+    assert [row["tags"][0] for row in pick_examples(rows, count)] == ["x", "y", "z"][:count]

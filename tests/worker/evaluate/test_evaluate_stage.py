@@ -1,0 +1,206 @@
+"""Base against adapter, end to end with a tiny model: numbers, tables, what is kept, what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evaluate import tiny
+from peft import LoraConfig, get_peft_model
+from plans import example_plan
+
+from expert_worker.errors import BadInput
+from expert_worker.evaluate import examiner
+from expert_worker.evaluate.decode import answer_all
+from expert_worker.evaluate.prompts import PromptMaker
+from expert_worker.evaluate.rows import rows_of
+from expert_worker.evaluate.stage import examine, score_checkpoint, scored_rows
+from expert_worker.evaluate.stats import wilson
+from expert_worker.evaluate.subject import Subject, checked_adapter
+from expert_worker.events import Events
+
+SPLITS = ("train", "validation", "test")
+DECODING = {
+    "temperature": 0.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "stop_sequences": [],
+    "max_new_tokens": 6,
+}
+
+
+def adapted(seed: int = 4) -> Any:
+    """A tiny model whose adapter changes what it says."""
+    model = get_peft_model(tiny.model(), LoraConfig(r=4, target_modules=["q_proj", "v_proj", "down_proj"]))
+    for name, weight in model.named_parameters():
+        if "lora_B" in name:
+            weight.data.normal_(std=2.0, generator=tiny.torch.Generator().manual_seed(seed))
+    return model.eval()
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Any:
+    datasets = tmp_path / "expert-sample" / "datasets"
+    datasets.mkdir(parents=True)
+    source = {"name": "datasets/test.jsonl", "format": "jsonl", "weight": 1.0, "task": None}
+    made = example_plan(
+        tmp_path,
+        {
+            "recipe.data.test": [source],
+            "recipe.decoding": DECODING,
+            "recipe.evaluation.scorer": "exact",
+            "machine.paths.data": {
+                f"datasets/{name}.jsonl": str(datasets / f"{name}.jsonl") for name in SPLITS
+            },
+        },
+    )
+    model = adapted()
+    maker = PromptMaker(tiny.tokenizer())
+    rows = [
+        {"prompt": f"question {n}", "tags": ["odd" if n % 2 else "even"], "level": n % 3} for n in range(8)
+    ]
+    asked = [maker.prompt({"messages": [{"role": "user", "content": row["prompt"]}]}) for row in rows]
+    said = answer_all(model, tiny.tokenizer(), asked, made.recipe.decoding)
+    for row, text in zip(rows, said, strict=True):
+        row["completion"] = text if row["tags"] == ["even"] else "never said"
+    for name in SPLITS:
+        (datasets / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return made
+
+
+def report(plan: Any, *, has_adapter: bool = True) -> tuple[dict[str, Any], list[Any]]:
+    events, memory = Events.in_memory("evaluate")
+    subject = Subject(adapted(), tiny.tokenizer(), None, has_adapter)
+    found: Any = examine(plan, events, scored_rows(plan), subject, "somewhere" if has_adapter else None)
+    return found, memory.events
+
+
+def test_the_adapter_is_told_from_its_base(plan: Any) -> None:
+    found, said = report(plan)
+    assert found["adapter"]["correct"] == 4
+    assert found["base"]["correct"] < 4
+    low, high = wilson(4, 8)
+    assert (found["adapter"]["low"], found["adapter"]["high"]) == (low, high)
+    lines = {line["name"]: line["adapter"]["accuracy"] for line in found["by_tag"]}
+    assert lines == {"even": 1.0, "odd": 0.0}
+    assert sum(line["adapter"]["total"] for line in found["by_level"]) == 8
+    assert found["failures"][0]["expected"] == "never said"
+    assert found["failures"][0]["base"]["text"] != found["failures"][0]["adapter"]["text"]
+    measured = [event.body for event in said if event.body.type == "evaluated"]
+    assert measured[0].metrics["adapter_accuracy"] == 0.5
+    assert found["adapter"]["loss"] != found["base"]["loss"]
+
+
+def test_base_scores_are_kept_until_what_they_depend_on_changes(
+    plan: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    ask = examiner.Examiner.ask
+
+    def noted(self: Any, who: str, maker: Any, rows: Any) -> Any:
+        asked.append(who)
+        return ask(self, who, maker, rows)
+
+    monkeypatch.setattr(examiner.Examiner, "ask", noted)
+    first, _ = report(plan)
+    assert asked == ["base, 0 examples:", "base, 3 examples:", "base", "adapter"] or len(asked) == 4
+    asked.clear()
+    second, _ = report(plan)
+    assert asked == ["adapter"]
+    assert first["base"] == second["base"]
+    asked.clear()
+    path = Path(plan.machine.paths.data["datasets/test.jsonl"])
+    path.write_text(path.read_text().replace("question 1", "question one"))
+    report(plan)
+    assert "base" in asked
+
+
+def test_a_damaged_score_file_is_as_good_as_none(plan: Any) -> None:
+    first, _ = report(plan, has_adapter=False)
+    for path in Path(plan.machine.paths.home).glob("base-scores/*.json"):
+        path.write_text('{"key": "another"')
+    second, _ = report(plan, has_adapter=False)
+    assert first["base"] == second["base"]
+    assert second["adapter"] is None
+
+
+def test_the_report_is_left_only_where_a_run_is(plan: Any) -> None:
+    report(plan)
+    output = Path(plan.machine.paths.output)
+    assert not output.exists()
+    output.mkdir()
+    (output / "plan.json").write_text("{}")
+    found, _ = report(plan)
+    assert json.loads((output / "evaluation.json").read_text())["adapter"] == found["adapter"]
+
+
+def test_a_checkpoint_is_scored_by_what_it_writes(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("expert_worker.evaluate.stage.template_of", lambda plan, tokenizer: None)
+    rows = rows_of(plan, plan.recipe.data.test)
+    assert score_checkpoint(adapted(), tiny.tokenizer(), plan, rows)["accuracy"] == 0.5
+
+
+def test_nothing_to_score_is_refused_before_a_model_is_loaded(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no test set"):
+        scored_rows(example_plan(tmp_path))
+    with pytest.raises(BadInput, match="no scorer named"):
+        scored_rows(example_plan(tmp_path, {"recipe.evaluation.scorer": "magic"}))
+
+
+def test_test_cases_stand_in_for_a_test_set(tmp_path: Path) -> None:
+    plan = example_plan(tmp_path, {"recipe.evaluation.test_cases": [{"prompt": "2+2", "expected": "4"}]})
+    (row,) = scored_rows(plan)
+    assert row["completion"] == "4"
+
+
+def test_a_folder_that_is_no_adapter_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"is no adapter: it has no adapter_config\.json"):
+        checked_adapter(str(tmp_path))
+    assert checked_adapter(None) is None
+
+
+@pytest.mark.parametrize(
+    ("row", "question", "answer"),
+    [
+        ({"prompt": "p", "completion": "c"}, "p", "c"),
+        ({"instruction": "i", "input": "x", "output": "o"}, "i\n\nx", "o"),
+        ({"instruction": "i", "input": "", "response": "r"}, "i", "r"),
+        ({"task": "t", "input": {"a": "x", "b": "y"}, "output": "o"}, "x\ny", "o"),
+        ({"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]}, "u", "a"),
+    ],
+)
+def test_rows_of_every_shape_are_understood(
+    plan: Any, row: dict[str, Any], question: str, answer: str
+) -> None:
+    Path(plan.machine.paths.data["datasets/test.jsonl"]).write_text(json.dumps(row) + "\n\n")
+    (found,) = rows_of(plan, plan.recipe.data.test)
+    assert (found["messages"][-1]["content"], found["completion"]) == (question, answer)
+
+
+@pytest.mark.parametrize(
+    "line", ["{", "[1]", '{"prompt": "p"}', '{"messages": [{"role": "user", "content": "u"}]}']
+)
+def test_a_bad_row_is_named_with_its_line(plan: Any, line: str) -> None:
+    Path(plan.machine.paths.data["datasets/test.jsonl"]).write_text(
+        '{"prompt": "p", "completion": "c"}\n' + line
+    )
+    with pytest.raises(BadInput, match=r"test\.jsonl:2: "):
+        rows_of(plan, plan.recipe.data.test)
+
+
+def test_a_field_mapping_leads_into_a_row(plan: Any) -> None:
+    mapped = plan.model_copy(
+        update={
+            "recipe": plan.recipe.model_copy(
+                update={
+                    "data": plan.recipe.data.model_copy(
+                        update={"field_mapping": {"prompt": "ask.q", "completion": "ask.a"}}
+                    )
+                }
+            )
+        }
+    )
+    Path(plan.machine.paths.data["datasets/test.jsonl"]).write_text('{"ask": {"q": "x", "a": "y"}}\n')
+    (row,) = rows_of(mapped, mapped.recipe.data.test)
+    assert row["completion"] == "y"

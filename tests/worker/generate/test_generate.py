@@ -1,0 +1,70 @@
+"""What is streamed is what is returned, and nothing that a stop sequence takes back is ever shown."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evaluate import tiny
+from evaluate.test_evaluate_stage import DECODING, adapted
+from plans import example_plan
+
+from expert_worker.errors import BadInput
+from expert_worker.evaluate.subject import Subject
+from expert_worker.events import Events
+from expert_worker.generate.stage import prompts, reply
+from expert_worker.generate.stream import TextEvents
+
+SUBJECT = Subject(adapted(), tiny.tokenizer(), None, True)
+
+
+def streamed(memory: Any, source: str) -> tuple[str, bool]:
+    said = [
+        event.body for event in memory.events if event.body.type == "text" and event.body.source == source
+    ]
+    return "".join(body.text for body in said), said[-1].done
+
+
+def test_base_and_adapter_are_streamed_and_returned(tmp_path: Path) -> None:
+    events, memory = Events.in_memory("generate")
+    plan = example_plan(tmp_path, {"recipe.decoding": DECODING})
+    answer = reply(plan, events, SUBJECT, "why")
+    assert answer["base"] != answer["adapter"]
+    for source in ("base", "adapter"):
+        assert streamed(memory, source) == (answer[source], True)
+
+
+def test_a_stop_sequence_is_never_shown_even_in_part(tmp_path: Path) -> None:
+    plan = example_plan(tmp_path, {"recipe.decoding": DECODING})
+    whole = str(reply(plan, Events.in_memory("generate")[0], SUBJECT, "why")["adapter"])
+    stop = whole[2:5]
+    events, memory = Events.in_memory("generate")
+    short = example_plan(tmp_path, {"recipe.decoding": {**DECODING, "stop_sequences": [stop]}})
+    answer = reply(short, events, SUBJECT, "why")
+    assert answer["adapter"] == whole[: whole.find(stop)]
+    assert streamed(memory, "adapter") == (answer["adapter"], True)
+
+
+def test_text_is_held_back_while_a_stop_sequence_may_be_under_way() -> None:
+    events, memory = Events.in_memory("generate")
+    stream = TextEvents(tiny.tokenizer(), ["END"], events, "base")
+    ids = tiny.tokenizer()("abENcENDx")["input_ids"]
+    stream.put(tiny.torch.tensor([[1, 2, 3]]))
+    for token in ids:
+        stream.put(tiny.torch.tensor([token]))
+        assert "END" not in streamed_so_far(memory)
+    stream.end()
+    assert streamed(memory, "base") == ("abENc", True)
+
+
+def streamed_so_far(memory: Any) -> str:
+    return "".join(event.body.text for event in memory.events if event.body.type == "text")
+
+
+def test_prompts_are_read_a_json_string_a_line() -> None:
+    assert list(prompts(['"one\\ntwo"\n', "\n", '"three"'])) == ["one\ntwo", "three"]
+
+
+@pytest.mark.parametrize("line", ["why", "{}", '"open'])
+def test_a_line_that_is_no_json_string_is_named(line: str) -> None:
+    with pytest.raises(BadInput, match="Line 2 of standard input"):
+        list(prompts(['"fine"', line]))

@@ -1,0 +1,155 @@
+"""Text from a model: batches in order of length, a KV cache, an end at EOS or at a stop sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import StoppingCriteria, StoppingCriteriaList
+from transformers.generation.streamers import BaseStreamer
+
+from expert_worker.plan.recipe import Decoding
+
+CPU_ROWS = 16
+GPU_ROWS = 64
+LOOK_BACK = 24
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Token ids of a rendered prompt."""
+
+    ids: Sequence[int]
+
+
+class _Stop(StoppingCriteria):
+    """Ends a row whose newest text holds a stop sequence, and every row when the user asks to stop."""
+
+    def __init__(self, tokenizer: Any, stops: Sequence[str], start: int, asked: Callable[[], bool]) -> None:
+        self.tokenizer, self.stops, self.start, self.asked = tokenizer, stops, start, asked
+
+    def __call__(self, input_ids: torch.Tensor, _scores: Any, **_: Any) -> torch.Tensor:
+        if self.asked():
+            return torch.ones(input_ids.shape[0], dtype=torch.bool, device=input_ids.device)
+        if not self.stops:
+            return torch.zeros(input_ids.shape[0], dtype=torch.bool, device=input_ids.device)
+        tails = input_ids[:, max(self.start, input_ids.shape[1] - LOOK_BACK) :]
+        texts = self.tokenizer.batch_decode(tails, skip_special_tokens=True)
+        done = [any(stop in text for stop in self.stops) for text in texts]
+        return torch.tensor(done, dtype=torch.bool, device=input_ids.device)
+
+
+def answer_all(
+    model: Any,
+    tokenizer: Any,
+    prompts: Sequence[Prompt],
+    decoding: Decoding,
+    *,
+    seed: int = 0,
+    each_batch: Callable[[int], None] = lambda _: None,
+    stop_asked: Callable[[], bool] = lambda: False,
+) -> list[str]:
+    """What the model writes after each prompt. `each_batch` hears how many rows a batch had."""
+    order = sorted(range(len(prompts)), key=lambda place: (len(prompts[place].ids), place))
+    size = GPU_ROWS if model.device.type == "cuda" else CPU_ROWS
+    texts = [""] * len(prompts)
+    for first in range(0, len(order), size):
+        batch = order[first : first + size]
+        ids, mask = _padded([prompts[place].ids for place in batch], _pad_id(tokenizer))
+        written = write(model, tokenizer, ids, mask, decoding, seed=seed + first, stop_asked=stop_asked)
+        for place, text in zip(batch, written, strict=True):
+            texts[place] = text
+        each_batch(len(batch))
+    return texts
+
+
+def write(
+    model: Any,
+    tokenizer: Any,
+    ids: torch.Tensor,
+    mask: torch.Tensor,
+    decoding: Decoding,
+    *,
+    seed: int = 0,
+    stop_asked: Callable[[], bool] = lambda: False,
+    streamer: BaseStreamer | None = None,
+) -> list[str]:
+    """One batch of left-padded prompts."""
+    was_training = model.training
+    model.eval()
+    start = ids.shape[1]
+    try:
+        with torch.inference_mode(), _chance(decoding, seed):
+            found = model.generate(
+                input_ids=ids.to(model.device),
+                attention_mask=mask.to(model.device),
+                max_new_tokens=decoding.max_new_tokens,
+                pad_token_id=_pad_id(tokenizer),
+                eos_token_id=end_ids(model, tokenizer),
+                stopping_criteria=StoppingCriteriaList(
+                    [_Stop(tokenizer, decoding.stop_sequences, start, stop_asked)]
+                ),
+                streamer=streamer,
+                use_cache=True,
+                **_choice(decoding),
+            )
+    finally:
+        model.train(was_training)
+    texts = tokenizer.batch_decode(found[:, start:], skip_special_tokens=True)
+    return [cut(text, decoding.stop_sequences) for text in texts]
+
+
+@contextmanager
+def _chance(decoding: Decoding, seed: int) -> Iterator[None]:
+    """Sampling draws from its own seed and leaves training's random state alone."""
+    if decoding.temperature <= 0:
+        yield
+        return
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+def cut(text: str, stops: Sequence[str]) -> str:
+    """The text before the first stop sequence."""
+    ends = [place for place in (text.find(stop) for stop in stops if stop) if place >= 0]
+    return text[: min(ends)] if ends else text
+
+
+def end_ids(model: Any, tokenizer: Any) -> list[int]:
+    """Every token that ends an answer: the tokenizer's own and those that the model's settings add."""
+    named = getattr(model.generation_config, "eos_token_id", None)
+    listed = named if isinstance(named, list) else [named]
+    return sorted({int(token) for token in [tokenizer.eos_token_id, *listed] if token is not None})
+
+
+def _choice(decoding: Decoding) -> dict[str, Any]:
+    """A temperature of 0 is greedy; a model's own sampling settings are overruled either way."""
+    if decoding.temperature <= 0:
+        return {"do_sample": False, "temperature": None, "top_p": None, "top_k": None, "min_p": None}
+    return {
+        "do_sample": True,
+        "temperature": decoding.temperature,
+        "top_p": decoding.top_p,
+        "top_k": decoding.top_k,
+        "min_p": decoding.min_p or None,
+    }
+
+
+def _pad_id(tokenizer: Any) -> int:
+    found = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+    return int(found)
+
+
+def _padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """On the left, so that every row's answer starts in the same column."""
+    width = max(len(row) for row in rows)
+    ids = torch.full((len(rows), width), pad, dtype=torch.long)
+    mask = torch.zeros((len(rows), width), dtype=torch.long)
+    for place, row in enumerate(rows):
+        ids[place, width - len(row) :] = torch.tensor(list(row), dtype=torch.long)
+        mask[place, width - len(row) :] = 1
+    return ids, mask

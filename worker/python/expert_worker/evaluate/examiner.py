@@ -1,0 +1,110 @@
+"""Asks one subject and judges what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from expert_worker.evaluate import base_prompt, scores
+from expert_worker.evaluate.decode import answer_all
+from expert_worker.evaluate.kept import KeptScores, digest, fingerprint
+from expert_worker.evaluate.loss import answer_loss
+from expert_worker.evaluate.prompts import PromptMaker
+from expert_worker.evaluate.rows import rows_of
+from expert_worker.evaluate.scores import Judged
+from expert_worker.evaluate.stats import Share
+from expert_worker.evaluate.subject import Subject
+from expert_worker.evaluate.verdict import Row
+from expert_worker.events import Events
+from expert_worker.plan import Plan
+
+QUIET_SECONDS = 600.0
+EXAMPLE_POOL = 400
+
+
+class Examiner:
+    def __init__(self, plan: Plan, events: Events, subject: Subject) -> None:
+        self.plan, self.events, self.subject = plan, events, subject
+        self.scorer = plan.recipe.evaluation.scorer or "exact"
+
+    def base(self, rows: Sequence[Row]) -> dict[str, Any]:
+        """The base with its best prompt; kept, because it costs as much as the adapter and never changes."""
+        kept, key = KeptScores(Path(self.plan.machine.paths.home)), self._base_key(rows)
+        found = kept.load(key)
+        if found is not None:
+            self.events.applied("evaluation.base", "kept", "Base scores from the cache")
+            return found
+        with self.subject.base_only():
+            maker, choice = self._best_prompt(len(rows))
+            judged = self.ask("base", maker, rows)
+            loss = self.loss("base", rows)
+        found = {"prompt": choice, "judged": judged, "loss": loss}
+        kept.save(key, found)
+        return found
+
+    def adapter(self, rows: Sequence[Row]) -> dict[str, Any]:
+        return {
+            "judged": self.ask("adapter", self.subject.maker(), rows),
+            "loss": self.loss("adapter", rows),
+        }
+
+    def ask(self, who: str, maker: PromptMaker, rows: Sequence[Row]) -> list[Judged]:
+        prompts = [maker.prompt(row) for row in rows]
+        written = self._counter(f"{who} answers", len(rows))
+        texts = answer_all(
+            self.subject.model,
+            self.subject.tokenizer,
+            prompts,
+            self.plan.recipe.decoding,
+            seed=self.plan.recipe.seed,
+            each_batch=written,
+            stop_asked=lambda: self.events.stop_requested,
+        )
+        self.events.stop.raise_if_requested()
+        judged = self._counter(f"{who} judged", len(rows))
+        return scores.judge_texts(self.scorer, rows, texts, each=lambda: judged(1))
+
+    def loss(self, who: str, rows: Sequence[Row]) -> float:
+        return answer_loss(
+            self.subject.model, self.subject.maker(), rows, self._counter(f"{who} loss", len(rows))
+        )
+
+    def _best_prompt(self, test_rows: int) -> tuple[PromptMaker, dict[str, Any]]:
+        data = self.plan.recipe.data
+        validation = base_prompt.rows_to_choose_by(rows_of(self.plan, data.validation), test_rows)
+
+        def measure(maker: PromptMaker, rows: Sequence[Row]) -> Share:
+            return scores.overall(self.ask(f"base, {len(maker.examples)} examples:", maker, rows))
+
+        return base_prompt.choose(
+            self.subject.maker(), rows_of(self.plan, data.train, EXAMPLE_POOL), validation, measure
+        )
+
+    def _base_key(self, rows: Sequence[Row]) -> str:
+        recipe, machine = self.plan.recipe, self.plan.machine
+        folder = getattr(self.subject.model.config, "_name_or_path", "") or machine.paths.base or ""
+        return digest(
+            {
+                "base": recipe.base.model_dump(),
+                "weights": fingerprint(Path(folder)) if folder and Path(folder).is_dir() else folder,
+                "dtype": machine.dtype,
+                "template": self.subject.maker().text(rows[0]["messages"]),
+                "decoding": recipe.decoding.model_dump(),
+                "scorer": self.scorer,
+                "rows": rows,
+                "validation": rows_of(self.plan, recipe.data.validation),
+                "examples": rows_of(self.plan, recipe.data.train, EXAMPLE_POOL),
+            }
+        )
+
+    def _counter(self, name: str, total: int) -> Callable[[int], None]:
+        self.events.stage(name, quiet_budget=QUIET_SECONDS)
+        done = 0
+
+        def count(more: int) -> None:
+            nonlocal done
+            done += more
+            self.events.advance(name, done, total, unit="answers")
+
+        return count

@@ -1,0 +1,56 @@
+"""The base's answers, kept by what they depend on, so that each adapter on it need not pay for them again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+VERSION = 1
+EDGE = 1 << 16
+
+
+def digest(parts: Mapping[str, Any]) -> str:
+    text = json.dumps({"version": VERSION, **parts}, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def fingerprint(folder: Path) -> str:
+    """A base by the size and both ends of each of its files: reading gigabytes would tell little more."""
+    mark = hashlib.sha256()
+    for path in sorted(folder.glob("*")):
+        if path.suffix in {".safetensors", ".json", ".jinja", ".gguf", ".model"}:
+            size = path.stat().st_size
+            mark.update(f"{path.name}:{size}:".encode())
+            with path.open("rb") as file:
+                mark.update(file.read(EDGE))
+                file.seek(max(0, size - EDGE))
+                mark.update(file.read(EDGE))
+    return mark.hexdigest()
+
+
+class KeptScores:
+    """One JSON file a digest under the worker's home; a damaged one is as good as none."""
+
+    def __init__(self, home: Path) -> None:
+        self.folder = home / "base-scores"
+
+    def load(self, key: str) -> dict[str, Any] | None:
+        try:
+            found = json.loads((self.folder / f"{key}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) and found.get("key") == key else None
+
+    def save(self, key: str, scores: Mapping[str, Any]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=self.folder, prefix=".new-")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump({"key": key, **scores}, file, sort_keys=True)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(self.folder / f"{key}.json")

@@ -1,0 +1,68 @@
+"""Loss of reference answers: what the model thinks of the right answer, by supervised token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from expert_worker.evaluate.prompts import PromptMaker
+from expert_worker.evaluate.verdict import Row
+
+TOKENS_AT_ONCE = 2048
+
+
+def answer_loss(
+    model: Any, maker: PromptMaker, rows: Sequence[Row], each: Callable[[int], None] = lambda _: None
+) -> float:
+    """Mean cross-entropy over every token of every reference answer and the end behind it."""
+    total, count = 0.0, 0
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            for batch in _batches([_encoded(maker, row) for row in rows]):
+                loss, tokens = _summed(model, batch)
+                total, count = total + loss, count + tokens
+                each(len(batch))
+    finally:
+        model.train(was_training)
+    return total / max(1, count)
+
+
+Encoded = tuple[list[int], list[int]]
+
+
+def _encoded(maker: PromptMaker, row: Row) -> Encoded:
+    answer = maker.tokenizer(str(row["completion"]), add_special_tokens=False)["input_ids"]
+    return list(maker.prompt(row).ids), [*answer, maker.tokenizer.eos_token_id]
+
+
+def _batches(rows: list[Encoded]) -> list[list[Encoded]]:
+    """Rows of like length together, each batch within a bound of padded tokens."""
+    batches: list[list[Encoded]] = []
+    for row in sorted(rows, key=lambda row: len(row[0]) + len(row[1])):
+        width = len(row[0]) + len(row[1])
+        if batches and (len(batches[-1]) + 1) * width <= TOKENS_AT_ONCE:
+            batches[-1].append(row)
+        else:
+            batches.append([row])
+    return batches
+
+
+def _summed(model: Any, batch: list[Encoded]) -> tuple[float, int]:
+    width = max(len(prompt) + len(answer) for prompt, answer in batch)
+    ids = torch.zeros((len(batch), width), dtype=torch.long)
+    labels = torch.full((len(batch), width), -100, dtype=torch.long)
+    mask = torch.zeros((len(batch), width), dtype=torch.long)
+    for place, (prompt, answer) in enumerate(batch):
+        size = len(prompt) + len(answer)
+        ids[place, :size] = torch.tensor(prompt + answer)
+        labels[place, len(prompt) : size] = torch.tensor(answer)
+        mask[place, :size] = 1
+    logits = model(input_ids=ids.to(model.device), attention_mask=mask.to(model.device)).logits[:, :-1]
+    wanted = labels[:, 1:].to(logits.device)
+    there = wanted != -100
+    loss = torch.nn.functional.cross_entropy(logits[there].float(), wanted[there], reduction="sum")
+    return float(loss), int(there.sum())

@@ -1,0 +1,108 @@
+"""Answers and their verdicts, as numbers and as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypedDict
+
+from expert_worker.evaluate.sandbox import judge_all
+from expert_worker.evaluate.stats import Share, share
+from expert_worker.evaluate.verdict import Row
+
+FAILURES = 12
+SHOWN = 600
+
+
+class Judged(TypedDict):
+    """One answer, as it is kept and shown."""
+
+    text: str
+    correct: bool
+    reason: str
+
+
+class Line(TypedDict):
+    """One line of a table: base beside adapter."""
+
+    name: str
+    base: Share | None
+    adapter: Share | None
+
+
+def judge_texts(
+    scorer: str, rows: Sequence[Row], texts: Sequence[str], each: Callable[[], None] = lambda: None
+) -> list[Judged]:
+    verdicts = judge_all(scorer, rows, texts, each=each)
+    return [
+        Judged(text=text, correct=verdict.correct, reason=verdict.reason)
+        for text, verdict in zip(texts, verdicts, strict=True)
+    ]
+
+
+def overall(judged: Sequence[Judged]) -> Share:
+    return share([answer["correct"] for answer in judged])
+
+
+def table(
+    rows: Sequence[Row],
+    names: Callable[[Row], Sequence[str]],
+    base: Sequence[Judged] | None,
+    adapter: Sequence[Judged] | None,
+) -> list[Line]:
+    """A line for each name that a row goes by, most rows first."""
+    found = sorted({name for row in rows for name in names(row)})
+    lines = [
+        Line(name=name, base=_part(rows, names, base, name), adapter=_part(rows, names, adapter, name))
+        for name in found
+    ]
+    return sorted(lines, key=lambda line: (-_size(line), line["name"]))
+
+
+def by_tag(row: Row) -> Sequence[str]:
+    return [str(tag) for tag in row.get("tags", ())]
+
+
+def by_level(row: Row) -> Sequence[str]:
+    return [str(row["level"])] if "level" in row else []
+
+
+def failures(
+    rows: Sequence[Row], base: Sequence[Judged] | None, adapter: Sequence[Judged] | None
+) -> list[dict[str, Any]]:
+    """What went wrong, side by side: the adapter's wrong answers, or the base's where there is no adapter."""
+    wrong = adapter if adapter is not None else base or []
+    places = [place for place, answer in enumerate(wrong) if not answer["correct"]]
+    step = max(1, len(places) // FAILURES)
+    return [
+        {
+            "prompt": rows[place]["messages"][-1]["content"][:SHOWN],
+            "expected": str(rows[place]["completion"])[:SHOWN],
+            "tags": list(by_tag(rows[place])),
+            "base": _shown(base, place),
+            "adapter": _shown(adapter, place),
+        }
+        for place in places[::step][:FAILURES]
+    ]
+
+
+def _shown(judged: Sequence[Judged] | None, place: int) -> dict[str, Any] | None:
+    if judged is None:
+        return None
+    answer = judged[place]
+    return {"text": answer["text"][:SHOWN], "correct": answer["correct"], "reason": answer["reason"]}
+
+
+def _part(
+    rows: Sequence[Row],
+    names: Callable[[Row], Sequence[str]],
+    judged: Sequence[Judged] | None,
+    name: str,
+) -> Share | None:
+    if judged is None:
+        return None
+    return share([answer["correct"] for row, answer in zip(rows, judged, strict=True) if name in names(row)])
+
+
+def _size(line: Line) -> int:
+    part = line["adapter"] or line["base"]
+    return part["total"] if part else 0

@@ -1,0 +1,70 @@
+"""What is evaluated: a model with its tokenizer, with an adapter that can be switched off."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from expert_worker.errors import BadInput
+from expert_worker.evaluate.prompts import PromptMaker
+from expert_worker.events import Events
+from expert_worker.plan import Plan
+
+
+@dataclass(frozen=True)
+class Subject:
+    model: Any
+    tokenizer: Any
+    template: str | None
+    has_adapter: bool
+
+    @contextmanager
+    def base_only(self) -> Iterator[None]:
+        """Inside, the model answers as if it had no adapter."""
+        if not self.has_adapter:
+            yield
+            return
+        with self.model.disable_adapter():
+            yield
+
+    def maker(self) -> PromptMaker:
+        return PromptMaker(self.tokenizer, self.template)
+
+
+def open_subject(plan: Plan, adapter: str | None, events: Events) -> Subject:
+    """The plan's base, with the adapter on top where there is one."""
+    bases = importlib.import_module("expert_worker.base")
+    folder = checked_adapter(adapter)
+    model, tokenizer = bases.load_base(plan, events), bases.load_tokenizer(plan, events)
+    if folder is not None:
+        from peft import PeftModel
+
+        events.stage("adapter", detail=str(folder))
+        model = PeftModel.from_pretrained(model, folder, is_trainable=False)
+    model.eval()
+    return Subject(model, tokenizer, template_of(plan, tokenizer), folder is not None)
+
+
+def checked_adapter(adapter: str | None) -> Path | None:
+    if adapter is None:
+        return None
+    folder = Path(adapter)
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        if not (folder / name).is_file():
+            raise BadInput(
+                f"{folder} is no adapter: it has no {name}",
+                hint="Name a run's final/ folder or one of its checkpoints with --adapter, or train first.",
+                code="no-adapter",
+            )
+    return folder
+
+
+def template_of(plan: Plan, tokenizer: Any) -> str | None:
+    """The Jinja text that training rendered its rows with; None is the tokenizer's own."""
+    templates = importlib.import_module("expert_worker.pretokenize")
+    found: str | None = templates.template_text(plan, tokenizer)
+    return found

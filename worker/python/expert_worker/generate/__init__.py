@@ -1,0 +1,1 @@
+"""Trying an expert by hand: text as it is written, base beside adapter."""
