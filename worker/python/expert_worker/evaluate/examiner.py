@@ -8,7 +8,7 @@ from typing import Any
 
 from expert_worker.evaluate import base_prompt, scores
 from expert_worker.evaluate.decode import answer_all
-from expert_worker.evaluate.kept import KeptScores, digest, fingerprint
+from expert_worker.evaluate.kept import KeptScores, digest
 from expert_worker.evaluate.loss import answer_loss
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.evaluate.rows import rows_of
@@ -83,11 +83,10 @@ class Examiner:
 
     def _base_key(self, rows: Sequence[Row]) -> str:
         recipe, machine = self.plan.recipe, self.plan.machine
-        folder = getattr(self.subject.model.config, "_name_or_path", "") or machine.paths.base or ""
         return digest(
             {
                 "base": recipe.base.model_dump(),
-                "weights": fingerprint(Path(folder)) if folder and Path(folder).is_dir() else folder,
+                "weights": self.subject.base_mark,
                 "dtype": machine.dtype,
                 "template": self.subject.maker().text(rows[0]["messages"]),
                 "decoding": recipe.decoding.model_dump(),

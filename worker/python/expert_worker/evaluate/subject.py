@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from expert_worker.base import load_base, load_tokenizer, locate
 from expert_worker.errors import BadInput
+from expert_worker.evaluate.kept import fingerprint
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.events import Events
 from expert_worker.plan import Plan
@@ -21,6 +23,8 @@ class Subject:
     tokenizer: Any
     template: str | None
     has_adapter: bool
+    # What tells this base from another of the same name.
+    base_mark: str = ""
 
     @contextmanager
     def base_only(self) -> Iterator[None]:
@@ -37,16 +41,16 @@ class Subject:
 
 def open_subject(plan: Plan, adapter: str | None, events: Events) -> Subject:
     """The plan's base, with the adapter on top where there is one."""
-    bases = importlib.import_module("expert_worker.base")
     folder = checked_adapter(adapter)
-    model, tokenizer = bases.load_base(plan, events), bases.load_tokenizer(plan, events)
+    model, tokenizer = load_base(plan, events), load_tokenizer(plan, events)
     if folder is not None:
         from peft import PeftModel
 
         events.stage("adapter", detail=str(folder))
         model = PeftModel.from_pretrained(model, folder, is_trainable=False)
     model.eval()
-    return Subject(model, tokenizer, template_of(plan, tokenizer), folder is not None)
+    mark = fingerprint(locate(plan, events))
+    return Subject(model, tokenizer, template_of(plan, tokenizer), folder is not None, mark)
 
 
 def checked_adapter(adapter: str | None) -> Path | None:
