@@ -182,7 +182,8 @@ def _fill(folder: Path, step: int, parts: Mapping[str, Content], facts: Facts) -
     entries: dict[str, FileEntry] = {}
     for name, content in sorted(parts.items()):
         path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.parent != folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
         written = files.write(path, _chunks(name, content))
         entries[name] = FileEntry(sha256=written.sha256, bytes=written.bytes)
     whole = Record(format=record.FORMAT, step=step, facts=facts, files=entries)

@@ -1,0 +1,35 @@
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from trials import Server
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    server = Server([])
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def quick_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """In memory where there is such a place: a killed process loses nothing that the kernel has taken."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path_factory.mktemp("trials")
+        return
+    with tempfile.TemporaryDirectory(prefix="expert-crash-", dir=memory) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def every_trial() -> bool:
+    """`EXPERT_CRASH=all` runs every trial; without it a sample that fits into `make test`."""
+    return os.environ.get("EXPERT_CRASH") == "all"

@@ -1,0 +1,67 @@
+"""SIGKILL at every named point and at random moments, three resumes: the result is the same, every byte."""
+
+import random
+from pathlib import Path
+
+import pytest
+from trials import SIGKILL, Runs, Server
+
+STEPS = 7
+CHANGES = {
+    "recipe.schedule.duration": {"unit": "steps", "value": STEPS},
+    "recipe.saving": {"strategy": "steps", "steps": 3},
+    "machine.save_total_limit": 2,
+    "machine.logging": {"steps": 1, "trackers": []},
+}
+
+
+@pytest.fixture(scope="module")
+def runs(server: Server, quick_folder: Path) -> Runs:
+    runs = Runs(server, quick_folder, CHANGES, stage="expert_test_standin")
+    runs.undisturbed()
+    return runs
+
+
+def test_killed_at_every_point_of_the_protocol(runs: Runs) -> None:
+    assert len(runs.points) >= 80
+    killed = 0
+    for number, point in enumerate(runs.points):
+        name = f"point-{number}"
+        answer = runs.go(name, kill=point)
+        assert answer["code"] == SIGKILL, f"{point} was not reached: {answer}"
+        killed += 1
+        runs.finish_and_compare(name, STEPS)
+    assert killed == len(runs.points)
+
+
+def test_killed_again_while_resuming(runs: Runs, every_trial: bool) -> None:
+    """The second attempt cleans up and goes on: it must survive the same treatment."""
+    draw = random.Random(4)
+    for number in range(60 if every_trial else 20):
+        name = f"twice-{number}"
+        runs.go(name, kill=draw.choice(runs.points))
+        runs.go(name, resume=True, kill=draw.choice(runs.points))
+        runs.go(name, resume=True, kill=draw.choice(runs.points))
+        runs.finish_and_compare(name, STEPS)
+
+
+def test_killed_at_random_moments_with_three_resumes(runs: Runs, every_trial: bool) -> None:
+    draw = random.Random(5)
+    wanted = 400 if every_trial else 100
+    whole = runs.go("timing")["seconds"]
+    kills = 0
+    for number in range(1000):
+        name = f"moment-{number}"
+        for attempt in range(4):
+            answer = runs.go(name, resume=attempt > 0, kill_after=draw.uniform(0, whole))
+            kills += answer["code"] == SIGKILL
+            assert answer["code"] in (0, SIGKILL), runs.log(name)
+        runs.finish_and_compare(name, STEPS)
+        if kills >= wanted:
+            return
+    pytest.fail(f"only {kills} of {wanted} kills came before the end of their run")
+
+
+def test_nothing_half_made_is_left(runs: Runs) -> None:
+    names = {path.name for path in runs.output("undisturbed").iterdir()}
+    assert not [name for name in names if Path(name).suffix in {".partial", ".trash"}]
