@@ -1,5 +1,6 @@
 //! Bytes by part for one micro-batch.
 
+use super::activations::activations;
 use super::shape::{Linear, Shape};
 use crate::plan::{
     Adapter, AdapterKind, CheckpointingMode, DeviceKind, Dtype, MemoryEstimate, OptimizerName, Quantization,
@@ -22,8 +23,10 @@ pub struct Load<'a> {
 
 /// Adapter weights, their gradients and the optimizer's moments are kept in fp32 whatever the base is.
 const MASTER_BYTES: u64 = 4;
-/// Supervised tokens that the head and the loss take at a time on the fast path.
-const HEAD_CHUNK: u64 = 1_024;
+/// Bytes of fp32 logits that the fast path's head and loss hold at a time, and the fewest rows they take.
+const HEAD_BYTES_CPU: u64 = 16 << 20;
+const HEAD_BYTES_GPU: u64 = 512 << 20;
+const HEAD_ROWS: u64 = 32;
 /// What a CUDA context, cuBLAS workspaces and the allocator's rounding take before the first tensor.
 const CUDA_CONTEXT: u64 = 640 << 20;
 
@@ -111,7 +114,7 @@ pub fn adapter_parameters(shape: &Shape, adapter: &Adapter) -> u64 {
     per_layer * shape.layers
 }
 
-fn targets(adapter: &Adapter, linear: &Linear) -> bool {
+pub(super) fn targets(adapter: &Adapter, linear: &Linear) -> bool {
     adapter.target_modules.iter().any(|name| name == linear.name || name == "all-linear")
 }
 
@@ -147,50 +150,17 @@ fn optimizer_bytes(name: OptimizerName, trained: u64) -> u64 {
     }
 }
 
-/// What the forward pass leaves for the backward pass, and the working set of the layer at hand.
-fn activations(load: &Load<'_>, tokens: u64) -> u64 {
-    let bytes = dtype_bytes(load.dtype);
-    let per_layer = saved_elements(load) * bytes;
-    let working = 2 * eager_elements(load.shape) * bytes;
-    let layer_input = load.shape.hidden * bytes;
-    let kept = match load.checkpointing {
-        CheckpointingMode::None => load.shape.layers * per_layer,
-        CheckpointingMode::Selective => {
-            load.shape.layers * (per_layer - attention_elements(load.shape) * bytes)
-        }
-        CheckpointingMode::Full => load.shape.layers * layer_input + per_layer,
-    };
-    tokens * (kept + working)
-}
-
-/// Elements that autograd keeps for a token in one block of the plain path.
-fn eager_elements(shape: &Shape) -> u64 {
-    // Two norms with their fp32 copies, the block's input twice, the MLP's four products, attention.
-    10 * shape.hidden + 4 * shape.intermediate + 2 * attention_elements(shape)
-}
-
-/// Queries, keys, values and the attention's output.
-fn attention_elements(shape: &Shape) -> u64 {
-    2 * shape.heads * shape.head_dim + 2 * shape.kv_heads * shape.head_dim
-}
-
-fn saved_elements(load: &Load<'_>) -> u64 {
-    if load.fast_path {
-        let shape = load.shape;
-        4 * shape.hidden + 2 * shape.intermediate + attention_elements(shape)
-    } else {
-        eager_elements(load.shape)
-    }
-}
-
+/// What the head and the loss hold at a time.
 fn logits(load: &Load<'_>, tokens: u64) -> u64 {
     let bytes = dtype_bytes(load.dtype);
-    if load.fast_path {
-        // A chunk's logits in the compute type and in fp32, and the gradient of the hidden states.
-        tokens.min(HEAD_CHUNK) * load.shape.vocabulary * (bytes + MASTER_BYTES)
-            + tokens * load.shape.hidden * bytes
-    } else {
+    let vocabulary = load.shape.vocabulary;
+    if !load.fast_path {
         // Logits, their fp32 copy, log-probabilities and the gradient.
-        tokens * load.shape.vocabulary * (2 * bytes + 2 * MASTER_BYTES)
+        return tokens * vocabulary * (2 * bytes + 2 * MASTER_BYTES);
     }
+    let budget = if load.device == DeviceKind::Cpu { HEAD_BYTES_CPU } else { HEAD_BYTES_GPU };
+    let rows = (budget / (MASTER_BYTES * vocabulary)).max(HEAD_ROWS).min(tokens);
+    // In 16 bits the product and the gradient are copies beside the fp32 logits.
+    let copies = if load.dtype == Dtype::Fp32 { 0 } else { bytes };
+    rows * vocabulary * (MASTER_BYTES + copies)
 }

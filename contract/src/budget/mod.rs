@@ -1,8 +1,9 @@
 //! What a run will need of the device's memory, part by part, and the largest micro-batch that fits.
 //!
-//! The formulas count what the worker really keeps: the fast path saves each linear's input once and recomputes
-//! the rest, the head and the loss go by chunks. `tests/worker/budget` holds them against measured peaks.
+//! The formulas count what the worker really keeps. `tests/worker/budget` holds them against measured peaks, and
+//! `benches/gpu` against those of a GPU.
 
+mod activations;
 mod estimate;
 mod shape;
 

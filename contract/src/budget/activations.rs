@@ -1,0 +1,67 @@
+//! What the forward pass leaves for the backward pass, and the working set of the layer at hand.
+//!
+//! The terms follow the worker's decoder, operation by operation; where that changes, this changes with it.
+
+use super::estimate::{Load, dtype_bytes, targets};
+use super::shape::{Linear, Shape};
+use crate::plan::{AdapterKind, CheckpointingMode, Quantization};
+
+pub(super) fn activations(load: &Load<'_>, tokens: u64) -> u64 {
+    let shape = load.shape;
+    let (attention, mlp) = if load.fast_path { fast(load) } else { eager(shape) };
+    let elements = match load.checkpointing {
+        CheckpointingMode::None => shape.layers * (attention + mlp),
+        CheckpointingMode::Selective => shape.layers * (shape.hidden + mlp) + attention,
+        CheckpointingMode::Full => shape.layers * shape.hidden + attention + mlp,
+    };
+    let bytes = dtype_bytes(load.dtype);
+    (elements + working_set(shape)) * tokens * bytes + dequantized(load)
+}
+
+/// Elements that a token leaves in one layer's attention and in its MLP.
+fn fast(load: &Load<'_>) -> (u64, u64) {
+    let shape = load.shape;
+    let (query, key) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
+    let [q, k, v, o, gate, up, down] = shape.linears();
+    let kept = |linears: &[Linear]| linears.iter().any(|linear| targets(load.adapter, linear));
+    let own = |linears: &[Linear]| linears.iter().map(|linear| beside(load, linear)).sum::<u64>();
+    // The residual stream, the norm's output where an adapter reads it, q, k, v and the answer.
+    let normed = if kept(&[q, k, v]) { shape.hidden } else { 0 };
+    let before_norm = if shape.qk_norm { query + key } else { 0 };
+    let attention = shape.hidden + normed + before_norm + 2 * query + 2 * key + own(&[q, k, v, o]);
+    let normed = if kept(&[gate, up]) { shape.hidden } else { 0 };
+    let product = if kept(&[down]) { shape.intermediate } else { 0 };
+    let mlp = shape.hidden + normed + 2 * shape.intermediate + product + own(&[gate, up, down]);
+    (attention, mlp)
+}
+
+/// What an adapter keeps beside its input: the product as narrow as the rank, and for DoRA the direction's output.
+fn beside(load: &Load<'_>, linear: &Linear) -> u64 {
+    if !targets(load.adapter, linear) {
+        return 0;
+    }
+    let rank = u64::from(load.adapter.rank.unwrap_or(0));
+    rank + if load.adapter.kind == AdapterKind::Dora { linear.outputs } else { 0 }
+}
+
+/// transformers with peft: norms keep fp32 copies, adapters their inputs, rotary embeddings both sides.
+fn eager(shape: &Shape) -> (u64, u64) {
+    let heads = 2 * (shape.heads + shape.kv_heads) * shape.head_dim;
+    (5 * shape.hidden + 2 * heads, 5 * shape.hidden + 4 * shape.intermediate)
+}
+
+/// The backward pass through one MLP: gradients of gate, up and product, and the sigmoid's terms.
+fn working_set(shape: &Shape) -> u64 {
+    5 * shape.intermediate + 3 * shape.hidden
+}
+
+/// A quantized weight is read one matrix at a time.
+fn dequantized(load: &Load<'_>) -> u64 {
+    match load.quantization {
+        Quantization::Int4 | Quantization::Int8 => {
+            let largest = load.shape.linears().iter().map(|linear| linear.inputs * linear.outputs).max();
+            largest.unwrap_or(0) * dtype_bytes(load.dtype)
+        }
+        _ => 0,
+    }
+}
