@@ -17,6 +17,7 @@ pub struct Load<'a> {
     pub device: DeviceKind,
     pub checkpointing: CheckpointingMode,
     pub fast_path: bool,
+    pub piece_tokens: Option<u64>,
     pub rows: u64,
     pub row_length: u64,
 }
@@ -32,7 +33,7 @@ const CUDA_CONTEXT: u64 = 640 << 20;
 
 pub fn estimate(load: &Load<'_>) -> MemoryEstimate {
     let trained = adapter_parameters(load.shape, load.adapter);
-    let tokens = load.rows * load.row_length;
+    let tokens = tokens_at_once(load);
     let mut parts = MemoryEstimate {
         weights: weights(load.shape, load.quantization, load.dtype),
         adapter: trained * MASTER_BYTES,
@@ -51,6 +52,15 @@ pub fn estimate(load: &Load<'_>) -> MemoryEstimate {
         + parts.logits
         + parts.context;
     parts
+}
+
+/// Documents are not cut, so a piece may be as long as a row.
+fn tokens_at_once(load: &Load<'_>) -> u64 {
+    let all = load.rows * load.row_length;
+    match load.piece_tokens {
+        Some(piece) if load.fast_path => all.min(piece.max(load.row_length)),
+        _ => all,
+    }
 }
 
 /// The most rows, up to `wanted`, whose estimate stays within `available` bytes; 0 where not even one does.

@@ -16,6 +16,9 @@ pub struct Machine {
     pub micro_batch: u64,
     /// Micro-batches behind one optimizer step on this machine: ceil(rows_per_step / micro_batch / devices).
     pub accumulation: u64,
+    /// Tokens of a micro-batch that the fast path walks at once, in whole documents; null walks all of them together.
+    /// A piece that stays in a CPU's cache is faster, and the gradients add up to the same.
+    pub piece_tokens: Option<u64>,
     /// False takes the plain transformers + peft path (for comparison and for unknown architectures).
     pub fast_path: bool,
     pub flash_attention: bool,

@@ -12,6 +12,9 @@ use crate::plan::{
 use super::sources::Sources;
 use super::{FoundBase, Note, Site, expand, fit, model_slug, text};
 
+/// Tokens whose activations stay in a CPU's cache, as `benches/train` measured it.
+const CPU_PIECE: u64 = 512;
+
 /// The machine's half of the plan, and the most rows that fit at once where that can be told.
 pub fn build(
     expert: &Effective<'_>,
@@ -24,6 +27,7 @@ pub fn build(
     let config = &expert.config;
     let dtype = fit::dtype(recipe.precision.compute, site.device.kind, site.computes_bf16, notes);
     let checkpointing = expert.checkpointing();
+    let piece_tokens = (site.device.kind == DeviceKind::Cpu).then_some(CPU_PIECE);
     let sized = base.shape.as_ref().map(|shape| {
         let load = Load {
             shape,
@@ -34,6 +38,7 @@ pub fn build(
             device: site.device.kind,
             checkpointing,
             fast_path: true,
+            piece_tokens,
             rows: *config.batch_size,
             row_length: u64::from(recipe.batch.max_seq_length),
         };
@@ -52,6 +57,7 @@ pub fn build(
         dtype,
         micro_batch,
         accumulation: recipe.batch.rows_per_step.div_ceil(micro_batch),
+        piece_tokens,
         fast_path: true,
         flash_attention: *config.flash_attention_2,
         sdpa: *config.use_sdpa,
