@@ -2,6 +2,8 @@
 
 mod completions;
 mod plan;
+mod schema;
+mod validate;
 mod work;
 
 use clap::Subcommand;
@@ -14,6 +16,10 @@ use crate::usage::Cli;
 #[derive(Subcommand)]
 pub enum Command {
     Plan(plan::Args),
+    /// Check manifests: every problem with its place, before anything is started
+    Validate(validate::Args),
+    /// Print a document's JSON Schema, or the ledger of the manifest's keys
+    Schema(schema::Args),
     /// Print the shell's completion script
     Completions(completions::Args),
     /// Carry out a plan that was written before (train --dry-run --json prints one)
@@ -23,6 +29,8 @@ pub enum Command {
 pub fn run(cli: &Cli, console: &Console) -> Result<Exit, Failure> {
     match &cli.command {
         Command::Plan(args) => plan::run(args, console),
+        Command::Validate(args) => validate::run(args, console),
+        Command::Schema(args) => schema::run(args, console),
         Command::Completions(args) => completions::run(args, console),
         Command::Work(args) => work::run(args, &cli.global, console),
     }

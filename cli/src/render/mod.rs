@@ -1,6 +1,7 @@
 //! What the user sees.
 
 mod console;
+pub mod diagnostic;
 pub mod number;
 pub mod plan;
 mod progress;

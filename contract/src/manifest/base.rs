@@ -2,6 +2,7 @@
 
 use super::config::{CONFIG, Config};
 use super::section::section;
+use super::setting::Setting;
 use super::vocabulary::{Modules, RopeWord};
 use crate::ledger::{COUNT, Class, FRACTION, Kind, NOT_NEGATIVE, POSITIVE, Range, TEXTS, Unknown};
 use crate::plan::{AdapterKind, Quantization, SoftPromptInit, TemplateKind};
@@ -132,5 +133,15 @@ section! {
         ["grammar_type"]: Kind::Any, Class::Metadata, "The grammar that a runtime uses.";
         ["grammar_file"]: Kind::Any, Class::Metadata, "The grammar that a runtime uses.";
         ["validation"]: Kind::Any, Class::Metadata, "How a runtime checks answers.";
+    }
+}
+
+impl AdapterEntry {
+    /// The kind that the entry describes; `use_dora` makes a kind of its own of a LoRA.
+    pub fn described_kind(&self) -> Setting<Option<AdapterKind>> {
+        if *self.use_dora && self.kind.is_none_or(|kind| kind == AdapterKind::Lora) {
+            return self.use_dora.clone().map(|_| Some(AdapterKind::Dora));
+        }
+        self.kind.clone()
     }
 }

@@ -3,7 +3,7 @@
 use super::base::{AdapterEntry, BaseModel};
 use super::config::Config;
 use super::root::Root;
-use super::setting::{Origin, Setting};
+use super::setting::Origin;
 use super::vocabulary::{ActivationCheckpointing, GradientCheckpointing};
 use super::{Manifest, Shown};
 use crate::plan::{AdapterKind, CheckpointingMode, Warmup};
@@ -28,16 +28,8 @@ pub(super) fn bases(root: &Root) -> Vec<BaseModel> {
     bases
 }
 
-/// The kind that an entry describes; `use_dora` makes a lora of it one of its own.
-pub fn described_kind(entry: &AdapterEntry) -> Setting<Option<AdapterKind>> {
-    if *entry.use_dora && entry.kind.is_none_or(|kind| kind == AdapterKind::Lora) {
-        return entry.use_dora.clone().map(|_| Some(AdapterKind::Dora));
-    }
-    entry.kind.clone()
-}
-
 fn from_adapter(entry: &AdapterEntry) -> Config {
-    let kind = described_kind(entry);
+    let kind = entry.described_kind();
     let mut config = Config::default();
     if let Some(word) = kind.value {
         config.adapter_type = kind.map(|_| word);
@@ -116,7 +108,14 @@ impl Effective<'_> {
 
     /// The extent that `gradient_checkpointing` names, or leaves to `activation_checkpointing`.
     pub fn checkpointing(&self) -> CheckpointingMode {
-        match (*self.config.gradient_checkpointing, *self.config.activation_checkpointing) {
+        let gradient = &self.config.gradient_checkpointing;
+        // Where only `activation_checkpointing` is written, it is meant.
+        let gradient = if gradient.is_given() { **gradient } else { GradientCheckpointing::On };
+        let activation = *self.config.activation_checkpointing;
+        if activation.is_none() && !self.config.gradient_checkpointing.is_given() {
+            return CheckpointingMode::None;
+        }
+        match (gradient, activation) {
             (GradientCheckpointing::Off, _)
             | (GradientCheckpointing::On, Some(ActivationCheckpointing::None)) => CheckpointingMode::None,
             (GradientCheckpointing::Selective, _)

@@ -142,19 +142,13 @@ fn typed(root: &json::Node, problems: &mut Vec<Problem>) -> Option<(Root, Config
     let shorthand = object.get("training").and_then(json::Node::as_object).map(Config::from_object);
     let config = typed.training.config.value.clone().or(shorthand.unwrap_or_default());
     let bases = effective::bases(&typed);
-    if !bases.is_empty() || has_errors_at_bases(object) {
-        return Some((typed, config, bases));
+    let reported = typed.base_model.is_broken() || typed.base_models.is_broken();
+    if bases.is_empty() && !reported {
+        let span = if typed.base_models.is_given() { typed.base_models.span } else { root.span };
+        let problem = Problem::new(Code::MissingKey, span, "the manifest names no base model");
+        problems.push(problem.hint("add \"base_models\": [{\"name\": \"Qwen/Qwen3-0.6B\"}]"));
     }
-    let problem = Problem::new(Code::MissingKey, root.span, "the manifest names no base model");
-    problems.push(problem.hint("add \"base_models\": [{\"name\": \"Qwen/Qwen3-0.6B\"}]"));
     Some((typed, config, bases))
-}
-
-/// Whether base models are there in a form that has been complained about already.
-fn has_errors_at_bases(object: &json::Object) -> bool {
-    let is_filled =
-        |node: &json::Node| !node.is_null() && node.as_list().is_none_or(|items| !items.is_empty());
-    ["base_model", "base_models"].iter().filter_map(|key| object.get(key)).any(is_filled)
 }
 
 fn folder_of(path: &Path) -> PathBuf {

@@ -58,6 +58,11 @@ impl<T> Setting<T> {
         self.origin != Origin::Default
     }
 
+    /// Whether something is written that does not fit, which has been complained about already.
+    pub fn is_broken(&self) -> bool {
+        !self.is_given() && self.span != Span::default()
+    }
+
     /// Of two, the one whose origin wins; `self` where they are equal.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
@@ -97,13 +102,14 @@ pub trait Decode: Sized {
 
 /// The value under the first of `keys` that is there and fits.
 pub fn read<T: Decode>(object: &Object, keys: &[&str], default: T) -> Setting<T> {
-    for member in keys.iter().filter_map(|key| object.member(key)) {
-        if let Some(value) = T::decode(&member.node) {
-            let span = member.node.span;
-            return Setting { value, origin: Origin::of(span), span, key: member.key_span };
-        }
+    let Some(member) = keys.iter().find_map(|key| object.member(key)) else {
+        return Setting::absent(default);
+    };
+    let span = member.node.span;
+    match T::decode(&member.node) {
+        Some(value) => Setting { value, origin: Origin::of(span), span, key: member.key_span },
+        None => Setting { value: default, origin: Origin::Default, span, key: member.key_span },
     }
-    Setting::absent(default)
 }
 
 impl Decode for bool {

@@ -1,6 +1,103 @@
-//! What no single key can get wrong: one rule a file.
+//! What no single key can get wrong: one rule a file, each a function that names what it finds.
+
+mod adapter_conflict;
+mod base_names;
+mod best_checkpoint;
+mod checkpointing;
+mod data_format;
+mod device;
+mod digests;
+mod duration;
+mod early_stopping;
+mod evaluation_data;
+mod generation;
+mod graphs;
+mod length_bounds;
+mod loader;
+mod modules;
+mod muon_dora;
+mod name;
+mod packing;
+mod precision;
+mod quantization;
+mod rank;
+mod rope;
+mod scheduler;
+mod soft_prompts;
+mod switched_off;
+mod tasks;
+mod template;
+mod text_field;
+mod validation_split;
+mod warmup;
+
+pub use device::MachineFacts;
+pub use scheduler::options as schedule_options;
 
 use crate::diagnostic::Problem;
-use crate::manifest::Manifest;
+use crate::manifest::{Effective, Manifest, Setting};
+use crate::source::Span;
 
-pub fn check(_manifest: &Manifest, _problems: &mut Vec<Problem>) {}
+type Problems = Vec<Problem>;
+
+/// Rules about the manifest as a whole.
+const MANIFEST_RULES: &[fn(&Manifest, &mut Problems)] = &[
+    name::check,
+    generation::check,
+    base_names::check,
+    digests::check,
+    data_format::check,
+    tasks::check,
+    validation_split::check,
+    text_field::check,
+    length_bounds::check,
+    template::check,
+    rope::check,
+    soft_prompts::check,
+];
+
+/// Rules about what trains one base.
+const BASE_RULES: &[fn(&Effective<'_>, &mut Problems)] = &[
+    precision::check,
+    warmup::check,
+    duration::check,
+    best_checkpoint::check,
+    early_stopping::check,
+    evaluation_data::check,
+    adapter_conflict::check,
+    rank::check,
+    modules::check,
+    muon_dora::check,
+    soft_prompts::check_base,
+    packing::check,
+    loader::check,
+    graphs::check,
+    checkpointing::check,
+    scheduler::check,
+    quantization::check,
+    switched_off::check,
+];
+
+/// What can be said without knowing the machine.
+pub fn check(manifest: &Manifest, problems: &mut Problems) {
+    for rule in MANIFEST_RULES {
+        rule(manifest, problems);
+    }
+    for effective in manifest.all_effective() {
+        for rule in BASE_RULES {
+            rule(&effective, problems);
+        }
+    }
+}
+
+/// What depends on the machine that one base is trained on.
+pub fn check_machine(effective: &Effective<'_>, facts: MachineFacts) -> Problems {
+    let mut problems = Vec::new();
+    device::check(effective, facts, &mut problems);
+    problems
+}
+
+/// Where a message about a setting points: the value if it was written, else the base that it holds for.
+fn place<T>(setting: &Setting<T>, effective: &Effective<'_>) -> Span {
+    if setting.is_given() { setting.span } else { effective.base.name.span }
+}

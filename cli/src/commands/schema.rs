@@ -1,0 +1,61 @@
+//! `schema`: the JSON Schema of the documents, and the ledger of the manifest's keys.
+
+use expert_contract::exit::Exit;
+use expert_contract::{reference, schema};
+
+use crate::failure::Failure;
+use crate::render::Console;
+
+#[derive(clap::Args)]
+#[group(multiple = false)]
+pub struct Args {
+    /// The plan's schema instead of the manifest's
+    #[arg(long)]
+    plan: bool,
+    /// The schema of one line of events.jsonl
+    #[arg(long)]
+    event: bool,
+    /// Every key of the manifest, what it takes and what becomes of it
+    #[arg(long)]
+    ledger: bool,
+}
+
+pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
+    if args.ledger {
+        ledger(console);
+        return Ok(Exit::Done);
+    }
+    let document = if args.plan {
+        schema::plan()
+    } else if args.event {
+        schema::event()
+    } else {
+        schema::manifest()
+    };
+    if console.json {
+        console.document(&document);
+    } else {
+        console.data(&serde_json::to_string_pretty(&document).unwrap_or_default());
+    }
+    Ok(Exit::Done)
+}
+
+fn ledger(console: &Console) {
+    let rows = reference::ledger_rows();
+    if console.json {
+        console.document(&rows);
+        return;
+    }
+    let width = rows.iter().map(|row| row.path.len()).max().unwrap_or_default();
+    for row in &rows {
+        let default =
+            row.default.as_ref().filter(|value| !value.is_null()).map(|value| format!(" [{value}]"));
+        let note = row.reason.map_or(row.doc.to_owned(), |reason| format!("no effect: {reason}"));
+        console.data(&format!(
+            "{:<width$}  {:<8}  {note}{}",
+            row.path,
+            row.class,
+            default.unwrap_or_default()
+        ));
+    }
+}

@@ -1,0 +1,145 @@
+//! `validate [PATH...]`: everything that is wrong with manifests, before anything is started.
+
+use std::path::{Path, PathBuf};
+
+use expert_contract::diagnostic::{Code, Diagnostic, Severity};
+use expert_contract::exit::Exit;
+use expert_contract::manifest::{Loaded, Options, load};
+use serde::Serialize;
+
+use crate::failure::{Failure, reason};
+use crate::render::{Console, diagnostic};
+
+const MANIFEST: &str = "manifest.json";
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Manifests, experts, or folders of experts (this folder's manifest.json, else experts/)
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Data and base models that are absent here are errors
+    #[arg(long)]
+    strict: bool,
+    /// A folder that data may lie in, besides the expert's own
+    #[arg(long, value_name = "ROOT")]
+    allow_path: Vec<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    ok: bool,
+    files: Vec<FileReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct FileReport<'a> {
+    path: String,
+    ok: bool,
+    diagnostics: &'a [Diagnostic],
+}
+
+pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
+    let options = Options { strict: args.strict, allowed: args.allow_path.clone(), sets: Vec::new() };
+    let files = manifests(&args.paths)?;
+    let loaded: Vec<_> = files.iter().map(|path| (path, load(path, &options))).collect();
+    if console.json {
+        let files = loaded.iter().map(|(path, loaded)| FileReport {
+            path: slashed(path),
+            ok: loaded.ok(),
+            diagnostics: &loaded.diagnostics,
+        });
+        let files: Vec<_> = files.collect();
+        console.document(&Report { ok: files.iter().all(|file| file.ok), files });
+    } else {
+        for (path, loaded) in &loaded {
+            diagnostic::show(&loaded.diagnostics, &loaded.document.sources, console.quiet);
+            console.data(&format!("{}: {}", slashed(path), verdict(loaded)));
+        }
+    }
+    Ok(exit(loaded.iter().map(|(_, loaded)| loaded)))
+}
+
+/// A base model that is absent is this machine's want; everything else is the input's.
+fn exit<'a>(loaded: impl Iterator<Item = &'a Loaded>) -> Exit {
+    let errors =
+        loaded.flat_map(|loaded| &loaded.diagnostics).filter(|found| found.severity == Severity::Error);
+    let codes: Vec<_> = errors.map(|found| found.code).collect();
+    match codes.as_slice() {
+        [] => Exit::Done,
+        codes if codes.iter().all(|code| *code == Code::BaseMissing) => Exit::Missing,
+        _ => Exit::BadInput,
+    }
+}
+
+fn verdict(loaded: &Loaded) -> String {
+    let count = |severity| loaded.diagnostics.iter().filter(|found| found.severity == severity).count();
+    let words = [(Severity::Error, "error"), (Severity::Warning, "warning")]
+        .map(|(severity, word)| (count(severity), word));
+    let parts: Vec<_> = words
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{count} {word}{}", if *count == 1 { "" } else { "s" }))
+        .collect();
+    match (loaded.ok(), parts.is_empty()) {
+        (true, true) => "ok".to_owned(),
+        (true, false) => format!("ok, {}", parts.join(", ")),
+        (false, _) => parts.join(", "),
+    }
+}
+
+/// The manifests that the arguments mean, in a stable order.
+fn manifests(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    if !paths.is_empty() {
+        return paths
+            .iter()
+            .map(|path| below(path))
+            .collect::<Result<Vec<_>, _>>()
+            .map(|found| found.concat());
+    }
+    let here = PathBuf::from(MANIFEST);
+    if here.is_file() {
+        return Ok(vec![here]);
+    }
+    if Path::new("experts").is_dir() {
+        return below(Path::new("experts"));
+    }
+    Err(none("here: neither manifest.json nor experts/"))
+}
+
+/// A file is taken as it is; a folder stands for its manifest, or for those of the folders in it.
+fn below(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let own = path.join(MANIFEST);
+    if own.is_file() {
+        return Ok(vec![own]);
+    }
+    let unreadable = |error: &std::io::Error| {
+        Failure::bad_input(
+            "unreadable",
+            format!("cannot read the folder {}: {}", path.display(), reason(error)),
+        )
+    };
+    let entries = std::fs::read_dir(path).map_err(|error| unreadable(&error))?;
+    let mut found: Vec<_> = entries
+        .filter_map(Result::ok)
+        .map(|entry| entry.path().join(MANIFEST))
+        .filter(|file| file.is_file())
+        .collect();
+    found.sort();
+    if found.is_empty() {
+        Err(none(&format!("in {} nor in the folders in it", path.display())))
+    } else {
+        Ok(found)
+    }
+}
+
+fn none(place: &str) -> Failure {
+    Failure::bad_input("no-manifest", format!("there is no manifest.json {place}"))
+        .hint("name one, or make an expert with `expert-cli init NAME`")
+}
+
+fn slashed(path: &Path) -> String {
+    path.to_string_lossy().replace('\\', "/")
+}

@@ -1,0 +1,56 @@
+//! Whether a base model can be had at all.
+
+use std::path::Path;
+
+use super::anywhere;
+use crate::diagnostic::{Code, Problem, Severity};
+use crate::manifest::{Manifest, Options};
+
+/// The base that the worker can always make, named without its owner.
+pub const EMBEDDED_BASE: &str = "smollm2-135m-instruct";
+
+pub fn check(manifest: &Manifest, options: &Options, problems: &mut Vec<Problem>) {
+    for base in &manifest.bases {
+        let name = &base.name;
+        if name.trim().is_empty() || base_is_known(name, &manifest.folder) {
+            continue;
+        }
+        let severity = if options.strict { Severity::Error } else { Severity::Warning };
+        let problem =
+            Problem::new(Code::BaseMissing, name.span, format!("the base model `{}` is not here", **name));
+        problems.push(problem.severity(severity).hint(
+            "name a folder with a config.json, a Hub id such as Qwen/Qwen3-0.6B, or SmolLM2-135M-Instruct",
+        ));
+    }
+}
+
+/// The embedded base, a folder with a model in it, or a name that the Hub could have.
+pub fn base_is_known(name: &str, folder: &Path) -> bool {
+    let here = || anywhere(name, folder).is_some_and(|path| path.join("config.json").is_file());
+    name.eq_ignore_ascii_case(EMBEDDED_BASE) || here() || is_hub_id(name)
+}
+
+/// `owner/name`, both of letters, digits, `-`, `_` and `.`.
+fn is_hub_id(name: &str) -> bool {
+    let is_part = |part: &str| {
+        part.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    };
+    name.split_once('/').is_some_and(|(owner, model)| is_part(owner) && is_part(model))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_can_be_had() {
+        let known = |name| base_is_known(name, Path::new("/nowhere"));
+        assert!(known("SmolLM2-135M-Instruct") && known("Qwen/Qwen3-0.6B"));
+        for name in
+            ["F:/models/Qwen3-0.6B", "\\\\server\\models\\q", "~/q", "models/a/b", "../q", "", "a b/c", "q\0"]
+        {
+            assert!(!known(name), "{name}");
+        }
+    }
+}

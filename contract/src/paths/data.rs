@@ -1,0 +1,155 @@
+//! Data files: inside the expert's folder, there, and not empty.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
+
+use super::is_windows_absolute;
+use crate::diagnostic::{Code, Problem, Severity};
+use crate::manifest::{DatasetType, Manifest, Options, is_lfs_pointer};
+use crate::source::Span;
+
+const STAY_INSIDE: &str = "keep it in the expert's folder, or allow the other folder with --allow-path";
+
+/// A data path on this system: backslashes separate folders wherever the manifest was written.
+pub fn data_path(text: &str, folder: &Path) -> PathBuf {
+    folder.join(text.replace('\\', "/"))
+}
+
+pub fn check(manifest: &Manifest, options: &Options, problems: &mut Vec<Problem>) {
+    let checker = Checker { folder: &manifest.folder, options };
+    for (path, span) in named(manifest) {
+        if let Err(problem) = checker.check(&path, span) {
+            problems.push(problem);
+        }
+    }
+}
+
+/// Every file that the manifest names as data, and the templates that belong to it.
+fn named(manifest: &Manifest) -> Vec<(String, Span)> {
+    let dataset = &manifest.root.training.dataset;
+    let mut found = Vec::new();
+    let mut add = |path: Option<&String>, span: Span| {
+        found.extend(
+            path.filter(|path| !path.contains("::") && !path.trim().is_empty())
+                .map(|path| (path.clone(), span)),
+        );
+    };
+    if dataset.resolved_kind() != DatasetType::Huggingface {
+        add(dataset.path.as_ref(), dataset.path.span);
+    }
+    add(dataset.validation_path.as_ref(), dataset.validation_path.span);
+    add(dataset.test_path.as_ref(), dataset.test_path.span);
+    for task in &dataset.tasks.0 {
+        add(Some(&task.path.value), task.path.span);
+        add(task.validation_path.as_ref(), task.validation_path.span);
+        add(task.test_path.as_ref(), task.test_path.span);
+    }
+    for base in &manifest.bases {
+        add(base.template_path.as_ref(), base.template_path.span);
+    }
+    found
+}
+
+struct Checker<'a> {
+    folder: &'a Path,
+    options: &'a Options,
+}
+
+impl Checker<'_> {
+    fn check(&self, text: &str, span: Span) -> Result<(), Problem> {
+        if text.contains('\0') {
+            return Err(Problem::new(Code::PathInvalid, span, "a path cannot hold a NUL character"));
+        }
+        // What the command line names is the person's own choice.
+        let free = span.is_argument();
+        if !free && !self.is_allowed(text) {
+            Self::lexically_inside(text, span)?;
+        }
+        let path = data_path(text, self.folder);
+        let metadata = match fs::metadata(&path) {
+            Ok(metadata) => metadata,
+            Err(error) => return Err(self.absent(text, span, &error)),
+        };
+        if !free && !self.is_allowed(text) && !is_under(&path, self.folder) {
+            let message = format!("`{text}` leads out of the expert's folder by a symbolic link");
+            return Err(Problem::new(Code::PathOutside, span, message).hint(STAY_INSIDE));
+        }
+        if metadata.is_dir() {
+            let problem = Problem::new(Code::PathInvalid, span, format!("`{text}` is a folder, not a file"));
+            return Err(problem.hint("name a file in it"));
+        }
+        self.content(text, &path, metadata.len(), span)
+    }
+
+    fn lexically_inside(text: &str, span: Span) -> Result<(), Problem> {
+        let slashed = text.replace('\\', "/");
+        let reason = if is_windows_absolute(text) || slashed.starts_with('/') {
+            "is absolute"
+        } else if slashed == "~" || slashed.starts_with("~/") {
+            "is in the home folder"
+        } else if Path::new(&slashed).components().any(|part| part == Component::ParentDir) {
+            "holds `..`"
+        } else {
+            return Ok(());
+        };
+        let message = format!("`{text}` {reason}, and data lies in the expert's folder");
+        Err(Problem::new(Code::PathOutside, span, message).hint(STAY_INSIDE))
+    }
+
+    /// Whether the path lies in a folder that the command line allows, links followed.
+    fn is_allowed(&self, text: &str) -> bool {
+        let path = data_path(text, self.folder);
+        self.options.allowed.iter().any(|root| is_under(&path, root))
+    }
+
+    fn severity(&self) -> Severity {
+        if self.options.strict { Severity::Error } else { Severity::Warning }
+    }
+
+    fn absent(&self, text: &str, span: Span, error: &std::io::Error) -> Problem {
+        let (message, hint) = if error.kind() == std::io::ErrorKind::PermissionDenied {
+            (format!("`{text}` may not be read"), "check the permissions of the file and its folders")
+        } else {
+            (
+                format!("`{text}` is not here"),
+                "make or fetch the data first; the path counts from the manifest's folder",
+            )
+        };
+        Problem::new(Code::DataMissing, span, message).severity(self.severity()).hint(hint)
+    }
+
+    fn content(&self, text: &str, path: &Path, length: u64, span: Span) -> Result<(), Problem> {
+        if length == 0 {
+            let problem = Problem::new(Code::DataEmpty, span, format!("`{text}` is empty"));
+            return Err(problem.severity(self.severity()).hint("make or fetch the data first"));
+        }
+        let mut head = [0; 64];
+        let read = File::open(path).and_then(|mut file| file.read(&mut head));
+        match read {
+            Ok(read) if is_lfs_pointer(&head[..read]) => {
+                let problem = Problem::new(
+                    Code::DataPointer,
+                    span,
+                    format!("`{text}` is a Git LFS pointer, not the data"),
+                );
+                Err(problem.severity(self.severity()).hint("run `git lfs pull`"))
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.absent(text, span, &error)),
+        }
+    }
+}
+
+/// Links followed. Of a path that is not there, the nearest folder that is decides.
+fn is_under(path: &Path, root: &Path) -> bool {
+    let Ok(root) = fs::canonicalize(root) else { return false };
+    let existing = path.ancestors().find_map(|part| {
+        let part = if part.as_os_str().is_empty() { Path::new(".") } else { part };
+        fs::canonicalize(part).ok().map(|found| (part, found))
+    });
+    existing.is_some_and(|(part, found)| {
+        let rest = path.strip_prefix(part).unwrap_or(Path::new(""));
+        found.starts_with(&root) && !rest.components().any(|part| part == Component::ParentDir)
+    })
+}

@@ -1,0 +1,167 @@
+//! The reference for people: pages of the user guide that are generated from the ledger and the codes.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::diagnostic::Code;
+use crate::ledger::{Class, Entry, Field, Section, Unknown, entries};
+use crate::manifest::ROOT;
+
+/// A line of `schema --ledger`.
+#[derive(Debug, Clone, Serialize)]
+pub struct LedgerRow {
+    pub path: String,
+    pub other_spellings: Vec<&'static str>,
+    pub class: &'static str,
+    pub takes: String,
+    pub default: Option<Value>,
+    pub doc: &'static str,
+    /// Why the key has no effect, and what to do instead.
+    pub reason: Option<&'static str>,
+    pub instead: Option<&'static str>,
+}
+
+/// Every key of the manifest and what becomes of it.
+pub fn ledger_rows() -> Vec<LedgerRow> {
+    entries(&ROOT).iter().map(row).collect()
+}
+
+fn row(entry: &Entry) -> LedgerRow {
+    let field = entry.field;
+    let (reason, instead) = match field.class {
+        Class::Advice { reason, instead } => (Some(reason), Some(instead)),
+        _ => (None, None),
+    };
+    LedgerRow {
+        path: entry.path.clone(),
+        other_spellings: field.keys[1..].to_vec(),
+        class: field.class.as_str(),
+        takes: field.kind.describe(),
+        default: (field.default)(),
+        doc: field.doc,
+        reason,
+        instead,
+    }
+}
+
+const MANIFEST_HEAD: &str = "# The manifest
+
+<!-- Generated from the field ledger; `UPDATE=1 cargo test -p expert-contract --test generated` writes it. -->
+
+A `manifest.json` describes one expert. Every key below is honoured, or reported as without effect together with the
+reason, or kept as metadata for other readers. Where a section says so, any other key is an error. A key that begins with
+`_` is a comment, anywhere. Paths count from the manifest's folder.
+
+Values that depend on the base model may stand in `base_models[].overrides`, which has the keys of `training.config` and
+goes over it for that base. `--set dotted.path=value` goes over both.
+";
+
+/// `docs/manifest.md`.
+pub fn manifest_page() -> String {
+    let mut page = MANIFEST_HEAD.to_owned();
+    for section in sections() {
+        let _ = write!(page, "\n{}", section_text(section));
+    }
+    page
+}
+
+/// Each section once, outermost first.
+fn sections() -> Vec<&'static Section> {
+    let mut found: Vec<&'static Section> = vec![&ROOT];
+    let mut next = 0;
+    while let Some(section) = found.get(next).copied() {
+        next += 1;
+        for inner in section.fields.iter().flat_map(|field| field.kind.sections()) {
+            if !found.iter().any(|known| std::ptr::eq(*known, inner)) {
+                found.push(inner);
+            }
+        }
+    }
+    found
+}
+
+fn section_text(section: &'static Section) -> String {
+    let title = if section.path.is_empty() {
+        "The outermost object".to_owned()
+    } else {
+        format!("`{}`", section.path)
+    };
+    let mut text = format!("## {title}\n\n{}", section.doc.trim());
+    let strictness = match section.unknown {
+        Unknown::Refuse => "Any other key is an error.",
+        Unknown::Keep => "Any other key is kept as metadata.",
+    };
+    let _ = writeln!(text, " {strictness}");
+    let honoured: Vec<_> = section.fields.iter().filter(|field| field.is_honoured()).collect();
+    if !honoured.is_empty() {
+        text += "\n| key | takes | default | meaning |\n|---|---|---|---|\n";
+        for field in honoured {
+            text += &honoured_line(section, field);
+        }
+    }
+    let advice: Vec<_> = section.fields.iter().filter_map(advice_line).collect();
+    if !advice.is_empty() {
+        let _ = write!(text, "\nAccepted and reported as without effect:\n\n{}", advice.concat());
+    }
+    let metadata: Vec<_> = section.fields.iter().filter(|field| field.class == Class::Metadata).collect();
+    let endings = section.metadata_endings.iter().map(|ending| format!("`*{ending}`"));
+    let names: Vec<_> = metadata.iter().map(|field| format!("`{}`", field.name())).chain(endings).collect();
+    if !names.is_empty() {
+        let _ = write!(text, "\nMetadata, kept and not judged: {}.\n", names.join(", "));
+    }
+    text
+}
+
+fn honoured_line(section: &Section, field: &Field) -> String {
+    let others: Vec<_> = field.keys[1..].iter().map(|key| format!(" (or `{key}`)")).collect();
+    let others = others.concat();
+    let default = match (field.default)() {
+        _ if section.required.contains(&field.name()) => "required".to_owned(),
+        None | Some(Value::Null) => String::new(),
+        Some(value) => format!("`{value}`"),
+    };
+    let words = match &field.kind {
+        kind if kind.describe() == "one of its words" => word_list(field),
+        kind => kind.describe(),
+    };
+    format!("| `{}`{others} | {} | {default} | {} |\n", field.name(), cell(&words), cell(field.doc))
+}
+
+fn word_list(field: &Field) -> String {
+    match &field.kind {
+        crate::ledger::Kind::Word(words) => {
+            words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(" or ")
+        }
+        other => other.describe(),
+    }
+}
+
+fn advice_line(field: &Field) -> Option<String> {
+    let Class::Advice { reason, instead } = field.class else { return None };
+    Some(format!("- `{}`: {reason}; {instead}.\n", field.name()))
+}
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+const DIAGNOSTICS_HEAD: &str = "# Diagnostics
+
+<!-- Generated from the codes; `UPDATE=1 cargo test -p expert-contract --test generated` writes it. -->
+
+Everything that `expert-cli validate` can say about a manifest. An error cannot run. A warning names something that has no
+effect, and what holds instead, or something that is not here yet. Advice tells what would go better.
+
+| code | severity | meaning |
+|---|---|---|
+";
+
+/// `docs/diagnostics.md`.
+pub fn diagnostics_page() -> String {
+    let lines = Code::ALL
+        .iter()
+        .map(|code| format!("| `{code}` | {} | {} |\n", code.severity().as_str(), cell(code.doc())));
+    DIAGNOSTICS_HEAD.to_owned() + &lines.collect::<String>()
+}

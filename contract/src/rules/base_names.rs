@@ -1,0 +1,24 @@
+//! Each base has a name, and a folder of its own for its runs.
+
+use std::collections::HashMap;
+
+use super::Problems;
+use crate::diagnostic::{Code, Problem};
+use crate::manifest::{Manifest, model_slug};
+
+pub fn check(manifest: &Manifest, problems: &mut Problems) {
+    let mut slugs = HashMap::new();
+    for base in &manifest.bases {
+        if !base.name.is_given() {
+            continue;
+        }
+        if base.name.trim().is_empty() {
+            problems.push(Problem::new(Code::EmptyValue, base.name.span, "the base model's name is empty"));
+        } else if let Some(other) = slugs.insert(model_slug(&base.name), &base.name) {
+            let message =
+                format!("`{}` and `{}` would share the folder `{}`", **other, *base.name, model_slug(other));
+            let problem = Problem::new(Code::Conflict, base.name.span, message);
+            problems.push(problem.hint("name each base model once"));
+        }
+    }
+}

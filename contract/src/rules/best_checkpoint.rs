@@ -1,0 +1,70 @@
+//! The best checkpoint must be measured, and saved when it is measured.
+
+use super::{Problems, place};
+use crate::diagnostic::{Code, Problem};
+use crate::manifest::Effective;
+use crate::plan::Strategy;
+
+const METRICS: [&str; 2] = ["eval_loss", "loss"];
+
+pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
+    let config = &effective.config;
+    if !*config.load_best_model_at_end {
+        return;
+    }
+    metric(effective, problems);
+    if *config.evaluation_strategy == Strategy::No {
+        let span = place(&config.load_best_model_at_end, effective);
+        let message =
+            "`load_best_model_at_end` is true and nothing is evaluated: `evaluation_strategy` is `no`";
+        let problem = Problem::new(Code::BestWithoutEvaluation, span, message);
+        problems.push(
+            problem.hint(
+                "set `evaluation_strategy` to `steps` or `epoch`, or `load_best_model_at_end` to false",
+            ),
+        );
+    } else if effective.manifest.root.training.dataset.has_validation() {
+        saved_when_measured(effective, problems);
+    }
+}
+
+fn metric(effective: &Effective<'_>, problems: &mut Problems) {
+    let config = &effective.config;
+    let metric = config.metric_for_best_model.as_str();
+    if !METRICS.contains(&metric) {
+        let message = format!("evaluation during training does not measure `{metric}`");
+        let problem = Problem::new(Code::UnknownMetric, config.metric_for_best_model.span, message);
+        problems.push(problem.hint("use `eval_loss`; answers are scored by `evaluate`, after training"));
+    } else if *config.greater_is_better == Some(true) {
+        let message = "`greater_is_better` is true for a loss, so the worst checkpoint would be chosen";
+        let problem = Problem::new(Code::MetricDirection, config.greater_is_better.span, message);
+        problems.push(problem.hint("set it to false, or leave it out"));
+    }
+}
+
+fn saved_when_measured(effective: &Effective<'_>, problems: &mut Problems) {
+    let config = &effective.config;
+    let every = config.eval_steps.unwrap_or(*config.save_steps);
+    let message = match (*config.evaluation_strategy, *config.save_strategy) {
+        (Strategy::Steps, Strategy::Steps) if config.save_steps.is_multiple_of(every) => return,
+        (Strategy::Epoch, Strategy::Epoch) => return,
+        (Strategy::Steps, Strategy::Steps) => format!(
+            "`save_steps` is {} and no multiple of `eval_steps`, which is {every}: a saved step may have no evaluation",
+            *config.save_steps
+        ),
+        (evaluation, save) => {
+            format!(
+                "`evaluation_strategy` is `{evaluation}` and `save_strategy` is `{save}`: a saved step may have no evaluation"
+            )
+        }
+    };
+    let span = if *config.save_strategy == Strategy::Steps {
+        &config.save_steps.span
+    } else {
+        &config.save_strategy.span
+    };
+    let span =
+        if *span == crate::source::Span::default() { config.load_best_model_at_end.span } else { *span };
+    let hint = "evaluate and save by the same strategy, with `save_steps` a multiple of `eval_steps`";
+    problems.push(Problem::new(Code::BestBetweenSaves, span, message).hint(hint));
+}

@@ -1,0 +1,44 @@
+//! A file's format is told by `format`, or by its ending.
+
+use super::Problems;
+use crate::diagnostic::{Code, Problem};
+use crate::manifest::{DatasetType, Manifest, Setting};
+use crate::paths::format_of_ending;
+use crate::plan::DataFormat;
+
+pub fn check(manifest: &Manifest, problems: &mut Problems) {
+    let dataset = &manifest.root.training.dataset;
+    if dataset.resolved_kind() == DatasetType::Huggingface {
+        return;
+    }
+    let own = [&dataset.path, &dataset.validation_path, &dataset.test_path];
+    for path in own {
+        judge(path.as_deref(), path, *dataset.format, problems);
+    }
+    for task in &dataset.tasks.0 {
+        let format = task.format.value.or(*dataset.format);
+        judge(Some(&task.path), &task.path, format, problems);
+        judge(task.validation_path.as_deref(), &task.validation_path, format, problems);
+        judge(task.test_path.as_deref(), &task.test_path, format, problems);
+    }
+}
+
+fn judge<T>(path: Option<&str>, setting: &Setting<T>, format: Option<DataFormat>, problems: &mut Problems) {
+    let Some(path) = path.filter(|path| !path.trim().is_empty() && !path.contains("::")) else { return };
+    let problem = match (format, format_of_ending(path)) {
+        (None, None) => {
+            Problem::new(Code::DataFormat, setting.span, "the file's ending does not tell its format")
+                .hint("add \"format\": \"jsonl\" (or json, csv, parquet, arrow)")
+        }
+        // JSON lines in a .json file are common, and the reader tells them apart.
+        (Some(DataFormat::Json | DataFormat::Jsonl), Some(DataFormat::Json | DataFormat::Jsonl)) => return,
+        (Some(format), Some(ending)) if format != ending => Problem::new(
+            Code::DataFormat,
+            setting.span,
+            format!("`format` is `{format}`, and the file ends as {ending} does"),
+        )
+        .hint("make them agree, or leave `format` out"),
+        _ => return,
+    };
+    problems.push(problem);
+}

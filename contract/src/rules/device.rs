@@ -1,0 +1,27 @@
+//! What a machine makes of the settings.
+
+use super::{Problems, place};
+use crate::diagnostic::{Code, Problem};
+use crate::manifest::Effective;
+use crate::plan::{DeviceKind, OptimizerName, PrecisionRequest};
+
+/// What rules need to know of the machine that trains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MachineFacts {
+    pub device: DeviceKind,
+}
+
+pub fn check(effective: &Effective<'_>, facts: MachineFacts, problems: &mut Problems) {
+    let config = &effective.config;
+    if facts.device == DeviceKind::Cpu && config.precision() == PrecisionRequest::Fp16 {
+        let message = "fp16 on a CPU is about nine times slower than bf16";
+        let problem = Problem::new(Code::Fp16OnCpu, place(&config.fp16, effective), message);
+        problems.push(problem.hint("use `--mixed-precision bf16` on this machine"));
+    }
+    let paged = matches!(*config.optim, OptimizerName::PagedAdamw8bit | OptimizerName::PagedAdamw32bit);
+    if facts.device != DeviceKind::Cuda && paged {
+        let message = format!("nothing is paged without CUDA: `{}` runs as its plain form", *config.optim);
+        let problem = Problem::new(Code::PagedWithoutCuda, place(&config.optim, effective), message);
+        problems.push(problem.hint("use `adamw_torch_fused`; an adapter's optimizer state is small"));
+    }
+}

@@ -1,0 +1,16 @@
+//! Steps win over epochs. An override or argument that sets steps over the manifest's epochs is meant so.
+
+use super::Problems;
+use crate::diagnostic::{Code, Problem};
+use crate::manifest::Effective;
+
+pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
+    let config = &effective.config;
+    let Some(steps) = *config.max_steps else { return };
+    if config.epochs.is_given() && config.epochs.origin >= config.max_steps.origin {
+        let message =
+            format!("`max_steps` is {steps}, so `epochs` has no effect: training ends after {steps} steps");
+        let problem = Problem::new(Code::StepsOverEpochs, config.epochs.span, message);
+        problems.push(problem.hint("remove one of the two; `\"max_steps\": null` leaves it to `epochs`"));
+    }
+}

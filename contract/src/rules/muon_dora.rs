@@ -1,0 +1,18 @@
+//! Muon orthogonalises matrices; DoRA trains vectors of magnitudes too.
+
+use super::{Problems, place};
+use crate::diagnostic::{Code, Problem};
+use crate::manifest::Effective;
+use crate::plan::{AdapterKind, OptimizerName};
+
+pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
+    let config = &effective.config;
+    let has_vectors =
+        matches!(*config.adapter_type, AdapterKind::Dora | AdapterKind::Ia3 | AdapterKind::Adalora);
+    if *config.optim == OptimizerName::Muon && has_vectors {
+        let message =
+            format!("muon trains matrices only, and a `{}` adapter has vectors", *config.adapter_type);
+        let problem = Problem::new(Code::MuonWithDora, place(&config.optim, effective), message);
+        problems.push(problem.hint("use `adamw_torch_fused`, or `lora` with muon"));
+    }
+}

@@ -1,0 +1,32 @@
+//! The expert's name names folders on every system.
+
+use super::Problems;
+use crate::diagnostic::{Code, Problem};
+use crate::manifest::Manifest;
+
+const RESERVED: [&str; 6] = ["con", "prn", "aux", "nul", ".", ".."];
+const LONGEST: usize = 100;
+
+pub fn check(manifest: &Manifest, problems: &mut Problems) {
+    let name = &manifest.root.name;
+    if !name.is_given() {
+        return;
+    }
+    if name.trim().is_empty() {
+        problems.push(Problem::new(Code::EmptyValue, name.span, "the expert's name is empty"));
+        return;
+    }
+    let reason = if RESERVED.contains(&name.to_ascii_lowercase().as_str()) {
+        "is a name that systems keep for themselves".to_owned()
+    } else if name.len() > LONGEST {
+        format!("is longer than {LONGEST} characters")
+    } else if let Some(c) = name.chars().find(|c| !(c.is_ascii_alphanumeric() || "._-".contains(*c))) {
+        format!("holds {c:?}")
+    } else if name.starts_with(['.', '-']) || name.ends_with('.') {
+        "begins or ends with a character that folders should not".to_owned()
+    } else {
+        return;
+    };
+    let problem = Problem::new(Code::InvalidName, name.span, format!("the expert's name {reason}"));
+    problems.push(problem.hint("use letters, digits, `.`, `_` and `-`, such as `expert-sql`"));
+}

@@ -1,0 +1,25 @@
+//! What packing excludes, and what excludes packing.
+
+use super::Problems;
+use crate::diagnostic::{Code, Problem};
+use crate::manifest::Effective;
+use crate::plan::AdapterKind;
+
+pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
+    let config = &effective.config;
+    if *config.packing && *config.adapter_type == AdapterKind::Prompt {
+        let message =
+            "prompt learning puts its tokens before each document, so rows are not packed: `packing` is off";
+        problems.push(
+            Problem::new(Code::PromptPacking, config.packing.span, message).hint("set `packing` to false"),
+        );
+    }
+    if effective.packing()
+        && *config.group_by_length
+        && config.group_by_length.origin >= config.packing.origin
+    {
+        let message = "`group_by_length` has no effect: packed rows are all of one length";
+        let problem = Problem::new(Code::PackingOverGrouping, config.group_by_length.span, message);
+        problems.push(problem.hint("remove it, or set `packing` to false"));
+    }
+}

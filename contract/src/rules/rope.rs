@@ -1,0 +1,58 @@
+//! Each kind of rope scaling has numbers that it cannot do without.
+
+use super::Problems;
+use crate::diagnostic::{Code, Problem};
+use crate::manifest::{Manifest, RopeScaling, RopeWord, Setting};
+use crate::plan::RopeKind;
+
+pub fn check(manifest: &Manifest, problems: &mut Problems) {
+    for base in &manifest.bases {
+        if let Some(rope) = &*base.rope_scaling {
+            judge(rope, &base.rope_scaling, problems);
+        }
+    }
+}
+
+fn judge(rope: &RopeScaling, setting: &Setting<Option<RopeScaling>>, problems: &mut Problems) {
+    if *rope.kind == RopeWord::Default {
+        return;
+    }
+    let is_word = setting.span == rope.kind.span;
+    if is_word {
+        let message = "the kind alone says nothing of the length: the base's own rope setting stays";
+        let problem = Problem::new(Code::RopeUnchanged, setting.span, message);
+        problems.push(problem.hint("write an object with `type` and `factor`, or remove the key"));
+        return;
+    }
+    for (key, is_there) in needed(rope) {
+        if !is_there {
+            let message = format!("{} rope scaling needs `{key}`", shown(*rope.kind));
+            problems.push(Problem::new(Code::RopeScaling, rope.kind.span, message));
+        }
+    }
+}
+
+fn needed(rope: &RopeScaling) -> Vec<(&'static str, bool)> {
+    let factor = ("factor", rope.factor.is_some());
+    match *rope.kind {
+        RopeWord::Kind(RopeKind::Llama3) => vec![
+            factor,
+            ("low_freq_factor", rope.low_freq_factor.is_some()),
+            ("high_freq_factor", rope.high_freq_factor.is_some()),
+            ("original_max_position_embeddings", rope.original_max_position_embeddings.is_some()),
+        ],
+        RopeWord::Kind(RopeKind::Longrope) => {
+            vec![("short_factor", rope.short_factor.is_some()), ("long_factor", rope.long_factor.is_some())]
+        }
+        RopeWord::Default => Vec::new(),
+        _ => vec![factor],
+    }
+}
+
+fn shown(kind: RopeWord) -> &'static str {
+    match kind {
+        RopeWord::Default => "default",
+        RopeWord::NtkByParts => "ntk-by-parts",
+        RopeWord::Kind(kind) => kind.as_str(),
+    }
+}

@@ -1,0 +1,82 @@
+//! Settings of a feature that is off. One message a feature; a switch that a later layer turned off is meant so.
+
+use super::Problems;
+use crate::diagnostic::{Code, Problem};
+use crate::manifest::{Effective, Origin, Setting};
+use crate::plan::{OptimizerName, Strategy};
+use crate::source::Span;
+
+/// A setting that may stand without effect.
+struct Part {
+    key: &'static str,
+    origin: Origin,
+    span: Span,
+}
+
+fn part<T>(key: &'static str, setting: &Setting<T>) -> Part {
+    Part { key, origin: setting.origin, span: setting.key }
+}
+
+pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
+    let config = &effective.config;
+    let dataset = &effective.manifest.root.training.dataset;
+    let mut report = |off: bool, why: &str, switch: Origin, parts: &[Part]| {
+        if off {
+            report(why, switch, parts, problems);
+        }
+    };
+    let compile = [
+        part("torch_compile_backend", &config.torch_compile_backend),
+        part("torch_compile_mode", &config.torch_compile_mode),
+    ];
+    report(!*config.torch_compile, "`torch_compile` is false", config.torch_compile.origin, &compile);
+    let graphs = [part("cuda_graph_warmup_steps", &config.cuda_graph_warmup_steps)];
+    report(!*config.use_cuda_graphs, "`use_cuda_graphs` is false", config.use_cuda_graphs.origin, &graphs);
+    let best = [
+        part("metric_for_best_model", &config.metric_for_best_model),
+        part("greater_is_better", &config.greater_is_better),
+    ];
+    report(
+        !*config.load_best_model_at_end,
+        "`load_best_model_at_end` is false",
+        config.load_best_model_at_end.origin,
+        &best,
+    );
+    let evaluation = &config.evaluation_strategy;
+    let why = format!("`evaluation_strategy` is `{}`", **evaluation);
+    report(
+        **evaluation != Strategy::Steps,
+        &why,
+        evaluation.origin,
+        &[part("eval_steps", &config.eval_steps)],
+    );
+    let save = &config.save_strategy;
+    let why = format!("`save_strategy` is `{}`", **save);
+    report(**save != Strategy::Steps, &why, save.origin, &[part("save_steps", &config.save_steps)]);
+    let streamed = [part("max_in_memory_samples", &dataset.max_in_memory_samples)];
+    report(!*dataset.streaming, "`streaming` is false", dataset.streaming.origin, &streamed);
+    let cache = [part("pretokenized_cache", &config.pretokenized_cache)];
+    report(!effective.uses_cache(), "rows are tokenized on the fly", Origin::Default, &cache);
+    adam(effective, &mut report);
+}
+
+fn adam(effective: &Effective<'_>, report: &mut impl FnMut(bool, &str, Origin, &[Part])) {
+    let config = &effective.config;
+    let beta1 = part("adam_beta1", &config.adam_beta1);
+    let others = [part("adam_beta2", &config.adam_beta2), part("adam_epsilon", &config.adam_epsilon)];
+    let why = format!("`{}` has none", *config.optim);
+    let only_first = matches!(*config.optim, OptimizerName::Sgd | OptimizerName::Muon);
+    report(only_first, &why, config.optim.origin, &others);
+    let [beta2, epsilon] = others;
+    report(*config.optim == OptimizerName::Adafactor, &why, config.optim.origin, &[beta1, beta2, epsilon]);
+}
+
+fn report(why: &str, switch: Origin, parts: &[Part], problems: &mut Problems) {
+    let written: Vec<_> =
+        parts.iter().filter(|part| part.origin != Origin::Default && switch <= part.origin).collect();
+    let Some(first) = written.first() else { return };
+    let keys: Vec<_> = written.iter().map(|part| format!("`{}`", part.key)).collect();
+    let verb = if keys.len() == 1 { "has" } else { "have" };
+    let message = format!("{} {verb} no effect: {why}", keys.join(", "));
+    problems.push(Problem::new(Code::SwitchedOff, first.span, message));
+}

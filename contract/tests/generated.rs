@@ -1,0 +1,48 @@
+//! What is generated from the ledger, the codes and the contract's types, checked in, so that editors, people and Python
+//! can be held against it. `UPDATE=1 cargo test -p expert-contract --test generated` writes it.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use expert_contract::{reference, schema};
+use schemars::Schema;
+
+fn hold(file: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+    }
+    let checked_in = std::fs::read_to_string(&path).unwrap_or_default().replace("\r\n", "\n");
+    assert!(checked_in == text, "{file} is out of date; run with UPDATE=1 and review the difference");
+}
+
+fn pretty(schema: &Schema) -> String {
+    serde_json::to_string_pretty(schema).unwrap() + "\n"
+}
+
+#[test]
+fn manifest_schema() {
+    hold("contract/schema/manifest.schema.json", &pretty(&schema::manifest()));
+}
+
+#[test]
+fn plan_schema() {
+    hold("contract/schema/plan.schema.json", &pretty(&schema::plan()));
+}
+
+#[test]
+fn event_schema() {
+    hold("contract/schema/event.schema.json", &pretty(&schema::event()));
+}
+
+#[test]
+fn manifest_page() {
+    hold("docs/manifest.md", &reference::manifest_page());
+}
+
+#[test]
+fn diagnostics_page() {
+    hold("docs/diagnostics.md", &reference::diagnostics_page());
+}
