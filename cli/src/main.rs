@@ -3,12 +3,15 @@
 mod commands;
 mod durable;
 mod env;
+mod experts;
 mod failure;
+mod git;
 mod launch;
 mod options;
 mod output;
 mod prepare;
 mod render;
+mod scaffold;
 mod site;
 mod usage;
 mod worker;

@@ -1,6 +1,8 @@
 //! One command a file. Each has `Args` and `run`.
 
 mod completions;
+mod init;
+mod matrix;
 mod plan;
 mod schema;
 mod validate;
@@ -20,6 +22,10 @@ pub enum Command {
     Validate(validate::Args),
     /// Print a document's JSON Schema, or the ledger of the manifest's keys
     Schema(schema::Args),
+    /// Make a new expert that can be trained as it is
+    Init(init::Args),
+    /// List experts for a CI matrix, all or those that changed
+    Matrix(matrix::Args),
     /// Print the shell's completion script
     Completions(completions::Args),
     /// Carry out a plan that was written before (train --dry-run --json prints one)
@@ -32,6 +38,8 @@ pub fn run(cli: &Cli, console: &Console) -> Result<Exit, Failure> {
         Command::Validate(args) => validate::run(args, console),
         Command::Schema(args) => schema::run(args, console),
         Command::Completions(args) => completions::run(args, console),
+        Command::Init(args) => init::run(args, console),
+        Command::Matrix(args) => matrix::run(args, console),
         Command::Work(args) => work::run(args, &cli.global, console),
     }
 }

@@ -1,0 +1,38 @@
+//! Experts on disk: folders that hold a manifest.json.
+
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+
+use crate::failure::Failure;
+
+pub const MANIFEST: &str = "manifest.json";
+
+/// The manifests of `folder` itself or of the folders directly below it, in the order of their names.
+pub fn below(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let own = folder.join(MANIFEST);
+    if own.is_file() {
+        return Ok(vec![own]);
+    }
+    let entries = fs::read_dir(folder).map_err(|error| {
+        Failure::reading("list the experts in", folder, &error)
+            .hint("name the folder that holds the experts; each has a manifest.json")
+    })?;
+    let mut manifests: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path().join(MANIFEST))
+        .filter(|manifest| manifest.is_file())
+        .collect();
+    manifests.sort();
+    Ok(manifests)
+}
+
+/// Forward slashes on every system and no leading `./`, as documents that travel have them.
+pub fn portable(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let text = if cfg!(windows) { text.replace('\\', "/") } else { text.into_owned() };
+    match text.strip_prefix("./") {
+        Some(rest) if !rest.is_empty() => rest.to_owned(),
+        _ => text,
+    }
+}

@@ -1,0 +1,178 @@
+//! `matrix --changed-since`: what retrains and what does not, in real repositories.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+struct Shelf {
+    folder: tempfile::TempDir,
+}
+
+impl Shelf {
+    /// A repository with the experts a and b, committed.
+    fn new() -> Self {
+        let shelf = Self { folder: tempfile::tempdir().unwrap() };
+        std::fs::create_dir(shelf.path("experts")).unwrap();
+        shelf.expert_cli(&["init", "a"]);
+        shelf.expert_cli(&["init", "b"]);
+        shelf.git(&["init", "--quiet"]);
+        shelf.commit();
+        shelf
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn expert_cli(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_expert-cli"))
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .output()
+            .unwrap()
+    }
+
+    fn git(&self, arguments: &[&str]) {
+        git(self.folder.path(), arguments);
+    }
+
+    fn commit(&self) {
+        self.git(&["add", "--all"]);
+        self.git(&["commit", "--quiet", "--message", "x"]);
+    }
+
+    fn edit(&self, file: &str, from: &str, to: &str) {
+        let text = std::fs::read_to_string(self.path(file)).unwrap();
+        assert!(text.contains(from), "{file} has no {from}");
+        std::fs::write(self.path(file), text.replace(from, to)).unwrap();
+    }
+
+    /// The experts listed, and standard error.
+    fn changed_since(&self, reference: &str) -> (Vec<String>, String) {
+        let output = self.expert_cli(&["matrix", "--changed-since", reference]);
+        assert_eq!(output.status.code(), Some(0));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let names = document["include"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|entry| entry["expert"].as_str().unwrap().to_owned());
+        (names.collect(), String::from_utf8(output.stderr).unwrap())
+    }
+
+    fn names(&self) -> Vec<String> {
+        let (names, talk) = self.changed_since("HEAD");
+        assert_eq!(talk, "");
+        names
+    }
+}
+
+fn git(folder: &Path, arguments: &[&str]) {
+    let identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"];
+    let done = Command::new("git").args(identity).args(arguments).current_dir(folder).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+#[test]
+fn without_a_revision_every_expert_is_listed_in_one_line() {
+    let output = Shelf::new().expert_cli(&["matrix"]);
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "{\"include\":[{\"expert\":\"a\",\"manifest\":\"experts/a/manifest.json\",\"path\":\"experts/a\"},\
+         {\"expert\":\"b\",\"manifest\":\"experts/b/manifest.json\",\"path\":\"experts/b\"}]}\n"
+    );
+}
+
+#[test]
+fn prose_comments_metadata_and_results_do_not_retrain() {
+    let shelf = Shelf::new();
+    shelf.edit("experts/a/README.md", "An expert", "The expert");
+    shelf.edit("experts/a/manifest.json", "Keys that begin", "Each key that begins");
+    shelf.edit("experts/a/manifest.json", "\"description\": \"Turns", "\"description\": \"Makes");
+    shelf.edit("experts/b/manifest.json", "\"save_total_limit\": 2", "\"save_total_limit\": 3");
+    for file in
+        ["experts/a/weights/x/run.json", "experts/a/datasets_optimized/x/y.arrow", "experts/b/results/r.json"]
+    {
+        std::fs::create_dir_all(shelf.path(file).parent().unwrap()).unwrap();
+        std::fs::write(shelf.path(file), "{}").unwrap();
+    }
+    assert!(shelf.names().is_empty());
+    assert_eq!(
+        String::from_utf8_lossy(&shelf.expert_cli(&["matrix", "--changed-since", "HEAD"]).stdout),
+        "{\"include\":[]}\n"
+    );
+}
+
+#[test]
+fn recipe_data_and_code_retrain_committed_or_not() {
+    let shelf = Shelf::new();
+    shelf.edit("experts/b/manifest.json", "\"rank\": 8", "\"rank\": 16");
+    assert_eq!(shelf.names(), ["b"]);
+    shelf.commit();
+    assert!(shelf.names().is_empty());
+    assert_eq!(shelf.changed_since("HEAD~1").0, ["b"]);
+
+    shelf.edit("experts/a/datasets/train.jsonl", "Monday", "Sunday");
+    assert_eq!(shelf.names(), ["a"]);
+    shelf.commit();
+    std::fs::write(shelf.path("experts/a/generate.py"), "").unwrap();
+    assert_eq!(shelf.names(), ["a"]);
+}
+
+#[test]
+fn new_experts_are_listed_and_deleted_ones_are_not() {
+    let shelf = Shelf::new();
+    std::fs::remove_dir_all(shelf.path("experts/b")).unwrap();
+    shelf.expert_cli(&["init", "c"]);
+    assert_eq!(shelf.names(), ["c"]);
+}
+
+#[test]
+fn a_manifest_that_no_longer_holds_is_listed_so_that_its_run_says_why() {
+    let shelf = Shelf::new();
+    shelf.edit("experts/a/manifest.json", "\"sft\"", "\"magic\"");
+    assert_eq!(shelf.names(), ["a"]);
+}
+
+#[test]
+fn what_git_cannot_tell_means_every_expert_and_a_warning() {
+    let shelf = Shelf::new();
+    for reference in ["nowhere", "--output=owned", "-h", "", "HEAD:experts", "HEAD~9"] {
+        let (names, talk) = shelf.changed_since(reference);
+        assert_eq!(names, ["a", "b"], "{reference}");
+        assert!(talk.contains("warning: every expert is listed"), "{reference}: {talk}");
+    }
+    assert!(!shelf.path("owned").exists());
+
+    let clone = tempfile::tempdir().unwrap();
+    let origin = format!("file://{}", shelf.folder.path().display());
+    git(clone.path(), &["clone", "--quiet", "--depth", "1", &origin, "."]);
+    let shallow = Shelf { folder: clone };
+    let (names, talk) = shallow.changed_since("HEAD~1");
+    assert_eq!(names, ["a", "b"]);
+    assert!(talk.contains("shallow clone"), "{talk}");
+
+    let bare = Shelf { folder: tempfile::tempdir().unwrap() };
+    bare.expert_cli(&["init", "a", "--parent", "experts"]);
+    let (names, talk) = bare.changed_since("HEAD");
+    assert_eq!(names, ["a"]);
+    assert!(talk.contains("not a git repository"), "{talk}");
+}
+
+#[test]
+fn names_that_look_like_patterns_or_are_not_ascii_are_just_names() {
+    let shelf = Shelf::new();
+    std::fs::rename(shelf.path("experts/a"), shelf.path("experts/[a] ü*")).unwrap();
+    shelf.commit();
+    assert!(shelf.names().is_empty());
+    shelf.edit("experts/[a] ü*/datasets/test.jsonl", "Friday", "Sunday");
+    assert_eq!(shelf.names(), ["a"]);
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_bad_input() {
+    let shelf = Shelf::new();
+    let output = shelf.expert_cli(&["matrix", "nowhere"]);
+    assert_eq!(output.status.code(), Some(2));
+}
