@@ -91,6 +91,18 @@ def test_other_readers_of_safetensors_agree(store: Store) -> None:
         assert read.dtype == tensors[name].dtype and torch.equal(read, tensors[name]), name
 
 
+def test_a_whole_checkpoint_is_never_replaced_and_a_damaged_one_is(store: Store, heard) -> None:
+    path = store.commit(3, parts(3), facts(metrics={"eval_loss": 1.0}))
+    before = path.stat().st_ino
+    said = len(heard[1].events)
+    store.commit(3, parts(3), facts())
+    assert path.stat().st_ino == before and len(heard[1].events) == said
+    (path / "trainer.json").write_text("{}")
+    store.commit(3, parts(3), facts())
+    loaded = store.newest_valid()
+    assert loaded is not None and loaded.facts.metrics == {}
+
+
 def test_no_pickle_is_ever_written(store: Store) -> None:
     path = store.commit(1, parts(1), facts())
     assert {p.suffix for p in path.rglob("*") if p.is_file()} == {".json", ".safetensors"}

@@ -90,6 +90,17 @@ def build_folder(target: Path, fill: Callable[[Path], None]) -> None:
         raise
 
 
+def sync_tree(folder: Path) -> None:
+    """For folders that a library has filled: its files are brought to the disk after the fact."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            handle = os.open(path, os.O_RDWR)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+
 def publish_folder(temp: Path, target: Path) -> None:
     for folder in [*(f for f in sorted(temp.rglob("*"), reverse=True) if f.is_dir()), temp]:
         sync_folder(folder)

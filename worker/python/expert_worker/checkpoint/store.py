@@ -59,9 +59,14 @@ class Store:
             files.remove_leftovers(self.output)
 
     def commit(self, step: int, parts: Mapping[str, Content], facts: Facts) -> Path:
-        """Returns when the checkpoint is durable; a crash before that leaves the older ones as they were."""
+        """Returns when the checkpoint is durable; a crash before that leaves the older ones as they were.
+
+        One that is there and whole is left alone: a step has one state, and replacing would put it at risk.
+        """
         began = time.monotonic()
         target = self.path(step)
+        if target.is_dir() and _is_whole(target):
+            return target
         with self._storage(f"save {target.name}", needed=lambda: _size(parts)):
             files.build_folder(target, lambda folder: _fill(folder, step, parts, facts))
             self._forget_set_aside(step)
@@ -176,6 +181,14 @@ def step_of(path: Path) -> int:
     if match is None:
         raise ValueError(f"{path.name} is not a checkpoint's name")
     return int(match[1])
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        verify(path)
+    except DamagedError:
+        return False
+    return True
 
 
 def _fill(folder: Path, step: int, parts: Mapping[str, Content], facts: Facts) -> None:

@@ -1,0 +1,197 @@
+"""Export: loadable by others, saying what the adapter says, and nothing at all where it would not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft import (
+    AdaLoraConfig,
+    IA3Config,
+    LoKrConfig,
+    LoraConfig,
+    PeftModel,
+    PromptTuningConfig,
+    get_peft_model,
+)
+from plans import example_plan
+from tokenizers import Tokenizer, models
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers import PreTrainedTokenizerFast as Fast
+
+from expert_worker.errors import BadInput, Failed, Storage
+from expert_worker.events import Events
+from expert_worker.export import merge
+from expert_worker.export.stage import run
+from expert_worker.run_record import adapter_config, adapter_tensors, write_final
+
+IDS = torch.arange(12).reshape(1, 12)
+MODULES = ["q_proj", "v_proj", "down_proj"]
+ADAPTERS: dict[str, Any] = {
+    "lora": LoraConfig(r=4, target_modules=MODULES, task_type="CAUSAL_LM"),
+    "dora": LoraConfig(r=4, target_modules=MODULES, use_dora=True, task_type="CAUSAL_LM"),
+    "ia3": IA3Config(target_modules=MODULES, feedforward_modules=["down_proj"], task_type="CAUSAL_LM"),
+    "lokr": LoKrConfig(r=4, target_modules=MODULES, task_type="CAUSAL_LM"),
+    "adalora": AdaLoraConfig(
+        init_r=4, target_r=2, total_step=9, target_modules=MODULES, task_type="CAUSAL_LM"
+    ),
+    "prompt": PromptTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM"),
+}
+
+
+def tokenizer() -> Fast:
+    words = {"<end>": 0} | {f"w{index}": index for index in range(1, 96)}
+    return Fast(tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="<end>")), eos_token="<end>")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("base")
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=96,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        tie_word_embeddings=True,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    return folder
+
+
+def trained(kind: str, base: Path, output: Path) -> Path:
+    torch.manual_seed(1)
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained(base), ADAPTERS[kind])
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.add_(torch.randn_like(parameter) * 0.05)
+    return write_final(
+        output,
+        config=adapter_config(model.peft_config["default"], "tiny"),
+        weights=adapter_tensors(model),
+        tokenizer=tokenizer(),
+        template={"kind": "chatml"},
+        card="# card\n",
+    )
+
+
+def order(base: Path, adapter: Path, target: Path, **options: Any) -> Any:
+    changes: dict[str, Any] = {
+        "machine.paths.base": str(base),
+        "recipe.adapter.kind": options.get("kind", "lora"),
+        "recipe.base.quantization": options.get("quantization", "none"),
+        "machine.dtype": options.get("dtype", "fp32"),
+        "request": {
+            "stage": "export",
+            "adapter": str(adapter),
+            "target": str(target),
+            "merge": options.get("merge", False),
+        },
+    }
+    return example_plan(target.parent, changes)
+
+
+def said(base: Path, adapter: Path) -> torch.Tensor:
+    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), str(adapter)).eval()
+    with torch.no_grad():
+        return model(IDS).logits
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_a_plain_adapter_is_whole_and_the_same(kind: str, base: Path, tmp_path: Path) -> None:
+    final = trained(kind, base, tmp_path)
+    target = tmp_path / "shared" / "adapter"
+    result = run(order(base, final, target, kind=kind), Events.in_memory()[0])
+    assert result["logits_difference"] == 0.0 and result["merged"] is False
+    assert {p.name for p in target.iterdir()} == {p.name for p in final.iterdir()}
+    assert torch.equal(said(base, final), said(base, target))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ADAPTERS if kind != "prompt"])
+def test_a_merged_model_needs_no_peft(kind: str, base: Path, tmp_path: Path) -> None:
+    final = trained(kind, base, tmp_path)
+    target = tmp_path / "merged"
+    result = run(order(base, final, target, kind=kind, merge=True), Events.in_memory()[0])
+    model = AutoModelForCausalLM.from_pretrained(target).eval()
+    with torch.no_grad():
+        torch.testing.assert_close(model(IDS).logits, said(base, final), rtol=1e-4, atol=1e-5)
+    assert result["logits_difference"] < 1e-5
+    assert result["bytes"] == sum(p.stat().st_size for p in target.iterdir())
+    assert AutoTokenizer.from_pretrained(target).eos_token == "<end>"
+    assert not (target / "adapter_config.json").exists()
+    assert not any(str(base) in p.read_text() for p in target.glob("*.json"))
+
+
+def test_merging_in_bf16_stays_within_its_rounding(base: Path, tmp_path: Path) -> None:
+    plan = order(base, trained("lora", base, tmp_path), tmp_path / "merged", merge=True, dtype="bf16")
+    result = run(plan, Events.in_memory()[0])
+    assert 0 < result["logits_difference"] < 6e-2
+    assert json.loads((tmp_path / "merged" / "config.json").read_text())["dtype"] == "bfloat16"
+
+
+def test_a_quantized_base_is_merged_unquantized_and_that_is_said(base: Path, tmp_path: Path) -> None:
+    events, heard = Events.in_memory()
+    final = trained("lora", base, tmp_path)
+    run(order(base, final, tmp_path / "merged", merge=True, quantization="int4"), events)
+    assert "merged-unquantized" in [getattr(e.body, "code", "") for e in heard.events]
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+
+
+def test_what_differs_is_not_exported(base: Path, tmp_path: Path, monkeypatch) -> None:
+    write = LlamaForCausalLM.save_pretrained
+
+    def spoiled(self: Any, *rest: Any, **named: Any) -> None:
+        with torch.no_grad():
+            self.model.layers[0].mlp.up_proj.weight.mul_(1.5)
+        write(self, *rest, **named)
+
+    monkeypatch.setattr(LlamaForCausalLM, "save_pretrained", spoiled)
+    final = trained("lora", base, tmp_path)
+    with pytest.raises(Failed, match="does not say what the adapter says"):
+        run(order(base, final, tmp_path / "merged", merge=True), Events.in_memory()[0])
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["final"]
+
+
+def test_a_soft_prompt_cannot_be_merged(base: Path, tmp_path: Path) -> None:
+    final = trained("prompt", base, tmp_path)
+    with pytest.raises(BadInput, match="soft prompt"):
+        run(order(base, final, tmp_path / "merged", kind="prompt", merge=True), Events.in_memory()[0])
+
+
+def test_a_used_target_is_refused_and_an_empty_one_is_not(base: Path, tmp_path: Path) -> None:
+    final = trained("lora", base, tmp_path)
+    target = tmp_path / "here"
+    target.mkdir()
+    run(order(base, final, target), Events.in_memory()[0])
+    with pytest.raises(BadInput, match="not an empty folder"):
+        run(order(base, final, target), Events.in_memory()[0])
+
+
+def test_a_folder_without_an_adapter_is_named(base: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"adapter_config\.json"):
+        run(order(base, tmp_path / "nowhere", tmp_path / "x"), Events.in_memory()[0])
+
+
+def test_too_little_room_is_said_before_merging(base: Path, tmp_path: Path, monkeypatch) -> None:
+    class Usage:
+        free = 10
+
+    monkeypatch.setattr(merge.shutil, "disk_usage", lambda _: Usage)
+    final = trained("lora", base, tmp_path)
+    with pytest.raises(Storage, match="10 bytes are free"):
+        run(order(base, final, tmp_path / "merged", merge=True), Events.in_memory()[0])
+
+
+def test_a_bare_checkpoint_gets_the_bases_tokenizer(base: Path, tmp_path: Path) -> None:
+    final = trained("lora", base, tmp_path)
+    for path in final.iterdir():
+        if not path.name.startswith("adapter"):
+            path.unlink()
+    run(order(base, final, tmp_path / "copy"), Events.in_memory()[0])
+    assert AutoTokenizer.from_pretrained(tmp_path / "copy").eos_token == "<end>"
