@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from expert_worker.evaluate.authoring.rows import answer_of, question_of
 from expert_worker.evaluate.judge import judged
 from expert_worker.evaluate.scorers import find_scorer
 
@@ -22,7 +23,7 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 from generator.build import skeleton
 for line in sys.stdin:
-    print(json.dumps(skeleton(json.loads(line)["completion"])))
+    print(json.dumps(skeleton(json.loads(line)["messages"][-1]["content"])))
 """
 
 
@@ -56,7 +57,7 @@ def test_the_files_are_large_enough_and_their_rows_distinct(expert: str) -> None
     assert counts["train"] >= 4000
     assert counts["validation"] == counts["test"] == 400
     for split in SPLITS:
-        assert len({row["prompt"] for row in rows(expert, split)}) == counts[split]
+        assert len({question_of(row) for row in rows(expert, split)}) == counts[split]
 
 
 @pytest.mark.parametrize("expert", NAMES)
@@ -98,6 +99,7 @@ def test_reference_answers_are_right_and_trivial_ones_are_not(expert: str) -> No
     scorer = find_scorer(scorer_of(expert))
     sample = rows(expert, "test")[::8]
     for row, other in zip(sample, sample[1:] + sample[:1], strict=True):
-        assert judged(scorer, row, row["completion"]).reason == ""
-        assert not judged(scorer, row, "").correct
-        assert not judged(scorer, row, other["completion"]).correct
+        asked = {**row, "completion": answer_of(row)}
+        assert judged(scorer, asked, answer_of(row)).reason == ""
+        assert not judged(scorer, asked, "").correct
+        assert answer_of(row) == answer_of(other) or not judged(scorer, asked, answer_of(other)).correct

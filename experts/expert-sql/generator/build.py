@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
+from expert_worker.evaluate.authoring.rows import conversation, question_of
 from expert_worker.evaluate.authoring.split import renamed, split_of
 from expert_worker.evaluate.scorers.sql import DATABASES, is_ordered, query, same
 from expert_worker.evaluate.scorers.sql_data import build, ddl
@@ -16,14 +17,42 @@ from .domains import worlds
 from .scene import Question, Scene, stage
 
 Composition = Callable[[Scene], Question | None]
-COMPOSITIONS: tuple[Composition, ...] = (
-    plain.listing, plain.ordered, plain.counting, plain.aggregate, plain.distinct, plain.choice, plain.fallback,
-    grouped.group_count, grouped.group_aggregate, grouped.having, grouped.per_period, grouped.days_since, grouped.share,
-    joined.join_list, joined.join_group, joined.left_count, joined.membership, joined.exists, joined.set_operation,
-    nested.above_average, nested.extreme, nested.own_group, nested.totals, nested.best_of_each, nested.ranking,
-    nested.running, nested.step,
-)  # fmt: skip
-INSTRUCTION = "Write one SQLite query that answers the question."
+SIMPLE: tuple[Composition, ...] = (
+    plain.listing,
+    plain.ordered,
+    plain.counting,
+    plain.aggregate,
+    plain.distinct,
+)
+MIDDLE: tuple[Composition, ...] = (
+    plain.choice,
+    plain.fallback,
+    grouped.group_count,
+    grouped.group_aggregate,
+    grouped.having,
+    grouped.per_period,
+    grouped.days_since,
+    joined.join_list,
+)
+HARD: tuple[Composition, ...] = (
+    grouped.share,
+    joined.join_group,
+    joined.left_count,
+    joined.membership,
+    joined.exists,
+    joined.set_operation,
+    nested.above_average,
+    nested.extreme,
+    nested.own_group,
+    nested.totals,
+    nested.best_of_each,
+    nested.ranking,
+    nested.running,
+    nested.step,
+)
+# People ask simple questions more often than hard ones, and so does this set.
+TURNS = SIMPLE * 3 + MIDDLE * 2 + HARD
+SYSTEM = "Answer with one SQLite query."
 KEYWORDS = {
     "select",
     "from",
@@ -73,6 +102,7 @@ KEYWORDS = {
 }
 TOKEN = re.compile(r"'[^']*'|\d+(?:\.\d+)?|[A-Za-z_]\w*|[^\s\w]")
 TRIES = 400
+TRAINED = ("messages", "tags", "level")
 
 
 def skeleton(sql: str) -> str:
@@ -96,16 +126,20 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
     """`count` rows of a split, the compositions in turn; the same for the same seed, and a prefix of a longer run."""
     stages, seen, made, turn = worlds(split), set[str](), 0, 0
     while made < count:
-        composition = COMPOSITIONS[turn % len(COMPOSITIONS)]
+        composition = TURNS[turn % len(TURNS)]
         draw = Draw(f"sql/{seed}/{split}/{turn}")
         turn += 1
-        row = next(
-            (row for row in _attempts(composition, stages, draw, split) if row["prompt"] not in seen), None
-        )
+        fresh = (row for row in _attempts(composition, stages, draw, split) if _asked(row) not in seen)
+        row = next(fresh, None)
         if row is not None:
-            seen.add(row["prompt"])
+            seen.add(_asked(row))
             made += 1
             yield row
+
+
+def _asked(row: dict[str, Any]) -> str:
+    """The question itself: the same one over a table with another column left out is no new question."""
+    return question_of(row).splitlines()[-1]
 
 
 def _attempts(
@@ -118,19 +152,14 @@ def _attempts(
             continue
         row = _row(scene, question, f"{draw.below(10**9):09d}")
         if proven(row, question):
-            yield (
-                row
-                if split != "train"
-                else {key: row[key] for key in ("prompt", "completion", "tags", "level")}
-            )
+            yield row if split != "train" else {key: row[key] for key in TRAINED}
 
 
 def _row(scene: Scene, question: Question, seed: str) -> dict[str, Any]:
-    shown = (scene.parent.name, scene.child.name) if scene.draw.chance(0.35) else question.tables
+    shown = (scene.parent.name, scene.child.name) if scene.draw.chance(0.15) else question.tables
     schema = scene.schema(shown)
     return {
-        "prompt": f"{INSTRUCTION}\n{ddl(schema)}\nQuestion: {question.text}",
-        "completion": question.sql,
+        "messages": conversation(SYSTEM, f"{ddl(schema)}\n{question.text}", question.sql),
         "tags": list(dict.fromkeys(question.tags)),
         "level": question.level,
         "schema": schema,

@@ -24,20 +24,20 @@ customers/customer: name @people, city Berlin|Rome|Oslo|Lima|Cairo, joined date,
 orders/order > customers: status open|paid|sent|returned, total 5-950, placed_on=order date date, note gift|fragile|rush?
 employees/employee: name @people, department Sales|Legal|Finance|Support, salary 1200-9000, hired_on=hiring date date; \
 leaves/leave > employees: kind sick|holiday|parental, days 1-90, begins=first day date
-authors/author: name @people, country France|Japan|Brazil|Kenya, birth_year=year of birth 1900-1999; \
+authors/author: name @people, country France|Japan|Brazil|Kenya, birth_year 1900-1999; \
 books/book > authors: title @things, genre crime|poetry|history|fantasy, pages 60-900, published date, price 4-80?
-teachers/teacher: name @people, subject Math|Biology|Music|Latin, experience=years of experience 1-40; \
+teachers/teacher: name @people, subject Math|Biology|Music|Latin, experience 1-40; \
 courses/course > teachers: title @things, room A1|B2|C3|D4?, hours 10-120, starts=start date date
 doctors/doctor: name @people, specialty heart|skin|eyes|bones, fee 30-400; \
-visits/visit > doctors: reason checkup|pain|injury|vaccine, minutes 5-120, visit_day=day of the visit date, result good|bad|unclear?
-hotels/hotel: name @things, city Paris|Madrid|Vienna|Dublin, stars=number of stars 1-60, opened date; \
+visits/visit > doctors: reason checkup|pain|injury|vaccine, minutes 5-120, visit_day date, result good|bad|unclear?
+hotels/hotel: name @things, city Paris|Madrid|Vienna|Dublin, stars 1-60, opened date; \
 bookings/booking > hotels: guest @people, room_type single|double|suite, nights 1-60, arrival date
 teams/team: name @things, league gold|silver|bronze, founded=founding year 1900-2020; \
 players/player > teams: name @people, position keeper|defender|striker, goals 0-90, signed_on=signing date date?
 warehouses/warehouse: name @things, region north|south|east|west, capacity 100-9000; \
 parcels/parcel > warehouses: carrier Swift|Atlas|Comet, weight 1-300, received date, priority low|normal|high?
 airlines/airline: name @things, alliance Star|Sky|One?, fleet_size=fleet size 5-400; \
-flights/flight > airlines: origin Delhi|Tokyo|Boston|Lagos, distance 100-9000, departure date, delay=delay in minutes 0-300?
+flights/flight > airlines: origin Delhi|Tokyo|Boston|Lagos, distance 100-9000, departure date, delay 0-300?
 farms/farm: name @things, county Kent|Devon|Essex|Dorset, acres 10-900; \
 harvests/harvest > farms: crop wheat|corn|barley|oats, tons 1-400, harvested=harvest date date, quality A|B|C
 museums/museum: name @things, city Milan|Prague|Athens|Lisbon, visitors=yearly visitors 900-9900; \
@@ -45,43 +45,43 @@ paintings/painting > museums: title @things, style baroque|cubist|modern, year_m
 accounts/account: owner @people, kind checking|savings|business, balance 10-9900, opened_on=opening date date; \
 payments/payment > accounts: method card|cash|wire, amount 1-990, paid_on=payment date date, category food|rent|travel?
 projects/project: title @things, phase design|build|test|done, budget 500-9900, deadline date; \
-tasks/task > projects: assignee @people, state todo|doing|closed, effort=effort in hours 1-160, due=due date date
+tasks/task > projects: assignee @people, state todo|doing|closed, effort 1-160, due=due date date
 artists/artist: name @people, genre jazz|rock|folk|soul, followers 100-9900; \
 albums/album > artists: title @things, label Decca|Verve|Motown?, tracks 4-60, released=release date date
-schools/school: name @things, district Hill|Lake|Park|Bay, pupils=number of pupils 80-1900; \
-trips/trip > schools: destination zoo|museum|beach|forest, cost 20-900, trip_day=day of the trip date, transport bus|train|boat?
+schools/school: name @things, district Hill|Lake|Park|Bay, pupils 80-1900; \
+trips/trip > schools: destination zoo|museum|beach|forest, cost 20-900, trip_day date, transport bus|train|boat?
 suppliers/supplier: name @things, country Italy|India|Chile|Norway, rating 1-99; \
 products/product > suppliers: label @things, category tools|toys|garden|office, price 2-600, added=day added date, stock 0-500?
 clinics/clinic: name @things, town Bath|York|Leeds|Derby, beds 5-300; \
 patients/patient > clinics: name @people, blood_type=blood type A|B|AB|O, age 1-99, admitted=admission date date, ward red|blue|green?
 libraries/library: name @things, borough Queens|Bronx|Harlem, shelves 20-900; \
-loans/loan > libraries: reader @people, medium book|disc|map, loan_days=days on loan 1-90, lent=lending date date, fine 1-60?
-races/race: title @things, surface road|trail|track, distance=distance in km 1-200, race_day=day of the race date; \
+loans/loan > libraries: reader @people, medium book|disc|map, loan_days 1-90, lent=lending date date, fine 1-60?
+races/race: title @things, surface road|trail|track, distance 1-200, race_day date; \
 runners/runner > races: name @people, club Harriers|Striders|Milers?, finish=finish time 10-600, age 16-80
 kennels/kennel: name @things, village Ash|Elm|Oak|Yew, places 4-90; \
 dogs/dog > kennels: name @people, breed collie|poodle|beagle, weight 2-80, born=birth date date, color black|brown|white?
 cinemas/cinema: name @things, city Leeds|Turin|Malmo|Porto, seats 60-900; \
 screenings/screening > cinemas: film @things, language English|French|Korean, tickets=tickets sold 5-800, shown_on=screening date date
 factories/factory: name @things, sector steel|paper|glass|food, workers 20-4000; \
-machines/machine > factories: model @things, status running|idle|broken, power=power in watts 50-900, installed=installation date date?
+machines/machine > factories: model @things, status running|idle|broken, power 50-900, installed=installation date date?
 """
 
 VALIDATION = """
 breweries/brewery: name @things, county Cork|Mayo|Kerry|Sligo, output=yearly output 100-9000, licensed date; \
 beers/beer > breweries: label @things, type lager|stout|ale, strength 20-120, brewed=brewing date date, rating 1-99?
 theaters/theater: name @things, quarter Old|New|Port|Mill, seats 50-2000; \
-plays/play > theaters: title @things, genre drama|comedy|opera, length=length in minutes 40-240, premiere date, director @people
+plays/play > theaters: title @things, genre drama|comedy|opera, length 40-240, premiere date, director @people
 drivers/driver: name @people, license B|C|D, points=penalty points 0-60, registered date; \
-rides/ride > drivers: zone center|airport|suburb, fare 4-300, ride_date=date of the ride date, tip 1-60?
+rides/ride > drivers: zone center|airport|suburb, fare 4-300, ride_date date, tip 1-60?
 nurseries/nursery: name @things, soil clay|sand|loam, area 10-900; \
-plants/plant > nurseries: species @things, light sun|shade|half, height=height in cm 5-400, planted=planting date date?
+plants/plant > nurseries: species @things, light sun|shade|half, height 5-400, planted=planting date date?
 """
 
 TEST = """
 ships/ship: name @things, flag Panama|Malta|Greece|Japan, tonnage 100-9900, launched=launch date date; \
-cargoes/cargo > ships: content grain|coal|cars|timber, containers=number of containers 1-600, loaded=loading date date, risk minor|major?
+cargoes/cargo > ships: content grain|coal|cars|timber, containers 1-600, loaded=loading date date, risk minor|major?
 labs/lab: name @things, field optics|genetics|acoustics, grant_money=grant 100-9900; \
-samples/sample > labs: scientist @people, substance water|blood|soil|oil, volume=volume in ml 1-500, taken=sampling date date, verdict pure|mixed?
+samples/sample > labs: scientist @people, substance water|blood|soil|oil, volume 1-500, taken=sampling date date, verdict pure|mixed?
 gyms/gym: name @things, district Nord|Sud|Ost|West, area=floor area 80-2000, opened date; \
 members/member > gyms: name @people, plan basic|plus|family, monthly_fee=monthly fee 10-190, joined_on=joining date date, trainer @people
 insurers/insurer: name @things, branch life|motor|home, reserves 500-9900; \
@@ -89,8 +89,8 @@ claims/claim > insurers: claimant @people, stage filed|denied|settled, damage 10
 wineries/winery: name @things, valley Napa|Douro|Maipo|Barossa, hectares 2-400; \
 wines/wine > wineries: label @things, grape merlot|malbec|syrah, vintage 1950-2022, bottled=bottling date date, score 50-100?
 observatories/observatory: name @things, peak Teide|Elgon|Fuji, altitude 800-5000; \
-sightings/sighting > observatories: astronomer @people, object_type=type of object comet|nebula|pulsar, brightness 1-300, seen_on=sighting date date
-agencies/agency: name @things, market Asia|Europe|Africa, staff=number of staff 3-900; \
+sightings/sighting > observatories: astronomer @people, object_type comet|nebula|pulsar, brightness 1-300, seen_on=sighting date date
+agencies/agency: name @things, market Asia|Europe|Africa, staff 3-900; \
 campaigns/campaign > agencies: slogan @things, channel radio|print|web, spending 10-9900, launched_on=launch day date, reach 100-9900?
 """
 

@@ -56,7 +56,7 @@ def having(scene: Scene) -> Question | None:
     else:
         word = draw.one(list(FUNCTIONS))
         number = _threshold(word, column.spec[2], column.spec[3], draw.between(30, 70))
-        words = {">": "above", "<": "below", ">=": "of at least"}[sign]
+        words = {">": "above", "<": "below", ">=": "at least"}[sign]
         text = f"Which {key.phrase} has a {word} {column.phrase} {words} {number} among {people_call(table)}{said(found)}?"
         test, kind = f"{FUNCTIONS[word]}({column.name}) {sign} {number}", "having-aggregate"
     body = f"SELECT {key.name} FROM {table.name}{where(found)} GROUP BY {key.name}"

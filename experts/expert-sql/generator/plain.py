@@ -97,7 +97,9 @@ def distinct(scene: Scene) -> Question | None:
     counted = draw.chance(0.4)
     what = f"COUNT(DISTINCT {column.name})" if counted else f"DISTINCT {column.name}"
     sql = f"SELECT {what} FROM {table.name}{where(found)}"
-    text = f"{'How many' if counted else 'Which'} different values of {column.phrase} do {people_call(table)}{said(found)} have?"
+    text = (
+        f"{'Count' if counted else 'Show'} the distinct {column.phrase} of {people_call(table)}{said(found)}."
+    )
     weaker = sql.replace("DISTINCT ", "")
     return Question(text, sql, 1, ("distinct", *tags(found)), (table.name,), (*without(found, sql), weaker))
 

@@ -56,11 +56,10 @@ def stage(world: World, draw: Draw) -> Scene:
 
 
 def _cut(table: Table, draw: Draw) -> Table:
-    """The table with at most one column left out and the others in a new order; a number always stays."""
+    """Three or four of the table's columns in a new order; a number always stays."""
     columns = draw.shuffled(table.columns)
-    if len(columns) > 3 and draw.chance(0.6):
-        spare = next(column for column in columns if column.kind != "int" or column.nullable)
-        columns.remove(spare)
+    for _ in range(len(columns) - draw.between(3, 4)):
+        columns.remove(next(column for column in columns if column.kind != "int" or column.nullable))
     return Table(table.name, table.noun, table.parent, tuple(columns))
 
 
