@@ -6,16 +6,19 @@ use crate::ledger::{Class, Field, Kind, Section, Unknown};
 
 /// Every problem of `node` as an object of `section`.
 pub fn check(section: &'static Section, node: &Node, problems: &mut Vec<Problem>) {
-    Checker { problems }.kind(&Kind::Object(section), node, section.path);
+    Checker { problems, hints: true }.kind(&Kind::Object(section), node, section.path);
 }
 
 struct Checker<'a> {
     problems: &'a mut Vec<Problem>,
+    /// Off while a value is only tried on, so that trying does not try in turn.
+    hints: bool,
 }
 
 impl Checker<'_> {
     fn kind(&mut self, kind: &Kind, node: &Node, name: &str) {
         match (kind, &node.value) {
+            (_, Value::Unreadable) => {}
             (Kind::Integer { min, max }, Value::Number(number)) => {
                 self.integer(*number, *min, *max, kind, node, name);
             }
@@ -53,12 +56,22 @@ impl Checker<'_> {
         let alternatives: Vec<_> = kinds.iter().filter(|kind| fits(kind, node)).collect();
         match alternatives.as_slice() {
             [] => self.wrong_type(all, node, name),
-            [only] => self.kind(only, node, name),
+            [only] => {
+                let before = self.problems.len();
+                self.kind(only, node, name);
+                let other = if self.hints { retyped(all, node) } else { None };
+                if let (Some(problem), Some(other)) = (self.problems.get_mut(before), other)
+                    && problem.code == Code::UnknownWord
+                    && problem.hint.as_deref().is_some_and(|hint| hint.starts_with("use one of"))
+                {
+                    problem.hint = Some(other);
+                }
+            }
             several => {
                 let mut found = Vec::new();
                 for kind in several {
                     let mut problems = Vec::new();
-                    Checker { problems: &mut problems }.kind(kind, node, name);
+                    Checker { problems: &mut problems, hints: self.hints }.kind(kind, node, name);
                     if problems.is_empty() {
                         return;
                     }
@@ -168,15 +181,16 @@ impl Checker<'_> {
 
     fn wrong_type(&mut self, kind: &Kind, node: &Node, name: &str) {
         let found = match &node.value {
-            Value::Number(_) | Value::Bool(_) | Value::Text(_) => {
-                format!("{} {}", node.type_name(), shown(node))
-            }
+            Value::Number(_) => format!("the number {}", shown(node)),
+            Value::Text(_) => format!("the text {}", shown(node)),
+            Value::Bool(_) => shown(node),
             _ => node.type_name().to_owned(),
         };
         let subject = if name.is_empty() { "the manifest".to_owned() } else { format!("`{name}`") };
         let message = format!("{subject} is {found}, expected {}", kind.describe());
         let code = if name.is_empty() { Code::NotAnObject } else { Code::WrongType };
-        self.problems.push(Problem::new(code, node.span, message).maybe_hint(retyped(kind, node)));
+        let hint = if self.hints { retyped(kind, node) } else { None };
+        self.problems.push(Problem::new(code, node.span, message).maybe_hint(hint));
     }
 }
 
@@ -187,7 +201,9 @@ fn retyped(kind: &Kind, node: &Node) -> Option<String> {
             "true" | "yes" | "on" => Value::Bool(true),
             "false" | "no" | "off" => Value::Bool(false),
             "null" | "none" => Value::Null,
-            text => Value::Number(text.parse().ok().filter(|number: &f64| number.is_finite())?),
+            text => {
+                text.parse().ok().filter(|number: &f64| number.is_finite()).map_or(Value::Null, Value::Number)
+            }
         },
         Value::Number(number) if [0.0, 1.0].contains(number) => Value::Bool(*number > 0.0),
         _ => Value::Null,
@@ -195,21 +211,20 @@ fn retyped(kind: &Kind, node: &Node) -> Option<String> {
     let bare = Node { span: node.span, value: candidate };
     let accepts = |value: &Node| {
         let mut problems = Vec::new();
-        Checker { problems: &mut problems }.kind(kind, value, "value");
+        Checker { problems: &mut problems, hints: false }.kind(kind, value, "value");
         problems.is_empty()
     };
-    if node.value != bare.value && !matches!(bare.value, Value::Null) && accepts(&bare) {
-        return Some(
-            format!("write {} without quotes", bare.to_json())
-                .replace(" without quotes", if node.as_text().is_some() { " without quotes" } else { "" }),
-        );
+    if node.value != bare.value && !bare.is_null() && accepts(&bare) {
+        let how = if node.as_text().is_some() { " without quotes" } else { "" };
+        return Some(format!("write {}{how}", bare.to_json()));
     }
     let quoted = Node { span: node.span, value: Value::Text(shown(node).trim_matches('"').to_owned()) };
     if matches!(node.value, Value::Number(_) | Value::Bool(_)) && accepts(&quoted) {
         return Some(format!("write \"{}\"", shown(node)));
     }
     let listed = Node { span: node.span, value: Value::List(vec![node.clone()]) };
-    accepts(&listed).then(|| format!("write [{}]", shown(node)))
+    let in_list = if node.as_object().is_some() { "{...}".to_owned() } else { shown(node) };
+    accepts(&listed).then(|| format!("write [{in_list}]"))
 }
 
 /// Whether a value has the JSON type that `kind` speaks of.

@@ -130,6 +130,7 @@ fn from_text(text: String, before: Option<Problem>, path: &Path, options: &Optio
     }
     let errors = problems.iter().any(|problem| problem.severity == Severity::Error);
     diagnostics.extend(document.locate(problems));
+    diagnostics.sort_by_key(|diagnostic| (diagnostic.span.source, diagnostic.span.start));
     let manifest = manifest.filter(|_| syntax_holds && !errors);
     Loaded { manifest, document, diagnostics }
 }
@@ -142,7 +143,8 @@ fn typed(root: &json::Node, problems: &mut Vec<Problem>) -> Option<(Root, Config
     let shorthand = object.get("training").and_then(json::Node::as_object).map(Config::from_object);
     let config = typed.training.config.value.clone().or(shorthand.unwrap_or_default());
     let bases = effective::bases(&typed);
-    let reported = typed.base_model.is_broken() || typed.base_models.is_broken();
+    let listed = object.get("base_models").and_then(json::Node::as_list).is_some_and(|list| !list.is_empty());
+    let reported = listed || typed.base_model.is_broken() || typed.base_models.is_broken();
     if bases.is_empty() && !reported {
         let span = if typed.base_models.is_given() { typed.base_models.span } else { root.span };
         let problem = Problem::new(Code::MissingKey, span, "the manifest names no base model");

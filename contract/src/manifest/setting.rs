@@ -66,7 +66,8 @@ impl<T> Setting<T> {
     /// Of two, the one whose origin wins; `self` where they are equal.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
-        if other.origin > self.origin { other } else { self }
+        let tells_of_a_mistake = other.origin == self.origin && other.is_broken() && !self.is_broken();
+        if other.origin > self.origin || tells_of_a_mistake { other } else { self }
     }
 
     /// The same, said to come from another layer; what the command line says stays its own.

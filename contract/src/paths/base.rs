@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::anywhere;
+use super::{anywhere, is_foreign};
 use crate::diagnostic::{Code, Problem, Severity};
 use crate::manifest::{Manifest, Options};
 
@@ -16,8 +16,9 @@ pub fn check(manifest: &Manifest, options: &Options, problems: &mut Vec<Problem>
             continue;
         }
         let severity = if options.strict { Severity::Error } else { Severity::Warning };
+        let what = if is_foreign(name) { "is a path of another system and not here" } else { "is not here" };
         let problem =
-            Problem::new(Code::BaseMissing, name.span, format!("the base model `{}` is not here", **name));
+            Problem::new(Code::BaseMissing, name.span, format!("the base model `{}` {what}", **name));
         problems.push(problem.severity(severity).hint(
             "name a folder with a config.json, a Hub id such as Qwen/Qwen3-0.6B, or SmolLM2-135M-Instruct",
         ));

@@ -24,6 +24,8 @@ pub enum Value {
     Text(String),
     List(Vec<Node>),
     Object(Object),
+    /// Something that is not JSON and has been complained about.
+    Unreadable,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -78,13 +80,14 @@ impl Node {
             Value::Text(_) => "a text",
             Value::List(_) => "a list",
             Value::Object(_) => "an object",
+            Value::Unreadable => "unreadable",
         }
     }
 
     /// The same document without places.
     pub fn to_json(&self) -> serde_json::Value {
         match &self.value {
-            Value::Null => serde_json::Value::Null,
+            Value::Null | Value::Unreadable => serde_json::Value::Null,
             Value::Bool(flag) => (*flag).into(),
             Value::Number(number) => number_json(*number),
             Value::Text(text) => text.as_str().into(),

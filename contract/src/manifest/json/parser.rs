@@ -21,7 +21,7 @@ pub struct Parsed {
 
 /// Reads one JSON document from source `number`.
 pub fn parse(source: &str, number: u32) -> Parsed {
-    let mut parser = Parser { source, number, at: 0, path: Vec::new(), problems: Vec::new() };
+    let mut parser = Parser { source, number, at: 0, path: Vec::new(), astray: false, problems: Vec::new() };
     let root = parser.document();
     Parsed { root, problems: parser.problems }
 }
@@ -36,6 +36,8 @@ struct Parser<'a> {
     number: u32,
     at: usize,
     path: Vec<String>,
+    /// A text was not closed, so what follows it is misplaced too.
+    astray: bool,
     problems: Vec<(Problem, String)>,
 }
 
@@ -65,7 +67,7 @@ impl Parser<'_> {
         let value = match self.peek() {
             Some('{') => self.nested(Self::object)?,
             Some('[') => self.nested(Self::list)?,
-            Some('"' | '\'') => Value::Text(self.text()?),
+            Some('"' | '\'') => self.text_value()?,
             Some(c) if c.is_ascii_digit() || matches!(c, '-' | '+' | '.') => self.number()?,
             Some(c) if is_word(c) => self.word()?,
             _ => return self.fail("a value"),
@@ -149,7 +151,8 @@ impl Parser<'_> {
         if first && commas > 0 || commas > 1 {
             self.comma_problem(comma, Code::Syntax, "a comma stands here without a value before it")?;
         }
-        if !first && commas == 0 {
+        let astray = std::mem::take(&mut self.astray);
+        if !first && commas == 0 && !astray && self.peek().is_some_and(is_start) {
             let span = self.span(self.at, self.at + self.peek().map_or(0, char::len_utf8));
             let what = if close == '}' { "entry" } else { "value" };
             let problem =
@@ -227,6 +230,11 @@ impl Parser<'_> {
         }
     }
 
+    fn text_value(&mut self) -> Step<Value> {
+        let text = self.text()?;
+        Ok(if self.astray { Value::Unreadable } else { Value::Text(text) })
+    }
+
     fn text(&mut self) -> Step<String> {
         let start = self.at;
         let mut problems = Vec::new();
@@ -236,6 +244,7 @@ impl Parser<'_> {
             self.unquoted(start, "texts stand in double quotes in JSON", &text.value)?;
         }
         for problem in problems {
+            self.astray |= problem.code == Code::UnterminatedText;
             self.push(problem)?;
         }
         Ok(text.value)
@@ -253,14 +262,14 @@ impl Parser<'_> {
         }
         match number::read(word, span) {
             Ok(number) => Ok(Value::Number(number)),
-            Err(problem) => self.push(problem).map(|()| Value::Null),
+            Err(problem) => self.push(problem).map(|()| Value::Unreadable),
         }
     }
 
     fn not_finite(&mut self, word: &str, span: Span) -> Step<Value> {
         let problem = Problem::new(Code::NotFinite, span, format!("`{word}` is not a number in JSON"));
         self.push(problem.hint("leave the key out, or write a finite number"))?;
-        Ok(Value::Null)
+        Ok(Value::Unreadable)
     }
 
     fn word(&mut self) -> Step<Value> {
@@ -354,6 +363,11 @@ impl Parser<'_> {
 
 fn is_word(c: char) -> bool {
     c.is_alphabetic() || c == '_' || c == '$'
+}
+
+/// Whether a key or a value can begin so.
+fn is_start(c: char) -> bool {
+    is_word(c) || c.is_ascii_digit() || "\"'{[-+.".contains(c)
 }
 
 fn is_not_finite(word: &str) -> bool {

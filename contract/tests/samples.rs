@@ -1,0 +1,88 @@
+//! `tests/manifests/{valid,invalid}`: one file a case, its exact messages beside it in `<case>.stderr`.
+//! `UPDATE=1 cargo test -p expert-contract --test samples` writes them.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use expert_contract::diagnostic::{Diagnostic, Severity, Style};
+use expert_contract::manifest::{Loaded, Options, from_bytes};
+
+const FEWEST_INVALID: usize = 60;
+
+fn folder(kind: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/manifests").join(kind)
+}
+
+fn cases(kind: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder(kind)).unwrap().map(|entry| entry.unwrap().path());
+    let mut cases: Vec<_> =
+        entries.filter(|path| path.extension().is_some_and(|ending| ending == "json")).collect();
+    cases.sort();
+    cases
+}
+
+fn load(case: &Path) -> Loaded {
+    from_bytes(std::fs::read(case).unwrap(), case, &Options::default())
+}
+
+/// Messages name the file as it is called from the folder of the cases.
+fn rendered(case: &Path, loaded: &Loaded) -> String {
+    let folder = case.parent().unwrap().to_string_lossy().replace('\\', "/");
+    loaded.rendered(Style::default()).replace(&format!("{folder}/"), "")
+}
+
+fn check_places(case: &Path, loaded: &Loaded) {
+    let text = std::fs::read(case).unwrap();
+    let lines = text.split(|byte| *byte == b'\n').count();
+    for Diagnostic { code, place, pointer, .. } in &loaded.diagnostics {
+        assert!((1..=lines).contains(&place.line), "{case:?}: {code} is at line {} of {lines}", place.line);
+        assert!(place.column >= 1, "{case:?}: {code}");
+        assert!(pointer.is_empty() || pointer.starts_with('/'), "{case:?}: {code} points to {pointer:?}");
+    }
+}
+
+fn hold(kind: &str, verdict: fn(&Loaded) -> bool) {
+    let mut differing = BTreeSet::new();
+    for case in cases(kind) {
+        let loaded = load(&case);
+        let text = rendered(&case, &loaded);
+        assert!(verdict(&loaded), "{case:?} is not {kind}:\n{text}");
+        check_places(&case, &loaded);
+        let golden = case.with_extension("stderr");
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(&golden, &text).unwrap();
+        }
+        let expected = std::fs::read_to_string(&golden).unwrap_or_default().replace("\r\n", "\n");
+        if expected != text {
+            differing.insert(format!("{}:\n{text}", golden.display()));
+        }
+    }
+    let differing: Vec<_> = differing.into_iter().collect();
+    assert!(differing.is_empty(), "run with UPDATE=1 and review:\n{}", differing.join("\n"));
+}
+
+#[test]
+fn invalid_manifests_say_why() {
+    assert!(cases("invalid").len() >= FEWEST_INVALID);
+    hold("invalid", |loaded| {
+        !loaded.ok() && loaded.diagnostics.iter().any(|found| found.severity == Severity::Error)
+    });
+}
+
+#[test]
+fn valid_manifests_are_accepted() {
+    hold("valid", Loaded::ok);
+}
+
+#[test]
+fn every_golden_belongs_to_a_case() {
+    for kind in ["valid", "invalid"] {
+        for entry in std::fs::read_dir(folder(kind)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|ending| ending == "stderr") {
+                assert!(path.with_extension("json").is_file(), "{path:?} has no case");
+            }
+        }
+    }
+}
