@@ -51,7 +51,7 @@ def json_text(text: str) -> str:
         if not starts:
             return body
         start = min(starts)
-    if body[start] not in "{[":
+    if body[start : start + 1] not in ("{", "["):
         return body
     end = _closing(body, start)
     return body[start:end]

@@ -1,0 +1,93 @@
+"""JSON is right when it equals the reference; a JSON Schema, when it judges instances as the reference does.
+
+Two schemas may say the same in different words: a row with `instances` is judged by what its schema accepts.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from jsonschema import Draft202012Validator, SchemaError
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from expert_worker.evaluate import answer as answers
+from expert_worker.evaluate.verdict import RIGHT, Row, Verdict, wrong
+
+MAX_LENGTH = 20_000
+
+
+class JsonScorer:
+    def extract(self, text: str) -> str:
+        return answers.json_text(text)
+
+    def judge(self, row: Row, answer: str) -> Verdict:
+        wanted = json.loads(str(row["completion"]))
+        if len(answer) > MAX_LENGTH:
+            return wrong(f"{len(answer)} characters are too long for an answer")
+        try:
+            found = json.loads(answer, object_pairs_hook=_without_twins, parse_constant=_no_constant)
+        except ValueError as error:
+            return wrong(f"not JSON: {error}")
+        if same(wanted, found):
+            return RIGHT
+        if row.get("instances"):
+            return _as_schema(wanted, found, row["instances"])
+        return wrong(_difference(wanted, found, ""))
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equal as JSON: 1 is 1.0, but true is not 1; the order of keys says nothing."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, int | float) and isinstance(right, int | float):
+        return left == right
+    return type(left) is type(right) and bool(left == right)
+
+
+def _as_schema(wanted: Any, found: Any, instances: list[Any]) -> Verdict:
+    """The registry is empty on purpose: a $ref to another place is not fetched."""
+    if not isinstance(found, dict):
+        return wrong("a JSON Schema is an object")
+    try:
+        Draft202012Validator.check_schema(found)
+        asked = Draft202012Validator(found, registry=Registry())
+        reference = Draft202012Validator(wanted, registry=Registry())
+        for instance in instances:
+            if asked.is_valid(instance) != reference.is_valid(instance):
+                way = "refuses" if reference.is_valid(instance) else "accepts"
+                return wrong(f"the schema wrongly {way} {json.dumps(instance)}")
+    except SchemaError as error:
+        return wrong(f"no JSON Schema: {error.message}")
+    except Unresolvable as error:
+        return wrong(f"the schema refers to what is not there: {error.ref}")
+    return RIGHT
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _difference(wanted: Any, found: Any, place: str) -> str:
+    """The first place where they differ."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        if wanted.keys() != found.keys():
+            return f"{place or 'the object'} has the keys {sorted(found)} instead of {sorted(wanted)}"
+        key = next(key for key in wanted if not same(wanted[key], found[key]))
+        return _difference(wanted[key], found[key], f"{place}.{key}" if place else str(key))
+    if isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
+        spot = next(spot for spot, pair in enumerate(zip(wanted, found, strict=True)) if not same(*pair))
+        return _difference(wanted[spot], found[spot], f"{place}[{spot}]")
+    return f"{place or 'the answer'} is {json.dumps(found)[:80]} instead of {json.dumps(wanted)[:80]}"
