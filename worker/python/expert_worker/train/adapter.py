@@ -1,0 +1,133 @@
+"""The adapter: built by peft from the plan, started from the seed before anything else draws."""
+
+import math
+from typing import Any
+
+import torch
+
+from expert_worker.errors import BadInput
+from expert_worker.events import Events
+from expert_worker.plan import Adapter, Plan, SoftPrompt
+from expert_worker.train.random import ADAPTER, PROMPT, generator, seed_everything
+
+
+def build(plan: Plan, base: Any, tokenizer: Any, total_steps: int, events: Events) -> Any:
+    """The base with a trainable adapter in fp32."""
+    from peft import get_peft_model
+
+    recipe = plan.recipe.adapter
+    config = _config(recipe, total_steps)
+    seed_everything(plan.recipe.seed, ADAPTER)
+    try:
+        model = get_peft_model(base, config)
+    except ValueError as error:
+        raise BadInput(
+            f"The adapter does not fit the base {plan.recipe.base.name}: {str(error).splitlines()[0]}",
+            hint="Check target_modules against the base's layers.",
+            code="adapter-does-not-fit",
+        ) from error
+    if recipe.kind == "prompt":
+        _start_prompts(model, recipe.soft_prompts, tokenizer, plan.recipe.seed)
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()
+    model.train()
+    _report(model, events)
+    return model
+
+
+def trained(model: Any) -> dict[str, torch.nn.Parameter]:
+    """What the optimizer moves, by name, in the order of names."""
+    return dict(sorted((name, p) for name, p in model.named_parameters() if p.requires_grad))
+
+
+def _config(recipe: Adapter, total_steps: int) -> Any:
+    import peft
+
+    common: dict[str, Any] = {"task_type": "CAUSAL_LM"}
+    if recipe.kind == "prompt":
+        tokens = sum(prompt.tokens for prompt in recipe.soft_prompts)
+        return peft.PromptTuningConfig(num_virtual_tokens=tokens, **common)
+    common["target_modules"] = list(recipe.target_modules)
+    if recipe.kind == "ia3":
+        return peft.IA3Config(feedforward_modules=list(recipe.feedforward_modules), **common)
+    rank, alpha = recipe.rank or 8, recipe.alpha or 16.0
+    if recipe.kind == "lokr":
+        return peft.LoKrConfig(r=rank, alpha=_whole(alpha), rank_dropout=recipe.dropout, **common)
+    common |= {"lora_alpha": _whole(alpha), "lora_dropout": recipe.dropout}
+    if recipe.kind == "adalora":
+        return _adalora(peft.AdaLoraConfig, rank, total_steps, common)
+    return peft.LoraConfig(
+        r=rank, use_rslora=recipe.kind == "rslora", use_dora=recipe.kind == "dora", **common
+    )
+
+
+def _adalora(kind: Any, rank: int, total_steps: int, common: dict[str, Any]) -> Any:
+    """Half as many ranks again at the start, given up step by step during the middle of the run."""
+    return kind(
+        init_r=math.ceil(rank * 1.5), target_r=rank, total_step=max(3, total_steps), tinit=total_steps // 10,
+        tfinal=max(1, total_steps // 5), deltaT=max(1, total_steps // 100), **common,
+    )
+
+
+def _whole(number: float) -> float | int:
+    return int(number) if number == int(number) else number
+
+
+def _start_prompts(model: Any, prompts: tuple[SoftPrompt, ...], tokenizer: Any, seed: int) -> None:
+    words = model.get_input_embeddings().weight.detach().float()
+    parts = [_start(prompt, words, tokenizer, seed, index) for index, prompt in enumerate(prompts)]
+    encoder = model.prompt_encoder[model.active_adapter]
+    encoder.embedding.weight.data = torch.cat(parts).to(encoder.embedding.weight.device)
+
+
+def _start(prompt: SoftPrompt, words: torch.Tensor, tokenizer: Any, seed: int, index: int) -> torch.Tensor:
+    draw = generator(seed, PROMPT, index)
+    if prompt.init == "text":
+        ids = tokenizer(prompt.init_text or "", add_special_tokens=False)["input_ids"]
+        if not ids:
+            raise BadInput(f"The soft prompt {prompt.name} is to start from a text, and init_text is empty")
+        chosen = (ids * math.ceil(prompt.tokens / len(ids)))[: prompt.tokens]
+        return words[torch.tensor(chosen, device=words.device)].clone()
+    if prompt.init == "vocab_sample":
+        chosen = torch.randint(0, words.shape[0], (prompt.tokens,), generator=draw).tolist()
+        return words[torch.tensor(chosen, device=words.device)].clone()
+    noise = torch.randn((prompt.tokens, words.shape[1]), generator=draw)
+    return noise.to(words.device) * words.std()
+
+
+def _report(model: Any, events: Events) -> None:
+    config = model.peft_config[model.active_adapter]
+    count = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    said: dict[str, Any] = {"type": str(config.peft_type.value), "trained_parameters": count}
+    for name in ("r", "lora_alpha", "alpha", "lora_dropout", "use_dora", "use_rslora", "num_virtual_tokens", "target_r"):
+        value = getattr(config, name, None)
+        if value is not None:
+            said[name] = value
+    for name in ("target_modules", "feedforward_modules"):
+        value = getattr(config, name, None)
+        if value:
+            said[name] = sorted(value)
+    events.applied("adapter", said, f"Training {count:,} adapter parameters ({said['type']})")
+
+
+def extra_loss(model: Any) -> torch.Tensor | None:
+    """AdaLoRA asks its factors to stay orthogonal; no other kind adds to the loss."""
+    config = model.peft_config[model.active_adapter]
+    weight = getattr(config, "orth_reg_weight", 0.0)
+    if not weight:
+        return None
+    terms = []
+    for name, parameter in model.named_parameters():
+        if "lora_A" in name or "lora_B" in name:
+            square = parameter @ parameter.t() if "lora_A" in name else parameter.t() @ parameter
+            identity = torch.eye(square.shape[0], device=square.device)
+            terms.append(torch.linalg.norm(square - identity))
+    total: torch.Tensor = weight * torch.stack(terms).mean()
+    return total
+
+
+def after_step(model: Any, step: int) -> None:
+    """AdaLoRA moves its ranks between modules, from gradients that are still there."""
+    if hasattr(model.base_model, "update_and_allocate"):
+        model.base_model.update_and_allocate(step)

@@ -1,0 +1,134 @@
+"""Which rows a step sees, and the rows themselves. The order is a pure function of (seed, step)."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+import torch
+
+from expert_worker.errors import BadInput
+from expert_worker.plan import Plan
+from expert_worker.plan.recipe import DurationSteps
+from expert_worker.train.fast.batch import Flat
+from expert_worker.train.fast.dropout import token_keys
+from expert_worker.train.random import ORDER, generator
+
+_SORTED_AMONG = 50
+
+
+class Rows(Protocol):
+    """Tokenized rows. `batch` lays rows end to end: ids, labels, document boundaries, positions."""
+
+    def __len__(self) -> int: ...
+
+    def batch(self, indices: Sequence[int]) -> tuple[Any, Any, Any, Any]: ...
+
+
+@dataclass(frozen=True)
+class Order:
+    """Every epoch is a new permutation; a step takes the next `rows_per_step` of it."""
+
+    rows: int
+    rows_per_step: int
+    seed: int
+    drop_last: bool = False
+    lengths: tuple[int, ...] | None = None
+    """Given where rows of like length are to share a step."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        whole = self.rows // self.rows_per_step
+        return max(1, whole if self.drop_last else math.ceil(self.rows / self.rows_per_step))
+
+    def epoch(self, step: int) -> float:
+        """How many epochs lie behind once `step` steps are done."""
+        return step / self.steps_per_epoch
+
+    def step(self, step: int) -> list[int]:
+        """The rows of step `step`, counted from 0."""
+        epoch, place = divmod(step, self.steps_per_epoch)
+        first = place * self.rows_per_step
+        return self._permutation(epoch)[first : first + self.rows_per_step]
+
+    def _permutation(self, epoch: int) -> list[int]:
+        return _permutation(self, epoch)
+
+
+@lru_cache(maxsize=2)
+def _permutation(order: Order, epoch: int) -> list[int]:
+    draw = generator(order.seed, ORDER, epoch)
+    shuffled: list[int] = torch.randperm(order.rows, generator=draw).tolist()
+    if order.lengths is None:
+        return shuffled
+    lengths, among = order.lengths, _SORTED_AMONG * order.rows_per_step
+    pools = [sorted(shuffled[i : i + among], key=lambda row: -lengths[row]) for i in range(0, len(shuffled), among)]
+    return _with_steps_shuffled([row for pool in pools for row in pool], order.rows_per_step, draw)
+
+
+def _with_steps_shuffled(rows: list[int], size: int, draw: torch.Generator) -> list[int]:
+    """Whole steps change places; the last, smaller one stays last so that no step is cut in two."""
+    whole = len(rows) // size
+    places = torch.randperm(whole, generator=draw).tolist()
+    return [row for place in places for row in rows[place * size : (place + 1) * size]] + rows[whole * size :]
+
+
+def order_of(plan: Plan, rows: Rows) -> Order:
+    if len(rows) == 0:
+        raise BadInput("There is nothing to train on: the data set has no rows", code="no-rows")
+    batch = plan.recipe.batch
+    lengths = tuple(row_lengths(rows)) if batch.group_by_length and not batch.packing else None
+    return Order(len(rows), batch.rows_per_step, plan.recipe.seed, batch.drop_last, lengths)
+
+
+def total_steps(plan: Plan, order: Order) -> int:
+    duration = plan.recipe.schedule.duration
+    if isinstance(duration, DurationSteps):
+        return int(duration.value)
+    return max(1, math.ceil(duration.value * order.steps_per_epoch - 1e-9))
+
+
+def row_lengths(rows: Rows) -> list[int]:
+    """From the rows' own table of lengths where they have one."""
+    known = getattr(rows, "row_lengths", None)
+    if known is not None:
+        return [int(length) for length in (known() if callable(known) else known)]
+    return [len(rows.batch([index])[0]) for index in range(len(rows))]
+
+
+def flat(rows: Rows, indices: Sequence[int], seed: int | None = None, step: int = 0) -> Flat:
+    """One batch on the CPU; with a seed, each token's key for whatever is drawn at it."""
+    ids, labels, bounds, positions = (_tensor(part) for part in rows.batch(indices))
+    lengths = tuple((bounds[1:] - bounds[:-1]).tolist())
+    keys = None
+    if seed is not None:
+        sizes = [len(rows.batch([index])[0]) for index in indices] if len(indices) > 1 else [len(ids)]
+        keys = token_keys(seed, step, list(indices), sizes)
+    return Flat(ids.long(), labels.long(), positions.long(), lengths, keys)
+
+
+def _tensor(part: Any) -> torch.Tensor:
+    return part if isinstance(part, torch.Tensor) else torch.as_tensor(part)
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """Rows of documents, each (ids, labels): for tests, and for data that never was a file."""
+
+    packed: list[list[tuple[list[int], list[int]]]]
+
+    def __len__(self) -> int:
+        return len(self.packed)
+
+    def batch(self, indices: Sequence[int]) -> tuple[Any, Any, Any, Any]:
+        documents = [document for index in indices for document in self.packed[index]]
+        sizes = [len(ids) for ids, _ in documents]
+        bounds = torch.tensor([0, *sizes]).cumsum(0)
+        positions = torch.cat([torch.arange(size) for size in sizes])
+        return (
+            torch.tensor([i for ids, _ in documents for i in ids]),
+            torch.tensor([i for _, labels in documents for i in labels]),
+            bounds,
+            positions,
+        )

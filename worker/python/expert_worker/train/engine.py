@@ -1,0 +1,181 @@
+"""The two ways from a batch to a loss: the fast path, and plain transformers + peft."""
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from expert_worker.events import Events
+from expert_worker.plan import Compile, Plan
+from expert_worker.train.fast.batch import IGNORED, Flat
+from expert_worker.train.fast.decoder import FastDecoder, Wrapper
+from expert_worker.train.fast.dropout import Place, install
+from expert_worker.train.fast.eligible import obstacle
+from expert_worker.train.random import FORWARD, seed_everything
+
+# On a CPU a batch is walked in pieces that stay in the caches; the gradients are the same.
+_CPU_PIECE_TOKENS = 512
+
+
+class Engine(Protocol):
+    def backward(self, batch: Flat, scale: float) -> Tensor:
+        """Adds `scale` times the summed loss's gradient to the parameters; returns the summed loss."""
+
+    def loss(self, batch: Flat) -> Tensor:
+        """The summed loss, no gradient, nothing dropped."""
+
+
+class FastEngine:
+    def __init__(self, model: Any, decoder: FastDecoder, device: torch.device) -> None:
+        self._model, self._decoder, self._device = model, decoder, device
+        self._piece = _CPU_PIECE_TOKENS if device.type == "cpu" else None
+
+    def backward(self, batch: Flat, scale: float) -> Tensor:
+        total = torch.zeros((), device=self._device)
+        for piece in self._pieces(batch):
+            loss = self._decoder.loss(piece)
+            if loss.requires_grad:
+                (loss * scale).backward()  # type: ignore[no-untyped-call]
+            total += loss.detach()
+        return total
+
+    def loss(self, batch: Flat) -> Tensor:
+        self._model.eval()
+        try:
+            with torch.no_grad():
+                return sum((self._decoder.loss(piece) for piece in self._pieces(batch)), torch.zeros(()))
+        finally:
+            self._model.train()
+
+    def _pieces(self, batch: Flat) -> list[Flat]:
+        on_device = batch.to(self._device)
+        return [on_device] if self._piece is None else list(on_device.pieces(self._piece))
+
+
+class PlainEngine:
+    """transformers' own forward on padded documents: right for every architecture and every kind of adapter."""
+
+    def __init__(self, model: Any, place: Place, seed: int, device: torch.device, neftune: float = 0.0) -> None:
+        self._model, self._place, self._seed, self._device = model, place, seed, device
+        self._neftune = neftune
+
+    def backward(self, batch: Flat, scale: float) -> Tensor:
+        loss = self._summed(batch)
+        if loss.requires_grad:
+            (loss * scale).backward()  # type: ignore[no-untyped-call]
+        return loss.detach()
+
+    def loss(self, batch: Flat) -> Tensor:
+        self._model.eval()
+        try:
+            with torch.no_grad():
+                return self._summed(batch)
+        finally:
+            self._model.train()
+
+    def _summed(self, batch: Flat) -> Tensor:
+        padded = _padded(batch.to(self._device))
+        self._place.keys = padded.keys
+        if self._model.training and batch.keys is not None and batch.keys.numel():
+            # What peft or the base itself may draw from torch's generator hangs on the place too.
+            seed_everything(self._seed, FORWARD, int(batch.keys[0]) & 0xFFFFFFFF)
+        output = self._model(input_ids=padded.ids, attention_mask=padded.mask, use_cache=False)
+        logits = output.logits[:, -padded.ids.shape[1] :][:, :-1].float()
+        return cross_entropy(
+            logits.reshape(-1, logits.shape[-1]), padded.labels[:, 1:].reshape(-1), ignore_index=IGNORED,
+            reduction="sum",
+        )
+
+
+class _Padded:
+    """One document a row, padded behind."""
+
+    def __init__(self, ids: Tensor, labels: Tensor, mask: Tensor, keys: Tensor | None) -> None:
+        self.ids, self.labels, self.mask, self.keys = ids, labels, mask, keys
+
+
+def _padded(batch: Flat) -> _Padded:
+    def rows(flat: Tensor, filler: int) -> Tensor:
+        parts = list(flat.split(batch.lengths))
+        return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=filler)
+
+    keys = rows(batch.keys, 0) if batch.keys is not None else None
+    mask = rows(torch.ones_like(batch.ids), 0)
+    return _Padded(rows(batch.ids, 0), rows(batch.labels, IGNORED), mask, keys)
+
+
+def build(plan: Plan, model: Any, device: torch.device, events: Events) -> Engine:
+    """Chooses the path and says which, and why not the faster one."""
+    place = Place()
+    replaced = install(model, place)
+    if replaced:
+        events.applied("dropout", plan.recipe.adapter.dropout, None)
+    reason = obstacle(model) if plan.machine.fast_path else "it is switched off"
+    noise = plan.recipe.optimizer.neftune
+    alpha = noise.noise_alpha if noise else 0.0
+    if alpha:
+        events.applied("neftune", alpha, "NEFTune noise on the embeddings")
+    if reason is None:
+        return _fast(plan, model, place, alpha, device, events)
+    events.applied("path", "plain", f"Plain transformers + peft path: {reason}")
+    _checkpoint_plainly(plan, model, events)
+    _disturb(model, place, alpha)
+    return PlainEngine(model, place, plan.recipe.seed, device, alpha)
+
+
+def _fast(
+    plan: Plan, model: Any, place: Place, alpha: float, device: torch.device, events: Events
+) -> FastEngine:
+    machine = plan.machine
+    decoder = FastDecoder(
+        model, place, checkpointing=machine.checkpointing, flash=machine.flash_attention, neftune=alpha,
+        compiled=_compiler(machine.compile) if machine.compile else None,
+    )
+    events.applied("path", "fast", "Fast path: fused adapters, loss over supervised tokens only")
+    words = {
+        "flash_cpu": "Attention document by document (flash, CPU)",
+        "torch_varlen": "Variable-length attention (torch)",
+        "flash_attn_varlen": "Variable-length attention (flash-attn)",
+        "sdpa_by_document": "SDPA document by document",
+    }
+    events.applied("attention.kernel", decoder.way, words[decoder.way])
+    events.applied("gradient_checkpointing", decoder.checkpointing)
+    if machine.compile:
+        events.applied("torch_compile", machine.compile.backend, "Decoder layers compiled")
+    return FastEngine(model, decoder, device)
+
+
+def _compiler(wanted: Compile) -> Wrapper:
+    """Layer by layer: one small graph serves all of them, and start-up stays short."""
+    return lambda part: torch.compile(part, backend=wanted.backend, mode=_mode(wanted))
+
+
+def _mode(wanted: Compile) -> str | None:
+    return wanted.mode if wanted.backend == "inductor" and wanted.mode != "default" else None
+
+
+def _checkpoint_plainly(plan: Plan, model: Any, events: Events) -> None:
+    if plan.machine.checkpointing != "none":
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        model.enable_input_require_grads()
+    events.applied("gradient_checkpointing", "full" if plan.machine.checkpointing != "none" else "none")
+
+
+def _disturb(model: Any, place: Place, alpha: float) -> None:
+    """NEFTune on the plain path: the same noise, added behind the embedding."""
+    if not alpha:
+        return
+    from expert_worker.train.fast.dropout import Columns, uniform
+
+    columns = Columns("neftune")
+
+    def hook(module: Any, _inputs: Any, output: Tensor) -> Tensor:
+        keys = place.keys
+        if not module.training or keys is None or keys.shape != output.shape[:2]:
+            return output
+        lengths = (keys != 0).sum(1, keepdim=True).unsqueeze(-1).clamp_min(1)
+        size = alpha / (lengths.float() * output.shape[-1]).sqrt()
+        return output + (uniform(keys, columns.of(output.shape[-1], output.device)) * size).to(output.dtype)
+
+    model.get_input_embeddings().register_forward_hook(hook)

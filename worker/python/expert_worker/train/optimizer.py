@@ -1,0 +1,96 @@
+"""Optimizers by their usual names. What is in force is reported from the object that was made."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from expert_worker.errors import BadInput, Missing
+from expert_worker.events import Events
+from expert_worker.plan import Optimizer
+
+# Paging needs CUDA's unified memory; elsewhere the same update runs unpaged.
+_UNPAGED = {"paged_adamw_32bit": "adamw_torch", "paged_adamw_8bit": "adamw_bnb_8bit"}
+
+
+def build(recipe: Optimizer, trained: Sequence[nn.Parameter], events: Events) -> torch.optim.Optimizer:
+    name = recipe.name
+    if name in _UNPAGED and trained[0].device.type != "cuda":
+        name = _UNPAGED[name]
+        events.warning("optimizer-unpaged", f"{recipe.name} pages to CUDA's unified memory: {name} is used here")
+    optimizer = _make(name, recipe, list(trained))
+    _report(optimizer, events)
+    return optimizer
+
+
+def _make(name: str, recipe: Optimizer, trained: list[nn.Parameter]) -> torch.optim.Optimizer:
+    rate, decay = recipe.learning_rate, recipe.weight_decay
+    adam: dict[str, Any] = {
+        "lr": rate, "betas": (recipe.beta1, recipe.beta2), "eps": recipe.epsilon, "weight_decay": decay
+    }
+    match name:
+        case "adamw_torch":
+            return torch.optim.AdamW(trained, **adam)
+        case "adamw_torch_fused":
+            return torch.optim.AdamW(trained, **adam, fused=True)
+        case "sgd":
+            return torch.optim.SGD(trained, lr=rate, weight_decay=decay)
+        case "adafactor":
+            return _adafactor(trained, rate, decay)
+        case "muon":
+            return _muon(trained, rate, decay)
+        case _:
+            return _bitsandbytes(name, trained, adam)
+
+
+def _adafactor(trained: list[nn.Parameter], rate: float, decay: float) -> torch.optim.Optimizer:
+    from transformers.optimization import Adafactor
+
+    # Our schedule sets the rate, so Adafactor's own is off.
+    made: torch.optim.Optimizer = Adafactor(
+        trained, lr=rate, weight_decay=decay, scale_parameter=False, relative_step=False, warmup_init=False
+    )
+    return made
+
+
+def _muon(trained: list[nn.Parameter], rate: float, decay: float) -> torch.optim.Optimizer:
+    kind = getattr(torch.optim, "Muon", None)
+    if kind is None:
+        raise Missing("This torch has no Muon optimizer", hint="Update torch, or use adamw_torch.")
+    if any(parameter.ndim != 2 for parameter in trained):
+        raise BadInput(
+            "Muon trains matrices only, and this adapter has vectors",
+            hint="Use adamw_torch, or an adapter without magnitudes (lora instead of dora).",
+            code="muon-needs-matrices",
+        )
+    made: torch.optim.Optimizer = kind(trained, lr=rate, weight_decay=decay)
+    return made
+
+
+def _bitsandbytes(name: str, trained: list[nn.Parameter], adam: dict[str, Any]) -> torch.optim.Optimizer:
+    import bitsandbytes
+
+    kinds = {
+        "adamw_bnb_8bit": bitsandbytes.optim.AdamW8bit,
+        "paged_adamw_8bit": bitsandbytes.optim.PagedAdamW8bit,
+        "paged_adamw_32bit": bitsandbytes.optim.PagedAdamW32bit,
+    }
+    made: torch.optim.Optimizer = kinds[name](trained, **adam)
+    return made
+
+
+def _report(optimizer: torch.optim.Optimizer, events: Events) -> None:
+    group = optimizer.param_groups[0]
+    shown = ("lr", "betas", "eps", "weight_decay", "fused", "momentum")
+    settings = {key: _plain(group[key]) for key in shown if group.get(key) is not None}
+    events.applied("optimizer", {"class": type(optimizer).__name__, **settings}, f"Optimizer {type(optimizer).__name__}")
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = rate

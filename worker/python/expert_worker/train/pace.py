@@ -1,0 +1,28 @@
+"""How fast it goes: tokens a second, and the time that is left, without evaluations and saves."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Pace:
+    """The first step pays for warming up, so the figures count from its end."""
+
+    steps: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    first_seen: bool = False
+
+    def took(self, tokens: int, seconds: float) -> None:
+        if not self.first_seen:
+            self.first_seen = True
+            return
+        self.steps += 1
+        self.tokens += tokens
+        self.seconds += seconds
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / self.seconds if self.seconds > 0 else 0.0
+
+    def eta(self, steps_left: int) -> float | None:
+        return self.seconds / self.steps * steps_left if self.steps else None

@@ -1,0 +1,72 @@
+"""Number formats: TF32, cuDNN, and the loss scale that keeps fp16 gradients from vanishing."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from expert_worker.events import Events
+from expert_worker.plan import Plan
+
+
+def prepare(plan: Plan, events: Events) -> None:
+    """Process-wide settings, each reported as torch then says it is."""
+    threads = plan.machine.threads.compute
+    if threads:
+        torch.set_num_threads(threads)
+    events.applied("threads", torch.get_num_threads())
+    if plan.machine.device.kind == "cuda":
+        _prepare_cuda(plan, events)
+    else:
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        events.applied("deterministic", torch.are_deterministic_algorithms_enabled())
+
+
+def _prepare_cuda(plan: Plan, events: Events) -> None:
+    torch.backends.cuda.matmul.allow_tf32 = plan.recipe.precision.tf32
+    torch.backends.cudnn.allow_tf32 = plan.recipe.precision.tf32
+    torch.backends.cudnn.benchmark = True
+    on = torch.backends.cuda.matmul.allow_tf32
+    events.applied("tf32", on, "TF32 enabled" if on else None)
+    events.applied("cudnn_benchmark", torch.backends.cudnn.benchmark)
+    reserve = 512 << 20
+    total = torch.cuda.get_device_properties(plan.machine.device.index).total_memory
+    # A Windows driver would spill into shared memory and crawl; a refusal can be answered by smaller batches.
+    torch.cuda.set_per_process_memory_fraction(max(0.5, 1 - reserve / total), plan.machine.device.index)
+    events.applied("memory_limit_bytes", total - reserve)
+
+
+@dataclass
+class LossScale:
+    """Doubles after a while without overflow, halves at one. A scale of 1 that never moves is no scaling."""
+
+    value: float = 1.0
+    steady: int = 0
+    moving: bool = False
+
+    GROWTH_STEPS = 2000
+    START = 65536.0
+
+    @classmethod
+    def of(cls, dtype: torch.dtype) -> "LossScale":
+        return cls(cls.START, 0, True) if dtype == torch.float16 else cls()
+
+    def applied(self) -> None:
+        """A step went through."""
+        self.steady += 1
+        if self.moving and self.steady >= self.GROWTH_STEPS:
+            self.value, self.steady = self.value * 2, 0
+
+    def overflowed(self) -> bool:
+        """True where a smaller scale may help; False where the numbers themselves are bad."""
+        if not self.moving or self.value <= 1:
+            return False
+        self.value, self.steady = self.value / 2, 0
+        return True
+
+    def as_json(self) -> dict[str, Any]:
+        return {"value": self.value, "steady": self.steady}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        if self.moving:
+            self.value, self.steady = float(saved["value"]), int(saved["steady"])

@@ -1,0 +1,21 @@
+"""Everything random, as a function of where it is drawn: no generator's state needs to be kept."""
+
+import torch
+
+from expert_worker.train.fast.dropout import mix
+
+
+def generator(seed: int, *place: int) -> torch.Generator:
+    """A CPU generator for one purpose; `place` tells purposes and their steps apart."""
+    stem = mix(seed)
+    for number in place:
+        stem = mix((stem << 32) + number + 1)
+    return torch.Generator().manual_seed(stem)
+
+
+def seed_everything(seed: int, *place: int) -> None:
+    """For libraries that draw from torch's own generators (peft's initialisation, a base's own dropout)."""
+    torch.manual_seed(generator(seed, *place).initial_seed())
+
+
+ADAPTER, ORDER, FORWARD, PROMPT, HELD_OUT = range(5)

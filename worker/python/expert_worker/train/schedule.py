@@ -1,0 +1,78 @@
+"""Learning rates as a pure function of the step, so that a resumed run needs no scheduler's state.
+
+The shapes are those that users of transformers know; `step` counts from 0 and is the one about to be taken.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+
+from expert_worker.plan import Schedule
+from expert_worker.plan.recipe import WarmupRatio
+
+Shape = Callable[[float, Mapping[str, float]], float]
+"""From the share of the decay that lies behind (0 to 1) to a factor on the rate."""
+
+
+def warmup_steps(schedule: Schedule, total: int) -> int:
+    if isinstance(schedule.warmup, WarmupRatio):
+        return math.ceil(schedule.warmup.value * total)
+    return int(schedule.warmup.value)
+
+
+def rate(schedule: Schedule, peak: float, total: int) -> Callable[[int], float]:
+    if schedule.kind == "one_cycle":
+        return _one_cycle(schedule, peak, total)
+    warm, shape = warmup_steps(schedule, total), _shape(schedule.kind, peak)
+    if schedule.kind == "constant":
+        warm = 0
+
+    def at(step: int) -> float:
+        if step < warm:
+            return peak * step / max(1, warm)
+        behind = (step - warm) / max(1, total - warm)
+        return peak * shape(min(1.0, behind), schedule.options)
+
+    return at
+
+
+def _shape(kind: str, peak: float) -> Shape:
+    shapes: dict[str, Shape] = {
+        "linear": lambda behind, _: 1 - behind,
+        "cosine": _cosine,
+        "cosine_with_restarts": _restarts,
+        "polynomial": lambda behind, options: _polynomial(behind, options, peak),
+        "constant": lambda *_: 1.0,
+        "constant_with_warmup": lambda *_: 1.0,
+    }
+    return shapes[kind]
+
+
+def _cosine(behind: float, options: Mapping[str, float]) -> float:
+    least = options.get("min_lr_ratio", 0.0)
+    wave = 0.5 * (1 + math.cos(math.pi * 2 * options.get("num_cycles", 0.5) * behind))
+    return least + (1 - least) * max(0.0, wave)
+
+
+def _restarts(behind: float, options: Mapping[str, float]) -> float:
+    if behind >= 1:
+        return 0.0
+    return 0.5 * (1 + math.cos(math.pi * ((options.get("num_cycles", 1.0) * behind) % 1.0)))
+
+
+def _polynomial(behind: float, options: Mapping[str, float], peak: float) -> float:
+    end = options.get("lr_end", 1e-7)
+    return ((peak - end) * (1 - behind) ** options.get("power", 1.0) + end) / peak
+
+
+def _one_cycle(schedule: Schedule, peak: float, total: int) -> Callable[[int], float]:
+    """Up from a 25th of the peak during the warmup (30% where none is named), then down to almost nothing."""
+    warm = warmup_steps(schedule, total) or math.ceil(0.3 * total)
+    first, last = peak / 25, peak / 25 / 1e4
+
+    def at(step: int) -> float:
+        rising = step < warm
+        share = step / max(1, warm) if rising else min(1.0, (step - warm) / max(1, total - warm))
+        start, end = (first, peak) if rising else (peak, last)
+        return end + (start - end) * 0.5 * (1 + math.cos(math.pi * share))
+
+    return at

@@ -1,0 +1,113 @@
+"""What a checkpoint of training holds, and how it is put back.
+
+No generator's state: all that is random is a function of its place. AdaLoRA alone keeps more than parameters, the
+allocator's averages, and its parameters before pruning.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from expert_worker.checkpoint import Content, Loaded
+from expert_worker.errors import Failed
+from expert_worker.run_record import adapter_config, adapter_tensors
+from expert_worker.train.adapter import trained
+from expert_worker.train.precision import LossScale
+
+ADAPTER_CONFIG, ADAPTER = "adapter_config.json", "adapter_model.safetensors"
+_PARAMETERS, _OPTIMIZER, _REST = "parameters.safetensors", "optimizer.safetensors", "trainer.json"
+_AVERAGES = ("ipt", "exp_avg_ipt", "exp_avg_unc")
+
+
+def capture(model: Any, optimizer: torch.optim.Optimizer, scale: LossScale, base: str) -> dict[str, Content]:
+    tensors, rest = _flatten(optimizer.state_dict())
+    config = model.peft_config[model.active_adapter]
+    parameters: dict[str, torch.Tensor] = {name: p.detach() for name, p in trained(model).items()}
+    allocator = _allocator(model)
+    if allocator is not None:
+        for kind in _AVERAGES:
+            parameters |= {f"{kind}:{name}": value for name, value in getattr(allocator, kind).items()}
+    document = {"optimizer": rest, "loss_scale": scale.as_json(), "rank_pattern": _rank_pattern(config)}
+    return {
+        ADAPTER_CONFIG: adapter_config(config, base),
+        ADAPTER: adapter_tensors(model),
+        _PARAMETERS: parameters,
+        _OPTIMIZER: tensors,
+        _REST: document,
+    }
+
+
+def restore(saved: Loaded, model: Any, optimizer: torch.optim.Optimizer, scale: LossScale) -> None:
+    _put_parameters(saved.tensors(_PARAMETERS), model)
+    document = saved.json(_REST)
+    optimizer.load_state_dict(_unflatten(saved.tensors(_OPTIMIZER), document["optimizer"]))
+    scale.restore(document["loss_scale"])
+    if document["rank_pattern"] is not None:
+        model.peft_config[model.active_adapter].rank_pattern = document["rank_pattern"]
+
+
+def take_adapter(saved: Loaded, model: Any) -> None:
+    """Only the parameters: for the best checkpoint that becomes final."""
+    _put_parameters(saved.tensors(_PARAMETERS), model)
+
+
+def _put_parameters(tensors: Mapping[str, torch.Tensor], model: Any) -> None:
+    parameters = trained(model)
+    own = {name for name in tensors if ":" not in name}
+    if own != parameters.keys():
+        odd = sorted(own ^ parameters.keys())[0]
+        raise Failed(
+            f"The checkpoint's adapter is not this run's: {odd} is in only one of them", code="adapter-differs"
+        )
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(tensors[name])
+    allocator = _allocator(model)
+    if allocator is not None:
+        for name, value in tensors.items():
+            kind, colon, parameter_name = name.partition(":")
+            if colon:
+                getattr(allocator, kind)[parameter_name] = value.to(parameters[parameter_name].device)
+
+
+def _allocator(model: Any) -> Any:
+    return getattr(model.base_model, "rankallocator", None)
+
+
+def _rank_pattern(config: Any) -> Any:
+    pattern = getattr(config, "rank_pattern", None)
+    return pattern if pattern else None
+
+
+def _flatten(document: Any, path: str = "") -> tuple[dict[str, torch.Tensor], Any]:
+    """A state dict's tensors by path, and the rest as JSON with each tensor's path in its place."""
+    if isinstance(document, torch.Tensor):
+        return {path: document}, {"tensor": path}
+    if isinstance(document, dict):
+        tensors: dict[str, torch.Tensor] = {}
+        pairs = []
+        for key, value in document.items():
+            found, rest = _flatten(value, f"{path}/{key}" if path else str(key))
+            tensors |= found
+            pairs.append([key, rest])
+        return tensors, {"map": pairs}
+    if isinstance(document, list | tuple):
+        tensors, items = {}, []
+        for index, value in enumerate(document):
+            found, rest = _flatten(value, f"{path}/{index}")
+            tensors |= found
+            items.append(rest)
+        return tensors, {"list": items, "tuple": isinstance(document, tuple)}
+    return {}, {"plain": document}
+
+
+def _unflatten(tensors: Mapping[str, torch.Tensor], rest: Any) -> Any:
+    if "tensor" in rest:
+        return tensors[rest["tensor"]]
+    if "map" in rest:
+        return {key: _unflatten(tensors, value) for key, value in rest["map"]}
+    if "list" in rest:
+        items = [_unflatten(tensors, value) for value in rest["list"]]
+        return tuple(items) if rest["tuple"] else items
+    return rest["plain"]

@@ -1,0 +1,95 @@
+"""One optimizer step's worth of gradients: accumulated over micro-batches, redone smaller when memory runs out."""
+
+import gc
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from expert_worker.errors import Failed
+from expert_worker.events import Events
+from expert_worker.train.data import Rows, flat
+from expert_worker.train.engine import Engine
+from expert_worker.train.fast.batch import Flat, supervised
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What a window came to; `finished` is false where a wish to stop cut it short."""
+
+    loss_sum: float
+    tokens: int
+    supervised: int
+    data_wait: float
+    finished: bool = True
+
+
+class Window:
+    """`micro_batch` is what fits: it is halved in place and stays so."""
+
+    def __init__(
+        self, engine: Engine, rows: Rows, parameters: Sequence[torch.nn.Parameter], seed: int, micro_batch: int,
+        events: Events,
+    ) -> None:
+        self._engine, self._rows, self._parameters = engine, rows, parameters
+        self._seed, self._events = seed, events
+        self.micro_batch = micro_batch
+
+    def gather(self, step: int, rows: Sequence[int], scale: float = 1.0) -> Gathered:
+        """Leaves in the parameters the gradient of the mean loss over the window's supervised tokens, times
+        `scale`."""
+        while True:
+            try:
+                return self._accumulate(step, rows, scale)
+            except (RuntimeError, MemoryError) as error:
+                if not out_of_memory(error):
+                    raise
+                self.shrink(step, len(rows))
+
+    def shrink(self, step: int, rows: int) -> None:
+        self.clear()
+        held = min(self.micro_batch, rows)
+        if held <= 1:
+            raise Failed(
+                "One row alone does not fit into the device's memory",
+                hint="Lower max_seq_length, switch gradient_checkpointing on, or quantize the base.",
+                code="out-of-memory",
+            )
+        self.micro_batch = (held + 1) // 2
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        detail = f"Out of memory with {held} rows at once: the step is done again with {self.micro_batch}"
+        self._events.recovered("out_of_memory", step, detail)
+
+    def clear(self) -> None:
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def _accumulate(self, step: int, rows: Sequence[int], scale: float) -> Gathered:
+        self.clear()
+        began = time.monotonic()
+        batches = [self._read(rows[i : i + self.micro_batch], step) for i in range(0, len(rows), self.micro_batch)]
+        data_wait = time.monotonic() - began
+        count = sum(supervised(batch.labels, batch.positions) for batch in batches)
+        tokens = sum(batch.ids.numel() for batch in batches)
+        loss: Any = 0.0
+        for number, batch in enumerate(batches, 1):
+            loss = loss + self._engine.backward(batch, scale / max(1, count))
+            self._events.accumulating(step, number, len(batches))
+            if self._events.stop_requested and number < len(batches):
+                self.clear()
+                return Gathered(0.0, 0, 0, data_wait, finished=False)
+        return Gathered(float(loss), tokens, count, data_wait)
+
+    def _read(self, rows: Sequence[int], step: int) -> Flat:
+        return flat(self._rows, rows, self._seed, step)
+
+
+def out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    said = str(error)
+    return "out of memory" in said or "not enough memory" in said
