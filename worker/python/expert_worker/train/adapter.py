@@ -53,7 +53,8 @@ def _config(recipe: Adapter, total_steps: int) -> Any:
         return peft.IA3Config(feedforward_modules=list(recipe.feedforward_modules), **common)
     rank, alpha = recipe.rank or 8, recipe.alpha or 16.0
     if recipe.kind == "lokr":
-        return peft.LoKrConfig(r=rank, alpha=_whole(alpha), rank_dropout=recipe.dropout, **common)
+        common |= {"alpha": _whole(alpha), "rank_dropout": recipe.dropout}
+        return peft.LoKrConfig(r=rank, **common)
     common |= {"lora_alpha": _whole(alpha), "lora_dropout": recipe.dropout}
     if recipe.kind == "adalora":
         return _adalora(peft.AdaLoraConfig, rank, total_steps, common)
@@ -65,8 +66,13 @@ def _config(recipe: Adapter, total_steps: int) -> Any:
 def _adalora(kind: Any, rank: int, total_steps: int, common: dict[str, Any]) -> Any:
     """Half as many ranks again at the start, given up step by step during the middle of the run."""
     return kind(
-        init_r=math.ceil(rank * 1.5), target_r=rank, total_step=max(3, total_steps), tinit=total_steps // 10,
-        tfinal=max(1, total_steps // 5), deltaT=max(1, total_steps // 100), **common,
+        init_r=math.ceil(rank * 1.5),
+        target_r=rank,
+        total_step=max(3, total_steps),
+        tinit=total_steps // 10,
+        tfinal=max(1, total_steps // 5),
+        deltaT=max(1, total_steps // 100),
+        **common,
     )
 
 
@@ -100,7 +106,16 @@ def _report(model: Any, events: Events) -> None:
     config = model.peft_config[model.active_adapter]
     count = sum(p.numel() for p in model.parameters() if p.requires_grad)
     said: dict[str, Any] = {"type": str(config.peft_type.value), "trained_parameters": count}
-    for name in ("r", "lora_alpha", "alpha", "lora_dropout", "use_dora", "use_rslora", "num_virtual_tokens", "target_r"):
+    for name in (
+        "r",
+        "lora_alpha",
+        "alpha",
+        "lora_dropout",
+        "use_dora",
+        "use_rslora",
+        "num_virtual_tokens",
+        "target_r",
+    ):
         value = getattr(config, name, None)
         if value is not None:
             said[name] = value

@@ -63,7 +63,9 @@ def _permutation(order: Order, epoch: int) -> list[int]:
     if order.lengths is None:
         return shuffled
     lengths, among = order.lengths, _SORTED_AMONG * order.rows_per_step
-    pools = [sorted(shuffled[i : i + among], key=lambda row: -lengths[row]) for i in range(0, len(shuffled), among)]
+    pools = [
+        sorted(shuffled[i : i + among], key=lambda row: -lengths[row]) for i in range(0, len(shuffled), among)
+    ]
     return _with_steps_shuffled([row for pool in pools for row in pool], order.rows_per_step, draw)
 
 

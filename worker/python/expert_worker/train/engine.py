@@ -54,9 +54,12 @@ class FastEngine:
 
 
 class PlainEngine:
-    """transformers' own forward on padded documents: right for every architecture and every kind of adapter."""
+    """transformers' own forward on padded documents: right for every architecture and every kind of
+    adapter."""
 
-    def __init__(self, model: Any, place: Place, seed: int, device: torch.device, neftune: float = 0.0) -> None:
+    def __init__(
+        self, model: Any, place: Place, seed: int, device: torch.device, neftune: float = 0.0
+    ) -> None:
         self._model, self._place, self._seed, self._device = model, place, seed, device
         self._neftune = neftune
 
@@ -83,7 +86,9 @@ class PlainEngine:
         output = self._model(input_ids=padded.ids, attention_mask=padded.mask, use_cache=False)
         logits = output.logits[:, -padded.ids.shape[1] :][:, :-1].float()
         return cross_entropy(
-            logits.reshape(-1, logits.shape[-1]), padded.labels[:, 1:].reshape(-1), ignore_index=IGNORED,
+            logits.reshape(-1, logits.shape[-1]),
+            padded.labels[:, 1:].reshape(-1),
+            ignore_index=IGNORED,
             reduction="sum",
         )
 
@@ -97,7 +102,7 @@ class _Padded:
 
 def _padded(batch: Flat) -> _Padded:
     def rows(flat: Tensor, filler: int) -> Tensor:
-        parts = list(flat.split(batch.lengths))
+        parts = list(torch.split(flat, list(batch.lengths)))
         return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=filler)
 
     keys = rows(batch.keys, 0) if batch.keys is not None else None
@@ -129,7 +134,11 @@ def _fast(
 ) -> FastEngine:
     machine = plan.machine
     decoder = FastDecoder(
-        model, place, checkpointing=machine.checkpointing, flash=machine.flash_attention, neftune=alpha,
+        model,
+        place,
+        checkpointing=machine.checkpointing,
+        flash=machine.flash_attention,
+        neftune=alpha,
         compiled=_compiler(machine.compile) if machine.compile else None,
     )
     events.applied("path", "fast", "Fast path: fused adapters, loss over supervised tokens only")

@@ -62,7 +62,7 @@ class Loop:
             metrics = self._evaluate() if self._due("evaluation") else {}
             if self._due("saving") or (metrics and self._wants_best()) or self.events.stop_requested:
                 self.save(self.totals, metrics)
-            if self.events.stop_requested:
+            if self.events.stop_requested and self.totals.step < self.total_steps:
                 self._leave()
             if self._exhausted():
                 return
@@ -178,7 +178,8 @@ class Loop:
         if best is None or best.patience is None or self.totals.evaluations_without_gain < best.patience:
             return False
         self.events.applied(
-            "early_stopping", self.totals.step,
+            "early_stopping",
+            self.totals.step,
             f"Stopped early: {best.metric} has not improved since step {self.totals.best_step}",
         )
         return True
@@ -199,8 +200,9 @@ def _metric(metrics: dict[str, float], name: str) -> float:
     for known in (name, f"eval_{name}", name.removeprefix("eval_")):
         if known in metrics:
             return metrics[known]
+    there = ", ".join(sorted(metrics))
     raise Failed(
-        f"metric_for_best_model is {name}, which no evaluation gave (there were {', '.join(sorted(metrics))})",
+        f"metric_for_best_model is {name}, which no evaluation gave (there were {there})",
         hint="Use eval_loss, or accuracy together with an evaluation scorer.",
         code="unknown-metric",
     )

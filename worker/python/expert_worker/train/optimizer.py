@@ -1,5 +1,6 @@
 """Optimizers by their usual names. What is in force is reported from the object that was made."""
 
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,10 +16,12 @@ _UNPAGED = {"paged_adamw_32bit": "adamw_torch", "paged_adamw_8bit": "adamw_bnb_8
 
 
 def build(recipe: Optimizer, trained: Sequence[nn.Parameter], events: Events) -> torch.optim.Optimizer:
-    name = recipe.name
+    name: str = recipe.name
     if name in _UNPAGED and trained[0].device.type != "cuda":
         name = _UNPAGED[name]
-        events.warning("optimizer-unpaged", f"{recipe.name} pages to CUDA's unified memory: {name} is used here")
+        events.warning(
+            "optimizer-unpaged", f"{recipe.name} pages to CUDA's unified memory: {name} is used here"
+        )
     optimizer = _make(name, recipe, list(trained))
     _report(optimizer, events)
     return optimizer
@@ -27,7 +30,10 @@ def build(recipe: Optimizer, trained: Sequence[nn.Parameter], events: Events) ->
 def _make(name: str, recipe: Optimizer, trained: list[nn.Parameter]) -> torch.optim.Optimizer:
     rate, decay = recipe.learning_rate, recipe.weight_decay
     adam: dict[str, Any] = {
-        "lr": rate, "betas": (recipe.beta1, recipe.beta2), "eps": recipe.epsilon, "weight_decay": decay
+        "lr": rate,
+        "betas": (recipe.beta1, recipe.beta2),
+        "eps": recipe.epsilon,
+        "weight_decay": decay,
     }
     match name:
         case "adamw_torch":
@@ -48,7 +54,7 @@ def _adafactor(trained: list[nn.Parameter], rate: float, decay: float) -> torch.
     from transformers.optimization import Adafactor
 
     # Our schedule sets the rate, so Adafactor's own is off.
-    made: torch.optim.Optimizer = Adafactor(
+    made: torch.optim.Optimizer = Adafactor(  # type: ignore[no-untyped-call]
         trained, lr=rate, weight_decay=decay, scale_parameter=False, relative_step=False, warmup_init=False
     )
     return made
@@ -69,12 +75,11 @@ def _muon(trained: list[nn.Parameter], rate: float, decay: float) -> torch.optim
 
 
 def _bitsandbytes(name: str, trained: list[nn.Parameter], adam: dict[str, Any]) -> torch.optim.Optimizer:
-    import bitsandbytes
-
-    kinds = {
-        "adamw_bnb_8bit": bitsandbytes.optim.AdamW8bit,
-        "paged_adamw_8bit": bitsandbytes.optim.PagedAdamW8bit,
-        "paged_adamw_32bit": bitsandbytes.optim.PagedAdamW32bit,
+    optim = importlib.import_module("bitsandbytes.optim")
+    kinds: dict[str, Any] = {
+        "adamw_bnb_8bit": optim.AdamW8bit,
+        "paged_adamw_8bit": optim.PagedAdamW8bit,
+        "paged_adamw_32bit": optim.PagedAdamW32bit,
     }
     made: torch.optim.Optimizer = kinds[name](trained, **adam)
     return made
@@ -84,7 +89,9 @@ def _report(optimizer: torch.optim.Optimizer, events: Events) -> None:
     group = optimizer.param_groups[0]
     shown = ("lr", "betas", "eps", "weight_decay", "fused", "momentum")
     settings = {key: _plain(group[key]) for key in shown if group.get(key) is not None}
-    events.applied("optimizer", {"class": type(optimizer).__name__, **settings}, f"Optimizer {type(optimizer).__name__}")
+    events.applied(
+        "optimizer", {"class": type(optimizer).__name__, **settings}, f"Optimizer {type(optimizer).__name__}"
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -61,7 +61,8 @@ def _restarts(behind: float, options: Mapping[str, float]) -> float:
 
 def _polynomial(behind: float, options: Mapping[str, float], peak: float) -> float:
     end = options.get("lr_end", 1e-7)
-    return ((peak - end) * (1 - behind) ** options.get("power", 1.0) + end) / peak
+    remaining: float = (1 - behind) ** options.get("power", 1.0)
+    return ((peak - end) * remaining + end) / peak
 
 
 def _one_cycle(schedule: Schedule, peak: float, total: int) -> Callable[[int], float]:

@@ -1,7 +1,7 @@
 """What a checkpoint of training holds, and how it is put back.
 
-No generator's state: all that is random is a function of its place. AdaLoRA alone keeps more than parameters, the
-allocator's averages, and its parameters before pruning.
+No generator's state: all that is random is a function of its place. AdaLoRA alone keeps more than
+parameters, the allocator's averages, and its parameters before pruning.
 """
 
 from collections.abc import Mapping
@@ -58,17 +58,19 @@ def _put_parameters(tensors: Mapping[str, torch.Tensor], model: Any) -> None:
     if own != parameters.keys():
         odd = sorted(own ^ parameters.keys())[0]
         raise Failed(
-            f"The checkpoint's adapter is not this run's: {odd} is in only one of them", code="adapter-differs"
+            f"The checkpoint's adapter is not this run's: {odd} is in only one of them",
+            code="adapter-differs",
         )
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(tensors[name])
     allocator = _allocator(model)
     if allocator is not None:
+        device = next(iter(parameters.values())).device
         for name, value in tensors.items():
             kind, colon, parameter_name = name.partition(":")
             if colon:
-                getattr(allocator, kind)[parameter_name] = value.to(parameters[parameter_name].device)
+                getattr(allocator, kind)[parameter_name] = value.to(device)
 
 
 def _allocator(model: Any) -> Any:

@@ -1,4 +1,5 @@
-"""What a run has come to so far. It travels in every checkpoint, so that a resumed run ends with the same sums."""
+"""What a run has come to so far. It travels in every checkpoint, so that a resumed run ends with the same
+sums."""
 
 from dataclasses import asdict, dataclass, fields
 from typing import Any

@@ -1,4 +1,5 @@
-"""One optimizer step's worth of gradients: accumulated over micro-batches, redone smaller when memory runs out."""
+"""One optimizer step's worth of gradients: accumulated over micro-batches, redone smaller when memory runs
+out."""
 
 import gc
 import time
@@ -30,7 +31,12 @@ class Window:
     """`micro_batch` is what fits: it is halved in place and stays so."""
 
     def __init__(
-        self, engine: Engine, rows: Rows, parameters: Sequence[torch.nn.Parameter], seed: int, micro_batch: int,
+        self,
+        engine: Engine,
+        rows: Rows,
+        parameters: Sequence[torch.nn.Parameter],
+        seed: int,
+        micro_batch: int,
         events: Events,
     ) -> None:
         self._engine, self._rows, self._parameters = engine, rows, parameters
@@ -71,7 +77,9 @@ class Window:
     def _accumulate(self, step: int, rows: Sequence[int], scale: float) -> Gathered:
         self.clear()
         began = time.monotonic()
-        batches = [self._read(rows[i : i + self.micro_batch], step) for i in range(0, len(rows), self.micro_batch)]
+        batches = [
+            self._read(rows[i : i + self.micro_batch], step) for i in range(0, len(rows), self.micro_batch)
+        ]
         data_wait = time.monotonic() - began
         count = sum(supervised(batch.labels, batch.positions) for batch in batches)
         tokens = sum(batch.ids.numel() for batch in batches)

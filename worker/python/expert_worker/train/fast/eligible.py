@@ -65,4 +65,6 @@ def _adapter(model: Any) -> str | None:
     config = getattr(model, "peft_config", {}).get("default")
     if config is not None and getattr(config, "is_prompt_learning", False):
         return "prompt learning puts virtual tokens before each row"
+    if getattr(config, "rank_dropout", 0.0):
+        return "this adapter's dropout draws from torch's own generator"
     return None

@@ -50,6 +50,8 @@ def _fused(module: nn.Module) -> Fused | None:
         return None
     adapters = [name for name in module.active_adapters if name in module.lora_A]
     base = module.get_base_layer()
+    if not all(isinstance(module.lora_A[name], nn.Linear) for name in adapters):
+        return None  # AdaLoRA's layers have triplets of parameters.
     if len(adapters) != 1 or module.merged or module.disable_adapters or not readable(base):
         return None
     (adapter,) = adapters

@@ -1,0 +1,103 @@
+"""A whole small training: a saved tiny base, rows in memory, a plan, and the stage run on them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from plans import example_plan
+from tiny import CONFIGS, EVERY_LINEAR
+from tokenizers import Tokenizer, models
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+
+from expert_worker.event import Event
+from expert_worker.events import Events
+from expert_worker.train import stage
+from expert_worker.train.data import InMemory
+
+
+def save_base(folder: Path, kind: str = "qwen3") -> Path:
+    if not folder.exists():
+        torch.manual_seed(3)
+        AutoModelForCausalLM.from_config(CONFIGS[kind]).save_pretrained(folder)
+        words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(97)}, unk_token="w0"))
+        PreTrainedTokenizerFast(
+            tokenizer_object=words, eos_token="w0", pad_token="w0", unk_token="w0"
+        ).save_pretrained(folder)
+    return folder
+
+
+def rows(count: int = 10, seed: int = 5) -> InMemory:
+    """Rows of one to three documents that repeat a pattern, so that there is something to learn."""
+    torch.manual_seed(seed)
+    packed = []
+    for _ in range(count):
+        documents = []
+        for _ in range(int(torch.randint(1, 4, ()))):
+            start, size = int(torch.randint(1, 60, ())), int(torch.randint(5, 14, ()))
+            ids = [start + i for i in range(size)]
+            documents.append((ids, [-100] * (size // 2) + ids[size // 2 :]))
+        packed.append(documents)
+    return InMemory(packed)
+
+
+@dataclass
+class Ran:
+    result: dict[str, Any]
+    events: list[Event] = field(default_factory=list)
+    output: Path = Path()
+
+    @property
+    def losses(self) -> list[float]:
+        return [e.body.loss for e in self.events if e.body.type == "progress"]
+
+    @property
+    def rates(self) -> list[float]:
+        return [e.body.lr for e in self.events if e.body.type == "progress"]
+
+    @property
+    def applied(self) -> dict[str, Any]:
+        return {e.body.key: e.body.value for e in self.events if e.body.type == "applied"}
+
+    def of(self, kind: str) -> list[Any]:
+        return [e.body for e in self.events if e.body.type == kind]
+
+    def final(self, name: str) -> bytes:
+        return (self.output / "final" / name).read_bytes()
+
+
+DEFAULTS = {
+    "recipe.adapter.target_modules": EVERY_LINEAR,
+    "recipe.adapter.rank": 4,
+    "recipe.optimizer.learning_rate": 0.01,
+    "machine.logging.trackers": [],
+}
+
+
+def put_data(monkeypatch, train=None, validation=None) -> None:
+    """In place of the token cache."""
+    cache = SimpleNamespace(
+        key="c" * 64, train=train or rows(), validation=validation, ledger={"read": 10, "used": 10}
+    )
+    fake = SimpleNamespace(
+        ensure_cache=lambda plan, events: cache, template_text=lambda plan, tokenizer: "template"
+    )
+    monkeypatch.setitem(sys.modules, "expert_worker.pretokenize", fake)
+
+
+def train(folder: Path, changes: dict[str, Any] | None = None, *, output: str = "out", listen=None) -> Ran:
+    """`listen(events, event)` is called on every event, for tests that interfere."""
+    folder.mkdir(exist_ok=True)
+    save_base(folder / "base")
+    plan = example_plan(folder, {**DEFAULTS, "machine.paths.output": str(folder / output), **(changes or {})})
+    events, memory = Events.in_memory()
+    if listen is not None:
+        events.attach(SimpleNamespace(write=lambda event, line: listen(events, event), close=lambda: None))
+    ran = Ran({}, memory.events, folder / output)
+    ran.result = json.loads(json.dumps(stage.run(plan, events)))
+    return ran

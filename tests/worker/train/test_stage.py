@@ -1,0 +1,245 @@
+"""The whole stage on a tiny base: what it leaves, what it says, and that it learns."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from peft import PeftModel
+from scene import put_data, rows, train
+from tiny import EVERY_LINEAR
+from transformers import AutoModelForCausalLM
+
+from expert_worker.errors import Failed, Interrupted
+from expert_worker.events import Events
+
+
+@pytest.fixture(autouse=True)
+def data(monkeypatch):
+    put_data(monkeypatch, validation=rows(4, seed=9))
+
+
+def test_it_learns_and_leaves_a_plain_adapter(tmp_path):
+    ran = train(tmp_path, {"recipe.schedule.duration": {"unit": "steps", "value": 30}})
+    assert ran.losses[-1] < 0.92 * ran.losses[0]
+    assert ran.result["steps"] == 30 and ran.result["ok"]
+    assert ran.result["train_loss"] == pytest.approx(sum(ran.losses) / 30, rel=0.05)
+    assert ran.applied["path"] == "fast"
+    names = {path.name for path in (ran.output / "final").iterdir()}
+    assert {
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "tokenizer.json",
+        "README.md",
+        "template.json",
+    } <= names
+    config = json.loads(ran.final("adapter_config.json"))
+    assert config["base_model_name_or_path"] == "tiny" and config["target_modules"] == sorted(EVERY_LINEAR)
+    record = json.loads((ran.output / "run.json").read_text())
+    assert record["applied"]["optimizer"]["class"] == "AdamW"
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        ("lora", {}), ("rslora", {}), ("dora", {}), ("lokr", {}), ("adalora", {}),
+        ("ia3", {"recipe.adapter.rank": None, "recipe.adapter.alpha": None,
+                 "recipe.adapter.feedforward_modules": ["down_proj"]}),
+        ("prompt", {"recipe.adapter.rank": None, "recipe.adapter.alpha": None, "recipe.adapter.target_modules": [],
+                    "recipe.adapter.soft_prompts": [
+                        {"name": "a", "tokens": 3, "init": "text", "init_text": "w1 w2"},
+                        {"name": "b", "tokens": 2, "init": "vocab_sample", "init_text": None},
+                        {"name": "c", "tokens": 2, "init": "random", "init_text": None}]}),
+    ],
+)  # fmt: skip
+def test_every_adapter_loads_back_with_plain_peft(tmp_path, kind, more, monkeypatch):
+    kept = {}
+    from expert_worker.train import finish
+
+    original = finish.Finish.write
+
+    def spy(self, *arguments):
+        result = original(self, *arguments)
+        kept["logits"] = logits(self._loop.model.eval())
+        return result
+
+    monkeypatch.setattr(finish.Finish, "write", spy)
+    ran = train(
+        tmp_path,
+        {"recipe.adapter.kind": kind, "recipe.schedule.duration": {"unit": "steps", "value": 12}, **more},
+    )
+    assert ran.losses[-1] < ran.losses[0]
+    assert ran.applied["path"] == ("plain" if kind == "prompt" else "fast"), ran.of("applied")
+    base = AutoModelForCausalLM.from_pretrained(tmp_path / "base")
+    plain = logits(base)
+    loaded = logits(PeftModel.from_pretrained(base, ran.output / "final").eval())
+    assert float((loaded - kept["logits"]).abs().max()) < 1e-5
+    assert not torch.equal(plain[:, -1], loaded[:, -1])
+
+
+def logits(model):
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([[5, 6, 7, 8]])).logits
+
+
+@pytest.mark.parametrize("changes", [{}, {"recipe.adapter.kind": "dora", "recipe.adapter.dropout": 0.1}])
+def test_the_same_seed_gives_the_same_bytes(tmp_path, changes):
+    one, two = train(tmp_path, changes), train(tmp_path, changes, output="again")
+    for name in ("adapter_model.safetensors", "adapter_config.json", "README.md"):
+        assert one.final(name) == two.final(name)
+    other = train(tmp_path, {**changes, "recipe.seed": 43}, output="other")
+    assert other.final("adapter_model.safetensors") != one.final("adapter_model.safetensors")
+
+
+def test_the_micro_batch_does_not_decide_the_result(tmp_path):
+    dora = {"recipe.adapter.kind": "dora", "recipe.adapter.dropout": 0.1}
+    one = train(tmp_path, {**dora, "machine.micro_batch": 4})
+    two = train(tmp_path, {**dora, "machine.micro_batch": 1}, output="again")
+    assert two.losses == pytest.approx(one.losses, rel=1e-5)
+
+
+def test_the_plain_path_agrees_with_the_fast_one(tmp_path):
+    for number, kind in enumerate(("lora", "dora")):
+        changes = {
+            "recipe.adapter.kind": kind,
+            "recipe.adapter.dropout": 0.1,
+            "recipe.optimizer.neftune": {"noise_alpha": 5.0},
+        }
+        fast = train(tmp_path, changes, output=f"fast{number}")
+        plain = train(tmp_path, {**changes, "machine.fast_path": False}, output=f"plain{number}")
+        assert plain.applied["path"] == "plain"
+        assert plain.losses == pytest.approx(fast.losses, rel=1e-4)
+
+
+def resumable(more=None):
+    return {
+        "recipe.schedule.duration": {"unit": "steps", "value": 7},
+        "recipe.saving.steps": 2,
+        "recipe.adapter.dropout": 0.1,
+        **(more or {}),
+    }
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"recipe.adapter.kind": "dora"},
+        {"recipe.adapter.kind": "adalora"},
+        {"recipe.adapter.kind": "lokr"},
+        {"recipe.base.quantization": "int4"},
+        {"machine.dtype": "fp16"},
+        {"recipe.optimizer.name": "adamw_bnb_8bit"},
+        {"recipe.optimizer.name": "adafactor"},
+        {"recipe.optimizer.name": "muon"},
+    ],
+    ids=lambda more: "-".join(str(v) for v in more.values()),
+)
+@pytest.mark.parametrize("at", ["step", "micro"])
+def test_a_stopped_run_goes_on_to_the_same_bytes(tmp_path, more, at, monkeypatch):
+    whole = train(tmp_path, resumable(more), output="whole")
+    told = getattr(Events, "progress" if at == "step" else "accumulating")
+
+    def stop(self, *arguments, **named):
+        told(self, *arguments, **named)
+        if (named.get("step") or arguments[0]) >= 3:
+            self.stop.request(terminated=True)
+
+    with monkeypatch.context() as patched, pytest.raises(Interrupted) as caught:
+        patched.setattr(Events, told.__name__, stop)
+        train(tmp_path, resumable(more))
+    assert caught.value.exit_code == 143
+    on = train(tmp_path, {**resumable(more), "request.resume": {"from": "newest"}})
+    assert on.result["resumed_from"] >= 1
+    assert on.result["train_loss"] == whole.result["train_loss"]
+    for path in sorted((whole.output / "final").iterdir()):
+        assert path.read_bytes() == on.final(path.name), path.name
+
+
+def test_evaluation_best_and_early_stopping(tmp_path):
+    ran = train(tmp_path, {
+        "recipe.schedule.duration": {"unit": "steps", "value": 40}, "recipe.schedule.kind": "constant",
+        "recipe.optimizer.learning_rate": 0.3, "recipe.evaluation.strategy": "steps", "recipe.evaluation.steps": 2,
+        "recipe.evaluation.best": {"metric": "eval_loss", "greater_is_better": False, "patience": 3},
+        "machine.save_total_limit": 2,
+    })  # fmt: skip
+    measured = {body.step: body.metrics["eval_loss"] for body in ran.of("evaluated")}
+    best = min(measured, key=measured.get)
+    assert ran.result["steps"] == best + 6 < 40
+    assert ran.result["best_checkpoint"].endswith(f"checkpoint-{best}")
+    kept = sorted(path.name for path in ran.output.glob("checkpoint-*"))
+    assert f"checkpoint-{best}" in kept and len(kept) == 2
+    assert (
+        ran.final("adapter_model.safetensors")
+        == (ran.output / f"checkpoint-{best}" / "adapter_model.safetensors").read_bytes()
+    )
+
+
+def test_running_out_of_memory_halves_the_micro_batch(tmp_path, monkeypatch):
+    from expert_worker.train.engine import FastEngine
+
+    plain = train(tmp_path, {"machine.micro_batch": 4})
+    original = FastEngine.backward
+
+    def tight(self, batch, scale):
+        if len(batch.keys.unique()) and batch.ids.numel() > 60:
+            raise torch.OutOfMemoryError("out of memory")
+        return original(self, batch, scale)
+
+    monkeypatch.setattr(FastEngine, "backward", tight)
+    ran = train(tmp_path, {"machine.micro_batch": 4}, output="tight")
+    assert ran.of("recovered")[0].kind == "out_of_memory"
+    assert ran.losses == pytest.approx(plain.losses, rel=1e-5)
+    state = json.loads((ran.output / "checkpoint-4" / "state.json").read_text())
+    assert state["facts"]["micro_batch"] < 4
+
+
+def test_one_row_that_does_not_fit_is_an_error(tmp_path, monkeypatch):
+    from expert_worker.train.engine import FastEngine
+
+    def never(self, batch, scale):
+        raise RuntimeError("DefaultCPUAllocator: not enough memory")
+
+    monkeypatch.setattr(FastEngine, "backward", never)
+    with pytest.raises(Failed, match="One row alone"):
+        train(tmp_path)
+
+
+def test_steps_that_are_not_finite_are_left_out_and_then_stop_the_run(tmp_path, monkeypatch):
+    from expert_worker.train.engine import FastEngine
+
+    original, calls = FastEngine.backward, []
+
+    def sick(self, batch, scale):
+        calls.append(1)
+        loss = original(self, batch, scale)
+        return loss * float("nan") if len(calls) in (3, 4) else loss
+
+    monkeypatch.setattr(FastEngine, "backward", sick)
+    ran = train(tmp_path)
+    named = [body for body in ran.of("recovered") if body.kind == "non_finite"]
+    assert len(named) == 1 and "rows" in named[0].detail
+    assert ran.result["steps"] == 4
+
+    monkeypatch.setattr(
+        FastEngine, "backward", lambda self, batch, scale: original(self, batch, scale) * float("nan")
+    )
+    with pytest.raises(Failed, match="3 steps in a row"):
+        train(tmp_path, output="sick")
+    assert (tmp_path / "sick" / "checkpoint-3" / "state.json").exists()
+
+
+def test_longer_needs_extend(tmp_path):
+    train(tmp_path)
+    longer = {"recipe.schedule.duration": {"unit": "steps", "value": 6}, "request.resume": {"from": "newest"}}
+    from expert_worker.errors import BadInput
+
+    with pytest.raises(BadInput, match="duration"):
+        train(tmp_path, longer)
+    assert train(tmp_path, {**longer, "request.extend": True}).result["steps"] == 6
+
+
+def test_profile_tells_where_the_time_went(tmp_path):
+    ran = train(tmp_path, {"request.profile": True})
+    assert (ran.output / "profile" / "trace.json").stat().st_size > 0
+    assert sum(ran.applied["profile"]["share_of_time"].values()) > 0.3

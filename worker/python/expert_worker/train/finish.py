@@ -1,0 +1,111 @@
+"""The end of a run: the best or the last adapter becomes `final/`, and the run is put on record."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from expert_worker.checkpoint import Store
+from expert_worker.events import Events
+from expert_worker.plan import Plan
+from expert_worker.run_record import (
+    BestChoice,
+    Outcome,
+    adapter_config,
+    adapter_tensors,
+    write_final,
+    write_run_record,
+)
+from expert_worker.run_record.card import model_card
+from expert_worker.train import memory, state
+from expert_worker.train.loop import Loop
+from expert_worker.train.settings import Settings
+from expert_worker.train.source import Source
+
+
+class Finish:
+    def __init__(
+        self,
+        plan: Plan,
+        events: Events,
+        store: Store,
+        loop: Loop,
+        tokenizer: Any,
+        source: Source,
+        applied: Settings,
+    ) -> None:
+        self._plan, self._events, self._store, self._loop = plan, events, store, loop
+        self._tokenizer, self._source, self._applied = tokenizer, source, applied
+
+    def write(self, seconds: float, resumed_from: int | None) -> dict[str, Any]:
+        self._events.stage("final")
+        choice = self._choose()
+        model, totals = self._loop.model, self._loop.totals
+        final = write_final(
+            self._store.output,
+            config=adapter_config(model.peft_config[model.active_adapter], self._plan.recipe.base.name),
+            weights=adapter_tensors(model),
+            tokenizer=self._tokenizer,
+            template=self._template(),
+            card=model_card(self._plan.recipe, self._outcome(choice), self._plan.recipe_digest),
+        )
+        best = self._store.path(choice.step) if choice.metric is not None else None
+        result: dict[str, Any] = {
+            "ok": True,
+            "steps": totals.step,
+            "tokens": totals.tokens,
+            "train_loss": totals.train_loss,
+            "eval_loss": totals.eval_loss,
+            "best_checkpoint": str(best) if best is not None else None,
+            "adapter": str(final),
+            "seconds": seconds,
+            "tokens_per_second": self._loop.pace.tokens_per_second,
+            "peak_memory_bytes": memory.peak(self._loop.device),
+            "resumed_from": resumed_from,
+        }
+        write_run_record(
+            self._plan,
+            cache_key=self._source.key,
+            base_folder=self._base_folder(),
+            best=choice,
+            result=result,
+            applied=self._applied.values,
+        )
+        return result
+
+    def _choose(self) -> BestChoice:
+        """The checkpoint with the best metric where one is asked for; its adapter is put back into the
+        model."""
+        totals, wanted = self._loop.totals, self._plan.recipe.evaluation.best
+        if wanted is None:
+            return BestChoice(totals.step, "the last step: the manifest asks for no best model")
+        if totals.best_step is None or totals.best_value is None:
+            return BestChoice(totals.step, "the last step: nothing was evaluated")
+        if totals.best_step != totals.step:
+            state.take_adapter(self._store.load(self._store.path(totals.best_step)), self._loop.model)
+        direction = "highest" if wanted.greater_is_better else "lowest"
+        reason = f"the {direction} {wanted.metric} of all evaluations"
+        return BestChoice(totals.best_step, reason, wanted.metric, totals.best_value)
+
+    def _outcome(self, choice: BestChoice) -> Outcome:
+        totals = self._loop.totals
+        return Outcome(
+            steps=totals.step,
+            tokens=totals.tokens,
+            supervised_tokens=totals.supervised_tokens,
+            train_loss=totals.train_loss,
+            eval_loss=totals.eval_loss,
+            best_step=choice.step if choice.metric is not None else None,
+            rows=self._source.ledger,
+        )
+
+    def _template(self) -> dict[str, Any]:
+        templates = importlib.import_module("expert_worker.pretokenize")
+        text = templates.template_text(self._plan, self._tokenizer)
+        return {"kind": self._plan.recipe.template.kind, "text": text}
+
+    def _base_folder(self) -> Path | None:
+        from expert_worker.base import locate
+
+        return locate(self._plan, self._events)

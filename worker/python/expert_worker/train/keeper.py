@@ -1,0 +1,69 @@
+"""Commits checkpoints, keeps the ones that retention wants, and hands finished ones to the mirror."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from expert_worker.checkpoint import Facts, Store
+from expert_worker.checkpoint.mirror import Mirror
+from expert_worker.events import Events
+from expert_worker.plan import Plan
+from expert_worker.train import state
+from expert_worker.train.precision import LossScale
+from expert_worker.train.totals import Totals
+from expert_worker.train.window import Window
+
+
+class Keeper:
+    def __init__(
+        self,
+        plan: Plan,
+        store: Store,
+        model: Any,
+        optimizer: torch.optim.Optimizer,
+        scale: LossScale,
+        window: Window,
+        cache_key: str,
+        total_steps: int,
+        events: Events,
+    ) -> None:
+        self._plan, self._store = plan, store
+        self._model, self._optimizer, self._scale, self._window = model, optimizer, scale, window
+        self._cache_key, self._total_steps = cache_key, total_steps
+        self._saved: int | None = None
+        wanted = plan.machine.mirror
+        self._mirror = (
+            Mirror(wanted.target, events, compress=wanted.compress, background=wanted.background)
+            if wanted
+            else None
+        )
+
+    def save(self, totals: Totals, metrics: dict[str, float]) -> None:
+        """Once a step: a stop right after a save has nothing to add."""
+        if totals.step in (0, self._saved):
+            return
+        parts = state.capture(self._model, self._optimizer, self._scale, self._plan.recipe.base.name)
+        folder = self._store.commit(totals.step, parts, self._facts(totals, metrics))
+        self._saved = totals.step
+        pinned: set[int] = set()
+        if self._mirror is not None:
+            self._mirror.submit(folder)
+            pinned = {int(path.name.removeprefix("checkpoint-")) for path in self._mirror.pending()}
+        self._store.retain(self._plan.machine.save_total_limit, totals.best_step, pinned)
+
+    def drain(self) -> None:
+        if self._mirror is not None:
+            self._mirror.drain()
+
+    def _facts(self, totals: Totals, metrics: dict[str, float]) -> Facts:
+        return Facts(
+            recipe_digest=self._plan.recipe_digest,
+            recipe=self._plan.recipe.model_dump(mode="json"),
+            cache_key=self._cache_key,
+            total_steps=self._total_steps,
+            micro_batch=self._window.micro_batch,
+            totals=totals.as_json(),
+            metrics=metrics,
+        )

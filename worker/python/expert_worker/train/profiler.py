@@ -1,0 +1,35 @@
+"""`--profile`: a torch.profiler trace of the whole run's first steps, and where the time went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from expert_worker.events import Events
+from expert_worker.plan import Plan, TrainRequest
+
+_SHOWN = 8
+
+
+@contextmanager
+def profiled(plan: Plan, events: Events) -> Iterator[None]:
+    if not (isinstance(plan.request, TrainRequest) and plan.request.profile):
+        yield
+        return
+    from torch.profiler import ProfilerActivity, profile
+
+    kinds = [ProfilerActivity.CPU]
+    if plan.machine.device.kind == "cuda":
+        kinds.append(ProfilerActivity.CUDA)
+    with profile(activities=kinds) as recorded:
+        yield
+    folder = Path(plan.machine.paths.output) / "profile"
+    folder.mkdir(parents=True, exist_ok=True)
+    recorded.export_chrome_trace(str(folder / "trace.json"))
+    spent = sorted(recorded.key_averages(), key=lambda entry: -entry.self_cpu_time_total)
+    whole = sum(entry.self_cpu_time_total for entry in spent) or 1
+    shares = {entry.key: round(entry.self_cpu_time_total / whole, 4) for entry in spent[:_SHOWN]}
+    events.applied(
+        "profile", {"trace": "profile/trace.json", "share_of_time": shares}, "Profile in profile/trace.json"
+    )

@@ -1,0 +1,174 @@
+"""`expert-cli train`: puts the pieces together, runs the loop, leaves `final/`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import JsonValue
+
+from expert_worker.base import load_base, load_tokenizer, torch_device
+from expert_worker.checkpoint import Loaded, Store, refuse_unless_same
+from expert_worker.events import Events
+from expert_worker.plan import Plan, ResumeCheckpoint, ResumeNewest, TrainRequest
+from expert_worker.tracking import start_trackers
+from expert_worker.train import adapter, data, engine, memory, optimizer, precision, schedule, state
+from expert_worker.train.finish import Finish
+from expert_worker.train.keeper import Keeper
+from expert_worker.train.loop import Evaluate, Loop
+from expert_worker.train.profiler import profiled
+from expert_worker.train.settings import Settings
+from expert_worker.train.source import Source, open_source
+from expert_worker.train.totals import Totals
+from expert_worker.train.trial import try_largest
+from expert_worker.train.validation import validate
+from expert_worker.train.window import Window
+
+_TRAIN_BUDGET = 900.0
+
+
+def run(plan: Plan, events: Events) -> JsonValue:
+    """Tokenizes what is not tokenized yet, trains, and returns what `train --json` prints."""
+    began = time.monotonic()
+    applied = Settings()
+    events.attach(applied)
+    store = Store(Path(plan.machine.paths.output), events)
+    store.open()
+    saved = _resumed(plan, store)
+    source = open_source(plan, events)
+    if saved is not None:
+        _refuse_other_recipe(plan, saved, source)
+    events.begin(saved.step if saved else 0)
+    trackers = start_trackers(plan, events, saved.step if saved else 0)
+    try:
+        session = prepare(plan, events, source, store, saved)
+        events.stage("train", _TRAIN_BUDGET, f"{session.loop.total_steps} steps")
+        with profiled(plan, events):
+            session.loop.run()
+        result = Finish(plan, events, store, session.loop, session.tokenizer, source, applied).write(
+            time.monotonic() - began, saved.step if saved else None
+        )
+    finally:
+        trackers.close()
+    session.keeper.drain()
+    return cast(JsonValue, result)
+
+
+@dataclass(frozen=True)
+class Session:
+    loop: Loop
+    keeper: Keeper
+    tokenizer: Any
+
+
+def prepare(plan: Plan, events: Events, source: Source, store: Store, saved: Loaded | None) -> Session:
+    """The model with its adapter, the optimizer and the loop, as they were at `saved` if that is given."""
+    precision.prepare(plan, events)
+    device = torch_device(plan)
+    order = data.order_of(plan, source.train)
+    steps = data.total_steps(plan, order)
+    tokenizer = load_tokenizer(plan, events)
+    model = adapter.build(plan, load_base(plan, events), tokenizer, steps, events)
+    parameters = list(adapter.trained(model).values())
+    optimizing = optimizer.build(plan.recipe.optimizer, parameters, events)
+    scale = precision.LossScale.of(model.get_base_model().dtype)
+    way = engine.build(plan, model, device, events)
+    micro = saved.facts.micro_batch if saved else int(plan.machine.micro_batch)
+    window = Window(way, source.train, parameters, plan.recipe.seed, micro, events)
+    totals = Totals.from_json(saved.facts.totals) if saved else Totals()
+    if saved is not None:
+        state.restore(saved, model, optimizing, scale)
+    try_largest(window, source.train, order, device, events)
+    keeper = Keeper(plan, store, model, optimizing, scale, window, source.key, steps, events)
+    loop = Loop(
+        plan=plan,
+        events=events,
+        model=model,
+        optimizer=optimizing,
+        scale=scale,
+        window=window,
+        order=order,
+        rate=schedule.rate(plan.recipe.schedule, plan.recipe.optimizer.learning_rate, steps),
+        total_steps=steps,
+        device=device,
+        totals=totals,
+        evaluate=_evaluation(plan, source, way, window, model, tokenizer, events),
+        save=keeper.save,
+    )
+    _report(plan, loop, events)
+    return Session(loop, keeper, tokenizer)
+
+
+def _resumed(plan: Plan, store: Store) -> Loaded | None:
+    resume = plan.request.resume if isinstance(plan.request, TrainRequest) else None
+    if isinstance(resume, ResumeNewest):
+        return store.newest_valid()
+    if isinstance(resume, ResumeCheckpoint):
+        loaded = store.load(Path(resume.path))
+        store.rewind(loaded.step)
+        return loaded
+    store.clear()
+    return None
+
+
+def _refuse_other_recipe(plan: Plan, saved: Loaded, source: Source) -> None:
+    extend = isinstance(plan.request, TrainRequest) and plan.request.extend
+    recipe = plan.recipe.model_dump(mode="json")
+    refuse_unless_same(saved.facts, recipe, source.key, extend=extend)
+
+
+def _evaluation(
+    plan: Plan, source: Source, way: engine.Engine, window: Window, model: Any, tokenizer: Any, events: Events
+) -> Evaluate | None:
+    """Loss on the validation rows, and accuracy by generation where the best model is chosen by it."""
+    chosen = plan.recipe.evaluation
+    if chosen.strategy == "no":
+        return None
+    if source.validation is None:
+        events.warning(
+            "no-validation", "There are no validation rows, so nothing is evaluated during training"
+        )
+        return None
+    rows = source.validation
+    score = _scoring(plan, model, tokenizer) if chosen.best and "loss" not in chosen.best.metric else None
+
+    def evaluate() -> dict[str, float]:
+        metrics = validate(way, rows, window.micro_batch, events)
+        return metrics | (score() if score else {})
+
+    return evaluate
+
+
+def _scoring(plan: Plan, model: Any, tokenizer: Any) -> Callable[[], dict[str, float]]:
+    from expert_worker.evaluate.rows import rows_of
+    from expert_worker.evaluate.stage import score_checkpoint
+
+    rows = rows_of(plan, plan.recipe.data.validation, plan.recipe.evaluation.test_set_size)
+
+    def score() -> dict[str, float]:
+        model.eval()
+        try:
+            return score_checkpoint(model, tokenizer, plan, rows)
+        finally:
+            model.train()
+
+    return score
+
+
+def _report(plan: Plan, loop: Loop, events: Events) -> None:
+    batch = plan.recipe.batch
+    events.applied("steps", loop.total_steps)
+    events.applied("steps_per_epoch", loop.order.steps_per_epoch)
+    events.applied("micro_batch", loop.window.micro_batch)
+    events.applied("rows_per_step", loop.order.rows_per_step)
+    events.applied("group_by_length", loop.order.lengths is not None)
+    events.applied("drop_last", loop.order.drop_last)
+    events.applied("max_seq_length", batch.max_seq_length)
+    warm = schedule.warmup_steps(plan.recipe.schedule, loop.total_steps)
+    events.applied(
+        "schedule", {"kind": plan.recipe.schedule.kind, "warmup_steps": warm, "first_rate": loop.rate(0)}
+    )
+    events.applied("memory_bytes", memory.now(loop.device).allocated)
