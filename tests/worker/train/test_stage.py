@@ -46,7 +46,8 @@ def test_it_learns_and_leaves_a_plain_adapter(tmp_path):
         ("lora", {}), ("rslora", {}), ("dora", {}), ("lokr", {}), ("adalora", {}),
         ("ia3", {"recipe.adapter.rank": None, "recipe.adapter.alpha": None,
                  "recipe.adapter.feedforward_modules": ["down_proj"]}),
-        ("prompt", {"recipe.adapter.rank": None, "recipe.adapter.alpha": None, "recipe.adapter.target_modules": [],
+        ("prompt", {"recipe.adapter.rank": None, "recipe.adapter.alpha": None,
+                    "recipe.adapter.target_modules": [],
                     "recipe.adapter.soft_prompts": [
                         {"name": "a", "tokens": 3, "init": "text", "init_text": "w1 w2"},
                         {"name": "b", "tokens": 2, "init": "vocab_sample", "init_text": None},
@@ -159,7 +160,8 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(tmp_path, more, at, monkeypatch
 def test_evaluation_best_and_early_stopping(tmp_path):
     ran = train(tmp_path, {
         "recipe.schedule.duration": {"unit": "steps", "value": 40}, "recipe.schedule.kind": "constant",
-        "recipe.optimizer.learning_rate": 0.3, "recipe.evaluation.strategy": "steps", "recipe.evaluation.steps": 2,
+        "recipe.optimizer.learning_rate": 0.3, "recipe.evaluation.strategy": "steps",
+        "recipe.evaluation.steps": 2,
         "recipe.evaluation.best": {"metric": "eval_loss", "greater_is_better": False, "patience": 3},
         "machine.save_total_limit": 2,
     })  # fmt: skip

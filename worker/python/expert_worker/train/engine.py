@@ -14,9 +14,6 @@ from expert_worker.train.fast.dropout import Place, install
 from expert_worker.train.fast.eligible import obstacle
 from expert_worker.train.random import FORWARD, seed_everything
 
-# On a CPU a batch is walked in pieces that stay in the caches; the gradients are the same.
-_CPU_PIECE_TOKENS = 512
-
 
 class Engine(Protocol):
     def backward(self, batch: Flat, scale: float) -> Tensor:
@@ -27,9 +24,10 @@ class Engine(Protocol):
 
 
 class FastEngine:
-    def __init__(self, model: Any, decoder: FastDecoder, device: torch.device) -> None:
-        self._model, self._decoder, self._device = model, decoder, device
-        self._piece = _CPU_PIECE_TOKENS if device.type == "cpu" else None
+    """`piece` is how many tokens are walked at once, in whole documents: what stays in a CPU's caches is faster."""
+
+    def __init__(self, model: Any, decoder: FastDecoder, device: torch.device, piece: int | None) -> None:
+        self._model, self._decoder, self._device, self._piece = model, decoder, device, piece
 
     def backward(self, batch: Flat, scale: float) -> Tensor:
         total = torch.zeros((), device=self._device)
@@ -152,7 +150,8 @@ def _fast(
     events.applied("gradient_checkpointing", decoder.checkpointing)
     if machine.compile:
         events.applied("torch_compile", machine.compile.backend, "Decoder layers compiled")
-    return FastEngine(model, decoder, device)
+    events.applied("piece_tokens", machine.piece_tokens)
+    return FastEngine(model, decoder, device, machine.piece_tokens)
 
 
 def _compiler(wanted: Compile) -> Wrapper:
