@@ -1,7 +1,29 @@
-"""Checkpoints: committed atomically, verified before use, retained by policy, mirrored in the background."""
+"""Checkpoints: committed atomically, verified before use, retained by policy, mirrored in the background.
 
-from expert_worker.checkpoint.compatible import refuse_unless_same
-from expert_worker.checkpoint.record import Facts
-from expert_worker.checkpoint.store import Content, Loaded, Store
+The store is imported when it is first asked for: `files` must cost no import of torch.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from expert_worker.checkpoint.compatible import refuse_unless_same
+    from expert_worker.checkpoint.record import Facts
+    from expert_worker.checkpoint.store import Content, Loaded, Store
+
+_HOMES = {
+    "Content": "store",
+    "Facts": "record",
+    "Loaded": "store",
+    "Store": "store",
+    "refuse_unless_same": "compatible",
+}
 
 __all__ = ["Content", "Facts", "Loaded", "Store", "refuse_unless_same"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,195 @@
+"""The report: self-contained, true about attempts, harmless whatever text is in it, not stopped by gaps."""
+
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from sample_run import sample_run
+
+from expert_worker.errors import BadInput, Storage
+from expert_worker.report import write_report
+from expert_worker.report.charts import Line, _ticks, curve, histogram, short, thinned
+from expert_worker.report.read import read_run
+
+
+class Page(HTMLParser):
+    """Checks that tags are balanced; collects text and attributes."""
+
+    VOID = frozenset({"meta", "br", "path", "rect", "circle", "line", "polyline"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+
+    def handle_starttag(self, tag, attrs) -> None:
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in self.VOID or tag == "rect" or tag == "circle":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs) -> None:
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data) -> None:
+        self.words.append(data)
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> tuple[str, Page]:
+    html = write_report(sample_run(tmp_path)).read_text()
+    page = Page()
+    page.feed(html)
+    assert page.open == []
+    return html, page
+
+
+def test_it_is_one_file_that_fetches_nothing(written: tuple[str, Page]) -> None:
+    html, page = written
+    assert "default-src 'none'" in html
+    assert not re.search(r"https?://|url\(|@import", html)
+    assert {name for _, name, _ in page.attributes}.isdisjoint({"src", "href", "onload", "onclick"})
+    assert "<script" not in html
+
+
+def test_it_says_what_the_records_say(written: tuple[str, Page]) -> None:
+    text = " ".join(written[1].words)
+    for part in (
+        "expert-sql",
+        "finished",
+        "lora, rank 8 on smollm2-135m-instruct",
+        "0.41",
+        "0.52",
+        "75.2%",
+        "6 min 37 s",
+        "1.51 GB",
+        "set operation",
+        "datasets/train.jsonl",
+        "3,990",
+        "misuse of aggregate: COUNT()",
+        "final/ is step 120: the lowest eval_loss of all evaluations",
+        "The micro-batch was halved to 4",
+        "Example CPU @ 2.0 GHz",
+        "Attempt 2 went on from step 60.",
+    ):
+        assert part in text, part
+
+
+def test_what_models_and_data_say_is_text(written: tuple[str, Page]) -> None:
+    html, page = written
+    assert "<b>more</b>" not in html and "<b>more</b>" in "".join(page.words)
+    assert "alert(1)" in "".join(page.words)
+
+
+def test_it_is_drawn_for_light_and_dark_and_for_narrow_screens(written: tuple[str, Page]) -> None:
+    html, page = written
+    assert "prefers-color-scheme: dark" in html and "max-width: 560px" in html
+    assert ("meta", "name", "viewport") in page.attributes
+    labels = [value for tag, name, value in page.attributes if tag == "svg" and name == "aria-label"]
+    assert len(labels) == 8 and any(label.startswith("Loss: training from 2") for label in labels)
+
+
+def test_steps_that_a_later_attempt_tells_again_are_dropped(tmp_path: Path) -> None:
+    run = read_run(sample_run(tmp_path))
+    assert [step["step"] for step in run.steps] == list(range(1, 121))
+    assert run.attempts == 2
+    steps = [note["step"] for note in run.notes if note["type"] == "checkpoint"]
+    assert steps == [20, 40, 60, 80, 100, 120]
+
+
+def test_a_run_that_is_under_way_or_failed_has_a_report_too(tmp_path: Path) -> None:
+    run = sample_run(tmp_path)
+    lines = (run / "events.jsonl").read_text().splitlines()
+    (run / "run.json").unlink()
+    (run / "events.jsonl").write_text("\n".join(lines[:40]) + '\n{"time": 1, "bo')
+    assert "not finished" in write_report(run).read_text()
+    failed = {"type": "failed", "exit": 4, "code": "storage", "message": "Disk full", "hint": "Free some"}
+    event = {"time": 1.0, "attempt": 1, "body": failed}
+    (run / "events.jsonl").write_text("\n".join(lines[:40]) + "\n" + json.dumps(event) + "\n")
+    html = write_report(run).read_text()
+    assert 'class="state bad">failed' in html and "Disk full Free some" in html
+
+
+@pytest.mark.parametrize("name", ["plan.json", "run.json", "evaluation.json", "events.jsonl"])
+@pytest.mark.parametrize("content", [None, b"", b"{", b"[]", b"\xff\x00"])
+def test_a_gap_in_the_records_is_left_out(tmp_path: Path, name: str, content: bytes | None) -> None:
+    run = sample_run(tmp_path)
+    (run / name).unlink()
+    if content is not None:
+        (run / name).write_bytes(content)
+    page = Page()
+    page.feed(write_report(run).read_text())
+    assert page.open == []
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="holds no run"):
+        write_report(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_is_a_storage_error(tmp_path: Path, monkeypatch) -> None:
+    run = sample_run(tmp_path)
+
+    def refuse(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.write", refuse)
+    with pytest.raises(Storage):
+        write_report(run)
+
+
+def test_from_the_command_line_without_torch(tmp_path: Path) -> None:
+    run = sample_run(tmp_path)
+    script = (
+        "import sys; from expert_worker.report.__main__ import main;"
+        f"code = main([{str(run)!r}]); assert 'torch' not in sys.modules; sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(run / "report.html")
+
+
+def test_a_long_curve_keeps_its_spikes() -> None:
+    points = [(float(step), 1.0) for step in range(10_000)]
+    points[4321] = (4321.0, 99.0)
+    drawn = thinned(points)
+    assert len(drawn) < 1300 and (4321.0, 99.0) in drawn and drawn[-1] == points[-1]
+    assert drawn == sorted(drawn)
+
+
+def test_flat_single_and_empty_curves() -> None:
+    assert curve("x", [Line("x", [])]) == ""
+    for points in ([(1.0, 5.0)], [(1.0, 0.0), (2.0, 0.0)], [(3.0, -2.0), (4.0, -2.0)]):
+        drawn = curve("x", [Line("x", points)])
+        assert "nan" not in drawn and "<svg" in drawn
+    assert histogram("x", [], "rows") == "" and histogram("x", [("1", 0)], "rows") == ""
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (1e-6, 3e-6), (-5, 12345), (0.999, 1.001)])
+def test_ticks_lie_inside_and_are_few(low: float, high: float) -> None:
+    ticks = _ticks(low, high, 5)
+    assert 2 <= len(ticks) <= 6
+    assert all(low - 1e-9 <= tick <= high + 1e-9 for tick in ticks)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0, "0"),
+        (2e-5, "2.0e-5"),
+        (0.5, "0.5"),
+        (311.2, "311.2"),
+        (16384, "16.4k"),
+        (2e6, "2M"),
+        (2e9, "2G"),
+    ],
+)
+def test_numbers_are_short(value: float, shown: str) -> None:
+    assert short(value) == shown
