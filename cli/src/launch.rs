@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::durable;
 use crate::failure::Failure;
-use crate::output::Lock;
+use crate::output::RunFolder;
 use crate::render::{Board, Console};
 use crate::usage::Global;
 use crate::worker::{Launch, Limits, Notice, Search, Stdin, supervise};
@@ -29,15 +29,48 @@ fn positive_seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("`{text}` is not a positive number of seconds"))
 }
 
+/// Where the plan and the log of one invocation stand.
+pub enum Home {
+    /// Training owns its output folder.
+    Run(RunFolder),
+    /// The rest work in passing.
+    Passing(tempfile::TempDir),
+}
+
+impl Home {
+    pub fn of(plan: &Plan) -> Result<Self, Failure> {
+        if matches!(plan.request, Request::Train { .. }) {
+            return RunFolder::claim(Path::new(&plan.machine.paths.output)).map(Self::Run);
+        }
+        let folder = tempfile::Builder::new().prefix("expert-cli-").tempdir();
+        folder.map(Self::Passing).map_err(|error| Failure::writing("write to", &std::env::temp_dir(), &error))
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        match self {
+            Self::Run(folder) => folder.path().join(name),
+            Self::Passing(folder) => folder.path().join(name),
+        }
+    }
+
+    /// A log that a failure names must be there to be read.
+    fn keep(self) {
+        if let Self::Passing(folder) = self {
+            let _kept: PathBuf = folder.keep();
+        }
+    }
+}
+
 /// Runs the plan's stage with progress on standard error, and returns the stage's own result.
 pub fn carry_out(
     plan: &Plan,
+    home: Home,
     supervision: &Supervision,
     global: &Global,
     console: &Console,
 ) -> Result<Value, Failure> {
     let mut board = Board::new(console);
-    let result = carry_out_with(plan, supervision, global, &mut |notice| board.notify(notice));
+    let result = carry_out_with(plan, home, supervision, global, &mut |notice| board.notify(notice));
     board.finish();
     result
 }
@@ -45,23 +78,23 @@ pub fn carry_out(
 /// The same for callers that draw for themselves.
 pub fn carry_out_with(
     plan: &Plan,
+    home: Home,
     supervision: &Supervision,
     global: &Global,
     notify: &mut dyn FnMut(Notice),
 ) -> Result<Value, Failure> {
     let expert = Path::new(&plan.machine.paths.expert_dir);
-    let python = Search::here(global.python.as_deref(), Some(expert)).find()?;
-    let place = Place::take(plan)?;
     let launch = Launch {
-        python,
+        python: Search::here(global.python.as_deref(), Some(expert)).find()?,
         stage: plan.request.stage(),
-        plan: place.plan.clone(),
-        log: place.log.clone(),
+        plan: home.file("plan.json"),
+        log: home.file("worker.log"),
         stdin: stdin_of(&plan.request),
     };
+    durable::write_json(&launch.plan, plan)?;
     let result = supervise(&launch, &Limits::new(supervision.stall_timeout), notify);
-    if result.as_ref().is_err_and(|failure| failure.message.contains(&*place.log.to_string_lossy())) {
-        place.keep();
+    if result.as_ref().is_err_and(|failure| failure.message.contains(&*launch.log.to_string_lossy())) {
+        home.keep();
     }
     result
 }
@@ -70,56 +103,5 @@ fn stdin_of(request: &Request) -> Stdin {
     match request {
         Request::Generate { prompt: None, .. } => Stdin::Prompts,
         _ => Stdin::Quiet,
-    }
-}
-
-/// Where the plan and the log of one invocation stand. Training owns its output folder; the rest work in passing.
-struct Place {
-    plan: PathBuf,
-    log: PathBuf,
-    _lock: Option<Lock>,
-    passing: Option<tempfile::TempDir>,
-}
-
-impl Place {
-    fn take(plan: &Plan) -> Result<Self, Failure> {
-        let place = if matches!(plan.request, Request::Train { .. }) {
-            Self::in_output(plan)
-        } else {
-            Self::passing()
-        }?;
-        durable::write_json(&place.plan, plan)?;
-        Ok(place)
-    }
-
-    fn in_output(plan: &Plan) -> Result<Self, Failure> {
-        let folder = Path::new(&plan.machine.paths.output);
-        let lock = Lock::take(folder)?;
-        Ok(Self {
-            plan: folder.join("plan.json"),
-            log: folder.join("worker.log"),
-            _lock: Some(lock),
-            passing: None,
-        })
-    }
-
-    fn passing() -> Result<Self, Failure> {
-        let folder = tempfile::Builder::new()
-            .prefix("expert-cli-")
-            .tempdir()
-            .map_err(|error| Failure::writing("write to", &std::env::temp_dir(), &error))?;
-        Ok(Self {
-            plan: folder.path().join("plan.json"),
-            log: folder.path().join("worker.log"),
-            _lock: None,
-            passing: Some(folder),
-        })
-    }
-
-    /// A log that a failure names must be there to be read.
-    fn keep(self) {
-        if let Some(folder) = self.passing {
-            let _kept: PathBuf = folder.keep();
-        }
     }
 }

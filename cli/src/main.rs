@@ -1,5 +1,6 @@
 //! `expert-cli`: trains a shelf of small LoRA experts from one manifest.json each.
 
+mod adapter;
 mod commands;
 mod durable;
 mod env;
@@ -10,6 +11,7 @@ mod launch;
 mod options;
 mod output;
 mod prepare;
+mod queue;
 mod render;
 mod scaffold;
 mod site;

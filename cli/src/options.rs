@@ -5,12 +5,15 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use expert_contract::manifest::Set;
 
+use crate::experts::MANIFEST;
+use crate::failure::Failure;
+
 /// Which expert, on which base and data, with which changes: what decides a plan.
 #[derive(Args, Debug, Clone)]
 pub struct PlanOptions {
-    /// The expert's manifest.json, or its folder
+    /// The expert's manifest.json, or its folder (the working directory, if it is one)
     #[arg(long, short, value_name = "PATH")]
-    pub manifest: PathBuf,
+    pub manifest: Option<PathBuf>,
     /// The base to use: its name in the manifest, or a short one such as smollm2-135m
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
@@ -63,6 +66,16 @@ pub enum MixedPrecision {
 }
 
 impl PlanOptions {
+    /// The manifest's file; a folder stands for the one in it.
+    pub fn manifest_file(&self) -> Result<PathBuf, Failure> {
+        let here = || Some(PathBuf::from(MANIFEST)).filter(|file| file.is_file());
+        let named = self.manifest.clone().or_else(here).ok_or_else(|| {
+            Failure::bad_input("no-manifest", "no expert is named, and there is no manifest.json here")
+                .hint("name one: --manifest experts/expert-sql")
+        })?;
+        Ok(if named.is_dir() { named.join(MANIFEST) } else { named })
+    }
+
     /// Every change that the command line asks for, shorthands first, so that an explicit `--set` has the last word.
     pub fn sets(&self) -> Vec<Set> {
         let training = &self.training;

@@ -1,54 +1,244 @@
 //! The folder of a run, which one process at a time may write.
 
 use std::fs::TryLockError;
-use std::io::{Read, Seek, Write};
-use std::path::Path;
+use std::io::{self, BufRead, BufReader, Read, Seek, Write};
+use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
 use fs_err as fs;
+use serde_json::Value;
 
 use crate::failure::Failure;
 
-/// Held by the operating system, so that it ends with its process however that ends; the file says who holds it.
-pub struct Lock {
-    _file: fs::File,
+/// What a run leaves in its folder besides its checkpoints. The record of the finished run goes first, so that a
+/// removal that is cut short leaves no folder that looks finished.
+const FILES: [&str; 8] = [
+    "run.json",
+    "final",
+    "events.jsonl",
+    "plan.json",
+    "report.html",
+    "evaluation.json",
+    "tensorboard",
+    "worker.log",
+];
+
+/// A run's folder, held until this is dropped.
+pub struct RunFolder {
+    path: PathBuf,
+    _lock: fs::File,
 }
 
-impl Lock {
-    pub fn take(folder: &Path) -> Result<Self, Failure> {
-        fs::create_dir_all(folder).map_err(|error| Failure::writing("create", folder, &error))?;
-        let path = folder.join("lock");
-        let mut file = fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(|error| Failure::writing("write", &path, &error))?;
-        match file.file().try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(held(folder, &mut file)),
-            Err(TryLockError::Error(error)) => return Err(Failure::writing("lock", &path, &error)),
+/// What earlier runs left.
+#[derive(Debug, PartialEq)]
+pub enum State {
+    /// Nothing that a new run would spoil.
+    Unused,
+    /// Steps were made, and no run of this recipe is finished.
+    Used,
+    /// This very recipe is finished here, with this result.
+    Finished(Value),
+}
+
+impl RunFolder {
+    pub fn claim(path: &Path) -> Result<Self, Failure> {
+        fs::create_dir_all(path).map_err(|error| Failure::writing("create", path, &error))?;
+        let lock = lock(path)?;
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn state(&self, recipe_digest: &str) -> State {
+        state(&self.path, recipe_digest)
+    }
+
+    /// Removes what a run leaves, and nothing else: the folder may be anyone's.
+    pub fn clear(&self) -> Result<(), Failure> {
+        let checkpoints = children(&self.path).into_iter().filter(|path| is_of_a_run(path));
+        for path in FILES.iter().map(|name| self.path.join(name)).chain(checkpoints) {
+            remove(&path).map_err(|error| Failure::writing("remove", &path, &error))?;
         }
-        sign(&mut file).map_err(|error| Failure::writing("write", &path, &error))?;
-        Ok(Self { _file: file })
+        Ok(())
     }
 }
 
-fn sign(file: &mut fs::File) -> std::io::Result<()> {
+/// Also for folders that are not held, where the answer may be old by the time it is used.
+pub fn state(path: &Path, recipe_digest: &str) -> State {
+    let record = read_record(path);
+    let finished = path.join("final").join("adapter_config.json").is_file();
+    match record {
+        Some(mut record) if finished && record["recipe_digest"] == recipe_digest => {
+            State::Finished(record["result"].take())
+        }
+        Some(_) => State::Used,
+        None if finished || has_checkpoint(path) || made_a_step(path) => State::Used,
+        None => State::Unused,
+    }
+}
+
+pub fn read_record(path: &Path) -> Option<Value> {
+    serde_json::from_slice(&fs::read(path.join("run.json")).ok()?).ok()
+}
+
+/// Whether a process holds the run now, and which.
+pub fn holder(path: &Path) -> Option<String> {
+    let mut file = fs::File::open(path.join("lock")).ok()?;
+    matches!(file.file().try_lock_shared(), Err(TryLockError::WouldBlock)).then(|| signature(&mut file))
+}
+
+fn has_checkpoint(path: &Path) -> bool {
+    children(path).iter().any(|child| checkpoint_step(child).is_some())
+}
+
+/// `checkpoint-120` -> 120
+pub fn checkpoint_step(path: &Path) -> Option<u64> {
+    path.file_name()?.to_str()?.strip_prefix("checkpoint-")?.parse().ok()
+}
+
+/// Checkpoints, those half written or half removed, and the logs of crashes.
+fn is_of_a_run(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let log = name.strip_prefix("worker-").and_then(|rest| rest.strip_suffix(".log"));
+    let folder = name.trim_start_matches('.').strip_prefix("checkpoint-");
+    log.is_some_and(|pid| pid.bytes().all(|byte| byte.is_ascii_digit()))
+        || folder.is_some_and(|step| step.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+pub fn children(path: &Path) -> Vec<PathBuf> {
+    fs::read_dir(path)
+        .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+        .unwrap_or_default()
+}
+
+fn made_a_step(path: &Path) -> bool {
+    let Ok(file) = fs::File::open(path.join("events.jsonl")) else { return false };
+    let lines = BufReader::new(file).split(b'\n').map_while(Result::ok);
+    let mut bodies = lines.filter_map(|line| serde_json::from_slice::<Value>(&line).ok());
+    bodies.any(|event| event["body"]["type"] == "progress")
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    let removed = match path.symlink_metadata() {
+        Ok(data) if data.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// Held by the operating system, so that it ends with its process however that ends; the file says who holds it.
+fn lock(folder: &Path) -> Result<fs::File, Failure> {
+    let path = folder.join("lock");
+    let open = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+    let mut file = open.map_err(|error| Failure::writing("write", &path, &error))?;
+    match file.file().try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(held(folder, &mut file)),
+        Err(TryLockError::Error(error)) => return Err(Failure::writing("lock", &path, &error)),
+    }
+    sign(&mut file).map_err(|error| Failure::writing("write", &path, &error))?;
+    Ok(file)
+}
+
+fn sign(file: &mut fs::File) -> io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
     writeln!(file, "{}", std::process::id())?;
     file.flush()
 }
 
-fn held(folder: &Path, file: &mut fs::File) -> Failure {
+fn signature(file: &mut fs::File) -> String {
     let mut holder = String::new();
     let _ = file.take(32).read_to_string(&mut holder);
-    let holder = match holder.trim() {
+    match holder.trim() {
         "" => "another process".to_owned(),
         pid => format!("process {pid}"),
-    };
+    }
+}
+
+fn held(folder: &Path, file: &mut fs::File) -> Failure {
+    let holder = signature(file);
     Failure::new(Exit::Locked, "locked", format!("{} is in use by {holder}", folder.display()))
         .hint("wait until it has ended, or choose another folder with -o")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STARTED: &str = r#"{"time":1.0,"attempt":1,"body":{"type":"started"}}"#;
+    const PROGRESS: &str = r#"{"time":1.0,"attempt":1,"body":{"type":"progress","step":1}}"#;
+
+    fn write(folder: &Path, name: &str, text: &str) {
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn a_folder_is_used_once_a_step_was_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        assert_eq!(state(path, "d"), State::Unused);
+        write(path, "plan.json", "{}");
+        write(path, "notes.txt", "mine");
+        write(path, "events.jsonl", &format!("{STARTED}\n{{torn"));
+        assert_eq!(state(path, "d"), State::Unused);
+        write(path, "events.jsonl", &format!("{STARTED}\n{{torn\n{PROGRESS}\n"));
+        assert_eq!(state(path, "d"), State::Used);
+    }
+
+    #[test]
+    fn only_the_very_recipe_is_finished() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        write(path, "run.json", r#"{"recipe_digest":"d","result":{"ok":true}}"#);
+        assert_eq!(state(path, "d"), State::Used);
+        write(path, "final/adapter_config.json", "{}");
+        assert_eq!(state(path, "d"), State::Finished(serde_json::json!({"ok": true})));
+        assert_eq!(state(path, "e"), State::Used);
+    }
+
+    #[test]
+    fn clearing_leaves_what_is_not_of_a_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        for name in ["notes.txt", "checkpoints.md", "worker-notes.log", "checkpoint-best/x"] {
+            write(path, name, "mine");
+        }
+        for name in [
+            "run.json",
+            "final/a",
+            "checkpoint-3/state.json",
+            ".checkpoint-4.tmp/x",
+            "worker-12.log",
+            "events.jsonl",
+        ] {
+            write(path, name, "");
+        }
+        let run = RunFolder::claim(path).unwrap();
+        run.clear().unwrap();
+        let mut left: Vec<_> =
+            children(path).iter().map(|it| it.file_name().unwrap().to_str().unwrap().to_owned()).collect();
+        left.sort();
+        assert_eq!(left, ["checkpoint-best", "checkpoints.md", "lock", "notes.txt", "worker-notes.log"]);
+        assert_eq!(state(path, "d"), State::Unused);
+    }
+
+    #[test]
+    fn a_held_folder_says_who_holds_it() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(holder(folder.path()), None);
+        let run = RunFolder::claim(folder.path()).unwrap();
+        assert_eq!(holder(folder.path()), Some(format!("process {}", std::process::id())));
+        assert_eq!(RunFolder::claim(folder.path()).map(|_| ()).unwrap_err().exit, Exit::Locked);
+        drop(run);
+        assert_eq!(holder(folder.path()), None);
+    }
 }

@@ -1,6 +1,6 @@
 //! From the command line to a plan: the way that `plan` and every command that starts a worker share.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use expert_contract::diagnostic::Diagnostic;
 use expert_contract::exit::Exit;
@@ -22,7 +22,7 @@ pub struct Prepared {
 
 /// A manifest that holds no error, a base that can be had, data that is there: or the reason why not.
 pub fn prepare(options: &PlanOptions, request: Request, console: &Console) -> Result<Prepared, Failure> {
-    let path = manifest_file(&options.manifest);
+    let path = options.manifest_file()?;
     let settings = Options { strict: false, allowed: options.allow_path.clone(), sets: options.sets() };
     let loaded = manifest::load(&path, &settings);
     console.report(&loaded);
@@ -38,11 +38,6 @@ pub fn prepare(options: &PlanOptions, request: Request, console: &Console) -> Re
     };
     check_presence(&resolved)?;
     Ok(Prepared { manifest, resolved, diagnostics })
-}
-
-/// A folder stands for the manifest.json in it.
-pub fn manifest_file(path: &Path) -> PathBuf {
-    if path.is_dir() { path.join("manifest.json") } else { path.to_owned() }
 }
 
 fn choose<'a>(manifest: &'a Manifest, model: Option<&str>) -> Result<Effective<'a>, Failure> {

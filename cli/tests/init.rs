@@ -1,4 +1,5 @@
 //! `init`: what it writes, and what it refuses.
+#![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 use std::process::{Command, Output};

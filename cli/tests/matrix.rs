@@ -1,4 +1,5 @@
 //! `matrix --changed-since`: what retrains and what does not, in real repositories.
+#![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 use std::process::{Command, Output};

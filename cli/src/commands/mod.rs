@@ -1,10 +1,15 @@
 //! One command a file. Each has `Args` and `run`.
 
 mod completions;
+mod evaluate;
+mod export;
+mod generate;
 mod init;
 mod matrix;
 mod plan;
+mod pretokenize;
 mod schema;
+pub mod train;
 mod validate;
 mod work;
 
@@ -22,6 +27,16 @@ pub enum Command {
     Validate(validate::Args),
     /// Print a document's JSON Schema, or the ledger of the manifest's keys
     Schema(schema::Args),
+    /// Build the token cache, without training
+    Pretokenize(pretokenize::Args),
+    /// Train an expert, or every one of a folder
+    Train(Box<train::Args>),
+    /// Score base and adapter on the test set
+    Evaluate(evaluate::Args),
+    /// Let base and adapter answer a prompt
+    Generate(generate::Args),
+    /// Write the merged model or the plain adapter to a new folder
+    Export(export::Args),
     /// Make a new expert that can be trained as it is
     Init(init::Args),
     /// List experts for a CI matrix, all or those that changed
@@ -38,6 +53,11 @@ pub fn run(cli: &Cli, console: &Console) -> Result<Exit, Failure> {
         Command::Validate(args) => validate::run(args, console),
         Command::Schema(args) => schema::run(args, console),
         Command::Completions(args) => completions::run(args, console),
+        Command::Pretokenize(args) => pretokenize::run(args, &cli.global, console),
+        Command::Train(args) => train::run(args, &cli.global, console),
+        Command::Evaluate(args) => evaluate::run(args, &cli.global, console),
+        Command::Generate(args) => generate::run(args, &cli.global, console),
+        Command::Export(args) => export::run(args, &cli.global, console),
         Command::Init(args) => init::run(args, console),
         Command::Matrix(args) => matrix::run(args, console),
         Command::Work(args) => work::run(args, &cli.global, console),

@@ -8,7 +8,7 @@ use fs_err as fs;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::launch::{Supervision, carry_out};
+use crate::launch::{Home, Supervision, carry_out};
 use crate::render::Console;
 use crate::usage::Global;
 
@@ -22,7 +22,7 @@ pub struct Args {
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
     let plan = read_plan(&args.plan)?;
-    let result = carry_out(&plan, &args.supervision, global, console)?;
+    let result = carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console)?;
     console.document(&result);
     Ok(Exit::Done)
 }

@@ -55,8 +55,20 @@ impl Console {
         }
     }
 
+    /// A piece of a result that is written while it comes.
+    pub fn piece(&self, text: &str) {
+        let mut out = anstream::stdout().lock();
+        let _ = write!(out, "{text}").and_then(|()| out.flush());
+    }
+
     pub fn warn(&self, message: &str, hint: Option<&str>) {
         to_stderr(&format!("{WARNING}warning{WARNING:#}: {message}{}", hint_line(hint)));
+    }
+
+    /// One failure of several: what it belongs to, and no document of its own.
+    pub fn trouble(&self, name: &str, failure: &Failure) {
+        let hint = hint_line(failure.hint.as_deref());
+        to_stderr(&format!("{ERROR}error{ERROR:#}: {name}: {}{hint}", failure.message));
     }
 
     /// On standard error for the person, and under `--json` as the one document that was promised.

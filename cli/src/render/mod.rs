@@ -5,6 +5,7 @@ pub mod diagnostic;
 pub mod number;
 pub mod plan;
 mod progress;
+pub mod summary;
 mod table;
 
 pub use console::Console;

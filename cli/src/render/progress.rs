@@ -74,6 +74,12 @@ impl<'a> Board<'a> {
         }
     }
 
+    /// Makes room for text that somebody else writes.
+    pub fn set_aside(&mut self) {
+        self.clear();
+        self.line.clear();
+    }
+
     pub fn finish(&mut self) {
         self.clear();
         if self.garbage > 1 {

@@ -1,5 +1,6 @@
 //! The Python worker: found, started, heard, stopped.
 
+mod feed;
 mod inbox;
 mod interrupt;
 mod lines;
@@ -10,7 +11,7 @@ mod silence;
 mod spawn;
 mod supervise;
 
-pub use interrupt::Interrupt;
-pub use locate::{Found, Search};
+pub use interrupt::{Interrupt, requested as interrupted};
+pub use locate::Search;
 pub use spawn::{Launch, Stdin};
 pub use supervise::{Limits, Notice, supervise};

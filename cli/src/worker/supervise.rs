@@ -1,7 +1,6 @@
 //! One worker from its start to its end, however it ends.
 
-use std::io::{BufRead, Write};
-use std::process::{Child, ChildStdin};
+use std::process::Child;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,12 +9,13 @@ use expert_contract::event::{Body, Event};
 use expert_contract::plan::CONTRACT_VERSION;
 use serde_json::Value;
 
+use super::feed::Feed;
 use super::inbox::{self, Message};
 use super::interrupt::{self, Interrupt, Watched};
 use super::outcome::{Facts, judge};
 use super::process::Group;
 use super::silence::{Quiet, Silence};
-use super::spawn::{Launch, Stdin};
+use super::spawn::Launch;
 use crate::env;
 use crate::failure::Failure;
 
@@ -55,13 +55,14 @@ pub fn supervise(launch: &Launch, limits: &Limits, notify: &mut dyn FnMut(Notice
     let group = adopt(&mut child)?;
     let watched = Watched::new(group).map_err(|error| Failure::supervising("watch over", &error))?;
     let inbox = child.stdout.take().map(inbox::read);
-    let held = child.stdin.take().and_then(|stdin| feed(stdin, launch.stdin));
+    let feed = Feed::new(child.stdin.take(), launch.stdin);
     let mut run = Run {
         watched,
         limits,
         silence: Silence::new(Instant::now()),
         facts: Facts::default(),
         deadline: None,
+        feed,
     };
     if let Some(inbox) = inbox {
         run.listen(&inbox, &mut child, notify);
@@ -69,7 +70,6 @@ pub fn supervise(launch: &Launch, limits: &Limits, notify: &mut dyn FnMut(Notice
     // Whatever the worker started and left behind goes with it.
     run.watched.group.kill();
     let status = child.wait().map_err(|error| Failure::supervising("wait for", &error))?;
-    drop(held);
     judge(run.facts, status, launch)
 }
 
@@ -88,6 +88,7 @@ struct Run<'a> {
     facts: Facts,
     /// When the worker is killed if it is still there.
     deadline: Option<Instant>,
+    feed: Feed,
 }
 
 impl Run<'_> {
@@ -143,6 +144,7 @@ impl Run<'_> {
             self.facts.asked = Some(signal);
             self.deadline = Some(now + self.limits.grace);
             self.watched.group.ask(signal);
+            self.feed.stop();
             notify(Notice::Stopping(signal, self.limits.grace));
         }
         if self.deadline.is_some_and(|deadline| now >= deadline) {
@@ -150,7 +152,7 @@ impl Run<'_> {
                 self.facts.killed_after_grace = Some(self.limits.grace);
             }
             self.watched.group.kill();
-        } else if self.deadline.is_none() {
+        } else if self.deadline.is_none() && !self.feed.is_awaited() {
             self.mind_silence(now, notify);
         }
     }
@@ -182,20 +184,4 @@ impl Run<'_> {
             self.hear(message, notify);
         }
     }
-}
-
-/// Quiet stages keep the pipe, to be closed when the worker is gone; a thread feeds the others.
-fn feed(mut stdin: ChildStdin, kind: Stdin) -> Option<ChildStdin> {
-    if kind == Stdin::Quiet {
-        return Some(stdin);
-    }
-    thread::spawn(move || {
-        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            let prompt = Value::from(line);
-            if writeln!(stdin, "{prompt}").and_then(|()| stdin.flush()).is_err() {
-                break;
-            }
-        }
-    });
-    None
 }

@@ -1,5 +1,9 @@
 //! A world for one test: a temporary folder, a plan in it, and the CLI with a worker that misbehaves on demand.
 
+#![allow(clippy::unwrap_used)]
+// Each test file compiles this module for itself and uses a part of it.
+#![allow(dead_code)]
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -27,10 +31,15 @@ impl World {
 
     /// `expert-cli work plan.json` with a worker that does `acts` in order.
     pub fn work(&self, acts: &str) -> Command {
+        self.expert_cli(&["work", "plan.json"], acts)
+    }
+
+    /// Any command whose worker does `acts`.
+    pub fn expert_cli(&self, arguments: &[&str], acts: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_expert-cli"));
         let python_path = [repository().join("worker/python"), repository().join("tests/cli/stage")];
         command
-            .args(["work", "plan.json"])
+            .args(arguments)
             .current_dir(self.folder.path())
             .env("EXPERT_PYTHON", python())
             .env("PYTHONPATH", std::env::join_paths(python_path).unwrap())

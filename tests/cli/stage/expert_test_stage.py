@@ -3,6 +3,7 @@
 Never shipped: the worker loads it only where `EXPERT_TEST_STAGE` names it and PYTHONPATH leads to it.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -25,8 +26,30 @@ def run(plan: Plan, events: Events) -> dict[str, object]:
     Path(os.environ["EXPERT_TEST_PID_FILE"]).write_text(str(os.getpid()))
     for act in os.environ["EXPERT_TEST_ACTS"].split(","):
         name, _, argument = act.partition("=")
-        ACTS[name](events, argument)
-    return {"ok": True, "stage": plan.request.stage}
+        if name == "final":
+            leave_a_finished_run(plan)
+        elif name == "refuse":
+            refuse(plan, argument)
+        else:
+            ACTS[name](events, argument)
+    return result_of(plan)
+
+
+def result_of(plan: Plan) -> dict[str, object]:
+    return {"ok": True, "stage": plan.request.stage, "request": plan.request.model_dump(by_alias=True)}
+
+
+def leave_a_finished_run(plan: Plan) -> None:
+    output = Path(plan.machine.paths.output)
+    (output / "final").mkdir(parents=True, exist_ok=True)
+    (output / "final" / "adapter_config.json").write_text("{}")
+    record = {"recipe_digest": plan.recipe_digest, "result": {"ok": True, "steps": 7, "eval_loss": 0.5}}
+    (output / "run.json").write_text(json.dumps(record))
+
+
+def refuse(plan: Plan, expert: str) -> None:
+    if plan.recipe.expert == expert:
+        raise Missing("no such device", hint="buy one")
 
 
 def steps(events: Events, count: str) -> None:
@@ -69,6 +92,15 @@ def ignore_signals(_events: Events, _argument: str) -> None:
 def die(_events: Events, number: str) -> None:
     os.kill(os.getpid(), int(number))
     time.sleep(60)
+
+
+def echo(events: Events, _argument: str) -> None:
+    """Answers each prompt of standard input, as generate does."""
+    events.stage("answering", quiet_budget=0.2)
+    for line in sys.stdin:
+        events.text("base", json.loads(line).upper())
+        events.text("base", "", done=True)
+    events.stop.raise_if_requested()
 
 
 def leave(_events: Events, status: str) -> None:
@@ -125,6 +157,7 @@ ACTS = {
         obey,
         ignore_signals,
         die,
+        echo,
         leave,
         unforeseen,
         missing,

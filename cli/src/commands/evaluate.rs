@@ -1,0 +1,48 @@
+//! `evaluate`: base against adapter on the test set.
+
+use std::path::PathBuf;
+
+use expert_contract::exit::Exit;
+use expert_contract::plan::Request;
+
+use crate::adapter;
+use crate::failure::Failure;
+use crate::launch::{Home, Supervision, carry_out};
+use crate::options::PlanOptions;
+use crate::prepare::prepare;
+use crate::render::{Console, summary};
+use crate::usage::Global;
+
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    options: PlanOptions,
+    /// The adapter's folder (what the expert's run left)
+    #[arg(long, value_name = "DIR", conflicts_with = "base_only")]
+    adapter: Option<PathBuf>,
+    /// Score the base alone
+    #[arg(long)]
+    base_only: bool,
+    #[command(flatten)]
+    supervision: Supervision,
+}
+
+pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
+    let plan = prepare(&args.options, Request::Evaluate { adapter: None }, console)?.resolved.plan;
+    let adapter = match &args.adapter {
+        Some(folder) => Some(adapter::named(folder)?),
+        None if args.base_only => None,
+        None => Some(adapter::of_run(&plan).ok_or_else(|| {
+            adapter::not_trained(&plan)
+                .hint("train first, name an adapter with --adapter, or take --base-only")
+        })?),
+    };
+    let plan = adapter::asking(plan, Request::Evaluate { adapter });
+    let result = carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console)?;
+    if console.json {
+        console.document(&result);
+    } else {
+        console.data(&summary::evaluated(&result));
+    }
+    Ok(Exit::Done)
+}

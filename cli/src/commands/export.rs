@@ -1,0 +1,62 @@
+//! `export`: the adapter merged into its base, or the plain adapter, each checked against the other's logits.
+
+use std::path::{Path, PathBuf};
+
+use expert_contract::exit::Exit;
+use expert_contract::plan::Request;
+
+use super::train::absolute;
+use crate::adapter;
+use crate::failure::Failure;
+use crate::launch::{Home, Supervision, carry_out};
+use crate::options::PlanOptions;
+use crate::prepare::prepare;
+use crate::render::{Console, summary};
+use crate::usage::Global;
+
+#[derive(clap::Args)]
+#[command(group(clap::ArgGroup::new("kind").required(true).args(["merge", "adapter"])))]
+pub struct Args {
+    #[command(flatten)]
+    options: PlanOptions,
+    /// A whole model: the adapter's weights added to the base's
+    #[arg(long)]
+    merge: bool,
+    /// The adapter alone, in PEFT's layout
+    #[arg(long)]
+    adapter: bool,
+    /// The adapter's folder (what the expert's run left)
+    #[arg(long, value_name = "DIR")]
+    from: Option<PathBuf>,
+    /// The new folder (export/merged or export/adapter in the run's)
+    #[arg(long, value_name = "DIR")]
+    to: Option<PathBuf>,
+    #[command(flatten)]
+    supervision: Supervision,
+}
+
+pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
+    let request = |adapter, target| Request::Export { adapter, target, merge: args.merge };
+    let plan = prepare(&args.options, request(String::new(), String::new()), console)?.resolved.plan;
+    let adapter = match &args.from {
+        Some(folder) => adapter::named(folder)?,
+        None => adapter::of_run(&plan)
+            .ok_or_else(|| adapter::not_trained(&plan).hint("train first, or name an adapter with --from"))?,
+    };
+    let usual = || {
+        Path::new(&plan.machine.paths.output).join("export").join(if args.merge {
+            "merged"
+        } else {
+            "adapter"
+        })
+    };
+    let target = absolute(&args.to.clone().unwrap_or_else(usual));
+    let plan = adapter::asking(plan, request(adapter, target));
+    let result = carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console)?;
+    if console.json {
+        console.document(&result);
+    } else {
+        console.data(&summary::plain(&result));
+    }
+    Ok(Exit::Done)
+}

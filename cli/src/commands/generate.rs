@@ -1,0 +1,106 @@
+//! `generate`: base and adapter answer the same prompt, as they write; without a prompt, a prompt a line.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+
+use expert_contract::event::Body;
+use expert_contract::exit::Exit;
+use expert_contract::plan::Request;
+
+use crate::adapter;
+use crate::failure::Failure;
+use crate::launch::{Home, Supervision, carry_out_with};
+use crate::options::PlanOptions;
+use crate::prepare::prepare;
+use crate::render::{Board, Console};
+use crate::usage::Global;
+use crate::worker::Notice;
+
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    options: PlanOptions,
+    /// The adapter's folder (what the expert's run left; the base alone, if it left none)
+    #[arg(long, value_name = "DIR")]
+    adapter: Option<PathBuf>,
+    /// What to answer; without it each line of standard input is a prompt
+    #[arg(long, value_name = "TEXT")]
+    prompt: Option<String>,
+    #[command(flatten)]
+    supervision: Supervision,
+}
+
+pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
+    let request = |adapter| Request::Generate { adapter, prompt: args.prompt.clone() };
+    let plan = prepare(&args.options, request(None), console)?.resolved.plan;
+    let adapter = match &args.adapter {
+        Some(folder) => Some(adapter::named(folder)?),
+        None => adapter::of_run(&plan),
+    };
+    if adapter.is_none() {
+        console.say(&format!("nothing is trained in {}: the base answers alone", plan.machine.paths.output));
+    }
+    let last = if adapter.is_some() { "adapter" } else { "base" };
+    let plan = adapter::asking(plan, request(adapter));
+    let asks = args.prompt.is_none() && std::io::stdin().is_terminal();
+    let mut page = Page { console, last, asks, speaker: String::new() };
+    let mut board = Board::new(console);
+    let result =
+        carry_out_with(&plan, Home::of(&plan)?, &args.supervision, global, &mut |notice| match notice {
+            Notice::Event(event) => match &event.body {
+                Body::Text { source, text, done } => {
+                    board.set_aside();
+                    page.write(source, text, *done);
+                }
+                Body::Stage { name, .. } if name == "answering" => {
+                    board.set_aside();
+                    page.ask();
+                }
+                _ => board.notify(notice),
+            },
+            other => board.notify(other),
+        });
+    board.finish();
+    let result = result?;
+    if console.json {
+        console.document(&result);
+    }
+    Ok(Exit::Done)
+}
+
+/// The answers on standard output, each under its author's name.
+struct Page<'a> {
+    console: &'a Console,
+    last: &'static str,
+    /// A person sits there and is shown when it is their turn.
+    asks: bool,
+    speaker: String,
+}
+
+impl Page<'_> {
+    fn ask(&self) {
+        if self.asks {
+            let mut out = std::io::stderr().lock();
+            let _ = write!(out, "> ").and_then(|()| out.flush());
+        }
+    }
+
+    fn write(&mut self, source: &str, text: &str, done: bool) {
+        if !self.console.json {
+            if self.speaker != source {
+                source.clone_into(&mut self.speaker);
+                self.console.piece(&format!("[{source}] "));
+            }
+            self.console.piece(text);
+            if done {
+                self.console.piece("\n");
+            }
+        }
+        if done {
+            self.speaker.clear();
+            if source == self.last {
+                self.ask();
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! `pretokenize`: builds the token cache, without training.
+
+use std::path::{Path, PathBuf};
+
+use expert_contract::exit::Exit;
+use expert_contract::plan::Request;
+use serde_json::{Value, json};
+
+use crate::experts;
+use crate::failure::Failure;
+use crate::launch::{Home, Supervision, carry_out};
+use crate::options::PlanOptions;
+use crate::prepare::prepare;
+use crate::render::{Console, summary};
+use crate::usage::Global;
+use crate::worker;
+
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    options: PlanOptions,
+    /// Every expert of a folder (experts)
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "experts", conflicts_with_all = ["manifest", "data", "output"])]
+    all: Option<PathBuf>,
+    /// Show this many rows decoded, with what is learnt from in colour
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "3", default_value_t = 0)]
+    preview: u32,
+    /// Build again although there is a cache
+    #[arg(long)]
+    force: bool,
+    /// Threads that tokenize (every core)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    jobs: Option<u32>,
+    #[command(flatten)]
+    supervision: Supervision,
+}
+
+pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
+    let Some(shelf) = &args.all else {
+        let result = build(&args.options, args, global, console)?;
+        show(&result, console);
+        return Ok(Exit::Done);
+    };
+    let mut exit = Exit::Done;
+    let mut documents = Vec::new();
+    for manifest in experts::below(shelf)? {
+        let options = PlanOptions { manifest: Some(manifest.clone()), ..args.options.clone() };
+        let path = experts::portable(manifest.parent().unwrap_or(Path::new(".")));
+        match build(&options, args, global, console) {
+            Ok(result) => documents.push(json!({"path": path, "ok": true, "result": result})),
+            Err(failure) if worker::interrupted().is_some() => return Err(failure),
+            Err(failure) => {
+                exit = Exit::Failed;
+                console.trouble(&path, &failure);
+                let error = json!({"code": failure.code, "message": failure.message, "hint": failure.hint});
+                documents
+                    .push(json!({"path": path, "ok": false, "exit": failure.exit.code(), "error": error}));
+            }
+        }
+    }
+    if console.json {
+        console.document(&json!({"ok": exit == Exit::Done, "experts": documents}));
+    } else {
+        documents.iter().filter(|it| it["ok"] == true).for_each(|it| show(&it["result"], console));
+    }
+    Ok(exit)
+}
+
+fn build(options: &PlanOptions, args: &Args, global: &Global, console: &Console) -> Result<Value, Failure> {
+    let request = Request::Pretokenize { force: args.force, preview: args.preview };
+    let mut plan = prepare(options, request, console)?.resolved.plan;
+    plan.machine.threads.pretokenize = args.jobs.or(plan.machine.threads.pretokenize);
+    carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console)
+}
+
+fn show(result: &Value, console: &Console) {
+    if console.json {
+        console.document(result);
+    } else {
+        console.data(&summary::plain(result));
+    }
+}

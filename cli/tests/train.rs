@@ -1,0 +1,217 @@
+//! The commands that start a worker: what they ask of it, and the rules of output folders.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io::Write;
+use std::process::{Output, Stdio};
+
+use common::{World, signal, talk};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+/// A world with a shelf of experts.
+fn shelf(experts: &[&str]) -> World {
+    let world = World::new();
+    std::fs::create_dir(world.path("experts")).unwrap();
+    for expert in experts {
+        assert!(world.expert_cli(&["init", expert], "").output().unwrap().status.success());
+    }
+    world
+}
+
+fn run(world: &World, arguments: &str, acts: &str) -> (Output, Value) {
+    let mut words: Vec<&str> = arguments.split_whitespace().collect();
+    words.push("--json");
+    let output = world.expert_cli(&words, acts).output().unwrap();
+    let document = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+    (output, document)
+}
+
+#[test]
+fn flags_reach_the_worker_as_a_request() {
+    let world = shelf(&["a"]);
+    let train = "train -m experts/a --device cpu -o out";
+    let cases = [
+        ("", json!({"from": "nothing"}), false),
+        ("--resume", json!({"from": "newest"}), false),
+        ("--resume auto --evaluate", json!({"from": "newest"}), true),
+        ("--extend", json!({"from": "newest"}), false),
+    ];
+    for (flags, resume, evaluate) in cases {
+        let (output, document) = run(&world, &format!("{train} {flags}"), "final");
+        assert_eq!(output.status.code(), Some(0), "{flags}: {}", talk(&output));
+        assert_eq!(document["request"]["resume"], resume, "{flags}");
+        assert_eq!(document["request"]["evaluate"], evaluate, "{flags}");
+        std::fs::remove_dir_all(world.path("out")).unwrap();
+    }
+    let (_, document) = run(&world, &format!("{train} --resume out/checkpoint-3"), "steps=1");
+    let path = document["request"]["resume"]["path"].as_str().unwrap().to_owned();
+    assert!(path.starts_with('/') && path.ends_with("out/checkpoint-3"), "{path}");
+}
+
+#[test]
+fn a_used_output_folder_is_not_touched_unless_asked() {
+    let world = shelf(&["a"]);
+    let train = "train -m experts/a --device cpu -o out";
+    let (output, _) = run(&world, train, "steps=2,missing");
+    assert_eq!(output.status.code(), Some(3));
+    let before = std::fs::read(world.path("out/events.jsonl")).unwrap();
+
+    let (output, document) = run(&world, train, "steps=1");
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(document["error"]["code"], "output-used");
+    assert_eq!(std::fs::read(world.path("out/events.jsonl")).unwrap(), before);
+
+    let (output, _) = run(&world, &format!("{train} --resume"), "steps=1,missing");
+    assert_eq!(output.status.code(), Some(3));
+    let resumed = std::fs::read_to_string(world.path("out/events.jsonl")).unwrap();
+    assert!(resumed.contains("\"attempt\":1") && resumed.contains("\"attempt\":2"));
+
+    let (output, _) = run(&world, &format!("{train} --fresh"), "steps=1");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(!std::fs::read_to_string(world.path("out/events.jsonl")).unwrap().contains("\"attempt\":2"));
+}
+
+#[test]
+fn a_finished_recipe_is_not_trained_again_and_another_recipe_is_refused() {
+    let world = shelf(&["a"]);
+    let train = "train -m experts/a --device cpu -o out";
+    run(&world, train, "steps=2,final");
+    for flags in ["", "--resume", "--extend"] {
+        let (output, document) = run(&world, &format!("{train} {flags}"), "die=9");
+        assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+        assert_eq!(document, json!({"ok": true, "steps": 7, "eval_loss": 0.5}));
+        assert!(talk(&output).contains("this recipe is finished in"), "{}", talk(&output));
+    }
+    let (output, document) = run(&world, &format!("{train} --lora-rank 4"), "steps=1");
+    assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &"output-used".into()));
+}
+
+#[test]
+fn a_dry_run_starts_and_writes_nothing() {
+    let world = shelf(&["a"]);
+    let (output, document) = run(&world, "train -m experts/a --device cpu --dry-run --max-steps 3", "die=9");
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(document["plan"]["recipe"]["schedule"]["duration"], json!({"unit": "steps", "value": 3}));
+    assert!(!world.path("experts/a/weights").exists());
+}
+
+#[test]
+fn a_shelf_goes_on_past_a_failure_and_over_what_is_finished() {
+    let world = shelf(&["a", "b", "c"]);
+    let (output, document) = run(&world, "train --all --device cpu --jobs 2", "steps=2,refuse=b,final");
+    assert_eq!(output.status.code(), Some(1));
+    let found: Vec<_> = document["experts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| (it["expert"].as_str(), it["ok"].as_bool()))
+        .collect();
+    assert_eq!(found, [(Some("a"), Some(true)), (Some("b"), Some(false)), (Some("c"), Some(true))]);
+    assert_eq!(document["experts"][1]["error"]["message"], "no such device");
+
+    let (output, document) = run(&world, "train --all --device cpu", "final");
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    let before: Vec<_> =
+        document["experts"].as_array().unwrap().iter().map(|it| it["finished_before"].as_bool()).collect();
+    assert_eq!(before, [Some(true), Some(false), Some(true)]);
+    assert_eq!(document["experts"][1]["result"]["request"]["resume"]["from"], "newest");
+}
+
+#[test]
+fn an_interrupt_ends_the_whole_shelf() {
+    let world = shelf(&["a", "b"]);
+    let cli = world.expert_cli(&["train", "--all", "--device", "cpu", "--json"], "obey").spawn().unwrap();
+    world.worker();
+    signal(common::pid(&cli), Signal::INT);
+    let output = cli.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["experts"][1], json!({"expert": "b", "ok": false, "skipped": true}));
+}
+
+#[test]
+fn evaluate_and_export_take_the_adapter_that_the_run_left() {
+    let world = shelf(&["a"]);
+    let (output, document) = run(&world, "evaluate -m experts/a --device cpu", "steps=1");
+    assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &"no-adapter".into()));
+    let (_, document) = run(&world, "evaluate -m experts/a --device cpu --base-only", "steps=1");
+    assert_eq!(document["request"]["adapter"], Value::Null);
+
+    run(&world, "train -m experts/a --device cpu", "final");
+    let (_, document) = run(&world, "evaluate -m experts/a --device cpu", "steps=1");
+    let adapter = document["request"]["adapter"].as_str().unwrap().to_owned();
+    assert!(adapter.ends_with("experts/a/weights/smollm2-135m-instruct/final"), "{adapter}");
+    let (_, document) = run(&world, "export -m experts/a --device cpu --merge", "steps=1");
+    assert_eq!(document["request"]["adapter"], adapter.as_str());
+    assert!(
+        document["request"]["target"]
+            .as_str()
+            .unwrap()
+            .ends_with("weights/smollm2-135m-instruct/export/merged")
+    );
+    let (output, _) = run(&world, "export -m experts/a --device cpu", "steps=1");
+    assert_eq!(output.status.code(), Some(2));
+    // A command in passing leaves the run's own plan alone.
+    let plan: Value = serde_json::from_slice(
+        &std::fs::read(world.path("experts/a/weights/smollm2-135m-instruct/plan.json")).unwrap(),
+    )
+    .unwrap();
+    assert_eq!(plan["request"]["stage"], "train");
+}
+
+#[test]
+fn prompts_are_lines_of_standard_input() {
+    let world = shelf(&["a"]);
+    let mut cli = world
+        .expert_cli(&["generate", "-m", "experts/a", "--device", "cpu"], "echo")
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    cli.stdin.take().unwrap().write_all("say \"hi\" ü\nand more\n".as_bytes()).unwrap();
+    let output = cli.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "[base] SAY \"HI\" Ü\n[base] AND MORE\n");
+}
+
+#[test]
+fn an_interrupt_ends_a_worker_that_waits_for_a_prompt() {
+    let world = shelf(&["a"]);
+    let mut cli = world
+        .expert_cli(&["generate", "-m", "experts/a", "--device", "cpu"], "echo")
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let _held = cli.stdin.take();
+    world.worker();
+    signal(common::pid(&cli), Signal::INT);
+    assert_eq!(cli.wait_with_output().unwrap().status.code(), Some(130));
+}
+
+#[test]
+fn jobs_and_force_reach_pretokenize() {
+    let world = shelf(&["a", "b"]);
+    let (output, document) =
+        run(&world, "pretokenize --all --device cpu --jobs 3 --force --preview", "refuse=b");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        document["experts"][0]["result"]["request"],
+        json!({"stage": "pretokenize", "force": true, "preview": 3})
+    );
+    assert_eq!(document["experts"][1]["exit"], 3);
+}
+
+#[test]
+fn the_working_directory_may_be_the_expert_and_nothing_named_is_an_error() {
+    let world = shelf(&["a"]);
+    let output = world
+        .expert_cli(&["train", "--device", "cpu", "--dry-run"], "")
+        .current_dir(world.path("experts/a"))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    let (output, document) = run(&world, "train --device cpu", "steps=1");
+    assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &"no-manifest".into()));
+}
