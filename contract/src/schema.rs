@@ -5,7 +5,7 @@ use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
 use crate::event::Event;
-use crate::ledger::{Class, Field, Kind, LARGEST, Range, Section, Unknown};
+use crate::ledger::{Class, Field, Kind, Range, Section, Unknown};
 use crate::manifest::ROOT;
 use crate::plan::Plan;
 
@@ -118,7 +118,6 @@ fn kind(of: &'static Kind, definitions: &mut Map<String, Value>) -> Value {
         Kind::Null => json!({"type": "null"}),
         Kind::Bool => json!({"type": "boolean"}),
         Kind::Text => json!({"type": "string"}),
-        Kind::Integer { min, max: LARGEST } => json!({"type": "integer", "minimum": min}),
         Kind::Integer { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
         Kind::Number(range) => number(range),
         Kind::Word(words) => json!({"type": "string", "enum": words}),

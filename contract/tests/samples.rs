@@ -33,12 +33,13 @@ fn rendered(case: &Path, loaded: &Loaded) -> String {
 }
 
 fn check_places(case: &Path, loaded: &Loaded) {
+    let name = case.display();
     let text = std::fs::read(case).unwrap();
     let lines = text.split(|byte| *byte == b'\n').count();
     for Diagnostic { code, place, pointer, .. } in &loaded.diagnostics {
-        assert!((1..=lines).contains(&place.line), "{case:?}: {code} is at line {} of {lines}", place.line);
-        assert!(place.column >= 1, "{case:?}: {code}");
-        assert!(pointer.is_empty() || pointer.starts_with('/'), "{case:?}: {code} points to {pointer:?}");
+        assert!((1..=lines).contains(&place.line), "{name}: {code} is at line {} of {lines}", place.line);
+        assert!(place.column >= 1, "{name}: {code}");
+        assert!(pointer.is_empty() || pointer.starts_with('/'), "{name}: {code} points to {pointer}");
     }
 }
 
@@ -47,7 +48,7 @@ fn hold(kind: &str, verdict: fn(&Loaded) -> bool) {
     for case in cases(kind) {
         let loaded = load(&case);
         let text = rendered(&case, &loaded);
-        assert!(verdict(&loaded), "{case:?} is not {kind}:\n{text}");
+        assert!(verdict(&loaded), "{} is not {kind}:\n{text}", case.display());
         check_places(&case, &loaded);
         let golden = case.with_extension("stderr");
         if std::env::var_os("UPDATE").is_some() {
@@ -81,7 +82,7 @@ fn every_golden_belongs_to_a_case() {
         for entry in std::fs::read_dir(folder(kind)).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|ending| ending == "stderr") {
-                assert!(path.with_extension("json").is_file(), "{path:?} has no case");
+                assert!(path.with_extension("json").is_file(), "{} has no case", path.display());
             }
         }
     }

@@ -2,18 +2,22 @@
 
 use super::json::{Member, Node, Object, Value, is_comment};
 use crate::diagnostic::{Code, Problem, closest, did_you_mean, one_of};
-use crate::ledger::{Class, Field, Kind, Section, Unknown};
+use crate::ledger::{Class, Field, Kind, LARGEST, Section, Unknown};
 
 /// Every problem of `node` as an object of `section`.
 pub fn check(section: &'static Section, node: &Node, problems: &mut Vec<Problem>) {
-    Checker { problems, hints: true }.kind(&Kind::Object(section), node, section.path);
+    Checker { problems, hints: true, guesses: MAX_GUESSES }.kind(&Kind::Object(section), node, section.path);
 }
 
 struct Checker<'a> {
     problems: &'a mut Vec<Problem>,
     /// Off while a value is only tried on, so that trying does not try in turn.
     hints: bool,
+    /// How many more keys are compared with the known ones; a file with thousands of strays needs no guess for each.
+    guesses: usize,
 }
+
+const MAX_GUESSES: usize = 500;
 
 impl Checker<'_> {
     fn kind(&mut self, kind: &Kind, node: &Node, name: &str) {
@@ -71,7 +75,8 @@ impl Checker<'_> {
                 let mut found = Vec::new();
                 for kind in several {
                     let mut problems = Vec::new();
-                    Checker { problems: &mut problems, hints: self.hints }.kind(kind, node, name);
+                    Checker { problems: &mut problems, hints: self.hints, guesses: self.guesses }
+                        .kind(kind, node, name);
                     if problems.is_empty() {
                         return;
                     }
@@ -137,17 +142,20 @@ impl Checker<'_> {
 
     fn unknown(&mut self, section: &Section, member: &Member) {
         let key = &member.key;
+        let guesses = self.guesses > 0;
+        self.guesses = self.guesses.saturating_sub(1);
         match section.unknown {
             Unknown::Refuse => {
                 let message = format!("`{key}` is not a key of {}", title(section));
                 let names = section.fields.iter().flat_map(|field| field.keys).copied();
-                let hint = did_you_mean(key, names)
+                let hint = did_you_mean(key, names.filter(|_| guesses))
                     .unwrap_or_else(|| "remove it, or begin it with `_` to keep it as a comment".to_owned());
                 self.problems.push(Problem::new(Code::UnknownKey, member.key_span, message).hint(hint));
             }
             Unknown::Keep => {
                 let known = section.fields.iter().any(|field| field.keys.contains(&key.as_str()));
-                if let Some(near) = closest(key, section.honoured_names()).filter(|_| !known) {
+                let names = section.honoured_names().filter(|_| guesses && !known);
+                if let Some(near) = closest(key, names) {
                     let message = format!("`{key}` is kept as metadata and has no effect");
                     let hint = format!("did you mean `{near}`? else begin it with `_`");
                     self.problems.push(Problem::new(Code::LikelyTypo, member.key_span, message).hint(hint));
@@ -165,7 +173,10 @@ impl Checker<'_> {
     }
 
     fn range(&mut self, kind: &Kind, node: &Node, name: &str) {
-        let message = format!("`{name}` is {}, expected {}", shown(node), kind.describe());
+        let too_large =
+            matches!((kind, &node.value), (Kind::Integer { max: LARGEST, .. }, Value::Number(n)) if *n > 0.0);
+        let expected = if too_large { format!("a whole number up to {LARGEST}") } else { kind.describe() };
+        let message = format!("`{name}` is {}, expected {expected}", shown(node));
         self.problems.push(Problem::new(Code::OutOfRange, node.span, message));
     }
 
@@ -211,7 +222,7 @@ fn retyped(kind: &Kind, node: &Node) -> Option<String> {
     let bare = Node { span: node.span, value: candidate };
     let accepts = |value: &Node| {
         let mut problems = Vec::new();
-        Checker { problems: &mut problems, hints: false }.kind(kind, value, "value");
+        Checker { problems: &mut problems, hints: false, guesses: 0 }.kind(kind, value, "value");
         problems.is_empty()
     };
     if node.value != bare.value && !bare.is_null() && accepts(&bare) {

@@ -11,52 +11,59 @@ pub fn pointer(root: &Node, span: Span) -> String {
         around(root, span, &mut path);
     }
     let mut pointer = String::new();
-    for token in &path {
+    for token in path.iter().rev() {
         push_pointer(&mut pointer, token);
     }
     pointer
 }
 
-/// Values that came from the command line stand inside objects of another source, so those are searched too.
+/// Whether the node is at `span` or holds what is; the path grows from the inside out.
 fn exact(node: &Node, span: Span, path: &mut Vec<String>) -> bool {
     if node.span == span {
         return true;
     }
-    if span.source == 0 && node.span.source == 0 && !node.span.contains(span) {
+    if !may_hold(node, span) {
         return false;
     }
-    children(node).any(|(token, key, child)| {
-        path.push(token());
-        let found = key == Some(span) || exact(child, span, path);
-        if !found {
-            path.pop();
+    let token = match &node.value {
+        Value::List(items) => {
+            items.iter().position(|item| exact(item, span, path)).map(|index| index.to_string())
         }
-        found
-    })
-}
-
-fn around(node: &Node, span: Span, path: &mut Vec<String>) {
-    let inner = children(node)
-        .find(|(_, key, child)| child.span.contains(span) || key.is_some_and(|key| key.contains(span)));
-    if let Some((token, _, child)) = inner {
-        path.push(token());
-        around(child, span, path);
-    }
-}
-
-type Child<'a> = (Box<dyn Fn() -> String + 'a>, Option<Span>, &'a Node);
-
-fn children(node: &Node) -> Box<dyn Iterator<Item = Child<'_>> + '_> {
-    match &node.value {
-        Value::List(items) => Box::new(
-            items
+        Value::Object(object) => {
+            let found = object
+                .members
                 .iter()
-                .enumerate()
-                .map(|(index, item)| -> Child<'_> { (Box::new(move || index.to_string()), None, item) }),
-        ),
-        Value::Object(object) => Box::new(object.members.iter().map(|member| -> Child<'_> {
-            (Box::new(|| member.key.clone()), Some(member.key_span), &member.node)
-        })),
-        _ => Box::new(std::iter::empty()),
+                .find(|member| member.key_span == span || exact(&member.node, span, path));
+            found.map(|member| member.key.clone())
+        }
+        _ => None,
+    };
+    path.extend(token.clone());
+    token.is_some()
+}
+
+/// Values that came from the command line stand inside objects of the file, where places tell nothing.
+fn may_hold(node: &Node, span: Span) -> bool {
+    span.is_argument() || node.span.is_argument() || node.span.contains(span)
+}
+
+/// The path of the smallest value that holds `span`.
+fn around(node: &Node, span: Span, path: &mut Vec<String>) {
+    let inner = match &node.value {
+        Value::List(items) => items
+            .iter()
+            .enumerate()
+            .find(|(_, item)| item.span.contains(span))
+            .map(|(index, item)| (index.to_string(), item)),
+        Value::Object(object) => object
+            .members
+            .iter()
+            .find(|member| member.node.span.contains(span) || member.key_span.contains(span))
+            .map(|member| (member.key.clone(), &member.node)),
+        _ => None,
+    };
+    if let Some((token, child)) = inner {
+        around(child, span, path);
+        path.push(token);
     }
 }
