@@ -1,0 +1,12 @@
+//! The cache's Arrow files: how they are written, and how a mapped one is read.
+
+mod read;
+mod write;
+
+pub use read::{Batch, Mapped};
+pub use write::{Totals, write_rows};
+
+/// The columns, as other trainers' packed sets name them.
+pub const COLUMNS: [&str; 3] = ["input_ids", "labels", "seq_lengths"];
+/// Marks a label that the loss passes over.
+pub const IGNORED: i32 = -100;

@@ -1,0 +1,215 @@
+//! A mapped Arrow IPC stream of packed rows: any row's place in constant time, batches by plain copying.
+
+use std::path::Path;
+
+use arrow_ipc::{MessageHeader, root_as_message};
+use arrow_schema::{DataType, Field, Schema};
+use fs_err::File;
+use memmap2::Mmap;
+
+use super::COLUMNS;
+use crate::problem::{Failure, Outcome};
+
+/// Where a list column of one record batch stands in the file.
+#[derive(Debug, Clone, Copy)]
+struct ListPlace {
+    offsets: usize,
+    values: usize,
+}
+
+struct Part {
+    first_row: u64,
+    rows: u64,
+    columns: [ListPlace; 3],
+}
+
+/// Half-open byte ranges of a row's three lists in the file.
+pub type RowPlace = [(usize, usize); 3];
+
+pub struct Mapped {
+    map: Mmap,
+    parts: Vec<Part>,
+    rows: u64,
+}
+
+/// A batch's arrays, to be filled.
+pub struct Batch<'a> {
+    pub ids: &'a mut [i32],
+    pub labels: &'a mut [i32],
+    pub positions: &'a mut [i32],
+    pub boundaries: &'a mut [i32],
+}
+
+impl Mapped {
+    pub fn open(path: &Path) -> Outcome<Self> {
+        let file = File::open(path)?;
+        // SAFETY: a finished cache is immutable; it is replaced as a whole folder, never written in place.
+        let map = unsafe { Mmap::map(file.file())? };
+        let mut reader = Messages { bytes: &map, at: 0 };
+        let schema = reader.schema()?;
+        let columns = columns_of(&schema)?;
+        let (mut parts, mut rows) = (Vec::new(), 0);
+        while let Some(part) = reader.part(&schema, columns, rows)? {
+            rows += part.rows;
+            parts.push(part);
+        }
+        Ok(Self { map, parts, rows })
+    }
+
+    pub fn len(&self) -> u64 {
+        self.rows
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    pub fn row(&self, row: u64) -> Option<RowPlace> {
+        if row >= self.rows {
+            return None;
+        }
+        let part = &self.parts[self.parts.partition_point(|part| part.first_row + part.rows <= row)];
+        let at = (row - part.first_row) as usize;
+        Some(part.columns.map(|column| {
+            let offset = |at: usize| self.number(column.offsets + at * 4) as usize;
+            (column.values + offset(at) * 4, column.values + offset(at + 1) * 4)
+        }))
+    }
+
+    /// Tokens and documents of the rows together; none where a row does not exist.
+    pub fn measure(&self, rows: &[u64]) -> Option<(usize, usize)> {
+        rows.iter().try_fold((0, 0), |(tokens, documents), row| {
+            let [ids, _, lengths] = self.row(*row)?;
+            Some((tokens + (ids.1 - ids.0) / 4, documents + (lengths.1 - lengths.0) / 4))
+        })
+    }
+
+    /// Fills a batch whose arrays are as long as [`Self::measure`] says, boundaries by one more.
+    pub fn fill(&self, rows: &[u64], batch: &mut Batch<'_>) -> Option<()> {
+        let (mut token, mut document) = (0, 0);
+        *batch.boundaries.first_mut()? = 0;
+        for row in rows {
+            let [ids, labels, lengths] = self.row(*row)?;
+            let count = (ids.1 - ids.0) / 4;
+            batch.ids.get_mut(token..token + count)?.copy_from_slice(self.numbers(ids));
+            batch.labels.get_mut(token..token + count)?.copy_from_slice(self.numbers(labels));
+            for length in self.numbers(lengths) {
+                let end = token + *length as usize;
+                for (position, place) in batch.positions.get_mut(token..end)?.iter_mut().enumerate() {
+                    *place = position as i32;
+                }
+                token = end;
+                document += 1;
+                *batch.boundaries.get_mut(document)? = end as i32;
+            }
+        }
+        Some(())
+    }
+
+    pub fn numbers(&self, (start, end): (usize, usize)) -> &[i32] {
+        let bytes = &self.map[start..end];
+        debug_assert_eq!(bytes.as_ptr() as usize % 4, 0);
+        // SAFETY: Arrow buffers are aligned to eight bytes in a mapping that begins on a page.
+        unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / 4) }
+    }
+
+    fn number(&self, at: usize) -> i32 {
+        self.numbers((at, at + 4))[0]
+    }
+}
+
+/// The three columns' places among the schema's fields.
+fn columns_of(schema: &Schema) -> Outcome<[usize; 3]> {
+    let mut places = [0; 3];
+    for (place, name) in places.iter_mut().zip(COLUMNS) {
+        let (at, field) = schema
+            .column_with_name(name)
+            .ok_or_else(|| Failure::Unsupported(format!("the Arrow file has no column {name:?}")))?;
+        let is_list = matches!(field.data_type(), DataType::List(item) if *item.data_type() == DataType::Int32);
+        if !is_list {
+            let kind = field.data_type();
+            return Err(Failure::Unsupported(format!("the column {name:?} is {kind}, not a list of 32-bit integers")));
+        }
+        *place = at;
+    }
+    Ok(places)
+}
+
+/// Buffers that a field takes in a record batch.
+fn buffers_of(field: &Field) -> Outcome<usize> {
+    match field.data_type() {
+        DataType::Null => Ok(0),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => Ok(3),
+        DataType::List(item) | DataType::LargeList(item) => Ok(2 + buffers_of(item)?),
+        kind if kind.is_primitive() || *kind == DataType::Boolean => Ok(2),
+        kind => Err(Failure::Unsupported(format!("the Arrow file has a column of type {kind}"))),
+    }
+}
+
+struct Messages<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Messages<'a> {
+    fn schema(&mut self) -> Outcome<Schema> {
+        let (message, _) = self.next()?.ok_or_else(damaged)?;
+        let schema = message.header_as_schema().ok_or_else(damaged)?;
+        Ok(arrow_ipc::convert::try_fb_to_schema(schema)?)
+    }
+
+    fn part(&mut self, schema: &Schema, columns: [usize; 3], first_row: u64) -> Outcome<Option<Part>> {
+        let Some((message, body)) = self.next()? else { return Ok(None) };
+        if message.header_type() != MessageHeader::RecordBatch {
+            return Err(damaged());
+        }
+        let batch = message.header_as_record_batch().ok_or_else(damaged)?;
+        if batch.compression().is_some() {
+            return Err(Failure::Unsupported("the Arrow file is compressed".into()));
+        }
+        let buffers = batch.buffers().ok_or_else(damaged)?;
+        let mut places = [ListPlace { offsets: 0, values: 0 }; 3];
+        for (place, column) in places.iter_mut().zip(columns) {
+            let before = schema.fields()[..column].iter().try_fold(0, |sum, field| Ok::<_, Failure>(sum + buffers_of(field)?))?;
+            if before + 4 > buffers.len() {
+                return Err(damaged());
+            }
+            let start = |at: usize| body + buffers.get(before + at).offset() as usize;
+            *place = ListPlace { offsets: start(1), values: start(3) };
+            self.check(*place, batch.length() as usize)?;
+        }
+        Ok(Some(Part { first_row, rows: batch.length() as u64, columns: places }))
+    }
+
+    /// Every list must end inside the file, so that later reads cannot leave it.
+    fn check(&self, place: ListPlace, rows: usize) -> Outcome<()> {
+        let last = self.bytes.get(place.offsets + rows * 4..place.offsets + rows * 4 + 4).ok_or_else(damaged)?;
+        let last = i32::from_le_bytes([last[0], last[1], last[2], last[3]]);
+        let inside = last >= 0 && place.values + last as usize * 4 <= self.bytes.len();
+        if inside && place.offsets % 4 == 0 && place.values % 4 == 0 { Ok(()) } else { Err(damaged()) }
+    }
+
+    /// The next message and where its body starts; none at the stream's end.
+    fn next(&mut self) -> Outcome<Option<(arrow_ipc::Message<'a>, usize)>> {
+        let Some(head) = self.bytes.get(self.at..self.at + 8) else { return Ok(None) };
+        let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
+        if head[..4] != [0xff; 4] {
+            return Err(damaged());
+        }
+        if length == 0 {
+            return Ok(None);
+        }
+        let body = self.at + 8 + length;
+        let metadata = self.bytes.get(self.at + 8..body).ok_or_else(damaged)?;
+        let message = root_as_message(metadata).map_err(|_| damaged())?;
+        self.at = body + message.bodyLength() as usize;
+        if self.at > self.bytes.len() {
+            return Err(damaged());
+        }
+        Ok(Some((message, body)))
+    }
+}
+
+fn damaged() -> Failure {
+    Failure::Unsupported("the Arrow file is damaged".into())
+}

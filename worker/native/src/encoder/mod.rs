@@ -1,0 +1,170 @@
+//! Byte-level BPE, exact against Hugging Face `tokenizers`, for the kinds of tokenizer that [`compile`] recognises.
+
+mod added;
+mod bpe;
+mod compile;
+mod scan;
+mod store;
+mod unicode;
+mod words;
+
+pub use added::AddedToken;
+pub use bpe::Merge;
+pub use compile::{Compiled, ENCODER_VERSION};
+pub use scan::Split;
+
+use unicode_normalization_alignments::{IsNormalized, UnicodeNormalization, is_nfc_quick};
+
+use added::Added;
+use bpe::Bpe;
+use words::WordCache;
+
+/// Set in a spilled id where the token is supervised.
+pub const SUPERVISED: u32 = 1 << 31;
+
+/// Bytes past a text that the scanner may load but never looks at.
+pub const PADDING: usize = 16;
+
+/// A part of the rendered text that is learned, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    pub start: usize,
+    pub end: usize,
+}
+
+/// What all threads share of a tokenizer.
+pub struct Tokenizer {
+    added: Added,
+    bpe: Bpe,
+    split: Split,
+    nfc: bool,
+    prefix: Vec<u32>,
+    suffix: Vec<u32>,
+}
+
+impl Tokenizer {
+    pub fn new(compiled: &Compiled) -> Self {
+        Self {
+            added: Added::new(&compiled.added),
+            bpe: Bpe::new(compiled),
+            split: compiled.split,
+            nfc: compiled.nfc,
+            prefix: compiled.prefix.clone(),
+            suffix: compiled.suffix.clone(),
+        }
+    }
+
+    /// What the tokenizer's post-processor puts before and after a bare text.
+    pub fn frame(&self) -> (&[u32], &[u32]) {
+        (&self.prefix, &self.suffix)
+    }
+
+    /// The bytes that an id stands for; added tokens as they are written.
+    pub fn bytes_of(&self, id: u32) -> Option<&[u8]> {
+        self.added.text_of(id).map(str::as_bytes).or_else(|| self.bpe.bytes_of(id))
+    }
+
+    pub fn added_id(&self, text: &str) -> Option<u32> {
+        self.added.id_of(text)
+    }
+}
+
+/// One thread's encoder: the shared tokenizer and a cache of words seen.
+pub struct Encoder<'a> {
+    tokenizer: &'a Tokenizer,
+    words: WordCache,
+    text: Vec<u8>,
+}
+
+impl<'a> Encoder<'a> {
+    pub fn new(tokenizer: &'a Tokenizer) -> Self {
+        Self { tokenizer, words: WordCache::new(), text: Vec::new() }
+    }
+
+    /// Appends the ids of `text` to `out`; those whose first byte lies in a span carry [`SUPERVISED`].
+    pub fn encode(&mut self, text: &str, spans: &[Span], out: &mut Vec<u32>) {
+        let mut cursor = 0;
+        let tokenizer = self.tokenizer;
+        while let Some(hit) = tokenizer.added.find(text, cursor) {
+            self.stretch(&text[cursor..hit.start], cursor, spans, out);
+            out.push(hit.id | supervised(spans, hit.start));
+            cursor = hit.end;
+        }
+        self.stretch(&text[cursor..], cursor, spans, out);
+    }
+
+    /// Encodes text without raw added tokens; `offset` is where it begins in the whole.
+    fn stretch(&mut self, text: &str, offset: usize, spans: &[Span], out: &mut Vec<u32>) {
+        if text.is_empty() {
+            return;
+        }
+        let mut cuts = within(spans, offset, text.len());
+        if !self.tokenizer.nfc || text.is_ascii() || is_nfc_quick(text.chars()) == IsNormalized::Yes {
+            return self.normal(text, &cuts, out);
+        }
+        let composed: String = text.nfc().map(|(character, _)| character).collect();
+        for cut in &mut cuts {
+            cut.start = composed_length(text, cut.start);
+            cut.end = if cut.end == text.len() { composed.len() } else { composed_length(text, cut.end) };
+        }
+        self.normal(&composed, &cuts, out);
+    }
+
+    /// Encodes normalised text, in which the added tokens that are matched after normalisation may still stand.
+    fn normal(&mut self, text: &str, cuts: &[Span], out: &mut Vec<u32>) {
+        let tokenizer = self.tokenizer;
+        let mut cursor = 0;
+        while let Some(hit) = tokenizer.added.find_normalized(text, cursor) {
+            self.run(&text[cursor..hit.start], cursor, cuts, out);
+            out.push(hit.id | supervised(cuts, hit.start));
+            cursor = hit.end;
+        }
+        self.run(&text[cursor..], cursor, cuts, out);
+    }
+
+    /// Encodes text that holds no added token at all.
+    fn run(&mut self, text: &str, offset: usize, cuts: &[Span], out: &mut Vec<u32>) {
+        if text.is_empty() {
+            return;
+        }
+        self.text.clear();
+        self.text.extend_from_slice(text.as_bytes());
+        self.text.extend_from_slice(&[0; PADDING]);
+        let (bpe, words, padded) = (&self.tokenizer.bpe, &mut self.words, &self.text);
+        let first = out.len();
+        let parts = within(cuts, offset, text.len());
+        let Some(part) = parts.first() else {
+            return scan::pieces(self.tokenizer.split, padded, |piece| words.encode(bpe, padded, piece, out));
+        };
+        if part.start == 0 && part.end == text.len() {
+            scan::pieces(self.tokenizer.split, padded, |piece| words.encode(bpe, padded, piece, out));
+            return out[first..].iter_mut().for_each(|id| *id |= SUPERVISED);
+        }
+        scan::pieces(self.tokenizer.split, padded, |piece| {
+            let (first, start) = (out.len(), piece.start);
+            words.encode(bpe, padded, piece, out);
+            bpe.mark(&parts, start, &mut out[first..]);
+        });
+    }
+}
+
+/// The spans' parts inside `length` bytes from `offset`, counted from there.
+fn within(spans: &[Span], offset: usize, length: usize) -> Vec<Span> {
+    spans
+        .iter()
+        .map(|span| Span {
+            start: span.start.saturating_sub(offset),
+            end: span.end.saturating_sub(offset).min(length),
+        })
+        .filter(|span| span.start < span.end)
+        .collect()
+}
+
+fn supervised(spans: &[Span], at: usize) -> u32 {
+    if spans.iter().any(|span| span.start <= at && at < span.end) { SUPERVISED } else { 0 }
+}
+
+/// Where position `at` of `text` comes to lie once the text is composed.
+fn composed_length(text: &str, at: usize) -> usize {
+    text.get(..at).map_or(at, |head| head.nfc().map(|(character, _)| character.len_utf8()).sum())
+}

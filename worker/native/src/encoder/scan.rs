@@ -1,0 +1,185 @@
+//! Pre-tokenizers as hand-written scanners: each finds where the next piece of a text ends.
+//!
+//! The regular expressions that they stand for are in [`Split`]; a test compares every one with its expression.
+
+use std::ops::Range;
+
+use super::PADDING;
+use super::unicode::{ASCII, Classes, LETTER, MARK, NEWLINE, NUMBER, OTHER, SPACE};
+
+/// The ways of cutting a text into words that are known here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Split {
+    /// `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
+    Gpt2,
+    /// GPT-2's, on what is left between single digits.
+    DigitsGpt2,
+    /// `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,n}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+    /// with n = 1 in Qwen2 and 3 in Llama 3.
+    Cl100k { digits: u8 },
+    /// The same with `\p{M}` counted among the letters: Qwen 3.5.
+    Marks,
+}
+
+/// Calls `each` with every piece of `padded`, whose last [`PADDING`] bytes are no text.
+#[inline]
+pub fn pieces(split: Split, padded: &[u8], each: impl FnMut(Range<usize>)) {
+    let scan = Scan { text: &padded[..padded.len() - PADDING], classes: Classes::get() };
+    match split {
+        Split::Gpt2 => scan.all(each, |scan, at| scan.gpt2(at, false)),
+        Split::DigitsGpt2 => scan.all(each, |scan, at| scan.gpt2(at, true)),
+        Split::Cl100k { digits: 1 } => scan.all(each, |scan, at| scan.cl100k::<false>(at, 1)),
+        Split::Cl100k { digits } => scan.all(each, |scan, at| scan.cl100k::<false>(at, digits)),
+        Split::Marks => scan.all(each, |scan, at| scan.cl100k::<true>(at, 1)),
+    }
+}
+
+struct Scan<'a> {
+    text: &'a [u8],
+    classes: &'static Classes,
+}
+
+impl Scan<'_> {
+    #[inline(always)]
+    fn all(&self, mut each: impl FnMut(Range<usize>), next: impl Fn(&Self, usize) -> usize) {
+        let mut at = 0;
+        while at < self.text.len() {
+            let end = next(self, at);
+            each(at..end);
+            at = end;
+        }
+    }
+
+    /// Class and width of the character at `at`; past the end, class `u8::MAX` and width 0.
+    #[inline(always)]
+    fn class(&self, at: usize) -> (u8, usize) {
+        match self.text.get(at) {
+            Some(&byte) if byte < 128 => (ASCII[byte as usize], 1),
+            Some(_) => self.wide(at),
+            None => (u8::MAX, 0),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wide(&self, at: usize) -> (u8, usize) {
+        let byte = |step: usize| u32::from(self.text.get(at + step).copied().unwrap_or(0)) & 0x3f;
+        let lead = u32::from(self.text[at]);
+        let (code, width) = match lead {
+            0xf0.. => ((lead & 7) << 18 | byte(1) << 12 | byte(2) << 6 | byte(3), 4),
+            0xe0.. => ((lead & 15) << 12 | byte(1) << 6 | byte(2), 3),
+            _ => ((lead & 31) << 6 | byte(1), 2),
+        };
+        (self.classes.of(code), width)
+    }
+
+    #[inline(always)]
+    fn run(&self, mut at: usize, wanted: impl Fn(u8) -> bool) -> usize {
+        loop {
+            let (class, width) = self.class(at);
+            if !wanted(class) {
+                return at;
+            }
+            at += width;
+        }
+    }
+
+    #[inline(always)]
+    fn gpt2(&self, at: usize, digits: bool) -> usize {
+        if self.text[at] == b'\'' && let Some(end) = self.contraction(at, false) {
+            return end;
+        }
+        let start = if self.text[at] == b' ' { at + 1 } else { at };
+        let (class, width) = self.class(start);
+        match class {
+            LETTER => self.run(start + width, |class| class == LETTER),
+            OTHER | MARK => self.run(start + width, |class| class == OTHER || class == MARK),
+            NUMBER if digits && start == at => at + width,
+            NUMBER if digits => at + 1,
+            NUMBER => self.run(start + width, |class| class == NUMBER),
+            _ => self.spaces(at, digits),
+        }
+    }
+
+    #[inline(always)]
+    fn cl100k<const MARKS: bool>(&self, at: usize, digits: u8) -> usize {
+        let letter = |class: u8| class == LETTER || (MARKS && class == MARK);
+        let other = |class: u8| class == OTHER || (!MARKS && class == MARK);
+        let (class, width) = self.class(at);
+        if letter(class) {
+            return self.run(at + width, letter);
+        }
+        if class == NUMBER {
+            return self.numbers(at + width, digits - 1);
+        }
+        if self.text[at] == b'\'' && let Some(end) = self.contraction(at, true) {
+            return end;
+        }
+        let (next, next_width) = self.class(at + width);
+        if class != NEWLINE && letter(next) {
+            return self.run(at + width + next_width, letter);
+        }
+        if other(class) || (self.text[at] == b' ' && other(next)) {
+            let end = self.run(at + width, other);
+            return self.run(end, |class| class == NEWLINE);
+        }
+        self.lines(at)
+    }
+
+    /// Up to `more` numbers after the first.
+    #[inline(always)]
+    fn numbers(&self, mut at: usize, more: u8) -> usize {
+        for _ in 0..more {
+            let (class, width) = self.class(at);
+            if class != NUMBER {
+                break;
+            }
+            at += width;
+        }
+        at
+    }
+
+    /// `\s*[\r\n]+|\s+(?!\S)|\s+`
+    fn lines(&self, at: usize) -> usize {
+        let end = self.run(at, |class| class == SPACE || class == NEWLINE);
+        match memchr::memrchr2(b'\r', b'\n', &self.text[at..end]) {
+            Some(last) => at + last + 1,
+            None => self.all_but_last(at, end),
+        }
+    }
+
+    /// `\s+(?!\S)|\s+`; a digit that has been cut off ends the text as far as the look-ahead can see.
+    fn spaces(&self, at: usize, digits: bool) -> usize {
+        let end = self.run(at, |class| class == SPACE || class == NEWLINE);
+        if digits && self.class(end).0 == NUMBER {
+            return end;
+        }
+        self.all_but_last(at, end)
+    }
+
+    /// White space before a word leaves its last character to the word, unless it is the only one.
+    fn all_but_last(&self, at: usize, end: usize) -> usize {
+        if end == self.text.len() {
+            return end;
+        }
+        let mut last = end - 1;
+        while self.text[last] & 0xc0 == 0x80 {
+            last -= 1;
+        }
+        if last > at { last } else { end }
+    }
+
+    fn contraction(&self, at: usize, any_case: bool) -> Option<usize> {
+        let fold = |step: usize| {
+            let byte = self.text.get(at + step).copied().unwrap_or(0);
+            if any_case { byte.to_ascii_lowercase() } else { byte }
+        };
+        match (fold(1), fold(2)) {
+            (b's' | b't' | b'm' | b'd', _) => Some(at + 2),
+            (b'r' | b'v', b'e') | (b'l', b'l') => Some(at + 3),
+            // The long s folds to an s.
+            (0xc5, 0xbf) if any_case => Some(at + 3),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Sources to one spill: every row's ids, and the ledger of what became of the rows.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use super::worker::{Part, Worker};
+use super::{Coder, Ledger, Recipe, Source};
+use crate::ordered;
+use crate::problem::{BadRows, Failure, Fault, Outcome};
+use crate::rows::{Columns, Lines};
+use crate::spill::{Document, Spill, SpillWriter};
+
+/// All that is known once every row has been read.
+pub struct Ingested {
+    pub spill: Spill,
+    pub documents: Vec<Document>,
+    /// Supervised tokens by document would be too much to keep; by row it is not needed either.
+    pub rows: u32,
+    /// First row of each source, and one past the last of all.
+    pub source_rows: Vec<u32>,
+    pub ledgers: Vec<Ledger>,
+    pub bad: BadRows,
+}
+
+enum Job<'a> {
+    Lines { source: usize, file: &'a Lines, part: usize },
+    Batch { source: usize, batch: Columns },
+    Broken(Failure),
+}
+
+struct Done {
+    source: usize,
+    part: Part,
+}
+
+/// An opened source.
+enum Opened {
+    Lines(Lines),
+    Batches(super::Batches),
+}
+
+/// Reads every source; `progress` hears of bytes and rows read and may stop the work.
+pub fn ingest(
+    recipe: &Recipe,
+    coder: Coder<'_>,
+    sources: Vec<Source>,
+    spill: &Path,
+    threads: usize,
+    progress: impl FnMut(u64, u64, u64) -> bool,
+) -> Outcome<Ingested> {
+    let mut bad = BadRows::default();
+    let (opened, names) = open(sources, &mut bad)?;
+    let mut files = Vec::new();
+    let mut streams = Vec::new();
+    for (source, opened) in opened.into_iter().enumerate() {
+        match opened {
+            Opened::Lines(lines) => files.push((source, lines)),
+            Opened::Batches(batches) => streams.push((source, batches)),
+        }
+    }
+    let total = files.iter().map(|(_, lines)| lines.len() as u64).sum();
+    let mut collector = Collector::new(&names, SpillWriter::create(spill)?, total, bad, progress);
+    let lines = files.iter().flat_map(|(source, file)| {
+        (0..file.parts()).map(move |part| Job::Lines { source: *source, file, part })
+    });
+    let batches = streams.into_iter().flat_map(|(source, batches)| {
+        batches.map(move |batch| match batch {
+            Ok(batch) => Job::Batch { source, batch: Columns(batch) },
+            Err(error) => Job::Broken(error.into()),
+        })
+    });
+    let threads = if matches!(coder, Coder::Oracle(_)) { 1 } else { threads };
+    ordered::run(
+        threads,
+        lines.chain(batches),
+        || Worker::new(recipe, coder),
+        work,
+        |done| collector.take(done?),
+    )?;
+    collector.finish()
+}
+
+fn open(sources: Vec<Source>, bad: &mut BadRows) -> Outcome<(Vec<Opened>, Vec<String>)> {
+    let mut opened = Vec::new();
+    let mut names = Vec::new();
+    for source in sources {
+        match source {
+            Source::Lines { path, name } => {
+                let lines = Lines::open(&path, &name)?;
+                if let Some(fault) = lines.lfs_pointer() {
+                    bad.push(fault.at(&name, 0));
+                } else {
+                    opened.push(Opened::Lines(lines));
+                    names.push(name);
+                    continue;
+                }
+                return Err(Failure::BadRows(std::mem::take(bad)));
+            }
+            Source::Batches { batches, name } => {
+                opened.push(Opened::Batches(batches));
+                names.push(name);
+            }
+        }
+    }
+    Ok((opened, names))
+}
+
+fn work(worker: &mut Worker<'_>, job: Job<'_>) -> Outcome<Done> {
+    let mut part = Part::default();
+    let source = match job {
+        Job::Broken(failure) => return Err(failure),
+        Job::Lines { source, file, part: at } => {
+            part.lines = file.each(at, |line| worker.take(line.number, line.parse(), &mut part));
+            part.bytes = file.extent(at).len() as u64;
+            source
+        }
+        Job::Batch { source, batch } => {
+            for row in 0..batch.len() {
+                worker.take(row as u64, batch.row(row), &mut part);
+            }
+            part.lines = batch.len() as u64;
+            source
+        }
+    };
+    worker.flush(&mut part);
+    match part.failure.take() {
+        Some(failure) => Err(failure),
+        None => Ok(Done { source, part }),
+    }
+}
+
+/// Puts the parts, in order, into the spill and the ledgers.
+struct Collector<P> {
+    spill: SpillWriter,
+    documents: Vec<Document>,
+    rows: u32,
+    source_rows: Vec<u32>,
+    ledgers: Vec<Ledger>,
+    bad: BadRows,
+    seen: HashSet<u128>,
+    /// The source being read, and how many of its lines are behind.
+    source: usize,
+    lines: u64,
+    bytes: u64,
+    total: u64,
+    progress: P,
+}
+
+impl<P: FnMut(u64, u64, u64) -> bool> Collector<P> {
+    fn new(names: &[String], spill: SpillWriter, total: u64, bad: BadRows, progress: P) -> Self {
+        let ledgers = names.iter().map(|name| Ledger { name: name.clone(), ..Ledger::default() }).collect();
+        Self {
+            spill,
+            documents: Vec::new(),
+            rows: 0,
+            source_rows: vec![0; names.len() + 1],
+            ledgers,
+            bad,
+            seen: HashSet::new(),
+            source: 0,
+            lines: 0,
+            bytes: 0,
+            total,
+            progress,
+        }
+    }
+
+    fn take(&mut self, done: Done) -> Outcome<()> {
+        let Done { source, part } = done;
+        if source != self.source {
+            self.source = source;
+            self.lines = 0;
+        }
+        self.count(&part);
+        for (number, fault) in &part.faults {
+            self.report(*number, fault);
+        }
+        self.keep(&part)?;
+        self.lines += part.lines;
+        self.bytes += part.bytes;
+        if (self.progress)(self.bytes, self.total, u64::from(self.rows)) { Ok(()) } else { Err(Failure::Interrupted) }
+    }
+
+    fn count(&mut self, part: &Part) {
+        let ledger = &mut self.ledgers[self.source];
+        ledger.read += part.read;
+        ledger.bad += part.faults.len() as u64;
+        ledger.dropped_short += part.short;
+        ledger.dropped_long += part.long;
+        ledger.dropped_overlong += part.overlong;
+        ledger.dropped_unsupervised += part.unsupervised;
+        ledger.parsed_dialogues += part.parsed;
+        ledger.eos_added += part.eos_added;
+        ledger.bytes += part.bytes;
+    }
+
+    fn report(&mut self, number: u64, fault: &Fault) {
+        let name = self.ledgers[self.source].name.clone();
+        self.bad.push(fault.clone().at(&name, self.lines + number + 1));
+    }
+
+    fn keep(&mut self, part: &Part) -> Outcome<()> {
+        let duplicates_matter = part.rows.iter().any(|row| row.fingerprint != 0);
+        if !duplicates_matter {
+            let offset = self.spill.append(&part.ids)?;
+            part.rows.iter().fold(offset, |offset, row| self.add(row, offset));
+            return Ok(());
+        }
+        let mut at = 0;
+        for row in &part.rows {
+            let length: usize = row.lengths.iter().map(|length| *length as usize).sum();
+            if self.seen.insert(row.fingerprint) {
+                let offset = self.spill.append(&part.ids[at..at + length])?;
+                self.add(row, offset);
+            } else {
+                self.ledgers[self.source].dropped_duplicate += 1;
+            }
+            at += length;
+        }
+        Ok(())
+    }
+
+    /// Notes a row's documents; returns where the next row begins.
+    fn add(&mut self, row: &super::worker::Row, mut offset: u64) -> u64 {
+        let ledger = &mut self.ledgers[self.source];
+        ledger.used += 1;
+        ledger.truncated += u64::from(row.truncated);
+        ledger.split += u64::from(row.lengths.len() > 1);
+        ledger.supervised += u64::from(row.supervised);
+        for length in &row.lengths {
+            self.documents.push(Document { offset, length: *length, row: self.rows });
+            ledger.tokens += u64::from(*length);
+            offset += u64::from(*length);
+        }
+        self.rows += 1;
+        for end in &mut self.source_rows[self.source + 1..] {
+            *end = self.rows;
+        }
+        offset
+    }
+
+    fn finish(self) -> Outcome<Ingested> {
+        Ok(Ingested {
+            spill: self.spill.finish()?,
+            documents: self.documents,
+            rows: self.rows,
+            source_rows: self.source_rows,
+            ledgers: self.ledgers,
+            bad: self.bad,
+        })
+    }
+}

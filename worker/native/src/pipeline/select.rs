@@ -1,0 +1,116 @@
+//! Which rows go where: shares of a mixture, the held-out part, and the writing of a split.
+
+use std::path::Path;
+
+use super::Ingested;
+use crate::arrow::{Totals, write_rows};
+use crate::pack::{Packed, best_fit};
+use crate::problem::Outcome;
+use crate::spill::Document;
+
+/// How rows are divided; the same numbers give the same division anywhere.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    pub seed: u64,
+    /// Wanted share of each source; empty takes every row.
+    pub shares: Vec<f64>,
+    /// Share of the rows to hold out.
+    pub held_out: Option<f64>,
+}
+
+/// Documents that are learned from, and those held out.
+pub struct Divided {
+    pub train: Vec<Document>,
+    pub held_out: Vec<Document>,
+}
+
+const LEFT_OUT: u8 = 0;
+const TRAIN: u8 = 1;
+const HELD_OUT: u8 = 2;
+
+pub fn select(ingested: &mut Ingested, selection: &Selection) -> Divided {
+    let documents = std::mem::take(&mut ingested.documents);
+    if selection.shares.is_empty() && selection.held_out.is_none() {
+        return Divided { train: documents, held_out: Vec::new() };
+    }
+    let mut fate = vec![TRAIN; ingested.rows as usize];
+    mix(ingested, selection, &mut fate);
+    hold_out(selection, &mut fate);
+    let (mut train, mut held_out) = (Vec::with_capacity(documents.len()), Vec::new());
+    for document in documents {
+        match fate[document.row as usize] {
+            TRAIN => train.push(document),
+            HELD_OUT => held_out.push(document),
+            _ => {}
+        }
+    }
+    Divided { train, held_out }
+}
+
+/// Takes of each source as many rows as its share allows before the scarcest source runs out.
+fn mix(ingested: &mut Ingested, selection: &Selection, fate: &mut [u8]) {
+    let sum: f64 = selection.shares.iter().sum();
+    if selection.shares.is_empty() || sum <= 0.0 {
+        return;
+    }
+    let ranges: Vec<_> = ingested.source_rows.windows(2).map(|ends| ends[0]..ends[1]).collect();
+    let supply = |(range, share): (&std::ops::Range<u32>, &f64)| (range.len() as f64) * sum / share;
+    let wanted = ranges.iter().zip(&selection.shares).filter(|(_, share)| **share > 0.0);
+    let total = wanted.map(supply).fold(f64::INFINITY, f64::min);
+    for ((range, share), ledger) in ranges.iter().zip(&selection.shares).zip(&mut ingested.ledgers) {
+        let take = ((total * share / sum).round() as usize).min(range.len());
+        let mut rows: Vec<u32> = range.clone().collect();
+        for row in lowest(&mut rows, range.len() - take, |row| mixed(selection.seed ^ 0x5bf0_3635, u64::from(row))) {
+            fate[*row as usize] = LEFT_OUT;
+        }
+        ledger.dropped_mixture = (range.len() - take) as u64;
+        ledger.used -= ledger.dropped_mixture;
+    }
+}
+
+fn hold_out(selection: &Selection, fate: &mut [u8]) {
+    let Some(share) = selection.held_out else { return };
+    let mut rows: Vec<u32> = (0..fate.len() as u32).filter(|row| fate[*row as usize] == TRAIN).collect();
+    if rows.len() < 2 {
+        return;
+    }
+    let count = ((rows.len() as f64 * share).round() as usize).clamp(1, rows.len() - 1);
+    for row in lowest(&mut rows, count, |row| mixed(selection.seed, u64::from(row))) {
+        fate[*row as usize] = HELD_OUT;
+    }
+}
+
+/// The `count` rows that come first by `key`.
+fn lowest(rows: &mut [u32], count: usize, key: impl Fn(u32) -> u64) -> &[u32] {
+    if count > 0 && count < rows.len() {
+        rows.select_nth_unstable_by_key(count - 1, |row| (key(*row), *row));
+    }
+    &rows[..count]
+}
+
+/// `SplitMix64`'s output function on a seed and a place.
+fn mixed(seed: u64, place: u64) -> u64 {
+    let mut state = seed.wrapping_add(place.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    state ^ (state >> 31)
+}
+
+/// Packs documents, or gives each a row, and writes the Arrow file.
+pub fn write_split(
+    path: &Path,
+    ingested: &Ingested,
+    documents: &[Document],
+    capacity: Option<u32>,
+    threads: usize,
+    progress: impl FnMut(u64) -> bool,
+) -> Outcome<Totals> {
+    let packed = match capacity {
+        Some(capacity) => {
+            let lengths: Vec<u32> = documents.iter().map(|document| document.length).collect();
+            best_fit(&lengths, capacity)
+        }
+        None => Packed::apart(documents.len()),
+    };
+    write_rows(path, &ingested.spill, documents, &packed, threads, progress)
+}

@@ -1,0 +1,280 @@
+//! One thread's work on one part of a source: rows to flagged ids.
+
+use std::hash::{DefaultHasher, Hasher};
+
+use super::{Coder, Loss, Overlong, Recipe, Refusal};
+use crate::encoder::{Encoder, SUPERVISED, Span};
+use crate::problem::{Failure, Fault};
+use crate::rows::{Shaped, Value};
+use crate::template::{Rendered, Renderer};
+
+/// A row's documents within [`Part::ids`].
+pub struct Row {
+    pub lengths: Vec<u32>,
+    /// Of the row's content, where duplicates are looked for.
+    pub fingerprint: u128,
+    pub supervised: u32,
+    pub truncated: bool,
+}
+
+/// What became of a part of a source.
+#[derive(Default)]
+pub struct Part {
+    pub ids: Vec<u32>,
+    pub rows: Vec<Row>,
+    pub faults: Vec<(u64, Fault)>,
+    pub lines: u64,
+    pub read: u64,
+    pub bytes: u64,
+    pub short: u64,
+    pub long: u64,
+    pub overlong: u64,
+    pub unsupervised: u64,
+    pub parsed: u64,
+    pub eos_added: u64,
+    pub failure: Option<Failure>,
+}
+
+/// Ids and, for each, the character of the text at which the token begins.
+pub struct OracleIds {
+    pub ids: Vec<u32>,
+    pub starts: Vec<u32>,
+}
+
+enum Ids<'a> {
+    Native(Box<Encoder<'a>>),
+    Oracle(&'a super::Oracle<'a>),
+}
+
+pub struct Worker<'a> {
+    recipe: &'a Recipe,
+    renderer: Renderer<'a>,
+    ids: Ids<'a>,
+    rendered: Rendered,
+    row: Vec<u32>,
+    /// Rows that wait for the oracle, which likes many texts at once.
+    waiting: Vec<(u64, u128, Rendered)>,
+}
+
+impl<'a> Worker<'a> {
+    pub fn new(recipe: &'a Recipe, coder: Coder<'a>) -> Self {
+        let renderer = Renderer::new(&recipe.engine, recipe.train_on, &recipe.stops, recipe.interpret);
+        let ids = match coder {
+            Coder::Native(tokenizer) => Ids::Native(Box::new(Encoder::new(tokenizer))),
+            Coder::Oracle(oracle) => Ids::Oracle(oracle),
+        };
+        Self { recipe, renderer, ids, rendered: Rendered::default(), row: Vec::new(), waiting: Vec::new() }
+    }
+
+    /// Takes one row; only a failure of the whole work is returned.
+    pub fn take(&mut self, number: u64, value: Result<Value<'_>, Fault>, part: &mut Part) {
+        part.read += 1;
+        let outcome = value.map_err(Refusal::from).and_then(|value| self.one(number, value, part));
+        note(number, outcome, part);
+    }
+
+    fn one(&mut self, number: u64, value: Value<'_>, part: &mut Part) -> Result<(), Refusal> {
+        let was_text = matches!(&value, Value::Object(object) if object.get("text").is_some());
+        let shaped = self.recipe.shaper.shape(value)?;
+        part.parsed += u64::from(was_text && matches!(shaped, Shaped::Turns(_)));
+        self.check_size(&shaped)?;
+        let fingerprint = if self.recipe.deduplicate { fingerprint(&shaped) } else { 0 };
+        match self.renderer.render(&shaped, &mut self.rendered) {
+            Ok(outcome) => outcome?,
+            Err(failure) => {
+                part.failure.get_or_insert(failure);
+                return Ok(());
+            }
+        }
+        match &mut self.ids {
+            Ids::Native(encoder) => {
+                self.row.clear();
+                let frame = if self.rendered.bare { Some(&self.recipe.frame) } else { None };
+                self.row.extend(frame.into_iter().flat_map(|(prefix, _)| prefix).map(|id| id | SUPERVISED));
+                encoder.encode(&self.rendered.text, &self.rendered.spans, &mut self.row);
+                self.row.extend(frame.into_iter().flat_map(|(_, suffix)| suffix).map(|id| id | SUPERVISED));
+                finish(self.recipe, fingerprint, &mut self.row, part)
+            }
+            Ids::Oracle(_) => {
+                self.waiting.push((number, fingerprint, std::mem::take(&mut self.rendered)));
+                Ok(())
+            }
+        }
+    }
+
+    fn check_size(&self, shaped: &Shaped<'_>) -> Result<(), Refusal> {
+        if self.recipe.min_length.is_none() && self.recipe.max_length.is_none() {
+            return Ok(());
+        }
+        let count = |text: &str| text.chars().count() as u64;
+        let size = match shaped {
+            Shaped::Text(text) => count(text),
+            Shaped::Turns(turns) => turns.iter().map(|turn| count(&turn.content)).sum(),
+            Shaped::Rich { messages, .. } => messages.iter().map(|message| count(&message.as_words())).sum(),
+        };
+        if self.recipe.min_length.is_some_and(|least| size < least) {
+            return Err(Refusal::Loss(Loss::Short));
+        }
+        if self.recipe.max_length.is_some_and(|most| size > most) {
+            return Err(Refusal::Loss(Loss::Long));
+        }
+        Ok(())
+    }
+
+    /// Encodes what waits for the oracle; to be called at a part's end.
+    pub fn flush(&mut self, part: &mut Part) {
+        let Ids::Oracle(oracle) = self.ids else { return };
+        let waiting = std::mem::take(&mut self.waiting);
+        if waiting.is_empty() {
+            return;
+        }
+        let texts = waiting.iter().map(|(_, _, rendered)| rendered.text.clone()).collect();
+        let encoded = match oracle(texts) {
+            Ok(encoded) => encoded,
+            Err(message) => {
+                part.failure.get_or_insert(Failure::Unsupported(message));
+                return;
+            }
+        };
+        for ((number, fingerprint, rendered), ids) in waiting.into_iter().zip(encoded) {
+            let mut row = flagged(&ids, &rendered);
+            if rendered.bare {
+                let flag = |ids: &[u32]| ids.iter().map(|id| id | SUPERVISED).collect::<Vec<_>>();
+                row.splice(0..0, flag(&self.recipe.frame.0));
+                row.extend(flag(&self.recipe.frame.1));
+            }
+            let outcome = finish(self.recipe, fingerprint, &mut row, part);
+            note(number, outcome, part);
+        }
+    }
+}
+
+/// Flags the oracle's ids by where their first characters stand.
+fn flagged(ids: &OracleIds, rendered: &Rendered) -> Vec<u32> {
+    let character = |at: usize| rendered.text[..at].chars().count() as u32;
+    let spans: Vec<_> = rendered.spans.iter().map(|span| character(span.start)..character(span.end)).collect();
+    let flag = |start: u32| if spans.iter().any(|span| span.contains(&start)) { SUPERVISED } else { 0 };
+    ids.ids.iter().zip(&ids.starts).map(|(id, start)| id | flag(*start)).collect()
+}
+
+fn note(number: u64, outcome: Result<(), Refusal>, part: &mut Part) {
+    match outcome {
+        Ok(()) => {}
+        Err(Refusal::Fault(fault)) => part.faults.push((number, fault)),
+        Err(Refusal::Loss(Loss::Short)) => part.short += 1,
+        Err(Refusal::Loss(Loss::Long)) => part.long += 1,
+        Err(Refusal::Loss(Loss::Overlong)) => part.overlong += 1,
+        Err(Refusal::Loss(Loss::Unsupervised)) => part.unsupervised += 1,
+    }
+}
+
+/// Ends a row with EOS, fits it to the training length and adds it to the part.
+fn finish(recipe: &Recipe, fingerprint: u128, row: &mut Vec<u32>, part: &mut Part) -> Result<(), Refusal> {
+    part.eos_added += u64::from(end_answer(recipe, row));
+    let most = recipe.max_seq_length;
+    let overlong = row.len() > most;
+    match recipe.overlong {
+        Overlong::Truncate => row.truncate(most),
+        Overlong::Drop if overlong => return Err(Refusal::Loss(Loss::Overlong)),
+        Overlong::Error if overlong => {
+            let message = format!("the row is {} tokens long, more than max_seq_length {most}", row.len());
+            return Err(Fault::new("overlong", message).into());
+        }
+        _ => {}
+    }
+    let mut lengths = Vec::with_capacity(1);
+    let mut supervised = 0;
+    for piece in row.chunks(most.max(1)) {
+        let learned: u32 = piece.iter().map(|id| id >> 31).sum();
+        if learned == 0 {
+            continue;
+        }
+        supervised += learned;
+        lengths.push(piece.len() as u32);
+        part.ids.extend_from_slice(piece);
+    }
+    if lengths.is_empty() {
+        return Err(Refusal::Loss(Loss::Unsupervised));
+    }
+    let truncated = overlong && recipe.overlong == Overlong::Truncate;
+    part.rows.push(Row { lengths, fingerprint, supervised, truncated });
+    Ok(())
+}
+
+/// Appends EOS where nothing near the end of a learned text ends it; says whether it did.
+fn end_answer(recipe: &Recipe, row: &mut Vec<u32>) -> bool {
+    let Some(eos) = recipe.eos.first() else { return false };
+    let Some(last) = row.last() else { return false };
+    if last & SUPERVISED == 0 {
+        return false;
+    }
+    let tail = &row[row.len().saturating_sub(3)..];
+    if tail.iter().any(|id| id & SUPERVISED != 0 && recipe.eos.contains(&(id & !SUPERVISED))) {
+        return false;
+    }
+    row.push(eos | SUPERVISED);
+    true
+}
+
+fn fingerprint(shaped: &Shaped<'_>) -> u128 {
+    let mut hashers = (DefaultHasher::new(), DefaultHasher::new());
+    hashers.1.write_u8(1);
+    let mut write = |text: &str| {
+        for hasher in [&mut hashers.0, &mut hashers.1] {
+            hasher.write_usize(text.len());
+            hasher.write(text.as_bytes());
+        }
+    };
+    match shaped {
+        Shaped::Text(text) => write(text),
+        Shaped::Turns(turns) => turns.iter().for_each(|turn| {
+            write(&turn.role);
+            write(&turn.content);
+        }),
+        Shaped::Rich { messages, tools } => {
+            messages.iter().chain(tools).for_each(|value| write(&serde_json::to_string(value).unwrap_or_default()));
+        }
+    }
+    u128::from(hashers.0.finish()) << 64 | u128::from(hashers.1.finish())
+}
+
+/// A row as it will be learned, for people to look at.
+pub struct Preview {
+    pub text: String,
+    pub spans: Vec<Span>,
+    pub ids: Vec<u32>,
+}
+
+/// Renders and encodes one row by the same steps as a build.
+pub fn preview(recipe: &Recipe, coder: Coder<'_>, value: Value<'_>) -> Result<Preview, String> {
+    let mut worker = Worker::new(recipe, coder);
+    let shaped = recipe.shaper.shape(value).map_err(|fault| fault.message)?;
+    let mut rendered = Rendered::default();
+    let outcome = worker.renderer.render(&shaped, &mut rendered).map_err(|failure| failure.to_string())?;
+    outcome.map_err(|fault| fault.message)?;
+    let (text, spans) = (rendered.text.clone(), rendered.spans.clone());
+    let mut part = Part::default();
+    worker.rendered = rendered;
+    let ids = match &mut worker.ids {
+        Ids::Native(encoder) => {
+            let mut ids = Vec::new();
+            encoder.encode(&text, &spans, &mut ids);
+            ids
+        }
+        Ids::Oracle(oracle) => {
+            let encoded = oracle(vec![text.clone()])?;
+            encoded.first().map(|ids| flagged(ids, &worker.rendered)).unwrap_or_default()
+        }
+    };
+    let mut row = ids;
+    if worker.rendered.bare {
+        let flag = |ids: &[u32]| ids.iter().map(|id| id | SUPERVISED).collect::<Vec<_>>();
+        row.splice(0..0, flag(&recipe.frame.0));
+        row.extend(flag(&recipe.frame.1));
+    }
+    match finish(recipe, 0, &mut row, &mut part) {
+        Ok(()) => Ok(Preview { text, spans, ids: part.ids }),
+        Err(Refusal::Fault(fault)) => Err(fault.message),
+        Err(Refusal::Loss(loss)) => Err(format!("the row is left out: {loss:?}").to_lowercase()),
+    }
+}

@@ -1,0 +1,198 @@
+//! `ingest` and `Build`: from sources to the splits of a cache.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use arrow_array::ffi_stream::{RecordBatchStreamReader, FFI_ArrowArrayStream};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict};
+
+use super::errors;
+use super::recipe::{PyRecipe, with_coder};
+use crate::pack;
+use crate::pipeline::{self, Ingested, Ledger, Selection, Source, select, write_split};
+use crate::spill::Document;
+
+const REPORT_EVERY: Duration = Duration::from_millis(100);
+
+/// Rows that have been tokenized into a spill file, waiting to be packed.
+#[pyclass(module = "expert_worker._native")]
+pub struct Build {
+    ingested: Ingested,
+    train: Vec<Document>,
+    held_out: Vec<Document>,
+}
+
+/// Tokenizes every source into the file `spill`. A source is `(name, path)` of a JSONL file, or
+/// `(name, stream)` with anything that has `__arrow_c_stream__`.
+#[pyfunction]
+pub fn ingest(
+    py: Python<'_>,
+    recipe: &PyRecipe,
+    coder: &Bound<'_, PyAny>,
+    sources: Vec<(String, Bound<'_, PyAny>)>,
+    spill: PathBuf,
+    threads: usize,
+    progress: &Bound<'_, PyAny>,
+) -> PyResult<Build> {
+    let sources = sources.into_iter().map(source).collect::<PyResult<Vec<_>>>()?;
+    let mut reporter = Reporter::new(progress);
+    let ingested = with_coder(coder, |coder| {
+        py.detach(|| {
+            pipeline::ingest(&recipe.inner, coder, sources, &spill, threads, |bytes, total, rows| {
+                reporter.report((bytes, total, rows))
+            })
+        })
+    })?;
+    let ingested = reporter.outcome(ingested)?;
+    Ok(Build { ingested, train: Vec::new(), held_out: Vec::new() })
+}
+
+fn source((name, place): (String, Bound<'_, PyAny>)) -> PyResult<Source> {
+    if !place.hasattr("__arrow_c_stream__")? {
+        return Ok(Source::Lines { path: place.extract()?, name });
+    }
+    let capsule = place.call_method0("__arrow_c_stream__")?;
+    let capsule = capsule.cast::<PyCapsule>()?;
+    let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?.cast::<FFI_ArrowArrayStream>();
+    // SAFETY: the capsule's name says what it points to; `from_raw` moves the stream out and marks it released.
+    let reader = unsafe { RecordBatchStreamReader::from_raw(pointer.as_ptr()) };
+    let reader = reader.map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Ok(Source::Batches { batches: Box::new(reader), name })
+}
+
+#[pymethods]
+impl Build {
+    /// Problems as `(code, file, line, message)`, at most a thousand, and how many there were.
+    fn problems(&self) -> (Vec<errors::Row>, u64) {
+        (errors::rows(&self.ingested.bad), self.ingested.bad.total)
+    }
+
+    fn ledgers<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        self.ingested.ledgers.iter().map(|ledger| ledger_dict(py, ledger)).collect()
+    }
+
+    /// Decides which rows are learned from and which held out; to be called once, before `write`.
+    #[pyo3(signature = (*, seed, shares, held_out))]
+    fn divide(&mut self, py: Python<'_>, seed: u64, shares: Vec<f64>, held_out: Option<f64>) -> (usize, usize) {
+        let divided = py.detach(|| select(&mut self.ingested, &Selection { seed, shares, held_out }));
+        self.train = divided.train;
+        self.held_out = divided.held_out;
+        (self.train.len(), self.held_out.len())
+    }
+
+    /// Writes one part as an Arrow file; `capacity` packs, none gives each document a row.
+    #[pyo3(signature = (path, *, held_out, capacity, threads, progress))]
+    fn write<'py>(
+        &self,
+        py: Python<'py>,
+        path: PathBuf,
+        held_out: bool,
+        capacity: Option<u32>,
+        threads: usize,
+        progress: &Bound<'_, PyAny>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let documents = self.part(held_out);
+        let mut reporter = Reporter::new(progress);
+        let totals = py.detach(|| {
+            write_split(&path, &self.ingested, documents, capacity, threads, |rows| reporter.report((rows, 0, rows)))
+        });
+        let totals = reporter.outcome(totals)?;
+        let out = PyDict::new(py);
+        out.set_item("rows", totals.rows)?;
+        out.set_item("documents", totals.documents)?;
+        out.set_item("tokens", totals.tokens)?;
+        out.set_item("supervised", totals.supervised)?;
+        Ok(out)
+    }
+
+    /// Documents by length: how many are at most 2, 4, 8... tokens long.
+    fn length_histogram(&self, held_out: bool) -> Vec<(u32, u64)> {
+        let mut counts = [0u64; 33];
+        for document in self.part(held_out) {
+            counts[document.length.next_power_of_two().trailing_zeros() as usize] += 1;
+        }
+        let used = counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        used.map(|(power, count)| (1u32.checked_shl(power as u32).unwrap_or(u32::MAX), *count)).collect()
+    }
+
+    /// Lengths at the given shares of the documents, shortest first.
+    fn length_quantiles(&self, held_out: bool, shares: Vec<f64>) -> Vec<u32> {
+        let mut lengths: Vec<u32> = self.part(held_out).iter().map(|document| document.length).collect();
+        lengths.sort_unstable();
+        let last = lengths.len().saturating_sub(1);
+        shares.iter().filter_map(|share| lengths.get((last as f64 * share).round() as usize).copied()).collect()
+    }
+}
+
+impl Build {
+    fn part(&self, held_out: bool) -> &[Document] {
+        if held_out { &self.held_out } else { &self.train }
+    }
+}
+
+fn ledger_dict<'py>(py: Python<'py>, ledger: &Ledger) -> PyResult<Bound<'py, PyDict>> {
+    let out = PyDict::new(py);
+    out.set_item("name", &ledger.name)?;
+    for (name, count) in [
+        ("read", ledger.read),
+        ("used", ledger.used),
+        ("bad", ledger.bad),
+        ("truncated", ledger.truncated),
+        ("split", ledger.split),
+        ("dropped_overlong", ledger.dropped_overlong),
+        ("dropped_unsupervised", ledger.dropped_unsupervised),
+        ("dropped_duplicate", ledger.dropped_duplicate),
+        ("dropped_short", ledger.dropped_short),
+        ("dropped_long", ledger.dropped_long),
+        ("dropped_mixture", ledger.dropped_mixture),
+        ("parsed_dialogues", ledger.parsed_dialogues),
+        ("eos_added", ledger.eos_added),
+        ("tokens", ledger.tokens),
+        ("supervised", ledger.supervised),
+        ("bytes", ledger.bytes),
+    ] {
+        out.set_item(name, count)?;
+    }
+    Ok(out)
+}
+
+/// Rows of documents of these lengths packed into rows of `capacity`: each row's documents in order.
+#[pyfunction]
+pub fn best_fit(py: Python<'_>, lengths: Vec<u32>, capacity: u32) -> PyResult<Vec<Vec<u32>>> {
+    if lengths.iter().any(|length| *length > capacity) {
+        return Err(PyValueError::new_err("a length is above the capacity"));
+    }
+    let packed = py.detach(|| pack::best_fit(&lengths, capacity));
+    Ok((0..packed.rows()).map(|row| packed.row(row).to_vec()).collect())
+}
+
+/// Calls Python a few times a second at most; its `False` or its exception stops the work.
+struct Reporter {
+    callable: Py<PyAny>,
+    last: Option<Instant>,
+    raised: Option<PyErr>,
+}
+
+impl Reporter {
+    fn new(callable: &Bound<'_, PyAny>) -> Self {
+        Self { callable: callable.clone().unbind(), last: None, raised: None }
+    }
+
+    fn report(&mut self, (done, total, rows): (u64, u64, u64)) -> bool {
+        if self.last.is_some_and(|last| last.elapsed() < REPORT_EVERY) {
+            return true;
+        }
+        self.last = Some(Instant::now());
+        let answer = Python::attach(|py| self.callable.call1(py, (done, total, rows))?.extract::<bool>(py));
+        answer.unwrap_or_else(|error| {
+            self.raised = Some(error);
+            false
+        })
+    }
+
+    fn outcome<T>(self, outcome: crate::problem::Outcome<T>) -> PyResult<T> {
+        self.raised.map_or_else(|| outcome.map_err(PyErr::from), Err)
+    }
+}

@@ -1,0 +1,48 @@
+//! Failures as Python exceptions: `OSError` for the disk, `NativeError(code, message, problems, total)` for the rest.
+
+use std::io::ErrorKind;
+
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyOSError};
+use pyo3::prelude::*;
+
+use crate::problem::{BadRows, Failure};
+
+create_exception!(_native, NativeError, PyException);
+
+/// A problem as `(code, file, line, message)`.
+pub type Row = (&'static str, String, u64, String);
+
+pub fn rows(bad: &BadRows) -> Vec<Row> {
+    bad.problems
+        .iter()
+        .map(|problem| (problem.code, problem.file.clone(), problem.line, problem.message.clone()))
+        .collect()
+}
+
+impl From<Failure> for PyErr {
+    fn from(failure: Failure) -> Self {
+        let message = failure.to_string();
+        let code = match failure {
+            Failure::BadRows(bad) => return NativeError::new_err(("bad_rows", message, rows(&bad), bad.total)),
+            Failure::Io(error) => return PyOSError::new_err((errno(error.kind()), message)),
+            Failure::Arrow(_) => "arrow",
+            Failure::Unsupported(_) => "unsupported",
+            Failure::TemplateDrift => "template_drift",
+            Failure::Interrupted => "interrupted",
+        };
+        NativeError::new_err((code, message, Vec::<Row>::new(), 0u64))
+    }
+}
+
+/// The error's number where Python must be able to tell it from others.
+fn errno(kind: ErrorKind) -> i32 {
+    match kind {
+        ErrorKind::NotFound => 2,
+        ErrorKind::PermissionDenied => 13,
+        ErrorKind::StorageFull => 28,
+        ErrorKind::ReadOnlyFilesystem => 30,
+        ErrorKind::QuotaExceeded => 122,
+        _ => 5,
+    }
+}

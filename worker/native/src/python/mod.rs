@@ -1,0 +1,25 @@
+//! The Python layer: argument conversion, the GIL released around work, errors as exceptions with data.
+
+mod build;
+mod errors;
+mod oracle;
+mod recipe;
+mod rows;
+mod tokenizer;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("ENCODER_VERSION", crate::encoder::ENCODER_VERSION)?;
+    module.add("SUPERVISED", crate::encoder::SUPERVISED)?;
+    module.add("BUILTIN_TEMPLATES", crate::template::BUILTIN.to_vec())?;
+    module.add("NativeError", module.py().get_type::<errors::NativeError>())?;
+    module.add_class::<tokenizer::PyTokenizer>()?;
+    module.add_class::<recipe::PyRecipe>()?;
+    module.add_class::<build::Build>()?;
+    module.add_class::<rows::MappedRows>()?;
+    module.add_function(wrap_pyfunction!(build::ingest, module)?)?;
+    module.add_function(wrap_pyfunction!(build::best_fit, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! Rows out of Arrow columns, their strings borrowed from the columns' buffers.
+
+use std::borrow::Cow;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::DataType;
+
+use super::value::{Object, Value};
+use crate::problem::Fault;
+
+/// A batch of rows that some other reader has made.
+pub struct Columns(pub RecordBatch);
+
+impl Columns {
+    pub fn len(&self) -> usize {
+        self.0.num_rows()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn row(&self, at: usize) -> Result<Value<'_>, Fault> {
+        let schema = self.0.schema_ref();
+        let columns = self.0.columns().iter().zip(schema.fields());
+        let entries = columns
+            .map(|(column, field)| Ok((Cow::Owned(field.name().clone()), value(column.as_ref(), at)?)))
+            .collect::<Result<_, Fault>>()?;
+        Ok(Value::Object(Object(entries)))
+    }
+}
+
+fn value(column: &dyn Array, at: usize) -> Result<Value<'_>, Fault> {
+    if column.is_null(at) {
+        return Ok(Value::Null);
+    }
+    let integer = |value: i64| Ok(Value::Integer(value));
+    match column.data_type() {
+        DataType::Null => Ok(Value::Null),
+        DataType::Boolean => Ok(Value::Bool(column.as_boolean().value(at))),
+        DataType::Int8 => integer(column.as_primitive::<Int8Type>().value(at).into()),
+        DataType::Int16 => integer(column.as_primitive::<Int16Type>().value(at).into()),
+        DataType::Int32 => integer(column.as_primitive::<Int32Type>().value(at).into()),
+        DataType::Int64 => integer(column.as_primitive::<Int64Type>().value(at)),
+        DataType::UInt8 => integer(column.as_primitive::<UInt8Type>().value(at).into()),
+        DataType::UInt16 => integer(column.as_primitive::<UInt16Type>().value(at).into()),
+        DataType::UInt32 => integer(column.as_primitive::<UInt32Type>().value(at).into()),
+        DataType::UInt64 => Ok(Value::Unsigned(column.as_primitive::<UInt64Type>().value(at))),
+        DataType::Float16 => Ok(Value::Float(column.as_primitive::<Float16Type>().value(at).to_f64())),
+        DataType::Float32 => Ok(Value::Float(column.as_primitive::<Float32Type>().value(at).into())),
+        DataType::Float64 => Ok(Value::Float(column.as_primitive::<Float64Type>().value(at))),
+        DataType::Utf8 => Ok(Value::Text(column.as_string::<i32>().value(at).into())),
+        DataType::LargeUtf8 => Ok(Value::Text(column.as_string::<i64>().value(at).into())),
+        DataType::Utf8View => Ok(Value::Text(column.as_string_view().value(at).into())),
+        DataType::List(_) => list(column.as_list::<i32>().value_offsets(), at, column.as_list::<i32>().values().as_ref()),
+        DataType::LargeList(_) => {
+            let column = column.as_list::<i64>();
+            let range = column.value_offsets()[at] as usize..column.value_offsets()[at + 1] as usize;
+            items(column.values().as_ref(), range)
+        }
+        DataType::Struct(fields) => {
+            let columns = column.as_struct().columns().iter().zip(fields);
+            let entries = columns
+                .map(|(column, field)| Ok((Cow::Owned(field.name().clone()), value(column.as_ref(), at)?)))
+                .collect::<Result<Vec<_>, Fault>>()?;
+            Ok(Value::Object(Object(entries)))
+        }
+        other => Err(Fault::new("wrong_type", format!("a column of type {other} cannot be read as a row's field"))),
+    }
+}
+
+fn list<'a>(offsets: &[i32], at: usize, values: &'a dyn Array) -> Result<Value<'a>, Fault> {
+    items(values, offsets[at] as usize..offsets[at + 1] as usize)
+}
+
+fn items(values: &dyn Array, range: std::ops::Range<usize>) -> Result<Value<'_>, Fault> {
+    range.map(|at| value(values, at)).collect::<Result<_, _>>().map(Value::List)
+}

@@ -1,0 +1,92 @@
+//! A text that is itself a rendered dialogue, taken apart again.
+
+use std::borrow::Cow;
+
+use super::shape::Turn;
+
+/// How a dialect opens a turn, ends its role's name, and closes the turn.
+struct Marks {
+    open: &'static str,
+    named: &'static str,
+    close: &'static str,
+}
+
+/// `ChatML`; Llama 3; Zephyr and Phi, where the role itself is the mark.
+const CHATML: Marks = Marks { open: "<|im_start|>", named: "\n", close: "<|im_end|>" };
+const LLAMA3: Marks = Marks { open: "<|start_header_id|>", named: "<|end_header_id|>", close: "<|eot_id|>" };
+const PHI: Marks = Marks { open: "<|", named: "|>", close: "<|end|>" };
+const ROLES: [&str; 4] = ["system", "user", "assistant", "tool"];
+
+/// The dialogue's messages, borrowed from `text` where that is itself borrowed; none where any part does not fit.
+pub fn parse<'a>(text: &Cow<'a, str>) -> Option<Vec<Turn<'a>>> {
+    let body = text.trim_start();
+    let body = body.strip_prefix("<|begin_of_text|>").unwrap_or(body);
+    let marks = [CHATML, LLAMA3].into_iter().find(|marks| body.starts_with(marks.open));
+    let turns = match marks {
+        Some(marks) => marked(body, &marks)?,
+        None if ROLES.iter().any(|role| tagged(body, role).is_some()) => marked(body, &PHI)?,
+        None if body.starts_with("[INST]") || body.starts_with("<s>[INST]") => instructed(body)?,
+        None => return None,
+    };
+    let complete = turns.last().is_some_and(|(role, content)| *role == "assistant" && !content.is_empty());
+    complete.then(|| turns.into_iter().map(|(role, content)| turn(text, role, content)).collect())
+}
+
+fn tagged<'t>(text: &'t str, role: &str) -> Option<&'t str> {
+    text.strip_prefix("<|")?.strip_prefix(role)?.strip_prefix("|>")
+}
+
+fn marked<'t>(mut rest: &'t str, marks: &Marks) -> Option<Vec<(&'t str, &'t str)>> {
+    let mut turns = Vec::new();
+    loop {
+        rest = rest.trim_start();
+        rest = rest.strip_prefix("<|endoftext|>").unwrap_or(rest);
+        if rest.is_empty() {
+            return Some(turns);
+        }
+        let (role, after) = rest.strip_prefix(marks.open)?.split_once(marks.named)?;
+        let role = ROLES.into_iter().find(|known| *known == role.trim())?;
+        let (content, after) = after.split_once(marks.close).unwrap_or((after, ""));
+        turns.push((role, content.trim_matches('\n')));
+        rest = after;
+    }
+}
+
+/// Llama 2 and Mistral: `[INST] question [/INST] answer</s>`.
+fn instructed(mut rest: &str) -> Option<Vec<(&str, &str)>> {
+    let mut turns = Vec::new();
+    loop {
+        rest = rest.trim_start();
+        rest = rest.strip_prefix("<s>").unwrap_or(rest).trim_start();
+        if rest.is_empty() {
+            return Some(turns);
+        }
+        let (question, after) = rest.strip_prefix("[INST]")?.split_once("[/INST]")?;
+        let question = system_of(question.trim(), &mut turns);
+        let (answer, after) = after.split_once("</s>").unwrap_or((after, ""));
+        turns.push(("user", question));
+        turns.push(("assistant", answer.trim()));
+        rest = after;
+    }
+}
+
+fn system_of<'t>(question: &'t str, turns: &mut Vec<(&'t str, &'t str)>) -> &'t str {
+    let Some((system, rest)) = question.strip_prefix("<<SYS>>").and_then(|text| text.split_once("<</SYS>>")) else {
+        return question;
+    };
+    turns.push(("system", system.trim()));
+    rest.trim()
+}
+
+/// `content` is a part of `text`, so that it may borrow what `text` borrows.
+fn turn<'a>(text: &Cow<'a, str>, role: &str, content: &str) -> Turn<'a> {
+    let role = ROLES.into_iter().find(|known| *known == role).unwrap_or("user");
+    let content = match text {
+        Cow::Borrowed(whole) => {
+            let start = content.as_ptr() as usize - whole.as_ptr() as usize;
+            whole.get(start..start + content.len()).map_or_else(|| content.to_owned().into(), Cow::Borrowed)
+        }
+        Cow::Owned(_) => Cow::Owned(content.to_owned()),
+    };
+    Turn { role: Cow::Borrowed(role), content }
+}

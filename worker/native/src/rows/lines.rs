@@ -1,0 +1,127 @@
+//! A mapped JSONL file, cut into parts that threads can read without asking one another.
+
+use std::ops::Range;
+use std::path::Path;
+
+use fs_err::File;
+use memchr::memchr;
+use memmap2::Mmap;
+
+use super::value::Value;
+use crate::problem::Fault;
+
+/// A row of text longer than this is a mistake, not a row.
+pub const MAX_ROW_BYTES: usize = 16 << 20;
+/// Part `i` holds the lines that begin in its stretch of this many bytes, wherever they end.
+const PART_BYTES: usize = 1 << 20;
+const BOM: &[u8] = b"\xef\xbb\xbf";
+const LFS: &[u8] = b"version https://git-lfs.github.com/spec/";
+
+pub struct Lines {
+    map: Option<Mmap>,
+    /// As the user wrote it.
+    pub name: String,
+}
+
+/// One line that is not empty, and its number within its part, from 0.
+pub struct Line<'a> {
+    pub number: u64,
+    pub bytes: &'a [u8],
+}
+
+impl Lines {
+    pub fn open(path: &Path, name: &str) -> std::io::Result<Self> {
+        let file = File::open(path)?;
+        if file.metadata()?.len() == 0 {
+            return Ok(Self { map: None, name: name.to_owned() });
+        }
+        // SAFETY: the mapping is read-only; a file that someone shortens meanwhile ends this process
+        // with SIGBUS rather than reading anything else, as with every mapped file.
+        let map = unsafe { Mmap::map(file.file())? };
+        #[cfg(unix)]
+        let _ = map.advise(memmap2::Advice::Sequential);
+        Ok(Self { map: Some(map), name: name.to_owned() })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        let bytes = self.map.as_deref().unwrap_or_default();
+        bytes.strip_prefix(BOM).unwrap_or(bytes)
+    }
+
+    pub fn len(&self) -> usize {
+        self.bytes().len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes().is_empty()
+    }
+
+    /// A file that Git LFS has left in place of the data.
+    pub fn lfs_pointer(&self) -> Option<Fault> {
+        let bytes = self.bytes();
+        if !bytes.starts_with(LFS) {
+            return None;
+        }
+        let text = String::from_utf8_lossy(&bytes[..bytes.len().min(1024)]).into_owned();
+        let size = text.lines().find_map(|line| line.strip_prefix("size ")).unwrap_or("unknown");
+        let message = format!(
+            "is a Git LFS pointer, not the data ({size} bytes are still on the server): run `git lfs install` and `git lfs pull`"
+        );
+        Some(Fault::new("lfs_pointer", message))
+    }
+
+    pub fn parts(&self) -> usize {
+        self.bytes().len().div_ceil(PART_BYTES)
+    }
+
+    /// Bytes of a part, whole lines only.
+    pub fn extent(&self, part: usize) -> Range<usize> {
+        self.line_start(part * PART_BYTES)..self.line_start((part + 1) * PART_BYTES)
+    }
+
+    fn line_start(&self, at: usize) -> usize {
+        let bytes = self.bytes();
+        if at == 0 || at >= bytes.len() {
+            return at.min(bytes.len());
+        }
+        memchr(b'\n', &bytes[at - 1..]).map_or(bytes.len(), |step| at + step)
+    }
+
+    /// Calls `each` with every line that holds something; returns how many lines there were.
+    pub fn each(&self, part: usize, mut each: impl FnMut(Line<'_>)) -> u64 {
+        let mut rest = &self.bytes()[self.extent(part)];
+        let mut number = 0;
+        while !rest.is_empty() {
+            let end = memchr(b'\n', rest).unwrap_or(rest.len());
+            let bytes = rest[..end].trim_ascii();
+            if !bytes.is_empty() {
+                each(Line { number, bytes });
+            }
+            rest = rest.get(end + 1..).unwrap_or_default();
+            number += 1;
+        }
+        number
+    }
+}
+
+impl Line<'_> {
+    pub fn parse(&self) -> Result<Value<'_>, Fault> {
+        if self.bytes.len() > MAX_ROW_BYTES {
+            let megabytes = self.bytes.len() as f64 / 1e6;
+            return Err(Fault::new("row_too_long", format!("the row is {megabytes:.1} MB long; 16 MiB is the most")));
+        }
+        let text = std::str::from_utf8(self.bytes)
+            .map_err(|error| Fault::new("not_utf8", format!("byte {} of the row is not UTF-8", error.valid_up_to() + 1)))?;
+        serde_json::from_str(text).map_err(|error| not_json(&error))
+    }
+}
+
+fn not_json(error: &serde_json::Error) -> Fault {
+    let text = error.to_string();
+    let reason = text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason);
+    let message = match error.column() {
+        0 => format!("not valid JSON: {reason}"),
+        column => format!("not valid JSON: {reason} (column {column})"),
+    };
+    Fault::new("not_json", message)
+}

@@ -1,0 +1,12 @@
+//! Rows of a data set: where they stand in a file, what they hold, which dialogue they are.
+
+mod columns;
+mod dialogue;
+mod lines;
+mod shape;
+mod value;
+
+pub use columns::Columns;
+pub use lines::{Line, Lines, MAX_ROW_BYTES};
+pub use shape::{Shaped, Shaper, Turn};
+pub use value::{Object, Value};

@@ -1,0 +1,163 @@
+//! A Jinja chat template, interpreted as transformers interprets it.
+
+use std::collections::BTreeMap;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Kwargs, ValueKind};
+use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value, context};
+
+use super::json;
+use crate::problem::Fault;
+use crate::rows::{self, Turn};
+
+/// Written around what `{% generation %}` encloses; no text may hold them.
+pub const OPEN: char = '\u{fdd0}';
+pub const CLOSE: char = '\u{fdd1}';
+
+/// Templates that print today's date print this one, so that the same row gives the same tokens on any day.
+const DATE: (u32, u32, u32) = (2024, 7, 26);
+const NAME: &str = "chat template";
+
+/// The texts of bos, eos and the like, as the template sees them: `bos_token` -> `<s>`.
+pub type SpecialTexts = BTreeMap<String, String>;
+
+pub struct Engine {
+    environment: Environment<'static>,
+    specials: SpecialTexts,
+    pub source: String,
+    /// Whether the template itself says what the assistant writes.
+    pub marks_generation: bool,
+}
+
+impl Engine {
+    pub fn new(source: &str, specials: &SpecialTexts) -> Result<Self, String> {
+        let (text, marks_generation) = generation_blocks(source);
+        let mut environment = Environment::new();
+        let syntax = SyntaxConfig::builder()
+            .trim_blocks(true)
+            .lstrip_blocks(true)
+            .build()
+            .map_err(|error| error.to_string())?;
+        environment.set_syntax(syntax);
+        environment.set_undefined_behavior(UndefinedBehavior::Lenient);
+        environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.set_formatter(python_text);
+        environment.add_filter("tojson", tojson);
+        environment.add_filter("__generation", |body: String| format!("{OPEN}{body}{CLOSE}"));
+        environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
+            Err(Error::new(ErrorKind::InvalidOperation, message))
+        });
+        environment.add_function("strftime_now", |format: String| strftime(&format));
+        environment.add_template_owned(NAME, text).map_err(|error| describe(&error))?;
+        Ok(Self { environment, specials: specials.clone(), source: source.to_owned(), marks_generation })
+    }
+
+    pub fn turns(&self, turns: &[Turn<'_>], prompt: bool) -> Result<String, Fault> {
+        let messages: Value = turns
+            .iter()
+            .map(|turn| {
+                Value::from_pairs([("role", turn.role.as_ref()), ("content", turn.content.as_ref())])
+            })
+            .collect();
+        self.render(messages, None, prompt)
+    }
+
+    pub fn values(&self, messages: &[rows::Value<'_>], tools: Option<&rows::Value<'_>>, prompt: bool) -> Result<String, Fault> {
+        self.render(messages.iter().map(json::to_jinja).collect(), tools.map(json::to_jinja), prompt)
+    }
+
+    fn render(&self, messages: Value, tools: Option<Value>, add_generation_prompt: bool) -> Result<String, Fault> {
+        let specials = Value::from_pairs(self.specials.iter().map(|(name, text)| (name.as_str(), text.as_str())));
+        let fault = |error: &Error| Fault::new("template_failed", format!("the chat template refuses the row: {}", describe(error)));
+        let template = self.environment.get_template(NAME).map_err(|error| fault(&error))?;
+        let row = context! { messages, tools, add_generation_prompt, documents => Value::from(()) };
+        template.render(context! { ..row, ..specials }).map_err(|error| fault(&error))
+    }
+}
+
+/// `{% generation %}` as a filter block, which trims white space just as the tag would.
+fn generation_blocks(source: &str) -> (String, bool) {
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source;
+    let mut found = false;
+    while let Some(start) = rest.find("{%") {
+        let Some(length) = rest[start..].find("%}") else { break };
+        let tag = &rest[start + 2..start + length];
+        let word = tag.trim_matches(['-', '+']).trim();
+        let replaced = match word {
+            "generation" => Some("filter __generation"),
+            "endgeneration" => Some("endfilter"),
+            _ => None,
+        };
+        out.push_str(&rest[..start + 2]);
+        out.push_str(&replaced.map_or_else(|| tag.to_owned(), |to| tag.replace(word, &format!(" {to} "))));
+        found |= replaced.is_some();
+        rest = &rest[start + length..];
+    }
+    out.push_str(rest);
+    (out, found)
+}
+
+fn describe(error: &Error) -> String {
+    let text = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+    match error.line() {
+        Some(line) => format!("{text} (template line {line})"),
+        None => text,
+    }
+}
+
+/// Python's words for what Jinja prints.
+fn python_text(out: &mut minijinja::Output, state: &mut minijinja::State, value: &Value) -> Result<(), Error> {
+    let written = match value.kind() {
+        ValueKind::Bool => out.write_str(if value.is_true() { "True" } else { "False" }),
+        ValueKind::None => out.write_str("None"),
+        ValueKind::Seq | ValueKind::Map => out.write_str(&json::python_repr(value)),
+        ValueKind::Number => out.write_str(&json::number(value)),
+        _ => return minijinja::escape_formatter(out, state, value),
+    };
+    written.map_err(Error::from)
+}
+
+fn tojson(value: &Value, options: Kwargs) -> Result<Value, Error> {
+    let indent: Option<usize> = options.get("indent")?;
+    let sort: Option<bool> = options.get("sort_keys")?;
+    let ascii: Option<bool> = options.get("ensure_ascii")?;
+    let separators: Option<Vec<String>> = options.get("separators")?;
+    options.assert_all_used()?;
+    let style = json::Style::new(indent, separators.as_deref(), sort.unwrap_or(false), ascii.unwrap_or(false));
+    Ok(Value::from(json::dumps(value, &style)))
+}
+
+const MONTHS: [&str; 12] = [
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "December",
+];
+
+fn strftime(format: &str) -> String {
+    let (year, month, day) = DATE;
+    let name = MONTHS[month as usize - 1];
+    let mut out = String::new();
+    let mut characters = format.chars();
+    while let Some(character) = characters.next() {
+        if character != '%' {
+            out.push(character);
+            continue;
+        }
+        match characters.next() {
+            Some('Y') => out.push_str(&year.to_string()),
+            Some('y') => out.push_str(&format!("{:02}", year % 100)),
+            Some('m') => out.push_str(&format!("{month:02}")),
+            Some('d') => out.push_str(&format!("{day:02}")),
+            Some('B') => out.push_str(name),
+            Some('b') => out.push_str(&name[..3]),
+            Some('A') => out.push_str("Friday"),
+            Some('a') => out.push_str("Fri"),
+            Some('H' | 'M' | 'S') => out.push_str("00"),
+            Some('%') => out.push('%'),
+            Some(other) => out.extend(['%', other]),
+            None => out.push('%'),
+        }
+    }
+    out
+}

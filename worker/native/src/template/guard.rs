@@ -1,0 +1,144 @@
+//! What a template may look at inside a message: read from the template's own text.
+//!
+//! A plan is only right for contents that the template passes through untouched. Templates test contents against
+//! literals (`'</think>' in content`, `content.split(...)`), so a content that holds such a literal is interpreted.
+
+use aho_corasick::AhoCorasick;
+
+/// The literals that a template compares with, by how it does.
+pub struct Guard {
+    inside: Option<AhoCorasick>,
+    edges: Vec<char>,
+}
+
+#[derive(Debug, PartialEq)]
+enum Token<'a> {
+    Literal(String),
+    Word(&'a str),
+    Mark(char),
+}
+
+impl Guard {
+    pub fn new(template: &str) -> Self {
+        let mut inside = Vec::new();
+        let mut edges = Vec::new();
+        for code in code_parts(template) {
+            let tokens = tokens(code);
+            for at in 0..tokens.len() {
+                let Token::Literal(text) = &tokens[at] else { continue };
+                match use_of(&tokens, at) {
+                    Use::Edges => edges.extend(text.chars()),
+                    Use::Inside if !text.is_empty() => inside.push(text.clone()),
+                    _ => {}
+                }
+            }
+        }
+        inside.sort();
+        inside.dedup();
+        Self { inside: if inside.is_empty() { None } else { AhoCorasick::new(inside).ok() }, edges }
+    }
+
+    /// Whether nothing in the template can tell this content from any other.
+    pub fn passes(&self, content: &str) -> bool {
+        let edge = |character: Option<char>| character.is_some_and(|character| self.edges.contains(&character));
+        !edge(content.chars().next())
+            && !edge(content.chars().next_back())
+            && !self.inside.as_ref().is_some_and(|inside| inside.is_match(content))
+    }
+}
+
+enum Use {
+    /// Looked for anywhere in a text.
+    Inside,
+    /// A set of characters stripped from the ends.
+    Edges,
+    /// Printed, a key, or compared as a whole with a role.
+    Elsewhere,
+}
+
+fn use_of(tokens: &[Token<'_>], at: usize) -> Use {
+    let word = |at: usize| match tokens.get(at) {
+        Some(Token::Word(word)) => *word,
+        _ => "",
+    };
+    let before = at.checked_sub(1).and_then(|at| tokens.get(at));
+    if matches!(word(at + 1), "in" | "not") {
+        return Use::Inside;
+    }
+    if !matches!(before, Some(Token::Mark('(' | ','))) {
+        return Use::Elsewhere;
+    }
+    let Some(open) = tokens[..at].iter().rposition(|token| *token == Token::Mark('(')) else { return Use::Elsewhere };
+    match open.checked_sub(1).map_or("", word) {
+        "strip" | "lstrip" | "rstrip" => Use::Edges,
+        "split" | "rsplit" | "startswith" | "endswith" | "replace" | "find" | "rfind" | "count" | "index"
+        | "partition" | "removeprefix" | "removesuffix" => Use::Inside,
+        _ => Use::Elsewhere,
+    }
+}
+
+/// What stands between `{{ }}` and `{% %}`.
+fn code_parts(template: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut rest = template;
+    while let Some(start) = rest.find('{') {
+        rest = &rest[start + 1..];
+        let close = match rest.as_bytes().first() {
+            Some(b'{') => "}}",
+            Some(b'%') => "%}",
+            _ => continue,
+        };
+        let Some(end) = rest.find(close) else { break };
+        parts.push(&rest[1..end]);
+        rest = &rest[end + 2..];
+    }
+    parts
+}
+
+fn tokens(code: &str) -> Vec<Token<'_>> {
+    let mut out = Vec::new();
+    let mut rest = code;
+    while let Some(first) = rest.chars().next() {
+        let taken = match first {
+            '\'' | '"' => {
+                let (text, length) = literal(rest, first);
+                out.push(Token::Literal(text));
+                length
+            }
+            _ if first.is_alphanumeric() || first == '_' => {
+                let length = rest.find(|character: char| !(character.is_alphanumeric() || character == '_'));
+                let length = length.unwrap_or(rest.len());
+                out.push(Token::Word(&rest[..length]));
+                length
+            }
+            _ => {
+                if !first.is_whitespace() {
+                    out.push(Token::Mark(first));
+                }
+                first.len_utf8()
+            }
+        };
+        rest = &rest[taken..];
+    }
+    out
+}
+
+/// A string literal's text, and how many bytes it takes with its quotes.
+fn literal(code: &str, quote: char) -> (String, usize) {
+    let mut text = String::new();
+    let mut characters = code.char_indices().skip(1);
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '\\' => match characters.next() {
+                Some((_, 'n')) => text.push('\n'),
+                Some((_, 't')) => text.push('\t'),
+                Some((_, 'r')) => text.push('\r'),
+                Some((_, other)) => text.push(other),
+                None => break,
+            },
+            _ if character == quote => return (text, at + 1),
+            _ => text.push(character),
+        }
+    }
+    (text, code.len())
+}

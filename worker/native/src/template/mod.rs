@@ -1,0 +1,12 @@
+//! Chat templates: the interpreter, the built-in texts, and the plan that a template becomes for rows alike.
+
+mod builtin;
+mod engine;
+mod fast;
+mod guard;
+mod json;
+mod render;
+
+pub use builtin::{BUILTIN, builtin};
+pub use engine::{Engine, SpecialTexts};
+pub use render::{Rendered, Renderer, TrainOn};

@@ -1,0 +1,240 @@
+//! A row's text and the parts of it that are learned.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::engine::{CLOSE, Engine, OPEN};
+use super::fast::Plan;
+use crate::encoder::Span;
+use crate::problem::{Failure, Fault};
+use crate::rows::{Shaped, Turn, Value};
+
+/// What the loss sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrainOn {
+    /// The last answer.
+    Completions,
+    /// Every assistant turn.
+    Assistant,
+    All,
+}
+
+/// A text and its learned parts; reused from row to row.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Rendered {
+    pub text: String,
+    pub spans: Vec<Span>,
+    /// A bare text, not a dialogue: the tokenizer's own frame goes around it.
+    pub bare: bool,
+}
+
+/// Every so many rows, the compiled plan's text is compared with the interpreter's.
+const CHECK_EVERY: u64 = 97;
+
+/// One thread's way from dialogues to text.
+pub struct Renderer<'a> {
+    engine: &'a Engine,
+    train_on: TrainOn,
+    /// Texts that end a turn, longest first.
+    stops: &'a [String],
+    plans: HashMap<String, Option<Arc<Plan>>>,
+    interpret: bool,
+    seen: u64,
+    check: Rendered,
+}
+
+impl<'a> Renderer<'a> {
+    pub fn new(engine: &'a Engine, train_on: TrainOn, stops: &'a [String], interpret: bool) -> Self {
+        let check = Rendered::default();
+        Self { engine, train_on, stops, plans: HashMap::new(), interpret, seen: 0, check }
+    }
+
+    /// Fills `out`; the outer error ends the whole work, the inner one is the row's own.
+    pub fn render(&mut self, row: &Shaped<'_>, out: &mut Rendered) -> Result<Result<(), Fault>, Failure> {
+        out.text.clear();
+        out.spans.clear();
+        out.bare = false;
+        match row {
+            Shaped::Text(text) => {
+                out.text.push_str(text);
+                out.spans.push(Span { start: 0, end: text.len() });
+                out.bare = true;
+                Ok(Ok(()))
+            }
+            Shaped::Turns(turns) => self.turns(turns, out),
+            Shaped::Rich { messages, tools } => Ok(self.rich(messages, tools.as_ref(), out)),
+        }
+    }
+
+    fn turns(&mut self, turns: &[Turn<'_>], out: &mut Rendered) -> Result<Result<(), Fault>, Failure> {
+        let turns = self.learned_part(turns);
+        if let Some(fault) = reserved(turns) {
+            return Ok(Err(fault));
+        }
+        let plan = match self.plan(turns) {
+            Ok(plan) => plan,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        let Some(plan) = plan.filter(|plan| plan.fits(turns)) else {
+            return Ok(self.interpret(turns, out));
+        };
+        plan.fill(turns, out);
+        self.seen += 1;
+        if self.seen % CHECK_EVERY == 1 {
+            let mut check = std::mem::take(&mut self.check);
+            let same = self.interpret(turns, &mut check).is_ok() && check == *out;
+            self.check = check;
+            if !same {
+                return Err(Failure::TemplateDrift);
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Nothing after the last answer is rendered, unless everything is learned.
+    fn learned_part<'t, 'b>(&self, turns: &'t [Turn<'b>]) -> &'t [Turn<'b>] {
+        let last = turns.iter().rposition(|turn| turn.role == "assistant");
+        match last {
+            Some(last) if self.train_on != TrainOn::All => &turns[..=last],
+            _ => turns,
+        }
+    }
+
+    fn plan(&mut self, turns: &[Turn<'_>]) -> Result<Option<Arc<Plan>>, Fault> {
+        let mut signature = String::with_capacity(64);
+        for turn in turns {
+            signature.push_str(&turn.role);
+            signature.push('\0');
+        }
+        if let Some(plan) = self.plans.get(&signature) {
+            return plan.as_ref().map_or_else(|| Ok(None), |plan| plan.checked().map(Some));
+        }
+        let plan = Plan::probe(self.engine, turns, |turns, out| self.interpret(turns, out)).map(Arc::new);
+        let plan = plan.filter(|_| !self.interpret);
+        self.plans.insert(signature, plan.clone());
+        plan.map_or_else(|| Ok(None), |plan| plan.checked().map(Some))
+    }
+
+    /// The text and its parts by the interpreter alone.
+    fn interpret(&self, turns: &[Turn<'_>], out: &mut Rendered) -> Result<(), Fault> {
+        out.spans.clear();
+        out.bare = false;
+        out.text = self.engine.turns(turns, false)?;
+        if self.engine.marks_generation {
+            self.generation_spans(out);
+            return Ok(());
+        }
+        match self.train_on {
+            TrainOn::All => out.spans.push(Span { start: 0, end: out.text.len() }),
+            TrainOn::Completions => self.last_answer(turns, out)?,
+            TrainOn::Assistant => self.each_answer(turns, out)?,
+        }
+        Ok(())
+    }
+
+    /// Takes the template's own marks out of the text.
+    fn generation_spans(&self, out: &mut Rendered) {
+        let marked = std::mem::take(&mut out.text);
+        for character in marked.chars() {
+            match character {
+                OPEN => out.spans.push(Span { start: out.text.len(), end: usize::MAX }),
+                CLOSE => {
+                    let end = out.text.len();
+                    if let Some(span) = out.spans.iter_mut().rev().find(|span| span.end == usize::MAX) {
+                        span.end = end;
+                    }
+                }
+                _ => out.text.push(character),
+            }
+        }
+        match self.train_on {
+            TrainOn::All => out.spans = vec![Span { start: 0, end: out.text.len() }],
+            TrainOn::Completions => out.spans = out.spans.pop().into_iter().collect(),
+            TrainOn::Assistant => {}
+        }
+    }
+
+    /// From where the prompt ends, as generation would be asked for it, to the end of the text.
+    fn last_answer(&self, turns: &[Turn<'_>], out: &mut Rendered) -> Result<(), Fault> {
+        let Some((last, before)) = turns.split_last() else { return Ok(()) };
+        let prompt = self.engine.turns(before, true).unwrap_or_default();
+        let start = if !prompt.is_empty() && out.text.starts_with(&prompt) {
+            prompt.len()
+        } else {
+            out.text.rfind(last.content.trim()).ok_or_else(left_out)?
+        };
+        out.spans.push(Span { start, end: out.text.len() });
+        Ok(())
+    }
+
+    fn each_answer(&self, turns: &[Turn<'_>], out: &mut Rendered) -> Result<(), Fault> {
+        let (Some(last), mut cursor) = (turns.len().checked_sub(1), 0) else { return Ok(()) };
+        for at in (0..last).filter(|at| turns[*at].role == "assistant") {
+            let span = self.answer_at(&turns[..=at], &out.text, cursor)?;
+            cursor = span.end;
+            out.spans.push(span);
+        }
+        self.last_answer(turns, out)
+    }
+
+    /// The last of `turns` inside a text that goes on after it.
+    fn answer_at(&self, turns: &[Turn<'_>], text: &str, cursor: usize) -> Result<Span, Fault> {
+        let Some((answer, before)) = turns.split_last() else { return Err(left_out()) };
+        let prompt = self.engine.turns(before, true).unwrap_or_default();
+        let start = if text.starts_with(&prompt) { prompt.len() } else { cursor };
+        let through = self.engine.turns(turns, false).unwrap_or_default();
+        if start == prompt.len() && through.len() > start && text.starts_with(&through) {
+            return Ok(Span { start, end: through.len() });
+        }
+        // Rendered otherwise when it is not the last turn, as thinking models' templates do.
+        let content = answer.content.trim();
+        let content_start = text[start..].find(content).map(|step| start + step).ok_or_else(left_out)?;
+        let start = if start == prompt.len() { start } else { content_start };
+        Ok(Span { start, end: self.turn_end(text, content_start + content.len()) })
+    }
+
+    /// Past the text that ends the turn, where one follows at once.
+    fn turn_end(&self, text: &str, at: usize) -> usize {
+        let rest = text[at..].trim_start();
+        let start = text.len() - rest.len();
+        self.stops.iter().find(|stop| rest.starts_with(stop.as_str())).map_or(at, |stop| start + stop.len())
+    }
+
+    fn rich(&self, messages: &[Value<'_>], tools: Option<&Value<'_>>, out: &mut Rendered) -> Result<(), Fault> {
+        let is_answer = |message: &Value<'_>| matches!(message, Value::Object(object) if object.get("role").and_then(Value::text) == Some("assistant"));
+        let last = messages.iter().rposition(is_answer).unwrap_or_default();
+        let end = if self.train_on == TrainOn::All { messages.len() } else { last + 1 };
+        out.text = self.engine.values(&messages[..end], tools, false)?;
+        if self.engine.marks_generation {
+            self.generation_spans(out);
+            return Ok(());
+        }
+        if self.train_on == TrainOn::All {
+            out.spans.push(Span { start: 0, end: out.text.len() });
+            return Ok(());
+        }
+        let answers = (0..end).filter(|at| is_answer(&messages[*at]));
+        let wanted = answers.filter(|at| self.train_on == TrainOn::Assistant || *at == last);
+        for at in wanted.collect::<Vec<_>>() {
+            let prompt = self.engine.values(&messages[..at], tools, true)?;
+            let through = self.engine.values(&messages[..=at], tools, false)?;
+            if at == last && out.text.starts_with(&prompt) {
+                out.spans.push(Span { start: prompt.len(), end: out.text.len() });
+            } else if out.text.starts_with(&prompt) && out.text.starts_with(&through) {
+                out.spans.push(Span { start: prompt.len(), end: through.len() });
+            }
+        }
+        if out.spans.is_empty() { Err(left_out()) } else { Ok(()) }
+    }
+}
+
+pub fn left_out() -> Fault {
+    Fault::new("no_assistant_part", "the chat template leaves the assistant's message out: there is nothing to learn from the row")
+}
+
+fn reserved(turns: &[Turn<'_>]) -> Option<Fault> {
+    // U+FDD0 and U+FDD1 share their first two bytes, which no other character has.
+    let holds = |turn: &Turn<'_>| memchr::memmem::find(turn.content.as_bytes(), b"\xef\xb7\x90").is_some()
+        || memchr::memmem::find(turn.content.as_bytes(), b"\xef\xb7\x91").is_some();
+    turns.iter().any(holds).then(|| Fault::new("reserved_character", "the row holds U+FDD0 or U+FDD1, which are no characters"))
+}
