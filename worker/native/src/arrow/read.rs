@@ -125,10 +125,13 @@ fn columns_of(schema: &Schema) -> Outcome<[usize; 3]> {
         let (at, field) = schema
             .column_with_name(name)
             .ok_or_else(|| Failure::Unsupported(format!("the Arrow file has no column {name:?}")))?;
-        let is_list = matches!(field.data_type(), DataType::List(item) if *item.data_type() == DataType::Int32);
+        let is_list =
+            matches!(field.data_type(), DataType::List(item) if *item.data_type() == DataType::Int32);
         if !is_list {
             let kind = field.data_type();
-            return Err(Failure::Unsupported(format!("the column {name:?} is {kind}, not a list of 32-bit integers")));
+            return Err(Failure::Unsupported(format!(
+                "the column {name:?} is {kind}, not a list of 32-bit integers"
+            )));
         }
         *place = at;
     }
@@ -170,7 +173,9 @@ impl<'a> Messages<'a> {
         let buffers = batch.buffers().ok_or_else(damaged)?;
         let mut places = [ListPlace { offsets: 0, values: 0 }; 3];
         for (place, column) in places.iter_mut().zip(columns) {
-            let before = schema.fields()[..column].iter().try_fold(0, |sum, field| Ok::<_, Failure>(sum + buffers_of(field)?))?;
+            let before = schema.fields()[..column]
+                .iter()
+                .try_fold(0, |sum, field| Ok::<_, Failure>(sum + buffers_of(field)?))?;
             if before + 4 > buffers.len() {
                 return Err(damaged());
             }
@@ -183,7 +188,8 @@ impl<'a> Messages<'a> {
 
     /// Every list must end inside the file, so that later reads cannot leave it.
     fn check(&self, place: ListPlace, rows: usize) -> Outcome<()> {
-        let last = self.bytes.get(place.offsets + rows * 4..place.offsets + rows * 4 + 4).ok_or_else(damaged)?;
+        let last =
+            self.bytes.get(place.offsets + rows * 4..place.offsets + rows * 4 + 4).ok_or_else(damaged)?;
         let last = i32::from_le_bytes([last[0], last[1], last[2], last[3]]);
         let inside = last >= 0 && place.values + last as usize * 4 <= self.bytes.len();
         if inside && place.offsets % 4 == 0 && place.values % 4 == 0 { Ok(()) } else { Err(damaged()) }

@@ -95,7 +95,8 @@ fn batches(documents: &[Document], packed: &Packed) -> impl Iterator<Item = std:
         let start = next;
         let mut tokens = 0;
         while next < packed.rows() && next - start < BATCH_ROWS && tokens < BATCH_TOKENS {
-            tokens += packed.row(next).iter().map(|at| u64::from(documents[*at as usize].length)).sum::<u64>();
+            tokens +=
+                packed.row(next).iter().map(|at| u64::from(documents[*at as usize].length)).sum::<u64>();
             next += 1;
         }
         (next > start).then_some(start..next)
@@ -131,7 +132,8 @@ fn encode(
     ];
     let batch = RecordBatch::try_new(Arc::clone(schema), columns)?;
     let mut tracker = DictionaryTracker::new(false);
-    let (_, data) = IpcDataGenerator::default().encode(&batch, &mut tracker, options, &mut Default::default())?;
+    let (_, data) =
+        IpcDataGenerator::default().encode(&batch, &mut tracker, options, &mut Default::default())?;
     Ok(Encoded { data, totals })
 }
 
@@ -143,8 +145,12 @@ fn list(values: Vec<i32>, ends: Vec<i32>) -> Outcome<ListArray> {
 /// Splits flagged ids into ids and labels; returns how many are supervised.
 fn gather(flagged: &[u32], ids: &mut Vec<i32>, labels: &mut Vec<i32>) -> u64 {
     ids.extend(flagged.iter().map(|flagged| (flagged & !SUPERVISED) as i32));
-    labels.extend(flagged.iter().map(|flagged| {
-        if flagged & SUPERVISED != 0 { (flagged & !SUPERVISED) as i32 } else { IGNORED }
-    }));
+    labels.extend(
+        flagged.iter().map(
+            |flagged| {
+                if flagged & SUPERVISED != 0 { (flagged & !SUPERVISED) as i32 } else { IGNORED }
+            },
+        ),
+    );
     flagged.iter().map(|flagged| u64::from(flagged >> 31)).sum()
 }

@@ -37,7 +37,8 @@ impl Added {
             let members: Vec<usize> =
                 (0..tokens.len()).filter(|at| tokens[*at].normalized == normalized).collect();
             let patterns = members.iter().map(|at| tokens[*at].text.as_bytes());
-            let automaton = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(patterns).ok()?;
+            let automaton =
+                AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(patterns).ok()?;
             (!members.is_empty()).then_some(Finder { automaton, members })
         };
         Self { tokens: tokens.to_vec(), raw: finder(false), normalized: finder(true) }

@@ -87,7 +87,8 @@ impl Bpe {
 
     pub fn encode(&self, word: &[u8], out: &mut Vec<u32>) {
         if self.incomplete && word.iter().any(|byte| self.bytes[*byte as usize] == ABSENT) {
-            let known: Vec<u8> = word.iter().copied().filter(|byte| self.bytes[*byte as usize] != ABSENT).collect();
+            let known: Vec<u8> =
+                word.iter().copied().filter(|byte| self.bytes[*byte as usize] != ABSENT).collect();
             return if known.is_empty() { () } else { self.encode(&known, out) };
         }
         if let Some(id) = self.whole.as_ref().and_then(|whole| whole.get(word)) {

@@ -85,7 +85,8 @@ enum Pair {
 impl Compiled {
     /// Reads tokenizer.json; the error says what keeps this tokenizer from the fast path.
     pub fn from_json(json: &[u8]) -> Result<Self, String> {
-        let document: Document = serde_json::from_slice(json).map_err(|error| format!("tokenizer.json: {error}"))?;
+        let document: Document =
+            serde_json::from_slice(json).map_err(|error| format!("tokenizer.json: {error}"))?;
         let model = &document.model;
         check_model(model)?;
         let vocabulary = vocabulary(&model.vocab)?;
@@ -112,7 +113,10 @@ fn check_model(model: &Model) -> Result<(), String> {
     }
     let set = |part: &Option<String>| part.as_ref().is_some_and(|text| !text.is_empty());
     if model.kind.as_deref().is_some_and(|kind| kind != "BPE") {
-        return Err(format!("its model is {}, not byte-level BPE", model.kind.as_deref().unwrap_or("unknown")));
+        return Err(format!(
+            "its model is {}, not byte-level BPE",
+            model.kind.as_deref().unwrap_or("unknown")
+        ));
     }
     if model.byte_fallback || set(&model.continuing_subword_prefix) || set(&model.end_of_word_suffix) {
         return Err("its BPE is not byte-level".into());
@@ -190,7 +194,9 @@ fn byte_table() -> Vec<Option<u8>> {
 }
 
 fn merges(pairs: &[Pair], vocabulary: &HashMap<&str, u32>) -> Result<Vec<Merge>, String> {
-    let id = |token: &str| vocabulary.get(token).copied().ok_or_else(|| format!("a merge uses {token:?}, which is no token"));
+    let id = |token: &str| {
+        vocabulary.get(token).copied().ok_or_else(|| format!("a merge uses {token:?}, which is no token"))
+    };
     let mut joined = String::new();
     pairs
         .iter()
@@ -281,12 +287,15 @@ fn frame(value: Option<&Value>) -> Result<(Vec<u32>, Vec<u32>), String> {
         Some("TemplateProcessing") => template_frame(value),
         Some("Sequence") => {
             let parts = value["processors"].as_array().map(Vec::as_slice).unwrap_or_default();
-            parts.iter().try_fold(Default::default(), |(mut before, mut after): (Vec<u32>, Vec<u32>), part| {
-                let (inner, outer) = frame(Some(part))?;
-                before.splice(0..0, inner);
-                after.extend(outer);
-                Ok((before, after))
-            })
+            parts.iter().try_fold(
+                Default::default(),
+                |(mut before, mut after): (Vec<u32>, Vec<u32>), part| {
+                    let (inner, outer) = frame(Some(part))?;
+                    before.splice(0..0, inner);
+                    after.extend(outer);
+                    Ok((before, after))
+                },
+            )
         }
         other => Err(format!("its post-processor is {}", other.unwrap_or("unknown"))),
     }
@@ -301,7 +310,9 @@ fn template_frame(value: &Value) -> Result<(Vec<u32>, Vec<u32>), String> {
             continue;
         }
         let name = part["SpecialToken"]["id"].as_str().unwrap_or_default();
-        let ids = value["special_tokens"][name]["ids"].as_array().ok_or("its post-processor names an unknown token")?;
+        let ids = value["special_tokens"][name]["ids"]
+            .as_array()
+            .ok_or("its post-processor names an unknown token")?;
         let side = if passed { &mut frame.1 } else { &mut frame.0 };
         side.extend(ids.iter().filter_map(Value::as_u64).map(|id| id as u32));
     }

@@ -86,7 +86,9 @@ impl Scan<'_> {
 
     #[inline(always)]
     fn gpt2(&self, at: usize, digits: bool) -> usize {
-        if self.text[at] == b'\'' && let Some(end) = self.contraction(at, false) {
+        if self.text[at] == b'\''
+            && let Some(end) = self.contraction(at, false)
+        {
             return end;
         }
         let start = if self.text[at] == b' ' { at + 1 } else { at };
@@ -112,7 +114,9 @@ impl Scan<'_> {
         if class == NUMBER {
             return self.numbers(at + width, digits - 1);
         }
-        if self.text[at] == b'\'' && let Some(end) = self.contraction(at, true) {
+        if self.text[at] == b'\''
+            && let Some(end) = self.contraction(at, true)
+        {
             return end;
         }
         let (next, next_width) = self.class(at + width);

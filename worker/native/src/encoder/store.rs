@@ -9,7 +9,8 @@ const MAGIC: &[u8; 8] = b"expbpe\0\x01";
 
 impl Compiled {
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Writer(Vec::with_capacity(self.merges.len() * 12 + self.text.len() + self.ends.len() * 4 + 4096));
+        let mut out =
+            Writer(Vec::with_capacity(self.merges.len() * 12 + self.text.len() + self.ends.len() * 4 + 4096));
         out.0.extend_from_slice(MAGIC);
         out.number(ENCODER_VERSION);
         let (kind, digits) = match self.split {
@@ -20,7 +21,9 @@ impl Compiled {
         };
         out.0.extend_from_slice(&[kind, digits, u8::from(self.nfc), u8::from(self.whole_words)]);
         out.numbers(&self.bytes);
-        out.numbers(&self.merges.iter().flat_map(|merge| [merge.left, merge.right, merge.into]).collect::<Vec<_>>());
+        out.numbers(
+            &self.merges.iter().flat_map(|merge| [merge.left, merge.right, merge.into]).collect::<Vec<_>>(),
+        );
         out.bytes(&self.text);
         out.numbers(&self.ends);
         out.numbers(&self.prefix);
@@ -28,7 +31,11 @@ impl Compiled {
         out.number(self.added.len() as u32);
         for token in &self.added {
             out.number(token.id);
-            out.0.extend_from_slice(&[u8::from(token.lstrip), u8::from(token.rstrip), u8::from(token.normalized)]);
+            out.0.extend_from_slice(&[
+                u8::from(token.lstrip),
+                u8::from(token.rstrip),
+                u8::from(token.normalized),
+            ]);
             out.bytes(token.text.as_bytes());
         }
         out.0
@@ -97,7 +104,12 @@ impl<'a> Reader<'a> {
     fn numbers(&mut self) -> Option<Vec<u32>> {
         let count = self.number()? as usize;
         let bytes = self.take(count.checked_mul(4)?)?;
-        Some(bytes.chunks_exact(4).map(|four| u32::from_le_bytes([four[0], four[1], four[2], four[3]])).collect())
+        Some(
+            bytes
+                .chunks_exact(4)
+                .map(|four| u32::from_le_bytes([four[0], four[1], four[2], four[3]]))
+                .collect(),
+        )
     }
 
     fn bytes(&mut self) -> Option<&'a [u8]> {

@@ -178,7 +178,11 @@ impl<P: FnMut(u64, u64, u64) -> bool> Collector<P> {
         self.keep(&part)?;
         self.lines += part.lines;
         self.bytes += part.bytes;
-        if (self.progress)(self.bytes, self.total, u64::from(self.rows)) { Ok(()) } else { Err(Failure::Interrupted) }
+        if (self.progress)(self.bytes, self.total, u64::from(self.rows)) {
+            Ok(())
+        } else {
+            Err(Failure::Interrupted)
+        }
     }
 
     fn count(&mut self, part: &Part) {

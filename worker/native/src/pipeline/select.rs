@@ -60,7 +60,9 @@ fn mix(ingested: &mut Ingested, selection: &Selection, fate: &mut [u8]) {
     for ((range, share), ledger) in ranges.iter().zip(&selection.shares).zip(&mut ingested.ledgers) {
         let take = ((total * share / sum).round() as usize).min(range.len());
         let mut rows: Vec<u32> = range.clone().collect();
-        for row in lowest(&mut rows, range.len() - take, |row| mixed(selection.seed ^ 0x5bf0_3635, u64::from(row))) {
+        for row in
+            lowest(&mut rows, range.len() - take, |row| mixed(selection.seed ^ 0x5bf0_3635, u64::from(row)))
+        {
             fate[*row as usize] = LEFT_OUT;
         }
         ledger.dropped_mixture = (range.len() - take) as u64;

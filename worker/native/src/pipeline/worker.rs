@@ -152,7 +152,8 @@ impl<'a> Worker<'a> {
 /// Flags the oracle's ids by where their first characters stand.
 fn flagged(ids: &OracleIds, rendered: &Rendered) -> Vec<u32> {
     let character = |at: usize| rendered.text[..at].chars().count() as u32;
-    let spans: Vec<_> = rendered.spans.iter().map(|span| character(span.start)..character(span.end)).collect();
+    let spans: Vec<_> =
+        rendered.spans.iter().map(|span| character(span.start)..character(span.end)).collect();
     let flag = |start: u32| if spans.iter().any(|span| span.contains(&start)) { SUPERVISED } else { 0 };
     ids.ids.iter().zip(&ids.starts).map(|(id, start)| id | flag(*start)).collect()
 }
@@ -232,7 +233,10 @@ fn fingerprint(shaped: &Shaped<'_>) -> u128 {
             write(&turn.content);
         }),
         Shaped::Rich { messages, tools } => {
-            messages.iter().chain(tools).for_each(|value| write(&serde_json::to_string(value).unwrap_or_default()));
+            messages
+                .iter()
+                .chain(tools)
+                .for_each(|value| write(&serde_json::to_string(value).unwrap_or_default()));
         }
     }
     u128::from(hashers.0.finish()) << 64 | u128::from(hashers.1.finish())

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use arrow_array::ffi_stream::{RecordBatchStreamReader, FFI_ArrowArrayStream};
+use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
@@ -75,7 +75,13 @@ impl Build {
 
     /// Decides which rows are learned from and which held out; to be called once, before `write`.
     #[pyo3(signature = (*, seed, shares, held_out))]
-    fn divide(&mut self, py: Python<'_>, seed: u64, shares: Vec<f64>, held_out: Option<f64>) -> (usize, usize) {
+    fn divide(
+        &mut self,
+        py: Python<'_>,
+        seed: u64,
+        shares: Vec<f64>,
+        held_out: Option<f64>,
+    ) -> (usize, usize) {
         let divided = py.detach(|| select(&mut self.ingested, &Selection { seed, shares, held_out }));
         self.train = divided.train;
         self.held_out = divided.held_out;
@@ -96,7 +102,9 @@ impl Build {
         let documents = self.part(held_out);
         let mut reporter = Reporter::new(progress);
         let totals = py.detach(|| {
-            write_split(&path, &self.ingested, documents, capacity, threads, |rows| reporter.report((rows, 0, rows)))
+            write_split(&path, &self.ingested, documents, capacity, threads, |rows| {
+                reporter.report((rows, 0, rows))
+            })
         });
         let totals = reporter.outcome(totals)?;
         let out = PyDict::new(py);
@@ -122,7 +130,10 @@ impl Build {
         let mut lengths: Vec<u32> = self.part(held_out).iter().map(|document| document.length).collect();
         lengths.sort_unstable();
         let last = lengths.len().saturating_sub(1);
-        shares.iter().filter_map(|share| lengths.get((last as f64 * share).round() as usize).copied()).collect()
+        shares
+            .iter()
+            .filter_map(|share| lengths.get((last as f64 * share).round() as usize).copied())
+            .collect()
     }
 }
 

@@ -24,7 +24,9 @@ impl From<Failure> for PyErr {
     fn from(failure: Failure) -> Self {
         let message = failure.to_string();
         let code = match failure {
-            Failure::BadRows(bad) => return NativeError::new_err(("bad_rows", message, rows(&bad), bad.total)),
+            Failure::BadRows(bad) => {
+                return NativeError::new_err(("bad_rows", message, rows(&bad), bad.total));
+            }
             Failure::Io(error) => return PyOSError::new_err((errno(error.kind()), message)),
             Failure::Arrow(_) => "arrow",
             Failure::Unsupported(_) => "unsupported",

@@ -63,7 +63,8 @@ impl PyRecipe {
 
     /// The row's messages as role and content, or its bare text under the role "text"; from a row in JSON.
     fn turns(&self, row: &str) -> PyResult<Vec<(String, String)>> {
-        let shaped = self.inner.shaper.shape(parse(row)?).map_err(|fault| PyValueError::new_err(fault.message))?;
+        let shaped =
+            self.inner.shaper.shape(parse(row)?).map_err(|fault| PyValueError::new_err(fault.message))?;
         Ok(match shaped {
             Shaped::Text(text) => vec![("text".into(), text.into_owned())],
             Shaped::Turns(turns) => {
@@ -114,7 +115,8 @@ fn parse(row: &str) -> PyResult<Value<'_>> {
 
 fn role_and_content(message: &Value<'_>) -> (String, String) {
     let Value::Object(object) = message else { return (String::new(), message.as_words().into_owned()) };
-    let field = |name: &str| object.present(name).map(|value| value.as_words().into_owned()).unwrap_or_default();
+    let field =
+        |name: &str| object.present(name).map(|value| value.as_words().into_owned()).unwrap_or_default();
     (field("role"), field("content"))
 }
 

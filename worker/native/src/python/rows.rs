@@ -58,7 +58,8 @@ impl MappedRows {
             positions: writable(py, &positions)?,
             boundaries: writable(py, &boundaries)?,
         };
-        py.detach(|| self.inner.fill(&rows, &mut batch)).ok_or_else(|| PyValueError::new_err("the arrays are too short"))
+        py.detach(|| self.inner.fill(&rows, &mut batch))
+            .ok_or_else(|| PyValueError::new_err("the arrays are too short"))
     }
 }
 
@@ -69,7 +70,8 @@ fn missing(row: u64) -> PyErr {
 fn writable<'a>(py: Python<'a>, buffer: &'a PyBuffer<i32>) -> PyResult<&'a mut [i32]> {
     let usable = !buffer.readonly() && buffer.is_c_contiguous();
     // SAFETY: the array was made for this call and nobody else reads or writes it before the call returns.
-    let numbers = unsafe { std::slice::from_raw_parts_mut(buffer.buf_ptr().cast::<i32>(), buffer.item_count()) };
+    let numbers =
+        unsafe { std::slice::from_raw_parts_mut(buffer.buf_ptr().cast::<i32>(), buffer.item_count()) };
     let _ = py;
     if usable { Ok(numbers) } else { Err(PyValueError::new_err("a writable contiguous array is needed")) }
 }

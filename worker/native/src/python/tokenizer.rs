@@ -24,8 +24,10 @@ impl PyTokenizer {
 
     #[new]
     fn new(py: Python<'_>, compiled: &[u8]) -> PyResult<Self> {
-        py.detach(|| Compiled::from_bytes(compiled).map(|compiled| Self { inner: Arc::new(Tokenizer::new(&compiled)) }))
-            .ok_or_else(|| PyValueError::new_err("not a compiled tokenizer of this version"))
+        py.detach(|| {
+            Compiled::from_bytes(compiled).map(|compiled| Self { inner: Arc::new(Tokenizer::new(&compiled)) })
+        })
+        .ok_or_else(|| PyValueError::new_err("not a compiled tokenizer of this version"))
     }
 
     /// Ids of each text, without the tokens that a post-processor would add.
@@ -42,6 +44,12 @@ impl PyTokenizer {
         let ids = py.detach(|| encode_one(&mut Encoder::new(&self.inner), text, &spans));
         let mask = ids.iter().map(|id| id & SUPERVISED != 0).collect();
         (ids.into_iter().map(|id| id & !SUPERVISED).collect(), mask)
+    }
+
+    /// Ids that the post-processor puts before and after a bare text.
+    fn frame(&self) -> (Vec<u32>, Vec<u32>) {
+        let (prefix, suffix) = self.inner.frame();
+        (prefix.to_vec(), suffix.to_vec())
     }
 
     /// The bytes that an id stands for.

@@ -13,6 +13,9 @@ use arrow_schema::DataType;
 use super::value::{Object, Value};
 use crate::problem::Fault;
 
+/// The name of a lone column whose texts are the rows, as JSON.
+const JSON_COLUMN: &str = "__json__";
+
 /// A batch of rows that some other reader has made.
 pub struct Columns(pub RecordBatch);
 
@@ -27,6 +30,12 @@ impl Columns {
 
     pub fn row(&self, at: usize) -> Result<Value<'_>, Fault> {
         let schema = self.0.schema_ref();
+        if let [only] = self.0.columns()
+            && schema.field(0).name() == JSON_COLUMN
+        {
+            let text = only.as_string::<i64>().value(at);
+            return serde_json::from_str(text).map_err(|error| Fault::new("not_json", error.to_string()));
+        }
         let columns = self.0.columns().iter().zip(schema.fields());
         let entries = columns
             .map(|(column, field)| Ok((Cow::Owned(field.name().clone()), value(column.as_ref(), at)?)))
@@ -57,7 +66,9 @@ fn value(column: &dyn Array, at: usize) -> Result<Value<'_>, Fault> {
         DataType::Utf8 => Ok(Value::Text(column.as_string::<i32>().value(at).into())),
         DataType::LargeUtf8 => Ok(Value::Text(column.as_string::<i64>().value(at).into())),
         DataType::Utf8View => Ok(Value::Text(column.as_string_view().value(at).into())),
-        DataType::List(_) => list(column.as_list::<i32>().value_offsets(), at, column.as_list::<i32>().values().as_ref()),
+        DataType::List(_) => {
+            list(column.as_list::<i32>().value_offsets(), at, column.as_list::<i32>().values().as_ref())
+        }
         DataType::LargeList(_) => {
             let column = column.as_list::<i64>();
             let range = column.value_offsets()[at] as usize..column.value_offsets()[at + 1] as usize;
@@ -70,7 +81,9 @@ fn value(column: &dyn Array, at: usize) -> Result<Value<'_>, Fault> {
                 .collect::<Result<Vec<_>, Fault>>()?;
             Ok(Value::Object(Object(entries)))
         }
-        other => Err(Fault::new("wrong_type", format!("a column of type {other} cannot be read as a row's field"))),
+        other => {
+            Err(Fault::new("wrong_type", format!("a column of type {other} cannot be read as a row's field")))
+        }
     }
 }
 

@@ -71,7 +71,8 @@ fn instructed(mut rest: &str) -> Option<Vec<(&str, &str)>> {
 }
 
 fn system_of<'t>(question: &'t str, turns: &mut Vec<(&'t str, &'t str)>) -> &'t str {
-    let Some((system, rest)) = question.strip_prefix("<<SYS>>").and_then(|text| text.split_once("<</SYS>>")) else {
+    let Some((system, rest)) = question.strip_prefix("<<SYS>>").and_then(|text| text.split_once("<</SYS>>"))
+    else {
         return question;
     };
     turns.push(("system", system.trim()));

@@ -108,10 +108,14 @@ impl Line<'_> {
     pub fn parse(&self) -> Result<Value<'_>, Fault> {
         if self.bytes.len() > MAX_ROW_BYTES {
             let megabytes = self.bytes.len() as f64 / 1e6;
-            return Err(Fault::new("row_too_long", format!("the row is {megabytes:.1} MB long; 16 MiB is the most")));
+            return Err(Fault::new(
+                "row_too_long",
+                format!("the row is {megabytes:.1} MB long; 16 MiB is the most"),
+            ));
         }
-        let text = std::str::from_utf8(self.bytes)
-            .map_err(|error| Fault::new("not_utf8", format!("byte {} of the row is not UTF-8", error.valid_up_to() + 1)))?;
+        let text = std::str::from_utf8(self.bytes).map_err(|error| {
+            Fault::new("not_utf8", format!("byte {} of the row is not UTF-8", error.valid_up_to() + 1))
+        })?;
         serde_json::from_str(text).map_err(|error| not_json(&error))
     }
 }

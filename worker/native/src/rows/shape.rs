@@ -51,7 +51,8 @@ impl Shaper {
                 Some(value) => out.0.push((Cow::Owned(name.clone()), value.clone())),
                 None if matches!(name.as_str(), "input" | "system" | "tools") => {}
                 None => {
-                    let message = format!("the row has no field {path:?}, to which field_mapping sends {name:?}");
+                    let message =
+                        format!("the row has no field {path:?}, to which field_mapping sends {name:?}");
                     return Err(Fault::new("missing_field", message));
                 }
             }
@@ -91,7 +92,9 @@ impl Shaper {
         if text.trim().is_empty() {
             return Err(Fault::new("empty_text", "the field \"text\" is empty"));
         }
-        if self.parse_dialogue && let Some(turns) = dialogue::parse(&text) {
+        if self.parse_dialogue
+            && let Some(turns) = dialogue::parse(&text)
+        {
             return Ok(Shaped::Turns(turns));
         }
         Ok(Shaped::Text(text))
@@ -128,7 +131,10 @@ fn answer<'a>(row: &Object<'a>) -> Option<&'static str> {
 /// The learned side of a row: text, or JSON written out where the row holds a value.
 fn answer_text<'a>(row: &Object<'a>) -> Result<Cow<'a, str>, Fault> {
     let Some(name) = answer(row) else {
-        return Err(Fault::new("missing_field", "the row has no \"output\" (nor \"response\", \"completion\", \"answer\")"));
+        return Err(Fault::new(
+            "missing_field",
+            "the row has no \"output\" (nor \"response\", \"completion\", \"answer\")",
+        ));
     };
     let text = match row.get(name) {
         Some(Value::Text(text)) => text.clone(),
@@ -137,7 +143,10 @@ fn answer_text<'a>(row: &Object<'a>) -> Result<Cow<'a, str>, Fault> {
         None => Cow::Borrowed(""),
     };
     if text.trim().is_empty() {
-        return Err(Fault::new("empty_completion", format!("the field {name:?} is empty: there is nothing to learn from the row")));
+        return Err(Fault::new(
+            "empty_completion",
+            format!("the field {name:?} is empty: there is nothing to learn from the row"),
+        ));
     }
     Ok(text)
 }
@@ -205,12 +214,18 @@ fn joined(instruction: Option<&str>, fields: &Object<'_>) -> String {
 
 fn messages_row<'a>(messages: &Value<'a>, row: &Object<'a>) -> Shape<'a> {
     let Value::List(messages) = messages else { return Err(wrong("messages", "a list", messages)) };
-    let turns = messages.iter().enumerate().map(|(at, message)| turn(at, message)).collect::<Result<Vec<_>, _>>()?;
-    let Some(last) = turns.iter().rev().find_map(|turn| turn.as_ref().filter(|turn| turn.role == "assistant")) else {
+    let turns =
+        messages.iter().enumerate().map(|(at, message)| turn(at, message)).collect::<Result<Vec<_>, _>>()?;
+    let Some(last) =
+        turns.iter().rev().find_map(|turn| turn.as_ref().filter(|turn| turn.role == "assistant"))
+    else {
         return no_assistant(messages);
     };
     if last.content.trim().is_empty() && !has_more(messages) {
-        return Err(Fault::new("empty_completion", "the last assistant message is empty: there is nothing to learn from the row"));
+        return Err(Fault::new(
+            "empty_completion",
+            "the last assistant message is empty: there is nothing to learn from the row",
+        ));
     }
     let tools = row.present("tools").cloned();
     if tools.is_some() || turns.iter().any(Option::is_none) || has_more(messages) {
@@ -220,7 +235,9 @@ fn messages_row<'a>(messages: &Value<'a>, row: &Object<'a>) -> Shape<'a> {
 }
 
 fn no_assistant<'a>(messages: &[Value<'a>]) -> Shape<'a> {
-    let rich = messages.iter().any(|message| matches!(message, Value::Object(object) if object.get("tool_calls").is_some()));
+    let rich = messages
+        .iter()
+        .any(|message| matches!(message, Value::Object(object) if object.get("tool_calls").is_some()));
     if rich {
         return Ok(Shaped::Rich { messages: messages.iter().map(renamed).collect(), tools: None });
     }
@@ -238,7 +255,10 @@ fn has_more(messages: &[Value<'_>]) -> bool {
 /// Role and content of a message; none where its content is not plain text.
 fn turn<'a>(at: usize, message: &Value<'a>) -> Result<Option<Turn<'a>>, Fault> {
     let Value::Object(object) = message else {
-        return Err(Fault::new("wrong_type", format!("message {} is {}, not an object", at + 1, message.kind())));
+        return Err(Fault::new(
+            "wrong_type",
+            format!("message {} is {}, not an object", at + 1, message.kind()),
+        ));
     };
     let field = |modern: &str, old: &str| object.get(modern).or_else(|| object.get(old)).cloned();
     let role = match field("role", "from") {
@@ -267,7 +287,9 @@ fn known_role(role: Cow<'_, str>) -> Cow<'_, str> {
 fn renamed<'a>(message: &Value<'a>) -> Value<'a> {
     let Value::Object(object) = message else { return message.clone() };
     let entry = |(key, value): &(Cow<'a, str>, Value<'a>)| match (key.as_ref(), value) {
-        ("from" | "role", Value::Text(role)) => (Cow::Borrowed("role"), Value::Text(known_role(role.clone()))),
+        ("from" | "role", Value::Text(role)) => {
+            (Cow::Borrowed("role"), Value::Text(known_role(role.clone())))
+        }
         ("value", value) => (Cow::Borrowed("content"), value.clone()),
         _ => (key.clone(), value.clone()),
     };

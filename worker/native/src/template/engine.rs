@@ -56,20 +56,31 @@ impl Engine {
     pub fn turns(&self, turns: &[Turn<'_>], prompt: bool) -> Result<String, Fault> {
         let messages: Value = turns
             .iter()
-            .map(|turn| {
-                Value::from_pairs([("role", turn.role.as_ref()), ("content", turn.content.as_ref())])
-            })
+            .map(|turn| Value::from_pairs([("role", turn.role.as_ref()), ("content", turn.content.as_ref())]))
             .collect();
         self.render(messages, None, prompt)
     }
 
-    pub fn values(&self, messages: &[rows::Value<'_>], tools: Option<&rows::Value<'_>>, prompt: bool) -> Result<String, Fault> {
+    pub fn values(
+        &self,
+        messages: &[rows::Value<'_>],
+        tools: Option<&rows::Value<'_>>,
+        prompt: bool,
+    ) -> Result<String, Fault> {
         self.render(messages.iter().map(json::to_jinja).collect(), tools.map(json::to_jinja), prompt)
     }
 
-    fn render(&self, messages: Value, tools: Option<Value>, add_generation_prompt: bool) -> Result<String, Fault> {
-        let specials = Value::from_pairs(self.specials.iter().map(|(name, text)| (name.as_str(), text.as_str())));
-        let fault = |error: &Error| Fault::new("template_failed", format!("the chat template refuses the row: {}", describe(error)));
+    fn render(
+        &self,
+        messages: Value,
+        tools: Option<Value>,
+        add_generation_prompt: bool,
+    ) -> Result<String, Fault> {
+        let specials =
+            Value::from_pairs(self.specials.iter().map(|(name, text)| (name.as_str(), text.as_str())));
+        let fault = |error: &Error| {
+            Fault::new("template_failed", format!("the chat template refuses the row: {}", describe(error)))
+        };
         let template = self.environment.get_template(NAME).map_err(|error| fault(&error))?;
         let row = context! { messages, tools, add_generation_prompt, documents => Value::from(()) };
         template.render(context! { ..row, ..specials }).map_err(|error| fault(&error))
@@ -108,7 +119,11 @@ fn describe(error: &Error) -> String {
 }
 
 /// Python's words for what Jinja prints.
-fn python_text(out: &mut minijinja::Output, state: &mut minijinja::State, value: &Value) -> Result<(), Error> {
+fn python_text(
+    out: &mut minijinja::Output,
+    state: &mut minijinja::State,
+    value: &Value,
+) -> Result<(), Error> {
     let written = match value.kind() {
         ValueKind::Bool => out.write_str(if value.is_true() { "True" } else { "False" }),
         ValueKind::None => out.write_str("None"),
@@ -125,12 +140,23 @@ fn tojson(value: &Value, options: Kwargs) -> Result<Value, Error> {
     let ascii: Option<bool> = options.get("ensure_ascii")?;
     let separators: Option<Vec<String>> = options.get("separators")?;
     options.assert_all_used()?;
-    let style = json::Style::new(indent, separators.as_deref(), sort.unwrap_or(false), ascii.unwrap_or(false));
+    let style =
+        json::Style::new(indent, separators.as_deref(), sort.unwrap_or(false), ascii.unwrap_or(false));
     Ok(Value::from(json::dumps(value, &style)))
 }
 
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
     "December",
 ];
 

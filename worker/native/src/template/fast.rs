@@ -59,7 +59,8 @@ impl Plan {
             interpret(&sample, &mut theirs).is_ok() && ours == theirs
         };
         let long = "lorem ipsum dolor sit amet ".repeat(400);
-        let telling = TELLING.iter().all(|text| agrees(&|at| format!("{text}{at}")) && agrees(&|_| (*text).to_owned()));
+        let telling =
+            TELLING.iter().all(|text| agrees(&|at| format!("{text}{at}")) && agrees(&|_| (*text).to_owned()));
         if !telling || !agrees(&|_| long.trim().to_owned()) {
             return None;
         }

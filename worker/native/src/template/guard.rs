@@ -40,7 +40,8 @@ impl Guard {
 
     /// Whether nothing in the template can tell this content from any other.
     pub fn passes(&self, content: &str) -> bool {
-        let edge = |character: Option<char>| character.is_some_and(|character| self.edges.contains(&character));
+        let edge =
+            |character: Option<char>| character.is_some_and(|character| self.edges.contains(&character));
         !edge(content.chars().next())
             && !edge(content.chars().next_back())
             && !self.inside.as_ref().is_some_and(|inside| inside.is_match(content))
@@ -68,7 +69,9 @@ fn use_of(tokens: &[Token<'_>], at: usize) -> Use {
     if !matches!(before, Some(Token::Mark('(' | ','))) {
         return Use::Elsewhere;
     }
-    let Some(open) = tokens[..at].iter().rposition(|token| *token == Token::Mark('(')) else { return Use::Elsewhere };
+    let Some(open) = tokens[..at].iter().rposition(|token| *token == Token::Mark('(')) else {
+        return Use::Elsewhere;
+    };
     match open.checked_sub(1).map_or("", word) {
         "strip" | "lstrip" | "rstrip" => Use::Edges,
         "split" | "rsplit" | "startswith" | "endswith" | "replace" | "find" | "rfind" | "count" | "index"

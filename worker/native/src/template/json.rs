@@ -151,7 +151,8 @@ pub fn python_repr(value: &Value) -> String {
             format!("{{{}}}", entries.join(", "))
         }
         ValueKind::Seq | ValueKind::Iterable => {
-            let items: Vec<String> = value.try_iter().into_iter().flatten().map(|item| python_repr(&item)).collect();
+            let items: Vec<String> =
+                value.try_iter().into_iter().flatten().map(|item| python_repr(&item)).collect();
             format!("[{}]", items.join(", "))
         }
         _ => quoted(value.as_str().unwrap_or(&value.to_string())),

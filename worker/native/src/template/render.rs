@@ -200,7 +200,12 @@ impl<'a> Renderer<'a> {
         self.stops.iter().find(|stop| rest.starts_with(stop.as_str())).map_or(at, |stop| start + stop.len())
     }
 
-    fn rich(&self, messages: &[Value<'_>], tools: Option<&Value<'_>>, out: &mut Rendered) -> Result<(), Fault> {
+    fn rich(
+        &self,
+        messages: &[Value<'_>],
+        tools: Option<&Value<'_>>,
+        out: &mut Rendered,
+    ) -> Result<(), Fault> {
         let is_answer = |message: &Value<'_>| matches!(message, Value::Object(object) if object.get("role").and_then(Value::text) == Some("assistant"));
         let last = messages.iter().rposition(is_answer).unwrap_or_default();
         let end = if self.train_on == TrainOn::All { messages.len() } else { last + 1 };
@@ -229,12 +234,20 @@ impl<'a> Renderer<'a> {
 }
 
 pub fn left_out() -> Fault {
-    Fault::new("no_assistant_part", "the chat template leaves the assistant's message out: there is nothing to learn from the row")
+    Fault::new(
+        "no_assistant_part",
+        "the chat template leaves the assistant's message out: there is nothing to learn from the row",
+    )
 }
 
 fn reserved(turns: &[Turn<'_>]) -> Option<Fault> {
     // U+FDD0 and U+FDD1 share their first two bytes, which no other character has.
-    let holds = |turn: &Turn<'_>| memchr::memmem::find(turn.content.as_bytes(), b"\xef\xb7\x90").is_some()
-        || memchr::memmem::find(turn.content.as_bytes(), b"\xef\xb7\x91").is_some();
-    turns.iter().any(holds).then(|| Fault::new("reserved_character", "the row holds U+FDD0 or U+FDD1, which are no characters"))
+    let holds = |turn: &Turn<'_>| {
+        memchr::memmem::find(turn.content.as_bytes(), b"\xef\xb7\x90").is_some()
+            || memchr::memmem::find(turn.content.as_bytes(), b"\xef\xb7\x91").is_some()
+    };
+    turns
+        .iter()
+        .any(holds)
+        .then(|| Fault::new("reserved_character", "the row holds U+FDD0 or U+FDD1, which are no characters"))
 }

@@ -1,0 +1,99 @@
+"""A cache from rows to batches."""
+
+import json
+
+import numpy as np
+import pytest
+from datasets import load_from_disk
+from pretokenize.workshop import Workshop
+from tokenizers import Tokenizer
+
+from expert_worker.errors import BadInput
+
+ROWS = [
+    {
+        "messages": [
+            {"role": "user", "content": f"Question {i}?"},
+            {"role": "assistant", "content": "Answer " * (i % 7 + 1)},
+        ]
+    }
+    for i in range(40)
+]
+
+
+def test_rows_hold_what_the_reference_gives(workshop: Workshop) -> None:
+    cache = workshop.build(workshop.jsonl(ROWS), {"recipe.batch.packing": False})
+    reference = Tokenizer.from_file(str(workshop.base / "tokenizer.json"))
+    assert len(cache.train) == len(ROWS)
+    for index, row in enumerate(ROWS):
+        question, answer = (message["content"] for message in row["messages"])
+        prompt = f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
+        expected = reference.encode(prompt + f"{answer}<|im_end|>\n", add_special_tokens=False).ids
+        unlearned = len(reference.encode(prompt, add_special_tokens=False).ids)
+        ids, labels, lengths = cache.train.row(index)
+        assert ids.tolist() == expected
+        assert labels.tolist() == [-100] * unlearned + expected[unlearned:]
+        assert lengths.tolist() == [len(expected)]
+        assert reference.token_to_id("<|im_end|>") in labels
+
+
+def test_a_packed_batch_restarts_positions_at_every_document(workshop: Workshop) -> None:
+    cache = workshop.build(workshop.jsonl(ROWS))
+    ids, labels, boundaries, positions = cache.train.batch(range(len(cache.train)))
+    assert boundaries[0] == 0 and boundaries[-1] == len(ids) == len(labels) == len(positions)
+    assert len(boundaries) == len(ROWS) + 1
+    for start, end in zip(boundaries, boundaries[1:], strict=False):
+        np.testing.assert_array_equal(positions[start:end], np.arange(end - start))
+    assert sum(cache.train.row_lengths()) == len(ids)
+    assert max(cache.train.row_lengths()) <= 128
+
+
+def test_datasets_opens_the_folder(workshop: Workshop) -> None:
+    cache = workshop.build(workshop.jsonl(ROWS))
+    opened = load_from_disk(str(cache.folder / "train"))
+    assert opened.column_names == ["input_ids", "labels", "seq_lengths"]
+    for index in range(len(cache.train)):
+        ids, labels, lengths = cache.train.row(index)
+        assert opened[index]["input_ids"] == ids.tolist()
+        assert opened[index]["labels"] == labels.tolist()
+        assert opened[index]["seq_lengths"] == lengths.tolist()
+
+
+def test_a_second_run_reuses_the_cache_and_says_so(workshop: Workshop) -> None:
+    path = workshop.jsonl(ROWS)
+    first = workshop.build(path)
+    second = workshop.build(path)
+    assert not first.existed and second.existed and first.key == second.key
+    assert any(
+        getattr(line, "detail", None) == "Loading pre-tokenized dataset from cache" for line in workshop.said
+    )
+
+
+def test_the_held_out_part_is_a_share_and_always_the_same(workshop: Workshop) -> None:
+    changes = {"recipe.data.validation_split": 0.2, "recipe.batch.packing": False}
+    cache = workshop.build(workshop.jsonl(ROWS), changes)
+    assert cache.validation is not None
+    assert (len(cache.train), len(cache.validation)) == (32, 8)
+
+
+def test_a_row_beyond_the_last_is_an_index_error(workshop: Workshop) -> None:
+    cache = workshop.build(workshop.jsonl(ROWS))
+    with pytest.raises(IndexError):
+        cache.train.row(len(cache.train))
+    with pytest.raises(IndexError):
+        cache.train.batch([len(cache.train)])
+
+
+def test_nothing_to_learn_from_is_an_error(workshop: Workshop) -> None:
+    rows = [{"messages": [{"role": "user", "content": "Only a question"}]}]
+    with pytest.raises(BadInput, match=r"train\.jsonl:1: the row has no assistant message"):
+        workshop.build(workshop.jsonl(rows))
+
+
+def test_the_description_tells_of_every_row(workshop: Workshop) -> None:
+    cache = workshop.build(workshop.jsonl(ROWS))
+    told = json.loads((cache.folder / "cache.json").read_text())
+    assert told["sources"][0]["read"] == told["sources"][0]["used"] == len(ROWS)
+    assert told["splits"]["train"]["documents"] == len(ROWS)
+    assert sum(count for _, count in told["splits"]["train"]["length_histogram"]) == len(ROWS)
+    assert 0.5 < told["splits"]["train"]["fill"] <= 1.0

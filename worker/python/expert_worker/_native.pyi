@@ -1,0 +1,112 @@
+"""The compiled module: rows to packed tokens."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypedDict, final
+
+ENCODER_VERSION: int
+SUPERVISED: int
+BUILTIN_TEMPLATES: list[tuple[str, str]]
+
+Problem = tuple[str, str, int, str]
+Progress = Callable[[int, int, int], bool]
+Oracle = Callable[[list[str]], Sequence[tuple[Sequence[int], Sequence[int]]]]
+
+class ArrowStream(Protocol):
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+class Ledger(TypedDict):
+    name: str
+    read: int
+    used: int
+    bad: int
+    truncated: int
+    split: int
+    dropped_overlong: int
+    dropped_unsupervised: int
+    dropped_duplicate: int
+    dropped_short: int
+    dropped_long: int
+    dropped_mixture: int
+    parsed_dialogues: int
+    eos_added: int
+    tokens: int
+    supervised: int
+    bytes: int
+
+class Totals(TypedDict):
+    rows: int
+    documents: int
+    tokens: int
+    supervised: int
+
+class NativeError(Exception):
+    """Its arguments are `(code, message, problems, total)`."""
+
+    args: tuple[str, str, list[Problem], int]
+
+@final
+class Tokenizer:
+    @staticmethod
+    def compile(json: bytes) -> bytes: ...
+    def __new__(cls, compiled: bytes) -> Tokenizer: ...
+    def encode(self, texts: list[str]) -> list[list[int]]: ...
+    def encode_masked(self, text: str, spans: list[tuple[int, int]]) -> tuple[list[int], list[bool]]: ...
+    def token_bytes(self, id: int) -> bytes | None: ...
+    def frame(self) -> tuple[list[int], list[int]]: ...
+
+@final
+class Recipe:
+    def __new__(
+        cls,
+        *,
+        template: str,
+        specials: Mapping[str, str],
+        mapping: Mapping[str, str],
+        parse_dialogue: bool,
+        train_on: str,
+        eos: Sequence[int],
+        stops: Sequence[str],
+        prefix: Sequence[int],
+        suffix: Sequence[int],
+        max_seq_length: int,
+        overlong: str,
+        deduplicate: bool,
+        min_length: int | None,
+        max_length: int | None,
+        interpret: bool,
+    ) -> Recipe: ...
+    def turns(self, row: str) -> list[tuple[str, str]]: ...
+    def render(self, messages: str, add_generation_prompt: bool) -> str: ...
+    def show(
+        self, row: str, coder: Tokenizer | Oracle
+    ) -> tuple[str, list[tuple[int, int]], list[int], list[bool]]: ...
+
+@final
+class Build:
+    def problems(self) -> tuple[list[Problem], int]: ...
+    def ledgers(self) -> list[Ledger]: ...
+    def divide(self, *, seed: int, shares: Sequence[float], held_out: float | None) -> tuple[int, int]: ...
+    def write(
+        self, path: str, *, held_out: bool, capacity: int | None, threads: int, progress: Progress
+    ) -> Totals: ...
+    def length_histogram(self, held_out: bool) -> list[tuple[int, int]]: ...
+    def length_quantiles(self, held_out: bool, shares: Sequence[float]) -> list[int]: ...
+
+@final
+class MappedRows:
+    def __new__(cls, path: str) -> MappedRows: ...
+    def __len__(self) -> int: ...
+    def place(self, row: int) -> list[tuple[int, int]]: ...
+    def measure(self, rows: Sequence[int]) -> tuple[int, int]: ...
+    def lengths(self) -> list[int]: ...
+    def fill(self, rows: Sequence[int], ids: Any, labels: Any, positions: Any, boundaries: Any) -> None: ...
+
+def ingest(
+    recipe: Recipe,
+    coder: Tokenizer | Oracle,
+    sources: Sequence[tuple[str, str | ArrowStream]],
+    spill: str,
+    threads: int,
+    progress: Progress,
+) -> Build: ...
+def best_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]: ...

@@ -1,0 +1,227 @@
+"""Builds a cache in a folder of its own; `ensure` decides when, and publishes it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from expert_worker._native import Build, NativeError, ingest
+from expert_worker.checkpoint import files
+from expert_worker.errors import BadInput, ExpertError, Failed, Interrupted, storage_error
+from expert_worker.events import Events
+from expert_worker.plan import Source
+from expert_worker.pretokenize.cache import DATA_FILE
+from expert_worker.pretokenize.coder import Coder
+from expert_worker.pretokenize.inputs import Inputs, recipe_for
+from expert_worker.pretokenize.record import FILE, FORMAT, Description, SourceLedger, SplitStatistics
+from expert_worker.pretokenize.save_to_disk import write_descriptions
+from expert_worker.pretokenize.sources import open_source
+
+if TYPE_CHECKING:
+    from expert_worker._native import Problem, Totals
+
+_SILENCE_BUDGET = 120.0
+_SHOWN = 100
+_QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
+
+
+@dataclass
+class Builder:
+    inputs: Inputs
+    coder: Coder
+    events: Events
+
+    def fill(self, folder: Path) -> None:
+        """Everything that the finished cache holds; the folder is there and empty."""
+        try:
+            self._fill(folder)
+        except OSError as error:
+            raise storage_error(error, "write the token cache") from error
+
+    def _fill(self, folder: Path) -> None:
+        data = self.inputs.plan.recipe.data
+        ledgers, splits = [], {}
+        build = self._ingest(data.train, folder, "train")
+        held_out = data.validation_split if not data.validation else None
+        build.divide(seed=self.inputs.plan.recipe.seed, shares=_shares(data.train), held_out=held_out)
+        ledgers += _ledgers(build, "train")
+        _refuse_nothing(ledgers)
+        splits["train"] = self._write(build, folder / "train", held_out=False)
+        if held_out:
+            splits["validation"] = self._write(build, folder / "validation", held_out=True)
+        if data.validation:
+            build = self._ingest(data.validation, folder, "validation")
+            build.divide(seed=self.inputs.plan.recipe.seed, shares=_shares(data.validation), held_out=None)
+            ledgers += _ledgers(build, "validation")
+            splits["validation"] = self._write(build, folder / "validation", held_out=False)
+        (folder / _SPILL).unlink()
+        self._describe(folder, ledgers, splits)
+
+    def _ingest(self, sources: Sequence[Source], folder: Path, split: str) -> Build:
+        plan, coder = self.inputs.plan, self.coder
+        named = [(source.name, open_source(plan, source)) for source in sources]
+        self.events.stage("tokenize", _SILENCE_BUDGET, split)
+        progress = _Progress(self.events, "tokenize", "bytes")
+
+        def run(interpret: bool) -> Build:
+            recipe = recipe_for(self.inputs, coder.prefix, coder.suffix, interpret=interpret)
+            return ingest(recipe, coder.work, named, str(folder / _SPILL), self._threads(), progress)
+
+        try:
+            build = run(interpret=False)
+        except NativeError as error:
+            if error.args[0] != "template_drift":
+                raise in_words(error) from None
+            self.events.warning(
+                "template-interpreted", "The chat template is interpreted row by row: slower, exact"
+            )
+            named = [(source.name, open_source(plan, source)) for source in sources]
+            build = run(interpret=True)
+        self._judge(build)
+        return build
+
+    def _judge(self, build: Build) -> None:
+        problems, total = build.problems()
+        if not total:
+            return
+        if self.inputs.plan.recipe.data.on_bad_row == "error":
+            raise bad_rows(problems, total)
+        first = problems[0]
+        self.events.warning(
+            "bad-rows-skipped",
+            f"{total} broken rows are left out; the first is {first[1]}:{first[2]}: {first[3]}",
+        )
+
+    def _write(self, build: Build, folder: Path, *, held_out: bool) -> SplitStatistics:
+        batch = self.inputs.plan.recipe.batch
+        folder.mkdir()
+        self.events.stage("pack", _SILENCE_BUDGET, folder.name)
+        capacity = batch.max_seq_length if batch.packing else None
+        path = folder / DATA_FILE
+        try:
+            totals = build.write(
+                str(path),
+                held_out=held_out,
+                capacity=capacity,
+                threads=self._threads(),
+                progress=_Progress(self.events, "pack", "rows"),
+            )
+        except NativeError as error:
+            raise in_words(error) from None
+        write_descriptions(folder, folder.name, self.inputs.key)
+        return _statistics(build, totals, capacity, path, held_out=held_out)
+
+    def _describe(
+        self, folder: Path, ledgers: list[SourceLedger], splits: dict[str, SplitStatistics]
+    ) -> None:
+        description = Description(
+            format=FORMAT,
+            key=self.inputs.key,
+            inputs=self.inputs.parts,
+            template=self.inputs.template,
+            encoder=self.coder.kind,
+            sources=tuple(ledgers),
+            splits=splits,
+        )
+        files.write(folder / FILE, [files.json_bytes(description.model_dump(mode="json"))])
+
+    def _threads(self) -> int:
+        return self.inputs.plan.machine.threads.pretokenize or os.cpu_count() or 1
+
+
+_SPILL = "spill.bin"
+
+
+class _Progress:
+    def __init__(self, events: Events, stage: str, unit: str) -> None:
+        self._events, self._stage, self._unit = events, stage, unit
+        self._start = time.monotonic()
+
+    def __call__(self, done: int, total: int, _rows: int) -> bool:
+        seconds = time.monotonic() - self._start
+        rate = done / seconds if seconds > 0 else None
+        self._events.advance(self._stage, done, total or None, unit=self._unit, rate=rate)
+        return not self._events.stop_requested
+
+
+def in_words(error: NativeError) -> ExpertError:
+    code, message, problems, total = error.args
+    if code == "bad_rows":
+        return bad_rows(problems, total)
+    if code == "interrupted":
+        return Interrupted("Stopped while building the token cache; nothing of it is kept")
+    return Failed(
+        f"The token cache could not be built: {message}", code=f"pretokenize-{code.replace('_', '-')}"
+    )
+
+
+def bad_rows(problems: Sequence[Problem], total: int) -> BadInput:
+    """Every broken row in one message, so that all can be mended before the next try."""
+    if problems and problems[0][0] == "lfs_pointer":
+        _, file, _, message = problems[0]
+        return BadInput(
+            f"{file} {message.split(':')[0]}",
+            hint="Run `git lfs install` and `git lfs pull` in the data's repository.",
+            code="lfs-pointer",
+        )
+    lines = [f"{file}:{line}: {message}" for _, file, line, message in problems[:_SHOWN]]
+    more = [f"... and {total - len(lines)} more"] if total > len(lines) else []
+    noun = "row is" if total == 1 else "rows are"
+    return BadInput(
+        "\n".join([f"{total} {noun} broken:", *lines, *more]),
+        hint='Mend the rows, or set training.dataset.on_bad_row to "skip" to leave them out.',
+        code="bad-rows",
+    )
+
+
+def _shares(sources: Sequence[Source]) -> list[float]:
+    """Wanted shares of a mixture; none where every source is taken whole."""
+    weights = [source.weight for source in sources]
+    return [] if len(weights) < 2 or all(weight == 1.0 for weight in weights) else weights
+
+
+def _ledgers(build: Build, split: Any) -> list[SourceLedger]:
+    out = []
+    for found in build.ledgers():
+        counts: dict[str, Any] = dict(found)
+        counts["split_rows"], counts["supervised_tokens"] = counts.pop("split"), counts.pop("supervised")
+        out.append(SourceLedger(**counts, split=split))
+    return out
+
+
+def _refuse_nothing(ledgers: Sequence[SourceLedger]) -> None:
+    if any(ledger.used for ledger in ledgers):
+        return
+    names = ", ".join(ledger.name for ledger in ledgers)
+    read = sum(ledger.read for ledger in ledgers)
+    reasons = {
+        name: sum(getattr(ledger, name) for ledger in ledgers)
+        for name in SourceLedger.model_fields
+        if name == "bad" or name.startswith("dropped")
+    }
+    told = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in reasons.items() if count)
+    raise BadInput(
+        f"There is nothing to learn from in {names}: {read} rows read" + (f" ({told})" if told else ""),
+        hint="Check the data, max_seq_length and train_on; `pretokenize --preview 5` shows what is learned.",
+        code="nothing-to-learn",
+    )
+
+
+def _statistics(
+    build: Build, totals: Totals, capacity: int | None, path: Path, *, held_out: bool
+) -> SplitStatistics:
+    room = totals["rows"] * capacity if capacity else 0
+    return SplitStatistics(
+        rows=totals["rows"],
+        documents=totals["documents"],
+        tokens=totals["tokens"],
+        supervised_tokens=totals["supervised"],
+        fill=totals["tokens"] / room if room else None,
+        length_histogram=tuple(build.length_histogram(held_out)),
+        length_quantiles=tuple(build.length_quantiles(held_out, _QUANTILES)),
+        bytes=path.stat().st_size,
+    )

@@ -1,0 +1,97 @@
+"""A finished cache: its description, and its rows read where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from expert_worker._native import MappedRows
+from expert_worker.pretokenize.record import Description
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.int32]
+
+DATA_FILE = "data-00000-of-00001.arrow"
+
+
+class Rows:
+    """The rows of one split. Reading copies nothing but what `batch` lays end to end."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._native = MappedRows(str(path))
+
+    def __len__(self) -> int:
+        return len(self._native)
+
+    def row(self, index: int) -> tuple[Numbers, Numbers, Numbers]:
+        """Views of the row's ids, labels (-100 where not learned) and document lengths."""
+        ids, labels, lengths = self._native.place(index)
+        return self._view(ids), self._view(labels), self._view(lengths)
+
+    def batch(self, indices: Sequence[int]) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+        """Rows laid end to end: ids, labels, document boundaries (from 0) and positions within documents."""
+        import numpy as np
+
+        wanted = [int(index) for index in indices]
+        tokens, documents = self._native.measure(wanted)
+        arrays = np.empty(3 * tokens + documents + 1, dtype=np.int32)
+        ids, labels, positions = (arrays[part * tokens : (part + 1) * tokens] for part in range(3))
+        boundaries = arrays[3 * tokens :]
+        self._native.fill(wanted, ids, labels, positions, boundaries)
+        return ids, labels, boundaries, positions
+
+    def row_lengths(self) -> list[int]:
+        """Tokens of every row."""
+        return self._native.lengths()
+
+    @cached_property
+    def _bytes(self) -> Any:
+        import numpy as np
+
+        return np.memmap(self.path, dtype=np.uint8, mode="r").view(np.ndarray)
+
+    def _view(self, place: tuple[int, int]) -> Numbers:
+        import numpy as np
+
+        view: Numbers = self._bytes[place[0] : place[1]].view(np.int32)
+        return view
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A token cache. `existed` tells whether it was there before it was asked for."""
+
+    key: str
+    folder: Path
+    description: Description
+    train: Rows
+    validation: Rows | None
+    existed: bool = True
+
+    @property
+    def template(self) -> str | None:
+        """The Jinja text that the rows were rendered with."""
+        return self.description.template
+
+    def ledger(self) -> dict[str, int]:
+        """What became of the rows that were read, over all sources."""
+        return self.description.totals()
+
+
+def open_cache(folder: Path, description: Description, *, existed: bool) -> Cache:
+    held_out = folder / "validation" / DATA_FILE
+    return Cache(
+        key=description.key,
+        folder=folder,
+        description=description,
+        train=Rows(folder / "train" / DATA_FILE),
+        validation=Rows(held_out) if held_out.is_file() else None,
+        existed=existed,
+    )

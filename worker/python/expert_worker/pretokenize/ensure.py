@@ -1,0 +1,87 @@
+"""The plan's token cache: reused where it is whole, built where it is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from expert_worker.checkpoint import files
+from expert_worker.errors import BadInput, storage_error
+from expert_worker.events import Events
+from expert_worker.plan import Plan
+from expert_worker.pretokenize.build import Builder
+from expert_worker.pretokenize.cache import Cache, open_cache
+from expert_worker.pretokenize.coder import find_coder
+from expert_worker.pretokenize.foreign import foreign_cache
+from expert_worker.pretokenize.inputs import Inputs, gather
+from expert_worker.pretokenize.lock import builder_lock
+from expert_worker.pretokenize.record import FILE, read_description
+
+REUSED = "Loading pre-tokenized dataset from cache"
+
+
+def ensure_cache(plan: Plan, events: Events, *, force: bool = False) -> Cache:
+    """The cache of this plan's data, tokenizer, template and lengths; `force` builds it again."""
+    root = Path(plan.machine.paths.cache)
+    if (foreign := foreign_cache(root, Path(plan.machine.paths.home), events)) is not None:
+        return foreign
+    inputs = gather(plan, events)
+    target = root / inputs.key
+    if not force and (found := _existing(target, events)) is not None:
+        return found
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with builder_lock(root / f".{inputs.key}.lock", events):
+            # Another builder may have finished it while this one waited.
+            if not force and (found := _existing(target, events)) is not None:
+                return found
+            _build(inputs, target, events)
+    except OSError as error:
+        raise storage_error(error, "build the token cache") from error
+    built = read_description(target)
+    if built is None:
+        raise BadInput(
+            f"The token cache in {target} was changed while it was being built", code="cache-changed"
+        )
+    return open_cache(target, built, existed=False)
+
+
+def _existing(target: Path, events: Events) -> Cache | None:
+    found = read_description(target)
+    if found is None:
+        return None
+    events.stage("token cache", detail=REUSED)
+    return open_cache(target, found, existed=True)
+
+
+def _build(inputs: Inputs, target: Path, events: Events) -> None:
+    _refuse_unknown(target)
+    _say_why(inputs, target, events)
+    coder = find_coder(inputs.vocabulary, inputs.template, Path(inputs.plan.machine.paths.home), events)
+    files.build_folder(target, Builder(inputs, coder, events).fill)
+
+
+def _refuse_unknown(target: Path) -> None:
+    if target.exists() and not (target / FILE).is_file():
+        raise BadInput(
+            f"{target} is in the way and is no token cache",
+            hint="Move it away, or set pretokenized_cache to another folder.",
+            code="cache-in-the-way",
+        )
+
+
+def _say_why(inputs: Inputs, target: Path, events: Events) -> None:
+    """What differs from the newest other cache, so that a rebuild explains itself."""
+    if (target / FILE).is_file():
+        events.stage("token cache", detail="The cache is damaged or of another version: building it again")
+        return
+    others = [path for path in target.parent.glob(f"*/{FILE}") if path.parent != target]
+    if not others:
+        return
+    newest = max(others, key=lambda path: path.stat().st_mtime)
+    known = read_description(newest.parent)
+    if known is None:
+        return
+    changed = [name for name, value in inputs.parts.items() if known.inputs.get(name) != value]
+    events.stage(
+        "token cache", detail=f"The cache is stale ({', '.join(changed)} changed): building a new one"
+    )

@@ -1,0 +1,109 @@
+"""Everything that decides a cache's content, gathered in one place and named by one key."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from expert_worker._native import ENCODER_VERSION, Recipe
+from expert_worker.errors import BadInput
+from expert_worker.events import Events
+from expert_worker.plan import Plan, Source
+from expert_worker.pretokenize.locate import tokenizer_folder
+from expert_worker.pretokenize.record import FORMAT
+from expert_worker.pretokenize.sources import source_digest
+from expert_worker.pretokenize.template import template_for
+from expert_worker.pretokenize.vocabulary import Vocabulary, read_vocabulary
+
+_DIGEST_BUDGET = 600.0
+
+
+@dataclass(frozen=True)
+class Inputs:
+    plan: Plan
+    vocabulary: Vocabulary
+    template: str
+    # What the key is made of, as cache.json tells it.
+    parts: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        text = json.dumps(self.parts, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def gather(plan: Plan, events: Events) -> Inputs:
+    vocabulary = read_vocabulary(tokenizer_folder(plan, events))
+    template = template_for(plan, vocabulary, events)
+    events.stage("digest data", _DIGEST_BUDGET)
+    data, batch = plan.recipe.data, plan.recipe.batch
+    parts = {
+        "format": FORMAT,
+        "encoder": ENCODER_VERSION,
+        "tokenizer": vocabulary.digest,
+        "template": hashlib.sha256(template.encode()).hexdigest(),
+        "train": [_source(plan, source) for source in data.train],
+        "validation": [_source(plan, source) for source in data.validation],
+        "validation_split": data.validation_split,
+        "seed": plan.recipe.seed,
+        "field_mapping": data.field_mapping,
+        "train_on": data.train_on,
+        "on_bad_row": data.on_bad_row,
+        "overlong": data.overlong,
+        "text_dialogue": data.text_dialogue,
+        "deduplicate": data.deduplicate,
+        "min_length": data.min_length,
+        "max_length": data.max_length,
+        "max_seq_length": batch.max_seq_length,
+        "packing": batch.packing,
+    }
+    return Inputs(plan, vocabulary, template, parts)
+
+
+def _source(plan: Plan, source: Source) -> dict[str, Any]:
+    return {
+        "name": source.name,
+        "format": source.format,
+        "weight": source.weight,
+        "sha256": source_digest(plan, source),
+    }
+
+
+def recipe_for(
+    inputs: Inputs, prefix: tuple[int, ...], suffix: tuple[int, ...], *, interpret: bool
+) -> Recipe:
+    data, batch = inputs.plan.recipe.data, inputs.plan.recipe.batch
+    try:
+        return Recipe(
+            template=inputs.template,
+            specials=inputs.vocabulary.specials,
+            mapping=data.field_mapping,
+            parse_dialogue=data.text_dialogue == "parse",
+            train_on=data.train_on,
+            eos=list(inputs.vocabulary.eos),
+            stops=list(inputs.vocabulary.stops),
+            prefix=list(prefix),
+            suffix=list(suffix),
+            max_seq_length=batch.max_seq_length,
+            overlong=data.overlong,
+            deduplicate=data.deduplicate,
+            min_length=data.min_length,
+            max_length=data.max_length,
+            interpret=interpret,
+        )
+    except ValueError as error:
+        raise BadInput(
+            f"The chat template cannot be read: {error}",
+            hint="Mend the template, or set prompt_template to a built-in one.",
+            code="template-damaged",
+        ) from None
+
+
+def data_path(plan: Plan, source: Source) -> Path:
+    try:
+        return Path(plan.machine.paths.data[source.name])
+    except KeyError:
+        raise BadInput(f"The plan does not say where {source.name} is", code="data-missing") from None

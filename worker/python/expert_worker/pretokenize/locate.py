@@ -1,0 +1,45 @@
+"""Where the base's tokenizer files are, found without torch and without weights where that is possible."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from expert_worker.errors import Missing
+from expert_worker.events import Events
+from expert_worker.plan import Plan
+
+_WANTED = ["tokenizer*.json", "special_tokens_map.json", "*.jinja", "config.json", "generation_config.json"]
+_DOWNLOAD_BUDGET = 600.0
+_EMBEDDED = "smollm2-135m-instruct"
+
+
+def tokenizer_folder(plan: Plan, events: Events) -> Path:
+    base, paths = plan.recipe.base, plan.machine.paths
+    if paths.base is not None:
+        return Path(paths.base)
+    if base.name != _EMBEDDED:
+        return _from_hub(base.name, events)
+    converted = Path(paths.home) / "bases" / _EMBEDDED
+    if (converted / "config.json").is_file():
+        return converted
+    from expert_worker.base import locate
+
+    return locate(plan, events)
+
+
+def _from_hub(name: str, events: Events) -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=_WANTED, local_files_only=True))
+    except Exception:
+        events.stage("download tokenizer", _DOWNLOAD_BUDGET, name)
+    try:
+        return Path(snapshot_download(name, allow_patterns=_WANTED))
+    except Exception as error:  # The hub's client raises many kinds, all of which mean the same here.
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise Missing(
+            f"The tokenizer of {name} is not in the Hugging Face cache and cannot be downloaded: {reason}",
+            hint="Check the network and HF_TOKEN, or give a folder that holds the base.",
+            code="base-missing",
+        ) from None

@@ -1,0 +1,64 @@
+"""Rows as they will be learned: decoded again from their ids, piece by piece with the loss mask."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from expert_worker._native import Tokenizer
+from expert_worker.events import Events
+from expert_worker.pretokenize.coder import Coder
+from expert_worker.pretokenize.inputs import Inputs, recipe_for
+from expert_worker.pretokenize.sources import JSON_COLUMN, open_source
+
+
+def preview(inputs: Inputs, coder: Coder, count: int, events: Events) -> list[dict[str, Any]]:
+    """`[{"spans": [{"text", "learned"}], "tokens", "supervised_tokens"} | {"error"}]`, and as `text` events."""
+    recipe = recipe_for(inputs, coder.prefix, coder.suffix, interpret=False)
+    decode = _decoder(inputs, coder)
+    shown: list[dict[str, Any]] = []
+    for row in itertools.islice(_rows(inputs), count):
+        try:
+            _, _, ids, learned = recipe.show(row, coder.work)
+        except ValueError as error:
+            shown.append({"error": str(error)})
+            continue
+        spans = [
+            {"text": decode([i for i, _ in group]), "learned": flag}
+            for flag, group in itertools.groupby(zip(ids, learned, strict=True), key=lambda pair: pair[1])
+        ]
+        shown.append({"spans": spans, "tokens": len(ids), "supervised_tokens": sum(learned)})
+        for span in spans:
+            events.text("learned" if span["learned"] else "context", str(span["text"]))
+        events.text("context", "", done=True)
+    return shown
+
+
+def _decoder(inputs: Inputs, coder: Coder) -> Any:
+    if isinstance(coder.work, Tokenizer):
+        tokenizer = coder.work
+        return lambda ids: b"".join(tokenizer.token_bytes(i) or b"" for i in ids).decode(errors="replace")
+    from tokenizers import Tokenizer as Reference
+
+    reference = Reference.from_str(inputs.vocabulary.tokenizer_json.decode())
+    return lambda ids: reference.decode(ids, skip_special_tokens=False)
+
+
+def _rows(inputs: Inputs) -> Iterator[str]:
+    """Rows in JSON, from the first source on."""
+    plan = inputs.plan
+    for source in plan.recipe.data.train:
+        place: Any = open_source(plan, source)
+        if isinstance(place, str):
+            with open(place, encoding="utf-8-sig", errors="replace") as lines:  # noqa: PTH123
+                yield from (line for line in lines if line.strip())
+            continue
+        for batch in place:
+            for row in batch.to_pylist():
+                yield (
+                    row[JSON_COLUMN]
+                    if JSON_COLUMN in row
+                    else json.dumps(row, ensure_ascii=False, default=str)
+                )

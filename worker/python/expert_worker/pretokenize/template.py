@@ -1,0 +1,42 @@
+"""Which chat template renders the rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from expert_worker._native import BUILTIN_TEMPLATES
+from expert_worker.events import Events
+from expert_worker.plan import Plan
+from expert_worker.pretokenize.vocabulary import Vocabulary
+
+_BUILTIN = dict(BUILTIN_TEMPLATES)
+# For a base whose tokenizer has no template of its own.
+_FALLBACK = "chatml"
+
+
+def template_text(plan: Plan, tokenizer: Any) -> str | None:
+    """The Jinja text that rows and prompts are rendered with; None is the tokenizer's own."""
+    wanted = _named(plan)
+    if wanted is not None:
+        return wanted
+    return None if getattr(tokenizer, "chat_template", None) else _BUILTIN[_FALLBACK]
+
+
+def template_for(plan: Plan, vocabulary: Vocabulary, events: Events) -> str:
+    """The same, from the tokenizer's files."""
+    wanted = _named(plan) or vocabulary.chat_template
+    if wanted is not None:
+        return wanted
+    events.warning(
+        "no-chat-template",
+        f"The tokenizer of {plan.recipe.base.name} has no chat template: {_FALLBACK} is used",
+        "Set prompt_template in the manifest to choose one.",
+    )
+    return _BUILTIN[_FALLBACK]
+
+
+def _named(plan: Plan) -> str | None:
+    template = plan.recipe.template
+    if template.kind == "tokenizer":
+        return None
+    return template.source if template.kind == "custom" else _BUILTIN[template.kind]
