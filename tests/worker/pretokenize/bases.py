@@ -1,4 +1,4 @@
-"""Tokenizer folders for tests: four families of byte-level BPE, each as a base model's folder would hold it."""
+"""Tokenizer folders for tests: four families of byte-level BPE, each as a base's folder would hold it."""
 
 import base64
 import json

@@ -1,6 +1,7 @@
 """A cache from rows to batches."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ def test_a_packed_batch_restarts_positions_at_every_document(workshop: Workshop)
     ids, labels, boundaries, positions = cache.train.batch(range(len(cache.train)))
     assert boundaries[0] == 0 and boundaries[-1] == len(ids) == len(labels) == len(positions)
     assert len(boundaries) == len(ROWS) + 1
-    for start, end in zip(boundaries, boundaries[1:], strict=False):
+    for start, end in pairwise(boundaries):
         np.testing.assert_array_equal(positions[start:end], np.arange(end - start))
     assert sum(cache.train.row_lengths()) == len(ids)
     assert max(cache.train.row_lengths()) <= 128

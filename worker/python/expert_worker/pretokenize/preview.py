@@ -15,7 +15,7 @@ from expert_worker.pretokenize.sources import JSON_COLUMN, open_source
 
 
 def preview(inputs: Inputs, coder: Coder, count: int, events: Events) -> list[dict[str, Any]]:
-    """`[{"spans": [{"text", "learned"}], "tokens", "supervised_tokens"} | {"error"}]`, and as `text` events."""
+    """`[{"spans": [{"text", "learned"}], "tokens", ...} | {"error"}]`, and as `text` events."""
     recipe = recipe_for(inputs, coder.prefix, coder.suffix, interpret=False)
     decode = _decoder(inputs, coder)
     shown: list[dict[str, Any]] = []
