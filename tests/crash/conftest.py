@@ -6,14 +6,22 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "worker" / "train")]
 
-from trials import Server
+from trials import Server  # noqa: E402
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     server = Server([])
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def training_server() -> Iterator[Server]:
+    """Warm for the real stage: the libraries that it imports late are there before the first fork."""
+    server = Server(["expert_test_training", "peft", "transformers.models.qwen3", "bitsandbytes"])
     yield server
     server.close()
 

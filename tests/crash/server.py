@@ -14,7 +14,8 @@ WORKER = Path(__file__).parents[2] / "worker" / "python"
 
 
 def warm_up(modules: list[str]) -> None:
-    sys.path[:0] = [str(WORKER), str(Path(__file__).parent), str(Path(__file__).parents[1] / "worker")]
+    worker_tests = Path(__file__).parents[1] / "worker"
+    sys.path[:0] = [str(WORKER), str(Path(__file__).parent), str(worker_tests), str(worker_tests / "train")]
     import importlib
 
     import torch

@@ -53,8 +53,10 @@ class LossScale:
 
     def applied(self) -> None:
         """A step went through."""
+        if not self.moving:
+            return
         self.steady += 1
-        if self.moving and self.steady >= self.GROWTH_STEPS:
+        if self.steady >= self.GROWTH_STEPS:
             self.value, self.steady = self.value * 2, 0
 
     def overflowed(self) -> bool:

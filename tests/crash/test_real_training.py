@@ -1,0 +1,86 @@
+"""The real training under the same treatment: packed rows, dropout, accumulation, evaluation, best, NF4."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from scene import DEFAULTS, save_base
+from trials import SIGKILL, Runs, Server
+
+STEPS = 7
+# Ten rows, four a step, two at once: an epoch is three steps, the last of them smaller.
+CHANGES = {
+    **DEFAULTS,
+    "recipe.adapter.dropout": 0.1,
+    "recipe.schedule.duration": {"unit": "steps", "value": STEPS},
+    "recipe.saving": {"strategy": "steps", "steps": 2},
+    "recipe.evaluation.strategy": "steps",
+    "recipe.evaluation.steps": 2,
+    "recipe.evaluation.best": {"metric": "eval_loss", "greater_is_better": False, "patience": None},
+    "machine.save_total_limit": 2,
+}
+KINDS = {"lora": {}, "nf4": {"recipe.base.quantization": "int4", "recipe.adapter.kind": "dora"}}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def runs(request: pytest.FixtureRequest, training_server: Server, quick_folder: Path) -> Runs:
+    folder = quick_folder / request.param
+    folder.mkdir()
+    save_base(folder / "base")
+    runs = Runs(training_server, folder, {**CHANGES, **KINDS[request.param]}, stage="expert_test_training")
+    runs.undisturbed()
+    return runs
+
+
+def worth_a_kill(points: Sequence[str]) -> list[str]:
+    """What happens in every run: how often `accumulating` is said depends on time.
+
+    A tensor is a write of its own, so of the writes to one file the first, a middle and the last stand for all.
+    """
+    kinds: dict[str, list[str]] = {}
+    for point in points:
+        if "accumulating" not in point:
+            name, _, number = point.partition(" #")
+            kinds.setdefault(f"{name}{' half' if 'half' in number else ''}", []).append(point)
+    chosen = {p for same in kinds.values() for p in (same[0], same[len(same) // 2], same[-1])}
+    return [point for point in points if point in chosen]
+
+
+def test_killed_at_named_points(runs: Runs, every_trial: bool) -> None:
+    points = worth_a_kill(runs.points)
+    assert len(points) >= 80
+    chosen = points if every_trial else points[:: len(points) // 12]
+    for number, point in enumerate(chosen):
+        name = f"point-{number}"
+        answer = runs.go(name, kill=point)
+        assert answer["code"] == SIGKILL, f"{point}: {answer}\n{runs.log(name)}"
+        runs.finish_and_compare(name, STEPS)
+
+
+def test_killed_at_random_moments_with_three_resumes(runs: Runs, every_trial: bool) -> None:
+    draw = random.Random(11)
+    whole = runs.go("timing")["seconds"]
+    wanted = 100 if every_trial else 8
+    kills = 0
+    for number in range(wanted * 4):
+        name = f"moment-{number}"
+        for attempt in range(4):
+            answer = runs.go(name, resume=attempt > 0, kill_after=draw.uniform(0, whole))
+            assert answer["code"] in (0, SIGKILL), runs.log(name)
+            kills += answer["code"] == SIGKILL
+        runs.finish_and_compare(name, STEPS)
+        if kills >= wanted:
+            return
+    pytest.fail(f"only {kills} of {wanted} kills came before the end of their run")
+
+
+def test_a_full_disk_at_each_write_of_a_save(runs: Runs, every_trial: bool) -> None:
+    of_a_save = ("mkdir checkpoint-4", "open checkpoint-4", "write checkpoint-4", "fsync checkpoint-4")
+    writes = [p for p in worth_a_kill(runs.points) if p.startswith(of_a_save) and not p.endswith("half")]
+    assert len(writes) >= 12
+    for number, point in enumerate(writes if every_trial else writes[::5]):
+        name = f"full-{number}"
+        answer = runs.go(name, refuse=point)
+        assert answer["code"] == 4, f"{point}: {answer}\n{runs.log(name)}"
+        runs.finish_and_compare(name, STEPS)
