@@ -24,14 +24,25 @@ pub const HOME: Variable =
     public("EXPERT_HOME", "where converted bases and tokenizers are kept (the user's cache folder)");
 pub const HF_HUB_CACHE: Variable = public("HF_HUB_CACHE", "the Hub's cache of models (HF_HOME/hub)");
 pub const HF_HOME: Variable = public("HF_HOME", "the Hugging Face cache, read by the worker");
+pub const HF_HUB_OFFLINE: Variable = public("HF_HUB_OFFLINE", "any value: the worker downloads nothing");
 pub const NO_COLOR: Variable = public("NO_COLOR", "any value: no colour");
 /// The worker dies with the process of this id.
 pub const PARENT_PID: Variable = internal("EXPERT_PARENT_PID", "the CLI's process id");
 /// Keeps the working directory, which may be a downloaded expert's, off the worker's import path.
 pub const SAFE_PATH: Variable = internal("PYTHONSAFEPATH", "always set for the worker");
 
-pub const ALL: [&Variable; 9] =
-    [&PYTHON, &STOP_GRACE, &VIRTUAL_ENV, &HOME, &HF_HUB_CACHE, &HF_HOME, &NO_COLOR, &PARENT_PID, &SAFE_PATH];
+pub const ALL: [&Variable; 10] = [
+    &PYTHON,
+    &STOP_GRACE,
+    &VIRTUAL_ENV,
+    &HOME,
+    &HF_HUB_CACHE,
+    &HF_HOME,
+    &HF_HUB_OFFLINE,
+    &NO_COLOR,
+    &PARENT_PID,
+    &SAFE_PATH,
+];
 
 impl Variable {
     /// Empty counts as unset, as people expect of `NAME= command`.

@@ -2,6 +2,7 @@
 
 mod adapter;
 mod commands;
+mod doctor;
 mod durable;
 mod env;
 mod experts;

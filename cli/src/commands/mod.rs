@@ -1,6 +1,7 @@
 //! One command a file. Each has `Args` and `run`.
 
 mod completions;
+mod doctor;
 mod evaluate;
 mod export;
 mod generate;
@@ -37,6 +38,8 @@ pub enum Command {
     Generate(generate::Args),
     /// Write the merged model or the plain adapter to a new folder
     Export(export::Args),
+    /// Show what this machine has for training, and how to mend what it lacks
+    Doctor(doctor::Args),
     /// Make a new expert that can be trained as it is
     Init(init::Args),
     /// List experts for a CI matrix, all or those that changed
@@ -58,6 +61,7 @@ pub fn run(cli: &Cli, console: &Console) -> Result<Exit, Failure> {
         Command::Evaluate(args) => evaluate::run(args, &cli.global, console),
         Command::Generate(args) => generate::run(args, &cli.global, console),
         Command::Export(args) => export::run(args, &cli.global, console),
+        Command::Doctor(args) => doctor::run(args, &cli.global, console),
         Command::Init(args) => init::run(args, console),
         Command::Matrix(args) => matrix::run(args, console),
         Command::Work(args) => work::run(args, &cli.global, console),

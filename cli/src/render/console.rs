@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::failure::Failure;
 
 pub const ERROR: Paint = AnsiColor::Red.on_default().bold();
+pub const GOOD: Paint = AnsiColor::Green.on_default();
 pub const WARNING: Paint = AnsiColor::Yellow.on_default().bold();
 pub const HINT: Paint = AnsiColor::Cyan.on_default();
 pub const STRONG: Paint = Paint::new().bold();

