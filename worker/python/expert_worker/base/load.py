@@ -8,6 +8,7 @@ from safetensors import SafetensorError
 
 from expert_worker.base import rope
 from expert_worker.base.embedded import quietly
+from expert_worker.base.int8 import keep_scales
 from expert_worker.base.locate import locate
 from expert_worker.errors import BadInput, Missing
 from expert_worker.events import Events
@@ -50,6 +51,7 @@ def load_base(plan: Plan, events: Events) -> Any:
     if quantizer is not None:
         extra |= {"quantization_config": quantizer, "device_map": {"": str(device)}}
     model = _read(AutoModelForCausalLM, folder, **extra)
+    keep_scales(model)
     if quantizer is None:
         model = model.to(device)
     model.config.name_or_path = plan.recipe.base.name

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -99,15 +99,17 @@ def row_lengths(rows: Rows) -> list[int]:
     return [len(rows.batch([index])[0]) for index in range(len(rows))]
 
 
-def flat(rows: Rows, indices: Sequence[int], seed: int | None = None, step: int = 0) -> Flat:
-    """One batch on the CPU; with a seed, each token's key for whatever is drawn at it."""
+def flat(rows: Rows, indices: Sequence[int]) -> Flat:
+    """One batch on the CPU, with nothing drawn at its tokens."""
     ids, labels, bounds, positions = (_tensor(part) for part in rows.batch(indices))
     lengths = tuple((bounds[1:] - bounds[:-1]).tolist())
-    keys = None
-    if seed is not None:
-        sizes = [len(rows.batch([index])[0]) for index in indices] if len(indices) > 1 else [len(ids)]
-        keys = token_keys(seed, step, list(indices), sizes)
-    return Flat(ids.long(), labels.long(), positions.long(), lengths, keys)
+    return Flat(ids.long(), labels.long(), positions.long(), lengths)
+
+
+def keyed(batch: Flat, seed: int, step: int, indices: Sequence[int], lengths: Sequence[int]) -> Flat:
+    """With each token's key for whatever is drawn at it; `lengths` are those of all rows."""
+    keys = token_keys(seed, step, list(indices), [lengths[index] for index in indices])
+    return replace(batch, keys=keys)
 
 
 def _tensor(part: Any) -> torch.Tensor:

@@ -24,7 +24,8 @@ class Engine(Protocol):
 
 
 class FastEngine:
-    """`piece` is how many tokens are walked at once, in whole documents: what stays in a CPU's caches is faster."""
+    """`piece` is how many tokens are walked at once, in whole documents: what stays in a CPU's caches is
+    faster."""
 
     def __init__(self, model: Any, decoder: FastDecoder, device: torch.device, piece: int | None) -> None:
         self._model, self._decoder, self._device, self._piece = model, decoder, device, piece

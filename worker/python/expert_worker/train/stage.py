@@ -165,10 +165,11 @@ def _report(plan: Plan, loop: Loop, events: Events) -> None:
     events.applied("micro_batch", loop.window.micro_batch)
     events.applied("rows_per_step", loop.order.rows_per_step)
     events.applied("group_by_length", loop.order.lengths is not None)
+    events.applied("seed", loop.order.seed)
+    events.applied("max_grad_norm", plan.recipe.optimizer.max_grad_norm)
     events.applied("drop_last", loop.order.drop_last)
     events.applied("max_seq_length", batch.max_seq_length)
     warm = schedule.warmup_steps(plan.recipe.schedule, loop.total_steps)
-    events.applied(
-        "schedule", {"kind": plan.recipe.schedule.kind, "warmup_steps": warm, "first_rate": loop.rate(0)}
-    )
+    rates: list[JsonValue] = [loop.rate(step) for step in (0, loop.total_steps // 2, loop.total_steps - 1)]
+    events.applied("schedule", {"kind": plan.recipe.schedule.kind, "warmup_steps": warm, "rates": rates})
     events.applied("memory_bytes", memory.now(loop.device).allocated)

@@ -11,7 +11,7 @@ import torch
 
 from expert_worker.errors import Failed
 from expert_worker.events import Events
-from expert_worker.train.data import Rows, flat
+from expert_worker.train.data import Rows, flat, keyed, row_lengths
 from expert_worker.train.engine import Engine
 from expert_worker.train.fast.batch import Flat, supervised
 
@@ -42,6 +42,7 @@ class Window:
         self._engine, self._rows, self._parameters = engine, rows, parameters
         self._seed, self._events = seed, events
         self.micro_batch = micro_batch
+        self._lengths = row_lengths(rows)
 
     def gather(self, step: int, rows: Sequence[int], scale: float = 1.0) -> Gathered:
         """Leaves in the parameters the gradient of the mean loss over the window's supervised tokens, times
@@ -93,7 +94,7 @@ class Window:
         return Gathered(float(loss), tokens, count, data_wait)
 
     def _read(self, rows: Sequence[int], step: int) -> Flat:
-        return flat(self._rows, rows, self._seed, step)
+        return keyed(flat(self._rows, rows), self._seed, step, rows, self._lengths)
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -16,9 +16,13 @@ def is_4bit(module: nn.Module) -> bool:
     return type(getattr(module, "weight", None)).__name__ == "Params4bit"
 
 
+def is_8bit(module: nn.Module) -> bool:
+    return type(getattr(module, "weight", None)).__name__ == "Int8Params"
+
+
 def readable(module: nn.Module) -> bool:
-    """Whether `read` gives exactly the matrix that the module's own forward multiplies by."""
-    return is_plain(module) or is_4bit(module)
+    """Whether `read` gives the matrix that the module's own forward multiplies by."""
+    return is_plain(module) or is_4bit(module) or is_8bit(module)
 
 
 def read(module: Any, dtype: torch.dtype) -> Tensor:
@@ -28,5 +32,9 @@ def read(module: Any, dtype: torch.dtype) -> Tensor:
 
         unpacked: Tensor = dequantize_4bit(weight.data, weight.quant_state)
         return unpacked.to(dtype)
+    if is_8bit(module):
+        scale = module.state.SCB if module.state.SCB is not None else weight.SCB
+        wide: Tensor = weight.data.to(dtype).mul_(scale.unsqueeze(1).mul(1.0 / 127.0))
+        return wide
     assert isinstance(weight, Tensor)
     return weight.detach().to(dtype)

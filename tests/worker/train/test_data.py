@@ -1,0 +1,71 @@
+"""The order of rows, and what is drawn at tokens."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scene import rows
+
+from expert_worker.train.data import InMemory, Order, flat, keyed, row_lengths
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 60), st.integers(1, 9), st.booleans(), st.booleans())
+def test_every_epoch_sees_every_row_once(count, size, drop_last, grouped):
+    lengths = tuple((7 * i) % 23 + 1 for i in range(count)) if grouped else None
+    order = Order(count, size, 3, drop_last, lengths)
+    for epoch in range(2):
+        seen = [
+            row
+            for step in range(order.steps_per_epoch)
+            for row in order.step(epoch * order.steps_per_epoch + step)
+        ]
+        assert max(Counter(seen).values()) == 1
+        assert len(seen) == (count // size * size if drop_last and count >= size else count)
+
+
+def test_the_order_is_a_function_of_seed_and_step():
+    one, two = Order(50, 4, seed=1), Order(50, 4, seed=1)
+    assert [one.step(s) for s in range(30)] == [two.step(s) for s in reversed(range(30))][::-1]
+    assert one.step(0) != Order(50, 4, seed=2).step(0)
+    assert one.step(0) != one.step(one.steps_per_epoch)
+
+
+def test_group_by_length_puts_like_rows_together():
+    lengths = tuple((31 * i) % 97 for i in range(200))
+
+    def spread(order):
+        return sum(
+            max(lengths[r] for r in order.step(s)) - min(lengths[r] for r in order.step(s)) for s in range(25)
+        )
+
+    assert spread(Order(200, 8, 5, lengths=lengths)) < 0.2 * spread(Order(200, 8, 5))
+
+
+def test_batches_lay_rows_end_to_end():
+    batch = flat(rows(), [2, 0])
+    assert sum(batch.lengths) == batch.ids.numel() == batch.positions.numel()
+    assert [int(batch.positions[0]), int(batch.positions[batch.lengths[0]])] == [0, 0]
+
+
+def test_keys_hang_on_the_row_and_not_on_the_batch():
+    data = rows()
+    lengths = row_lengths(data)
+    together = keyed(flat(data, [3, 5]), 1, 7, [3, 5], lengths).keys
+    alone = keyed(flat(data, [5]), 1, 7, [5], lengths).keys
+    assert together[lengths[3] :].equal(alone)
+    assert not alone.equal(keyed(flat(data, [5]), 1, 8, [5], lengths).keys)
+    assert not alone.equal(keyed(flat(data, [5]), 2, 7, [5], lengths).keys)
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_fewer_rows_than_a_step_takes_still_make_a_step(drop_last):
+    order = Order(3, 8, 1, drop_last)
+    assert order.steps_per_epoch == 1 and sorted(order.step(0)) == [0, 1, 2]
+
+
+def test_in_memory_rows_know_their_lengths():
+    assert row_lengths(InMemory([[([1, 2], [1, 2])], [([3], [3]), ([4, 5, 6], [4, 5, 6])]])) == [2, 4]

@@ -1,0 +1,152 @@
+"""Each key of the plan that training honours changes what is applied, and the loss where it is a number."""
+
+from __future__ import annotations
+
+import pytest
+from scene import put_data, rows, train
+
+STEPS = {"unit": "steps", "value": 3}
+
+# (changes, applied key that must differ, whether losses must differ)
+NUMERICAL = {
+    "adapter kind": ({"recipe.adapter.kind": "dora"}, "adapter"),
+    "rslora": ({"recipe.adapter.kind": "rslora"}, "adapter"),
+    "rank": ({"recipe.adapter.rank": 2}, "adapter"),
+    "alpha": ({"recipe.adapter.alpha": 4.0}, "adapter"),
+    "dropout": ({"recipe.adapter.dropout": 0.3}, "dropout"),
+    "target_modules": ({"recipe.adapter.target_modules": ["q_proj"]}, "adapter"),
+    "learning_rate": ({"recipe.optimizer.learning_rate": 0.002}, "optimizer"),
+    "weight_decay": ({"recipe.optimizer.weight_decay": 5.0}, "optimizer"),
+    "beta1": ({"recipe.optimizer.beta1": 0.5}, "optimizer"),
+    "beta2": ({"recipe.optimizer.beta2": 0.5}, "optimizer"),
+    "epsilon": ({"recipe.optimizer.epsilon": 0.1}, "optimizer"),
+    "max_grad_norm": (
+        {"recipe.optimizer.name": "sgd", "recipe.optimizer.max_grad_norm": 1e-4},
+        "max_grad_norm",
+    ),
+    "optim": ({"recipe.optimizer.name": "sgd"}, "optimizer"),
+    "adafactor": ({"recipe.optimizer.name": "adafactor"}, "optimizer"),
+    "muon": ({"recipe.optimizer.name": "muon"}, "optimizer"),
+    "neftune": ({"recipe.optimizer.neftune": {"noise_alpha": 20.0}}, "neftune"),
+    "scheduler": ({"recipe.schedule.kind": "cosine"}, "schedule"),
+    "warmup steps": ({"recipe.schedule.warmup": {"unit": "steps", "value": 2}}, "schedule"),
+    "warmup ratio": ({"recipe.schedule.warmup": {"unit": "ratio", "value": 0.5}}, "schedule"),
+    "scheduler options": (
+        {"recipe.schedule.kind": "polynomial", "recipe.schedule.options": {"power": 3.0}},
+        "schedule",
+    ),
+    "batch": ({"recipe.batch.rows_per_step": 3}, "rows_per_step"),
+    "group_by_length": (
+        {"recipe.batch.packing": False, "recipe.batch.group_by_length": True},
+        "group_by_length",
+    ),
+    "seed": ({"recipe.seed": 7}, "seed"),
+    "bf16": ({"machine.dtype": "bf16"}, "base.dtype"),
+    "fp16": ({"machine.dtype": "fp16"}, "base.dtype"),
+    "int4": ({"recipe.base.quantization": "int4"}, "base.quantization"),
+    "int8": ({"recipe.base.quantization": "int8"}, "base.quantization"),
+}
+# Settings that must not move the result.
+HARMLESS = {
+    "fused": ({"recipe.optimizer.name": "adamw_torch_fused"}, "optimizer"),
+    "full checkpointing": ({"machine.checkpointing": "full"}, "gradient_checkpointing"),
+    "selective checkpointing": ({"machine.checkpointing": "selective"}, "gradient_checkpointing"),
+    "micro_batch": ({"machine.micro_batch": 1}, "micro_batch"),
+    "piece_tokens": ({"machine.piece_tokens": 16}, "piece_tokens"),
+    "fast path": ({"machine.fast_path": False}, "path"),
+    "eager attention": ({"machine.sdpa": False}, "attention"),
+    "drop_last": ({"recipe.batch.drop_last": True}, "drop_last"),
+    "compile": ({"machine.compile": {"backend": "eager", "mode": "default"}}, "torch_compile"),
+    "adamw_bnb_8bit": ({"recipe.optimizer.name": "adamw_bnb_8bit"}, "optimizer"),
+}
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patched:
+        put_data(patched, rows(16))
+        return train(tmp_path_factory.mktemp("usual"), {"recipe.schedule.duration": STEPS})
+
+
+def run(tmp_path, changes, monkeypatch):
+    put_data(monkeypatch, rows(16))
+    return train(tmp_path, {"recipe.schedule.duration": STEPS, **changes})
+
+
+@pytest.mark.parametrize("name", NUMERICAL)
+def test_a_numerical_key_changes_what_is_applied_and_the_loss(name, usual, tmp_path, monkeypatch):
+    changes, key = NUMERICAL[name]
+    changed = run(tmp_path, changes, monkeypatch)
+    assert changed.applied.get(key) != usual.applied.get(key)
+    assert changed.losses != pytest.approx(usual.losses, rel=1e-7)
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_a_harmless_key_changes_what_is_applied_and_not_the_loss(name, usual, tmp_path, monkeypatch):
+    changes, key = HARMLESS[name]
+    changed = run(tmp_path, changes, monkeypatch)
+    assert changed.applied.get(key) != usual.applied.get(key)
+    assert changed.losses == pytest.approx(usual.losses, rel=1e-4)
+
+
+def test_durations(tmp_path, monkeypatch):
+    put_data(monkeypatch, rows(16))
+    for number, (value, steps) in enumerate(((1.0, 4), (1.5, 6), (0.1, 1))):
+        ran = train(
+            tmp_path, {"recipe.schedule.duration": {"unit": "epochs", "value": value}}, output=f"out{number}"
+        )
+        assert ran.result["steps"] == ran.applied["steps"] == steps
+
+
+def test_saving_strategies(tmp_path, monkeypatch):
+    put_data(monkeypatch, rows(16))
+    duration = {"recipe.schedule.duration": {"unit": "steps", "value": 6}}
+    for number, (changes, kept) in enumerate((
+        ({"recipe.saving.strategy": "steps", "recipe.saving.steps": 2}, [2, 4, 6]),
+        ({"recipe.saving.strategy": "epoch", "recipe.saving.steps": None}, [4, 6]),
+        ({"recipe.saving.strategy": "no", "recipe.saving.steps": None}, []),
+        ({"recipe.saving.steps": 1, "machine.save_total_limit": 2}, [5, 6]),
+    )):  # fmt: skip
+        ran = train(tmp_path, {**duration, **changes}, output=f"out{number}")
+        found = sorted(int(path.name.removeprefix("checkpoint-")) for path in ran.output.glob("checkpoint-*"))
+        assert found == kept
+        assert (ran.output / "final" / "adapter_model.safetensors").is_file()
+
+
+def test_evaluation_strategies(tmp_path, monkeypatch):
+    put_data(monkeypatch, rows(16), rows(3, seed=8))
+    duration = {"recipe.schedule.duration": {"unit": "steps", "value": 6}}
+    for number, (strategy, steps, wanted) in enumerate(
+        (("steps", 3, [3, 6]), ("epoch", None, [4, 6]), ("no", None, []))
+    ):
+        changes = {"recipe.evaluation.strategy": strategy, "recipe.evaluation.steps": steps}
+        ran = train(tmp_path, {**duration, **changes}, output=f"out{number}")
+        assert [body.step for body in ran.of("evaluated")] == wanted
+
+
+def test_threads_are_read_back_from_torch(tmp_path, monkeypatch):
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        assert run(tmp_path, {"machine.threads.compute": 2}, monkeypatch).applied["threads"] == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_paging_needs_cuda_and_says_so(usual, tmp_path, monkeypatch):
+    ran = run(tmp_path, {"recipe.optimizer.name": "paged_adamw_32bit"}, monkeypatch)
+    assert [body.code for body in ran.of("warning")] == ["optimizer-unpaged"]
+    assert ran.losses == usual.losses
+
+
+def test_what_the_user_is_told(usual, tmp_path, monkeypatch):
+    notes = {event.body.note for event in usual.events if event.body.type == "applied"}
+    assert {
+        "Loading pre-tokenized dataset from cache",
+        "SDPA enabled",
+        "Using FP32",
+        "Optimizer AdamW",
+    } <= notes
+    half = run(tmp_path, {"machine.dtype": "bf16"}, monkeypatch)
+    assert "Using BF16" in {event.body.note for event in half.events if event.body.type == "applied"}

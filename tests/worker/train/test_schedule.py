@@ -1,0 +1,75 @@
+"""Our pure schedules against transformers' and torch's stateful ones."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import get_scheduler
+
+from expert_worker.plan import Schedule
+from expert_worker.plan.recipe import WarmupRatio, WarmupSteps
+from expert_worker.train.schedule import rate
+
+TOTAL, PEAK = 40, 3e-4
+
+
+def ours(kind, warmup=5, **options):
+    schedule = Schedule(
+        kind=kind,
+        options=options,
+        warmup=WarmupSteps(unit="steps", value=warmup),
+        duration={"unit": "steps", "value": TOTAL},
+    )
+    at = rate(schedule, PEAK, TOTAL)
+    return [at(step) for step in range(TOTAL)]
+
+
+def theirs(kind, warmup=5, **specific):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=PEAK)
+    scheduler = get_scheduler(kind, optimizer, warmup, TOTAL, scheduler_specific_kwargs=specific or None)
+    rates = []
+    for _ in range(TOTAL):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    return rates
+
+
+@pytest.mark.parametrize("warmup", [0, 5])
+@pytest.mark.parametrize(
+    ("kind", "name", "options"),
+    [
+        ("linear", "linear", {}),
+        ("cosine", "cosine", {}),
+        ("cosine", "cosine", {"num_cycles": 1.5}),
+        ("cosine", "cosine_with_min_lr", {"min_lr_ratio": 0.1}),
+        ("cosine_with_restarts", "cosine_with_restarts", {"num_cycles": 3}),
+        ("polynomial", "polynomial", {"power": 2.0, "lr_end": 1e-6}),
+        ("constant_with_warmup", "constant_with_warmup", {}),
+    ],
+)
+def test_shapes_are_the_known_ones(kind, name, options, warmup):
+    numbers = {key: float(value) for key, value in options.items()}
+    wanted = {"min_lr_rate": options["min_lr_ratio"]} if "min_lr_ratio" in options else options
+    assert ours(kind, warmup, **numbers) == pytest.approx(theirs(name, warmup, **wanted), rel=1e-9, abs=1e-12)
+
+
+def test_constant_knows_no_warmup():
+    assert ours("constant") == [PEAK] * TOTAL
+
+
+def test_one_cycle_rises_to_the_peak_and_falls_to_almost_nothing():
+    rates = ours("one_cycle", warmup=10)
+    assert rates[0] == pytest.approx(PEAK / 25) and max(rates) == rates[10] == pytest.approx(PEAK)
+    assert rates[:11] == sorted(rates[:11]) and rates[10:] == sorted(rates[10:], reverse=True)
+    assert rates[-1] < PEAK / 100
+
+
+def test_warmup_by_share():
+    schedule = Schedule(
+        kind="linear",
+        options={},
+        warmup=WarmupRatio(unit="ratio", value=0.1),
+        duration={"unit": "steps", "value": TOTAL},
+    )
+    assert rate(schedule, PEAK, TOTAL)(4) == PEAK > rate(schedule, PEAK, TOTAL)(3)
