@@ -74,18 +74,18 @@ def test_a_schema_that_judges_otherwise_is_wrong(other: Any, reason: str) -> Non
     assert reason in said
 
 
-@pytest.mark.parametrize(
-    "hostile",
-    [
-        "[" * 100_000,
-        "{" * 5_000 + "}" * 5_000,
-        "9" * 15_000,
-        '"' + "x" * 2_000_000 + '"',
-        '"\\ud800"',
-        "\x00",
-        '{"a":' * 3000,
-    ],
-)
-def test_hostile_json_is_only_wrong(hostile: str) -> None:
-    assert not verdict({"a": 1}, hostile)[0]
-    assert not verdict(SCHEMA, hostile, INSTANCES)[0]
+HOSTILE = {
+    "deep list": "[" * 100_000,
+    "deep object": '{"a":' * 3000,
+    "unbalanced": "{" * 5_000 + "}" * 5_000,
+    "huge number": "9" * 15_000,
+    "megabytes": '"' + "x" * 2_000_000 + '"',
+    "lone surrogate": '"\\ud800"',
+    "nul": "\x00",
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_json_is_only_wrong(kind: str) -> None:
+    assert not verdict({"a": 1}, HOSTILE[kind])[0]
+    assert not verdict(SCHEMA, HOSTILE[kind], INSTANCES)[0]

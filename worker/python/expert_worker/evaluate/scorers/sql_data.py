@@ -64,10 +64,10 @@ def build(schema: list[dict[str, Any]], seed: str, *, reverse: bool = False) -> 
 def _columns(table: dict[str, Any], sizes: dict[str, int], seed: str) -> Iterator[list[Value]]:
     for column in table["columns"]:
         draw = Draw(f"{seed}/{table['table']}/{column[0]}")
-        yield _values(column, int(table["rows"]), sizes, draw)
+        yield values(column, int(table["rows"]), sizes, draw)
 
 
-def _values(column: list[Any], count: int, sizes: dict[str, int], draw: Draw) -> list[Value]:
+def values(column: list[Any], count: int, sizes: dict[str, int], draw: Draw) -> list[Value]:
     kind = column[1]
     if kind == "key":
         return list(range(1, count + 1))
@@ -79,15 +79,15 @@ def _values(column: list[Any], count: int, sizes: dict[str, int], draw: Draw) ->
             words[i % len(words)] + (f" {i // len(words) + 1}" if i >= len(words) else "")
             for i in range(count)
         ]
-    values: list[Value]
+    found: list[Value]
     if kind == "cat":
-        values = [draw.one(column[2]) for _ in range(count)]
+        found = [draw.one(column[2]) for _ in range(count)]
     elif kind == "int":
-        values = list(draw.some(range(column[2], column[3] + 1), count))
+        found = list(draw.some(range(column[2], column[3] + 1), count))
     else:
-        values = [(FIRST_DAY + timedelta(days=day)).isoformat() for day in draw.some(range(DAYS), count)]
+        found = [(FIRST_DAY + timedelta(days=day)).isoformat() for day in draw.some(range(DAYS), count)]
     nullable = bool(column[-1]) if isinstance(column[-1], bool) else False
-    return [None if nullable and draw.chance(NULL_SHARE) else value for value in values]
+    return [None if nullable and draw.chance(NULL_SHARE) else value for value in found]
 
 
 def _references(parents: int, count: int, draw: Draw) -> list[Value]:

@@ -1,0 +1,131 @@
+"""Cypher is right when it returns the right rows, and reaches the engine only when it is a question."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expert_worker.evaluate.judge import judged
+from expert_worker.evaluate.sandbox import judge_all
+from expert_worker.evaluate.scorers.cypher import CypherScorer, is_ordered
+from expert_worker.evaluate.scorers.cypher_guard import refusal
+
+PERSON = [["name", "name", ["Ada", "Bo", "Cy"]], ["age", "int", 18, 90, False], ["born", "date", False]]
+SINCE = ["since", "int", 1960, 2024, False]
+GRAPH: dict[str, Any] = {
+    "nodes": [
+        {"label": "Person", "count": 14, "columns": PERSON},
+        {"label": "City", "count": 6, "columns": [["name", "name", ["Oslo", "Rome"]]]},
+    ],
+    "edges": [
+        {
+            "type": "LIVES_IN",
+            "from": "Person",
+            "to": "City",
+            "columns": [SINCE],
+        },
+        {"type": "KNOWS", "from": "Person", "to": "Person", "columns": []},
+    ],
+}
+SCORER = CypherScorer()
+
+
+def verdict(gold: str, answer: str) -> tuple[bool, str]:
+    said = judged(SCORER, {"graph": GRAPH, "seed": "1", "completion": gold}, answer)
+    return said.correct, said.reason
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        (
+            "MATCH (p:Person) WHERE p.age > 40 RETURN p.name",
+            "MATCH (x:Person) WHERE 40 < x.age RETURN x.name",
+        ),
+        (
+            "MATCH (p:Person)-[:LIVES_IN]->(c:City) RETURN c.name, count(p)",
+            "```cypher\nMATCH (c:City)<-[:LIVES_IN]-(p:Person)\nRETURN c.name, count(*);\n```",
+        ),
+        (
+            "MATCH (p:Person) WHERE NOT EXISTS { MATCH (p)-[:KNOWS]->(o:Person) } RETURN p.name",
+            "MATCH (p:Person) WHERE NOT (p)-[:KNOWS]->() RETURN p.name",
+        ),
+        ("MATCH (p:Person) RETURN avg(p.age)", "MATCH (p:Person) RETURN sum(p.age) * 1.0 / count(p)"),
+    ],
+)
+def test_another_wording_of_the_same_question_is_right(gold: str, answer: str) -> None:
+    assert verdict(gold, answer) == (True, "")
+
+
+def test_a_missing_condition_and_a_wrong_direction_are_seen() -> None:
+    gold = "MATCH (p:Person)-[:LIVES_IN]->(c:City) WHERE p.age > 40 RETURN p.name"
+    assert not verdict(gold, "MATCH (p:Person)-[:LIVES_IN]->(c:City) RETURN p.name")[0]
+    assert not verdict(gold, "MATCH (p:Person)<-[:LIVES_IN]-(c:City) WHERE p.age > 40 RETURN p.name")[0]
+
+
+def test_order_matters_only_in_the_last_return() -> None:
+    assert is_ordered("MATCH (p:Person) RETURN p.name ORDER BY p.age")
+    assert not is_ordered("MATCH (p:Person) WITH p ORDER BY p.age LIMIT 2 RETURN p.name")
+    gold = "MATCH (p:Person) RETURN p.name ORDER BY p.age"
+    assert not verdict(gold, "MATCH (p:Person) RETURN p.name ORDER BY p.age DESC")[0]
+    assert verdict("MATCH (p:Person) RETURN p.name", gold)[0]
+
+
+REFUSED = [
+    "LOAD FROM '/etc/passwd' (file_format='csv') RETURN *",
+    "MATCH (p:Person) RETURN p.name; COPY Person TO 'out.csv'",
+    "MATCH (p:Person) WITH p LOAD FROM 'x.csv' RETURN *",
+    "EXPORT DATABASE 'out'",
+    "MATCH (n) IMPORT DATABASE 'x' RETURN n",
+    "RETURN 1 INSTALL httpfs",
+    "WITH 1 AS a ATTACH 'x.db' AS y RETURN a",
+    "MATCH (p:Person) CALL show_tables() RETURN *",
+    "WITH 1 AS a CALL timeout=0 RETURN a",
+    "WITH 1 AS a call TIMEOUT=0 RETURN a",
+    "MATCH (p:Person) DETACH DELETE p",
+    "MATCH (p:Person) SET p.age = 1 RETURN p",
+    "MATCH (p:Person) CREATE (:City {id: 99}) RETURN 1",
+    "MATCH (p:Person) MERGE (c:City {id: 98}) RETURN c",
+    "RETURN 'a\\' LOAD FROM '",
+    "RETURN `LOAD` FROM 'x'",
+    "RETURN 1 /* ' */ LOAD FROM 'x' // '",
+    "RETURN 'open",
+    "RETURN 1. CALL show_tables()",
+    "RETURN \x00 1",
+    "RETURN " + "1 + " * 300_000 + "1",
+]
+
+
+@pytest.mark.parametrize("place", range(len(REFUSED)))
+def test_what_is_no_question_never_reaches_the_engine(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reached(*_: Any) -> Any:
+        raise AssertionError("the engine was asked")
+
+    monkeypatch.setattr(CypherScorer, "ask", reached)
+    row = {"graph": GRAPH, "seed": "1", "completion": "MATCH (p:Person) RETURN p.name"}
+    said = SCORER.judge(row, REFUSED[place])
+    assert not said.correct
+    assert said.reason == " ".join((refusal(REFUSED[place]) or "").split())
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    ["MATCH (p:Person) WHERE p.name = 'CALL' RETURN p", "MATCH (a)-->(b)<--(c)--(d) RETURN a.type"],
+)
+def test_words_in_strings_and_property_names_are_harmless(harmless: str) -> None:
+    assert refusal(harmless) is None
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [
+        "UNWIND range(1, 1000000000) AS x RETURN count(x)",
+        "MATCH (a:Person), (b:Person), (c:Person), (d:Person), (e:Person), (f:Person), (g) RETURN count(*)",
+        "MATCH (a:Person)-[:KNOWS*1..30]-(b:Person) RETURN count(*)",
+        "UNWIND range(1, 9000) AS x RETURN x",
+    ],
+)
+def test_endless_questions_end(endless: str, tmp_path: Path) -> None:
+    row = {"graph": GRAPH, "seed": "1", "completion": "MATCH (p:Person) RETURN p.name"}
+    found = judge_all("cypher", [row] * 2, [endless, row["completion"]])
+    assert [said.correct for said in found] == [False, True]

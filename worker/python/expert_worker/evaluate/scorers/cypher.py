@@ -1,0 +1,90 @@
+"""Cypher is judged by an embedded engine: it must return the reference's rows on three generated graphs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, OrderedDict
+from datetime import date, datetime
+from typing import Any
+
+from expert_worker.evaluate import answer as answers
+from expert_worker.evaluate.scorers.cypher_data import Graph
+from expert_worker.evaluate.scorers.cypher_guard import STARTS, refusal
+from expert_worker.evaluate.verdict import RIGHT, Row, Verdict, wrong
+
+GRAPHS = 3
+KEPT = 64
+MAX_ROWS = 2_000
+
+
+class CypherScorer:
+    """Graphs are kept from answer to answer: questions cannot change them, one that fails costs its graph."""
+
+    def __init__(self) -> None:
+        self._graphs: OrderedDict[str, Graph] = OrderedDict()
+
+    def extract(self, text: str) -> str:
+        return answers.statement(text, *STARTS)
+
+    def judge(self, row: Row, answer: str) -> Verdict:
+        if not answer:
+            return wrong("no Cypher in the answer")
+        refused = refusal(answer)
+        if refused:
+            return wrong(refused)
+        gold = str(row["completion"])
+        for place in range(GRAPHS):
+            seed = f"{row['seed']}/{place}"
+            expected = self.ask(row["graph"], seed, gold)
+            try:
+                found = self.ask(row["graph"], seed, answer)
+            except RuntimeError as error:
+                return wrong(f"Cypher: {error}")
+            if not same(expected, found, is_ordered(gold)):
+                return wrong(f"{len(found)} rows {found[:1]} instead of {len(expected)} {expected[:1]}")
+        return RIGHT
+
+    def ask(self, graph: dict[str, Any], seed: str, question: str) -> list[list[Any]]:
+        key = json.dumps([graph, seed])
+        opened = self._graphs.pop(key, None) or Graph(graph, seed)
+        try:
+            rows = opened.ask(question, MAX_ROWS)
+        except RuntimeError:
+            opened.close()
+            raise
+        self._keep(key, opened)
+        if len(rows) > MAX_ROWS:
+            raise RuntimeError(f"more than {MAX_ROWS} rows")
+        return rows
+
+    def _keep(self, key: str, graph: Graph) -> None:
+        self._graphs[key] = graph
+        if len(self._graphs) > KEPT:
+            self._graphs.popitem(last=False)[1].close()
+
+
+def is_ordered(statement: str) -> bool:
+    """Whether the last RETURN is ordered; an order before it only chooses."""
+    tail = re.split(r"\breturn\b", re.sub(r"'[^']*'", "''", statement), flags=re.IGNORECASE)[-1]
+    return re.search(r"\border\s+by\b", tail, re.IGNORECASE) is not None
+
+
+def same(expected: list[list[Any]], found: list[list[Any]], in_order: bool) -> bool:
+    """Equal rows; columns go by place, lists inside a row by content, numbers are equal to nine digits."""
+    left, right = ([repr([_plain(value) for value in row]) for row in rows] for rows in (expected, found))
+    return left == right if in_order else Counter(left) == Counter(right)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int | float):
+        return float(f"{value:.9g}")
+    if isinstance(value, date | datetime):
+        return value.isoformat()
+    if isinstance(value, list):
+        return sorted((_plain(part) for part in value), key=repr)
+    if isinstance(value, dict):
+        return sorted((key, repr(_plain(part))) for key, part in value.items() if key not in {"_ID", "id"})
+    return str(value)
