@@ -36,7 +36,7 @@ def runs(request: pytest.FixtureRequest, training_server: Server, quick_folder: 
 def worth_a_kill(points: Sequence[str]) -> list[str]:
     """What happens in every run: how often `accumulating` is said depends on time.
 
-    A tensor is a write of its own, so of the writes to one file the first, a middle and the last stand for all.
+    A tensor is a write of its own: of the writes to one file the first, a middle and the last stand for all.
     """
     kinds: dict[str, list[str]] = {}
     for point in points:

@@ -73,6 +73,8 @@ def test_it_says_what_the_records_say(written: tuple[str, Page]) -> None:
         "set operation",
         "datasets/train.jsonl",
         "3,990",
+        "99.9%",
+        "25%",
         "misuse of aggregate: COUNT()",
         "final/ is step 120: the lowest eval_loss of all evaluations",
         "The micro-batch was halved to 4",
@@ -93,7 +95,7 @@ def test_it_is_drawn_for_light_and_dark_and_for_narrow_screens(written: tuple[st
     assert "prefers-color-scheme: dark" in html and "max-width: 560px" in html
     assert ("meta", "name", "viewport") in page.attributes
     labels = [value for tag, name, value in page.attributes if tag == "svg" and name == "aria-label"]
-    assert len(labels) == 8 and any(label.startswith("Loss: training from 2") for label in labels)
+    assert len(labels) == 7 and any(label.startswith("Loss: training from 2") for label in labels)
 
 
 def test_steps_that_a_later_attempt_tells_again_are_dropped(tmp_path: Path) -> None:
@@ -107,6 +109,11 @@ def test_steps_that_a_later_attempt_tells_again_are_dropped(tmp_path: Path) -> N
 def test_a_run_that_is_under_way_or_failed_has_a_report_too(tmp_path: Path) -> None:
     run = sample_run(tmp_path)
     lines = (run / "events.jsonl").read_text().splitlines()
+    assert 'class="state good">finished' in write_report(run).read_text()
+    (run / "events.jsonl").write_text("\n".join(lines[:-1]))
+    assert 'class="state good">finished' in write_report(run).read_text(), (
+        "run.json comes before the last event"
+    )
     (run / "run.json").unlink()
     (run / "events.jsonl").write_text("\n".join(lines[:40]) + '\n{"time": 1, "bo')
     assert "not finished" in write_report(run).read_text()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any, cast
 
 from pydantic import JsonValue
 
+from expert_worker.checkpoint import files
+from expert_worker.checkpoint.refusal import refusals_in_words
 from expert_worker.errors import BadInput
 from expert_worker.evaluate import scores
 from expert_worker.evaluate.decode import answer_all
@@ -23,6 +24,7 @@ from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.plan import Plan
 from expert_worker.plan.request import EvaluateRequest
+from expert_worker.report import refresh
 
 
 def run(plan: Plan, events: Events) -> JsonValue:
@@ -46,7 +48,7 @@ def examine(
     report = _report(plan, rows, base, tuned, adapter)
     report["seconds"] = time.monotonic() - started
     _tell(events, report, report["seconds"])
-    _leave(plan, report)
+    _leave(plan, report, events)
     return cast(JsonValue, report)
 
 
@@ -109,11 +111,12 @@ def _tell(events: Events, report: dict[str, Any], seconds: float) -> None:
     events.evaluated(0, metrics, seconds)
 
 
-def _leave(plan: Plan, report: dict[str, Any]) -> None:
+def _leave(plan: Plan, report: dict[str, Any], events: Events) -> None:
     """Only where a run is: evaluating must not make a folder look used."""
     output = Path(plan.machine.paths.output)
     if not (output / "plan.json").is_file() and not (output / "run.json").is_file():
         return
-    new = output / ".evaluation.json.new"
-    new.write_text(json.dumps(report, indent=1, sort_keys=True, ensure_ascii=False), encoding="utf-8")
-    new.replace(output / "evaluation.json")
+    with refusals_in_words(output, "write evaluation.json", int, lambda: []):
+        files.replace_json(output / "evaluation.json", files.finite(report))
+    if (output / "events.jsonl").is_file():
+        refresh(output, events)

@@ -1,49 +1,57 @@
-"""What went in: the row ledger, and how long rows and how many tokens they were."""
+"""What went in: the row ledger, and how many tokens there were in documents of what length."""
 
-from collections.abc import Iterator
 from typing import Any
 
-from expert_worker.report.charts import histogram
+from expert_worker.report.charts import histogram, short
 from expert_worker.report.parts import section, table
 from expert_worker.report.read import Run
 
+_QUANTILES = ("shortest", "quarter", "median", "three quarters", "90%", "99%", "longest")
+
 
 def rows_and_tokens(run: Run) -> str:
-    statistics = run.cache.get("statistics") or {}
+    splits: dict[str, Any] = run.cache.get("splits") or {}
     charts = "".join(
-        histogram(title, _bins(statistics.get(name)), "rows")
-        for title, name in (
-            ("Tokens a document", "document_tokens"),
-            ("Supervised tokens a document", "supervised_tokens"),
-        )
+        histogram(f"Tokens a document, {name}", _bins(split.get("length_histogram")), "documents")
+        for name, split in sorted(splits.items())
     )
-    body = _ledger(run.cache.get("ledger"))
+    parts = [_ledger(run.cache.get("sources") or []), _splits(splits)]
     if charts:
-        body += f'<div class="charts more">{charts}</div>'
-    return section("Data", body)
+        parts.append(f'<div class="charts">{charts}</div>')
+    return section("Data", '<div class="more"></div>'.join(filter(None, parts)))
 
 
-def _ledger(ledgers: Any) -> str:
-    found = [entry for entry in ledgers or [] if isinstance(entry, dict)]
-    counts = [name for name in _ordered(found) if any(entry.get(name) for entry in found)]
+def _ledger(sources: list[dict[str, Any]]) -> str:
+    """A column for everything that happened to any row at all."""
+    names = {name for source in sources for name, value in source.items() if isinstance(value, int)}
+    ordered = [name for name in (sources[0] if sources else {}) if name in names]
+    counts = [name for name in ordered if any(source.get(name) for source in sources)]
     head = ["source", *(name.replace("_", " ") for name in counts)]
-    rows = [[entry.get("name", ""), *(f"{entry.get(name, 0):,}" for name in counts)] for entry in found]
+    rows = [[source.get("name", ""), *(f"{source.get(name, 0):,}" for name in counts)] for source in sources]
     return table(head, rows, frozenset(range(1, len(head))))
 
 
-def _ordered(ledgers: list[dict[str, Any]]) -> list[str]:
-    names: dict[str, None] = {}
-    for entry in ledgers:
-        names.update({name: None for name, value in entry.items() if isinstance(value, int)})
-    return list(names)
+def _splits(splits: dict[str, Any]) -> str:
+    head = ["rows as packed", "rows", "documents", "tokens", "supervised", "fill", *_QUANTILES]
+    rows = [[name, *_split(split)] for name, split in sorted(splits.items())]
+    return table(head, rows, frozenset(range(1, len(head))))
+
+
+def _split(split: dict[str, Any]) -> list[str]:
+    tokens, supervised = split.get("tokens", 0), split.get("supervised_tokens", 0)
+    fill = split.get("fill")
+    quantiles = [f"{length:,}" for length in split.get("length_quantiles", [])]
+    return [
+        f"{split.get('rows', 0):,}",
+        f"{split.get('documents', 0):,}",
+        short(tokens),
+        f"{supervised / tokens:.0%}" if tokens else "",
+        f"{fill:.1%}" if fill is not None else "",
+        *quantiles,
+        *[""] * (len(_QUANTILES) - len(quantiles)),
+    ]
 
 
 def _bins(found: Any) -> list[tuple[str, float]]:
-    return list(_each_bin(found)) if isinstance(found, list) else []
-
-
-def _each_bin(found: list[Any]) -> Iterator[tuple[str, float]]:
-    """Each bin is [upper bound, count]."""
-    for entry in found:
-        if isinstance(entry, list) and len(entry) == 2:
-            yield f"≤{entry[0]}", float(entry[1])
+    """Each bin is [most tokens, documents]."""
+    return [(f"≤{most}", float(count)) for most, count in found or []]

@@ -43,16 +43,16 @@ def _head(run: Run, name: str) -> str:
     lead = f"{adapter.get('kind', 'adapter')}{rank} on {base.get('name', 'an unknown base')}"
     if base.get("quantization", "none") != "none":
         lead += f" in {base['quantization']}"
-    if run.ending:
-        lead += f" · {_moment(run.ending['time'])}"
+    if run.told_at:
+        lead += f" · {_moment(run.told_at)}"
     return f"<h1>{escape(name)}{_state(run)}</h1>\n<p class='lead'>{escape(lead)}</p>"
 
 
 def _state(run: Run) -> str:
     ending = run.ending
-    if ending is None:
+    if ending is None and not run.complete:
         return '<span class="state warn">not finished</span>'
-    if ending["type"] == "finished":
+    if ending is None or ending["type"] == "finished":
         return '<span class="state good">finished</span>'
     word = "stopped" if ending.get("exit") in {130, 143} else "failed"
     return f'<span class="state {"warn" if word == "stopped" else "bad"}">{word}</span>'

@@ -16,11 +16,17 @@ class Run:
     """Warnings, recoveries and checkpoints, in order, each with its `time`."""
     applied: dict[str, Any] = field(default_factory=dict)
     attempts: int = 0
+    told_at: float = 0.0
     ending: dict[str, Any] | None = None
     record: dict[str, Any] = field(default_factory=dict)
     plan: dict[str, Any] = field(default_factory=dict)
     cache: dict[str, Any] = field(default_factory=dict)
     scores: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """The report is written before the event that ends the run."""
+        return bool(self.steps) and self.result.get("steps") == self.steps[-1]["step"]
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -76,6 +82,7 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
 def _take(run: Run, event: dict[str, Any]) -> None:
     body = event["body"]
     kind = body.get("type")
+    run.told_at = event.get("time", run.told_at)
     if kind == "started":
         _begin_attempt(run, event)
     elif kind == "progress":

@@ -3,12 +3,21 @@
 from pathlib import Path
 
 from expert_worker.checkpoint import files
-from expert_worker.errors import BadInput, storage_error
+from expert_worker.errors import BadInput, ExpertError, storage_error
+from expert_worker.events import Events
 from expert_worker.report.page import page
 from expert_worker.report.read import read_run
 
 NAME = "report.html"
 _RECORDS = ("events.jsonl", "run.json", "evaluation.json")
+
+
+def refresh(folder: Path, events: Events) -> None:
+    """At the end of a stage: a report that cannot be written is a pity, not a failure."""
+    try:
+        write_report(folder)
+    except ExpertError as error:
+        events.warning("report-not-written", error.message, error.hint)
 
 
 def write_report(folder: Path) -> Path:

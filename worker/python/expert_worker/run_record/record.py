@@ -1,6 +1,5 @@
 """`run.json`: enough to say, a year later, exactly what made this adapter and why this step was chosen."""
 
-import json
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -56,8 +55,8 @@ def write_run_record(
         "recipe": plan.recipe.model_dump(mode="json"),
         "cache_key": cache_key,
         "best": asdict(best),
-        "result": _finite(dict(result)),
-        "applied": _finite(dict(applied)),
+        "result": files.finite(dict(result)),
+        "applied": files.finite(dict(applied)),
         "packages": package_versions(),
         "machine": _machine(plan),
         "git_commit": commit_of(Path(plan.machine.paths.expert_dir)),
@@ -67,11 +66,6 @@ def write_run_record(
     with refusals_in_words(output, f"write {NAME}", int, lambda: []):
         files.replace_json(output / NAME, document)
     return output / NAME
-
-
-def _finite(document: dict[str, Any]) -> Any:
-    """A loss that ran away is null: JSON knows no infinities."""
-    return json.loads(json.dumps(document), parse_constant=lambda _: None)
 
 
 def package_versions() -> dict[str, str | None]:

@@ -9,6 +9,7 @@ from typing import Any
 from expert_worker.checkpoint import Store
 from expert_worker.events import Events
 from expert_worker.plan import Plan
+from expert_worker.report import refresh
 from expert_worker.run_record import (
     BestChoice,
     Outcome,
@@ -72,6 +73,7 @@ class Finish:
             result=result,
             applied=self._applied.values,
         )
+        refresh(self._store.output, self._events)
         return result
 
     def _choose(self) -> BestChoice:

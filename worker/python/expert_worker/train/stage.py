@@ -46,14 +46,16 @@ def run(plan: Plan, events: Events) -> JsonValue:
     try:
         session = prepare(plan, events, source, store, saved)
         events.stage("train", _TRAIN_BUDGET, f"{session.loop.total_steps} steps")
-        with profiled(plan, events):
-            session.loop.run()
+        try:
+            with profiled(plan, events):
+                session.loop.run()
+        finally:
+            session.keeper.drain()
         result = Finish(plan, events, store, session.loop, session.tokenizer, source, applied).write(
             time.monotonic() - began, saved.step if saved else None
         )
     finally:
         trackers.close()
-    session.keeper.drain()
     return cast(JsonValue, result)
 
 
