@@ -11,11 +11,11 @@ pub(super) fn activations(load: &Load<'_>, tokens: u64) -> u64 {
     let (attention, mlp) = if load.fast_path { fast(load) } else { eager(shape) };
     let elements = match load.checkpointing {
         CheckpointingMode::None => shape.layers * (attention + mlp),
-        CheckpointingMode::Selective => shape.layers * (shape.hidden + mlp) + attention,
+        // A layer's attention is computed again once its MLP is done with.
+        CheckpointingMode::Selective => shape.layers * (shape.hidden + mlp) + attention.saturating_sub(mlp),
         CheckpointingMode::Full => shape.layers * shape.hidden + attention + mlp,
     };
-    let bytes = dtype_bytes(load.dtype);
-    (elements + working_set(shape)) * tokens * bytes + dequantized(load)
+    elements * tokens * dtype_bytes(load.dtype) + working_set(load, tokens) + dequantized(load)
 }
 
 /// Elements that a token leaves in one layer's attention and in its MLP.
@@ -50,9 +50,9 @@ fn eager(shape: &Shape) -> (u64, u64) {
     (5 * shape.hidden + 2 * heads, 5 * shape.hidden + 4 * shape.intermediate)
 }
 
-/// The backward pass through one MLP: gradients of gate, up and product, and the sigmoid's terms.
-fn working_set(shape: &Shape) -> u64 {
-    5 * shape.intermediate + 3 * shape.hidden
+/// The backward pass through one MLP: gradients of gate and up, the sigmoid's terms, and the residual stream's gradient.
+pub(super) fn working_set(load: &Load<'_>, tokens: u64) -> u64 {
+    (4 * load.shape.intermediate + 2 * load.shape.hidden) * tokens * dtype_bytes(load.dtype)
 }
 
 /// A quantized weight is read one matrix at a time.

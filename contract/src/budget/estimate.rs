@@ -1,6 +1,6 @@
 //! Bytes by part for one micro-batch.
 
-use super::activations::activations;
+use super::activations::{activations, working_set};
 use super::shape::{Linear, Shape};
 use crate::plan::{
     Adapter, AdapterKind, CheckpointingMode, DeviceKind, Dtype, MemoryEstimate, OptimizerName, Quantization,
@@ -40,7 +40,8 @@ pub fn estimate(load: &Load<'_>) -> MemoryEstimate {
         gradients: trained * MASTER_BYTES,
         optimizer: optimizer_bytes(load.optimizer, trained),
         activations: activations(load, tokens),
-        logits: logits(load, tokens),
+        // The head is done before the layers' backward pass begins: only what it needs beyond that one's working set counts.
+        logits: logits(load, tokens).saturating_sub(working_set(load, tokens)),
         context: if load.device == DeviceKind::Cuda { CUDA_CONTEXT } else { 0 },
         total: 0,
     };

@@ -1,0 +1,67 @@
+"""Measures, in a process of its own, the memory that one training step of a planned run adds to the loaded model."""
+
+from __future__ import annotations
+
+import gc
+import json
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from expert_worker.train.fast.batch import Flat
+from expert_worker.train.fast.decoder import FastDecoder
+from expert_worker.train.fast.dropout import Place
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def model_of(plan: dict[str, Any]) -> Any:
+    adapter, machine = plan["recipe"]["adapter"], plan["machine"]
+    config = AutoConfig.from_pretrained(machine["paths"]["base"])
+    model = AutoModelForCausalLM.from_config(config, dtype=DTYPES[machine["dtype"]])
+    lora = LoraConfig(
+        r=adapter["rank"],
+        lora_alpha=adapter["alpha"],
+        use_dora=adapter["kind"] == "dora",
+        target_modules=adapter["target_modules"],
+        task_type="CAUSAL_LM",
+    )
+    return get_peft_model(model, lora, autocast_adapter_dtype=True).train()
+
+
+def batch_of(plan: dict[str, Any], vocabulary: int) -> Flat:
+    length = plan["recipe"]["batch"]["max_seq_length"]
+    ids = torch.randint(0, vocabulary, (length,))
+    return Flat(ids, ids.clone(), torch.arange(length), (length,))
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def main() -> None:
+    plan = json.loads(Path(sys.argv[1]).read_text())
+    torch.manual_seed(0)
+    model = model_of(plan)
+    decoder = FastDecoder(model, Place(), checkpointing=plan["machine"]["checkpointing"])
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=1e-4)
+    batch = batch_of(plan, model.config.vocab_size)
+    # Threads, kernels and their buffers come with the first pass, however small it is.
+    small = Flat(batch.ids[:8], batch.labels[:8], batch.positions[:8], (8,))
+    decoder.loss(small).backward()
+    model.zero_grad(set_to_none=True)
+    gc.collect()
+    loaded = resident()
+    decoder.loss(batch).backward()
+    optimizer.step()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({"loaded": loaded, "peak": peak, "added": peak - loaded}))
+
+
+main()
