@@ -1,4 +1,4 @@
-"""Measures, in a process of its own, the memory that one training step of a planned run adds to the loaded model."""
+"""Measures, in a process of its own, the memory that one step of a planned run adds to the loaded model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`plan`'s memory estimate against the measured peak of a real step, in a fresh process for each configuration."""
+"""`plan`'s memory estimate against the measured peak of a real step, each in a fresh process."""
 
 from __future__ import annotations
 
