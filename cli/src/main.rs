@@ -14,6 +14,7 @@ mod output;
 mod prepare;
 mod queue;
 mod render;
+mod runs;
 mod scaffold;
 mod site;
 mod usage;

@@ -14,7 +14,6 @@ use crate::render::Console;
 use crate::site;
 
 pub struct Prepared {
-    pub manifest: Manifest,
     pub resolved: Resolved,
     /// What the manifest has besides errors.
     pub diagnostics: Vec<Diagnostic>,
@@ -37,7 +36,7 @@ pub fn prepare(options: &PlanOptions, request: Request, console: &Console) -> Re
             .map_err(|problem| Failure::manifest(&path, manifest.locate(vec![problem])))?
     };
     check_presence(&resolved)?;
-    Ok(Prepared { manifest, resolved, diagnostics })
+    Ok(Prepared { resolved, diagnostics })
 }
 
 fn choose<'a>(manifest: &'a Manifest, model: Option<&str>) -> Result<Effective<'a>, Failure> {

@@ -31,6 +31,19 @@ pub fn of(options: &PlanOptions, manifest: &Path) -> Result<Site, Failure> {
     })
 }
 
+/// For questions whose answer no device changes.
+pub fn on_cpu(manifest: &Path) -> Site {
+    Site {
+        manifest: std::path::absolute(manifest).unwrap_or_else(|_| manifest.to_owned()),
+        output: None,
+        data: None,
+        home: home(),
+        hub_cache: hub_cache(),
+        device: Device { kind: DeviceKind::Cpu, index: 0, name: String::new(), memory_bytes: None },
+        computes_bf16: false,
+    }
+}
+
 pub fn device(choice: DeviceChoice) -> Result<Found, Failure> {
     match choice {
         DeviceChoice::Cpu => Ok(cpu()),

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
 use expert_contract::manifest::{self, Manifest, Options};
-use expert_contract::plan::{Device, DeviceKind, Recipe, Request, Resume};
-use expert_contract::resolve::{Site, resolve};
+use expert_contract::plan::{Recipe, Request, Resume};
+use expert_contract::resolve::resolve;
 use fs_err as fs;
 use serde::Serialize;
 
@@ -14,6 +14,7 @@ use crate::experts;
 use crate::failure::Failure;
 use crate::git::{Refusal, Repository, Revision};
 use crate::render::Console;
+use crate::site;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -110,7 +111,8 @@ fn recipe_differs(repository: &Repository, revision: &Revision, manifest: &Path)
 /// Every base's recipe: what the manifest decides, without comments, metadata and settings of the machine.
 fn recipes(bytes: Vec<u8>, path: &Path) -> Option<Vec<Recipe>> {
     let manifest = read(bytes, path)?;
-    let site = anywhere(path);
+    // Recipes are the same on every machine, so any site will do.
+    let site = site::on_cpu(path);
     let request = Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
     manifest
         .all_effective()
@@ -120,19 +122,6 @@ fn recipes(bytes: Vec<u8>, path: &Path) -> Option<Vec<Recipe>> {
 
 fn read(bytes: Vec<u8>, path: &Path) -> Option<Manifest> {
     manifest::from_bytes(bytes, path, &Options::default()).manifest
-}
-
-/// Recipes are the same on every machine, so any will do.
-fn anywhere(manifest: &Path) -> Site {
-    Site {
-        manifest: std::path::absolute(manifest).unwrap_or_else(|_| manifest.to_owned()),
-        output: None,
-        data: None,
-        home: PathBuf::new(),
-        hub_cache: PathBuf::new(),
-        device: Device { kind: DeviceKind::Cpu, index: 0, name: String::new(), memory_bytes: None },
-        computes_bf16: false,
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! One command a file. Each has `Args` and `run`.
 
+mod clean;
 mod completions;
+mod datasets;
 mod doctor;
 mod evaluate;
 mod export;
@@ -9,6 +11,8 @@ mod init;
 mod matrix;
 mod plan;
 mod pretokenize;
+mod report;
+mod runs;
 mod schema;
 pub mod train;
 mod validate;
@@ -38,6 +42,14 @@ pub enum Command {
     Generate(generate::Args),
     /// Write the merged model or the plain adapter to a new folder
     Export(export::Args),
+    /// Write a run's report.html again
+    Report(Box<report::Args>),
+    /// List what training left
+    Runs(runs::Args),
+    /// List the data that experts name
+    Datasets(datasets::Args),
+    /// Remove token caches that no run refers to
+    Clean(clean::Args),
     /// Show what this machine has for training, and how to mend what it lacks
     Doctor(doctor::Args),
     /// Make a new expert that can be trained as it is
@@ -61,6 +73,10 @@ pub fn run(cli: &Cli, console: &Console) -> Result<Exit, Failure> {
         Command::Evaluate(args) => evaluate::run(args, &cli.global, console),
         Command::Generate(args) => generate::run(args, &cli.global, console),
         Command::Export(args) => export::run(args, &cli.global, console),
+        Command::Report(args) => report::run(args, &cli.global, console),
+        Command::Runs(args) => runs::run(args, console),
+        Command::Datasets(args) => datasets::run(args, console),
+        Command::Clean(args) => clean::run(args, console),
         Command::Doctor(args) => doctor::run(args, &cli.global, console),
         Command::Init(args) => init::run(args, console),
         Command::Matrix(args) => matrix::run(args, console),

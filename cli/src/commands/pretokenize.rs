@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::launch::{Home, Supervision, carry_out};
 use crate::options::PlanOptions;
 use crate::prepare::prepare;
-use crate::render::{Console, summary};
+use crate::render::{Console, tokens};
 use crate::usage::Global;
 use crate::worker;
 
@@ -77,6 +77,6 @@ fn show(result: &Value, console: &Console) {
     if console.json {
         console.document(result);
     } else {
-        console.data(&summary::plain(result));
+        console.data(&tokens::text(result));
     }
 }

@@ -1,5 +1,6 @@
 //! Asking the worker what it has: `python -m expert_worker doctor`.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,13 +9,12 @@ use std::thread;
 use std::time::Duration;
 
 use serde::Deserialize;
-use std::collections::BTreeMap;
 
 use crate::env;
 use crate::failure::reason;
 
 /// Importing torch from a cold network disk takes its time; a broken driver takes forever.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 #[derive(Debug, Deserialize)]
 pub struct Report {

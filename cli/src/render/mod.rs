@@ -8,6 +8,7 @@ pub mod plan;
 mod progress;
 pub mod summary;
 mod table;
+pub mod tokens;
 
 pub use console::Console;
 pub use progress::Board;

@@ -5,6 +5,7 @@ mod inbox;
 mod interrupt;
 mod lines;
 mod locate;
+mod module;
 mod outcome;
 mod process;
 mod silence;
@@ -13,5 +14,6 @@ mod supervise;
 
 pub use interrupt::{Interrupt, requested as interrupted};
 pub use locate::Search;
+pub use module::run_module;
 pub use spawn::{Launch, Stdin};
 pub use supervise::{Limits, Notice, supervise};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use expert_contract::event::Body;
 
 /// Starting Python and importing torch on a cold disk.
-const STARTING: Duration = Duration::from_secs(60);
+const STARTING: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quiet {

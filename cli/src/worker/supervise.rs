@@ -22,7 +22,7 @@ use crate::failure::Failure;
 const ROUND: Duration = Duration::from_millis(100);
 /// A worker that has said its last word may still have libraries to shut down.
 const FAREWELL: Duration = Duration::from_secs(10);
-const DEFAULT_GRACE: Duration = Duration::from_secs(120);
+const DEFAULT_GRACE: Duration = Duration::from_mins(2);
 
 /// What the caller is told while the worker runs.
 pub enum Notice<'a> {

@@ -1,0 +1,129 @@
+//! `clean`: removes token caches that no run refers to. They can be built again; runs are never touched.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use expert_contract::exit::Exit;
+use expert_contract::manifest::{self, Manifest, Options};
+use expert_contract::plan::{Request, Resume};
+use expert_contract::resolve::resolve;
+use fs_err as fs;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::experts::{self, portable};
+use crate::failure::Failure;
+use crate::output::children;
+use crate::render::Console;
+use crate::render::number::bytes;
+use crate::runs::{self, State};
+use crate::site;
+
+/// What the worker leaves in a token cache, and nobody else in a folder of such a name.
+const DESCRIPTION: &str = "cache.json";
+const KEY_LENGTH: usize = 32;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// An expert, or the folder that holds the experts
+    #[arg(default_value = "experts")]
+    folder: PathBuf,
+    /// Only say what would be removed
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Serialize)]
+struct Leftover {
+    path: PathBuf,
+    bytes: u64,
+}
+
+pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
+    let mut leftovers = Vec::new();
+    for manifest in experts::below(&args.folder)? {
+        leftovers.extend(of_expert(&manifest, console));
+    }
+    for leftover in &leftovers {
+        if !args.dry_run {
+            fs::remove_dir_all(&leftover.path)
+                .map_err(|error| Failure::writing("remove", &leftover.path, &error))?;
+        }
+        if !console.json {
+            console.data(&format!("{}  {}", bytes(leftover.bytes), portable(&leftover.path)));
+        }
+    }
+    let total: u64 = leftovers.iter().map(|leftover| leftover.bytes).sum();
+    if console.json {
+        console.document(&json!({"ok": true, "dry_run": args.dry_run, "bytes": total, "removed": leftovers}));
+    } else {
+        let (count, size) = (leftovers.len(), bytes(total));
+        let word = if args.dry_run { "could be removed" } else { "removed" };
+        console.say(&format!("{count} token caches of {size} {word}"));
+    }
+    Ok(Exit::Done)
+}
+
+fn of_expert(path: &Path, console: &Console) -> Vec<Leftover> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let runs = runs::of_expert(folder);
+    if runs.iter().any(|run| run.state == State::Running) {
+        console.warn(&format!("{} is being trained and is passed over", portable(folder)), None);
+        return Vec::new();
+    }
+    let loaded = manifest::load(path, &Options::default());
+    let Some(manifest) = &loaded.manifest else {
+        console.warn(&format!("{} has errors and is passed over", portable(path)), None);
+        return Vec::new();
+    };
+    let needed: BTreeSet<String> = runs.iter().flat_map(|run| keys_of_run(&run.path)).collect();
+    let caches =
+        cache_roots(manifest).into_iter().flat_map(|root| children(&root)).filter(|cache| is_cache(cache));
+    caches
+        .filter(|cache| !needed.contains(&name(cache)))
+        .map(|path| Leftover { bytes: size(&path), path })
+        .collect()
+}
+
+/// Where the caches of the manifest's bases lie.
+fn cache_roots(manifest: &Manifest) -> BTreeSet<PathBuf> {
+    let request = Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
+    let site = site::on_cpu(&manifest.path);
+    manifest
+        .all_effective()
+        .filter_map(|expert| resolve(&expert, &site, request.clone()).ok())
+        .map(|resolved| PathBuf::from(resolved.plan.machine.paths.cache))
+        .collect()
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Only what the worker made: a data set that somebody keeps here has another shape.
+fn is_cache(path: &Path) -> bool {
+    let name = name(path);
+    let key = name.len() == KEY_LENGTH && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let own = path.symlink_metadata().is_ok_and(|data| data.is_dir());
+    key && own && path.join(DESCRIPTION).is_file()
+}
+
+/// The caches that a run was made from, finished or to be resumed.
+fn keys_of_run(run: &Path) -> Vec<String> {
+    let states = children(run).into_iter().map(|child| child.join("state.json"));
+    let records = states.chain([run.join("run.json")]);
+    records
+        .filter_map(|record| serde_json::from_slice::<serde_json::Value>(&fs::read(record).ok()?).ok())
+        .filter_map(|record| {
+            record["cache_key"].as_str().or(record["facts"]["cache_key"].as_str()).map(str::to_owned)
+        })
+        .collect()
+}
+
+fn size(path: &Path) -> u64 {
+    match path.symlink_metadata() {
+        Ok(data) if data.is_dir() => children(path).iter().map(|child| size(child)).sum(),
+        Ok(data) => data.len(),
+        Err(_) => 0,
+    }
+}

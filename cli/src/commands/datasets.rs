@@ -1,0 +1,100 @@
+//! `datasets`: the data that experts name, and whether it is there.
+
+use std::path::{Path, PathBuf};
+
+use expert_contract::exit::Exit;
+use expert_contract::manifest::{self, Options};
+use expert_contract::plan::{Plan, Request, Source};
+use expert_contract::resolve::{DataFacts, resolve};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::experts::{self, portable};
+use crate::failure::Failure;
+use crate::render::number::{bytes, grouped};
+use crate::render::{Align, Console, Table};
+use crate::site;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// An expert, or the folder that holds the experts
+    #[arg(default_value = "experts")]
+    folder: PathBuf,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    expert: String,
+    split: &'static str,
+    here: bool,
+    format: &'static str,
+    #[serde(flatten)]
+    facts: DataFacts,
+}
+
+pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
+    let mut listed = Vec::new();
+    for manifest in experts::below(&args.folder)? {
+        listed.extend(of_expert(&manifest, console)?);
+    }
+    if console.json {
+        console.document(&json!({"ok": true, "datasets": listed}));
+    } else {
+        console.data(&table(&listed));
+    }
+    Ok(Exit::Done)
+}
+
+fn of_expert(path: &Path, console: &Console) -> Result<Vec<Listed>, Failure> {
+    let loaded = manifest::load(path, &Options::default());
+    let Some(manifest) = &loaded.manifest else {
+        console.report(&loaded);
+        return Err(Failure::manifest(path, loaded.diagnostics));
+    };
+    let Some(expert) = manifest.effective(0) else { return Ok(Vec::new()) };
+    let request = Request::Pretokenize { force: false, preview: 0 };
+    let site = site::on_cpu(path);
+    let resolved = resolve(&expert, &site, request)
+        .map_err(|problem| Failure::manifest(path, manifest.locate(vec![problem])))?;
+    let plan = &resolved.plan;
+    let data = &plan.recipe.data;
+    let splits = [("train", &data.train), ("validation", &data.validation), ("test", &data.test)];
+    let of = |split, sources: &[Source]| {
+        sources.iter().map(|source| listed(plan, split, source)).collect::<Vec<_>>()
+    };
+    Ok(splits.into_iter().flat_map(|(split, sources)| of(split, sources)).collect())
+}
+
+fn listed(plan: &Plan, split: &'static str, source: &Source) -> Listed {
+    let facts = DataFacts::of(source, plan.machine.paths.data.get(&source.name).map(Path::new));
+    Listed {
+        expert: plan.recipe.expert.clone(),
+        split,
+        here: facts.is_here(),
+        format: source.format.as_str(),
+        facts,
+    }
+}
+
+fn table(listed: &[Listed]) -> String {
+    let columns = [
+        ("expert", Align::Left),
+        ("split", Align::Left),
+        ("rows", Align::Right),
+        ("size", Align::Right),
+        ("data", Align::Left),
+    ];
+    let mut table = Table::new(&columns);
+    for one in listed {
+        let place = one.facts.path.as_ref().map_or_else(|| one.facts.name.clone(), |path| portable(path));
+        let absent = if one.here { "" } else { " (absent)" };
+        table.row([
+            one.expert.clone(),
+            one.split.to_owned(),
+            one.facts.rows.map_or(String::new(), grouped),
+            one.facts.bytes.map_or(String::new(), bytes),
+            place + absent,
+        ]);
+    }
+    table.render()
+}
