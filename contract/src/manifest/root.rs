@@ -21,7 +21,6 @@ section! {
     honoured {
         name ["name"]: String = String::new(), Kind::Text,
             "The expert's name: letters, digits, `.`, `_` and `-`. It names the expert's folders.";
-        version ["version"]: Option<String> = None, TEXT_OR_NULL, "The expert's version; it goes into the model card.";
         schema_version ["schema_version"]: Option<String> = None, TEXT_OR_NULL,
             "Generation of the format, `1.0` or `2.0`; told from the keys where it is absent.";
         base_model ["base_model"]: Option<BaseModel> = None, Kind::OneOf(&[Kind::Object(&BASE_MODEL), Kind::Null]),
@@ -38,6 +37,7 @@ section! {
         schema ["$schema"]: Option<String> = None, TEXT_OR_NULL, "The JSON Schema that an editor checks the manifest against.";
     }
     kept {
+        ["version"]: Kind::Any, Class::Metadata, "The expert's version.";
         ["description"]: Kind::Any, Class::Metadata, "What the expert is for.";
         ["author"]: Kind::Any, Class::Metadata, "Who made it.";
         ["homepage"]: Kind::Any, Class::Metadata, "Where it lives.";

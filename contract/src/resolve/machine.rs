@@ -63,7 +63,9 @@ pub fn build(
         sdpa: *config.use_sdpa,
         checkpointing,
         compile: compile(config),
-        cuda_graphs: (*config.use_cuda_graphs && site.device.kind == DeviceKind::Cuda)
+        cuda_graphs: (*config.use_cuda_graphs
+            && *config.torch_compile
+            && site.device.kind == DeviceKind::Cuda)
             .then(|| CudaGraphs { warmup_steps: *config.cuda_graph_warmup_steps }),
         memory_clear_every: config.memory_clear_every.filter(|steps| *steps > 0),
         threads: Threads { compute: None, pretokenize: None },

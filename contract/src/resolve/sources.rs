@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::manifest::{Dataset, DatasetType};
+use crate::paths::data_path;
 use crate::plan::{DataFormat, Source};
 
 use super::Site;
@@ -22,11 +23,12 @@ pub fn collect(dataset: &Dataset, site: &Site) -> Sources {
     let mut add = |name: &str, format: Option<DataFormat>, weight: f64, task: Option<String>| {
         let source = named(name, format, weight, task);
         if source.format != DataFormat::Huggingface {
-            sources.paths.insert(source.name.clone(), site.expert_dir().join(name));
+            sources.paths.insert(source.name.clone(), data_path(name, site.expert_dir()));
         }
         source
     };
-    let format = *dataset.format;
+    let on_hub = dataset.resolved_kind() == DatasetType::Huggingface;
+    let format = if on_hub { Some(DataFormat::Huggingface) } else { *dataset.format };
     let (mut train, mut validation, mut test) = (Vec::new(), Vec::new(), Vec::new());
     let tasks =
         if dataset.resolved_kind() == DatasetType::MultiTask { dataset.weighted_tasks() } else { Vec::new() };
