@@ -7,6 +7,7 @@ use expert_contract::exit::Exit;
 use expert_contract::manifest::{self, Effective, Manifest, Options};
 use expert_contract::plan::Request;
 use expert_contract::resolve::{Place, Resolved, resolve};
+use expert_contract::rules::{MachineFacts, check_machine};
 
 use crate::failure::Failure;
 use crate::options::PlanOptions;
@@ -24,16 +25,21 @@ pub fn prepare(options: &PlanOptions, request: Request, console: &Console) -> Re
     let path = options.manifest_file()?;
     let settings = Options { strict: false, allowed: options.allow_path.clone(), sets: options.sets() };
     let loaded = manifest::load(&path, &settings);
-    console.report(&loaded);
-    let diagnostics = loaded.diagnostics;
+    console.report(&loaded.diagnostics, &loaded.document.sources);
+    let mut diagnostics = loaded.diagnostics;
     let Some(manifest) = loaded.manifest else {
         return Err(Failure::manifest(&path, diagnostics));
     };
     let resolved = {
         let expert = choose(&manifest, options.model.as_deref())?;
         let site = site::of(options, &path)?;
-        resolve(&expert, &site, request)
-            .map_err(|problem| Failure::manifest(&path, manifest.locate(vec![problem])))?
+        let resolved = resolve(&expert, &site, request)
+            .map_err(|problem| Failure::manifest(&path, manifest.locate(vec![problem])))?;
+        let facts = MachineFacts { device: resolved.plan.machine.device.kind };
+        let found = manifest.locate(check_machine(&expert, facts));
+        console.report(&found, &manifest.document.sources);
+        diagnostics.extend(found);
+        resolved
     };
     check_presence(&resolved)?;
     Ok(Prepared { resolved, diagnostics })

@@ -8,7 +8,7 @@ use expert_contract::manifest::{Loaded, Options, load};
 use serde::Serialize;
 
 use crate::failure::{Failure, reason};
-use crate::render::{Console, diagnostic};
+use crate::render::Console;
 
 const MANIFEST: &str = "manifest.json";
 
@@ -52,7 +52,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         console.document(&Report { ok: files.iter().all(|file| file.ok), files });
     } else {
         for (path, loaded) in &loaded {
-            diagnostic::show(&loaded.diagnostics, &loaded.document.sources, console.quiet);
+            console.report(&loaded.diagnostics, &loaded.document.sources);
             console.data(&format!("{}: {}", slashed(path), verdict(loaded)));
         }
     }

@@ -3,11 +3,12 @@
 use std::io::Write;
 
 use anstyle::{AnsiColor, Style as Paint};
-use expert_contract::diagnostic::Style;
-use expert_contract::manifest::Loaded;
+use expert_contract::diagnostic::Diagnostic;
+use expert_contract::source::Sources;
 use serde::Serialize;
 use serde_json::json;
 
+use super::diagnostic;
 use crate::failure::Failure;
 
 pub const ERROR: Paint = AnsiColor::Red.on_default().bold();
@@ -48,12 +49,8 @@ impl Console {
     }
 
     /// What a manifest's check found, with the places underlined. Styles are stripped where nobody can see them.
-    pub fn report(&self, loaded: &Loaded) {
-        if !loaded.diagnostics.is_empty() {
-            let width =
-                terminal_size::terminal_size_of(std::io::stderr()).map_or(100, |(width, _)| width.0.into());
-            to_stderr(loaded.rendered(Style { colour: true, width }).trim_end());
-        }
+    pub fn report(&self, diagnostics: &[Diagnostic], sources: &Sources) {
+        diagnostic::show(diagnostics, sources, self.quiet);
     }
 
     /// A piece of a result that is written while it comes.

@@ -145,3 +145,10 @@ impl AdapterEntry {
         self.kind.clone()
     }
 }
+
+impl RopeScaling {
+    /// Whether only a kind was written, as a plain text: then there is nothing to scale by.
+    pub fn is_word(&self) -> bool {
+        self.kind.is_given() && self.kind.span == self.kind.key
+    }
+}

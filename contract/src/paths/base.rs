@@ -5,9 +5,7 @@ use std::path::Path;
 use super::{anywhere, is_foreign};
 use crate::diagnostic::{Code, Problem, Severity};
 use crate::manifest::{Manifest, Options};
-
-/// The base that the worker can always make, named without its owner.
-pub const EMBEDDED_BASE: &str = "smollm2-135m-instruct";
+use crate::resolve::{is_embedded, is_hub_id};
 
 pub fn check(manifest: &Manifest, options: &Options, problems: &mut Vec<Problem>) {
     for base in &manifest.bases {
@@ -28,16 +26,7 @@ pub fn check(manifest: &Manifest, options: &Options, problems: &mut Vec<Problem>
 /// The embedded base, a folder with a model in it, or a name that the Hub could have.
 pub fn base_is_known(name: &str, folder: &Path) -> bool {
     let here = || anywhere(name, folder).is_some_and(|path| path.join("config.json").is_file());
-    name.eq_ignore_ascii_case(EMBEDDED_BASE) || here() || is_hub_id(name)
-}
-
-/// `owner/name`, both of letters, digits, `-`, `_` and `.`.
-fn is_hub_id(name: &str) -> bool {
-    let is_part = |part: &str| {
-        part.starts_with(|c: char| c.is_ascii_alphanumeric())
-            && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
-    };
-    name.split_once('/').is_some_and(|(owner, model)| is_part(owner) && is_part(model))
+    is_embedded(name) || here() || is_hub_id(name)
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@ mod data;
 use std::env;
 use std::path::{Path, PathBuf};
 
-pub use base::{EMBEDDED_BASE, base_is_known};
+pub use base::base_is_known;
 pub use data::data_path;
 
-use crate::diagnostic::{Code, Problem};
+use crate::diagnostic::{Code, Problem, Severity};
 use crate::manifest::{Manifest, Options, model_slug};
 use crate::plan::DataFormat;
 
@@ -23,6 +23,13 @@ pub fn check(manifest: &Manifest, options: &Options, problems: &mut Vec<Problem>
             let message = format!("`{{{unknown}}}` is no placeholder");
             let problem = Problem::new(Code::PathInvalid, cache.span, message);
             problems.push(problem.hint("use `{expert-name}` and `{model-slug}`"));
+        }
+        if let Some(foreign) = cache.as_deref().filter(|cache| is_foreign(cache)) {
+            let message = format!(
+                "`{foreign}` is a path of another system; the token cache is kept beside the manifest"
+            );
+            let problem = Problem::new(Code::PathInvalid, cache.span, message).severity(Severity::Warning);
+            problems.push(problem.hint("leave the key out, or name a folder that every system has"));
         }
     }
 }

