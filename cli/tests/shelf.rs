@@ -96,8 +96,8 @@ fn clean_takes_only_caches_that_no_run_refers_to() {
         &json!({"facts": {"cache_key": keys[1]}}).to_string(),
     );
 
-    let would = document(&world, &["clean", "--dry-run"]);
-    assert_eq!((&would["dry_run"], &would["bytes"]), (&true.into(), &12.into()));
+    let planned = document(&world, &["clean", "--dry-run"]);
+    assert_eq!((&planned["dry_run"], &planned["bytes"]), (&true.into(), &12.into()));
     assert!(world.path(&format!("{CACHES}/{}", keys[2])).exists());
     let removed = document(&world, &["clean"]);
     assert_eq!(removed["removed"].as_array().unwrap().len(), 1);

@@ -94,7 +94,7 @@ impl<'a> Board<'a> {
     fn event(&mut self, event: &Event) {
         match &event.body {
             Body::Stage { name, detail, .. } => {
-                self.line = name.clone();
+                self.line.clone_from(name);
                 let detail = detail.as_ref().map_or(String::new(), |detail| format!(" {DIM}{detail}{DIM:#}"));
                 self.say(&format!("{STRONG}{name}{STRONG:#}{detail}"));
             }

@@ -80,3 +80,29 @@ def test_a_missing_package_is_named_with_what_to_do():
     error = as_expert_error(ModuleNotFoundError("No module named 'liger'", name="liger"), None)
     assert error.exit_code == 3
     assert "liger" in error.message
+
+
+WATCHED = """
+import sys, threading
+from expert_worker.process.macos import die_with_parent
+die_with_parent(0, reads_stdin={reads})
+print("watching", flush=True)
+threading.Event().wait(30)
+"""
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_the_end_of_standard_input_ends_a_worker_that_does_not_read_it(reads):
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "worker" / "python")}
+    command = [sys.executable, "-c", WATCHED.format(reads=reads)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+    ) as worker:
+        assert worker.stdout.readline() == "watching\n"
+        worker.stdin.close()
+        if reads:
+            with pytest.raises(subprocess.TimeoutExpired):
+                worker.wait(0.3)
+            worker.kill()
+        else:
+            assert worker.wait(30) == 1

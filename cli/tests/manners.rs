@@ -1,0 +1,118 @@
+//! What every command owes a terminal, a pipe and a shell.
+#![allow(clippy::unwrap_used)]
+
+use std::process::{Command, Output, Stdio};
+
+fn expert_cli(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_expert-cli"));
+    command
+        .args(arguments)
+        .current_dir(env!("CARGO_TARGET_TMPDIR"))
+        .env_remove("EXPERT_PYTHON")
+        .stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    expert_cli(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Every command, as the root's help lists it.
+fn commands() -> Vec<String> {
+    let help = text(&run(&["--help"]).stdout);
+    let listed =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    listed
+        .filter_map(|line| line.split_whitespace().next())
+        .map(str::to_owned)
+        .filter(|name| name != "help")
+        .collect()
+}
+
+#[test]
+fn help_is_data_and_lists_codes_variables_and_commands() {
+    let output = run(&["--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    let help = text(&output.stdout);
+    for part in ["Exit codes:", "130", "Environment:", "EXPERT_PYTHON"] {
+        assert!(help.contains(part), "{part}");
+    }
+    let commands = commands();
+    for name in [
+        "validate",
+        "plan",
+        "pretokenize",
+        "train",
+        "evaluate",
+        "generate",
+        "export",
+        "schema",
+        "init",
+        "doctor",
+    ] {
+        assert!(commands.iter().any(|command| command == name), "{name} is not in {commands:?}");
+    }
+}
+
+#[test]
+fn every_command_has_help_and_takes_json() {
+    for command in commands() {
+        let output = run(&[&command, "--help"]);
+        assert_eq!(output.status.code(), Some(0), "{command}");
+        let help = text(&output.stdout);
+        assert!(help.contains("--json"), "{command}");
+        assert!(help.lines().next().unwrap().len() > 10, "{command} says nothing of itself");
+    }
+}
+
+#[test]
+fn bad_usage_is_exit_2_with_a_suggestion() {
+    let output = run(&["train", "--epoch", "3"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    assert!(text(&output.stderr).contains("--epochs"), "{}", text(&output.stderr));
+    for arguments in
+        [vec![], vec!["nonsense"], vec!["train", "--resume", "--fresh"], vec!["train", "--jobs", "2"]]
+    {
+        assert_eq!(run(&arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_failure_under_json_is_one_document_and_still_told_to_the_person() {
+    let output = run(&["train", "-m", "nowhere/manifest.json", "--json"]);
+    assert_eq!(output.status.code(), Some(2));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&document["ok"], &document["exit"]), (&false.into(), &2.into()));
+    assert!(text(&output.stderr).contains("error"));
+}
+
+#[test]
+fn without_a_terminal_nothing_is_coloured() {
+    for arguments in
+        [vec!["doctor", "--python", "nowhere"], vec!["plan", "-m", "nowhere"], vec!["init", "Bad Name"]]
+    {
+        let output = run(&arguments);
+        assert!(!output.stdout.contains(&0x1b) && !output.stderr.contains(&0x1b), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_nobodys_error() {
+    let mut child = expert_cli(&["schema"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+}
+
+#[test]
+fn completions_know_the_commands() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = text(&run(&["completions", shell]).stdout);
+        assert!(script.contains("pretokenize"), "{shell}");
+    }
+}
