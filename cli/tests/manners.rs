@@ -24,8 +24,13 @@ fn text(bytes: &[u8]) -> String {
 /// Every command, as the root's help lists it.
 fn commands() -> Vec<String> {
     let help = text(&run(&["--help"]).stdout);
-    let listed =
-        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    // Deeper lines go on with the description above them.
+    let listed = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter(|line| !line.starts_with("   "));
     listed
         .filter_map(|line| line.split_whitespace().next())
         .map(str::to_owned)

@@ -48,7 +48,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
 fn of_expert(path: &Path, console: &Console) -> Result<Vec<Listed>, Failure> {
     let loaded = manifest::load(path, &Options::default());
     let Some(manifest) = &loaded.manifest else {
-        console.report(&loaded);
+        console.report(&loaded.diagnostics, &loaded.document.sources);
         return Err(Failure::manifest(path, loaded.diagnostics));
     };
     let Some(expert) = manifest.effective(0) else { return Ok(Vec::new()) };
