@@ -1,8 +1,8 @@
 """What Cypher may say here: questions only. Judged by its words, before the engine sees any of it.
 
 The engine reads and writes files by itself (LOAD FROM, COPY, EXPORT, IMPORT, INSTALL, ATTACH), and a query
-can switch off its own time limit (CALL). Where this reader of Cypher and the engine's might disagree on what is a
-string (escapes, comments, quoted names), the answer is refused rather than understood.
+can switch off its own time limit (CALL). Where this reader of Cypher and the engine might disagree on what a
+string is (escapes, comments, quoted names), the answer is refused rather than understood.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Makes expert-typescript's tasks: data types of many kinds x what is written about them."""

@@ -1,0 +1,58 @@
+"""TypeScript is judged by its syntax tree, never run: it must say what an accepted answer says.
+
+Where `tsc` is on PATH, a right tree is type-checked too, together with the declarations in its row.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from expert_worker.evaluate.answer import unfenced
+from expert_worker.evaluate.scorers.typescript_tree import normal, parsed
+from expert_worker.evaluate.verdict import RIGHT, Row, Verdict, wrong
+
+MAX_LENGTH = 8_000
+CHECK_SECONDS = 60
+CHECKED = Path("checked.ts")
+FLAGS = ("--noEmit", "--strict", "--target", "es2022", "--lib", "es2022,dom", "--pretty", "false")
+
+
+class TypescriptScorer:
+    def __init__(self) -> None:
+        self.tsc = shutil.which("tsc")
+
+    def extract(self, text: str) -> str:
+        return unfenced(text)
+
+    def judge(self, row: Row, answer: str) -> Verdict:
+        if not answer:
+            return wrong("no code in the answer")
+        if len(answer) > MAX_LENGTH:
+            return wrong(f"{len(answer)} characters are too long for an answer")
+        tree = parsed(answer)
+        if tree is None:
+            return wrong("the code does not parse")
+        accepted = [str(row["completion"]), *map(str, row.get("accepted") or ())]
+        if all(normal(tree) != normal(parsed(code)) for code in accepted):
+            return wrong("the code parses, but says something else")
+        return self._type_checked(f"{row.get('context') or ''}\n{answer}\nexport {{}};\n")
+
+    def _type_checked(self, code: str) -> Verdict:
+        if self.tsc is None:
+            return RIGHT
+        CHECKED.write_text(code, encoding="utf-8")
+        try:
+            done = subprocess.run(
+                [self.tsc, *FLAGS, str(CHECKED)],
+                capture_output=True,
+                text=True,
+                timeout=CHECK_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return wrong("tsc did not finish")
+        finally:
+            CHECKED.unlink(missing_ok=True)
+        return RIGHT if done.returncode == 0 else wrong(f"tsc: {done.stdout or done.stderr}")
