@@ -105,8 +105,10 @@ fn the_second_interrupt_ends_everything_at_once() {
     thread::sleep(Duration::from_millis(300));
     assert!(alive(worker) && cli.try_wait().unwrap().is_none());
     signal(pid(&cli), Signal::INT);
-    assert_eq!(cli.wait().unwrap().code(), Some(130));
-    await_that(|| !alive(worker));
+    let output = cli.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert!(talk(&output).contains("stopped at once"), "{}", talk(&output));
+    assert!(!alive(worker));
 }
 
 #[test]

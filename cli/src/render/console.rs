@@ -4,6 +4,7 @@ use std::io::Write;
 
 use anstyle::{AnsiColor, Style as Paint};
 use expert_contract::diagnostic::Diagnostic;
+use expert_contract::exit::Exit;
 use expert_contract::source::Sources;
 use serde::Serialize;
 use serde_json::json;
@@ -72,7 +73,7 @@ impl Console {
     /// On standard error for the person, and under `--json` as the one document that was promised.
     pub fn failure(&self, failure: &Failure) {
         let hint = hint_line(failure.hint.as_deref());
-        to_stderr(&format!("{ERROR}error{ERROR:#}: {}{hint}", failure.message));
+        to_stderr(&format!("{}: {}{hint}", label(failure), failure.message));
         if self.json {
             self.document(&json!({
                 "ok": false,
@@ -81,6 +82,14 @@ impl Console {
                 "diagnostics": failure.diagnostics,
             }));
         }
+    }
+}
+
+/// Who asked for a stop and got it is not told of an error.
+fn label(failure: &Failure) -> String {
+    match failure.exit {
+        Exit::Interrupted | Exit::Terminated => format!("{WARNING}stopped{WARNING:#}"),
+        _ => format!("{ERROR}error{ERROR:#}"),
     }
 }
 

@@ -103,7 +103,7 @@ impl<'a> Board<'a> {
                 self.moving(line, total.is_some_and(|total| total == *done));
             }
             Body::Progress(progress) => {
-                self.moving(progress_line(progress), progress.step == progress.total_steps)
+                self.moving(progress_line(progress), progress.step == progress.total_steps);
             }
             Body::Accumulating { step, micro, of } => {
                 self.draw(&format!("{}  [step {} {micro}/{of}]", self.line, step + 1));

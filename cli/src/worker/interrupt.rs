@@ -2,8 +2,10 @@
 //!
 //! The second is carried out on the signal's own thread: whatever the rest of the program waits for, the terminal is free.
 
-use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use expert_contract::exit::Exit;
 
@@ -25,6 +27,9 @@ impl Interrupt {
         }
     }
 }
+
+/// What a kill may take, and what a last word may: a terminal that is stopped (Ctrl-S) must not hold us.
+const PARTING: Duration = Duration::from_millis(200);
 
 #[derive(Default)]
 struct State {
@@ -78,7 +83,20 @@ fn receive(signal: Interrupt) {
             for group in &state.groups {
                 group.kill();
             }
+            for group in &state.groups {
+                group.collect(PARTING);
+            }
+            say_goodbye();
             std::process::exit(first.unwrap_or(signal).exit().code().into());
         }
     }
+}
+
+fn say_goodbye() {
+    let (said, heard) = mpsc::channel();
+    thread::spawn(move || {
+        let _ = writeln!(io::stderr(), "\nstopped at once: what was not saved is lost");
+        let _ = said.send(());
+    });
+    let _ = heard.recv_timeout(PARTING);
 }

@@ -123,8 +123,7 @@ fn never_started(status: ExitStatus, launch: &Launch) -> Failure {
     }
     let mut failure = died(status, launch);
     if cause_of_death(status).is_none() {
-        failure.exit = Exit::Missing;
-        failure.code = "worker-not-started".to_owned();
+        failure = Failure { exit: Exit::Missing, code: "worker-not-started".to_owned(), ..failure };
         failure.message = format!("{python} cannot run the worker{}", last_words(launch));
         failure.hint =
             Some("the worker needs Python 3.11 or newer; `expert-cli doctor` shows what is wrong".to_owned());

@@ -1,5 +1,5 @@
 //! What differs by operating system in starting, asking and killing a worker. Each file offers the same:
-//! `prepare`, `Group` (`adopt`, `ask`, `kill`, `leader_ended`), `on_interrupt` and `cause_of_death`.
+//! `prepare`, `Group` (`adopt`, `ask`, `kill`, `collect`, `leader_ended`), `on_interrupt` and `cause_of_death`.
 
 #[cfg(unix)]
 mod unix;

@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
@@ -38,6 +39,15 @@ impl Group {
 
     pub fn kill(&self) {
         let _ = kill_process_group(self.leader, Signal::KILL);
+    }
+
+    /// After a kill, so that no zombie is left where nobody adopts orphans.
+    pub fn collect(&self, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        while matches!(waitid(WaitId::Pid(self.leader), options), Ok(None)) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Without collecting its status: until that is done, its number belongs to no other group.

@@ -5,6 +5,7 @@ use std::os::windows::io::AsRawHandle;
 use std::os::windows::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use win32job::{ExtendedLimitInfo, Job};
 use windows_sys::Win32::System::Console::{CTRL_BREAK_EVENT, GenerateConsoleCtrlEvent};
@@ -41,6 +42,9 @@ impl Group {
     pub fn kill(&self) {
         self.job.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
+
+    /// Windows keeps nothing of a process that nobody holds a handle to.
+    pub fn collect(&self, _patience: Duration) {}
 
     /// The handle of a child stays its own until it is dropped, so nothing is lost by collecting the status at once.
     pub fn leader_ended(&self, child: &mut Child) -> bool {
