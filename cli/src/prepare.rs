@@ -64,8 +64,13 @@ fn check_presence(resolved: &Resolved) -> Result<(), Failure> {
             "put the folder there, or choose another base with --model; smollm2-135m-instruct comes with the worker",
         ));
     }
-    if let Some(absent) = resolved.facts.iter().find(|facts| !facts.is_here()) {
-        let path = absent.path.as_deref().unwrap_or(Path::new(&absent.name));
+    let data = &resolved.plan.recipe.data;
+    let files = data
+        .train
+        .iter()
+        .chain(&data.validation)
+        .filter_map(|source| resolved.plan.machine.paths.data.get(&source.name));
+    if let Some(path) = files.map(Path::new).find(|path| !path.is_file()) {
         return Err(Failure::new(Exit::BadInput, "data-missing", format!("there is no data at {}", path.display()))
             .hint("check training.dataset.path, make the data with the expert's generator, or name a file with --data"));
     }

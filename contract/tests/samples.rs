@@ -36,9 +36,13 @@ fn check_places(case: &Path, loaded: &Loaded) {
     let name = case.display();
     let text = std::fs::read(case).unwrap();
     let lines = text.split(|byte| *byte == b'\n').count();
-    for Diagnostic { code, place, pointer, .. } in &loaded.diagnostics {
+    for Diagnostic { code, place, pointer, hint, .. } in &loaded.diagnostics {
         assert!((1..=lines).contains(&place.line), "{name}: {code} is at line {} of {lines}", place.line);
         assert!(place.column >= 1, "{name}: {code}");
+        assert!(
+            hint.as_deref().is_some_and(|hint| !hint.is_empty()),
+            "{name}: {code} does not say what to do"
+        );
         assert!(pointer.is_empty() || pointer.starts_with('/'), "{name}: {code} points to {pointer}");
     }
 }

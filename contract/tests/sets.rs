@@ -88,8 +88,8 @@ fn shown(argument: &str) -> String {
 fn mistakes_point_at_the_argument() {
     assert_eq!(
         shown("training.config.batch_size=0"),
-        "error[out-of-range]: `training.config.batch_size` is 0, expected a whole number from 1 to 65536\n \
-         --> --set:1:28\n  |\n1 | training.config.batch_size=0\n  |                            ^\n"
+        "error[out-of-range]: `training.config.batch_size` is 0, which is out of its range\n \
+         --> --set:1:28\n  |\n1 | training.config.batch_size=0\n  |                            ^\n  = hint: write a whole number from 1 to 65536\n"
     );
     assert_eq!(
         shown("training.config.batchsize=4"),
@@ -133,4 +133,17 @@ fn bases_are_found_by_any_of_their_names() {
     for name in ["llama", "2", ""] {
         assert_eq!(manifest.find_base(name), None, "{name}");
     }
+}
+
+#[test]
+fn the_first_generation_trains_as_the_second_does() {
+    let text = r#"{"name": "x", "schema_version": "1.0", "base_model": "Qwen/Qwen3-0.6B",
+        "adapters": [{"type": "dora", "r": 8, "alpha": 16}],
+        "training": {"dataset": "data.jsonl", "method": "sft", "epochs": 4, "config": {"batch_size": 2}}}"#;
+    let path = Path::new("/nowhere/x/manifest.json");
+    let manifest = from_bytes(text.into(), path, &Options::default()).manifest.unwrap();
+    let config = manifest.effective(0).unwrap().config;
+    assert_eq!((*config.adapter_type, *config.rank, *config.batch_size), (AdapterKind::Dora, Some(8), 2));
+    assert!((*config.epochs - 4.0).abs() < f64::EPSILON);
+    assert_eq!(manifest.root.training.dataset.path.as_deref(), Some("data.jsonl"));
 }

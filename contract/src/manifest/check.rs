@@ -101,7 +101,7 @@ impl Checker<'_> {
             let keys = section.field(key).map_or(&[][..], |field| field.keys);
             if !keys.iter().any(|key| object.get(key).is_some()) {
                 let message = format!("{} lacks `{key}`", title(section));
-                let hint = section.field(key).map(|field| field.doc.to_owned());
+                let hint = section.field(key).map(|field| format!("add it. {}", field.doc));
                 self.problems.push(Problem::new(Code::MissingKey, node.span, message).maybe_hint(hint));
             }
         }
@@ -176,8 +176,9 @@ impl Checker<'_> {
         let too_large =
             matches!((kind, &node.value), (Kind::Integer { max: LARGEST, .. }, Value::Number(n)) if *n > 0.0);
         let expected = if too_large { format!("a whole number up to {LARGEST}") } else { kind.describe() };
-        let message = format!("`{name}` is {}, expected {expected}", shown(node));
-        self.problems.push(Problem::new(Code::OutOfRange, node.span, message));
+        let message = format!("`{name}` is {}, which is out of its range", shown(node));
+        self.problems
+            .push(Problem::new(Code::OutOfRange, node.span, message).hint(format!("write {expected}")));
     }
 
     fn word(&mut self, words: &[&str], text: &str, node: &Node, name: &str) {
@@ -201,7 +202,10 @@ impl Checker<'_> {
         let message = format!("{subject} is {found}, expected {}", kind.describe());
         let code = if name.is_empty() { Code::NotAnObject } else { Code::WrongType };
         let hint = if self.hints { retyped(kind, node) } else { None };
-        self.problems.push(Problem::new(code, node.span, message).maybe_hint(hint));
+        self.problems.push(
+            Problem::new(code, node.span, message)
+                .hint(hint.unwrap_or_else(|| format!("write {}", kind.describe()))),
+        );
     }
 }
 

@@ -59,7 +59,8 @@ struct Checker<'a> {
 impl Checker<'_> {
     fn check(&self, text: &str, span: Span) -> Result<(), Problem> {
         if text.contains('\0') {
-            return Err(Problem::new(Code::PathInvalid, span, "a path cannot hold a NUL character"));
+            let problem = Problem::new(Code::PathInvalid, span, "a path cannot hold a NUL character");
+            return Err(problem.hint("remove it"));
         }
         // What the command line names is the person's own choice.
         let free = span.is_argument();

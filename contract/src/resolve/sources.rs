@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::manifest::{Dataset, DatasetType};
-use crate::paths::data_path;
+use crate::paths::{data_path, format_of_ending};
 use crate::plan::{DataFormat, Source};
 
 use super::Site;
@@ -67,13 +67,7 @@ fn format_of(name: &str) -> DataFormat {
     if name.contains("::") {
         return DataFormat::Huggingface;
     }
-    match Path::new(name).extension().and_then(|it| it.to_str()) {
-        Some("json") => DataFormat::Json,
-        Some("csv") => DataFormat::Csv,
-        Some("parquet") => DataFormat::Parquet,
-        Some("arrow") => DataFormat::Arrow,
-        _ => DataFormat::Jsonl,
-    }
+    format_of_ending(name).unwrap_or(DataFormat::Jsonl)
 }
 
 fn file_name(path: &Path) -> String {

@@ -13,7 +13,10 @@ pub fn check(manifest: &Manifest, problems: &mut Problems) {
             continue;
         }
         if base.name.trim().is_empty() {
-            problems.push(Problem::new(Code::EmptyValue, base.name.span, "the base model's name is empty"));
+            let problem = Problem::new(Code::EmptyValue, base.name.span, "the base model's name is empty");
+            problems.push(
+                problem.hint("name a folder, a Hub id such as Qwen/Qwen3-0.6B, or SmolLM2-135M-Instruct"),
+            );
         } else if let Some(other) = slugs.insert(model_slug(&base.name), &base.name) {
             let message =
                 format!("`{}` and `{}` would share the folder `{}`", **other, *base.name, model_slug(other));

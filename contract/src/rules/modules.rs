@@ -35,7 +35,8 @@ fn names(names: &[String], span: Span, problems: &mut Problems) {
     let mut seen = BTreeSet::new();
     for name in names {
         if name.trim().is_empty() {
-            problems.push(Problem::new(Code::EmptyValue, span, "the name of a module is empty"));
+            let problem = Problem::new(Code::EmptyValue, span, "the name of a module is empty");
+            problems.push(problem.hint("remove it"));
         } else if !seen.insert(name) {
             let message = format!("naming `{name}` twice has no effect: it gets one adapter");
             problems.push(Problem::new(Code::NoEffect, span, message).hint("name each module once"));

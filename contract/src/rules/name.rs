@@ -6,6 +6,7 @@ use crate::manifest::Manifest;
 
 const RESERVED: [&str; 6] = ["con", "prn", "aux", "nul", ".", ".."];
 const LONGEST: usize = 100;
+const HINT: &str = "use letters, digits, `.`, `_` and `-`, such as `expert-sql`";
 
 pub fn check(manifest: &Manifest, problems: &mut Problems) {
     let name = &manifest.root.name;
@@ -13,7 +14,8 @@ pub fn check(manifest: &Manifest, problems: &mut Problems) {
         return;
     }
     if name.trim().is_empty() {
-        problems.push(Problem::new(Code::EmptyValue, name.span, "the expert's name is empty"));
+        let problem = Problem::new(Code::EmptyValue, name.span, "the expert's name is empty");
+        problems.push(problem.hint(HINT));
         return;
     }
     let reason = if RESERVED.contains(&name.to_ascii_lowercase().as_str()) {
@@ -28,5 +30,5 @@ pub fn check(manifest: &Manifest, problems: &mut Problems) {
         return;
     };
     let problem = Problem::new(Code::InvalidName, name.span, format!("the expert's name {reason}"));
-    problems.push(problem.hint("use letters, digits, `.`, `_` and `-`, such as `expert-sql`"));
+    problems.push(problem.hint(HINT));
 }

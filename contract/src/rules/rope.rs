@@ -27,7 +27,8 @@ fn judge(rope: &RopeScaling, span: Span, problems: &mut Problems) {
     for (key, is_there) in needed(rope) {
         if !is_there {
             let message = format!("{} rope scaling needs `{key}`", shown(*rope.kind));
-            problems.push(Problem::new(Code::RopeScaling, rope.kind.span, message));
+            let problem = Problem::new(Code::RopeScaling, rope.kind.span, message);
+            problems.push(problem.hint(format!("add `{key}`, or choose another type")));
         }
     }
 }

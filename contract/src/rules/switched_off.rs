@@ -78,5 +78,7 @@ fn report(why: &str, switch: Origin, parts: &[Part], problems: &mut Problems) {
     let keys: Vec<_> = written.iter().map(|part| format!("`{}`", part.key)).collect();
     let verb = if keys.len() == 1 { "has" } else { "have" };
     let message = format!("{} {verb} no effect: {why}", keys.join(", "));
-    problems.push(Problem::new(Code::SwitchedOff, first.span, message));
+    let pronoun = if keys.len() == 1 { "it" } else { "them" };
+    let hint = format!("remove {pronoun}, or change the setting that makes {pronoun} idle");
+    problems.push(Problem::new(Code::SwitchedOff, first.span, message).hint(hint));
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Problems;
-use crate::diagnostic::{Code, Problem, did_you_mean};
+use crate::diagnostic::{Code, Problem, one_of};
 use crate::manifest::{Dataset, DatasetType, Manifest, Weights};
 use crate::source::Span;
 
@@ -88,28 +88,22 @@ fn mixture(dataset: &Dataset, problems: &mut Problems) {
     let mut names = BTreeSet::new();
     for (name, _, task) in &tasks {
         if task.path.trim().is_empty() {
-            problems.push(Problem::new(
-                Code::EmptyValue,
-                task.path.span,
-                format!("the path of task `{name}` is empty"),
-            ));
+            let problem =
+                Problem::new(Code::EmptyValue, task.path.span, format!("the path of task `{name}` is empty"));
+            problems.push(problem.hint("name the task's file"));
         }
         if !names.insert(name.as_str()) {
-            problems.push(Problem::new(
-                Code::TaskData,
-                task.path.span,
-                format!("two tasks are named `{name}`"),
-            ));
+            let problem =
+                Problem::new(Code::TaskData, task.path.span, format!("two tasks are named `{name}`"));
+            problems.push(problem.hint("give each task a `name` of its own"));
         }
     }
     weights(dataset, &names, problems);
     if tasks.iter().all(|(_, share, _)| *share <= 0.0) {
         let span = if dataset.weights.is_given() { dataset.weights.span } else { dataset.tasks.span };
-        problems.push(Problem::new(
-            Code::TaskWeights,
-            span,
-            "every weight is 0, so there is nothing to learn from",
-        ));
+        let problem =
+            Problem::new(Code::TaskWeights, span, "every weight is 0, so there is nothing to learn from");
+        problems.push(problem.hint("give at least one task a weight above 0"));
     }
 }
 
@@ -125,7 +119,8 @@ fn weights(dataset: &Dataset, names: &BTreeSet<&str>, problems: &mut Problems) {
             for name in weights.keys().filter(|name| !names.contains(name.as_str())) {
                 let problem =
                     Problem::new(Code::TaskWeights, span, format!("`{name}` has a weight and is no task"));
-                problems.push(problem.maybe_hint(did_you_mean(name, names.iter().copied())));
+                let known: Vec<_> = names.iter().copied().collect();
+                problems.push(problem.hint(one_of(name, &known)));
             }
         }
         Weights::InOrder(_) => {}

@@ -33,7 +33,8 @@ pub fn read(text: &str, span: Span) -> Result<f64, Problem> {
     if !is_json(text) {
         let short: String = text.chars().take(40).collect();
         let problem = Problem::new(Code::InvalidNumber, span, format!("`{short}` is not a number in JSON"));
-        return Err(problem.maybe_hint(mend(text)));
+        let hint = mend(text).unwrap_or_else(|| "write a decimal number, such as 8, 0.5 or 5e-5".to_owned());
+        return Err(problem.hint(hint));
     }
     match text.parse::<f64>() {
         Ok(number) if number.is_finite() => Ok(number),

@@ -70,7 +70,12 @@ impl Parser<'_> {
             Some('"' | '\'') => self.text_value()?,
             Some(c) if c.is_ascii_digit() || matches!(c, '-' | '+' | '.') => self.number()?,
             Some(c) if is_word(c) => self.word()?,
-            _ => return self.fail("a value"),
+            _ => {
+                return self.fail(
+                    "a value",
+                    "write a text in double quotes, a number, true, false, null, a list or an object",
+                );
+            }
         };
         Ok(Node { span: self.span(start, self.at), value })
     }
@@ -210,7 +215,7 @@ impl Parser<'_> {
                 self.unquoted(start, &format!("the key `{}` lacks its quotes", shorten(&word)), &word)?;
                 Ok(word)
             }
-            _ => self.fail("a key in double quotes"),
+            _ => self.fail("a key in double quotes", "write \"key\": value, or close the object with `}`"),
         }
     }
 
@@ -226,7 +231,7 @@ impl Parser<'_> {
                 self.at += 1;
                 self.push(Problem::new(Code::Syntax, span, "expected `:`, found `=`").hint("write `:`"))
             }
-            _ => self.fail("`:` and a value"),
+            _ => self.fail("`:` and a value", "write \"key\": value"),
         }
     }
 
@@ -329,7 +334,7 @@ impl Parser<'_> {
         }
     }
 
-    fn fail<T>(&mut self, wanted: &str) -> Step<T> {
+    fn fail<T>(&mut self, wanted: &str, hint: &str) -> Step<T> {
         let found = match self.peek() {
             None => "the end of the file".to_owned(),
             Some('\0') => "a NUL byte".to_owned(),
@@ -339,7 +344,7 @@ impl Parser<'_> {
         let code =
             if self.peek().is_some_and(char::is_control) { Code::ControlCharacter } else { Code::Syntax };
         let span = self.span(self.at, self.at + self.peek().map_or(0, char::len_utf8));
-        self.push(Problem::new(code, span, format!("expected {wanted}, found {found}")))?;
+        self.push(Problem::new(code, span, format!("expected {wanted}, found {found}")).hint(hint))?;
         Err(Stop)
     }
 

@@ -1,0 +1,58 @@
+"""User time of `expert-cli validate experts` on the release build: `python -m benches.validate`."""
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BINARY = ROOT / "target" / "release" / ("expert-cli.exe" if os.name == "nt" else "expert-cli")
+RUNS = 50
+REACH_MS = 10.0
+
+
+def user_seconds(command: list[str]) -> float:
+    """Of one run, as the system counted it."""
+    before = os.times().children_user
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return os.times().children_user - before
+
+
+def cpu_milliseconds(command: list[str]) -> float:
+    """`os.times` counts in ticks of 10 ms, so many runs are added up."""
+    total = sum(user_seconds(command) for _ in range(RUNS))
+    return total * 1000 / RUNS
+
+
+def links_python(binary: Path) -> bool | None:
+    """None where the system has no `ldd`."""
+    ldd = shutil.which("ldd")
+    if ldd is None:
+        return None
+    listed = subprocess.run([ldd, str(binary)], capture_output=True, text=True, check=False).stdout
+    return "libpython" in listed
+
+
+def start_of_peers() -> float:
+    """What a tool pays that imports torch before it looks at its input, in milliseconds of wall time."""
+    code = (
+        "import time; begin = time.perf_counter(); import torch; print((time.perf_counter() - begin) * 1000)"
+    )
+    times = [float(subprocess.check_output([sys.executable, "-c", code], text=True)) for _ in range(3)]
+    return statistics.median(times)
+
+
+def main() -> None:
+    if not BINARY.is_file():
+        sys.exit("build it first: cargo build --release -p expert-cli")
+    ours = cpu_milliseconds([str(BINARY), "validate", "experts"])
+    peers = start_of_peers()
+    print(f"validate experts: {ours:.2f} ms of user time (to reach: {REACH_MS:.0f} ms)")
+    print(f"import torch alone: {peers:.0f} ms, {peers / max(ours, 0.01):.0f} times as long")
+    print(f"links libpython: {links_python(BINARY)}")
+
+
+if __name__ == "__main__":
+    main()
