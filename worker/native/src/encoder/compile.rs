@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::added::AddedToken;
-use super::bpe::{ABSENT, Merge};
+use super::bpe::{ABSENT, Bpe, MOST_IDS, MOST_MERGES, Merge};
 use super::scan::Split;
 
 /// Raised whenever the same tokenizer could come out as other ids.
@@ -22,8 +22,8 @@ const MARKS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}
 pub struct Compiled {
     pub split: Split,
     pub nfc: bool,
-    /// A word that is a token as it stands is never merged from its bytes.
-    pub whole_words: bool,
+    /// Of each id: whether its bytes, as a word, come out as that one id.
+    pub single: Vec<bool>,
     pub bytes: [u32; 256],
     pub merges: Vec<Merge>,
     pub text: Vec<u8>,
@@ -92,10 +92,10 @@ impl Compiled {
         let vocabulary = vocabulary(&model.vocab)?;
         let (text, ends) = token_bytes(&vocabulary)?;
         let (prefix, suffix) = frame(document.post_processor.as_ref())?;
-        Ok(Self {
+        let mut compiled = Self {
             split: split(document.pre_tokenizer.as_ref())?,
             nfc: normalizer(document.normalizer.as_ref())?,
-            whole_words: model.ignore_merges,
+            single: Vec::new(),
             bytes: byte_ids(&vocabulary)?,
             merges: merges(&model.merges, &vocabulary)?,
             text,
@@ -103,8 +103,36 @@ impl Compiled {
             added: document.added_tokens.into_iter().map(added).collect::<Result<_, _>>()?,
             prefix,
             suffix,
-        })
+        };
+        compiled.single =
+            if model.ignore_merges { named(&vocabulary, compiled.ends.len()) } else { compiled.singles() };
+        Ok(compiled)
     }
+
+    /// Most tokens come out of their own bytes, but some never do: merges of lower rank get in between.
+    fn singles(&self) -> Vec<bool> {
+        let bpe = Bpe::new(self);
+        let mut ids = Vec::new();
+        let mut comes_out = |id: u32| {
+            ids.clear();
+            let word = bpe.bytes_of(id).unwrap_or_default();
+            if word.is_empty() || word.iter().any(|byte| self.bytes[*byte as usize] == ABSENT) {
+                return false;
+            }
+            bpe.merge(word, &mut ids);
+            ids == [id]
+        };
+        (0..self.ends.len() as u32).map(&mut comes_out).collect()
+    }
+}
+
+/// Where words that are tokens are never merged, every token is its own word.
+fn named(vocabulary: &HashMap<&str, u32>, count: usize) -> Vec<bool> {
+    let mut single = vec![false; count];
+    for id in vocabulary.values() {
+        single[*id as usize] = true;
+    }
+    single
 }
 
 fn check_model(model: &Model) -> Result<(), String> {
@@ -167,8 +195,8 @@ fn byte_ids(vocabulary: &HashMap<&str, u32>) -> Result<[u32; 256], String> {
 /// Every token's bytes end to end; ids that no token has are empty.
 fn token_bytes(vocabulary: &HashMap<&str, u32>) -> Result<(Vec<u8>, Vec<u32>), String> {
     let highest = vocabulary.values().copied().max().ok_or("its vocabulary is empty")?;
-    if highest >= 1 << 24 {
-        return Err("its ids are too large".into());
+    if highest as usize >= MOST_IDS {
+        return Err("it has too many tokens".into());
     }
     let mut tokens = vec![""; highest as usize + 1];
     for (token, id) in vocabulary {
@@ -194,6 +222,9 @@ fn byte_table() -> Vec<Option<u8>> {
 }
 
 fn merges(pairs: &[Pair], vocabulary: &HashMap<&str, u32>) -> Result<Vec<Merge>, String> {
+    if pairs.len() >= MOST_MERGES {
+        return Err("it has too many merges".into());
+    }
     let id = |token: &str| {
         vocabulary.get(token).copied().ok_or_else(|| format!("a merge uses {token:?}, which is no token"))
     };

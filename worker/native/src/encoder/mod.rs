@@ -140,10 +140,17 @@ impl<'a> Encoder<'a> {
             scan::pieces(self.tokenizer.split, padded, |piece| words.encode(bpe, padded, piece, out));
             return out[first..].iter_mut().for_each(|id| *id |= SUPERVISED);
         }
+        let (start, end) = (part.start, if parts.len() == 1 { part.end } else { 0 });
         scan::pieces(self.tokenizer.split, padded, |piece| {
-            let (first, start) = (out.len(), piece.start);
+            let (first, at, next) = (out.len(), piece.start, piece.end);
             words.encode(bpe, padded, piece, out);
-            bpe.mark(&parts, start, &mut out[first..]);
+            if next <= start {
+                return;
+            }
+            if start <= at && next <= end {
+                return out[first..].iter_mut().for_each(|id| *id |= SUPERVISED);
+            }
+            bpe.mark(&parts, at, &mut out[first..]);
         });
     }
 }

@@ -5,7 +5,7 @@ use super::bpe::Merge;
 use super::compile::{Compiled, ENCODER_VERSION};
 use super::scan::Split;
 
-const MAGIC: &[u8; 8] = b"expbpe\0\x01";
+const MAGIC: &[u8; 8] = b"expbpe\0\x02";
 
 impl Compiled {
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -19,7 +19,8 @@ impl Compiled {
             Split::Cl100k { digits } => (2, digits),
             Split::Marks => (3, 0),
         };
-        out.0.extend_from_slice(&[kind, digits, u8::from(self.nfc), u8::from(self.whole_words)]);
+        out.0.extend_from_slice(&[kind, digits, u8::from(self.nfc), 0]);
+        out.bytes(&self.single.iter().map(|single| u8::from(*single)).collect::<Vec<_>>());
         out.numbers(&self.bytes);
         out.numbers(
             &self.merges.iter().flat_map(|merge| [merge.left, merge.right, merge.into]).collect::<Vec<_>>(),
@@ -47,7 +48,7 @@ impl Compiled {
         if input.take(MAGIC.len())? != MAGIC || input.number()? != ENCODER_VERSION {
             return None;
         }
-        let [kind, digits, nfc, whole_words] = input.take(4)?.try_into().ok()?;
+        let [kind, digits, nfc, _] = input.take(4)?.try_into().ok()?;
         let compiled = Self {
             split: match kind {
                 0 => Split::Gpt2,
@@ -57,7 +58,7 @@ impl Compiled {
                 _ => return None,
             },
             nfc: nfc == 1,
-            whole_words: whole_words == 1,
+            single: input.bytes()?.iter().map(|single| *single == 1).collect(),
             bytes: input.numbers()?.try_into().ok()?,
             merges: input.merges()?,
             text: input.bytes()?.to_vec(),

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use super::PADDING;
 use super::bpe::Bpe;
 
-const SLOTS: usize = 1 << 16;
+const SLOTS: usize = 1 << 17;
 const SHORT: usize = PADDING - 1;
 const FEW: usize = 3;
 /// Bytes of long words kept before the long cache starts anew.
@@ -111,5 +111,5 @@ fn place(key: u128) -> usize {
     let high = (key >> 64) as u64 ^ 0xd1b5_4a32_d192_ed03;
     let product = u128::from(low) * u128::from(high);
     let mixed = (product as u64) ^ ((product >> 64) as u64);
-    (mixed >> 48) as usize & (SLOTS - 1)
+    (mixed >> 40) as usize & (SLOTS - 1)
 }

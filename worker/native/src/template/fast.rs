@@ -130,6 +130,9 @@ fn cut(probed: &Rendered, holes: &[String]) -> Vec<Piece> {
         if opens {
             pieces.push(Piece::Open);
         }
+        if probed.spans.iter().any(|span| span.start == at && span.end == at) {
+            pieces.push(Piece::Close);
+        }
         match hole {
             Some(hole) => {
                 pieces.push(Piece::Content(hole));

@@ -105,7 +105,7 @@ fn string(text: &str, ascii: bool, out: &mut String) {
         return out.push_str(&quoted);
     }
     for character in quoted.chars() {
-        if character.is_ascii() {
+        if matches!(character, ' '..='~') {
             out.push(character);
             continue;
         }

@@ -163,6 +163,9 @@ impl<'a> Renderer<'a> {
         } else {
             out.text.rfind(last.content.trim()).ok_or_else(left_out)?
         };
+        if start == out.text.len() {
+            return Err(left_out());
+        }
         out.spans.push(Span { start, end: out.text.len() });
         Ok(())
     }

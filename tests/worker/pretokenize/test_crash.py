@@ -1,0 +1,99 @@
+"""A builder that dies at any moment, and two that race, leave one valid cache in the end."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pretokenize.test_key import digest
+from pretokenize.workshop import Workshop
+
+from expert_worker.plan import Plan
+from expert_worker.pretokenize.record import read_description
+
+KILLS = 30
+ROWS = [{"prompt": f"Question {i}", "completion": f"Answer {i * i}"} for i in range(30_000)]
+CODE = (
+    "import sys; from expert_worker.plan import parse_plan; from expert_worker.events import Events\n"
+    "from expert_worker.pretokenize import ensure_cache\n"
+    "plan = parse_plan(sys.stdin.readline()); print('ready', flush=True); sys.stdin.readline()\n"
+    "print(ensure_cache(plan, Events.in_memory()[0]).existed)"
+)
+
+
+def builder(plan: Plan) -> "subprocess.Popen[str]":
+    """A process that reads its plan and waits for a line to begin."""
+    source = str(Path(__file__).parents[3] / "worker" / "python")
+    process = subprocess.Popen(
+        [sys.executable, "-c", CODE],
+        env={**os.environ, "PYTHONPATH": source},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(plan.model_dump_json(by_alias=True) + "\n")
+    process.stdin.flush()
+    return process
+
+
+def begin(process: "subprocess.Popen[str]") -> None:
+    assert process.stdin is not None and process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.stdin.write("go\n")
+    process.stdin.flush()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_a_builder_killed_at_any_moment(workshop: Workshop) -> None:
+    path = workshop.jsonl(ROWS)
+    changes = {"recipe.data.validation_split": 0.05}
+    started = time.monotonic()
+    undisturbed = workshop.build(path, {**changes, "machine.paths.cache": str(workshop.folder / "calm")})
+    seconds = time.monotonic() - started
+    expected = digest(undisturbed.folder)
+    plan = workshop.plan(path, changes)
+    draw = random.Random(9)
+    died_before_the_end = 0
+    waiting = [builder(plan) for _ in range(2)]  # Starting Python takes longer than the build.
+    for _ in range(KILLS):
+        process = waiting.pop(0)
+        waiting.append(builder(plan))
+        begin(process)
+        time.sleep(draw.uniform(0, seconds * 1.1))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        target = workshop.folder / "cache" / undisturbed.key
+        if target.exists():
+            # Whatever stands under the final name is whole.
+            assert digest(target) == expected
+            workshop.build(path, changes)
+            for file in sorted(target.rglob("*"), reverse=True):
+                file.unlink() if file.is_file() else file.rmdir()
+            target.rmdir()
+        else:
+            died_before_the_end += 1
+    for process in waiting:
+        process.kill()
+        process.wait()
+    assert died_before_the_end > 0
+    cache = workshop.build(path, changes)
+    assert digest(cache.folder) == expected
+    left = [entry.name for entry in (workshop.folder / "cache").iterdir() if not entry.name.endswith(".lock")]
+    assert left == [cache.key]
+
+
+def test_two_builders_of_one_key(workshop: Workshop) -> None:
+    plan = workshop.plan(workshop.jsonl(ROWS))
+    processes = [builder(plan) for _ in range(2)]
+    for process in processes:
+        begin(process)
+    answers = sorted(process.communicate()[0].split()[-1] for process in processes)
+    assert [process.returncode for process in processes] == [0, 0]
+    assert answers in (["False", "True"], ["True", "True"])
+    folders = [entry for entry in (workshop.folder / "cache").iterdir() if entry.is_dir()]
+    assert len(folders) == 1 and read_description(folders[0]) is not None

@@ -1,0 +1,282 @@
+"""What stands in data files: shapes, faults, formats."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pretokenize.workshop import Workshop
+from tokenizers import Tokenizer
+
+from expert_worker.errors import BadInput
+from expert_worker.pretokenize import Cache
+
+PLAIN = {"recipe.batch.packing": False, "recipe.batch.max_seq_length": 512}
+
+
+def texts(workshop: Workshop, cache: Cache) -> list[tuple[str, str]]:
+    """Each row as its whole text and its learned text."""
+    reference = Tokenizer.from_file(str(workshop.base / "tokenizer.json"))
+    out = []
+    for index in range(len(cache.train)):
+        ids, labels, _ = cache.train.row(index)
+        learned = [int(label) for label in labels if label != -100]
+        out.append(
+            (
+                reference.decode(ids.tolist(), skip_special_tokens=False),
+                reference.decode(learned, skip_special_tokens=False),
+            )
+        )
+    return out
+
+
+def turn(user: str, assistant: str, system: str | None = None) -> str:
+    start = f"<|im_start|>system\n{system}<|im_end|>\n" if system else ""
+    return f"{start}<|im_start|>user\n{user}<|im_end|>\n<|im_start|>assistant\n{assistant}<|im_end|>\n"
+
+
+SHAPES: list[tuple[dict[str, Any], str]] = [
+    ({"messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}]}, turn("Q", "A")),
+    ({"conversations": [{"from": "human", "value": "Q"}, {"from": "gpt", "value": "A"}]}, turn("Q", "A")),
+    ({"prompt": "Q", "completion": "A"}, turn("Q", "A")),
+    (
+        {"prompt": [{"role": "user", "content": "Q"}], "completion": [{"role": "assistant", "content": "A"}]},
+        turn("Q", "A"),
+    ),
+    ({"instruction": "Q", "input": "", "output": "A"}, turn("Q", "A")),
+    ({"instruction": "Q", "input": "I", "output": "A"}, turn("Q\n\nI", "A")),
+    ({"instruction": "Q", "response": "A", "system": "S"}, turn("Q", "A", "S")),
+    ({"task": "t", "input": {"instruction": "Q", "broken": "{"}, "output": "{}"}, turn("Q\n\n{", "{}")),
+    (
+        {"task": "t", "input": {"schema": "S", "question": "Q"}, "output": "A"},
+        turn("schema:\nS\n\nquestion:\nQ", "A"),
+    ),
+    ({"instruction": "Q", "output": {"a": [1, None]}}, turn("Q", '{"a":[1,null]}')),
+]
+
+
+@pytest.mark.parametrize(("row", "expected"), SHAPES)
+def test_shapes(workshop: Workshop, row: dict[str, Any], expected: str) -> None:
+    cache = workshop.build(workshop.jsonl([row]), PLAIN)
+    answer = expected.rsplit("<|im_start|>assistant\n", 1)[1]
+    assert texts(workshop, cache) == [(expected, answer)]
+
+
+def test_a_bare_text_is_learned_whole_and_ends_with_eos(workshop: Workshop) -> None:
+    cache = workshop.build(workshop.jsonl([{"text": "plain words"}]), PLAIN)
+    assert texts(workshop, cache) == [("plain words<|im_end|>", "plain words<|im_end|>")]
+    assert cache.ledger()["eos_added"] == 1
+
+
+DIALOGUES = [
+    "<|system|>\nS\n<|end|>\n<|user|>\nQ\n<|end|>\n<|assistant|>\nA\n<|end|>",
+    "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n",
+    "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nS<|eot_id|><|start_header_id|>user<|end_header_id|>"
+    "\n\nQ<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nA<|eot_id|>",
+    "<s>[INST] <<SYS>>\nS\n<</SYS>>\n\nQ [/INST] A </s>",
+]
+
+
+@pytest.mark.parametrize("text", DIALOGUES)
+def test_a_text_that_is_a_rendered_dialogue_is_rendered_anew(workshop: Workshop, text: str) -> None:
+    cache = workshop.build(workshop.jsonl([{"text": text}]), PLAIN)
+    assert texts(workshop, cache) == [(turn("Q", "A", "S"), "A<|im_end|>\n")]
+    assert cache.ledger()["parsed_dialogues"] == 1
+    raw = workshop.build(workshop.jsonl([{"text": text}]), {**PLAIN, "recipe.data.text_dialogue": "raw"})
+    assert texts(workshop, raw)[0][0].startswith(text)
+
+
+def test_field_mapping_follows_dotted_paths(workshop: Workshop) -> None:
+    row = {"in": {"q": "Q"}, "out": [1], "answer": {"sql": "A"}}
+    mapping = {"recipe.data.field_mapping": {"prompt": "in.q", "completion": "answer.sql"}}
+    assert texts(workshop, workshop.build(workshop.jsonl([row]), {**PLAIN, **mapping}))[0][0] == turn(
+        "Q", "A"
+    )
+    with pytest.raises(BadInput, match=r'train.jsonl:1: the row has no field "in.nothing"'):
+        wrong = {"recipe.data.field_mapping": {"prompt": "in.nothing", "completion": "answer.sql"}}
+        workshop.build(workshop.jsonl([row]), {**PLAIN, **wrong})
+
+
+GOOD = '{"prompt": "Q", "completion": "A"}'
+FAULTS = [
+    ('{"prompt": "Q"', "not valid JSON"),
+    ("[1, 2]", "the row is a list, not an object"),
+    ('{"prompt": 5, "completion": "A"}', 'the field "prompt" is a number, not text'),
+    ('{"prompt": "Q", "completion": ""}', 'the field "completion" is empty'),
+    ('{"instruction": "Q"}', 'the row has no "output"'),
+    ('{"question": "Q"}', "none of the known shapes"),
+    ('{"messages": [{"role": "assistant"}]}', 'message 1 has no "content"'),
+    ('{"messages": "hi"}', 'the field "messages" is text, not a list'),
+    ('{"text": "  "}', 'the field "text" is empty'),
+]
+
+
+def test_every_fault_is_named_with_its_line(workshop: Workshop) -> None:
+    path = workshop.folder / "train.jsonl"
+    lines = [line for fault, _ in FAULTS for line in (GOOD, fault)]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(BadInput) as caught:
+        workshop.build(path)
+    for number, (_, message) in enumerate(FAULTS):
+        assert f"train.jsonl:{2 * number + 2}: {message}" in caught.value.message
+    skipped = workshop.build(path, {"recipe.data.on_bad_row": "skip"})
+    assert skipped.ledger()["used"] == skipped.ledger()["bad"] == len(FAULTS)
+
+
+def test_bytes_that_are_not_utf8(workshop: Workshop) -> None:
+    path = workshop.folder / "train.jsonl"
+    path.write_bytes(GOOD.encode() + b'\n{"text": "\xff"}\n')
+    with pytest.raises(BadInput, match=r"train\.jsonl:2: byte 11 of the row is not UTF-8"):
+        workshop.build(path)
+
+
+def test_bom_crlf_and_empty_lines_are_no_faults(workshop: Workshop) -> None:
+    path = workshop.folder / "train.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf\r\n" + GOOD.encode() + b"\r\n\r\n  \n" + GOOD.encode())
+    cache = workshop.build(path, PLAIN)
+    assert [text for text, _ in texts(workshop, cache)] == [turn("Q", "A")] * 2
+
+
+def test_a_row_of_many_megabytes_is_a_named_fault(workshop: Workshop) -> None:
+    path = workshop.folder / "train.jsonl"
+    path.write_text(
+        GOOD + "\n" + json.dumps({"text": "x" * (17 << 20)}) + "\n" + GOOD + "\nbroken\n", encoding="utf-8"
+    )
+    with pytest.raises(BadInput) as caught:
+        workshop.build(path)
+    assert "train.jsonl:2: the row is 17.8 MB long; 16 MiB is the most" in caught.value.message
+    assert "train.jsonl:4: not valid JSON" in caught.value.message
+
+
+def test_real_broken_rows_are_all_named(workshop: Workshop, real: Callable[[str], Path]) -> None:
+    with pytest.raises(BadInput) as caught:
+        workshop.build(real("json_repair_with_broken_rows.jsonl"))
+    lines = [671, 696, 701, 703, 705, 707, 710, 773, 784, 791]
+    assert caught.value.message.startswith("10 rows are broken:")
+    for line in lines:
+        assert f"json_repair_with_broken_rows.jsonl:{line}: not valid JSON" in caught.value.message
+
+
+def test_a_git_lfs_pointer_says_what_to_run(workshop: Workshop) -> None:
+    path = workshop.folder / "train.jsonl"
+    path.write_text(
+        f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 900\n", encoding="utf-8"
+    )
+    with pytest.raises(BadInput, match="Git LFS pointer") as caught:
+        workshop.build(path)
+    assert caught.value.hint is not None and "git lfs pull" in caught.value.hint
+
+
+ROWS = [{"prompt": f"Q{i}", "completion": f'A, "{i}"\nline'} for i in range(5)]
+
+
+def write_csv(path: Path) -> None:
+    with path.open("w", newline="", encoding="utf-8") as out:
+        writer = csv.DictWriter(out, ["prompt", "completion"])
+        writer.writeheader()
+        writer.writerows(ROWS)
+
+
+FORMATS: dict[str, Callable[[Path], Any]] = {
+    "rows.json": lambda path: path.write_text(json.dumps(ROWS), encoding="utf-8"),
+    "nested.json": lambda path: path.write_text(json.dumps({"data": ROWS, "version": 1}), encoding="utf-8"),
+    "rows.csv": write_csv,
+    "rows.parquet": lambda path: pq.write_table(pa.Table.from_pylist(ROWS), path),
+}
+
+
+@pytest.mark.parametrize("name", ["rows.json", "nested.json", "rows.csv", "rows.parquet"])
+def test_every_format_gives_the_same_rows(workshop: Workshop, name: str) -> None:
+    path = workshop.folder / name
+    FORMATS[name](path)
+    told = workshop.build(path, PLAIN)
+    assert [text for text, _ in texts(workshop, told)] == [
+        turn(row["prompt"], row["completion"]) for row in ROWS
+    ]
+
+
+def test_saved_data_sets_give_the_same_rows(workshop: Workshop) -> None:
+    import datasets
+
+    folder = workshop.folder / "saved"
+    datasets.Dataset.from_list(
+        [
+            {
+                "messages": [
+                    {"role": "user", "content": r["prompt"]},
+                    {"role": "assistant", "content": r["completion"]},
+                ]
+            }
+            for r in ROWS
+        ]
+    ).save_to_disk(folder)
+    cache = workshop.build(folder, PLAIN)
+    assert [text for text, _ in texts(workshop, cache)] == [
+        turn(row["prompt"], row["completion"]) for row in ROWS
+    ]
+
+
+def test_duplicates_and_lengths(workshop: Workshop) -> None:
+    rows = [{"prompt": "Q", "completion": "A" * size} for size in (1, 5, 5, 50, 1)]
+    changes = {
+        **PLAIN,
+        "recipe.data.deduplicate": True,
+        "recipe.data.min_length": 3,
+        "recipe.data.max_length": 20,
+    }
+    ledger = workshop.build(workshop.jsonl(rows), changes).ledger()
+    assert (ledger["used"], ledger["dropped_duplicate"]) == (1, 1)
+    assert (ledger["dropped_short"], ledger["dropped_long"]) == (2, 1)
+
+
+@pytest.mark.parametrize(("policy", "documents"), [("truncate", 1), ("split", 3), ("drop", 0)])
+def test_rows_that_are_too_long(workshop: Workshop, policy: str, documents: int) -> None:
+    rows = [{"text": "1 2 3 4 5 6 7 8 9 " * 19}, {"text": "short"}]
+    reference = Tokenizer.from_file(str(workshop.base / "tokenizer.json"))
+    length = len(reference.encode(rows[0]["text"], add_special_tokens=False).ids) + 1
+    assert 256 < length <= 384
+    changes = {
+        "recipe.batch.packing": False,
+        "recipe.batch.max_seq_length": 128,
+        "recipe.data.overlong": policy,
+    }
+    cache = workshop.build(workshop.jsonl(rows), changes)
+    assert len(cache.train) == documents + 1
+    ledger = cache.ledger()
+    assert ledger["truncated"] == (policy == "truncate")
+    assert ledger["split_rows"] == (policy == "split")
+    assert ledger["dropped_overlong"] == (policy == "drop")
+    if policy == "split":
+        assert sum(cache.train.row_lengths()[:3]) == length
+    with pytest.raises(BadInput, match=rf"train\.jsonl:1: the row is {length} tokens long"):
+        workshop.build(workshop.jsonl(rows), {"recipe.data.overlong": "error"})
+
+
+def test_a_piece_without_anything_learned_is_dropped_and_counted(workshop: Workshop) -> None:
+    rows = [{"prompt": "1 2 3 4 " * 100, "completion": "A"}, {"prompt": "Q", "completion": "A"}]
+    ledger = workshop.build(workshop.jsonl(rows)).ledger()
+    assert (ledger["used"], ledger["dropped_unsupervised"]) == (1, 1)
+    with pytest.raises(BadInput, match="nothing to learn from"):
+        workshop.build(workshop.jsonl(rows[:1]))
+
+
+def test_a_mixture_takes_shares(workshop: Workshop) -> None:
+    first = workshop.jsonl([{"text": f"first {i}"} for i in range(30)], "first.jsonl")
+    second = workshop.jsonl([{"text": f"second {i}"} for i in range(100)], "second.jsonl")
+    sources = [
+        {"name": path.name, "format": "jsonl", "weight": weight, "task": path.stem}
+        for path, weight in ((first, 0.75), (second, 0.25))
+    ]
+    changes = {
+        **PLAIN,
+        "recipe.data.train": sources,
+        "machine.paths.data": {"first.jsonl": str(first), "second.jsonl": str(second)},
+    }
+    cache = workshop.build(first, changes)
+    words = [text.split()[0] for text, _ in texts(workshop, cache)]
+    assert (words.count("first"), words.count("second")) == (30, 10)
+    assert cache.ledger()["dropped_mixture"] == 90

@@ -1,0 +1,235 @@
+"""Rendered text and what is learned of it, against transformers' own rendering."""
+
+import json
+from typing import Any
+
+import pytest
+from pretokenize.bases import CHATML, llama3_like, write_base
+from pretokenize.test_data import PLAIN, texts
+from pretokenize.workshop import Workshop
+from transformers.utils.chat_template_utils import render_jinja_template
+
+from expert_worker._native import BUILTIN_TEMPLATES, Recipe
+from expert_worker.errors import BadInput
+
+BUILTIN = dict(BUILTIN_TEMPLATES)
+SPECIALS = {"bos_token": "<s>", "eos_token": "</s>"}
+CONTENTS = [
+    "Hi",
+    " padded \n",
+    "{\"a\": 'b'}",
+    "<think>\nhm\n</think>\n\nso",
+    "two\n\nlines",
+    "漢字 😀",
+    "</think>",
+]
+
+
+def recipe(template: str, **changes: Any) -> Recipe:
+    standard: dict[str, Any] = {
+        "specials": SPECIALS,
+        "mapping": {},
+        "parse_dialogue": True,
+        "train_on": "completions",
+        "eos": [],
+        "stops": ["<|im_end|>", "</s>"],
+        "prefix": [],
+        "suffix": [],
+        "max_seq_length": 4096,
+        "overlong": "truncate",
+        "deduplicate": False,
+        "min_length": None,
+        "max_length": None,
+        "interpret": False,
+    }
+    return Recipe(template=template, **{**standard, **changes})
+
+
+def reference(template: str, messages: list[dict[str, Any]], *, prompt: bool = False, **options: Any) -> str:
+    texts, _ = render_jinja_template(
+        conversations=[messages], chat_template=template, add_generation_prompt=prompt, **SPECIALS, **options
+    )
+    return str(texts[0])
+
+
+def dialogues() -> list[list[dict[str, str]]]:
+    out = []
+    for system in (None, "Be brief."):
+        for question in CONTENTS:
+            for answer in CONTENTS:
+                start = [{"role": "system", "content": system}] if system else []
+                out.append(
+                    [*start, {"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+                )
+    return out + [one + two for one, two in zip(out[:40], out[20:49], strict=False)]
+
+
+@pytest.mark.parametrize("name", sorted(BUILTIN))
+def test_built_in_templates_render_as_transformers_renders_them(name: str) -> None:
+    ours = recipe(BUILTIN[name])
+    for messages in dialogues():
+        expected = reference(BUILTIN[name], messages)
+        assert ours.render(json.dumps(messages), False) == expected
+        asked = reference(BUILTIN[name], messages[:-1], prompt=True)
+        assert ours.render(json.dumps(messages[:-1]), True) == asked
+
+
+@pytest.mark.parametrize("name", sorted(BUILTIN))
+def test_a_compiled_template_renders_what_the_interpreter_renders(name: str, workshop: Workshop) -> None:
+    from expert_worker._native import Tokenizer
+
+    coder = Tokenizer(Tokenizer.compile((workshop.base / "tokenizer.json").read_bytes()))
+    fast, slow = recipe(BUILTIN[name]), recipe(BUILTIN[name], interpret=True)
+    for messages in dialogues():
+        row = json.dumps({"messages": messages})
+        assert fast.show(row, coder) == slow.show(row, coder)
+        text, spans, _, _ = fast.show(row, coder)
+        if messages[-1]["content"].strip() in text:
+            encoded = text.encode()
+            learned = b"".join(encoded[start:end] for start, end in spans).decode()
+            assert messages[-1]["content"].strip() in learned
+
+
+def test_qwen3_gives_an_empty_thought_to_the_last_answer_only() -> None:
+    ours = recipe(BUILTIN["qwen3"])
+    messages = [
+        {"role": "user", "content": "1"},
+        {"role": "assistant", "content": "<think>\nold\n</think>\n\n2"},
+        {"role": "user", "content": "3"},
+        {"role": "assistant", "content": "4"},
+    ]
+    assert ours.render(json.dumps(messages), False) == (
+        "<|im_start|>user\n1<|im_end|>\n<|im_start|>assistant\n2<|im_end|>\n"
+        "<|im_start|>user\n3<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n4<|im_end|>\n"
+    )
+
+
+GENERATION = (
+    "{%- for message in messages %}\n"
+    "    {%- if message.role == 'assistant' %}\n"
+    "        {{- '<|im_start|>assistant\\n' }}\n"
+    "        {%- generation %}\n"
+    "        {{- message.content + '<|im_end|>' }}\n"
+    "        {%- endgeneration %}\n"
+    "        {{- '\\n' }}\n"
+    "    {%- else %}\n"
+    "        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}\n"
+    "    {%- endif %}\n"
+    "{%- endfor %}\n"
+    "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+
+
+def test_generation_blocks_say_what_is_learned(workshop: Workshop) -> None:
+    from expert_worker._native import Tokenizer
+
+    coder = Tokenizer(Tokenizer.compile((workshop.base / "tokenizer.json").read_bytes()))
+    messages = [
+        {"role": "user", "content": "1"},
+        {"role": "assistant", "content": "two"},
+        {"role": "user", "content": "3"},
+        {"role": "assistant", "content": "four"},
+    ]
+    expected, indices = render_jinja_template(
+        conversations=[messages], chat_template=GENERATION, return_assistant_tokens_mask=True
+    )
+    text, spans, _, _ = recipe(GENERATION, train_on="assistant").show(
+        json.dumps({"messages": messages}), coder
+    )
+    assert text == expected[0]
+    assert spans == [tuple(pair) for pair in indices[0]]
+    _, last, _, _ = recipe(GENERATION).show(json.dumps({"messages": messages}), coder)
+    assert last == spans[-1:]
+
+
+def test_every_assistant_turn_is_learned_where_that_is_asked(workshop: Workshop) -> None:
+    messages = [
+        {"role": "user", "content": "1"},
+        {"role": "assistant", "content": "two"},
+        {"role": "user", "content": "assistant"},
+        {"role": "assistant", "content": "four"},
+    ]
+    path = workshop.jsonl([{"messages": messages}])
+    every = workshop.build(path, {**PLAIN, "recipe.data.train_on": "assistant"})
+    assert texts(workshop, every)[0][1] == "two<|im_end|>\nfour<|im_end|>\n"
+    last = workshop.build(path, PLAIN)
+    assert texts(workshop, last)[0][1] == "four<|im_end|>\n"
+    everything = workshop.build(path, {**PLAIN, "recipe.data.train_on": "all"})
+    assert texts(workshop, everything)[0][1] == texts(workshop, everything)[0][0]
+
+
+def test_nothing_follows_the_last_answer(workshop: Workshop) -> None:
+    messages = [
+        {"role": "user", "content": "1"},
+        {"role": "assistant", "content": "two"},
+        {"role": "user", "content": "unanswered"},
+    ]
+    cache = workshop.build(workshop.jsonl([{"messages": messages}]), PLAIN)
+    assert "unanswered" not in texts(workshop, cache)[0][0]
+
+
+def test_an_answer_without_eos_gets_one(workshop: Workshop) -> None:
+    template = {
+        "recipe.template": {"kind": "custom", "source": "{% for m in messages %}{{ m.content }}|{% endfor %}"}
+    }
+    cache = workshop.build(workshop.jsonl([{"prompt": "Q", "completion": "A"}]), {**PLAIN, **template})
+    assert texts(workshop, cache) == [("Q|A|<|im_end|>", "A|<|im_end|>")]
+
+
+def test_a_template_without_an_assistant_part_is_an_error(workshop: Workshop) -> None:
+    source = "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}"
+    with pytest.raises(BadInput, match="leaves the assistant's message out"):
+        workshop.build(
+            workshop.jsonl([{"prompt": "Q", "completion": "A"}]),
+            {"recipe.template": {"kind": "custom", "source": source}},
+        )
+
+
+def test_a_template_that_cannot_be_read_is_an_error(workshop: Workshop) -> None:
+    with pytest.raises(BadInput, match="chat template cannot be read"):
+        workshop.build(
+            workshop.jsonl([{"prompt": "Q", "completion": "A"}]),
+            {"recipe.template": {"kind": "custom", "source": "{% for m in %}"}},
+        )
+
+
+def test_a_template_may_refuse_a_row(workshop: Workshop) -> None:
+    source = "{{ raise_exception('Only questions about ' + messages[0].role) }}"
+    with pytest.raises(BadInput, match=r"train\.jsonl:1: .*Only questions about user"):
+        workshop.build(
+            workshop.jsonl([{"prompt": "Q", "completion": "A"}]),
+            {"recipe.template": {"kind": "custom", "source": source}},
+        )
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{"b": [1, 2.5, 1e20, 1e-7, True, None], "a": "é\"\\\n\x7f<&>'"}, [], {}, "text", [[{"x": {}}]]],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "call", ["tojson", "tojson(indent=2)", "tojson(sort_keys=true)", "tojson(ensure_ascii=true)"]
+)
+def test_tojson_writes_what_python_writes(value: Any, call: str) -> None:
+    template = "{% for m in messages %}{{ m.data | " + call + " }}{% endfor %}"
+    messages = [{"role": "user", "content": "", "data": value}]
+    assert recipe(template).render(json.dumps(messages), False) == reference(template, messages)
+
+
+def test_tools_reach_the_template(workshop: Workshop) -> None:
+    source = "{% for t in tools or [] %}<{{ t.name }}>{% endfor %}" + CHATML
+    row = {
+        "messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}],
+        "tools": [{"name": "t1"}],
+    }
+    changes = {**PLAIN, "recipe.template": {"kind": "custom", "source": source}}
+    cache = workshop.build(workshop.jsonl([row]), changes)
+    assert texts(workshop, cache)[0][0].startswith("<t1><|im_start|>user\nQ")
+    assert texts(workshop, cache)[0][1] == "A<|im_end|>\n"
+
+
+def test_a_base_without_a_template_gets_chatml_with_a_warning(workshop: Workshop) -> None:
+    workshop.base = write_base(workshop.folder / "bare", llama3_like(), template=None)
+    cache = workshop.build(workshop.jsonl([{"prompt": "Q", "completion": "A"}]), PLAIN)
+    assert cache.template == BUILTIN["chatml"]
+    assert "no-chat-template" in {getattr(line, "code", None) for line in workshop.said}
