@@ -90,6 +90,23 @@ fn a_finished_recipe_is_not_trained_again_and_another_recipe_is_refused() {
 }
 
 #[test]
+fn training_is_scored_where_asked_and_refused_at_once_where_that_cannot_be() {
+    let world = shelf(&["a"]);
+    let (output, document) = run(&world, "train -m experts/a --device cpu --evaluate", "final");
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    let scored = &document["evaluation"]["request"];
+    assert_eq!(scored["stage"], "evaluate");
+    assert!(scored["adapter"].as_str().unwrap().ends_with("smollm2-135m-instruct/final"), "{scored}");
+
+    let manifest = world.path("experts/a/manifest.json");
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    std::fs::write(&manifest, text.replace("\"test_path\": \"datasets/test.jsonl\",", "")).unwrap();
+    let (output, document) = run(&world, "train -m experts/a --device cpu --evaluate --fresh", "final");
+    assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &"no-test-set".into()));
+    assert!(world.path("experts/a/weights/smollm2-135m-instruct/final").exists());
+}
+
+#[test]
 fn a_dry_run_starts_and_writes_nothing() {
     let world = shelf(&["a"]);
     let (output, document) = run(&world, "train -m experts/a --device cpu --dry-run --max-steps 3", "die=9");

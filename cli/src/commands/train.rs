@@ -7,6 +7,7 @@ use expert_contract::plan::{Plan, Request, Resume};
 use serde_json::Value;
 
 use super::plan;
+use crate::adapter;
 use crate::failure::Failure;
 use crate::launch::{Home, Supervision, carry_out_with};
 use crate::options::PlanOptions;
@@ -62,6 +63,13 @@ impl Trained {
             Self::Now(result) | Self::Before(result) => result,
         }
     }
+
+    fn add(&mut self, key: &str, value: Value) {
+        let (Self::Now(result) | Self::Before(result)) = self;
+        if let Some(result) = result.as_object_mut() {
+            result.insert(key.to_owned(), value);
+        }
+    }
 }
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
@@ -91,6 +99,9 @@ fn show(result: &Value, console: &Console) {
         console.document(result);
     } else {
         console.data(&summary::trained(result));
+        if result["evaluation"].is_object() {
+            console.data(&summary::evaluated(&result["evaluation"]));
+        }
     }
 }
 
@@ -102,11 +113,51 @@ pub fn train(
     notify: &mut dyn FnMut(Notice),
 ) -> Result<Trained, Failure> {
     let plan = &prepared.resolved.plan;
-    let folder = RunFolder::claim(Path::new(&plan.machine.paths.output))?;
-    if let Some(result) = settle(&folder, plan, args)? {
-        return Ok(Trained::Before(result));
+    if args.evaluate {
+        refuse_without_test_set(plan)?;
     }
-    carry_out_with(plan, Home::Run(folder), &args.supervision, global, notify).map(Trained::Now)
+    let folder = RunFolder::claim(Path::new(&plan.machine.paths.output))?;
+    let mut trained = match settle(&folder, plan, args)? {
+        Some(result) => {
+            drop(folder);
+            Trained::Before(result)
+        }
+        None => {
+            carry_out_with(plan, Home::Run(folder), &args.supervision, global, notify).map(Trained::Now)?
+        }
+    };
+    if args.evaluate {
+        trained.add("evaluation", score(plan, args, global, notify)?);
+    }
+    Ok(trained)
+}
+
+/// Told before hours of training, not after.
+fn refuse_without_test_set(plan: &Plan) -> Result<(), Failure> {
+    if plan.recipe.data.test.is_empty() && plan.recipe.evaluation.test_cases.is_empty() {
+        return Err(Failure::bad_input(
+            "no-test-set",
+            "there is nothing to score on: the manifest names no test set",
+        )
+        .hint("set training.dataset.test_path or evaluation.test_cases, or leave --evaluate out"));
+    }
+    Ok(())
+}
+
+/// Base and adapter on the test set; the answers themselves stay in the run's evaluation.json.
+fn score(
+    plan: &Plan,
+    args: &Args,
+    global: &Global,
+    notify: &mut dyn FnMut(Notice),
+) -> Result<Value, Failure> {
+    let adapter = adapter::of_run(plan).ok_or_else(|| adapter::not_trained(plan))?;
+    let plan = adapter::asking(plan.clone(), Request::Evaluate { adapter: Some(adapter) });
+    let mut result = carry_out_with(&plan, Home::of(&plan)?, &args.supervision, global, notify)?;
+    if let Some(report) = result.as_object_mut() {
+        report.remove("failures");
+    }
+    Ok(result)
 }
 
 /// The rules of a used output folder. Some where the very recipe is finished in it.
