@@ -48,10 +48,10 @@ setup: $(VENV)/.worker $(EXPERT) ## Virtual environment, native module, CLI
 
 demo: setup ## Train the SQL expert on the embedded base, on this machine, with scores before and after
 	@$(EXPERT) validate experts/expert-sql
-	@$(EXPERT) plan --manifest experts/expert-sql/manifest.json --model smollm2-135m
+	@$(EXPERT) train --manifest experts/expert-sql/manifest.json --model smollm2-135m --resume --evaluate
 
-experts: setup ## Train, score and report every expert
-	@$(EXPERT) train --all experts
+experts: setup ## Train and score every expert on the embedded base
+	@$(EXPERT) train --all experts --model smollm2-135m --evaluate
 
 test: test-rust test-python ## Every test
 
