@@ -121,3 +121,20 @@ fn completions_know_the_commands() {
         assert!(script.contains("pretokenize"), "{shell}");
     }
 }
+
+#[test]
+fn the_guide_names_every_command_code_and_variable() {
+    let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/commands.md")).unwrap();
+    for command in commands() {
+        assert!(guide.contains(&format!("| `{command}")), "docs/commands.md lacks {command}");
+    }
+    for (exit, meaning) in expert_contract::exit::Exit::ALL {
+        let line = format!("| {} | {meaning} |", exit.code());
+        assert!(guide.contains(&line), "docs/commands.md lacks {line}");
+    }
+    let help = text(&run(&["--help"]).stdout);
+    let variables = help.lines().skip_while(|line| *line != "Environment:").skip(1);
+    for name in variables.filter_map(|line| line.split_whitespace().next()) {
+        assert!(guide.contains(&format!("`{name}`")), "docs/commands.md lacks {name}");
+    }
+}
