@@ -39,5 +39,5 @@ def quick_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def every_trial() -> bool:
-    """`EXPERT_CRASH=all` runs every trial; without it a sample that fits into `make test`."""
-    return os.environ.get("EXPERT_CRASH") == "all"
+    """`EXPERT_FULL_TESTS=1` runs every trial; without it a sample that fits into `make test`."""
+    return os.environ.get("EXPERT_FULL_TESTS") == "1"

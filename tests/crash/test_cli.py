@@ -126,7 +126,7 @@ def await_death(process: int) -> None:
 
 def test_killed_and_resumed_by_command(expert: Expert, every_trial: bool) -> None:
     draw = random.Random(13)
-    for number in range(10 if every_trial else 2):
+    for number in range(10 if every_trial else 1):
         name = f"killed-{number}"
         process = expert.start(name)
         await_checkpoint(expert, name, 2 * draw.randint(1, STEPS // 2 - 2), process)

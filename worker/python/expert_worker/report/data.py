@@ -6,6 +6,8 @@ from expert_worker.report.charts import histogram, short
 from expert_worker.report.parts import section, table
 from expert_worker.report.read import Run
 
+_FIRST = ("read", "used", "bad", "truncated", "split_rows")
+_LAST = ("tokens", "supervised_tokens", "bytes")
 _QUANTILES = ("shortest", "quarter", "median", "three quarters", "90%", "99%", "longest")
 
 
@@ -24,15 +26,15 @@ def rows_and_tokens(run: Run) -> str:
 def _ledger(sources: list[dict[str, Any]]) -> str:
     """A column for everything that happened to any row at all."""
     names = {name for source in sources for name, value in source.items() if isinstance(value, int)}
-    ordered = [name for name in (sources[0] if sources else {}) if name in names]
-    counts = [name for name in ordered if any(source.get(name) for source in sources)]
+    between = sorted(names.difference(_FIRST, _LAST))
+    counts = [name for name in (*_FIRST, *between, *_LAST) if any(source.get(name) for source in sources)]
     head = ["source", *(name.replace("_", " ") for name in counts)]
     rows = [[source.get("name", ""), *(f"{source.get(name, 0):,}" for name in counts)] for source in sources]
     return table(head, rows, frozenset(range(1, len(head))))
 
 
 def _splits(splits: dict[str, Any]) -> str:
-    head = ["rows as packed", "rows", "documents", "tokens", "supervised", "fill", *_QUANTILES]
+    head = ["split", "rows", "documents", "tokens", "supervised", "fill", *_QUANTILES]
     rows = [[name, *_split(split)] for name, split in sorted(splits.items())]
     return table(head, rows, frozenset(range(1, len(head))))
 
