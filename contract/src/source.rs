@@ -62,10 +62,14 @@ impl Source {
         Place { line, column: self.text[start..end].chars().count() + 1 }
     }
 
+    /// The offset of a line's first byte; `line` counts from 1.
+    pub fn line_start(&self, line: usize) -> usize {
+        self.line_starts.get(line.wrapping_sub(1)).map_or(self.text.len(), |start| *start as usize)
+    }
+
     /// A line without its line break; `line` counts from 1.
     pub fn line(&self, line: usize) -> &str {
-        let start =
-            self.line_starts.get(line.wrapping_sub(1)).map_or(self.text.len(), |start| *start as usize);
+        let start = self.line_start(line);
         let end = self.line_starts.get(line).map_or(self.text.len(), |next| *next as usize - 1);
         let text = &self.text[start..end.max(start)];
         text.strip_suffix('\r').unwrap_or(text)

@@ -227,6 +227,9 @@ fn large_documents_end_soon() {
     let unknown = (0..5_000).map(|n| format!("\"k{n}\": 1")).collect::<Vec<_>>().join(",");
     let strict = format!("{{\"name\": \"x\", \"training\": {{\"config\": {{{unknown}}}}}}}");
     assert!(!judge(strict.as_bytes()).ok());
+    let bases = (0..2_000).map(|n| format!("\"a/b{n}\"")).collect::<Vec<_>>().join(",");
+    assert!(!judge(format!("{{\"name\": \"x\", \"base_models\": [{bases}]}}").as_bytes()).ok());
+    judge(format!("[{}1]", "1,".repeat(200_000)).as_bytes());
     judge(&b"[".repeat(1_000_000));
     judge("{\"a\":".repeat(200_000).as_bytes());
     judge(&b"\"".repeat(1_000_000));

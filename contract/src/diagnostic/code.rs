@@ -31,7 +31,7 @@ macro_rules! codes {
 
 codes! {
     FileUnreadable = "file-unreadable", Error, "The manifest is not there, is no file, or may not be read.";
-    FileTooLarge = "file-too-large", Error, "The manifest is larger than 16 MiB; it holds data that belongs in a dataset.";
+    FileTooLarge = "file-too-large", Error, "The manifest is larger than 16 MiB, or holds more than 100,000 values: data that belongs in a dataset.";
     FileEmpty = "file-empty", Error, "The manifest holds nothing.";
     LfsPointer = "lfs-pointer", Error, "The file is a Git LFS pointer: its content was never fetched.";
     InvalidUtf8 = "invalid-utf8", Error, "The manifest is not UTF-8 text.";

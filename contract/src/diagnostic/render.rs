@@ -57,23 +57,27 @@ struct Window {
 
 impl Window {
     fn around(source: &Source, diagnostic: &Diagnostic, width: usize) -> Self {
-        let Place { line, column } = diagnostic.place;
-        let shown: Vec<char> = source.line(line).chars().map(visible).collect();
-        let start = (column - 1).min(shown.len());
-        let end_place = source.place(diagnostic.span.end);
-        let end = if end_place.line == line { end_place.column - 1 } else { shown.len() };
-        let end = end.clamp(start, shown.len());
-        let (first, last) = crop(shown.len(), start, end, width);
+        let line = source.line(diagnostic.place.line);
+        let begin = source.line_start(diagnostic.place.line);
+        let inside = |offset: u32| line.floor_char_boundary((offset as usize).saturating_sub(begin));
+        let (start, end) = (inside(diagnostic.span.start), inside(diagnostic.span.end));
+        // A line may be megabytes long; only what could be shown is looked at.
+        let from = line[..start].char_indices().rev().nth(width).map_or(0, |(at, _)| at);
+        let to = line[start..].char_indices().nth(2 * width).map_or(line.len(), |(at, _)| start + at);
+        let shown: Vec<char> = line[from..to].chars().map(visible).collect();
+        let first_mark = line[from..start].chars().count();
+        let last_mark = first_mark + line[start..end.clamp(start, to)].chars().count();
+        let (first, last) = crop(shown.len(), first_mark, last_mark, width);
         let mut text: String = shown[first..last].iter().collect();
-        let mut indent = columns(&shown[first..start]);
-        if first > 0 {
+        let mut indent = columns(&shown[first..first_mark]);
+        if from + first > 0 {
             text.insert(0, '…');
             indent += 1;
         }
-        if last < shown.len() {
+        if last < shown.len() || to < line.len() {
             text.push('…');
         }
-        let marks = "^".repeat(columns(&shown[start..end.min(last)]).max(1));
+        let marks = "^".repeat(columns(&shown[first_mark..last_mark.min(last)]).max(1));
         Self { text: text.trim_end().to_owned(), indent, marks }
     }
 }

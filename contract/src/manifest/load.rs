@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
+use super::json::TOO_LARGE_HINT;
 use crate::diagnostic::{Code, Problem};
 use crate::source::Span;
 
@@ -50,7 +51,7 @@ pub fn is_lfs_pointer(bytes: &[u8]) -> bool {
 pub fn decode(bytes: Vec<u8>) -> (String, Option<Problem>) {
     if bytes.len() as u64 > MAX_BYTES {
         let problem = Problem::new(Code::FileTooLarge, Span::default(), "this file is larger than 16 MiB")
-            .hint("a manifest describes an expert; keep rows in the dataset's files");
+            .hint(TOO_LARGE_HINT);
         return (String::new(), Some(problem));
     }
     if is_lfs_pointer(&bytes) {

@@ -35,6 +35,9 @@ use crate::diagnostic::{Code, Diagnostic, Problem, Severity, Style, render};
 use crate::source::Source;
 use crate::{paths, rules};
 
+/// More than anyone trains one expert for.
+pub const MAX_BASES: usize = 100;
+
 /// What the command line says about how a manifest is read.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -139,6 +142,10 @@ fn from_text(text: String, before: Option<Problem>, path: &Path, options: &Optio
 fn typed(root: &json::Node, problems: &mut Vec<Problem>) -> Option<(Root, Config, Vec<BaseModel>)> {
     check::check(&ROOT, root, problems);
     let object = root.as_object()?;
+    if let Some(problem) = too_many_bases(object) {
+        problems.push(problem);
+        return None;
+    }
     let typed = Root::from_object(object);
     let shorthand = object.get("training").and_then(json::Node::as_object).map(Config::from_object);
     let config = typed.training.config.value.clone().or(shorthand.unwrap_or_default());
@@ -151,6 +158,15 @@ fn typed(root: &json::Node, problems: &mut Vec<Problem>) -> Option<(Root, Config
         problems.push(problem.hint("add \"base_models\": [{\"name\": \"Qwen/Qwen3-0.6B\"}]"));
     }
     Some((typed, config, bases))
+}
+
+/// Every base is resolved and judged by itself, so their number is limited before that is begun.
+fn too_many_bases(object: &json::Object) -> Option<Problem> {
+    let list = object.get("base_models")?;
+    let found = list.as_list()?.len();
+    let problem =
+        || Problem::new(Code::OutOfRange, list.span, format!("`base_models` lists {found} base models"));
+    (found > MAX_BASES).then(|| problem().hint(format!("list at most {MAX_BASES}")))
 }
 
 fn folder_of(path: &Path) -> PathBuf {

@@ -8,7 +8,7 @@ mod text;
 use crate::source::Span;
 
 pub use locate::pointer;
-pub use parser::{MAX_DEPTH, MAX_PROBLEMS, Parsed, parse};
+pub use parser::{MAX_DEPTH, MAX_PROBLEMS, MAX_VALUES, Parsed, TOO_LARGE_HINT, parse};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {

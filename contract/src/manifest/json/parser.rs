@@ -9,6 +9,11 @@ use crate::source::Span;
 /// Deeper nesting is refused; no manifest comes near it and the reader's stack stays small.
 pub const MAX_DEPTH: usize = 64;
 
+/// Real manifests hold some hundreds of values.
+pub const MAX_VALUES: usize = 100_000;
+
+pub const TOO_LARGE_HINT: &str = "a manifest describes an expert; keep rows in the dataset's files";
+
 /// After this many mistakes in the text itself the rest would only be noise.
 pub const MAX_PROBLEMS: usize = 50;
 
@@ -21,7 +26,8 @@ pub struct Parsed {
 
 /// Reads one JSON document from source `number`.
 pub fn parse(source: &str, number: u32) -> Parsed {
-    let mut parser = Parser { source, number, at: 0, path: Vec::new(), astray: false, problems: Vec::new() };
+    let mut parser =
+        Parser { source, number, at: 0, path: Vec::new(), values: 0, astray: false, problems: Vec::new() };
     let root = parser.document();
     Parsed { root, problems: parser.problems }
 }
@@ -36,6 +42,7 @@ struct Parser<'a> {
     number: u32,
     at: usize,
     path: Vec<String>,
+    values: usize,
     /// A text was not closed, so what follows it is misplaced too.
     astray: bool,
     problems: Vec<(Problem, String)>,
@@ -63,6 +70,7 @@ impl Parser<'_> {
 
     fn value(&mut self) -> Step<Node> {
         self.blank()?;
+        self.count()?;
         let start = self.at;
         let value = match self.peek() {
             Some('{') => self.nested(Self::object)?,
@@ -78,6 +86,17 @@ impl Parser<'_> {
             }
         };
         Ok(Node { span: self.span(start, self.at), value })
+    }
+
+    fn count(&mut self) -> Step<()> {
+        self.values += 1;
+        if self.values <= MAX_VALUES {
+            return Ok(());
+        }
+        let span = self.span(self.at, self.at);
+        let message = format!("this file holds more than {MAX_VALUES} values");
+        self.push(Problem::new(Code::FileTooLarge, span, message).hint(TOO_LARGE_HINT))?;
+        Err(Stop)
     }
 
     fn nested(&mut self, read: fn(&mut Self) -> Step<Value>) -> Step<Value> {
