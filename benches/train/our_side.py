@@ -1,109 +1,116 @@
-"""The fast path on the scene: the same model, documents, adapter and optimizer; fp32."""
+"""Our training stage on the scene: the same model, documents, adapter and optimizer; fp32."""
 
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
+import tempfile
 import time
 from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
 
-import torch
-from peft import LoraConfig, get_peft_model
-from scene import Scene, config, documents
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "worker" / "python"), str(ROOT / "tests" / "worker")]
+
+from plans import example_plan
+from scene import Scene, config, documents, tokenizer
 from transformers import Qwen3ForCausalLM, set_seed
 
-from expert_worker.train.fast.batch import Flat, positions_of
-from expert_worker.train.fast.decoder import FastDecoder
-from expert_worker.train.fast.dropout import Place, install, token_keys
+import expert_worker.train  # noqa: F401  (before torch: it sets how OpenMP waits)
+from expert_worker.event import Event, Progress
+from expert_worker.events import Events
+from expert_worker.train import stage
+from expert_worker.train.data import InMemory
 
-PIECE = 512
+Pair = tuple[list[int], list[int]]
 
 
-def packed(scene: Scene) -> list[list[tuple[list[int], list[int]]]]:
-    """Documents laid into steps of rows * length tokens, next fit: how full they are is not measured here."""
-    steps: list[list[tuple[list[int], list[int]]]] = [[]]
-    held = 0
+def packed(scene: Scene) -> list[list[Pair]]:
+    """Documents laid into rows, each into the first of the last few with room: as full as TRL's."""
+    rows: list[list[Pair]] = []
+    held: list[int] = []
     for pair in documents(scene):
         size = len(pair[0]) + len(pair[1])
-        if held + size > scene.rows * scene.length:
-            steps.append([])
-            held = 0
-        steps[-1].append(pair)
-        held += size
-    return steps[: scene.steps + 1]
+        fitting = [i for i in range(max(0, len(rows) - 16), len(rows)) if held[i] + size <= scene.length]
+        if fitting:
+            rows[fitting[0]].append(pair)
+            held[fitting[0]] += size
+        else:
+            rows.append([pair])
+            held.append(size)
+    return rows
 
 
-def flat(pairs: list[tuple[list[int], list[int]]], step: int) -> Flat:
-    lengths = tuple(len(p) + len(c) for p, c in pairs)
-    ids = torch.tensor([i for p, c in pairs for i in p + c])
-    labels = torch.tensor([i for p, c in pairs for i in [-100] * len(p) + c])
-    return Flat(
-        ids,
-        labels,
-        positions_of(lengths),
-        lengths,
-        token_keys(7, step, list(range(len(pairs))), list(lengths)),
+def put_data(scene: Scene) -> None:
+    rows = InMemory(
+        [
+            [(prompt + answer, [-100] * len(prompt) + answer) for prompt, answer in row]
+            for row in packed(scene)
+        ]
     )
+    cache = SimpleNamespace(key="0" * 64, train=rows, validation=None, ledger={})
+    sys.modules["expert_worker.pretokenize"] = SimpleNamespace(  # type: ignore[assignment]
+        ensure_cache=lambda *_: cache, template_text=lambda *_: ""
+    )
+
+
+def changes(scene: Scene) -> dict[str, object]:
+    modules = ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"]
+    return {
+        "recipe.adapter.kind": "dora" if scene.dora else "lora", "recipe.adapter.rank": scene.rank,
+        "recipe.adapter.alpha": 32.0, "recipe.adapter.dropout": scene.dropout,
+        "recipe.adapter.target_modules": modules, "recipe.batch.rows_per_step": scene.rows,
+        "recipe.batch.max_seq_length": scene.length, "recipe.optimizer.learning_rate": 1e-4,
+        "recipe.schedule.kind": "constant", "recipe.saving.strategy": "no",
+        "recipe.schedule.duration": {"unit": "steps", "value": scene.steps + 1},
+        "machine.micro_batch": scene.rows, "machine.accumulation": 1, "machine.logging.trackers": [],
+        "machine.piece_tokens": 512, "machine.threads.compute": int(os.environ.get("OMP_NUM_THREADS", "1")),
+    }  # fmt: skip
+
+
+class Clock:
+    """CPU and wall time at the start of training and after each step."""
+
+    def __init__(self) -> None:
+        self.marks: list[tuple[float, float]] = []
+        self.tokens: list[int] = []
+        self.losses: list[float] = []
+
+    def write(self, event: Event, line: bytes) -> None:
+        del line
+        if isinstance(event.body, Progress):
+            self.tokens.append(event.body.tokens)
+            self.losses.append(event.body.loss)
+        starting = event.body.type == "stage" and event.body.name == "train"
+        if isinstance(event.body, Progress) or (starting and not self.marks):
+            self.marks.append((time.process_time(), time.perf_counter()))
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
 
 def main() -> None:
     scene = Scene(**json.loads(sys.argv[1]))
-    set_seed(7)
-    model = get_peft_model(
-        Qwen3ForCausalLM(config()),
-        LoraConfig(
-            r=scene.rank,
-            lora_alpha=32,
-            lora_dropout=scene.dropout,
-            use_dora=scene.dora,
-            task_type="CAUSAL_LM",
-            target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
-        ),
-    ).train()
-    place = Place()
-    install(model, place)
-    decoder = FastDecoder(model, place)
-    trained = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=1e-4)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    marks = [(time.process_time(), time.perf_counter())]
-    tokens = []
-
-    def steps() -> None:
-        for number, pairs in enumerate(packed(scene)):
-            batch = flat(pairs, number)
-            count = batch.targets.numel()
-            for piece in batch.pieces(PIECE):
-                (decoder.loss(piece) / count).backward()
-            torch.nn.utils.clip_grad_norm_(trained, 1.0)
-            optimizer.step()
-            optimizer.zero_grad()
-            tokens.append(batch.ids.numel())
-            marks.append((time.process_time(), time.perf_counter()))
-
-    if "--profile" in sys.argv:
-        with torch.profiler.profile() as p:
-            steps()
-        print(p.key_averages().table(sort_by="self_cpu_time_total", row_limit=25), file=sys.stderr)
-    else:
-        steps()
-    cpu = [b[0] - a[0] for a, b in pairwise(marks)]
-    wall = [b[1] - a[1] for a, b in pairwise(marks)]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        set_seed(7)
+        Qwen3ForCausalLM(config()).save_pretrained(folder / "base")
+        tokenizer().save_pretrained(folder / "base")
+        put_data(scene)
+        events, clock = Events(), Clock()
+        events.attach(clock)
+        stage.run(example_plan(folder, changes(scene)), events)
+    cpu, wall = ([b[i] - a[i] for a, b in pairwise(clock.marks)] for i in (0, 1))
     print(
-        json.dumps(
-            {
-                "first_cpu": cpu[0],
-                "first_wall": wall[0],
-                "cpu": sum(cpu[1:]),
-                "wall": sum(wall[1:]),
-                "before": before,
-                "tokens": sum(tokens[1:]),
-                "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-                "threads": torch.get_num_threads(),
-            }
-        )
-    )
+        json.dumps({
+            "first_cpu": cpu[0], "first_wall": wall[0], "cpu": sum(cpu[1:]), "wall": sum(wall[1:]),
+            "tokens": sum(clock.tokens[1:]), "losses": clock.losses,
+            "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        })
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from transformers import Qwen3Config
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast, Qwen3Config
 
 VOCABULARY = 8192
 
@@ -53,3 +54,11 @@ def documents(scene: Scene) -> list[tuple[list[int], list[int]]]:
         pairs.append((ids[:-answer], ids[-answer:]))
         wanted -= length
     return pairs
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    words = {"<eos>": 0} | {f"w{i}": i for i in range(1, VOCABULARY)}
+    inner = Tokenizer(models.WordLevel(words, unk_token="<eos>"))
+    return PreTrainedTokenizerFast(
+        tokenizer_object=inner, eos_token="<eos>", pad_token="<eos>", unk_token="<eos>"
+    )

@@ -1,4 +1,5 @@
-"""A mend for 8-bit weights on a CPU: peft's DoRA moves them in place, and the copy comes without its scales."""
+"""A mend for 8-bit weights on a CPU: peft's DoRA moves them in place, and the copy comes without its
+scales."""
 
 from types import MethodType
 from typing import Any
