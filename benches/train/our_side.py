@@ -12,9 +12,6 @@ from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
-ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "worker" / "python"), str(ROOT / "tests" / "worker")]
-
 from plans import example_plan
 from scene import Scene, config, documents, tokenizer
 from transformers import Qwen3ForCausalLM, set_seed

@@ -124,6 +124,38 @@ def test_evaluation_strategies(tmp_path, monkeypatch):
         assert [body.step for body in ran.of("evaluated")] == wanted
 
 
+def test_rows_that_are_not_mapped_come_through_loader_workers(usual, tmp_path, monkeypatch):
+    loader = {
+        "use_cache": False, "workers": 2, "pin_memory": True, "prefetch_factor": 3, "persistent_workers": True
+    }  # fmt: skip
+    ran = run(tmp_path, {"machine.loader": loader}, monkeypatch)
+    assert ran.losses == usual.losses
+    assert ran.applied["dataloader_num_workers"] == 2
+    assert ran.applied["dataloader_prefetch_factor"] == 3
+    assert ran.applied["dataloader_persistent_workers"] is True
+    assert ran.applied["dataloader_pin_memory"] is False  # There is no CUDA to pin for.
+    assert usual.applied["data"] == "token cache" != ran.applied["data"]
+
+
+def test_a_cache_that_cannot_be_written_is_no_end(usual, tmp_path, monkeypatch):
+    import sys
+
+    from expert_worker.errors import Storage
+
+    put_data(monkeypatch, rows(16))
+    given = sys.modules["expert_worker.pretokenize"].ensure_cache
+
+    def refuse(plan, events):
+        if plan.machine.paths.cache == str(tmp_path / "cache"):
+            raise Storage("The disk is full")
+        return given(plan, events)
+
+    monkeypatch.setattr(sys.modules["expert_worker.pretokenize"], "ensure_cache", refuse)
+    ran = train(tmp_path, {"recipe.schedule.duration": STEPS})
+    assert [body.code for body in ran.of("warning")] == ["cache-not-written"]
+    assert ran.losses == usual.losses
+
+
 def test_threads_are_read_back_from_torch(tmp_path, monkeypatch):
     import torch
 

@@ -1,11 +1,14 @@
-"""Where the tokenized rows come from: the mapped cache, or workers that tokenize as training goes on."""
+"""Where the tokenized rows come from: the mapped cache, or a folder of this run's own that loader workers
+read."""
 
 from __future__ import annotations
 
 import importlib
+import tempfile
 from dataclasses import dataclass
 from typing import Any
 
+from expert_worker.errors import Storage
 from expert_worker.events import Events
 from expert_worker.plan import Plan
 from expert_worker.train.data import Rows
@@ -19,17 +22,42 @@ class Source:
     train: Rows
     validation: Rows | None
     ledger: dict[str, int]
+    mapped: bool = True
+    folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def close(self) -> None:
+        if self.folder is not None:
+            self.folder.cleanup()
 
 
 def open_source(plan: Plan, events: Events) -> Source:
-    cache = importlib.import_module("expert_worker.pretokenize").ensure_cache(plan, events)
+    if not plan.machine.loader.use_cache:
+        return _for_this_run(plan, events)
+    try:
+        cache = _ensure_cache(plan, events)
+    except Storage as refused:
+        message = f"{refused.message}. The data is tokenized for this run alone."
+        events.warning("cache-not-written", message, refused.hint)
+        return _for_this_run(plan, events)
     events.applied("data", "token cache", "Loading pre-tokenized dataset from cache")
-    loader = plan.machine.loader
-    if loader.workers or loader.pin_memory or loader.prefetch_factor:
-        events.applied(
-            "dataloader_num_workers", 0, "Rows are mapped from the cache: no loader workers are needed"
-        )
+    if plan.machine.loader.workers:
+        note = "Rows are mapped from the cache: no loader workers are needed"
+        events.applied("dataloader_num_workers", 0, note)
     return Source(cache.key, cache.train, _or_none(cache.validation), _ledger(cache))
+
+
+def _for_this_run(plan: Plan, events: Events) -> Source:
+    folder = tempfile.TemporaryDirectory(prefix="expert-rows-", ignore_cleanup_errors=True)
+    paths = plan.machine.paths.model_copy(update={"cache": folder.name})
+    elsewhere = plan.model_copy(update={"machine": plan.machine.model_copy(update={"paths": paths})})
+    cache = _ensure_cache(elsewhere, events)
+    events.applied("data", "tokenized for this run", "Rows tokenized for this run, read by loader workers")
+    held_out = _or_none(cache.validation)
+    return Source(cache.key, cache.train, held_out, _ledger(cache), mapped=False, folder=folder)
+
+
+def _ensure_cache(plan: Plan, events: Events) -> Any:
+    return importlib.import_module("expert_worker.pretokenize").ensure_cache(plan, events)
 
 
 def _or_none(rows: Any) -> Rows | None:

@@ -15,7 +15,7 @@ from expert_worker.checkpoint import Loaded, Store, refuse_unless_same
 from expert_worker.events import Events
 from expert_worker.plan import Plan, ResumeCheckpoint, ResumeNewest, TrainRequest
 from expert_worker.tracking import start_trackers
-from expert_worker.train import adapter, data, engine, memory, optimizer, precision, schedule, state
+from expert_worker.train import adapter, data, engine, feed, memory, optimizer, precision, schedule, state
 from expert_worker.train.finish import Finish
 from expert_worker.train.keeper import Keeper
 from expert_worker.train.loop import Evaluate, Loop
@@ -56,7 +56,17 @@ def run(plan: Plan, events: Events) -> JsonValue:
         )
     finally:
         trackers.close()
+        source.close()
+    if isinstance(plan.request, TrainRequest) and plan.request.evaluate:
+        result["evaluation"] = _scored(plan, events, str(result["adapter"]))
     return cast(JsonValue, result)
+
+
+def _scored(plan: Plan, events: Events, adapter_folder: str) -> JsonValue:
+    """Base and adapter on the test set; the base's scores are kept from run to run."""
+    from expert_worker.evaluate.stage import evaluate
+
+    return evaluate(plan, events, adapter_folder)
 
 
 @dataclass(frozen=True)
@@ -79,8 +89,9 @@ def prepare(plan: Plan, events: Events, source: Source, store: Store, saved: Loa
     scale = precision.LossScale.of(model.get_base_model().dtype)
     way = engine.build(plan, model, device, events)
     micro = saved.facts.micro_batch if saved else int(plan.machine.micro_batch)
-    window = Window(way, source.train, parameters, plan.recipe.seed, micro, events)
     totals = Totals.from_json(saved.facts.totals) if saved else Totals()
+    rows = _rows(plan, source, order, totals.step, steps, events)
+    window = Window(way, rows, parameters, plan.recipe.seed, micro, events)
     if saved is not None:
         state.restore(saved, model, optimizing, scale)
     try_largest(window, source.train, order, device, events)
@@ -102,6 +113,14 @@ def prepare(plan: Plan, events: Events, source: Source, store: Store, saved: Loa
     )
     _report(plan, loop, events)
     return Session(loop, keeper, tokenizer)
+
+
+def _rows(plan: Plan, source: Source, order: data.Order, start: int, total: int, events: Events) -> data.Rows:
+    if source.mapped:
+        return source.train
+    loaded = feed.LoadedRows(source.train, order, start, total, plan)
+    feed.report(loaded.loader, events)
+    return loaded
 
 
 def _resumed(plan: Plan, store: Store) -> Loaded | None:
