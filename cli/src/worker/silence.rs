@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use expert_contract::event::Body;
 
-/// Starting Python and importing torch on a cold disk.
-const STARTING: Duration = Duration::from_mins(1);
+/// Starting Python and importing torch and transformers, on a cold disk or a busy machine.
+const STARTING: Duration = Duration::from_mins(3);
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quiet {
