@@ -19,10 +19,12 @@ pub fn text(resolved: &Resolved, all: bool) -> String {
     page.row("recipe", &format!("{} {DIM}(the same digest is the same result){DIM:#}", &recipe_digest[..16]));
     page.row("base", &base(resolved));
     page.row("adapter", &adapter(resolved));
-    for (label, sources) in [("data", &recipe.data.train), ("validation", &recipe.data.validation)] {
-        sources.iter().for_each(|source| page.row(label, &self::source(source, resolved)));
+    let data = &recipe.data;
+    for (label, sources) in [("data", &data.train), ("validation", &data.validation), ("test", &data.test)] {
+        for source in sources {
+            page.row(label, &self::source(source, resolved));
+        }
     }
-    recipe.data.test.iter().for_each(|source| page.row("test", &self::source(source, resolved)));
     page.row("rows", &rows(recipe));
     page.row("batch", &batch(resolved));
     page.row("precision", &precision(resolved));
@@ -139,9 +141,8 @@ fn precision(resolved: &Resolved) -> String {
 fn optimizer(recipe: &Recipe) -> String {
     let (optimizer, schedule) = (&recipe.optimizer, &recipe.schedule);
     let warmup = match schedule.warmup {
-        Warmup::Steps(0) => "no warm-up".to_owned(),
+        Warmup::Steps(0) | Warmup::Ratio(0.0) => "no warm-up".to_owned(),
         Warmup::Steps(steps) => format!("warm-up over {steps} steps"),
-        Warmup::Ratio(0.0) => "no warm-up".to_owned(),
         Warmup::Ratio(share) => format!("warm-up over {}% of the steps", share * 100.0),
     };
     format!("{} at {:e}, {} schedule, {warmup}", optimizer.name, optimizer.learning_rate, schedule.kind)
