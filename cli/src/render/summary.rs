@@ -81,7 +81,28 @@ pub fn evaluated(result: &Value) -> String {
     if let (Some(rows), Some(scorer)) = (result["rows"].as_u64(), result["scorer"].as_str()) {
         let _ = writeln!(text, "{} rows, judged by {scorer}", grouped(rows));
     }
-    text + &table.render()
+    text + &table.render() + &parts(result)
+}
+
+/// The same by level and by tag, where the rows have any.
+fn parts(result: &Value) -> String {
+    let columns =
+        [("", Align::Left), ("rows", Align::Right), ("base", Align::Right), ("adapter", Align::Right)];
+    let mut table = Table::new(&columns);
+    let mut empty = true;
+    for (key, word) in [("by_level", "level "), ("by_tag", "")] {
+        for line in result[key].as_array().into_iter().flatten() {
+            let percent = |who: &str| {
+                line[who]["accuracy"].as_f64().map_or(String::new(), |share| format!("{:.1}%", 100.0 * share))
+            };
+            let rows = ["adapter", "base"].into_iter().find_map(|who| line[who]["total"].as_u64());
+            let name = line["name"].as_str().unwrap_or_default();
+            let rows = rows.map_or(String::new(), grouped);
+            table.row([format!("{word}{name}"), rows, percent("base"), percent("adapter")]);
+            empty = false;
+        }
+    }
+    if empty { String::new() } else { format!("\n{}", table.render()) }
 }
 
 /// Any other stage's result: its plain values, one a line.
@@ -124,5 +145,18 @@ mod tests {
             text,
             "40 rows, judged by json\n      accuracy            95 %    loss\nbase     12.5%  10.0% to 20.0%  2.5000\n"
         );
+    }
+
+    #[test]
+    fn levels_and_tags_follow() {
+        let share = |accuracy: f64| json!({"accuracy": accuracy, "total": 20});
+        let line = json!({"name": "1", "base": share(0.05), "adapter": share(0.5)});
+        let tag = json!({"name": "join", "base": share(0.0), "adapter": null});
+        let text = parts(&json!({"by_level": [line], "by_tag": [tag]}));
+        assert_eq!(
+            anstream::adapter::strip_str(&text).to_string(),
+            "\n         rows  base  adapter\nlevel 1    20  5.0%    50.0%\njoin       20  0.0%\n"
+        );
+        assert_eq!(parts(&json!({})), "");
     }
 }
