@@ -126,7 +126,8 @@ pub fn train(
             carry_out_with(plan, Home::Run(folder), &args.supervision, global, notify).map(Trained::Now)?
         }
     };
-    if args.evaluate {
+    // A run that trained now has scored itself; one that was finished before has not.
+    if args.evaluate && !trained.result()["evaluation"].is_object() {
         trained.add("evaluation", score(plan, args, global, notify)?);
     }
     Ok(trained)
