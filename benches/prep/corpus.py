@@ -1,6 +1,6 @@
 """Rows to measure with: prose and code of the Python standard library, which every machine has, as dialogues.
 
-    python benches/prep/corpus.py rows.jsonl --megabytes 20
+python benches/prep/corpus.py rows.jsonl --megabytes 20
 """
 
 import argparse

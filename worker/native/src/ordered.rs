@@ -78,17 +78,13 @@ where
         }
         let at = board.taken;
         let job = board.jobs.next();
-        match job {
-            Some(job) => {
-                board.taken += 1;
-                Some((at, job))
-            }
-            None => {
-                board.total = Some(at);
-                self.changed.notify_all();
-                None
-            }
+        if job.is_some() {
+            board.taken += 1;
+        } else {
+            board.total = Some(at);
+            self.changed.notify_all();
         }
+        job.map(|job| (at, job))
     }
 
     fn put(&self, at: usize, result: R) {

@@ -31,11 +31,11 @@ const NONE: u32 = u32::MAX;
 pub fn best_fit(lengths: &[u32], capacity: u32) -> Packed {
     let mut rows = Rows::new(capacity);
     let mut row_of = vec![0; lengths.len()];
-    for document in longest_first(lengths, capacity) {
-        let length = lengths[document as usize];
-        row_of[document as usize] = rows.place(length);
+    let order = longest_first(lengths, capacity);
+    for document in &order {
+        row_of[*document as usize] = rows.place(lengths[*document as usize]);
     }
-    group(&row_of, lengths, rows.next.len())
+    group(&row_of, &order, rows.next.len())
 }
 
 /// Counting sort by descending length, stable.
@@ -56,8 +56,8 @@ fn longest_first(lengths: &[u32], capacity: u32) -> Vec<u32> {
     order
 }
 
-/// Counting sort by row; within a row longer documents first, as they were placed.
-fn group(row_of: &[u32], lengths: &[u32], rows: usize) -> Packed {
+/// Counting sort by row; within a row documents stand as they were placed.
+fn group(row_of: &[u32], order: &[u32], rows: usize) -> Packed {
     let mut starts = vec![0u32; rows + 1];
     for row in row_of {
         starts[*row as usize + 1] += 1;
@@ -67,14 +67,10 @@ fn group(row_of: &[u32], lengths: &[u32], rows: usize) -> Packed {
     }
     let mut places = starts.clone();
     let mut documents = vec![0; row_of.len()];
-    for (document, row) in row_of.iter().enumerate() {
-        let place = &mut places[*row as usize];
-        documents[*place as usize] = document as u32;
+    for document in order {
+        let place = &mut places[row_of[*document as usize] as usize];
+        documents[*place as usize] = *document;
         *place += 1;
-    }
-    for row in 0..rows {
-        let members = &mut documents[starts[row] as usize..starts[row + 1] as usize];
-        members.sort_unstable_by_key(|document| (std::cmp::Reverse(lengths[*document as usize]), *document));
     }
     Packed { starts, documents }
 }
@@ -101,12 +97,11 @@ impl Rows {
 
     /// The row that the document goes into; a new one where none has room.
     fn place(&mut self, length: u32) -> u32 {
-        let (row, free) = match self.least_space(length) {
-            Some(free) => (self.pop(free), free),
-            None => {
-                self.next.push(NONE);
-                (self.next.len() as u32 - 1, self.capacity)
-            }
+        let (row, free) = if let Some(free) = self.least_space(length) {
+            (self.pop(free), free)
+        } else {
+            self.next.push(NONE);
+            (self.next.len() as u32 - 1, self.capacity)
         };
         self.push(row, free - length);
         row

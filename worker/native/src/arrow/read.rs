@@ -192,7 +192,11 @@ impl<'a> Messages<'a> {
             self.bytes.get(place.offsets + rows * 4..place.offsets + rows * 4 + 4).ok_or_else(damaged)?;
         let last = i32::from_le_bytes([last[0], last[1], last[2], last[3]]);
         let inside = last >= 0 && place.values + last as usize * 4 <= self.bytes.len();
-        if inside && place.offsets % 4 == 0 && place.values % 4 == 0 { Ok(()) } else { Err(damaged()) }
+        if inside && place.offsets.is_multiple_of(4) && place.values.is_multiple_of(4) {
+            Ok(())
+        } else {
+            Err(damaged())
+        }
     }
 
     /// The next message and where its body starts; none at the stream's end.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int32Array, ListArray, RecordBatch};
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
-use arrow_ipc::writer::{DictionaryTracker, EncodedData, IpcDataGenerator, IpcWriteOptions, write_message};
+use arrow_ipc::writer::{
+    DictionaryTracker, EncodedData, IpcDataGenerator, IpcWriteContext, IpcWriteOptions, write_message,
+};
 use arrow_schema::{DataType, Field, Schema};
 use fs_err::File;
 
@@ -133,7 +135,7 @@ fn encode(
     let batch = RecordBatch::try_new(Arc::clone(schema), columns)?;
     let mut tracker = DictionaryTracker::new(false);
     let (_, data) =
-        IpcDataGenerator::default().encode(&batch, &mut tracker, options, &mut Default::default())?;
+        IpcDataGenerator::default().encode(&batch, &mut tracker, options, &mut IpcWriteContext::default())?;
     Ok(Encoded { data, totals })
 }
 

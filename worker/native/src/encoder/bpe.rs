@@ -121,7 +121,10 @@ impl Bpe {
         if self.incomplete && word.iter().any(|byte| self.bytes[*byte as usize] == ABSENT) {
             let known: Vec<u8> =
                 word.iter().copied().filter(|byte| self.bytes[*byte as usize] != ABSENT).collect();
-            return if known.is_empty() { () } else { self.encode(&known, out) };
+            if !known.is_empty() {
+                self.encode(&known, out);
+            }
+            return;
         }
         if let Some(id) = self.whole_word(word) {
             return out.push(id);

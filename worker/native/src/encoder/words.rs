@@ -1,5 +1,8 @@
 //! Words repeat: a cache from a piece of text to its ids decides how fast a text is encoded.
 
+// One call a word and a few a character: measured, inlining by hint alone loses a fifth of the speed.
+#![allow(clippy::inline_always)]
+
 use std::ops::Range;
 
 use hashbrown::HashMap;

@@ -179,6 +179,19 @@ pub fn best_fit(py: Python<'_>, lengths: Vec<u32>, capacity: u32) -> PyResult<Ve
     Ok((0..packed.rows()).map(|row| packed.row(row).to_vec()).collect())
 }
 
+/// Seconds that packing takes, for the benchmark, and the rows that it makes.
+#[pyfunction]
+pub fn time_best_fit(py: Python<'_>, lengths: Vec<u32>, capacity: u32) -> PyResult<(f64, usize)> {
+    if lengths.iter().any(|length| *length > capacity) {
+        return Err(PyValueError::new_err("a length is above the capacity"));
+    }
+    Ok(py.detach(|| {
+        let started = Instant::now();
+        let rows = pack::best_fit(&lengths, capacity).rows();
+        (started.elapsed().as_secs_f64(), rows)
+    }))
+}
+
 /// Calls Python a few times a second at most; its `False` or its exception stops the work.
 struct Reporter {
     callable: Py<PyAny>,

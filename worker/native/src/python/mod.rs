@@ -21,5 +21,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<rows::MappedRows>()?;
     module.add_function(wrap_pyfunction!(build::ingest, module)?)?;
     module.add_function(wrap_pyfunction!(build::best_fit, module)?)?;
+    module.add_function(wrap_pyfunction!(build::time_best_fit, module)?)?;
     Ok(())
 }

@@ -40,7 +40,7 @@ impl Shaper {
         let Value::Object(row) = row else {
             return Err(Fault::new("not_object", format!("the row is {}, not an object", row.kind())));
         };
-        if self.mapping.is_empty() { self.recognise(row) } else { self.recognise(self.mapped(&row)?) }
+        if self.mapping.is_empty() { self.recognise(&row) } else { self.recognise(&self.mapped(&row)?) }
     }
 
     /// The row under its canonical names; what is not mapped is left out, except where it has the name already.
@@ -60,29 +60,29 @@ impl Shaper {
         Ok(out)
     }
 
-    fn recognise<'a>(&self, row: Object<'a>) -> Shape<'a> {
+    fn recognise<'a>(&self, row: &Object<'a>) -> Shape<'a> {
         if let Some(messages) = row.present("messages").or_else(|| row.present("conversations")) {
-            return messages_row(messages, &row);
+            return messages_row(messages, row);
         }
         if row.present("prompt").is_some() && row.get("completion").is_some() {
-            return completion_row(&row);
+            return completion_row(row);
         }
         if row.present("instruction").is_some() {
-            return instruction_row(&row, "instruction");
+            return instruction_row(row, "instruction");
         }
         if matches!(row.get("input"), Some(Value::Object(_))) {
-            return task_row(&row);
+            return task_row(row);
         }
         if let Some(text) = row.get("text") {
             return self.text_row(text.clone());
         }
-        if row.present("input").is_some() && answer(&row).is_some() {
-            return instruction_row(&row, "input");
+        if row.present("input").is_some() && answer(row).is_some() {
+            return instruction_row(row, "input");
         }
-        if row.present("prompt").is_some() && answer(&row).is_some() {
-            return instruction_row(&row, "prompt");
+        if row.present("prompt").is_some() && answer(row).is_some() {
+            return instruction_row(row, "prompt");
         }
-        Err(unknown(&row))
+        Err(unknown(row))
     }
 
     fn text_row<'a>(&self, value: Value<'a>) -> Shape<'a> {
@@ -124,7 +124,7 @@ fn string<'a>(row: &Object<'a>, field: &str) -> Result<Option<Cow<'a, str>>, Fau
 
 const ANSWERS: [&str; 4] = ["output", "response", "completion", "answer"];
 
-fn answer<'a>(row: &Object<'a>) -> Option<&'static str> {
+fn answer(row: &Object<'_>) -> Option<&'static str> {
     ANSWERS.into_iter().find(|name| row.get(name).is_some())
 }
 

@@ -134,6 +134,7 @@ fn python_text(
     written.map_err(Error::from)
 }
 
+#[allow(clippy::needless_pass_by_value)] // How minijinja hands a filter its options.
 fn tojson(value: &Value, options: Kwargs) -> Result<Value, Error> {
     let indent: Option<usize> = options.get("indent")?;
     let sort: Option<bool> = options.get("sort_keys")?;
@@ -180,9 +181,8 @@ fn strftime(format: &str) -> String {
             Some('A') => out.push_str("Friday"),
             Some('a') => out.push_str("Fri"),
             Some('H' | 'M' | 'S') => out.push_str("00"),
-            Some('%') => out.push('%'),
+            Some('%') | None => out.push('%'),
             Some(other) => out.extend(['%', other]),
-            None => out.push('%'),
         }
     }
     out

@@ -1,0 +1,135 @@
+"""Which data sets are on this machine: the Hugging Face caches, and what each expert learns from.
+
+python scripts/find_datasets.py [--experts DIR] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Found:
+    name: str
+    place: str
+    path: str
+    bytes: int
+    used_by: tuple[str, ...]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--experts", type=Path, default=ROOT / "experts", help="folder of experts")
+    parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
+    given = parser.parse_args()
+    found = find(given.experts)
+    if given.json:
+        print(json.dumps({"datasets": [asdict(one) for one in found]}, indent=2))
+    else:
+        show(found)
+
+
+def find(experts: Path) -> list[Found]:
+    uses = uses_of(experts)
+    cached = [*hub_cache(uses), *datasets_cache(uses)]
+    return sorted([*local(uses), *cached], key=lambda one: (one.place, one.name))
+
+
+def uses_of(experts: Path) -> dict[str, list[tuple[str, Path]]]:
+    """Data set -> the experts whose manifests name it, with each expert's folder."""
+    uses: dict[str, list[tuple[str, Path]]] = {}
+    for manifest in sorted(experts.glob("*/manifest.json")):
+        try:
+            document = json.loads(manifest.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            print(f"{manifest}: {error}", file=sys.stderr)
+            continue
+        for name in names_in(document.get("training", {}).get("dataset", {})):
+            uses.setdefault(name, []).append((manifest.parent.name, manifest.parent))
+    return uses
+
+
+def names_in(dataset: Any) -> Iterator[str]:
+    if not isinstance(dataset, dict):
+        return
+    for key in ("path", "train_path", "validation_path", "test_path"):
+        if isinstance(dataset.get(key), str):
+            yield dataset[key]
+    tasks = dataset.get("tasks")
+    for task in tasks.values() if isinstance(tasks, dict) else tasks or ():
+        if isinstance(task, str):
+            yield task
+        else:
+            yield from names_in(task)
+
+
+def local(uses: dict[str, list[tuple[str, Path]]]) -> Iterator[Found]:
+    for name, users in uses.items():
+        for expert, folder in users:
+            path = folder / name
+            if path.exists():
+                yield Found(name, "expert", str(path), size_of(path), (expert,))
+
+
+def hub_cache(uses: dict[str, list[tuple[str, Path]]]) -> Iterator[Found]:
+    home = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface"))
+    hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
+    for folder in sorted(hub.glob("datasets--*")):
+        name = folder.name.removeprefix("datasets--").replace("--", "/")
+        yield Found(name, "hub", str(folder), size_of(folder), users_of(name, uses))
+
+
+def datasets_cache(uses: dict[str, list[tuple[str, Path]]]) -> Iterator[Found]:
+    home = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface"))
+    cache = Path(os.environ.get("HF_DATASETS_CACHE", home / "datasets"))
+    for folder in sorted(path for path in cache.glob("*") if path.is_dir() and path.name != "downloads"):
+        name = folder.name.replace("___", "/")
+        yield Found(name, "datasets", str(folder), size_of(folder), users_of(name, uses))
+
+
+def users_of(name: str, uses: dict[str, list[tuple[str, Path]]]) -> tuple[str, ...]:
+    """Experts that name it, alone or as `name::split::config`."""
+    users = (user for used, users in uses.items() if used.split("::")[0] == name for user, _ in users)
+    return tuple(sorted(set(users)))
+
+
+def size_of(path: Path) -> int:
+    """Of what is really there: the hub's snapshots are links into its blobs."""
+    if path.is_file():
+        return path.stat().st_size
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file() and not file.is_symlink())
+
+
+def show(found: list[Found]) -> None:
+    if not found:
+        print("No data sets: no expert names one that is here, and the Hugging Face caches are empty.")
+        return
+    width = max(len(one.name) for one in found)
+    print(f"{'data set':<{width}}  {'where':<8}  {'size':>10}  used by")
+    for one in found:
+        print(
+            f"{one.name:<{width}}  {one.place:<8}  {readable(one.bytes):>10}  {', '.join(one.used_by) or '-'}"
+        )
+
+
+def readable(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+if __name__ == "__main__":
+    main()
