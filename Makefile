@@ -48,7 +48,8 @@ setup: $(VENV)/.worker $(EXPERT) ## Virtual environment, native module, CLI
 
 demo: setup ## Train the SQL expert on the embedded base, on this machine, with scores before and after
 	@$(EXPERT) validate experts/expert-sql
-	@$(EXPERT) train --manifest experts/expert-sql/manifest.json --model smollm2-135m --resume --evaluate
+	@$(EXPERT) train --manifest experts/expert-sql/manifest.json --model smollm2-135m --resume --evaluate \
+		--max-steps 80 --set evaluation.test_set_size=60
 
 experts: setup ## Train and score every expert on the embedded base
 	@$(EXPERT) train --all experts --model smollm2-135m --evaluate

@@ -13,7 +13,7 @@ from transformers.generation.streamers import BaseStreamer
 
 from expert_worker.plan.recipe import Decoding
 
-CPU_ROWS = 16
+CPU_ROWS = 32
 GPU_ROWS = 64
 LOOK_BACK = 24
 
