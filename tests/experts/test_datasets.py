@@ -20,7 +20,7 @@ NAMES = sorted(path.parent.name for path in EXPERTS.glob("*/manifest.json"))
 SPLITS = ("train", "validation", "test")
 SKELETONS = """
 import json, sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1:]
 from generator.build import skeleton
 for line in sys.stdin:
     print(json.dumps(skeleton(json.loads(line)["messages"][-1]["content"])))
@@ -38,7 +38,13 @@ def skeletons(expert: str, split: str) -> set[str]:
     path = EXPERTS / expert / "datasets" / f"{split}.jsonl"
     with path.open("rb") as lines:
         said = subprocess.run(
-            [sys.executable, "-c", SKELETONS, str(EXPERTS / expert)],
+            [
+                sys.executable,
+                "-c",
+                SKELETONS,
+                str(EXPERTS / expert),
+                str(EXPERTS.parent / "worker" / "python"),
+            ],
             stdin=lines,
             capture_output=True,
             check=True,
