@@ -40,6 +40,6 @@ def _from_hub(name: str, events: Events) -> Path:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise Missing(
             f"The tokenizer of {name} is not in the Hugging Face cache and cannot be downloaded: {reason}",
-            hint="Check the network and HF_TOKEN, or give a folder that holds the base.",
+            hint=f"Check the network and HF_TOKEN, give a folder, or use the embedded base {_EMBEDDED}.",
             code="base-missing",
         ) from None
