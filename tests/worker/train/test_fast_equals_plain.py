@@ -85,6 +85,17 @@ def test_pieces_sum_to_the_whole(dropout):
     assert max(apart(parts[name], whole[name]) for name in whole) < 1e-5
 
 
+def test_filling_up_changes_nothing():
+    model = lora(dora=True, dropout=0.2)
+    place = Place()
+    install(model, place)
+    decoder = FastDecoder(model, place)
+    batch = flat((9, 1, 17))
+    filled = batch.filled(64)
+    assert filled.ids.numel() == 64 and filled.targets.equal(batch.targets)
+    assert apart(decoder.loss(filled).detach(), decoder.loss(batch).detach()) < 1e-6
+
+
 def test_packed_equals_unpacked():
     model = lora()
     decoder = FastDecoder(model, Place())

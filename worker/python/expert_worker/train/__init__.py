@@ -6,3 +6,5 @@ import os
 # does, and on a shared one they make a step ten times slower. A short spin keeps most of the speed.
 os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 os.environ.setdefault("KMP_BLOCKTIME", "1")
+# oneDNN keeps up to 1,024 compiled kernels, a gigabyte where every batch has shapes of its own.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")

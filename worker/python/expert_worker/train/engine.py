@@ -14,6 +14,8 @@ from expert_worker.train.fast.dropout import Place, install
 from expert_worker.train.fast.eligible import obstacle
 from expert_worker.train.random import FORWARD, seed_everything
 
+_NARROW_MULTIPLE = 64
+
 
 class Engine(Protocol):
     def backward(self, batch: Flat, scale: float) -> Tensor:
@@ -29,6 +31,9 @@ class FastEngine:
 
     def __init__(self, model: Any, decoder: FastDecoder, device: torch.device, piece: int | None) -> None:
         self._model, self._decoder, self._device, self._piece = model, decoder, device, piece
+        # oneDNN compiles and keeps a kernel for each new shape: in 16 bits on a CPU, few shapes are better.
+        narrow = device.type == "cpu" and decoder.dtype != torch.float32
+        self._multiple = _NARROW_MULTIPLE if narrow else 1
 
     def backward(self, batch: Flat, scale: float) -> Tensor:
         total = torch.zeros((), device=self._device)
@@ -49,7 +54,8 @@ class FastEngine:
 
     def _pieces(self, batch: Flat) -> list[Flat]:
         on_device = batch.to(self._device)
-        return [on_device] if self._piece is None else list(on_device.pieces(self._piece))
+        pieces = [on_device] if self._piece is None else list(on_device.pieces(self._piece))
+        return [piece.filled(self._multiple) for piece in pieces]
 
 
 class PlainEngine:

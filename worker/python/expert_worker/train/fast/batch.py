@@ -50,6 +50,21 @@ class Flat:
         if held:
             yield self._part(start, start + held, first, len(self.lengths))
 
+    def filled(self, multiple: int) -> Flat:
+        """With a document of nothing at the end, so that the number of tokens is a multiple of `multiple`."""
+        missing = -len(self.ids) % multiple
+        if not missing:
+            return self
+        nothing = self.ids.new_zeros(missing)
+        keys = torch.cat([self.keys, self.keys.new_zeros(missing)]) if self.keys is not None else None
+        return Flat(
+            torch.cat([self.ids, nothing]),
+            torch.cat([self.labels, nothing + IGNORED]),
+            torch.cat([self.positions, torch.arange(missing, device=self.ids.device)]),
+            (*self.lengths, missing),
+            keys,
+        )
+
     def _part(self, start: int, end: int, first: int, last: int) -> Flat:
         keys = self.keys[start:end] if self.keys is not None else None
         span = slice(start, end)
