@@ -6,6 +6,7 @@ import pytest
 import torch
 from tiny import CONFIGS, apart, flat, gradients, ia3, lora, plain_loss
 
+from expert_worker.train.fast.attention import attend
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import CounterDropout, Place, install, token_keys
 from expert_worker.train.fast.eligible import obstacle
@@ -94,6 +95,20 @@ def test_filling_up_changes_nothing():
     filled = batch.filled(64)
     assert filled.ids.numel() == 64 and filled.targets.equal(batch.targets)
     assert apart(decoder.loss(filled).detach(), decoder.loss(batch).detach()) < 1e-6
+
+
+def test_attention_in_16_bits_stays_near_that_in_32():
+    documents = flat().documents
+    torch.manual_seed(2)
+    q, k, v = (torch.randn(32, heads, 8) for heads in (4, 2, 2))
+    found = []
+    for dtype in (torch.float32, torch.bfloat16):
+        leaves = [x.detach().to(dtype).clone().requires_grad_() for x in (q, k, v)]
+        out = attend(*leaves, documents, 8**-0.5, "flash_cpu")
+        out.square().sum().backward()
+        found.append([out.detach(), *(leaf.grad for leaf in leaves)])
+    for wide, narrow in zip(*found, strict=True):
+        assert apart(narrow, wide) < 0.02
 
 
 def test_packed_equals_unpacked():

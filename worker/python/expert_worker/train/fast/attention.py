@@ -19,6 +19,8 @@ from torch.nn.functional import scaled_dot_product_attention
 _FORWARD = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
 _BACKWARD = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None)
 
+_NARROW_MULTIPLE = 32
+
 
 @dataclass(frozen=True)
 class Documents:
@@ -52,15 +54,18 @@ def _heads_first(x: Tensor, start: int, end: int, repeat: int) -> Tensor:
 
 
 class _FlashCpu(torch.autograd.Function):
+    """In 16 bits torch compiles and keeps kernels for every length it meets, megabytes each: there
+    documents are filled up with zeros to few lengths. Behind a causal mask what follows changes nothing."""
+
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: float) -> Tensor:
         out, repeat = torch.empty_like(q), q.shape[1] // k.shape[1]
         sums = []
         for start, end in documents.spans:
-            query = _heads_first(q, start, end, 1)
-            key, value = _heads_first(k, start, end, repeat), _heads_first(v, start, end, repeat)
+            query = _filled(_heads_first(q, start, end, 1))
+            key, value = (_filled(_heads_first(x, start, end, repeat)) for x in (k, v))
             part, log_sum = _FORWARD(query, key, value, 0.0, True, scale=scale)  # type: ignore[misc]
-            out[start:end] = part[0].transpose(0, 1)
+            out[start:end] = part[0].transpose(0, 1)[: end - start]
             sums.append(log_sum)
         ctx.save_for_backward(q, k, v, out, *sums)
         ctx.documents, ctx.scale = documents, scale
@@ -74,15 +79,23 @@ class _FlashCpu(torch.autograd.Function):
         groups = k.shape[1]
         repeat = q.shape[1] // groups
         for (start, end), log_sum in zip(ctx.documents.spans, sums, strict=True):
-            query, answer, back = (_heads_first(x, start, end, 1) for x in (q, out, grad))
-            key, value = _heads_first(k, start, end, repeat), _heads_first(v, start, end, repeat)
+            query, answer, back = (_filled(_heads_first(x, start, end, 1)) for x in (q, out, grad))
+            key, value = (_filled(_heads_first(x, start, end, repeat)) for x in (k, v))
             dq, dk, dv = _BACKWARD(  # type: ignore[misc]
                 back, query, key, value, answer, log_sum, 0.0, True, scale=ctx.scale
             )
-            to_q[start:end] = dq[0].transpose(0, 1)
-            to_k[start:end] = dk[0].unflatten(0, (groups, repeat)).sum(1).transpose(0, 1)
-            to_v[start:end] = dv[0].unflatten(0, (groups, repeat)).sum(1).transpose(0, 1)
+            length = end - start
+            to_q[start:end] = dq[0].transpose(0, 1)[:length]
+            to_k[start:end] = dk[0].unflatten(0, (groups, repeat)).sum(1).transpose(0, 1)[:length]
+            to_v[start:end] = dv[0].unflatten(0, (groups, repeat)).sum(1).transpose(0, 1)[:length]
         return to_q, to_k, to_v, None, None
+
+
+def _filled(x: Tensor) -> Tensor:
+    missing = -x.shape[2] % _NARROW_MULTIPLE
+    if x.dtype == torch.float32 or not missing:
+        return x
+    return torch.nn.functional.pad(x, (0, 0, 0, missing))
 
 
 def _by_document(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: float) -> Tensor:
