@@ -131,6 +131,10 @@ section! {
             reason: "training here has a fast path of its own and does not load Unsloth",
             instead: "remove the key; nothing else is needed",
         }, "Asks the predecessor for Unsloth.";
+        ["distributed"]: Kind::Any, Class::Advice {
+            reason: "one expert trains in one process on one device so far",
+            instead: "remove the key; `train --all --jobs N` trains several experts at once",
+        }, "Asks for several processes or machines.";
         ["memory_efficient_attention"]: Kind::Bool, Class::Advice {
             reason: "attention is always computed without the full score matrix while `use_sdpa` is true",
             instead: "remove the key, or choose with `use_sdpa` and `flash_attention_2`",
