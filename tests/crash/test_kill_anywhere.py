@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 from trials import SIGKILL, Runs, Server
 
+# A machine that is busy with other things may take its time; a fault shows in what is left, not in seconds.
+pytestmark = pytest.mark.timeout(1800)
+
 STEPS = 7
 CHANGES = {
     "recipe.schedule.duration": {"unit": "steps", "value": STEPS},
@@ -22,22 +25,20 @@ def runs(server: Server, quick_folder: Path) -> Runs:
     return runs
 
 
-def test_killed_at_every_point_of_the_protocol(runs: Runs) -> None:
-    assert len(runs.points) >= 80
-    killed = 0
-    for number, point in enumerate(runs.points):
+def test_killed_at_every_point_of_the_protocol(runs: Runs, every_trial: bool) -> None:
+    assert len(runs.points) >= 200
+    points = runs.points if every_trial else runs.points[:: len(runs.points) // 80]
+    for number, point in enumerate(points):
         name = f"point-{number}"
         answer = runs.go(name, kill=point)
         assert answer["code"] == SIGKILL, f"{point} was not reached: {answer}"
-        killed += 1
         runs.finish_and_compare(name, STEPS)
-    assert killed == len(runs.points)
 
 
 def test_killed_again_while_resuming(runs: Runs, every_trial: bool) -> None:
     """The second attempt cleans up and goes on: it must survive the same treatment."""
     draw = random.Random(4)
-    for number in range(60 if every_trial else 20):
+    for number in range(60 if every_trial else 10):
         name = f"twice-{number}"
         runs.go(name, kill=draw.choice(runs.points))
         runs.go(name, resume=True, kill=draw.choice(runs.points))
@@ -47,7 +48,7 @@ def test_killed_again_while_resuming(runs: Runs, every_trial: bool) -> None:
 
 def test_killed_at_random_moments_with_three_resumes(runs: Runs, every_trial: bool) -> None:
     draw = random.Random(5)
-    wanted = 400 if every_trial else 100
+    wanted = 400 if every_trial else 40
     whole = runs.go("timing")["seconds"]
     kills = 0
     for number in range(1000):

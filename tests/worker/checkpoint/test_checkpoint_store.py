@@ -1,6 +1,7 @@
 """The commit protocol from the outside: what is there after a commit, a fault, a bit flip, a retention."""
 
 import json
+import types
 from pathlib import Path
 
 import pytest
@@ -157,12 +158,11 @@ def test_going_on_from_an_older_one_keeps_it_newest(store: Store) -> None:
     assert newest is not None and newest.step == 7
 
 
-def test_the_best_is_read_from_the_checkpoints_themselves(store: Store) -> None:
-    for step, loss in ((5, 3.0), (10, 1.0), (15, 1.0), (20, float("nan"))):
-        store.commit(step, parts(step), facts(metrics={"eval_loss": loss}))
-    assert store.best("eval_loss", greater_is_better=False) == (10, 1.0)
-    assert store.best("eval_loss", greater_is_better=True) == (5, 3.0)
-    assert store.best("accuracy", greater_is_better=True) is None
+def test_a_disk_that_is_too_small_is_refused_before_any_work(store: Store, monkeypatch) -> None:
+    store.demand_room(1000)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: types.SimpleNamespace(free=2_000_000))
+    with pytest.raises(Storage, match=r"needs about 5\.0 MB; 2\.0 MB are free"):
+        store.demand_room(5_000_000)
 
 
 def test_leftovers_of_a_killed_attempt_are_cleared(store: Store) -> None:

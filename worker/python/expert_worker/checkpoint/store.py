@@ -1,6 +1,7 @@
 """The checkpoints of one run: committed whole or not at all, found again only if every byte is as written."""
 
 import re
+import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -12,10 +13,10 @@ import torch
 
 from expert_worker.checkpoint import files, record, tensors
 from expert_worker.checkpoint.record import DamagedError, Facts, FileEntry, Record
-from expert_worker.checkpoint.refusal import refusals_in_words
+from expert_worker.checkpoint.refusal import human, refusals_in_words
 from expert_worker.checkpoint.retention import doomed, policies
 from expert_worker.checkpoint.verify import verify
-from expert_worker.errors import Failed
+from expert_worker.errors import Failed, Storage
 from expert_worker.events import Events
 
 Content = Mapping[str, torch.Tensor] | Mapping[str, Any] | bytes
@@ -119,23 +120,15 @@ class Store:
                 if step_of(path) > step:
                     self._set_aside(path, "superseded")
 
-    def best(self, metric: str, *, greater_is_better: bool) -> tuple[int, float] | None:
-        """The best checkpoint by what the checkpoints themselves recorded; the earlier of equals."""
-        found: list[tuple[float, int]] = []
-        for path in self.candidates():
-            try:
-                value = record.read(path).facts.metrics.get(metric)
-            except DamagedError:
-                continue
-            if value is not None:
-                found.append((-value if greater_is_better else value, step_of(path)))
-        if not found:
-            return None
-        key, step = min(found)
-        return step, -key if greater_is_better else key
-
-    def mark_best(self, step: int, metric: str, value: float) -> None:
-        self._events.best(step, metric, value)
+    def demand_room(self, needed: int) -> None:
+        """Asked before the first step: a disk that is too small should not show after hours of work."""
+        with self._storage("look at the disk"):
+            free = shutil.disk_usage(self.output).free
+        if free < needed:
+            raise Storage(
+                f"Saving in {self.output} needs about {human(needed)}; {human(free)} are free.",
+                hint="Free some space, or choose a folder on another disk with -o.",
+            )
 
     def retain(self, limit: int | None, best_step: int | None, pinned: Collection[int] = ()) -> list[int]:
         """Delete what no policy keeps; returns the steps that went."""

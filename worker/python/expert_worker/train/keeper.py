@@ -11,9 +11,13 @@ from expert_worker.checkpoint.mirror import Mirror
 from expert_worker.events import Events
 from expert_worker.plan import Plan
 from expert_worker.train import state
+from expert_worker.train.adapter import trained
 from expert_worker.train.precision import LossScale
 from expert_worker.train.totals import Totals
 from expert_worker.train.window import Window
+
+# A checkpoint holds parameters, adapter and the optimizer's two averages; final/ the adapter once more.
+_COPIES = 5
 
 
 class Keeper:
@@ -39,6 +43,7 @@ class Keeper:
             if wanted
             else None
         )
+        store.demand_room(_COPIES * sum(p.numel() * p.element_size() for p in trained(model).values()))
 
     def save(self, totals: Totals, metrics: dict[str, float]) -> None:
         """Once a step: a stop right after a save has nothing to add."""
