@@ -153,7 +153,6 @@ fn dataset_examples() -> Vec<Example> {
         "training.dataset.type" = "huggingface";
         "training.dataset.format" = "json";
         "training.dataset.streaming" = true;
-        "training.dataset.max_in_memory_samples" = 10 with { "training.dataset.streaming": true };
         "training.dataset.field_mapping" = {"text": "body"};
         "training.dataset.text_field" = "body";
         "training.dataset.use_pretokenized" = false;
@@ -214,7 +213,6 @@ fn config_examples() -> Vec<Example> {
         "torch_compile_backend" = "eager" with { "training.config.torch_compile": true };
         "torch_compile_mode" = "max-autotune" with { "training.config.torch_compile": true };
         "use_cuda_graphs" = true with { "training.config.torch_compile": true };
-        "cuda_graph_warmup_steps" = 9 with { "training.config.torch_compile": true, "training.config.use_cuda_graphs": true };
         "dataloader_num_workers" = 2;
         "dataloader_pin_memory" = false;
         "dataloader_prefetch_factor" = 4 with { "training.config.dataloader_num_workers": 2 };

@@ -86,8 +86,7 @@ section! {
         torch_compile_backend ["torch_compile_backend"]: String = "inductor".to_owned(), Kind::Text, "Backend of torch.compile.";
         torch_compile_mode ["torch_compile_mode"]: CompileMode = CompileMode::Default, Kind::Word(CompileMode::WORDS),
             "Mode of torch.compile.";
-        use_cuda_graphs ["use_cuda_graphs"]: bool = false, Kind::Bool, "Replay captured CUDA graphs; needs `torch_compile`.";
-        cuda_graph_warmup_steps ["cuda_graph_warmup_steps"]: u64 = 3, WHOLE, "Steps before CUDA graphs are captured.";
+        use_cuda_graphs ["use_cuda_graphs"]: bool = false, Kind::Bool, "Replay captured CUDA graphs: `torch_compile` in its mode `reduce-overhead`.";
 
         dataloader_num_workers ["dataloader_num_workers"]: u32 = 0, WORKERS,
             "Processes that prepare rows, where rows do not come from the mapped token cache.";
@@ -131,6 +130,10 @@ section! {
             reason: "training here has a fast path of its own and does not load Unsloth",
             instead: "remove the key; nothing else is needed",
         }, "Asks the predecessor for Unsloth.";
+        ["cuda_graph_warmup_steps"]: WHOLE, Class::Advice {
+            reason: "torch.compile decides itself when a graph is captured",
+            instead: "remove the key",
+        }, "Steps before CUDA graphs are captured.";
         ["distributed"]: Kind::Any, Class::Advice {
             reason: "one expert trains in one process on one device so far",
             instead: "remove the key; `train --all --jobs N` trains several experts at once",

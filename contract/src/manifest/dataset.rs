@@ -29,9 +29,7 @@ section! {
         kind ["type"]: Option<DatasetType> = None, Kind::OneOf(&[Kind::Word(DatasetType::WORDS), Kind::Null]),
             "`single` file, `huggingface` dataset, or `multi_task` mixture; told from `path` and `tasks` where it is absent.";
         format ["format"]: Option<DataFormat> = None, FORMAT, "The files' format; told from their endings where it is absent.";
-        streaming ["streaming"]: bool = false, Kind::Bool, "Read rows as they are needed, for data that does not fit the disk as a token cache.";
-        max_in_memory_samples ["max_in_memory_samples"]: Option<u64> = None, Kind::OneOf(&[COUNT, Kind::Null]),
-            "Rows that a streamed source may hold to shuffle among.";
+        streaming ["streaming"]: bool = false, Kind::Bool, "Tokenize for this run only, and keep no token cache of it.";
         field_mapping ["field_mapping"]: BTreeMap<String, String> = BTreeMap::new(), Kind::Map(&Kind::Text),
             "Canonical field to the row's own field, dotted where it is nested: `{\"completion\": \"output.sql\"}`.";
         text_field ["text_field"]: Option<String> = None, PATH, "The field that holds the whole text; as `field_mapping.text`.";
@@ -54,6 +52,10 @@ section! {
             reason: "rows are trained as they stand in the file",
             instead: "write the augmented rows into the dataset, where they can be reviewed",
         }, "Asks for rows to be altered while training.";
+        ["max_in_memory_samples"]: Kind::OneOf(&[COUNT, Kind::Null]), Class::Advice {
+            reason: "rows are read from a mapped file, so their number takes no memory, and all of them are shuffled",
+            instead: "remove the key",
+        }, "Rows that a streamed source may hold to shuffle among.";
         ["error_injection_ratio"]: Kind::Any, Class::Advice {
             reason: "rows are trained as they stand in the file",
             instead: "write the damaged rows into the dataset, where they can be reviewed",

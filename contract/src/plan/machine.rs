@@ -25,7 +25,6 @@ pub struct Machine {
     pub sdpa: bool,
     pub checkpointing: CheckpointingMode,
     pub compile: Option<Compile>,
-    pub cuda_graphs: Option<CudaGraphs>,
     /// Steps between two releases of the allocator's cached memory; null never.
     pub memory_clear_every: Option<u64>,
     pub threads: Threads,
@@ -60,12 +59,6 @@ word! {
 pub struct Compile {
     pub backend: String,
     pub mode: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CudaGraphs {
-    pub warmup_steps: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -138,8 +138,6 @@ pub struct Data {
     /// Rows with more characters than this are dropped and counted.
     pub max_length: Option<u64>,
     pub streaming: bool,
-    /// Rows that a streamed source may hold to shuffle among.
-    pub max_in_memory_samples: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

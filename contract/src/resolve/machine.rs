@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::budget::Load;
-use crate::manifest::{Config, Effective};
+use crate::manifest::{CompileMode, Config, Effective};
 use crate::paths::anywhere;
 use crate::plan::{
-    Compile, CudaGraphs, DeviceKind, Loader, Logging, Machine, MemoryEstimate, Mirror, Paths, Recipe, Threads,
+    Compile, DeviceKind, Loader, Logging, Machine, MemoryEstimate, Mirror, Paths, Recipe, Threads,
 };
 
 use super::sources::Sources;
@@ -66,10 +66,6 @@ pub fn build(
         sdpa: *config.use_sdpa,
         checkpointing,
         compile: compile(config),
-        cuda_graphs: (*config.use_cuda_graphs
-            && *config.torch_compile
-            && site.device.kind == DeviceKind::Cuda)
-            .then(|| CudaGraphs { warmup_steps: *config.cuda_graph_warmup_steps }),
         memory_clear_every: config.memory_clear_every.filter(|steps| *steps > 0),
         threads: Threads { compute: None, pretokenize: None },
         loader: loader(expert),
@@ -86,10 +82,13 @@ pub fn build(
     (machine, sized.and_then(|it| it.largest))
 }
 
+/// CUDA graphs are what torch.compile replays in its mode `reduce-overhead`.
 fn compile(config: &Config) -> Option<Compile> {
+    let graphs = *config.use_cuda_graphs;
+    let mode = if graphs { CompileMode::ReduceOverhead } else { *config.torch_compile_mode };
     config.torch_compile.then(|| Compile {
         backend: config.torch_compile_backend.value.clone(),
-        mode: config.torch_compile_mode.as_str().to_owned(),
+        mode: mode.as_str().to_owned(),
     })
 }
 

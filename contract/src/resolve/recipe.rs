@@ -83,7 +83,6 @@ fn data(dataset: &Dataset, sources: &Sources) -> Data {
         min_length: *dataset.validation.min_length,
         max_length: *dataset.validation.max_length,
         streaming: *dataset.streaming,
-        max_in_memory_samples: *dataset.max_in_memory_samples,
     }
 }
 

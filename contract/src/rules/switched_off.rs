@@ -19,7 +19,6 @@ fn part<T>(key: &'static str, setting: &Setting<T>) -> Part {
 
 pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     let config = &effective.config;
-    let dataset = &effective.manifest.root.training.dataset;
     let mut report = |off: bool, why: &str, switch: Origin, parts: &[Part]| {
         if off {
             report(why, switch, parts, problems);
@@ -30,8 +29,6 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
         part("torch_compile_mode", &config.torch_compile_mode),
     ];
     report(!*config.torch_compile, "`torch_compile` is false", config.torch_compile.origin, &compile);
-    let graphs = [part("cuda_graph_warmup_steps", &config.cuda_graph_warmup_steps)];
-    report(!*config.use_cuda_graphs, "`use_cuda_graphs` is false", config.use_cuda_graphs.origin, &graphs);
     let best = [
         part("metric_for_best_model", &config.metric_for_best_model),
         part("greater_is_better", &config.greater_is_better),
@@ -53,8 +50,6 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     let save = &config.save_strategy;
     let why = format!("`save_strategy` is `{}`", **save);
     report(**save != Strategy::Steps, &why, save.origin, &[part("save_steps", &config.save_steps)]);
-    let streamed = [part("max_in_memory_samples", &dataset.max_in_memory_samples)];
-    report(!*dataset.streaming, "`streaming` is false", dataset.streaming.origin, &streamed);
     let cache = [part("pretokenized_cache", &config.pretokenized_cache)];
     report(!effective.uses_cache(), "rows are tokenized on the fly", Origin::Default, &cache);
     adam(effective, &mut report);

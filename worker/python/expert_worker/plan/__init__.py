@@ -8,7 +8,6 @@ from expert_worker.plan.load import CONTRACT_VERSION, Plan, load_plan, parse_pla
 from expert_worker.plan.machine import (
     CheckpointingMode,
     Compile,
-    CudaGraphs,
     Device,
     DeviceKind,
     Dtype,
@@ -84,7 +83,6 @@ __all__ = [
     "BestModel",
     "CheckpointingMode",
     "Compile",
-    "CudaGraphs",
     "Data",
     "DataFormat",
     "Decoding",

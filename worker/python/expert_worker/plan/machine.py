@@ -22,10 +22,6 @@ class Compile(Document):
     mode: str
 
 
-class CudaGraphs(Document):
-    warmup_steps: U64
-
-
 class Threads(Document):
     compute: U32 | None = None
     pretokenize: U32 | None = None
@@ -82,7 +78,6 @@ class Machine(Document):
     sdpa: bool
     checkpointing: CheckpointingMode
     compile: Compile | None = None
-    cuda_graphs: CudaGraphs | None = None
     memory_clear_every: U64 | None = None
     threads: Threads
     loader: Loader

@@ -98,7 +98,6 @@ class Data(Document):
     min_length: U64 | None = None
     max_length: U64 | None = None
     streaming: bool
-    max_in_memory_samples: U64 | None = None
 
 
 class SoftPrompt(Document):
