@@ -54,7 +54,7 @@ def plans() -> list[dict[str, Any]]:
         },
         {"recipe.schedule.duration": {"unit": "epochs", "value": 2.5}, "machine.memory_clear_every": 50},
         {"machine.mirror": {"target": "s3://a/b", "compress": True, "background": False}},
-        {"machine.compile": {"backend": "inductor", "mode": "default"}, "request": {"stage": "generate", "prompt": "hi"}},
+        {"request": {"stage": "generate", "prompt": "hi"}},
         {
             "recipe.evaluation.best": {"metric": "loss", "greater_is_better": False, "patience": 2},
             "recipe.evaluation.test_cases": [{"prompt": "p", "expected": "e"}],

@@ -72,7 +72,7 @@ class Machine(Document):
     dtype: Dtype
     micro_batch: U64
     accumulation: U64
-    piece_tokens: U64 | None
+    piece_tokens: U64 | None = None
     fast_path: bool
     flash_attention: bool
     sdpa: bool
