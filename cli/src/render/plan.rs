@@ -189,7 +189,7 @@ fn saving(resolved: &Resolved) -> String {
         (Strategy::Steps, steps) => format!("every {} steps", count(steps.unwrap_or_default())),
     };
     match resolved.plan.machine.save_total_limit {
-        Some(limit) => format!("{when}, {limit} kept beside the best and the newest"),
+        Some(limit) => format!("{when}, {limit} kept, the best and the newest always"),
         None => format!("{when}, all kept"),
     }
 }

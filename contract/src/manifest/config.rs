@@ -104,7 +104,7 @@ section! {
             "When checkpoints are written; `no` writes one only when the run ends or is stopped.";
         save_steps ["save_steps"]: u64 = 500, COUNT, "Steps between two checkpoints.";
         save_total_limit ["save_total_limit"]: Option<u32> = Some(3), Kind::OneOf(&[Kind::Integer { min: 1, max: 100_000 }, Kind::Null]),
-            "Checkpoints kept beside the best and the newest; null keeps all.";
+            "Checkpoints kept, the best one among them; the newest is never deleted, null keeps all.";
         evaluation_strategy ["evaluation_strategy", "eval_strategy"]: Strategy = Strategy::No, Kind::Word(Strategy::WORDS),
             "When the loss on the validation data is measured.";
         eval_steps ["eval_steps"]: Option<u64> = None, Kind::OneOf(&[COUNT, Kind::Null]),

@@ -30,7 +30,7 @@ pub struct Machine {
     pub threads: Threads,
     pub loader: Loader,
     pub logging: Logging,
-    /// Checkpoints kept beside the best and the newest; null keeps all.
+    /// Checkpoints kept, the best one among them; the newest is never deleted, null keeps all.
     pub save_total_limit: Option<u32>,
     pub mirror: Option<Mirror>,
     pub paths: Paths,
