@@ -4,7 +4,7 @@ use std::path::Path;
 
 use expert_contract::diagnostic::Diagnostic;
 use expert_contract::exit::Exit;
-use expert_contract::manifest::{self, Effective, Manifest, Options};
+use expert_contract::manifest::{self, Manifest, Options};
 use expert_contract::plan::Request;
 use expert_contract::resolve::{Place, Resolved, resolve};
 use expert_contract::rules::{MachineFacts, check_machine};
@@ -25,13 +25,16 @@ pub fn prepare(options: &PlanOptions, request: Request, console: &Console) -> Re
     let path = options.manifest_file()?;
     let settings = Options { strict: false, allowed: options.allow_path.clone(), sets: options.sets() };
     let loaded = manifest::load(&path, &settings);
-    console.report(&loaded.diagnostics, &loaded.document.sources);
     let mut diagnostics = loaded.diagnostics;
     let Some(manifest) = loaded.manifest else {
+        console.report(&diagnostics, &loaded.document.sources);
         return Err(Failure::manifest(&path, diagnostics));
     };
     let resolved = {
-        let expert = choose(&manifest, options.model.as_deref())?;
+        let index = choose(&manifest, options.model.as_deref())?;
+        let expert = manifest.effective(index).ok_or_else(|| unknown(&manifest, ""))?;
+        diagnostics.retain(|diagnostic| concerns(diagnostic, index));
+        console.report(&diagnostics, &manifest.document.sources);
         let site = site::of(options, &path)?;
         let resolved = resolve(&expert, &site, request)
             .map_err(|problem| Failure::manifest(&path, manifest.locate(vec![problem])))?;
@@ -45,16 +48,23 @@ pub fn prepare(options: &PlanOptions, request: Request, console: &Console) -> Re
     Ok(Prepared { resolved, diagnostics })
 }
 
-fn choose<'a>(manifest: &'a Manifest, model: Option<&str>) -> Result<Effective<'a>, Failure> {
-    let index = match model {
-        None => Some(0),
-        Some(name) => manifest.find_base(name),
-    };
-    index.and_then(|index| manifest.effective(index)).ok_or_else(|| {
-        let names: Vec<_> = manifest.bases.iter().map(|base| base.name.as_str()).collect();
-        let message = format!("the manifest has no base model {}", model.unwrap_or_default());
-        Failure::bad_input("unknown-model", message).hint(format!("it has {}", names.join(", ")))
-    })
+/// Which of the manifest's bases is meant; the first one where none is named.
+fn choose(manifest: &Manifest, model: Option<&str>) -> Result<usize, Failure> {
+    model
+        .map_or(Some(0), |name| manifest.find_base(name))
+        .ok_or_else(|| unknown(manifest, model.unwrap_or_default()))
+}
+
+fn unknown(manifest: &Manifest, model: &str) -> Failure {
+    let names: Vec<_> = manifest.bases.iter().map(|base| base.name.as_str()).collect();
+    Failure::bad_input("unknown-model", format!("the manifest has no base model {model}"))
+        .hint(format!("it has {}", names.join(", ")))
+}
+
+/// What is said of another base than the chosen one is for `validate` to say.
+fn concerns(diagnostic: &Diagnostic, index: usize) -> bool {
+    let place = diagnostic.pointer.strip_prefix("/base_models/").and_then(|rest| rest.split('/').next());
+    place.is_none_or(|place| place == index.to_string())
 }
 
 fn check_presence(resolved: &Resolved) -> Result<(), Failure> {
