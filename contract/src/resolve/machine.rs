@@ -1,16 +1,14 @@
 //! How the recipe is computed on this machine.
 
-use std::collections::BTreeMap;
-
 use crate::budget::Load;
 use crate::manifest::{CompileMode, Config, Effective};
-use crate::paths::anywhere;
+use crate::paths::{anywhere, fill_placeholders};
 use crate::plan::{
     Compile, DeviceKind, Loader, Logging, Machine, MemoryEstimate, Mirror, Paths, Recipe, Threads,
 };
 
 use super::sources::Sources;
-use super::{FoundBase, Note, Site, expand, fit, model_slug, text};
+use super::{FoundBase, Note, Site, fit, model_slug, text};
 
 /// Beside the manifest, where none is named or where the named one belongs to another system.
 const DEFAULT_CACHE: &str = "datasets_optimized/{expert-name}/tokenized";
@@ -107,10 +105,12 @@ fn loader(expert: &Effective<'_>) -> Loader {
 fn paths(recipe: &Recipe, base: &FoundBase, sources: &Sources, site: &Site, config: &Config) -> Paths {
     let expert_dir = site.expert_dir();
     let slug = model_slug(&recipe.base.name);
-    let values = BTreeMap::from([("expert-name", recipe.expert.as_str()), ("model-slug", slug.as_str())]);
-    let filled = |cache: &str| anywhere(&expand(cache, &values), expert_dir);
+    let filled =
+        |cache: &str| anywhere(&fill_placeholders(cache, &recipe.expert, &recipe.base.name), expert_dir);
     let cache = config.pretokenized_cache.as_deref().and_then(filled);
-    let cache = cache.unwrap_or_else(|| expert_dir.join(expand(DEFAULT_CACHE, &values)));
+    let cache = cache.unwrap_or_else(|| {
+        expert_dir.join(fill_placeholders(DEFAULT_CACHE, &recipe.expert, &recipe.base.name))
+    });
     let output = site.output.clone().unwrap_or_else(|| expert_dir.join("weights").join(&slug));
     Paths {
         manifest: text(&site.manifest),

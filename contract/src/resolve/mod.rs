@@ -8,7 +8,6 @@ mod recipe;
 mod sources;
 mod steps;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -104,11 +103,6 @@ fn template(expert: &Effective<'_>, site: &Site) -> Result<Template, Problem> {
         _ => None,
     };
     Ok(Template { kind, source })
-}
-
-/// Fills `{expert-name}` and `{model-slug}`.
-fn expand(text: &str, values: &BTreeMap<&str, &str>) -> String {
-    values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
 }
 
 fn text(path: &Path) -> String {

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
-from expert_worker.evaluate.authoring.rows import conversation, question_of
+from expert_worker.evaluate.authoring.rows import conversation
 from expert_worker.evaluate.authoring.split import split_of
+from expert_worker.evaluate.authoring.turns import in_turn
 
 from . import extract, reshape
 from .entities import Entity, entities
@@ -86,18 +87,13 @@ def _name(key: str, names: dict[str, str], described: bool) -> str:
 
 
 def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """`count` rows of a split, the compositions in turn; the same for the same seed, and a prefix of a longer run."""
-    things, seen, made, turn = entities(split), set[str](), 0, 0
-    while made < count:
-        composition = TURNS[turn % len(TURNS)]
-        draw = Draw(f"json/{seed}/{split}/{turn}")
-        turn += 1
-        fresh = (row for row in _attempts(composition, things, draw, split) if question_of(row) not in seen)
-        row = next(fresh, None)
-        if row is not None:
-            seen.add(question_of(row))
-            made += 1
-            yield row
+    """`count` rows of a split."""
+    scenes = entities(split)
+
+    def attempts(composition: Composition, draw: Draw) -> Iterator[dict[str, Any]]:
+        return _attempts(composition, scenes, draw, split)
+
+    return in_turn(TURNS, attempts, f"json/{seed}/{split}", count)
 
 
 def _attempts(

@@ -8,8 +8,9 @@ from functools import cache
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
-from expert_worker.evaluate.authoring.rows import conversation, question_of
+from expert_worker.evaluate.authoring.rows import conversation
 from expert_worker.evaluate.authoring.split import renamed, split_of
+from expert_worker.evaluate.authoring.turns import in_turn
 from expert_worker.evaluate.scorers.cypher import GRAPHS, CypherScorer, is_ordered, same
 from expert_worker.evaluate.scorers.cypher_guard import refusal
 
@@ -97,18 +98,13 @@ def _blanked(token: str) -> str:
 
 
 def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """`count` rows of a split, the compositions in turn; the same for the same seed, and a prefix of a longer run."""
-    stages, seen, made, turn = worlds(split), set[str](), 0, 0
-    while made < count:
-        composition = TURNS[turn % len(TURNS)]
-        draw = Draw(f"cypher/{seed}/{split}/{turn}")
-        turn += 1
-        fresh = (row for row in _attempts(composition, stages, draw, split) if question_of(row) not in seen)
-        row = next(fresh, None)
-        if row is not None:
-            seen.add(question_of(row))
-            made += 1
-            yield row
+    """`count` rows of a split."""
+    scenes = worlds(split)
+
+    def attempts(composition: Composition, draw: Draw) -> Iterator[dict[str, Any]]:
+        return _attempts(composition, scenes, draw, split)
+
+    return in_turn(TURNS, attempts, f"cypher/{seed}/{split}", count)
 
 
 def _attempts(

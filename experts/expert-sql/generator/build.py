@@ -9,6 +9,7 @@ from typing import Any
 from expert_worker.evaluate.authoring.draw import Draw
 from expert_worker.evaluate.authoring.rows import conversation, question_of
 from expert_worker.evaluate.authoring.split import renamed, split_of
+from expert_worker.evaluate.authoring.turns import in_turn
 from expert_worker.evaluate.scorers.sql import DATABASES, is_ordered, query, same
 from expert_worker.evaluate.scorers.sql_data import build, ddl
 
@@ -123,18 +124,13 @@ def _blanked(token: str) -> str:
 
 
 def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """`count` rows of a split, the compositions in turn; the same for the same seed, and a prefix of a longer run."""
-    stages, seen, made, turn = worlds(split), set[str](), 0, 0
-    while made < count:
-        composition = TURNS[turn % len(TURNS)]
-        draw = Draw(f"sql/{seed}/{split}/{turn}")
-        turn += 1
-        fresh = (row for row in _attempts(composition, stages, draw, split) if _asked(row) not in seen)
-        row = next(fresh, None)
-        if row is not None:
-            seen.add(_asked(row))
-            made += 1
-            yield row
+    """`count` rows of a split."""
+    scenes = worlds(split)
+
+    def attempts(composition: Composition, draw: Draw) -> Iterator[dict[str, Any]]:
+        return _attempts(composition, scenes, draw, split)
+
+    return in_turn(TURNS, attempts, f"sql/{seed}/{split}", count, _asked)
 
 
 def _asked(row: dict[str, Any]) -> str:
