@@ -40,20 +40,6 @@ def test_it_learns_and_leaves_a_plain_adapter(tmp_path):
     assert record["applied"]["optimizer"]["class"] == "AdamW"
 
 
-def test_asked_to_evaluate_it_scores_what_it_left(tmp_path, monkeypatch):
-    scored = []
-
-    def evaluate(plan, events, adapter):
-        scored.append(adapter)
-        return {"rows": 3}
-
-    monkeypatch.setattr("expert_worker.evaluate.stage.evaluate", evaluate)
-    asked = train(tmp_path, {"request.evaluate": True})
-    assert asked.result["evaluation"] == {"rows": 3}
-    assert scored == [str(asked.output / "final")]
-    assert "evaluation" not in train(tmp_path / "other").result
-
-
 @pytest.mark.parametrize(
     ("kind", "more"),
     [

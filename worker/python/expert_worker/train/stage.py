@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -20,6 +19,7 @@ from expert_worker.train.finish import Finish
 from expert_worker.train.keeper import Keeper
 from expert_worker.train.loop import Evaluate, Loop
 from expert_worker.train.profiler import profiled
+from expert_worker.train.scoring import checkpoint_scores, rows_to_score, score_trained
 from expert_worker.train.settings import Settings
 from expert_worker.train.source import Source, open_source
 from expert_worker.train.totals import Totals
@@ -32,6 +32,17 @@ _TRAIN_BUDGET = 900.0
 
 def run(plan: Plan, events: Events) -> JsonValue:
     """Tokenizes what is not tokenized yet, trains, and returns what `train --json` prints."""
+    rows = rows_to_score(plan)
+    result, model, tokenizer = _train(plan, events)
+    if rows is not None:
+        memory.release()
+        result["evaluation"] = score_trained(plan, events, model, tokenizer, rows, str(result["adapter"]))
+    return cast(JsonValue, result)
+
+
+def _train(plan: Plan, events: Events) -> tuple[dict[str, Any], Any, Any]:
+    """The run's result, and the model and tokenizer as they are in `final/`: gradients and optimizer are
+    gone."""
     began = time.monotonic()
     applied = Settings()
     events.attach(applied)
@@ -51,22 +62,14 @@ def run(plan: Plan, events: Events) -> JsonValue:
                 session.loop.run()
         finally:
             session.keeper.drain()
+        session.loop.window.clear()
         result = Finish(plan, events, store, session.loop, session.tokenizer, source, applied).write(
             time.monotonic() - began, saved.step if saved else None
         )
     finally:
         trackers.close()
         source.close()
-    if isinstance(plan.request, TrainRequest) and plan.request.evaluate:
-        result["evaluation"] = _scored(plan, events, str(result["adapter"]))
-    return cast(JsonValue, result)
-
-
-def _scored(plan: Plan, events: Events, adapter_folder: str) -> JsonValue:
-    """Base and adapter on the test set; the base's scores are kept from run to run."""
-    from expert_worker.evaluate.stage import evaluate
-
-    return evaluate(plan, events, adapter_folder)
+    return result, session.loop.model, session.tokenizer
 
 
 @dataclass(frozen=True)
@@ -154,29 +157,17 @@ def _evaluation(
         )
         return None
     rows = source.validation
-    score = _scoring(plan, model, tokenizer) if chosen.best and "loss" not in chosen.best.metric else None
+    score = (
+        checkpoint_scores(plan, model, tokenizer)
+        if chosen.best and "loss" not in chosen.best.metric
+        else None
+    )
 
     def evaluate() -> dict[str, float]:
         metrics = validate(way, rows, window.micro_batch, events)
         return metrics | (score() if score else {})
 
     return evaluate
-
-
-def _scoring(plan: Plan, model: Any, tokenizer: Any) -> Callable[[], dict[str, float]]:
-    from expert_worker.evaluate.rows import rows_of
-    from expert_worker.evaluate.stage import score_checkpoint
-
-    rows = rows_of(plan, plan.recipe.data.validation, plan.recipe.evaluation.test_set_size)
-
-    def score() -> dict[str, float]:
-        model.eval()
-        try:
-            return score_checkpoint(model, tokenizer, plan, rows)
-        finally:
-            model.train()
-
-    return score
 
 
 def _report(plan: Plan, loop: Loop, events: Events) -> None:

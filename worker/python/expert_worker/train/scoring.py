@@ -1,0 +1,49 @@
+"""Answers scored while a run trains and once it has trained, by the model that is in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from pydantic import JsonValue
+
+from expert_worker.base import locate
+from expert_worker.evaluate.kept import fingerprint
+from expert_worker.evaluate.rows import rows_of
+from expert_worker.evaluate.stage import examine, score_checkpoint, scored_rows
+from expert_worker.evaluate.subject import Subject, template_of
+from expert_worker.evaluate.verdict import Row
+from expert_worker.events import Events
+from expert_worker.plan import Plan, TrainRequest
+
+
+def checkpoint_scores(plan: Plan, model: Any, tokenizer: Any) -> Callable[[], dict[str, float]]:
+    """What the model scores on the validation rows each time it is called."""
+    rows = rows_of(plan, plan.recipe.data.validation, plan.recipe.evaluation.test_set_size)
+
+    def score() -> dict[str, float]:
+        model.eval()
+        try:
+            return score_checkpoint(model, tokenizer, plan, rows)
+        finally:
+            model.train()
+
+    return score
+
+
+def rows_to_score(plan: Plan) -> list[Row] | None:
+    """Read before training, which for a test set that cannot be scored would be in vain; None where no
+    scores are asked for."""
+    asked = isinstance(plan.request, TrainRequest) and plan.request.evaluate
+    return scored_rows(plan) if asked else None
+
+
+def score_trained(
+    plan: Plan, events: Events, model: Any, tokenizer: Any, rows: list[Row], adapter: str
+) -> JsonValue:
+    """Base and adapter on the test set, the base being the model with its adapter switched off; `adapter` is
+    where the same adapter lies. The failed answers stay in the run's evaluation.json."""
+    mark = fingerprint(locate(plan, events))
+    subject = Subject(model.eval(), tokenizer, template_of(plan, tokenizer), has_adapter=True, base_mark=mark)
+    report = cast(dict[str, Any], examine(plan, events, rows, subject, adapter))
+    return {name: value for name, value in report.items() if name != "failures"}
