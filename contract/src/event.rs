@@ -128,6 +128,12 @@ pub struct Progress {
     /// Seconds of this step, and of it those spent waiting for data.
     pub seconds: f64,
     pub data_wait: f64,
+    /// Seconds that the step's batches took on their way to the device.
+    pub transfer: Option<f64>,
+    /// Seconds until the host had issued the step's forward and backward passes.
+    pub host_launch: Option<f64>,
+    /// Seconds from their beginning to their end on the device; on a CPU host and device are one, and so is this.
+    pub device_compute: Option<f64>,
     pub memory_allocated: u64,
     pub memory_reserved: u64,
     pub gpu_util: Option<f64>,

@@ -21,6 +21,7 @@ pub struct Machine {
     pub piece_tokens: Option<u64>,
     /// False takes the plain transformers + peft path (for comparison and for unknown architectures).
     pub fast_path: bool,
+    pub fast_parts: FastParts,
     pub flash_attention: bool,
     pub sdpa: bool,
     pub checkpointing: CheckpointingMode,
@@ -35,6 +36,22 @@ pub struct Machine {
     pub mirror: Option<Mirror>,
     pub paths: Paths,
     pub estimate: MemoryEstimate,
+}
+
+/// What the fast path is made of. All of it is on, unless a benchmark asks what one part is worth.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FastParts {
+    /// Attention document by document; off, one masked attention over the packed batch.
+    pub document_attention: bool,
+    /// The head and the loss chunk by chunk; off, all logits at once.
+    pub chunked_loss: bool,
+    /// A linear layer and its adapter in one step; off, peft's own layers.
+    pub fused_adapters: bool,
+}
+
+impl FastParts {
+    pub const ALL: Self = Self { document_attention: true, chunked_loss: true, fused_adapters: true };
 }
 
 word! { DeviceKind { Cuda = "cuda", Mps = "mps", Cpu = "cpu" } }

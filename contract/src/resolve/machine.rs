@@ -4,7 +4,7 @@ use crate::budget::Load;
 use crate::manifest::{CompileMode, Config, Effective};
 use crate::paths::{anywhere, fill_placeholders};
 use crate::plan::{
-    Compile, DeviceKind, Loader, Logging, Machine, MemoryEstimate, Mirror, Paths, Recipe, Threads,
+    Compile, DeviceKind, FastParts, Loader, Logging, Machine, MemoryEstimate, Mirror, Paths, Recipe, Threads,
 };
 
 use super::sources::Sources;
@@ -60,6 +60,7 @@ pub fn build(
         accumulation: recipe.batch.rows_per_step.div_ceil(micro_batch),
         piece_tokens,
         fast_path: true,
+        fast_parts: FastParts::ALL,
         flash_attention: *config.flash_attention_2,
         sdpa: *config.use_sdpa,
         checkpointing,

@@ -6,6 +6,7 @@ import pytest
 import torch
 from tiny import CONFIGS, apart, flat, gradients, ia3, lora, plain_loss
 
+from expert_worker.plan import FastParts
 from expert_worker.train.fast.attention import attend
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import CounterDropout, Place, install, token_keys
@@ -38,6 +39,13 @@ def test_every_architecture(kind, dora):
 @pytest.mark.parametrize("dora", [False, True])
 def test_checkpointing_changes_nothing(checkpointing, dora):
     compare(lora(dora=dora), checkpointing=checkpointing)
+
+
+@pytest.mark.parametrize("off", ["document_attention", "chunked_loss", "fused_adapters"])
+@pytest.mark.parametrize("dora", [False, True])
+def test_a_part_that_is_switched_off_changes_nothing(dora, off):
+    parts = dict.fromkeys(FastParts.model_fields, True) | {off: False}
+    compare(lora(dora=dora), parts=FastParts(**parts))
 
 
 def test_ia3_goes_through_its_own_layers():

@@ -54,6 +54,9 @@ class Progress(Document):
     tokens_per_second: float
     seconds: float
     data_wait: float
+    transfer: float | None = None
+    host_launch: float | None = None
+    device_compute: float | None = None
     memory_allocated: U64
     memory_reserved: U64
     gpu_util: float | None = None

@@ -22,6 +22,14 @@ class Compile(Document):
     mode: str
 
 
+class FastParts(Document):
+    """What the fast path is made of; benchmarks switch one off to see what it is worth."""
+
+    document_attention: bool
+    chunked_loss: bool
+    fused_adapters: bool
+
+
 class Threads(Document):
     compute: U32 | None = None
     pretokenize: U32 | None = None
@@ -74,6 +82,7 @@ class Machine(Document):
     accumulation: U64
     piece_tokens: U64 | None = None
     fast_path: bool
+    fast_parts: FastParts
     flash_attention: bool
     sdpa: bool
     checkpointing: CheckpointingMode

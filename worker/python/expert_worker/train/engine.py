@@ -145,6 +145,7 @@ def _fast(
         flash=machine.flash_attention,
         neftune=alpha,
         compiled=_compiler(machine.compile) if machine.compile else None,
+        parts=machine.fast_parts,
     )
     events.applied("path", "fast", "Fast path: fused adapters, loss over supervised tokens only")
     words = {
@@ -152,7 +153,10 @@ def _fast(
         "torch_varlen": "Variable-length attention (torch)",
         "flash_attn_varlen": "Variable-length attention (flash-attn)",
         "sdpa_by_document": "SDPA document by document",
+        "sdpa_masked": "SDPA over the whole batch with a mask (document attention is switched off)",
     }
+    for part, on in machine.fast_parts.model_dump().items():
+        events.applied(f"fast_parts.{part}", on, None if on else f"{part} is switched off")
     events.applied("attention.kernel", decoder.way, words[decoder.way])
     events.applied("gradient_checkpointing", decoder.checkpointing)
     if machine.compile:

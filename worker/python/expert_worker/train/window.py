@@ -4,7 +4,7 @@ out."""
 import gc
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from expert_worker.events import Events
 from expert_worker.train.data import Rows, flat, keyed, row_lengths
 from expert_worker.train.engine import Engine
 from expert_worker.train.fast.batch import Flat, supervised
+from expert_worker.train.stopwatch import Split, Stopwatch
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Gathered:
     tokens: int
     supervised: int
     data_wait: float
+    split: Split = field(default_factory=Split)
     finished: bool = True
 
 
@@ -43,6 +45,7 @@ class Window:
         self._seed, self._events = seed, events
         self.micro_batch = micro_batch
         self._lengths = row_lengths(rows)
+        self._device = parameters[0].device if parameters else torch.device("cpu")
 
     def gather(self, step: int, rows: Sequence[int], scale: float = 1.0) -> Gathered:
         """Leaves in the parameters the gradient of the mean loss over the window's supervised tokens, times
@@ -85,13 +88,16 @@ class Window:
         count = sum(supervised(batch.labels, batch.positions) for batch in batches)
         tokens = sum(batch.ids.numel() for batch in batches)
         loss: Any = 0.0
+        watch = Stopwatch(self._device)
         for number, batch in enumerate(batches, 1):
-            loss = loss + self._engine.backward(batch, scale / max(1, count))
+            loss = loss + self._engine.backward(watch.moved(batch), scale / max(1, count))
             self._events.accumulating(step, number, len(batches))
             if self._events.stop_requested and number < len(batches):
                 self.clear()
                 return Gathered(0.0, 0, 0, data_wait, finished=False)
-        return Gathered(float(loss), tokens, count, data_wait)
+        watch.launched()
+        summed = float(loss)  # Waits for the device.
+        return Gathered(summed, tokens, count, data_wait, watch.split())
 
     def _read(self, rows: Sequence[int], step: int) -> Flat:
         return keyed(flat(self._rows, rows), self._seed, step, rows, self._lengths)

@@ -41,6 +41,13 @@ class Documents:
         return torch.tensor([0, *(end for _, end in self.spans)], dtype=torch.int32, device=self.device)
 
     @cached_property
+    def mask(self) -> Tensor:
+        """Which tokens see which, over the whole batch: as large as its square."""
+        lengths = torch.tensor(self.lengths, device=self.device)
+        document = torch.repeat_interleave(torch.arange(len(self.lengths), device=self.device), lengths)
+        return (document.unsqueeze(0) == document.unsqueeze(1)).tril()
+
+    @cached_property
     def longest(self) -> int:
         return max(self.lengths)
 
@@ -113,6 +120,18 @@ def _by_document(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: f
     return torch.cat(parts)
 
 
+def _masked(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: float) -> Tensor:
+    repeat, end = q.shape[1] // k.shape[1], q.shape[0]
+    seen = scaled_dot_product_attention(
+        _heads_first(q, 0, end, 1),
+        _heads_first(k, 0, end, repeat),
+        _heads_first(v, 0, end, repeat),
+        attn_mask=documents.mask,
+        scale=scale,
+    )
+    return seen[0].transpose(0, 1)
+
+
 def _varlen(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: float) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
@@ -149,8 +168,10 @@ def _flash(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: float) 
     return result
 
 
-def kernel(device: torch.device, dtype: torch.dtype, flash: bool) -> str:
+def kernel(device: torch.device, dtype: torch.dtype, flash: bool, by_document: bool = True) -> str:
     """Which of the ways is taken; the name is what the run reports."""
+    if not by_document:
+        return "sdpa_masked"
     if device.type == "cpu" and _FORWARD is not None and _BACKWARD is not None:
         return "flash_cpu"
     if device.type == "cuda" and dtype in (torch.bfloat16, torch.float16):
@@ -175,5 +196,5 @@ def attend(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: float, 
     if way == "flash_cpu":
         result: Tensor = _FlashCpu.apply(q, k, v, documents, scale)
         return result
-    ways = {"torch_varlen": _varlen, "flash_attn_varlen": _flash}
+    ways = {"torch_varlen": _varlen, "flash_attn_varlen": _flash, "sdpa_masked": _masked}
     return ways.get(way, _by_document)(q, k, v, documents, scale)

@@ -15,14 +15,18 @@ from torch import Tensor
 from torch.nn.functional import embedding
 from torch.utils.checkpoint import checkpoint
 
+from expert_worker.plan import FastParts
+
 from .attention import Documents, attend, kernel
 from .batch import Flat
 from .dropout import Columns, Place, uniform
-from .head_loss import head_loss
+from .head_loss import head_loss, whole_head_loss
 from .norm import rms_norm
 from .projection import projection
 from .rotary import rotate
 from .swiglu import swiglu
+
+_ALL_PARTS = FastParts(document_attention=True, chunked_loss=True, fused_adapters=True)
 
 
 @dataclass(frozen=True)
@@ -51,10 +55,10 @@ class Turn:
 class Layer:
     """One decoder layer."""
 
-    def __init__(self, layer: Any) -> None:
+    def __init__(self, layer: Any, fused: bool) -> None:
         attention, mlp = layer.self_attn, layer.mlp
         self.query, self.key, self.value, self.output, self.gate, self.up, self.down = (
-            projection(module)
+            projection(module, fused)
             for module in (
                 attention.q_proj,
                 attention.k_proj,
@@ -107,14 +111,16 @@ class FastDecoder:
         flash: bool = False,
         neftune: float = 0.0,
         compiled: Wrapper | None = None,
+        parts: FastParts = _ALL_PARTS,
     ) -> None:
         inner = causal_model(model)
         self.body, self.head = inner.model, inner.lm_head
-        self.layers = [Layer(layer) for layer in self.body.layers]
+        self.layers = [Layer(layer, parts.fused_adapters) for layer in self.body.layers]
         self.norm = Norm.of(self.body.norm)
         self.place, self.checkpointing, self.neftune = place, checkpointing, neftune
         self.dtype = self.body.norm.weight.dtype
-        self.way = kernel(self.norm.weight.device, self.dtype, flash)
+        self.way = kernel(self.norm.weight.device, self.dtype, flash, parts.document_attention)
+        self._loss_of = head_loss if parts.chunked_loss else whole_head_loss
         self._noise = Columns("neftune")
         self._steps = [
             (compiled(layer.attention), compiled(layer.mlp)) if compiled else (layer.attention, layer.mlp)
@@ -133,7 +139,7 @@ class FastDecoder:
         x = self._attention(attention, x, turn, batch.keys).index_select(0, batch.sources)
         keys = batch.keys[batch.sources] if batch.keys is not None else None
         x = self.norm(self._mlp(mlp, x, keys))
-        return head_loss(x, self.head.weight.detach(), batch.targets)
+        return self._loss_of(x, self.head.weight.detach(), batch.targets)
 
     def _layer(self, attention: Part, mlp: Part, x: Tensor, turn: Turn, keys: Tensor | None) -> Tensor:
         if self.checkpointing != "full":

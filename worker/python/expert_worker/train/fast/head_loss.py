@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import cross_entropy
 
 _CPU_BYTES, _GPU_BYTES = 16 << 20, 512 << 20
 
@@ -62,3 +63,8 @@ def head_loss(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
     """Summed loss of `hidden` [supervised, width] against `labels` [supervised]."""
     result: Tensor = _HeadLoss.apply(hidden, head, labels)
     return result
+
+
+def whole_head_loss(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
+    """The same with all logits at once, as torch would do it: what the chunks are measured against."""
+    return cross_entropy((hidden @ head.t()).float(), labels, reduction="sum")

@@ -37,9 +37,9 @@ class Fused:
         return dora_linear(x, down, up, magnitude, self.norm, self.base, self.scale, dropout)
 
 
-def projection(module: nn.Module) -> Projection:
+def projection(module: nn.Module, fuse: bool = True) -> Projection:
     """The fused form of a LoRA or DoRA layer; any other module as it is."""
-    fused = _fused(module)
+    fused = _fused(module) if fuse else None
     return fused if fused is not None else module
 
 
