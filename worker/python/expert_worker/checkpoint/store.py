@@ -122,13 +122,16 @@ class Store:
 
     def demand_room(self, needed: int) -> None:
         """Asked before the first step: a disk that is too small should not show after hours of work."""
-        with self._storage("look at the disk"):
-            free = shutil.disk_usage(self.output).free
+        free = self.free()
         if free < needed:
             raise Storage(
                 f"Saving in {self.output} needs about {human(needed)}; {human(free)} are free.",
                 hint="Free some space, or choose a folder on another disk with -o.",
             )
+
+    def free(self) -> int:
+        with self._storage("look at the disk"):
+            return shutil.disk_usage(self.output).free
 
     def retain(self, limit: int | None, best_step: int | None, pinned: Collection[int] = ()) -> list[int]:
         """Delete what no policy keeps; returns the steps that went."""

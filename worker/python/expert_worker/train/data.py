@@ -1,5 +1,6 @@
 """Which rows a step sees, and the rows themselves. The order is a pure function of (seed, step)."""
 
+import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -97,6 +98,11 @@ def row_lengths(rows: Rows) -> list[int]:
     if known is not None:
         return [int(length) for length in (known() if callable(known) else known)]
     return [len(rows.batch([index])[0]) for index in range(len(rows))]
+
+
+def longest(lengths: Sequence[int], count: int) -> list[int]:
+    """The `count` longest rows, the longest first."""
+    return heapq.nlargest(count, range(len(lengths)), key=lengths.__getitem__)
 
 
 def flat(rows: Rows, indices: Sequence[int]) -> Flat:

@@ -8,6 +8,7 @@ import torch
 
 from expert_worker.checkpoint import Facts, Store
 from expert_worker.checkpoint.mirror import Mirror
+from expert_worker.checkpoint.refusal import human
 from expert_worker.events import Events
 from expert_worker.plan import Plan
 from expert_worker.train import state
@@ -17,7 +18,7 @@ from expert_worker.train.totals import Totals
 from expert_worker.train.window import Window
 
 # A checkpoint holds parameters, adapter and the optimizer's two averages; final/ the adapter once more.
-_COPIES = 5
+_IN_CHECKPOINT, _IN_FINAL = 4, 1
 
 
 class Keeper:
@@ -31,8 +32,10 @@ class Keeper:
         window: Window,
         cache_key: str,
         total_steps: int,
+        saves: int,
         events: Events,
     ) -> None:
+        """`saves` is how many are to come."""
         self._plan, self._store = plan, store
         self._model, self._optimizer, self._scale, self._window = model, optimizer, scale, window
         self._cache_key, self._total_steps = cache_key, total_steps
@@ -43,7 +46,23 @@ class Keeper:
             if wanted
             else None
         )
-        store.demand_room(_COPIES * sum(p.numel() * p.element_size() for p in trained(model).values()))
+        self._demand_room(saves, events)
+
+    def _demand_room(self, saves: int, events: Events) -> None:
+        """One checkpoint and `final/` must fit; where what is kept beside them will not, that is told."""
+        adapter = sum(p.numel() * p.element_size() for p in trained(self._model).values())
+        limit = self._plan.machine.save_total_limit
+        # The one that is to go goes when its successor is whole.
+        held = saves if limit is None else min(saves, max(limit, 1) + 1)
+        self._store.demand_room((_IN_CHECKPOINT + _IN_FINAL) * adapter)
+        free = self._store.free()
+        kept = held * _IN_CHECKPOINT * adapter + _IN_FINAL * adapter
+        if free < kept:
+            events.warning(
+                "disk-too-small",
+                f"{held} checkpoints will need about {human(kept)}; {human(free)} are free",
+                "Set save_total_limit or a larger save_steps, free some space, or choose a disk with -o.",
+            )
 
     def save(self, totals: Totals, metrics: dict[str, float]) -> None:
         """Once a step: a stop right after a save has nothing to add."""

@@ -16,12 +16,13 @@ from expert_worker.train.data import Order
 from expert_worker.train.optimizer import set_rate
 from expert_worker.train.pace import Pace
 from expert_worker.train.precision import LossScale
+from expert_worker.train.rhythm import Rhythm
 from expert_worker.train.totals import Totals
 from expert_worker.train.window import Gathered, Window
 
 _BAD_STEPS_IN_A_ROW = 3
 
-Evaluate = Callable[[], dict[str, float]]
+Evaluate = Callable[[int], dict[str, float]]
 Save = Callable[[Totals, dict[str, float]], None]
 
 
@@ -40,7 +41,9 @@ class Loop:
     total_steps: int
     device: torch.device
     totals: Totals
+    evaluating: Rhythm
     evaluate: Evaluate | None
+    saving: Rhythm
     save: Save
 
     def __post_init__(self) -> None:
@@ -59,8 +62,12 @@ class Loop:
             set_rate(self.optimizer, self.rate(step))
             norm = self._step(step, rows, gathered)
             self._report(gathered, norm, time.monotonic() - began)
-            metrics = self._evaluate() if self._due("evaluation") else {}
-            if self._due("saving") or (metrics and self._wants_best()) or self.events.stop_requested:
+            metrics = self._evaluate() if self.evaluating.due(self.totals.step) else {}
+            if (
+                self.saving.due(self.totals.step)
+                or (metrics and self._wants_best())
+                or self.events.stop_requested
+            ):
                 self.save(self.totals, metrics)
             if self.events.stop_requested and self.totals.step < self.total_steps:
                 self._leave()
@@ -146,22 +153,11 @@ class Loop:
             eta=self.pace.eta(self.total_steps - self.totals.step),
         )
 
-    def _due(self, what: str) -> bool:
-        """The last step is always due, unless the strategy is no."""
-        chosen = getattr(self.plan.recipe, what)
-        step = self.totals.step
-        if chosen.strategy == "no" or (what == "evaluation" and self.evaluate is None):
-            return False
-        if step == self.total_steps:
-            return True
-        every = self.order.steps_per_epoch if chosen.strategy == "epoch" else chosen.steps
-        return bool(every) and step % every == 0
-
     def _evaluate(self) -> dict[str, float]:
         assert self.evaluate is not None
         began = time.monotonic()
         self.events.stage("evaluate", detail=f"after step {self.totals.step}")
-        metrics = self.evaluate()
+        metrics = self.evaluate(self.totals.step)
         self.events.evaluated(self.totals.step, metrics, time.monotonic() - began)
         self.totals.eval_loss = metrics.get("eval_loss", self.totals.eval_loss)
         best = self.plan.recipe.evaluation.best

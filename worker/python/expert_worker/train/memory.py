@@ -1,10 +1,14 @@
-"""What the process and the device hold, and whether the largest batch fits before the first step."""
+"""What the process and the device hold, and what is done where it is not enough."""
 
+import gc
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+
+from expert_worker.errors import Failed
+from expert_worker.events import Events
 
 
 @dataclass(frozen=True)
@@ -56,9 +60,29 @@ def utilization(device: torch.device) -> float | None:
 
 
 def release() -> None:
-    """For `memory_clear_every`."""
-    import gc
-
+    """What no tensor holds any more goes back to the device."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+
+
+def ran_out(error: BaseException) -> bool:
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    said = str(error)
+    return "out of memory" in said or "not enough memory" in said
+
+
+def halved(rows: int, step: int, what: str, events: Events) -> int:
+    """How many rows to try after `rows` did not fit; `what` is done again with them."""
+    if rows <= 1:
+        raise Failed(
+            "One row alone does not fit into the device's memory",
+            hint="Lower max_seq_length, switch gradient_checkpointing on, or quantize the base.",
+            code="out-of-memory",
+        )
+    fewer = (rows + 1) // 2
+    release()
+    detail = f"Out of memory with {rows} rows at once: {what} is done again with {fewer}"
+    events.recovered("out_of_memory", step, detail)
+    return fewer

@@ -19,12 +19,13 @@ from expert_worker.train.finish import Finish
 from expert_worker.train.keeper import Keeper
 from expert_worker.train.loop import Evaluate, Loop
 from expert_worker.train.profiler import profiled
+from expert_worker.train.rhythm import Rhythm
 from expert_worker.train.scoring import checkpoint_scores, rows_to_score, score_trained
 from expert_worker.train.settings import Settings
 from expert_worker.train.source import Source, open_source
 from expert_worker.train.totals import Totals
 from expert_worker.train.trial import try_largest
-from expert_worker.train.validation import validate
+from expert_worker.train.validation import Validation
 from expert_worker.train.window import Window
 
 _TRAIN_BUDGET = 900.0
@@ -94,11 +95,14 @@ def prepare(plan: Plan, events: Events, source: Source, store: Store, saved: Loa
     micro = saved.facts.micro_batch if saved else int(plan.machine.micro_batch)
     totals = Totals.from_json(saved.facts.totals) if saved else Totals()
     rows = _rows(plan, source, order, totals.step, steps, events)
+    saving = Rhythm.of(plan.recipe.saving, order.steps_per_epoch, steps)
     window = Window(way, rows, parameters, plan.recipe.seed, micro, events)
     if saved is not None:
         state.restore(saved, model, optimizing, scale)
-    try_largest(window, source.train, order, device, events)
-    keeper = Keeper(plan, store, model, optimizing, scale, window, source.key, steps, events)
+    validation = _validation(plan, source, way, micro, events)
+    saves = saving.left(totals.step)
+    keeper = Keeper(plan, store, model, optimizing, scale, window, source.key, steps, saves, events)
+    try_largest(window, source.train, order, validation, device, events)
     loop = Loop(
         plan=plan,
         events=events,
@@ -111,7 +115,9 @@ def prepare(plan: Plan, events: Events, source: Source, store: Store, saved: Loa
         total_steps=steps,
         device=device,
         totals=totals,
-        evaluate=_evaluation(plan, source, way, window, model, tokenizer, events),
+        evaluating=_evaluating(plan, validation, order, steps),
+        evaluate=_evaluation(plan, validation, model, tokenizer) if validation else None,
+        saving=saving,
         save=keeper.save,
     )
     _report(plan, loop, events)
@@ -144,28 +150,32 @@ def _refuse_other_recipe(plan: Plan, saved: Loaded, source: Source) -> None:
     refuse_unless_same(saved.facts, recipe, source.key, extend=extend)
 
 
-def _evaluation(
-    plan: Plan, source: Source, way: engine.Engine, window: Window, model: Any, tokenizer: Any, events: Events
-) -> Evaluate | None:
-    """Loss on the validation rows, and accuracy by generation where the best model is chosen by it."""
-    chosen = plan.recipe.evaluation
-    if chosen.strategy == "no":
+def _validation(
+    plan: Plan, source: Source, way: engine.Engine, micro_batch: int, events: Events
+) -> Validation | None:
+    if plan.recipe.evaluation.strategy == "no":
         return None
     if source.validation is None:
         events.warning(
             "no-validation", "There are no validation rows, so nothing is evaluated during training"
         )
         return None
-    rows = source.validation
-    score = (
-        checkpoint_scores(plan, model, tokenizer)
-        if chosen.best and "loss" not in chosen.best.metric
-        else None
-    )
+    return Validation(way, source.validation, micro_batch, events)
 
-    def evaluate() -> dict[str, float]:
-        metrics = validate(way, rows, window.micro_batch, events)
-        return metrics | (score() if score else {})
+
+def _evaluating(plan: Plan, validation: Validation | None, order: data.Order, steps: int) -> Rhythm:
+    if validation is None:
+        return Rhythm(None, steps)
+    return Rhythm.of(plan.recipe.evaluation, order.steps_per_epoch, steps)
+
+
+def _evaluation(plan: Plan, validation: Validation, model: Any, tokenizer: Any) -> Evaluate:
+    """Loss on the validation rows, and accuracy by generation where the best model is chosen by it."""
+    best = plan.recipe.evaluation.best
+    score = checkpoint_scores(plan, model, tokenizer) if best and "loss" not in best.metric else None
+
+    def evaluate(step: int) -> dict[str, float]:
+        return validation.run(step) | (score() if score else {})
 
     return evaluate
 

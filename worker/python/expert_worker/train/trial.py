@@ -1,22 +1,47 @@
-"""Before the first step: the batch that needs most memory is tried, so that a run does not fail hours
+"""Before the first step: the batches that need most memory are tried, so that a run does not fail hours
 later."""
 
 from __future__ import annotations
 
+import heapq
+
 import torch
 
 from expert_worker.events import Events
-from expert_worker.train.data import Order, Rows, row_lengths
+from expert_worker.train.data import Order, Rows, longest, row_lengths
+from expert_worker.train.validation import Validation
 from expert_worker.train.window import Window
 
+_MUCH_LONGER = 1.25
 
-def try_largest(window: Window, rows: Rows, order: Order, device: torch.device, events: Events) -> None:
-    """On a device whose memory is its own. A CPU shares the machine's: it would swap, not refuse."""
-    if device.type == "cpu":
-        return
-    events.stage("try largest batch", 600.0)
+
+def try_largest(
+    window: Window,
+    rows: Rows,
+    order: Order,
+    validation: Validation | None,
+    device: torch.device,
+    events: Events,
+) -> None:
+    """`rows` can be read in any order. Where memory is the device's own both batches are always tried. On a
+    CPU, which has nothing to refuse with but the death of the process, only if they go well beyond the first
+    step's."""
+    refuses = device.type != "cpu"
     lengths = row_lengths(rows)
-    longest = sorted(range(len(rows)), key=lambda row: -lengths[row])[: order.rows_per_step]
-    window.gather(0, longest[: window.micro_batch])
-    window.clear()
-    events.applied("micro_batch.tried", window.micro_batch)
+    first = sum(lengths[row] for row in order.step(0)[: window.micro_batch])
+    trained = longest(lengths, min(window.micro_batch, order.rows_per_step))
+    most = sum(lengths[row] for row in trained)
+    if refuses or most > _MUCH_LONGER * first:
+        events.stage("try largest batch", 600.0, f"{len(trained)} rows")
+        alone = window.reading(rows)
+        alone.gather(0, trained)
+        alone.clear()
+        window.micro_batch = alone.micro_batch
+        events.applied("micro_batch.tried", window.micro_batch)
+    if validation is None:
+        return
+    held_out = sum(heapq.nlargest(validation.micro_batch, row_lengths(validation.rows)))
+    if refuses or held_out > _MUCH_LONGER * max(first, most):
+        events.stage("try evaluation batch", 600.0, f"{validation.micro_batch} rows")
+        validation.try_largest()
+        events.applied("evaluation_batch.tried", validation.micro_batch)

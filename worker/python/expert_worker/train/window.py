@@ -1,7 +1,6 @@
 """One optimizer step's worth of gradients: accumulated over micro-batches, redone smaller when memory runs
 out."""
 
-import gc
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,8 +8,8 @@ from typing import Any
 
 import torch
 
-from expert_worker.errors import Failed
 from expert_worker.events import Events
+from expert_worker.train import memory
 from expert_worker.train.data import Rows, flat, keyed, row_lengths
 from expert_worker.train.engine import Engine
 from expert_worker.train.fast.batch import Flat, supervised
@@ -54,25 +53,14 @@ class Window:
             try:
                 return self._accumulate(step, rows, scale)
             except (RuntimeError, MemoryError) as error:
-                if not out_of_memory(error):
+                if not memory.ran_out(error):
                     raise
-                self.shrink(step, len(rows))
+            self.clear()
+            self.micro_batch = memory.halved(min(self.micro_batch, len(rows)), step, "the step", self._events)
 
-    def shrink(self, step: int, rows: int) -> None:
-        self.clear()
-        held = min(self.micro_batch, rows)
-        if held <= 1:
-            raise Failed(
-                "One row alone does not fit into the device's memory",
-                hint="Lower max_seq_length, switch gradient_checkpointing on, or quantize the base.",
-                code="out-of-memory",
-            )
-        self.micro_batch = (held + 1) // 2
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        detail = f"Out of memory with {held} rows at once: the step is done again with {self.micro_batch}"
-        self._events.recovered("out_of_memory", step, detail)
+    def reading(self, rows: Rows) -> "Window":
+        """The same window over rows from elsewhere."""
+        return Window(self._engine, rows, self._parameters, self._seed, self.micro_batch, self._events)
 
     def clear(self) -> None:
         for parameter in self._parameters:
@@ -101,10 +89,3 @@ class Window:
 
     def _read(self, rows: Sequence[int], step: int) -> Flat:
         return keyed(flat(self._rows, rows), self._seed, step, rows, self._lengths)
-
-
-def out_of_memory(error: BaseException) -> bool:
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    said = str(error)
-    return "out of memory" in said or "not enough memory" in said
