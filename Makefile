@@ -12,7 +12,7 @@ PYTEST_JOBS ?= 2
 RUST_SOURCES := $(shell find contract cli -name '*.rs' -o -name '*.toml' -o -name '*.json' 2>/dev/null) Cargo.toml Cargo.lock
 NATIVE_SOURCES := $(shell find worker/native -name '*.rs' -o -name '*.toml' 2>/dev/null) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: setup demo test test-rust test-python lint format lock bench experts clean help
+.PHONY: setup demo test test-rust test-python browser lint format lock bench experts clean help
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -58,7 +58,14 @@ test: test-rust test-python ## Every test
 test-rust: setup
 	@cargo test --quiet --locked --workspace
 
-test-python: setup
+# The report is looked at in a browser. Where none is and none can be installed, those tests say so and are skipped.
+browser:
+	@for name in chromium chromium-browser google-chrome chrome; do command -v $$name >/dev/null && exit 0; done; { \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "installing Chromium for the tests" >&2 && \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium >/dev/null; \
+	} || echo "no Chromium: the report is not looked at in a browser" >&2
+
+test-python: setup browser
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist worksteal
 
 lint: setup ## Formatting, lints and types, Rust and Python

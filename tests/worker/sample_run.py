@@ -128,6 +128,15 @@ def evaluation() -> dict[str, Any]:
             {"name": tag, "base": share(place, 50), "adapter": share(48 - 4 * place, 50)}
             for place, tag in enumerate(tags)
         ],
+        "gains": [
+            {
+                "prompt": "How many birds?",
+                "expected": "SELECT COUNT(*) FROM birds",
+                "tags": ["count"],
+                "base": {"text": "There are many.", "correct": False, "reason": "no SQL in the answer"},
+                "adapter": {"text": "SELECT COUNT(*) FROM birds", "correct": True, "reason": ""},
+            }
+        ],
         "failures": [
             {
                 "prompt": "CREATE TABLE birds (nest_id INTEGER);\n\nNests with <b>more</b> than two birds?",

@@ -157,6 +157,7 @@ fn score(
     let mut result = carry_out_with(&plan, Home::of(&plan)?, &args.supervision, global, notify)?;
     if let Some(report) = result.as_object_mut() {
         report.remove("failures");
+        report.remove("gains");
     }
     Ok(result)
 }

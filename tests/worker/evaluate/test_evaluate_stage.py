@@ -87,6 +87,8 @@ def test_the_adapter_is_told_from_its_base(plan: Any) -> None:
     assert sum(line["adapter"]["total"] for line in found["by_level"]) == 8
     assert found["failures"][0]["expected"] == "never said"
     assert found["failures"][0]["base"]["text"] != found["failures"][0]["adapter"]["text"]
+    assert all(one["adapter"]["correct"] and not one["base"]["correct"] for one in found["gains"])
+    assert len(found["gains"]) == 4 - found["base"]["correct"]
     measured = [event.body for event in said if event.body.type == "evaluated"]
     assert measured[0].metrics["adapter_accuracy"] == 0.5
     assert found["adapter"]["loss"] != found["base"]["loss"]

@@ -12,14 +12,20 @@ from sample_run import sample_run
 
 from expert_worker.errors import BadInput, Storage
 from expert_worker.report import write_report
-from expert_worker.report.charts import Line, _ticks, curve, histogram, short, thinned
+from expert_worker.report.axes import axis_over, steps_axis
+from expert_worker.report.charts import Line, curve, thinned
+from expert_worker.report.curves import trailing_mean
+from expert_worker.report.difference import marked
+from expert_worker.report.histogram import lengths
+from expert_worker.report.numbers import short
 from expert_worker.report.read import read_run
+from expert_worker.report.shares import apart
 
 
 class Page(HTMLParser):
     """Checks that tags are balanced; collects text and attributes."""
 
-    VOID = frozenset({"meta", "br", "path", "rect", "circle", "line", "polyline"})
+    VOID = frozenset({"meta", "br"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +35,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag, attrs) -> None:
         self.attributes += [(tag, name, value or "") for name, value in attrs]
-        if tag not in self.VOID or tag == "rect" or tag == "circle":
+        if tag not in self.VOID:
             self.open.append(tag)
 
     def handle_startendtag(self, tag, attrs) -> None:
@@ -71,6 +77,8 @@ def test_it_says_what_the_records_say(written: tuple[str, Page]) -> None:
         "6 min 37 s",
         "1.51 GB",
         "set operation",
+        "the intervals are apart",
+        "What it learnt",
         "datasets/train.jsonl",
         "3,990",
         "99.9%",
@@ -92,10 +100,22 @@ def test_what_models_and_data_say_is_text(written: tuple[str, Page]) -> None:
 
 def test_it_is_drawn_for_light_and_dark_and_for_narrow_screens(written: tuple[str, Page]) -> None:
     html, page = written
-    assert "prefers-color-scheme: dark" in html and "max-width: 560px" in html
+    assert "prefers-color-scheme: dark" in html and "max-width: 620px" in html
     assert ("meta", "name", "viewport") in page.attributes
     labels = [value for tag, name, value in page.attributes if tag == "svg" and name == "aria-label"]
-    assert len(labels) == 7 and any(label.startswith("Loss: training from 2") for label in labels)
+    assert any(label.startswith("Loss in nats a token: training from 2") for label in labels)
+    titles = (
+        "Loss",
+        "Accuracy",
+        "Learning rate",
+        "Throughput",
+        "Tokens",
+        "Memory",
+        "Gradient",
+        "Document lengths",
+    )
+    assert all(any(label.startswith(title) for label in labels) for title in titles)
+    assert all(labels), "a picture without words"
 
 
 def test_steps_that_a_later_attempt_tells_again_are_dropped(tmp_path: Path) -> None:
@@ -172,18 +192,47 @@ def test_a_long_curve_keeps_its_spikes() -> None:
 
 
 def test_flat_single_and_empty_curves() -> None:
-    assert curve("x", [Line("x", [])]) == ""
+    assert curve("x", "y", [Line("x", [])]) == ""
     for points in ([(1.0, 5.0)], [(1.0, 0.0), (2.0, 0.0)], [(3.0, -2.0), (4.0, -2.0)]):
-        drawn = curve("x", [Line("x", points)])
-        assert "nan" not in drawn and "<svg" in drawn
-    assert histogram("x", [], "rows") == "" and histogram("x", [("1", 0)], "rows") == ""
+        for from_zero in (False, True):
+            drawn = curve("x", "y", [Line("x", points)], from_zero=from_zero)
+            assert "nan" not in drawn and "<svg" in drawn
+    assert lengths("x", []) == "" and lengths("x", [(1, 0)]) == ""
+    assert "nan" not in lengths("x", [(1, 5), (2, 3), (4, 1)], [1, 1, 1, 1, 2, 2, 4])
 
 
-@pytest.mark.parametrize(("low", "high"), [(0, 1), (1e-6, 3e-6), (-5, 12345), (0.999, 1.001)])
-def test_ticks_lie_inside_and_are_few(low: float, high: float) -> None:
-    ticks = _ticks(low, high, 5)
-    assert 2 <= len(ticks) <= 6
-    assert all(low - 1e-9 <= tick <= high + 1e-9 for tick in ticks)
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (1e-6, 3e-6), (-5, 12345), (0.999, 1.001), (0, 4e7)])
+def test_ticks_lie_inside_are_few_and_say_what_they_are(low: float, high: float) -> None:
+    axis = axis_over([low, high], 5)
+    assert 2 <= len(axis.ticks) <= 7 and len(set(axis.labels)) == len(axis.labels)
+    assert all(axis.low <= tick <= axis.high for tick in axis.ticks)
+    power = axis.factor.removeprefix("×10").translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789"))
+    for tick, label in zip(axis.ticks, axis.labels, strict=True):
+        assert float(label.replace(",", "")) * 10.0 ** int(power or 0) == pytest.approx(
+            tick, rel=1e-6, abs=1e-12
+        )
+
+
+def test_an_axis_from_zero_begins_there_and_steps_are_whole() -> None:
+    assert axis_over([3.0, 9.0], 4, from_zero=True).low == 0
+    assert axis_over([0.0, 0.0], 4, from_zero=True).low == 0
+    assert steps_axis([1.0, 2.0, 3.0]).labels == ("1", "2", "3")
+
+
+def test_the_calm_line_is_the_mean_of_the_steps_before() -> None:
+    points = [(float(step), float(step % 2)) for step in range(1, 21)]
+    assert trailing_mean(points) == [(float(step), 0.5) for step in range(10, 21)]
+
+
+def test_words_that_differ_are_set_off_and_a_text_altogether_other_is_not() -> None:
+    assert marked("SELECT a FROM <t>", "SELECT b FROM <t>") == "SELECT <mark>a</mark> FROM &lt;t&gt;"
+    assert marked("SELECT FROM t", "SELECT name FROM t").count("<mark") == 1
+    assert marked("I cannot do that", "SELECT b FROM t") == "I cannot do that"
+
+
+def test_intervals_apart_is_told_from_overlap() -> None:
+    base, low, high = ({"low": at, "high": at + 0.2} for at in (0.1, 0.2, 0.4))
+    assert apart(base, high) and apart(high, base) and not apart(base, low)
 
 
 @pytest.mark.parametrize(

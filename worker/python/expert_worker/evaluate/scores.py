@@ -10,6 +10,9 @@ from expert_worker.evaluate.stats import Share, share
 from expert_worker.evaluate.verdict import Row
 
 FAILURES = 12
+GAINS = 6
+EXAMPLES = ("gains", "failures")
+"""Keys of a report that quote answers: for the run's folder, not for results and events."""
 SHOWN = 600
 
 
@@ -72,7 +75,27 @@ def failures(
     """What went wrong, side by side: the adapter's wrong answers, or the base's where there is no adapter."""
     wrong = adapter if adapter is not None else base or []
     places = [place for place, answer in enumerate(wrong) if not answer["correct"]]
-    step = max(1, len(places) // FAILURES)
+    return _examples(rows, base, adapter, places, FAILURES)
+
+
+def gains(
+    rows: Sequence[Row], base: Sequence[Judged] | None, adapter: Sequence[Judged] | None
+) -> list[dict[str, Any]]:
+    """What was learnt, side by side: where the adapter is right and the base is not."""
+    pairs = enumerate(zip(base or [], adapter or [], strict=False))
+    places = [place for place, (before, after) in pairs if after["correct"] and not before["correct"]]
+    return _examples(rows, base, adapter, places, GAINS)
+
+
+def _examples(
+    rows: Sequence[Row],
+    base: Sequence[Judged] | None,
+    adapter: Sequence[Judged] | None,
+    places: Sequence[int],
+    most: int,
+) -> list[dict[str, Any]]:
+    """Some from everywhere in the set."""
+    step = max(1, len(places) // most)
     return [
         {
             "prompt": rows[place]["messages"][-1]["content"][:SHOWN],
@@ -81,7 +104,7 @@ def failures(
             "base": _shown(base, place),
             "adapter": _shown(adapter, place),
         }
-        for place in places[::step][:FAILURES]
+        for place in places[::step][:most]
     ]
 
 

@@ -100,6 +100,7 @@ def _report(
         else None,
         "by_level": scores.table(rows, scores.by_level, answers, tuned_answers),
         "by_tag": scores.table(rows, scores.by_tag, answers, tuned_answers),
+        "gains": scores.gains(rows, answers, tuned_answers),
         "failures": scores.failures(rows, answers, tuned_answers),
     }
 

@@ -1,5 +1,5 @@
 """`report.html`: one file that tells a run from its records, readable from disk without a network."""
 
-from expert_worker.report.write import refresh, write_report
+from expert_worker.report.write import refresh, write_index, write_report
 
-__all__ = ["refresh", "write_report"]
+__all__ = ["refresh", "write_index", "write_report"]

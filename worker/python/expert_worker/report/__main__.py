@@ -1,18 +1,23 @@
-"""`python -m expert_worker.report RUN`: writes the report again and prints where it is."""
+"""`python -m expert_worker.report RUN` writes a run's report again; with `--index PAGE` those of several
+runs, and the page that lists them. Prints where the page is."""
 
 import argparse
 import sys
 from pathlib import Path
 
 from expert_worker.errors import ExpertError
-from expert_worker.report.write import write_report
+from expert_worker.report.write import write_index, write_report
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m expert_worker.report", description=__doc__)
-    parser.add_argument("run", type=Path, help="the output folder of a run")
+    parser.add_argument("--index", type=Path, metavar="PAGE", help="the page that lists the runs")
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="the output folder of a run")
+    asked = parser.parse_args(arguments)
+    if asked.index is None and len(asked.runs) > 1:
+        parser.error("several runs need --index")
     try:
-        path = write_report(parser.parse_args(arguments).run)
+        path = write_index(asked.index, asked.runs) if asked.index else write_report(asked.runs[0])
     except ExpertError as error:
         sys.stderr.write(f"error: {error.message}\n")
         if error.hint:

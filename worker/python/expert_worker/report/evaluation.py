@@ -1,58 +1,67 @@
-"""What the expert can do: base beside adapter, by level and tag, and what it got wrong."""
+"""What the expert can do: base beside adapter, by level and tag, and what it got right and wrong."""
 
 from typing import Any
 
-from expert_worker.report.parts import Raw, meter, section, table, text
+from expert_worker.report import shares
+from expert_worker.report.difference import marked
+from expert_worker.report.parts import Raw, fold, section, table, text
 from expert_worker.report.read import Run
+from expert_worker.report.verdict import KEY
 
-_MOST_TAGS = 60
-
-
-def headline(run: Run) -> list[tuple[str, str]]:
-    found = []
-    for who in ("base", "adapter"):
-        share = run.scores.get(who)
-        if share and "accuracy" in share:
-            found.append((f"accuracy, {who}", f"{share['accuracy']:.1%}"))
-    return found
+_OPEN_TAGS = 16
 
 
 def scores(run: Run) -> str:
     if not run.scores:
         return ""
-    overall = {"name": "all", "base": run.scores.get("base"), "adapter": run.scores.get("adapter")}
-    lines = [overall, *run.scores.get("by_level", []), *run.scores.get("by_tag", [])[:_MOST_TAGS]]
-    head = ["", "rows", "base", "", "adapter", ""]
-    body = table(head, [_line(line) for line in lines], frozenset({1, 2, 4}))
-    return section(f"Scores by {run.scores.get('scorer', 'the scorer')}", body)
+    tags = run.scores.get("by_tag") or []
+    body = _table("level", run.scores.get("by_level") or []) + _table("tag", tags[:_OPEN_TAGS])
+    if tags[_OPEN_TAGS:]:
+        rest = Raw(_table("tag", tags[_OPEN_TAGS:]))
+        body += f'<div class="box rest">{fold(f"{len(tags) - _OPEN_TAGS} rarer tags", rest)}</div>'
+    return section(f"Scores by {run.scores.get('scorer', 'the scorer')}", body and KEY + body)
+
+
+def _table(name: str, lines: list[dict[str, Any]]) -> str:
+    head = [name, "base and adapter, 0 to 100%", "base", "adapter", "rows"]
+    return table(head, [_line(line) for line in lines], frozenset({2, 3, 4}), "scores")
 
 
 def _line(line: dict[str, Any]) -> list[object]:
     base, adapter = line.get("base"), line.get("adapter")
     rows = (adapter or base or {}).get("total", "")
-    return [line["name"], rows, *_share(base, 0), *_share(adapter, 1)]
-
-
-def _share(share: dict[str, Any] | None, place: int) -> list[object]:
-    if not share or "accuracy" not in share:
-        return ["", ""]
-    interval = f" ({share['low']:.0%} to {share['high']:.0%})" if "low" in share else ""
-    return [f"{share['accuracy']:.1%}{interval}", meter(share["accuracy"], place)]
+    return [
+        line["name"],
+        shares.picture(base, adapter),
+        shares.number(base),
+        Raw(f"<b>{shares.number(adapter)}</b>"),
+        rows,
+    ]
 
 
 def examples(run: Run) -> str:
-    shown = run.scores.get("failures") or []
-    return section("What it got wrong", "".join(_example(failure) for failure in shown))
+    won = "".join(_example(one) for one in run.scores.get("gains") or [])
+    wrong = "".join(_example(one) for one in run.scores.get("failures") or [])
+    learnt = section("What it learnt: right where the base is wrong", won)
+    return learnt + section("What it got wrong", wrong)
 
 
-def _example(failure: dict[str, Any]) -> str:
-    sides = [("Expected", failure.get("expected", ""), "")]
+def _example(one: dict[str, Any]) -> Raw:
+    expected = str(one.get("expected", ""))
+    blocks = [f"<div><h3>expected</h3><pre>{text(expected)}</pre></div>"]
     for who in ("base", "adapter"):
-        answer = failure.get(who)
+        answer = one.get(who)
         if answer:
-            reason = "correct" if answer.get("correct") else answer.get("reason", "wrong")
-            sides.append((f"{who.capitalize()}: {reason}", answer.get("text", ""), who))
-    blocks = "".join(f"<div><h3>{text(title)}</h3><pre>{text(body)}</pre></div>" for title, body, _ in sides)
-    tags = ", ".join(failure.get("tags", []))
-    asked = f"<h3>Prompt{text(' · ' + tags) if tags else ''}</h3><pre>{text(failure.get('prompt', ''))}</pre>"
-    return Raw(f'<div class="box example">{asked}<div class="sides">{blocks}</div></div>')
+            blocks.append(_answer(who, answer, expected))
+    tags = "".join(f"<span>{text(tag)}</span>" for tag in one.get("tags", []))
+    asked = f'<h3>prompt <span class="tags">{tags}</span></h3><pre>{text(one.get("prompt", ""))}</pre>'
+    return Raw(f'<div class="box example">{asked}<div class="sides">{"".join(blocks)}</div></div>')
+
+
+def _answer(who: str, answer: dict[str, Any], expected: str) -> str:
+    right = bool(answer.get("correct"))
+    said = "right" if right else str(answer.get("reason", "wrong"))
+    mark = '<span class="good">✓</span>' if right else '<span class="bad">✗</span>'
+    words = str(answer.get("text", ""))
+    shown = text(words) if right else marked(words, expected)
+    return f"<div><h3>{mark} {who}: {text(said)}</h3><pre>{shown}</pre></div>"

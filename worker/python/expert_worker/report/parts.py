@@ -2,6 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib import resources
+
+# The page shows text that models wrote: whatever it says, it may load and run nothing.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+_MOODS = {"finished": "good", "failed": "bad"}
 
 
 class Raw(str):
@@ -14,8 +19,24 @@ def text(value: object) -> str:
     return str(value) if isinstance(value, Raw) else escape(str(value))
 
 
+def document(title: str, sections: Iterable[str]) -> str:
+    style = resources.files(__package__).joinpath("style.css").read_text(encoding="utf-8")
+    body = "\n".join(filter(None, sections))
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n"
+        f"<body><main>\n{body}\n</main></body>\n</html>\n"
+    )
+
+
 def section(title: str, body: str) -> str:
     return f"<section>\n<h2>{escape(title)}</h2>\n{body}\n</section>" if body else ""
+
+
+def state(word: str) -> Raw:
+    return Raw(f'<span class="state {_MOODS.get(word, "warn")}">{escape(word)}</span>')
 
 
 def tiles(numbers: Iterable[tuple[str, str]]) -> str:
@@ -27,27 +48,35 @@ def tiles(numbers: Iterable[tuple[str, str]]) -> str:
 
 
 def table(
-    head: Sequence[str], rows: Sequence[Sequence[object]], numbers: frozenset[int] = frozenset()
+    head: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    numbers: frozenset[int] = frozenset(),
+    kind: str = "",
 ) -> str:
-    """`numbers` are the columns that are set to the right."""
+    """`numbers` are the columns set to the right. Cells know their head, for screens too narrow for it."""
     if not rows:
         return ""
-    top = _row("th", head, numbers) if any(head) else ""
-    return f'<div class="box"><table>{top}{"".join(_row("td", row, numbers) for row in rows)}</table></div>'
+    heads = "".join(f"<th{_class(place, numbers)}>{text(cell)}</th>" for place, cell in enumerate(head))
+    top = f"<thead><tr>{heads}</tr></thead>" if any(head) else ""
+    body = "".join(f"<tr>{_cells(head, row, numbers)}</tr>" for row in rows)
+    name = f' class="{kind}"' if kind else ""
+    return f'<div class="box"><table{name}>{top}<tbody>{body}</tbody></table></div>'
 
 
-def _row(kind: str, cells: Sequence[object], numbers: frozenset[int]) -> str:
-    made = "".join(
-        f"<{kind}{' class=n' if place in numbers else ''}>{text(cell)}</{kind}>"
-        for place, cell in enumerate(cells)
+def _cells(head: Sequence[str], row: Sequence[object], numbers: frozenset[int]) -> str:
+    return "".join(
+        f'<td{_class(place, numbers)} data-head="{escape(name)}">{text(cell)}</td>'
+        for place, (name, cell) in enumerate(zip(head, row, strict=True))
     )
-    return f"<tr>{made}</tr>"
 
 
-def meter(share: float, place: int) -> Raw:
-    width = max(0.0, min(1.0, share)) * 100
-    return Raw(f'<span class="meter c{place}"><i style="width:{width:.1f}%"></i></span>')
+def _class(place: int, numbers: frozenset[int]) -> str:
+    return " class=n" if place in numbers else ""
 
 
 def fold(title: str, body: str) -> str:
-    return f"<details><summary>{escape(title)}</summary><pre>{escape(body)}</pre></details>"
+    return f"<details><summary>{escape(title)}</summary>{text(body)}</details>"
+
+
+def pre(body: str) -> Raw:
+    return Raw(f"<pre>{text(body)}</pre>")

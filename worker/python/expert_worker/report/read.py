@@ -29,6 +29,18 @@ class Run:
         return bool(self.steps) and self.result.get("steps") == self.steps[-1]["step"]
 
     @property
+    def state(self) -> str:
+        if self.ending is None:
+            return "finished" if self.complete else "not finished"
+        if self.ending["type"] == "finished":
+            return "finished"
+        return "stopped" if self.ending.get("exit") in {130, 143} else "failed"
+
+    @property
+    def expert(self) -> str:
+        return str(self.recipe.get("expert") or self.folder.name)
+
+    @property
     def recipe(self) -> dict[str, Any]:
         found: dict[str, Any] = self.record.get("recipe") or self.plan.get("recipe") or {}
         return found

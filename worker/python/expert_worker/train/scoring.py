@@ -8,6 +8,7 @@ from typing import Any, cast
 from pydantic import JsonValue
 
 from expert_worker.base import locate
+from expert_worker.evaluate import scores
 from expert_worker.evaluate.kept import fingerprint
 from expert_worker.evaluate.rows import rows_of
 from expert_worker.evaluate.stage import examine, score_checkpoint, scored_rows
@@ -42,8 +43,8 @@ def score_trained(
     plan: Plan, events: Events, model: Any, tokenizer: Any, rows: list[Row], adapter: str
 ) -> JsonValue:
     """Base and adapter on the test set, the base being the model with its adapter switched off; `adapter` is
-    where the same adapter lies. The failed answers stay in the run's evaluation.json."""
+    where the same adapter lies. The answers themselves stay in the run's evaluation.json."""
     mark = fingerprint(locate(plan, events))
     subject = Subject(model.eval(), tokenizer, template_of(plan, tokenizer), has_adapter=True, base_mark=mark)
     report = cast(dict[str, Any], examine(plan, events, rows, subject, adapter))
-    return {name: value for name, value in report.items() if name != "failures"}
+    return {name: value for name, value in report.items() if name not in scores.EXAMPLES}

@@ -1,0 +1,173 @@
+"""The pages as a reader sees them: opened from disk in a browser, light and dark, wide and narrow."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sample_run import sample_run
+
+from expert_worker.report import write_index, write_report
+
+from .browser import Browser, program
+
+WIDTHS, SCHEMES = (1400, 390), ("light", "dark")
+pytestmark = pytest.mark.skipif(
+    program() is None, reason="there is no Chromium here, and `make test` could not install it"
+)
+
+# Where a tick stands and what it says, and where the points of a line are: all in pixels of the screen.
+READ_CHART = """(title => {
+  const figures = [...document.querySelectorAll('figure')];
+  const figure = figures.find(f => f.querySelector('b')?.textContent === title);
+  const middle = box => [box.x + box.width / 2, box.y + box.height / 2];
+  const place = e => middle(e.getBoundingClientRect());
+  const ticks = kind => [...figure.querySelectorAll('.plot .' + kind)].map(e => [e.textContent, place(e)]);
+  const points = e => {
+    const matrix = e.getScreenCTM();
+    const moves = () => e.getAttribute('d').match(/M[^h]+/g).map(p => p.slice(1).split(' ').map(Number));
+    const list = e.points ? [...e.points] : moves().map(([x, y]) => ({x, y}));
+    return list.map(p => new DOMPoint(p.x, p.y).matrixTransform(matrix)).map(p => [p.x, p.y]);
+  };
+  const lines = [...figure.querySelectorAll('[data-name]')].map(e => [e.dataset.name, points(e)]);
+  return {unit: figure.querySelector('.unit').textContent, up: ticks('up'), along: ticks('along'),
+          lines: Object.fromEntries(lines)};
+})"""
+OVERFLOWING = """[...document.querySelectorAll('body *')].filter(e => {
+  const box = e.getBoundingClientRect();
+  const inner = e.closest('.strips') || e.parentElement.closest('.box, pre');
+  return !inner && box.width && (box.right > innerWidth + 0.5 || box.left < -0.5);
+}).map(e => e.outerHTML.slice(0, 80))"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    executable = program()
+    assert executable
+    opened = Browser(executable, tmp_path_factory.mktemp("profile"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = sample_run(tmp_path_factory.mktemp("run"))
+    write_report(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("shelf")
+    runs = [sample_run(home / name, total) for name, total in (("one", 120), ("two words", 60))]
+    (runs[1] / "run.json").unlink()
+    (runs[1] / "evaluation.json").unlink()
+    return write_index(home / "report.html", runs)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_both_pages_open_from_disk_alone_and_fit(
+    browser: Browser, run: Path, shelf: Path, width: int, scheme: str
+) -> None:
+    for page in (run / "report.html", shelf):
+        browser.look(page, width=width, scheme=scheme)
+        assert browser.ask("document.documentElement.scrollWidth <= innerWidth")
+        assert browser.ask(OVERFLOWING) == []
+        brightness = browser.ask(
+            "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]"
+        )
+        assert (brightness > 128) == (scheme == "light")
+        assert browser.ask("document.images.length + document.scripts.length") == 0
+        assert browser.complaints() == []
+        assert browser.requests() == [page.as_uri()]
+
+
+def told(run: Path, kind: str) -> list[dict[str, Any]]:
+    """The last word on every step, as the run's own record has it."""
+    bodies = [json.loads(line)["body"] for line in (run / "events.jsonl").read_text().splitlines()]
+    found: dict[int, dict[str, Any]] = {body["step"]: body for body in bodies if body["type"] == kind}
+    return [found[step] for step in sorted(found)]
+
+
+def scale(ticks: list[Any], side: int) -> Any:
+    """From pixels to the numbers on an axis, by what its first and last tick say."""
+    (first, low), (last, high) = ticks[0], ticks[-1]
+    a, b = (float(text.replace(",", "")) for text in (first, last))
+    return lambda pixel: a + (pixel - low[side]) / (high[side] - low[side]) * (b - a)
+
+
+@pytest.mark.parametrize(
+    ("title", "line", "key", "unit"),
+    [
+        ("Loss", "training", "loss", 1.0),
+        ("Learning rate", "learning rate", "lr", 1e-4),
+        ("Throughput", "tokens/s", "tokens_per_second", 1.0),
+        ("Memory", "allocated", "memory_allocated", 1e9),
+        ("Gradient", "norm", "grad_norm", 1.0),
+        ("Tokens", "learnt from", "supervised_tokens", 1.0),
+    ],
+)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_curves_show_the_numbers_of_the_events(
+    browser: Browser, run: Path, title: str, line: str, key: str, unit: float, width: int
+) -> None:
+    browser.look(run / "report.html", width=width, scheme="light")
+    chart = browser.ask(f"{READ_CHART}({json.dumps(title)})")
+    across, up = scale(chart["along"], 0), scale(chart["up"], 1)
+    lines = {name.replace("resident", "allocated"): points for name, points in chart["lines"].items()}
+    shown = [(across(x), up(y)) for x, y in lines[line]]
+    events = told(run, "progress")
+    assert len(shown) == len(events) == 120
+    # A pixel of either axis, and what a label's rounding hides.
+    off = abs(up(1.0) - up(0.0)) * 1.5
+    for (step, value), event in zip(shown, events, strict=True):
+        assert step == pytest.approx(event["step"], abs=abs(across(1.0) - across(0.0)) * 1.5)
+        assert value == pytest.approx(event[key] / unit, abs=off)
+    assert unit != 1e-4 or "×10⁻⁴" in chart["unit"]
+
+
+def test_validation_is_drawn_where_it_was_measured(browser: Browser, run: Path) -> None:
+    browser.look(run / "report.html", width=1400, scheme="dark")
+    chart = browser.ask(f'{READ_CHART}("Loss")')
+    across, up = scale(chart["along"], 0), scale(chart["up"], 1)
+    shown = [(round(across(x)), up(y)) for x, y in chart["lines"]["validation"]]
+    measured = [(event["step"], event["metrics"]["eval_loss"]) for event in told(run, "evaluated")]
+    assert shown == [(step, pytest.approx(loss, abs=abs(up(1.0) - up(0.0)) * 1.5)) for step, loss in measured]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_pointing_at_a_step_tells_its_numbers(browser: Browser, run: Path, width: int) -> None:
+    browser.look(run / "report.html", width=width, scheme="light")
+    box = browser.ask(
+        "(e => { e.scrollIntoView({block: 'center'}); const b = e.getBoundingClientRect();"
+        "return [b.x + b.width / 2, b.y + b.height / 2] })(document.querySelector('.strips').children[39])"
+    )
+    browser.point_at(*box)
+    said = browser.ask(
+        "[...document.querySelectorAll('.strips b')].filter(b => b.offsetParent).map(b => b.innerText).join()"
+    )
+    event = next(event for event in told(run, "progress") if event["step"] == 40)
+    assert said.startswith("step 40\n") and f"training {event['loss']:.4g}" in said
+
+
+def test_bars_count_the_documents(browser: Browser, run: Path) -> None:
+    browser.look(run / "report.html", width=1400, scheme="light")
+    title = json.dumps("Document lengths, train")
+    chart = browser.ask(f"{READ_CHART}({title})")
+    bars = "[...document.querySelectorAll('rect.bar')].map(e => e.getBoundingClientRect())"
+    up = scale(chart["up"], 1)
+    counted = [up(top) - up(bottom) for top, bottom in browser.ask(f"{bars}.map(b => [b.y, b.bottom])")]
+    assert counted == pytest.approx([120, 900, 1400, 980, 590], abs=25)
+
+
+def test_the_index_leads_to_every_report(browser: Browser, shelf: Path) -> None:
+    browser.look(shelf, width=1400, scheme="light")
+    links = browser.ask("[...document.links].map(a => a.href)")
+    pages = [shelf.parent / "one/out/report.html", shelf.parent / "two words/out/report.html"]
+    assert sorted(links) == sorted(page.as_uri() for page in pages)
+    assert all(page.is_file() for page in pages)
+    for page in pages:
+        browser.look(page, width=1400, scheme="light")
+        assert browser.ask("document.querySelector('h1').firstChild.textContent") == "expert-sql"

@@ -1,0 +1,70 @@
+"""The page over all runs: the best of each expert first, true about gaps, movable with its folder."""
+
+import json
+from pathlib import Path
+
+import pytest
+from sample_run import sample_run, share
+
+from expert_worker.errors import BadInput
+from expert_worker.report import write_index
+from expert_worker.report.__main__ import main
+from expert_worker.report.index import address, by_worth
+from expert_worker.report.read import read_run
+
+
+def scored(folder: Path, correct: int | None) -> Path:
+    run = sample_run(folder)
+    document = json.loads((run / "evaluation.json").read_text())
+    if correct is None:
+        (run / "evaluation.json").unlink()
+    else:
+        document["adapter"] = share(correct, 400)
+        (run / "evaluation.json").write_text(json.dumps(document))
+    return run
+
+
+def test_the_best_run_comes_first_and_one_without_a_score_last(tmp_path: Path) -> None:
+    runs = [scored(tmp_path / str(place), correct) for place, correct in enumerate((100, None, 300))]
+    ordered = by_worth(read_run(run) for run in runs)
+    assert [run.folder for run in ordered] == [runs[2], runs[0], runs[1]]
+
+
+def test_it_tells_score_speed_date_and_where_the_reports_are(tmp_path: Path) -> None:
+    runs = [scored(tmp_path / name, correct) for name, correct in (("a", 100), ("b & c", 300))]
+    html = write_index(tmp_path / "report.html", runs).read_text()
+    best, others = html.split("Other runs")
+    for part in ("1 expert, 2 runs", "75.0%", "5.2%", "+69.8 points", "311.2", "2 of 2", "6 min 37 s"):
+        assert part in best, part
+    assert "25.0%" in others
+    assert 'href="b%20%26%20c/out/report.html"' in best and 'href="a/out/report.html"' in others
+    assert all((run / "report.html").is_file() for run in runs)
+
+
+def test_a_run_under_way_is_listed_without_what_it_has_not(tmp_path: Path) -> None:
+    run = scored(tmp_path / "a", None)
+    (run / "run.json").unlink()
+    lines = (run / "events.jsonl").read_text().splitlines()
+    (run / "events.jsonl").write_text("\n".join(lines[:40]))
+    html = write_index(tmp_path / "report.html", [run]).read_text()
+    assert "not finished" in html and "0 of 1" in html and "mean gain" not in html
+    assert "<th class=n>tokens/s</th>" not in html, "a column that no run fills is left out"
+
+
+def test_links_count_from_the_page(tmp_path: Path) -> None:
+    page = tmp_path / "runs" / "x" / "report.html"
+    assert address(page, tmp_path / "pages") == "../runs/x/report.html"
+
+
+def test_several_runs_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [str(sample_run(tmp_path / name)) for name in "ab"]
+    assert main(["--index", str(tmp_path / "all.html"), *runs]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "all.html")
+    with pytest.raises(SystemExit):
+        main(runs)
+
+
+def test_a_folder_without_a_run_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="holds no run"):
+        write_index(tmp_path / "report.html", [tmp_path])
+    assert not (tmp_path / "report.html").exists()

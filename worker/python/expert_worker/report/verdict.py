@@ -1,0 +1,40 @@
+"""What the expert can do, in one card: the first thing a reader looks for."""
+
+from html import escape
+
+from expert_worker.report import shares
+from expert_worker.report.numbers import whole
+from expert_worker.report.read import Run
+
+
+def verdict(run: Run) -> str:
+    base, adapter = run.scores.get("base"), run.scores.get("adapter")
+    best = adapter or base
+    if not best or "accuracy" not in best:
+        return ""
+    who = "the adapter" if adapter else "the base alone"
+    rows = whole(run.scores.get("rows", best.get("total", 0)))
+    scorer = escape(str(run.scores.get("scorer", "unnamed")))
+    told = f"of {rows} test rows right by {who}, judged by the {scorer} scorer"
+    lines = [f"<p><b>{shares.number(best)}</b> {told}</p>"]
+    if adapter and base and "accuracy" in base:
+        lines.append(f"<p>{_comparison(base, adapter)}</p>")
+    scale = "".join(f"<span>{share}%</span>" for share in (0, 25, 50, 75, 100))
+    plot = f'<div class="wide">{shares.picture(base, adapter)}<div class="scale">{scale}</div></div>'
+    return f'<div class="box verdict"><div>{"".join(lines)}</div><div>{plot}{KEY}</div></div>'
+
+
+KEY = (
+    '<ul class="legend"><li><i class="ring"></i>base</li><li><i class="disc"></i>adapter</li>'
+    "<li>bars: 95% intervals</li></ul>"
+)
+
+
+def _comparison(base: shares.Share, adapter: shares.Share) -> str:
+    points = shares.gain(base, adapter) or 0.0
+    told = f"The base: {shares.told(base)}. The adapter: {shares.told(adapter)}. "
+    change = f"{points:+.1f} points" if points else "No difference"
+    if shares.apart(base, adapter):
+        mood = "good" if points > 0 else "bad"
+        return f'{told}<span class="{mood}">{change}; the intervals are apart.</span>'
+    return f'{told}<span class="warn">{change}; the intervals overlap, so chance may explain it.</span>'
