@@ -25,13 +25,17 @@ pub const HOME: Variable =
 pub const HF_HUB_CACHE: Variable = public("HF_HUB_CACHE", "the Hub's cache of models (HF_HOME/hub)");
 pub const HF_HOME: Variable = public("HF_HOME", "the Hugging Face cache, read by the worker");
 pub const HF_HUB_OFFLINE: Variable = public("HF_HUB_OFFLINE", "any value: the worker downloads nothing");
+pub const CUDA_VISIBLE_DEVICES: Variable =
+    public("CUDA_VISIBLE_DEVICES", "the GPUs that may be used, by number");
+pub const OMP_NUM_THREADS: Variable =
+    public("OMP_NUM_THREADS", "the processor's threads that training may use (one a core)");
 pub const NO_COLOR: Variable = public("NO_COLOR", "any value: no colour");
 /// The worker dies with the process of this id.
 pub const PARENT_PID: Variable = internal("EXPERT_PARENT_PID", "the CLI's process id");
 /// Keeps the working directory, which may be a downloaded expert's, off the worker's import path.
 pub const SAFE_PATH: Variable = internal("PYTHONSAFEPATH", "always set for the worker");
 
-pub const ALL: [&Variable; 10] = [
+pub const ALL: [&Variable; 12] = [
     &PYTHON,
     &STOP_GRACE,
     &VIRTUAL_ENV,
@@ -39,6 +43,8 @@ pub const ALL: [&Variable; 10] = [
     &HF_HUB_CACHE,
     &HF_HOME,
     &HF_HUB_OFFLINE,
+    &CUDA_VISIBLE_DEVICES,
+    &OMP_NUM_THREADS,
     &NO_COLOR,
     &PARENT_PID,
     &SAFE_PATH,

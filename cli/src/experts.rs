@@ -27,6 +27,13 @@ pub fn below(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(manifests)
 }
 
+/// An expert goes by its folder's name where its manifest cannot be asked.
+pub fn folder_name(manifest: &Path) -> String {
+    let folder = manifest.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.map_or_else(|| std::env::current_dir().unwrap_or_default(), Path::to_owned);
+    folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned()
+}
+
 /// Forward slashes on every system and no leading `./`, as documents that travel have them.
 pub fn portable(path: &Path) -> String {
     let text = path.to_string_lossy();

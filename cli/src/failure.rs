@@ -43,6 +43,12 @@ impl Failure {
         Self { diagnostics, ..Self::bad_input("bad-manifest", message) }
     }
 
+    /// The shortest word for what went wrong: a manifest's first error, or the failure's own code.
+    pub fn cause(&self) -> &str {
+        let first = self.diagnostics.iter().find(|it| it.severity == Severity::Error);
+        first.map_or(&self.code, |diagnostic| diagnostic.code.as_str())
+    }
+
     /// `doing` reads after "cannot": "write plan.json".
     pub fn writing(doing: &str, path: &Path, error: &io::Error) -> Self {
         let failure = Self::new(

@@ -40,9 +40,12 @@ impl Repository {
         plain.then_some(Revision(id)).ok_or_else(|| format!("{reference} names no commit"))
     }
 
-    /// Files below `folder` that differ between the revision and the working tree, new ones included.
-    pub fn changed(&self, revision: &Revision, folder: &Path) -> Result<Vec<PathBuf>, Refusal> {
-        let inside = self.inside(folder)?;
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Files that differ between the revision and the working tree, new ones included.
+    pub fn changed(&self, revision: &Revision) -> Result<Vec<PathBuf>, Refusal> {
         let compare = [
             "diff",
             "--name-only",
@@ -53,9 +56,8 @@ impl Repository {
             &revision.0,
             "--",
         ];
-        let tracked = git(&self.root, compare.iter().map(OsStr::new).chain([inside.as_os_str()]))?;
-        let list = ["ls-files", "--others", "--exclude-standard", "-z", "--"];
-        let untracked = git(&self.root, list.iter().map(OsStr::new).chain([inside.as_os_str()]))?;
+        let tracked = git(&self.root, compare)?;
+        let untracked = git(&self.root, ["ls-files", "--others", "--exclude-standard", "-z"])?;
         let names = tracked.split(|byte| *byte == 0).chain(untracked.split(|byte| *byte == 0));
         Ok(names.filter(|name| !name.is_empty()).map(|name| self.root.join(path_of(name))).collect())
     }
@@ -70,12 +72,15 @@ impl Repository {
     }
 
     fn inside(&self, path: &Path) -> Result<PathBuf, Refusal> {
+        // What has been deleted has no other path than the one that it had.
+        if let Ok(inside) = path.strip_prefix(&self.root) {
+            return Ok(inside.to_owned());
+        }
         let path = path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?;
         let inside = path
             .strip_prefix(&self.root)
             .map_err(|_| format!("{} is outside the repository", path.display()))?;
-        // An empty pathspec is an error; `.` is the whole tree.
-        Ok(if inside.as_os_str().is_empty() { PathBuf::from(".") } else { inside.to_owned() })
+        Ok(inside.to_owned())
     }
 }
 

@@ -1,6 +1,7 @@
 //! `expert-cli`: trains a shelf of small LoRA experts from one manifest.json each.
 
 mod adapter;
+mod changed;
 mod commands;
 mod doctor;
 mod durable;
@@ -9,6 +10,7 @@ mod experts;
 mod failure;
 mod git;
 mod launch;
+mod lock;
 mod options;
 mod output;
 mod prepare;
@@ -17,6 +19,8 @@ mod render;
 mod runs;
 mod scaffold;
 mod site;
+mod slots;
+mod training;
 mod usage;
 mod worker;
 

@@ -10,18 +10,22 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 
-/// What a run leaves in its folder besides its checkpoints. The record of the finished run goes first, so that a
-/// removal that is cut short leaves no folder that looks finished.
-const FILES: [&str; 8] = [
+/// What a run leaves in its folder besides its checkpoints. The record and the adapter of the finished run go first,
+/// so that a removal that is cut short leaves no folder that looks finished.
+const FILES: [&str; 10] = [
     "run.json",
     "final",
     "events.jsonl",
     "plan.json",
+    "inputs.json",
     "report.html",
     "evaluation.json",
     "tensorboard",
     "worker.log",
+    PREVIOUS,
 ];
+/// The adapter of the run before, kept while the next one is made.
+const PREVIOUS: &str = "previous";
 
 /// A run's folder, held until this is dropped.
 pub struct RunFolder {
@@ -57,11 +61,37 @@ impl RunFolder {
 
     /// Removes what a run leaves, and nothing else: the folder may be anyone's.
     pub fn clear(&self) -> Result<(), Failure> {
+        self.remove_all(&FILES)
+    }
+
+    /// The same for a run that another one follows: its adapter stays beside it until that one is finished.
+    pub fn start_over(&self) -> Result<(), Failure> {
+        let (made, kept) = (self.path.join("final"), self.path.join(PREVIOUS));
+        if made.is_dir() {
+            remove(&kept).map_err(|error| Failure::writing("remove", &kept, &error))?;
+            fs::rename(&made, &kept).map_err(|error| Failure::writing("move", &made, &error))?;
+        }
+        self.remove_all(&FILES.map(|name| if name == PREVIOUS { "final" } else { name }))
+    }
+
+    fn remove_all(&self, names: &[&str]) -> Result<(), Failure> {
         let checkpoints = children(&self.path).into_iter().filter(|path| is_of_a_run(path));
-        for path in FILES.iter().map(|name| self.path.join(name)).chain(checkpoints) {
+        let mut others = names.iter().map(|name| self.path.join(name));
+        let finished: Vec<PathBuf> = others.by_ref().take(2).collect();
+        for path in finished.into_iter().chain(checkpoints).chain(others) {
             remove(&path).map_err(|error| Failure::writing("remove", &path, &error))?;
         }
         Ok(())
+    }
+
+    /// The recipe of what stands here, finished or not.
+    pub fn recipe_digest(&self) -> Option<String> {
+        let recipe = |value: &Value| value["recipe_digest"].as_str().map(str::to_owned);
+        let checkpoints = children(&self.path).into_iter().filter(|path| checkpoint_step(path).is_some());
+        checkpoints
+            .filter_map(|folder| read_json(&folder.join("state.json")))
+            .find_map(|state| recipe(&state["facts"]))
+            .or_else(|| read_record(&self.path).and_then(|record| recipe(&record)))
     }
 }
 
@@ -80,7 +110,11 @@ pub fn state(path: &Path, recipe_digest: &str) -> State {
 }
 
 pub fn read_record(path: &Path) -> Option<Value> {
-    serde_json::from_slice(&fs::read(path.join("run.json")).ok()?).ok()
+    read_json(&path.join("run.json"))
+}
+
+pub fn read_json(path: &Path) -> Option<Value> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
 /// Whether a process holds the run now, and which.

@@ -12,7 +12,7 @@ use expert_contract::rules::{MachineFacts, check_machine};
 use crate::failure::Failure;
 use crate::options::PlanOptions;
 use crate::render::Console;
-use crate::site;
+use crate::{site, slots};
 
 pub struct Prepared {
     pub resolved: Resolved,
@@ -36,8 +36,9 @@ pub fn prepare(options: &PlanOptions, request: Request, console: &Console) -> Re
         diagnostics.retain(|diagnostic| concerns(diagnostic, index));
         console.report(&diagnostics, &manifest.document.sources);
         let site = site::of(options, &path)?;
-        let resolved = resolve(&expert, &site, request)
+        let mut resolved = resolve(&expert, &site, request)
             .map_err(|problem| Failure::manifest(&path, manifest.locate(vec![problem])))?;
+        resolved.plan.machine.threads.compute = slots::threads_alone(&resolved.plan.machine.device);
         let facts = MachineFacts { device: resolved.plan.machine.device.kind };
         let found = manifest.locate(check_machine(&expert, facts));
         console.report(&found, &manifest.document.sources);

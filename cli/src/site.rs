@@ -61,15 +61,49 @@ fn absent(kind: &str, reason: &str) -> Failure {
         .hint("use --device auto, and see `expert-cli doctor` for what this machine has")
 }
 
-/// The first GPU that the driver shows, by way of the library that nvidia-smi uses; nothing is linked.
+/// The first GPU that torch will see.
 fn cuda() -> Option<Found> {
-    let nvml = nvml_wrapper::Nvml::init().ok()?;
-    let gpu = nvml.device_by_index(0).ok()?;
+    gpus().into_iter().next()
+}
+
+/// The devices beside `first` that its plans fit as well, itself among them.
+pub fn devices_like(first: &Device, choice: DeviceChoice) -> Vec<Device> {
+    let all = if first.kind == DeviceKind::Cuda && choice != DeviceChoice::Cpu { gpus() } else { Vec::new() };
+    let as_large = |device: &Device| device.memory_bytes >= first.memory_bytes;
+    let mut devices: Vec<Device> = all.into_iter().map(|gpu| gpu.device).filter(as_large).collect();
+    if devices.is_empty() {
+        devices.push(first.clone());
+    }
+    devices
+}
+
+/// The GPUs that the driver shows, by way of the library that nvidia-smi uses; nothing is linked.
+/// They are numbered as torch numbers them, which sees only what CUDA_VISIBLE_DEVICES leaves.
+fn gpus() -> Vec<Found> {
+    let Ok(nvml) = nvml_wrapper::Nvml::init() else { return Vec::new() };
+    let count = nvml.device_count().unwrap_or(0);
+    let visible = visible_gpus(env::CUDA_VISIBLE_DEVICES.get().as_deref(), count);
+    visible.into_iter().enumerate().filter_map(|(index, number)| gpu(&nvml, number, index as u32)).collect()
+}
+
+/// Numbers up to the first that is none, as the driver reads them. Names of other kinds leave all.
+fn visible_gpus(named: Option<&std::ffi::OsStr>, count: u32) -> Vec<u32> {
+    let Some(named) = named.and_then(|named| named.to_str()) else { return (0..count).collect() };
+    let numbers: Vec<Option<i64>> = named.split(',').map(|word| word.trim().parse().ok()).collect();
+    if numbers.iter().all(Option::is_none) {
+        return (0..count).collect();
+    }
+    let numbers = numbers.into_iter().map_while(|number| u32::try_from(number?).ok());
+    numbers.take_while(|number| *number < count).collect()
+}
+
+fn gpu(nvml: &nvml_wrapper::Nvml, number: u32, index: u32) -> Option<Found> {
+    let gpu = nvml.device_by_index(number).ok()?;
     let memory = gpu.memory_info().ok()?.total;
     // Tensor cores compute in bf16 from compute capability 8.0 on.
     let computes_bf16 = gpu.cuda_compute_capability().is_ok_and(|it| it.major >= 8);
     let name = gpu.name().unwrap_or_else(|_| "NVIDIA GPU".to_owned());
-    let device = Device { kind: DeviceKind::Cuda, index: 0, name, memory_bytes: Some(memory) };
+    let device = Device { kind: DeviceKind::Cuda, index, name, memory_bytes: Some(memory) };
     Some(Found { device, computes_bf16 })
 }
 
@@ -118,4 +152,20 @@ pub fn hub_cache() -> PathBuf {
     }
     let home = dirs::home_dir().unwrap_or_else(|| PathBuf::from("."));
     home.join(".cache").join("huggingface").join("hub")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpus_are_numbered_as_torch_sees_them() {
+        let visible = |named: &str| visible_gpus(Some(named.as_ref()), 4);
+        assert_eq!(visible_gpus(None, 2), [0, 1]);
+        assert_eq!(visible("2,0"), [2, 0]);
+        assert_eq!(visible("1,-1,2"), [1]);
+        assert_eq!(visible("1,9,2"), [1]);
+        assert_eq!(visible("GPU-abc"), [0, 1, 2, 3]);
+        assert!(visible("-1").is_empty());
+    }
 }

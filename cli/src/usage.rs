@@ -45,7 +45,7 @@ fn after_help() -> String {
     let variables = env::ALL
         .iter()
         .filter(|variable| variable.public)
-        .map(|variable| format!("  {:<18} {}\n", variable.name, variable.meaning));
+        .map(|variable| format!("  {:<20} {}\n", variable.name, variable.meaning));
     format!("Exit codes:\n{}\nEnvironment:\n{}", codes.collect::<String>(), variables.collect::<String>())
 }
 

@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use serde_json::json;
+
 struct Shelf {
     folder: tempfile::TempDir,
 }
@@ -34,6 +36,12 @@ impl Shelf {
 
     fn git(&self, arguments: &[&str]) {
         git(self.folder.path(), arguments);
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        let path = self.path(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
     }
 
     fn commit(&self) {
@@ -130,6 +138,56 @@ fn new_experts_are_listed_and_deleted_ones_are_not() {
 }
 
 #[test]
+fn code_that_experts_share_retrains_all_of_them() {
+    let shelf = Shelf::new();
+    shelf.write("experts/common/draw.py", "");
+    shelf.write("worker/python/expert_worker/train/loop.py", "");
+    shelf.write("worker/python/expert_worker/report/page.py", "");
+    shelf.commit();
+    assert!(shelf.names().is_empty());
+
+    shelf.write("experts/common/README.md", "prose");
+    shelf.write("worker/python/expert_worker/report/page.py", "drawn otherwise");
+    shelf.write("notes.txt", "elsewhere");
+    assert!(shelf.names().is_empty());
+    shelf.write("experts/common/draw.py", "import random");
+    assert_eq!(shelf.names(), ["a", "b"]);
+    shelf.commit();
+    shelf.write("worker/python/expert_worker/train/loop.py", "pass");
+    assert_eq!(shelf.names(), ["a", "b"]);
+}
+
+#[test]
+fn an_adapter_that_is_locked_to_another_worker_is_retrained() {
+    let shelf = Shelf::new();
+    let lock = |version: &str| {
+        let inputs = json!({"recipe": "", "data": {}, "base": null, "tokenizer": null, "template": "",
+            "code": {"version": version, "worker": null}});
+        let result = json!({"adapter": "", "steps": 1, "device": "cpu", "threads": 1, "score": null});
+        json!({"format": 1, "adapters": {"x": {"inputs": inputs, "result": result}}}).to_string()
+    };
+    shelf.write("experts/a/expert.lock", &lock("0.0.1"));
+    shelf.write("experts/b/expert.lock", &lock(env!("CARGO_PKG_VERSION")));
+    shelf.commit();
+    assert_eq!(shelf.names(), ["a"]);
+    // Where the repository holds the worker itself, git has the say.
+    shelf.write("worker/python/expert_worker/train/loop.py", "");
+    shelf.commit();
+    assert!(shelf.names().is_empty());
+}
+
+#[test]
+fn data_outside_an_experts_folder_counts() {
+    let shelf = Shelf::new();
+    shelf.write("bases/tiny/config.json", "{}");
+    shelf.edit("experts/b/manifest.json", "\"smollm2-135m-instruct\"", "\"../../bases/tiny\"");
+    shelf.commit();
+    assert!(shelf.names().is_empty());
+    shelf.write("bases/tiny/config.json", "{ }");
+    assert_eq!(shelf.names(), ["b"]);
+}
+
+#[test]
 fn a_manifest_that_no_longer_holds_is_listed_so_that_its_run_says_why() {
     let shelf = Shelf::new();
     shelf.edit("experts/a/manifest.json", "\"sft\"", "\"magic\"");
@@ -142,7 +200,7 @@ fn what_git_cannot_tell_means_every_expert_and_a_warning() {
     for reference in ["nowhere", "--output=owned", "-h", "", "HEAD:experts", "HEAD~9"] {
         let (names, talk) = shelf.changed_since(reference);
         assert_eq!(names, ["a", "b"], "{reference}");
-        assert!(talk.contains("warning: every expert is listed"), "{reference}: {talk}");
+        assert!(talk.contains("warning: every expert is taken"), "{reference}: {talk}");
     }
     assert!(!shelf.path("owned").exists());
 

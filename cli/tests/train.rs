@@ -116,40 +116,6 @@ fn a_dry_run_starts_and_writes_nothing() {
 }
 
 #[test]
-fn a_shelf_goes_on_past_a_failure_and_over_what_is_finished() {
-    let world = shelf(&["a", "b", "c"]);
-    let (output, document) = run(&world, "train --all --device cpu --jobs 2", "steps=2,refuse=b,final");
-    assert_eq!(output.status.code(), Some(1));
-    let found: Vec<_> = document["experts"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|it| (it["expert"].as_str(), it["ok"].as_bool()))
-        .collect();
-    assert_eq!(found, [(Some("a"), Some(true)), (Some("b"), Some(false)), (Some("c"), Some(true))]);
-    assert_eq!(document["experts"][1]["error"]["message"], "no such device");
-
-    let (output, document) = run(&world, "train --all --device cpu", "final");
-    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
-    let before: Vec<_> =
-        document["experts"].as_array().unwrap().iter().map(|it| it["finished_before"].as_bool()).collect();
-    assert_eq!(before, [Some(true), Some(false), Some(true)]);
-    assert_eq!(document["experts"][1]["result"]["request"]["resume"]["from"], "newest");
-}
-
-#[test]
-fn an_interrupt_ends_the_whole_shelf() {
-    let world = shelf(&["a", "b"]);
-    let cli = world.expert_cli(&["train", "--all", "--device", "cpu", "--json"], "obey").spawn().unwrap();
-    world.worker();
-    signal(common::pid(&cli), Signal::INT);
-    let output = cli.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130));
-    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(document["experts"][1], json!({"expert": "b", "ok": false, "skipped": true}));
-}
-
-#[test]
 fn evaluate_and_export_take_the_adapter_that_the_run_left() {
     let world = shelf(&["a"]);
     let (output, document) = run(&world, "evaluate -m experts/a --device cpu", "steps=1");

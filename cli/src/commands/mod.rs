@@ -79,7 +79,7 @@ pub fn run(cli: &Cli, console: &Console) -> Result<Exit, Failure> {
         Command::Clean(args) => clean::run(args, console),
         Command::Doctor(args) => doctor::run(args, &cli.global, console),
         Command::Init(args) => init::run(args, console),
-        Command::Matrix(args) => matrix::run(args, console),
+        Command::Matrix(args) => matrix::run(args, &cli.global, console),
         Command::Work(args) => work::run(args, &cli.global, console),
     }
 }

@@ -1,22 +1,22 @@
-//! `train`: one expert, or all of a shelf; pretokenizes what is not yet.
+//! `train`: one expert, or with `--all` every one of a shelf.
 
 use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
-use expert_contract::plan::{Plan, Request, Resume};
+use expert_contract::plan::{Request, Resume};
 use serde_json::Value;
 
 use super::plan;
-use crate::adapter;
 use crate::failure::Failure;
-use crate::launch::{Home, Supervision, carry_out_with};
+use crate::launch::Supervision;
+use crate::lock::Digests;
 use crate::options::PlanOptions;
-use crate::output::{RunFolder, State};
-use crate::prepare::{Prepared, prepare};
+use crate::prepare::prepare;
 use crate::queue;
 use crate::render::{Board, Console, summary};
+use crate::site;
+use crate::training::{Trained, Trainer};
 use crate::usage::Global;
-use crate::worker::Notice;
 
 #[derive(clap::Args, Clone)]
 pub struct Args {
@@ -31,61 +31,62 @@ pub struct Args {
     /// Train a finished or interrupted run for longer than its recipe said
     #[arg(long, conflicts_with = "fresh")]
     pub extend: bool,
-    /// Score base and adapter on the test set, before and after
+    /// Score base and adapter on the test set, before and after (--all does where there is a test set)
     #[arg(long)]
     pub evaluate: bool,
+    /// Do not score, with --all
+    #[arg(long, requires = "all", conflicts_with_all = ["evaluate", "manifest"])]
+    pub no_evaluate: bool,
+    /// Train only what expert.lock says: refuse where manifest, data, base or code differ
+    #[arg(long, conflicts_with_all = ["data", "output", "extend"])]
+    pub locked: bool,
     /// Record where the time goes, step by step
     #[arg(long)]
     pub profile: bool,
     /// Show the plan and stop
-    #[arg(long)]
+    #[arg(long, conflicts_with = "all")]
     pub dry_run: bool,
-    /// Train every expert of a folder (experts); finished ones are passed over, interrupted ones go on
+    /// Train every expert of a folder (experts): finished ones are passed over, interrupted ones go on, and those whose
+    /// manifest, data, base or code changed are trained anew
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "experts", conflicts_with_all = ["manifest", "data", "output"])]
     pub all: Option<PathBuf>,
-    /// Experts that train at once, with --all
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "all", value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub jobs: u32,
+    /// Only these experts, with --all: names with commas between them
+    #[arg(long, value_name = "NAMES", requires = "all", conflicts_with = "manifest", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Only experts whose result would differ from that of this git revision, with --all
+    #[arg(
+        long,
+        value_name = "REF",
+        requires = "all",
+        conflicts_with = "manifest",
+        allow_hyphen_values = true
+    )]
+    pub changed_since: Option<String>,
+    /// Experts that train at once, with --all (one a GPU, or one a core of the processor as memory allows)
+    #[arg(long, value_name = "N", requires = "all", conflicts_with = "manifest", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub jobs: Option<u32>,
     #[command(flatten)]
     pub supervision: Supervision,
-}
-
-/// How one expert's training ended.
-pub enum Trained {
-    Now(Value),
-    /// The very recipe was finished before.
-    Before(Value),
-}
-
-impl Trained {
-    pub fn result(&self) -> &Value {
-        match self {
-            Self::Now(result) | Self::Before(result) => result,
-        }
-    }
-
-    fn add(&mut self, key: &str, value: Value) {
-        let (Self::Now(result) | Self::Before(result)) = self;
-        if let Some(result) = result.as_object_mut() {
-            result.insert(key.to_owned(), value);
-        }
-    }
 }
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
     if let Some(shelf) = &args.all {
         return queue::run(shelf, args, global, console);
     }
-    let prepared = prepare(&args.options, args.request(), console)?;
+    let prepared = prepare(&args.options, ASKED, console)?;
     if args.dry_run {
+        let mut prepared = prepared;
+        prepared.resolved.plan.request = args.request(&prepared.resolved.plan);
         plan::show(&prepared, false, console);
         return Ok(Exit::Done);
     }
+    let digests = Digests::open(&site::home());
     let mut board = Board::new(console);
-    let trained = train(&prepared, args, global, &mut |notice| board.notify(notice));
+    let outcome =
+        Trainer { args, global, digests: &digests }.train(&prepared, &mut |notice| board.notify(notice));
     board.finish();
     drop(board);
-    let trained = trained?;
+    let trained = outcome?;
     if let Trained::Before(_) = &trained {
         let output = &prepared.resolved.plan.machine.paths.output;
         console.say(&format!("this recipe is finished in {output}; --fresh trains it again"));
@@ -93,6 +94,10 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     show(trained.result(), console);
     Ok(Exit::Done)
 }
+
+/// Until it is known what the output folder holds.
+pub const ASKED: Request =
+    Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
 
 fn show(result: &Value, console: &Console) {
     if console.json {
@@ -102,97 +107,6 @@ fn show(result: &Value, console: &Console) {
         if result["evaluation"].is_object() {
             console.data(&summary::evaluated(&result["evaluation"]));
         }
-    }
-}
-
-/// Trains the expert, unless the output folder says that there is nothing to do or that it must not be touched.
-pub fn train(
-    prepared: &Prepared,
-    args: &Args,
-    global: &Global,
-    notify: &mut dyn FnMut(Notice),
-) -> Result<Trained, Failure> {
-    let plan = &prepared.resolved.plan;
-    if args.evaluate {
-        refuse_without_test_set(plan)?;
-    }
-    let folder = RunFolder::claim(Path::new(&plan.machine.paths.output))?;
-    let mut trained = match settle(&folder, plan, args)? {
-        Some(result) => {
-            drop(folder);
-            Trained::Before(result)
-        }
-        None => {
-            carry_out_with(plan, Home::Run(folder), &args.supervision, global, notify).map(Trained::Now)?
-        }
-    };
-    // A run that trained now has scored itself; one that was finished before has not.
-    if args.evaluate && !trained.result()["evaluation"].is_object() {
-        trained.add("evaluation", score(plan, args, global, notify)?);
-    }
-    Ok(trained)
-}
-
-/// Told before hours of training, not after.
-fn refuse_without_test_set(plan: &Plan) -> Result<(), Failure> {
-    if plan.recipe.data.test.is_empty() && plan.recipe.evaluation.test_cases.is_empty() {
-        return Err(Failure::bad_input(
-            "no-test-set",
-            "there is nothing to score on: the manifest names no test set",
-        )
-        .hint("set training.dataset.test_path or evaluation.test_cases, or leave --evaluate out"));
-    }
-    Ok(())
-}
-
-/// Base and adapter on the test set; the answers themselves stay in the run's evaluation.json.
-fn score(
-    plan: &Plan,
-    args: &Args,
-    global: &Global,
-    notify: &mut dyn FnMut(Notice),
-) -> Result<Value, Failure> {
-    let adapter = adapter::of_run(plan).ok_or_else(|| adapter::not_trained(plan))?;
-    let plan = adapter::asking(plan.clone(), Request::Evaluate { adapter: Some(adapter) });
-    let mut result = carry_out_with(&plan, Home::of(&plan)?, &args.supervision, global, notify)?;
-    if let Some(report) = result.as_object_mut() {
-        report.remove("failures");
-        report.remove("gains");
-    }
-    Ok(result)
-}
-
-/// The rules of a used output folder. Some where the very recipe is finished in it.
-fn settle(folder: &RunFolder, plan: &Plan, args: &Args) -> Result<Option<Value>, Failure> {
-    if args.fresh {
-        folder.clear()?;
-        return Ok(None);
-    }
-    match folder.state(&plan.recipe_digest) {
-        State::Finished(result) => Ok(Some(result)),
-        State::Used if !args.resumes() => Err(used(folder.path())),
-        State::Used | State::Unused => Ok(None),
-    }
-}
-
-fn used(path: &Path) -> Failure {
-    Failure::bad_input("output-used", format!("{} holds an earlier run", path.display()))
-        .hint("--resume goes on with it, --fresh removes it, -o names another folder")
-}
-
-impl Args {
-    fn resumes(&self) -> bool {
-        self.resume.is_some() || self.extend
-    }
-
-    pub fn request(&self) -> Request {
-        let resume = match &self.resume {
-            Some(path) if path != Path::new("auto") => Resume::Checkpoint { path: absolute(path) },
-            Some(_) => Resume::Newest,
-            None if self.extend => Resume::Newest,
-            None => Resume::Nothing,
-        };
-        Request::Train { resume, extend: self.extend, evaluate: self.evaluate, profile: self.profile }
     }
 }
 

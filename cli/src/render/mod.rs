@@ -3,6 +3,7 @@
 pub mod checks;
 mod console;
 pub mod diagnostic;
+mod live;
 pub mod number;
 pub mod plan;
 mod progress;
@@ -11,5 +12,6 @@ mod table;
 pub mod tokens;
 
 pub use console::Console;
+pub use live::Live;
 pub use progress::Board;
 pub use table::{Align, Table};

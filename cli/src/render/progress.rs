@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use expert_contract::event::{Body, Event, Progress, Recovery};
 
 use super::console::{Console, DIM, STRONG};
+use super::live::Live;
 use super::number::{bytes, duration, grouped, seconds, short};
 use crate::worker::{Interrupt, Notice};
 
@@ -15,6 +16,8 @@ const PLAIN_EVERY: Duration = Duration::from_secs(10);
 enum Mode {
     Live,
     Plain,
+    /// One row of a table that is drawn by somebody else.
+    Row,
     /// Warnings only.
     Quiet,
 }
@@ -29,6 +32,7 @@ pub struct Board<'a> {
     garbage: u64,
     /// Put before every line where several workers speak at once.
     name: Option<String>,
+    row: Option<(&'a Live, usize)>,
 }
 
 impl<'a> Board<'a> {
@@ -38,13 +42,27 @@ impl<'a> Board<'a> {
             (false, true) => Mode::Live,
             (false, false) => Mode::Plain,
         };
-        Self { console, mode, line: String::new(), drawn: false, last_plain: None, garbage: 0, name: None }
+        Self {
+            console,
+            mode,
+            line: String::new(),
+            drawn: false,
+            last_plain: None,
+            garbage: 0,
+            name: None,
+            row: None,
+        }
     }
 
-    /// For one of several workers: no live line, and each line says whose it is.
-    pub fn named(console: &'a Console, name: &str) -> Self {
+    /// For one of several workers: a row of the table, or lines that each say whose they are.
+    pub fn of_several(console: &'a Console, live: Option<&'a Live>, row: usize, name: &str) -> Self {
         let mut board = Self::new(console);
-        board.mode = if console.quiet { Mode::Quiet } else { Mode::Plain };
+        board.mode = match (console.quiet, live) {
+            (true, _) => Mode::Quiet,
+            (false, Some(_)) => Mode::Row,
+            (false, None) => Mode::Plain,
+        };
+        board.row = live.map(|live| (live, row));
         board.name = Some(name.to_owned());
         board
     }
@@ -53,6 +71,7 @@ impl<'a> Board<'a> {
         match notice {
             Notice::Event(event) => self.event(event),
             Notice::Garbage(text) => self.stray(text),
+            Notice::Remark(text) => self.say(text),
             Notice::Quiet(quiet) => {
                 let state = if quiet.beating {
                     "its process lives, its work stands still"
@@ -144,7 +163,7 @@ impl<'a> Board<'a> {
     fn moving(&mut self, line: String, last: bool) {
         self.line = line;
         match self.mode {
-            Mode::Live => self.redraw(),
+            Mode::Live | Mode::Row => self.redraw(),
             Mode::Plain if last || self.last_plain.is_none_or(|at| at.elapsed() >= PLAIN_EVERY) => {
                 self.last_plain = Some(Instant::now());
                 let line = self.line.clone();
@@ -155,14 +174,21 @@ impl<'a> Board<'a> {
     }
 
     fn say(&mut self, text: &str) {
+        if self.mode == Mode::Row {
+            return self.draw(text);
+        }
         self.clear();
         self.console.say(&self.signed(text));
         self.redraw();
     }
 
     fn warn(&mut self, message: &str, hint: Option<&str>) {
+        let message = self.signed(message);
+        if let (Mode::Row, Some((live, _))) = (self.mode, self.row) {
+            return live.above(|| self.console.warn(&message, hint));
+        }
         self.clear();
-        self.console.warn(&self.signed(message), hint);
+        self.console.warn(&message, hint);
         self.redraw();
     }
 
@@ -176,6 +202,9 @@ impl<'a> Board<'a> {
     }
 
     fn draw(&mut self, line: &str) {
+        if let (Mode::Row, Some((live, row)), false) = (self.mode, self.row, line.is_empty()) {
+            return live.set(row, line);
+        }
         if self.mode == Mode::Live && !line.is_empty() {
             let shown: String = line.chars().take(width().saturating_sub(1)).collect();
             let mut out = std::io::stderr().lock();

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::number::{bytes, grouped, seconds, short};
 use super::{Align, Table};
-use crate::commands::train::Trained;
 use crate::queue::Ended;
+use crate::training::Trained;
 
 /// The result of one training run. What the worker left out or could not tell is left out.
 pub fn trained(result: &Value) -> String {
@@ -43,6 +43,8 @@ pub fn shelf(ended: &[Ended]) -> String {
         ("", Align::Left),
         ("steps", Align::Right),
         ("eval loss", Align::Right),
+        ("base", Align::Right),
+        ("adapter", Align::Right),
         ("time", Align::Right),
     ];
     let mut table = Table::new(&columns);
@@ -50,13 +52,17 @@ pub fn shelf(ended: &[Ended]) -> String {
         let (state, result) = match &one.outcome {
             Some(Ok(Trained::Now(result))) => ("done".to_owned(), result),
             Some(Ok(Trained::Before(result))) => ("finished before".to_owned(), result),
-            Some(Err(failure)) => (format!("failed ({})", failure.code), &Value::Null),
+            Some(Err(failure)) => (format!("failed ({})", failure.cause()), &Value::Null),
             None => ("not started".to_owned(), &Value::Null),
         };
         let steps = result["steps"].as_u64().map_or(String::new(), grouped);
         let loss = result["eval_loss"].as_f64().map_or(String::new(), |loss| format!("{loss:.4}"));
         let time = result["seconds"].as_f64().map_or(String::new(), seconds);
-        table.row([one.expert.clone(), state, steps, loss, time]);
+        let accuracy = |who: &str| {
+            let share = result["evaluation"][who]["accuracy"].as_f64();
+            share.map_or(String::new(), |share| format!("{:.1}%", 100.0 * share))
+        };
+        table.row([one.expert.clone(), state, steps, loss, accuracy("base"), accuracy("adapter"), time]);
     }
     table.render()
 }

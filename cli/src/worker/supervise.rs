@@ -30,6 +30,8 @@ pub enum Notice<'a> {
     /// A line that is no event; it is passed over.
     Garbage(&'a str),
     Quiet(Quiet),
+    /// Something that the user is told in passing.
+    Remark(&'a str),
     /// The worker was asked to save and leave, and has this long.
     Stopping(Interrupt, Duration),
 }

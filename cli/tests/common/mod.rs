@@ -46,6 +46,7 @@ impl World {
             .env("EXPERT_TEST_STAGE", "expert_test_stage")
             .env("EXPERT_TEST_PID_FILE", self.path("pid"))
             .env("EXPERT_TEST_ACTS", acts)
+            .env("EXPERT_HOME", self.path("home"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

@@ -24,25 +24,36 @@ def raw(events: Events, data: bytes) -> None:
 def run(plan: Plan, events: Events) -> dict[str, object]:
     events.begin()
     Path(os.environ["EXPERT_TEST_PID_FILE"]).write_text(str(os.getpid()))
-    for act in os.environ["EXPERT_TEST_ACTS"].split(","):
-        name, _, argument = act.partition("=")
-        if name == "final":
-            leave_a_finished_run(plan)
-        elif name == "refuse":
-            refuse(plan, argument)
+    acts = [act.partition("=") for act in os.environ["EXPERT_TEST_ACTS"].split(",")]
+    for name, _, argument in acts:
+        if name in OF_THE_PLAN:
+            OF_THE_PLAN[name](plan, argument)
         else:
             ACTS[name](events, argument)
-    return result_of(plan)
+    return result_of(plan, scored=any(name == "score" for name, _, _ in acts))
 
 
-def result_of(plan: Plan) -> dict[str, object]:
-    return {"ok": True, "stage": plan.request.stage, "request": plan.request.model_dump(by_alias=True)}
+def result_of(plan: Plan, *, scored: bool) -> dict[str, object]:
+    request = plan.request.model_dump(by_alias=True)
+    result = {"ok": True, "stage": plan.request.stage, "request": request}
+    if scored and plan.request.stage == "evaluate":
+        return result | SCORE
+    return result | {"evaluation": SCORE} if scored and request.get("evaluate") else result
 
 
-def leave_a_finished_run(plan: Plan) -> None:
+SCORE = {"rows": 5, "base": {"accuracy": 0.2}, "adapter": {"accuracy": 0.8}}
+
+
+def leave_scores(plan: Plan, _argument: str) -> None:
+    """As a stage that scores does; `result_of` tells of it too."""
+    (Path(plan.machine.paths.output) / "evaluation.json").write_text(json.dumps(SCORE))
+
+
+def leave_a_finished_run(plan: Plan, weights: str) -> None:
     output = Path(plan.machine.paths.output)
     (output / "final").mkdir(parents=True, exist_ok=True)
     (output / "final" / "adapter_config.json").write_text("{}")
+    (output / "final" / "adapter_model.safetensors").write_text(weights)
     record = {"recipe_digest": plan.recipe_digest, "result": {"ok": True, "steps": 7, "eval_loss": 0.5}}
     (output / "run.json").write_text(json.dumps(record))
 
@@ -148,6 +159,18 @@ def grandchild(events: Events, _argument: str) -> None:
     Path(os.environ["EXPERT_TEST_PID_FILE"] + ".child").write_text(str(child.pid))
 
 
+def leave_a_checkpoint(plan: Plan, step: str) -> None:
+    folder = Path(plan.machine.paths.output) / f"checkpoint-{step}"
+    folder.mkdir(parents=True)
+    (folder / "state.json").write_text(json.dumps({"facts": {"recipe_digest": plan.recipe_digest}}))
+
+
+OF_THE_PLAN = {
+    "final": leave_a_finished_run,
+    "checkpoint": leave_a_checkpoint,
+    "score": leave_scores,
+    "refuse": refuse,
+}
 ACTS = {
     function.__name__.replace("_", "-"): function
     for function in (

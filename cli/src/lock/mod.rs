@@ -1,0 +1,201 @@
+//! `expert.lock`: what each of an expert's trained adapters was made of, and what came out.
+//!
+//! It stands beside the manifest and is meant to be committed. The folder of a run holds the same inputs for itself
+//! (`inputs.json`), for a lock may come from another machine than the run.
+
+mod code;
+mod digests;
+mod inputs;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use expert_contract::manifest::model_slug;
+use expert_contract::plan::Plan;
+use fs_err as fs;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use code::{Code, SOURCES};
+pub use digests::Digests;
+pub use inputs::{Inputs, RECIPE};
+
+use crate::durable;
+use crate::failure::Failure;
+
+pub const FILE: &str = "expert.lock";
+const FORMAT: u32 = 1;
+const INPUTS: &str = "inputs.json";
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Document {
+    format: u32,
+    /// By the name of the run's folder below `weights/`.
+    adapters: BTreeMap<String, Entry>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    pub inputs: Inputs,
+    pub result: Outcome,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// SHA-256 of the adapter's weights.
+    pub adapter: String,
+    pub steps: Option<u64>,
+    /// Where these very bytes come out again.
+    pub device: String,
+    pub threads: Option<u32>,
+    pub score: Option<Score>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Score {
+    pub rows: u64,
+    pub base: f64,
+    pub adapter: f64,
+}
+
+impl Score {
+    /// What `evaluate` reported, where it scored both.
+    pub fn of(evaluation: &Value) -> Option<Self> {
+        let accuracy = |who: &str| evaluation[who]["accuracy"].as_f64();
+        let rows = evaluation["rows"].as_u64()?;
+        Some(Self { rows, base: accuracy("base")?, adapter: accuracy("adapter")? })
+    }
+}
+
+/// The lock of the plan's expert, for the plan's base.
+pub struct Place {
+    file: PathBuf,
+    key: String,
+}
+
+impl Place {
+    /// None where the run lives elsewhere than the manifest says: what is tried out locks nothing.
+    pub fn of(plan: &Plan) -> Option<Self> {
+        let (expert, key) = (Path::new(&plan.machine.paths.expert_dir), model_slug(&plan.recipe.base.name));
+        let usual = expert.join("weights").join(&key) == Path::new(&plan.machine.paths.output);
+        usual.then(|| Self { file: expert.join(FILE), key })
+    }
+
+    pub fn entry(&self) -> Option<Entry> {
+        read(&self.file).remove(&self.key)
+    }
+
+    pub fn write(&self, entry: &Entry) -> Result<(), Failure> {
+        // Two bases of one expert may finish at once.
+        static WRITING: Mutex<()> = Mutex::new(());
+        let _alone = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut adapters = read(&self.file);
+        if adapters.insert(self.key.clone(), entry.clone()).as_ref() == Some(entry) {
+            return Ok(());
+        }
+        // As a value, its keys are sorted.
+        let document = serde_json::to_value(Document { format: FORMAT, adapters });
+        let document = document.map_err(|error| Failure::bad_input("not-json", error.to_string()))?;
+        durable::write_json(&self.file, &document)
+    }
+}
+
+/// The entries of an expert's lock. One that cannot be read locks nothing; it is written anew.
+pub fn read(file: &Path) -> BTreeMap<String, Entry> {
+    let document = fs::read(file).ok().and_then(|text| serde_json::from_slice::<Document>(&text).ok());
+    document.filter(|it| it.format == FORMAT).map(|it| it.adapters).unwrap_or_default()
+}
+
+/// What the run in this folder was begun with.
+pub fn begun_with(run: &Path) -> Option<Inputs> {
+    serde_json::from_slice(&fs::read(run.join(INPUTS)).ok()?).ok()
+}
+
+pub fn note_inputs(run: &Path, inputs: &Inputs) -> Result<(), Failure> {
+    durable::write_json(&run.join(INPUTS), inputs)
+}
+
+/// SHA-256 of the weights that a run left.
+pub fn adapter_digest(run: &Path, digests: &Digests) -> Option<String> {
+    digests.of_file(&run.join("final").join("adapter_model.safetensors"))
+}
+
+/// Refuses what is not as the expert's lock says, and shows what differs.
+pub fn check(plan: &Plan, inputs: &Inputs) -> Result<(), Failure> {
+    let place = Place::of(plan);
+    let Some(entry) = place.as_ref().and_then(Place::entry) else {
+        let base = &plan.recipe.base.name;
+        return Err(Failure::bad_input(
+            "not-locked",
+            format!("{} is not locked for {base}: there is no entry in {FILE}", plan.recipe.expert),
+        )
+        .hint("train it once without --locked, and commit the lock"));
+    };
+    let differences = entry.inputs.differences(inputs);
+    if differences.is_empty() {
+        return Ok(());
+    }
+    let listed: Vec<String> = differences.iter().map(|it| format!("\n  {it}")).collect();
+    let message = format!("{} is not what its {FILE} says:{}", plan.recipe.expert, listed.concat());
+    Err(Failure::bad_input("lock-differs", message)
+        .hint("train without --locked to lock it as it is now, or undo the change"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn entry(recipe: &str) -> Entry {
+        let inputs = Inputs {
+            recipe: recipe.to_owned(),
+            template: "t".to_owned(),
+            code: Code { version: "1".to_owned(), worker: None },
+            ..Inputs::default()
+        };
+        let result = Outcome {
+            adapter: "a".to_owned(),
+            steps: Some(3),
+            device: "cpu".to_owned(),
+            threads: Some(1),
+            score: None,
+        };
+        Entry { inputs, result }
+    }
+
+    #[test]
+    fn entries_of_several_bases_stand_side_by_side_with_sorted_keys() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |key: &str| Place { file: folder.path().join(FILE), key: key.to_owned() };
+        place("b").write(&entry("one")).unwrap();
+        place("a").write(&entry("two")).unwrap();
+        place("b").write(&entry("three")).unwrap();
+        assert_eq!(place("a").entry(), Some(entry("two")));
+        assert_eq!(place("b").entry(), Some(entry("three")));
+        let text = std::fs::read_to_string(folder.path().join(FILE)).unwrap();
+        let order: Vec<_> =
+            ["\"a\"", "\"inputs\"", "\"base\"", "\"code\"", "\"result\"", "\"adapter\"", "\"b\""]
+                .map(|key| text.find(key).unwrap())
+                .into();
+        assert!(order.is_sorted(), "{text}");
+    }
+
+    #[test]
+    fn a_lock_that_cannot_be_read_locks_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(FILE);
+        for text in ["", "<<<<<<< ours", r#"{"format":99,"adapters":{}}"#] {
+            std::fs::write(&file, text).unwrap();
+            assert!(read(&file).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_score_needs_both_sides() {
+        let both = json!({"rows": 5, "base": {"accuracy": 0.2}, "adapter": {"accuracy": 0.8}});
+        assert_eq!(Score::of(&both), Some(Score { rows: 5, base: 0.2, adapter: 0.8 }));
+        assert_eq!(Score::of(&json!({"rows": 5, "base": {"accuracy": 0.2}, "adapter": null})), None);
+    }
+}

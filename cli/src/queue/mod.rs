@@ -1,0 +1,127 @@
+//! `train --all`: every expert of a shelf, past those that fail, and one summary.
+//!
+//! Nothing of the queue itself is kept: what stands in the experts' folders says what is done, and a queue that was
+//! killed and is started again goes on from there.
+
+mod select;
+mod work;
+
+use std::path::Path;
+
+use expert_contract::exit::Exit;
+use serde_json::{Value, json};
+
+use crate::commands::train::{ASKED, Args};
+use crate::experts;
+use crate::failure::Failure;
+use crate::lock::{self, Digests};
+use crate::prepare::{Prepared, prepare};
+use crate::render::{Console, summary};
+use crate::site;
+use crate::slots::Slots;
+use crate::training::{Trained, Trainer};
+use crate::usage::Global;
+use crate::worker;
+
+/// How one expert of the queue ended; None where the queue was stopped before its turn.
+pub struct Ended {
+    pub expert: String,
+    pub outcome: Option<Result<Trained, Failure>>,
+}
+
+/// An expert that waits for its turn, or cannot be trained at all.
+struct Waiting {
+    expert: String,
+    prepared: Result<Prepared, Failure>,
+}
+
+pub fn run(shelf: &Path, args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
+    // A queue that was stopped goes on where it was.
+    let mut args = args.clone();
+    if args.resume.is_none() && !args.fresh {
+        args.resume = Some("auto".into());
+    }
+    let manifests = select::select(shelf, &args, global, console)?;
+    let mut waiting: Vec<Waiting> =
+        manifests.iter().map(|manifest| prepare_one(manifest, &args, console)).collect();
+    let digests = Digests::open(&site::home());
+    let trainer = Trainer { args: &args, global, digests: &digests };
+    if args.locked {
+        refuse_unlocked(&waiting, &trainer)?;
+    }
+    let plans: Vec<_> = waiting.iter().filter_map(Waiting::plan).collect();
+    let slots = Slots::of(&plans, args.options.device, args.jobs);
+    for one in waiting.iter_mut().filter_map(|one| one.prepared.as_mut().ok()) {
+        one.resolved.plan.machine.threads.compute = slots.threads;
+        one.resolved.plan.machine.threads.pretokenize = slots.threads;
+    }
+    let ended = work::work(waiting, &slots, &trainer, console);
+    report(&ended, shelf, console);
+    Ok(exit_of(&ended))
+}
+
+fn prepare_one(manifest: &Path, args: &Args, console: &Console) -> Waiting {
+    let mut options = args.options.clone();
+    options.manifest = Some(manifest.to_owned());
+    let expert = experts::folder_name(manifest);
+    let prepared = prepare(&options, ASKED, console);
+    if let Err(failure) = &prepared {
+        console.trouble(&expert, failure);
+    }
+    Waiting { expert, prepared }
+}
+
+impl Waiting {
+    fn plan(&self) -> Option<&expert_contract::plan::Plan> {
+        self.prepared.as_ref().ok().map(|prepared| &prepared.resolved.plan)
+    }
+}
+
+/// Before anything is trained: a shelf that is half as locked is not as locked.
+fn refuse_unlocked(waiting: &[Waiting], trainer: &Trainer) -> Result<(), Failure> {
+    let refusals: Vec<Failure> = waiting
+        .iter()
+        .filter_map(|one| one.prepared.as_ref().ok())
+        .filter_map(|one| lock::check(&one.resolved.plan, &trainer.inputs(one)).err())
+        .collect();
+    let messages: Vec<&str> = refusals.iter().map(|failure| failure.message.as_str()).collect();
+    let message = messages.join("\n");
+    refusals.into_iter().next().map_or(Ok(()), |first| Err(Failure { message, ..first }))
+}
+
+fn report(ended: &[Ended], shelf: &Path, console: &Console) {
+    if console.json {
+        let experts: Vec<Value> = ended.iter().map(document).collect();
+        console.document(&json!({"ok": exit_of(ended) == Exit::Done, "experts": experts}));
+    } else if ended.is_empty() {
+        console.say(&format!("no expert of {} changed: there is nothing to train", shelf.display()));
+    } else {
+        console.data(&summary::shelf(ended));
+    }
+}
+
+fn document(ended: &Ended) -> Value {
+    match &ended.outcome {
+        Some(Ok(trained)) => {
+            let before = matches!(trained, Trained::Before(_));
+            json!({"expert": ended.expert, "ok": true, "finished_before": before, "result": trained.result()})
+        }
+        Some(Err(failure)) => json!({
+            "expert": ended.expert,
+            "ok": false,
+            "exit": failure.exit.code(),
+            "error": {"code": failure.code, "message": failure.message, "hint": failure.hint},
+            "diagnostics": failure.diagnostics,
+        }),
+        None => json!({"expert": ended.expert, "ok": false, "skipped": true}),
+    }
+}
+
+/// An interrupt tells its own code; otherwise one failure is a failure of the whole.
+fn exit_of(ended: &[Ended]) -> Exit {
+    if let Some(signal) = worker::interrupted() {
+        return signal.exit();
+    }
+    let all_done = ended.iter().all(|it| matches!(it.outcome, Some(Ok(_))));
+    if all_done { Exit::Done } else { Exit::Failed }
+}

@@ -1,0 +1,84 @@
+//! How many experts train at once, and on how many threads each: decided here and nowhere else.
+//!
+//! Steps of a small base hardly gain from a second thread, so experts side by side with one thread each get more done
+//! than one after the other with all of them (measured by `benches/shelf`). The number of threads decides the last
+//! bits of an adapter: it stands in the plan, and a run that goes on keeps the one that it began with.
+
+use expert_contract::plan::{Device, DeviceKind, Plan};
+use sysinfo::System;
+
+use crate::env;
+use crate::options::DeviceChoice;
+use crate::site;
+
+/// Of a machine's memory, what experts may fill together.
+const MEMORY_SHARE: f64 = 0.8;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Slots {
+    pub jobs: usize,
+    /// For each of them; None leaves it to torch, where no result depends on it.
+    pub threads: Option<u32>,
+    /// One after the other is given to the jobs.
+    pub devices: Vec<Device>,
+}
+
+impl Slots {
+    /// For these experts, which all have the same kind of device.
+    pub fn of(plans: &[&Plan], choice: DeviceChoice, asked: Option<u32>) -> Self {
+        let asked = asked.map(|jobs| jobs as usize);
+        let most = plans.len().max(1);
+        let Some(first) = plans.first().map(|plan| &plan.machine.device) else {
+            return Self { jobs: 1, threads: None, devices: Vec::new() };
+        };
+        if first.kind == DeviceKind::Cpu {
+            let largest = plans.iter().map(|plan| plan.machine.estimate.total).max().unwrap_or(0);
+            let jobs = asked.unwrap_or_else(|| side_by_side(cores(), first.memory_bytes, largest)).min(most);
+            let threads = (cores() as usize / jobs).max(1) as u32;
+            return Self { jobs, threads: Some(threads), devices: vec![first.clone()] };
+        }
+        let devices = site::devices_like(first, choice);
+        Self { jobs: asked.unwrap_or(devices.len()).min(most), threads: None, devices }
+    }
+
+    pub fn device(&self, job: usize) -> Option<&Device> {
+        self.devices.get(job % self.devices.len().max(1))
+    }
+}
+
+/// For one expert alone on its device.
+pub fn threads_alone(device: &Device) -> Option<u32> {
+    (device.kind == DeviceKind::Cpu).then(cores)
+}
+
+/// A core each, as long as memory allows.
+fn side_by_side(cores: u32, memory: Option<u64>, largest: u64) -> usize {
+    let room = match (memory, largest) {
+        (Some(memory), 1..) => (MEMORY_SHARE * memory as f64 / largest as f64) as usize,
+        _ => 1,
+    };
+    room.clamp(1, cores as usize)
+}
+
+/// Those that this process may use; hyper-threads do not count, and OMP_NUM_THREADS has the last word.
+fn cores() -> u32 {
+    let named = env::OMP_NUM_THREADS.get().and_then(|text| text.to_str()?.parse().ok());
+    let allowed = std::thread::available_parallelism().map_or(1, usize::from);
+    let physical = System::physical_core_count().unwrap_or(allowed);
+    named.filter(|threads| *threads > 0).unwrap_or(allowed.min(physical).max(1) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_bounds_how_many_train_side_by_side() {
+        const GIB: u64 = 1 << 30;
+        assert_eq!(side_by_side(2, Some(23 * GIB), 2 * GIB), 2);
+        assert_eq!(side_by_side(8, Some(16 * GIB), 3 * GIB), 4);
+        assert_eq!(side_by_side(8, Some(4 * GIB), 8 * GIB), 1);
+        assert_eq!(side_by_side(8, None, GIB), 1);
+        assert_eq!(side_by_side(8, Some(16 * GIB), 0), 1);
+    }
+}

@@ -1,0 +1,243 @@
+//! `train --all`: what is trained, what is passed over, and what is trained anew.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::process::Output;
+
+use common::{World, signal, talk};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+const ALL: &str = "train --all --device cpu --jobs 1";
+const RUN: &str = "experts/a/weights/smollm2-135m-instruct";
+/// A worker that must not be started.
+const NOBODY: &str = "die=9";
+
+fn shelf(experts: &[&str]) -> World {
+    let world = World::new();
+    std::fs::create_dir(world.path("experts")).unwrap();
+    for expert in experts {
+        assert!(world.expert_cli(&["init", expert], "").output().unwrap().status.success());
+    }
+    world
+}
+
+fn run(world: &World, arguments: &str, acts: &str) -> (Output, Value) {
+    let mut words: Vec<&str> = arguments.split_whitespace().collect();
+    words.push("--json");
+    let output = world.expert_cli(&words, acts).output().unwrap();
+    let document = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+    (output, document)
+}
+
+/// Each expert with the word for how it ended.
+fn ends(world: &World, arguments: &str, acts: &str) -> Vec<(String, &'static str)> {
+    let (output, document) = run(world, arguments, acts);
+    let experts = document["experts"].as_array().unwrap_or_else(|| panic!("{}", talk(&output)));
+    let how = |one: &Value| match (one["ok"] == true, one["finished_before"] == true) {
+        (true, false) => "done",
+        (true, true) => "before",
+        _ if one["skipped"] == true => "skipped",
+        _ => "failed",
+    };
+    experts.iter().map(|one| (one["expert"].as_str().unwrap().to_owned(), how(one))).collect()
+}
+
+fn each(found: &[(String, &'static str)]) -> Vec<&'static str> {
+    found.iter().map(|(_, word)| *word).collect()
+}
+
+fn edit(world: &World, file: &str, from: &str, to: &str) {
+    let text = std::fs::read_to_string(world.path(file)).unwrap();
+    assert!(text.contains(from), "{file} has no {from}");
+    std::fs::write(world.path(file), text.replace(from, to)).unwrap();
+}
+
+fn lock(world: &World, expert: &str) -> Value {
+    let text = std::fs::read(world.path(&format!("experts/{expert}/expert.lock"))).unwrap();
+    serde_json::from_slice::<Value>(&text).unwrap()["adapters"]["smollm2-135m-instruct"].clone()
+}
+
+#[test]
+fn a_shelf_goes_on_past_a_failure_and_over_what_is_finished() {
+    let world = shelf(&["a", "b", "c"]);
+    let (output, document) =
+        run(&world, "train --all --device cpu --jobs 2", "steps=2,refuse=b,final=w,score");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(document["experts"][1]["error"]["message"], "no such device");
+    let found: Vec<_> = document["experts"].as_array().unwrap().iter().map(|it| it["ok"] == true).collect();
+    assert_eq!(found, [true, false, true]);
+
+    let (output, document) = run(&world, ALL, "final=w,score");
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    let before = |index: usize| document["experts"][index]["finished_before"].as_bool();
+    assert_eq!([before(0), before(1), before(2)], [Some(true), Some(false), Some(true)]);
+    assert_eq!(document["experts"][1]["result"]["request"]["resume"]["from"], "newest");
+    assert_eq!(document["experts"][0]["result"]["evaluation"]["rows"], 5, "its score is kept");
+
+    let (output, _) = run(&world, ALL, NOBODY);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+}
+
+#[test]
+fn a_broken_manifest_leaves_the_others_and_is_named_in_the_summary() {
+    let world = shelf(&["a", "b", "c", "d"]);
+    edit(&world, "experts/c/manifest.json", "\"sft\"", "\"magic\"");
+    let output = world.expert_cli(&ALL.split(' ').collect::<Vec<_>>(), "final=w,score").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let table = String::from_utf8(output.stdout.clone()).unwrap();
+    let states: Vec<&str> =
+        table.lines().skip(1).map(|line| line.split_whitespace().nth(1).unwrap()).collect();
+    assert_eq!(states, ["done", "done", "failed", "done"], "{table}");
+    let diagnostic = table.lines().nth(3).unwrap().split(['(', ')']).nth(1).unwrap();
+    assert!(talk(&output).contains(&format!("error[{diagnostic}]")), "{table}{}", talk(&output));
+    assert!(table.contains("20.0%") && table.contains("80.0%"), "{table}");
+}
+
+#[test]
+fn only_the_named_experts_are_trained() {
+    let world = shelf(&["a", "b", "c"]);
+    edit(&world, "experts/c/manifest.json", "\"name\": \"c\"", "\"name\": \"expert-sea\"");
+    let found = ends(&world, &format!("{ALL} --only expert-sea,a"), "final=w,score");
+    assert_eq!(found, [("a".to_owned(), "done"), ("c".to_owned(), "done")]);
+    let (output, document) = run(&world, &format!("{ALL} --only expert-see"), NOBODY);
+    assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &"unknown-expert".into()));
+    let (output, _) = run(&world, "train -m experts/a --only a", NOBODY);
+    assert_eq!(output.status.code(), Some(2), "without --all it has no meaning");
+}
+
+#[test]
+fn what_changed_is_trained_anew_and_nothing_else() {
+    let world = shelf(&["a", "b"]);
+    assert_eq!(each(&ends(&world, ALL, "final=one,score")), ["done", "done"]);
+    edit(&world, "experts/a/manifest.json", "Keys that begin", "Each key that begins");
+    edit(&world, "experts/b/manifest.json", "\"save_total_limit\": 2", "\"save_total_limit\": 3");
+    assert_eq!(each(&ends(&world, ALL, NOBODY)), ["before", "before"]);
+
+    let first = lock(&world, "a");
+    edit(&world, "experts/a/datasets/train.jsonl", "Monday", "Sunday");
+    let (output, document) = run(&world, ALL, "final=two,score");
+    assert!(talk(&output).contains("a: trains anew, for datasets/train.jsonl changed"), "{}", talk(&output));
+    assert_eq!(document["experts"][0]["finished_before"], false, "{document}");
+    assert_eq!(document["experts"][1]["finished_before"], true);
+    let second = lock(&world, "a");
+    assert_ne!(first["inputs"]["data"], second["inputs"]["data"]);
+    assert_ne!(first["result"]["adapter"], second["result"]["adapter"]);
+    let kept = world.path(RUN).join("previous/adapter_model.safetensors");
+    assert_eq!(std::fs::read_to_string(kept).unwrap(), "one", "the earlier adapter stays beside the new one");
+
+    edit(&world, "experts/b/manifest.json", "\"rank\": 8", "\"rank\": 4");
+    assert_eq!(each(&ends(&world, ALL, "final=three,score")), ["before", "done"]);
+    assert_eq!(each(&ends(&world, ALL, NOBODY)), ["before", "before"]);
+}
+
+#[test]
+fn an_unfinished_run_of_other_data_is_not_gone_on_with() {
+    let world = shelf(&["a"]);
+    ends(&world, ALL, "steps=2,checkpoint=2,missing");
+    let goes_on = run(&world, ALL, "steps=3,missing").1;
+    assert_eq!(goes_on["experts"][0]["error"]["code"], "missing");
+    assert!(world.path(RUN).join("checkpoint-2").exists());
+    edit(&world, "experts/a/datasets/train.jsonl", "Monday", "Sunday");
+    assert_eq!(each(&ends(&world, ALL, "final=w,score")), ["done"]);
+    assert!(!world.path(RUN).join("checkpoint-2").exists());
+}
+
+#[test]
+fn the_lock_is_sorted_and_says_what_was_made_of_what() {
+    let world = shelf(&["a"]);
+    ends(&world, ALL, "final=w,score");
+    let entry = lock(&world, "a");
+    let inputs = &entry["inputs"];
+    assert_eq!(inputs["data"].as_object().unwrap().len(), 3);
+    assert_eq!(inputs["recipe"].as_str().unwrap().len(), 64);
+    assert_eq!(inputs["code"]["worker"].as_str().unwrap().len(), 64);
+    assert_eq!(entry["result"]["score"], json!({"adapter": 0.8, "base": 0.2, "rows": 5}));
+    let text = std::fs::read_to_string(world.path("experts/a/expert.lock")).unwrap();
+    run(&world, "train -m experts/a --device cpu --fresh --evaluate", "final=w,score");
+    assert_eq!(std::fs::read_to_string(world.path("experts/a/expert.lock")).unwrap(), text);
+    run(&world, "train -m experts/a --device cpu -o out --lora-rank 2", "final=v");
+    assert_eq!(std::fs::read_to_string(world.path("experts/a/expert.lock")).unwrap(), text, "an experiment");
+}
+
+#[test]
+fn locked_refuses_what_differs_and_shows_it() {
+    let world = shelf(&["a", "b"]);
+    let (output, document) = run(&world, &format!("{ALL} --locked"), NOBODY);
+    assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &"not-locked".into()));
+
+    ends(&world, ALL, "final=w,score");
+    assert_eq!(each(&ends(&world, &format!("{ALL} --locked --fresh"), "final=w,score")), ["done", "done"]);
+    edit(&world, "experts/b/datasets/test.jsonl", "Friday", "Sunday");
+    edit(&world, "experts/b/manifest.json", "\"rank\": 8", "\"rank\": 4");
+    for command in [format!("{ALL} --locked"), "train -m experts/b --device cpu --locked --resume".to_owned()]
+    {
+        let (output, document) = run(&world, &command, NOBODY);
+        assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+        let message = document["error"]["message"].as_str().unwrap();
+        assert!(
+            message.contains("\n  datasets/test.jsonl: ") && message.contains("\n  manifest: "),
+            "{message}"
+        );
+        assert!(!message.contains("train.jsonl"), "{message}");
+    }
+    assert_eq!(lock(&world, "b")["result"]["adapter"], lock(&world, "a")["result"]["adapter"]);
+}
+
+#[test]
+fn a_single_training_names_what_changed_since_the_earlier_run() {
+    let world = shelf(&["a"]);
+    run(&world, "train -m experts/a --device cpu", "steps=1,final=w");
+    edit(&world, "experts/a/datasets/train.jsonl", "Monday", "Sunday");
+    let (output, document) = run(&world, "train -m experts/a --device cpu", NOBODY);
+    assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &"output-used".into()));
+    assert!(document["error"]["message"].as_str().unwrap().contains("datasets/train.jsonl changed"));
+}
+
+#[test]
+fn a_run_that_goes_on_keeps_its_number_of_threads() {
+    let world = shelf(&["a", "b"]);
+    let threads = |arguments: &str, acts: &str| {
+        let mut command = world.expert_cli(&arguments.split(' ').collect::<Vec<_>>(), acts);
+        command.env("OMP_NUM_THREADS", "4").output().unwrap();
+        let plan = std::fs::read(world.path(RUN).join("plan.json")).unwrap();
+        serde_json::from_slice::<Value>(&plan).unwrap()["machine"]["threads"]["compute"].clone()
+    };
+    assert_eq!(threads("train --all --device cpu --jobs 2", "checkpoint=1,missing"), 2);
+    assert_eq!(threads("train --all --device cpu --jobs 1", "missing"), 2, "its own");
+    assert_eq!(threads("train --all --device cpu --jobs 1 --fresh", "missing"), 4);
+}
+
+#[test]
+fn only_what_changed_since_a_revision_is_trained() {
+    let world = shelf(&["a", "b"]);
+    let git = |arguments: &str| {
+        let identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"];
+        let mut command = std::process::Command::new("git");
+        command.args(identity).args(arguments.split(' ')).current_dir(world.path(""));
+        assert!(command.output().unwrap().status.success(), "{arguments}");
+    };
+    git("init --quiet");
+    git("add experts");
+    git("commit --quiet --message x");
+    let since = format!("{ALL} --changed-since HEAD");
+    let (output, document) = run(&world, &since, NOBODY);
+    assert_eq!((output.status.code(), document), (Some(0), json!({"ok": true, "experts": []})));
+    edit(&world, "experts/b/datasets/train.jsonl", "Monday", "Sunday");
+    assert_eq!(ends(&world, &since, "final=w,score"), [("b".to_owned(), "done")]);
+}
+
+#[test]
+fn an_interrupt_ends_the_whole_shelf() {
+    let world = shelf(&["a", "b"]);
+    let mut command = world.expert_cli(&ALL.split(' ').collect::<Vec<_>>(), "obey");
+    let cli = command.arg("--json").spawn().unwrap();
+    world.worker();
+    signal(common::pid(&cli), Signal::INT);
+    let output = cli.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["experts"][1], json!({"expert": "b", "ok": false, "skipped": true}));
+}
