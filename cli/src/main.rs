@@ -3,12 +3,15 @@
 mod adapter;
 mod changed;
 mod commands;
+mod compare;
 mod doctor;
 mod durable;
 mod env;
 mod experts;
 mod failure;
 mod git;
+#[cfg(test)]
+mod guide;
 mod launch;
 mod lock;
 mod options;

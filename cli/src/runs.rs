@@ -1,4 +1,4 @@
-//! Runs on disk: folders that training left below an expert's `weights/`.
+//! Runs on disk: folders that training left, below an expert's `weights/` or where `-o` put them.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,9 @@ use fs_err as fs;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::output::{checkpoint_step, children, holder, read_record};
+use crate::experts;
+use crate::failure::Failure;
+use crate::output::{checkpoint_step, children, holder, read_json, read_record};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -37,55 +39,108 @@ pub struct Run {
     pub path: PathBuf,
     pub state: State,
     pub steps: Option<u64>,
+    pub tokens: Option<u64>,
     pub train_loss: Option<f64>,
     pub eval_loss: Option<f64>,
+    /// Share of the test set that base and adapter answer rightly.
+    pub base_accuracy: Option<f64>,
+    pub accuracy: Option<f64>,
+    pub tokens_per_second: Option<f64>,
+    pub seconds: Option<f64>,
+    pub peak_memory_bytes: Option<u64>,
+    /// Seconds since the epoch of the last event.
+    pub told_at: Option<f64>,
     pub recipe_digest: Option<String>,
 }
 
-/// The runs of the expert in this folder, by name.
-pub fn of_expert(folder: &Path) -> Vec<Run> {
-    let mut paths: Vec<PathBuf> =
-        children(&folder.join("weights")).into_iter().filter(|path| is_run(path)).collect();
-    paths.sort();
-    let expert = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
-    paths.into_iter().map(|path| look(path, &expert)).collect()
+/// The runs of `folder`: itself, those directly in it, and those of the experts in it; by path.
+pub fn below(folder: &Path) -> Result<Vec<Run>, Failure> {
+    if is_run(folder) {
+        return Ok(vec![look(folder)]);
+    }
+    let experts = experts::below(folder)?;
+    let of_experts = experts.iter().filter_map(|manifest| manifest.parent()).flat_map(of_expert);
+    let mut runs: Vec<Run> = of_experts.chain(directly_in(folder)).collect();
+    runs.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(runs)
 }
 
-fn is_run(path: &Path) -> bool {
+/// The runs of the expert in this folder, by path.
+pub fn of_expert(folder: &Path) -> Vec<Run> {
+    directly_in(&folder.join("weights"))
+}
+
+fn directly_in(folder: &Path) -> Vec<Run> {
+    let mut paths: Vec<PathBuf> = children(folder).into_iter().filter(|path| is_run(path)).collect();
+    paths.sort();
+    paths.iter().map(|path| look(path)).collect()
+}
+
+pub fn is_run(path: &Path) -> bool {
     ["plan.json", "events.jsonl", "run.json"].iter().any(|name| path.join(name).is_file())
 }
 
-fn look(path: PathBuf, expert: &str) -> Run {
-    let record = read_record(&path);
-    let (step, loss) = last_step(&path);
+pub fn look(path: &Path) -> Run {
+    let record = read_record(path);
+    let plan = read_json(&path.join("plan.json")).unwrap_or_default();
+    let last = last_words(path);
     let result = record.as_ref().map_or(&Value::Null, |record| &record["result"]);
-    let state = if holder(&path).is_some() {
-        State::Running
-    } else if record.is_some() {
-        State::Finished
-    } else if children(&path).iter().any(|child| checkpoint_step(child).is_some()) {
-        State::Resumable
-    } else {
-        State::Ended
-    };
+    let scores = read_json(&path.join("evaluation.json")).unwrap_or_default();
+    let digest = record.as_ref().unwrap_or(&plan)["recipe_digest"].as_str().map(str::to_owned);
     Run {
-        expert: expert.to_owned(),
-        state,
-        steps: result["steps"].as_u64().or(step),
-        train_loss: result["train_loss"].as_f64().or(loss),
+        expert: plan["recipe"]["expert"].as_str().map_or_else(|| owner(path), str::to_owned),
+        path: path.to_owned(),
+        state: state(path, record.is_some()),
+        steps: result["steps"].as_u64().or(last.step),
+        tokens: result["tokens"].as_u64(),
+        train_loss: result["train_loss"].as_f64().or(last.loss),
         eval_loss: result["eval_loss"].as_f64(),
-        recipe_digest: record.as_ref().and_then(|record| record["recipe_digest"].as_str().map(str::to_owned)),
-        path,
+        base_accuracy: scores["base"]["accuracy"].as_f64(),
+        accuracy: scores["adapter"]["accuracy"].as_f64(),
+        tokens_per_second: result["tokens_per_second"].as_f64(),
+        seconds: result["seconds"].as_f64(),
+        peak_memory_bytes: result["peak_memory_bytes"].as_u64(),
+        told_at: last.time,
+        recipe_digest: digest,
     }
 }
 
-/// The newest step on record and its loss.
-fn last_step(path: &Path) -> (Option<u64>, Option<f64>) {
-    let Ok(file) = fs::File::open(path.join("events.jsonl")) else { return (None, None) };
+/// The expert whose `weights/` the run lies in.
+fn owner(path: &Path) -> String {
+    let home = path.parent().filter(|it| it.ends_with("weights")).and_then(Path::parent).unwrap_or(path);
+    home.file_name().unwrap_or(home.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn state(path: &Path, recorded: bool) -> State {
+    if holder(path).is_some() {
+        State::Running
+    } else if recorded {
+        State::Finished
+    } else if children(path).iter().any(|child| checkpoint_step(child).is_some()) {
+        State::Resumable
+    } else {
+        State::Ended
+    }
+}
+
+#[derive(Default)]
+struct LastWords {
+    step: Option<u64>,
+    loss: Option<f64>,
+    time: Option<f64>,
+}
+
+/// The newest step on record with its loss, and when anything was said last.
+fn last_words(path: &Path) -> LastWords {
+    let mut last = LastWords::default();
+    let Ok(file) = fs::File::open(path.join("events.jsonl")) else { return last };
     let lines = BufReader::new(file).split(b'\n').map_while(Result::ok);
-    let bodies = lines.filter_map(|line| serde_json::from_slice::<Value>(&line).ok());
-    bodies
-        .filter(|event| event["body"]["type"] == "progress")
-        .last()
-        .map_or((None, None), |event| (event["body"]["step"].as_u64(), event["body"]["loss"].as_f64()))
+    for event in lines.filter_map(|line| serde_json::from_slice::<Value>(&line).ok()) {
+        last.time = event["time"].as_f64().or(last.time);
+        if event["body"]["type"] == "progress" {
+            last.step = event["body"]["step"].as_u64();
+            last.loss = event["body"]["loss"].as_f64();
+        }
+    }
+    last
 }

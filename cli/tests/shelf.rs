@@ -122,3 +122,72 @@ fn a_report_of_nothing_is_refused_in_the_workers_words() {
     assert!(found["error"]["message"].as_str().unwrap().contains("nowhere"), "{found}");
     assert!(!found["error"]["message"].as_str().unwrap().contains("Traceback"));
 }
+
+fn finished(world: &World, run: &str, rank: u64, accuracy: f64) {
+    let plan: Value = serde_json::from_slice(&std::fs::read(world.path("plan.json")).unwrap()).unwrap();
+    let mut recipe = plan["recipe"].clone();
+    recipe["adapter"]["rank"] = rank.into();
+    let result = json!({"steps": 80, "train_loss": 0.5, "tokens_per_second": 1234.5, "seconds": 90.0});
+    write(world, &format!("{run}/run.json"), &json!({"recipe": recipe, "result": result}).to_string());
+    write(world, &format!("{run}/plan.json"), &plan.to_string());
+    let event = json!({"time": 1_795_260_127.9, "attempt": 1, "body": {"type": "progress", "step": 80, "loss": 0.25}});
+    write(world, &format!("{run}/events.jsonl"), &format!("{event}\n"));
+    let scores = json!({"base": {"accuracy": 0.1}, "adapter": {"accuracy": accuracy}});
+    write(world, &format!("{run}/evaluation.json"), &scores.to_string());
+}
+
+#[test]
+fn runs_outside_of_an_expert_are_listed_with_scores_speed_and_date() {
+    let world = World::new();
+    finished(&world, "runs/one", 8, 0.5);
+    let run = &document(&world, &["runs", "runs"])["runs"][0];
+    let told = (&run["accuracy"], &run["base_accuracy"], &run["tokens_per_second"], &run["state"]);
+    assert_eq!(told, (&json!(0.5), &json!(0.1), &json!(1234.5), &json!("finished")));
+    assert_eq!(document(&world, &["runs", "runs/one"])["runs"][0]["path"], "runs/one");
+    let output = world.expert_cli(&["runs", "runs"], "").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in ["50.0%", "10.0%", "1.23k", "2026-11-21 11:22", "runs/one"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+#[test]
+fn compared_runs_tell_what_differs_and_how_it_ended() {
+    let world = World::new();
+    finished(&world, "runs/one", 8, 0.5);
+    finished(&world, "runs/two", 16, 0.75);
+    let both = ["runs", "--compare", "runs/one", "runs/two"];
+    let compared = document(&world, &both);
+    assert_eq!(compared["settings"], json!({"adapter.rank": [8, 16]}));
+    assert_eq!((&compared["same_recipe"], &compared["machine"]), (&json!(false), &json!({})));
+    let text = String::from_utf8(world.expert_cli(&both, "").output().unwrap().stdout).unwrap();
+    for part in ["adapter.rank", "one", "two", "75.0%"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let same = String::from_utf8(
+        world.expert_cli(&["runs", "--compare", "runs/one", "runs/one"], "").output().unwrap().stdout,
+    );
+    assert!(same.unwrap().contains("The recipes are the same."));
+    let output = world.expert_cli(&["runs", "--compare", "runs/one", "runs"], "").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(talk(&output).contains("runs holds no run"));
+}
+
+#[test]
+fn a_page_over_all_runs_lies_in_the_folder_and_a_folder_without_runs_is_refused() {
+    let world = shelf();
+    let output = world.expert_cli(&["report", "--all"], "").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(talk(&output).contains("there is no run in experts"));
+    finished(&world, RUN, 8, 0.5);
+    for arguments in [&["report", "--all"][..], &["report", "experts"], &["report", "--all", "experts"]] {
+        let _ = std::fs::remove_file(world.path("experts/report.html"));
+        let told = document(&world, arguments);
+        let page = std::fs::canonicalize(world.path("experts/report.html")).unwrap();
+        assert_eq!(std::fs::canonicalize(told["report"].as_str().unwrap()).unwrap(), page);
+        assert!(
+            std::fs::read_to_string(page).unwrap().contains("a/weights/smollm2-135m-instruct/report.html")
+        );
+        assert!(world.path(&format!("{RUN}/report.html")).is_file());
+    }
+}

@@ -1,6 +1,6 @@
-//! `report`: writes a run's report.html again.
+//! `report`: writes a run's report.html again, or those of many runs and the page that lists them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
 use expert_contract::plan::{Request, Resume};
@@ -11,24 +11,33 @@ use crate::failure::Failure;
 use crate::options::PlanOptions;
 use crate::prepare::prepare;
 use crate::render::Console;
+use crate::runs;
 use crate::usage::Global;
 use crate::worker::{Search, run_module};
 
+const MODULE: &str = "expert_worker.report";
+const PAGE: &str = "report.html";
+
 #[derive(clap::Args)]
 pub struct Args {
-    /// The run's folder (that of the manifest's own run)
+    /// A run's folder, or one that holds experts or runs (that of the manifest's own run)
     run: Option<PathBuf>,
+    /// Every run of a folder (experts), and a page there that lists them, the best of each expert first
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "experts", conflicts_with_all = ["run", "manifest", "output"])]
+    all: Option<PathBuf>,
     #[command(flatten)]
     options: PlanOptions,
 }
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
-    let folder = match &args.run {
-        Some(folder) => absolute(folder),
-        None => own_run(args, console)?,
+    let arguments = match (&args.all, &args.run) {
+        (Some(shelf), _) => whole_shelf(shelf)?,
+        (None, Some(folder)) if !runs::is_run(folder) && folder.is_dir() => whole_shelf(folder)?,
+        (None, Some(folder)) => vec![absolute(folder)],
+        (None, None) => vec![own_run(args, console)?],
     };
     let python = Search::here(global.python.as_deref(), None).find()?;
-    let path = run_module(&python, "expert_worker.report", &folder)?;
+    let path = run_module(&python, MODULE, &arguments)?;
     if console.json {
         console.document(&json!({"ok": true, "report": path}));
     } else {
@@ -40,4 +49,15 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
 fn own_run(args: &Args, console: &Console) -> Result<String, Failure> {
     let request = Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
     Ok(prepare(&args.options, request, console)?.resolved.plan.machine.paths.output)
+}
+
+/// The page lies in the folder itself, so that both can be moved together.
+fn whole_shelf(shelf: &Path) -> Result<Vec<String>, Failure> {
+    let found = runs::below(shelf)?;
+    if found.is_empty() {
+        return Err(Failure::bad_input("no-runs", format!("there is no run in {}", shelf.display()))
+            .hint("train first, or name a run's folder or one that holds runs"));
+    }
+    let page = ["--index".to_owned(), absolute(&shelf.join(PAGE))];
+    Ok(page.into_iter().chain(found.iter().map(|run| absolute(&run.path))).collect())
 }

@@ -1,27 +1,38 @@
-//! `runs`: what training left, and in what state it is.
+//! `runs`: what training left, in what state it is, and how two runs differ.
 
 use std::path::PathBuf;
 
 use expert_contract::exit::Exit;
 use serde_json::json;
 
-use crate::experts::{self, portable};
+use crate::compare::Comparison;
+use crate::experts::portable;
 use crate::failure::Failure;
-use crate::render::number::grouped;
-use crate::render::{Align, Console, Table};
-use crate::runs::{Run, of_expert};
+use crate::render::number::{grouped, minute, percent, short};
+use crate::render::{Align, Console, Table, comparison};
+use crate::runs::{Run, below};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// An expert, or the folder that holds the experts
+    /// An expert, or the folder that holds experts or runs
     #[arg(default_value = "experts")]
     folder: PathBuf,
+    /// Runs to set side by side: the settings that differ, and the results
+    #[arg(long, value_name = "RUN", num_args = 2.., conflicts_with = "folder")]
+    compare: Vec<PathBuf>,
 }
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
-    let manifests = experts::below(&args.folder)?;
-    let runs: Vec<Run> =
-        manifests.iter().filter_map(|manifest| manifest.parent()).flat_map(of_expert).collect();
+    if !args.compare.is_empty() {
+        let compared = Comparison::of(&args.compare)?;
+        if console.json {
+            console.document(&compared.document());
+        } else {
+            console.data(&comparison::text(&compared));
+        }
+        return Ok(Exit::Done);
+    }
+    let runs = below(&args.folder)?;
     if console.json {
         console.document(&json!({"ok": true, "runs": runs}));
     } else if runs.is_empty() {
@@ -39,17 +50,25 @@ fn table(runs: &[Run]) -> String {
         ("steps", Align::Right),
         ("train loss", Align::Right),
         ("eval loss", Align::Right),
+        ("base", Align::Right),
+        ("adapter", Align::Right),
+        ("tokens/s", Align::Right),
+        ("when (UTC)", Align::Left),
         ("run", Align::Left),
     ];
     let mut table = Table::new(&columns);
-    let loss = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.4}"));
+    let told = |value: Option<f64>, show: fn(f64) -> String| value.map_or(String::new(), show);
     for run in runs {
         table.row([
             run.expert.clone(),
             run.state.as_str().to_owned(),
             run.steps.map_or(String::new(), grouped),
-            loss(run.train_loss),
-            loss(run.eval_loss),
+            told(run.train_loss, |loss| format!("{loss:.4}")),
+            told(run.eval_loss, |loss| format!("{loss:.4}")),
+            told(run.base_accuracy, percent),
+            told(run.accuracy, percent),
+            told(run.tokens_per_second, short),
+            told(run.told_at, minute),
             portable(&run.path),
         ]);
     }

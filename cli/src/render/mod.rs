@@ -1,6 +1,7 @@
 //! What the user sees.
 
 pub mod checks;
+pub mod comparison;
 mod console;
 pub mod diagnostic;
 mod live;

@@ -62,6 +62,34 @@ pub fn seconds(seconds: f64) -> String {
     Duration::try_from_secs_f64(seconds).map_or_else(|_| "?".to_owned(), duration)
 }
 
+/// 0.283 -> "28.3%"
+pub fn percent(share: f64) -> String {
+    format!("{:.1}%", 100.0 * share)
+}
+
+/// Seconds since the epoch -> "2026-11-21 11:22", in UTC.
+pub fn minute(since_epoch: f64) -> String {
+    if !(0.0..1e11).contains(&since_epoch) {
+        return "?".to_owned();
+    }
+    let minutes = (since_epoch / 60.0) as i64;
+    let (year, month, day) = civil(minutes / 1_440);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}", minutes / 60 % 24, minutes % 60)
+}
+
+/// Days since the epoch as a date. Years are counted from March, so that the leap day is the last one.
+fn civil(days: i64) -> (i64, i64, i64) {
+    const FROM_MARCH_OF_YEAR_ZERO: i64 = 719_468;
+    const ERA: i64 = 146_097;
+    let days = days + FROM_MARCH_OF_YEAR_ZERO;
+    let (era, day) = (days / ERA, days % ERA);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let january = i64::from(month >= 10);
+    (era * 400 + year + january, month + 3 - 12 * january, day - (153 * month + 2) / 5 + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,5 +109,21 @@ mod tests {
         assert_eq!([3, 42, 62, 3725, 90_000].map(of), ["3.0s", "42s", "1m02s", "1h02m", "1d01h"]);
         assert_eq!(seconds(f64::NAN), "?");
         assert_eq!(seconds(-1.0), "?");
+        assert_eq!(percent(0.2833), "28.3%");
+    }
+
+    #[test]
+    fn dates_are_the_calendars() {
+        assert_eq!(
+            [0.0, 951_782_400.0, 1_709_251_199.0, 4_107_542_400.0, 1_795_260_127.9].map(minute),
+            [
+                "1970-01-01 00:00",
+                "2000-02-29 00:00",
+                "2024-02-29 23:59",
+                "2100-03-01 00:00",
+                "2026-11-21 11:22"
+            ]
+        );
+        assert_eq!(minute(f64::NAN), "?");
     }
 }

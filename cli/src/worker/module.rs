@@ -8,10 +8,11 @@ use super::locate::Found;
 use crate::env;
 use crate::failure::{Failure, reason};
 
-/// Standard output of `python -m MODULE ARGUMENT`, or its error in its own words.
-pub fn run_module(python: &Found, module: &str, argument: &str) -> Result<String, Failure> {
+/// Standard output of `python -m MODULE ARGUMENTS`, or its error in its own words.
+pub fn run_module(python: &Found, module: &str, arguments: &[String]) -> Result<String, Failure> {
     let output = Command::new(&python.python)
-        .args(["-m", module, argument])
+        .args(["-m", module])
+        .args(arguments)
         .env(env::SAFE_PATH.name, "1")
         .stdin(Stdio::null())
         .output()

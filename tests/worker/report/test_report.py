@@ -78,6 +78,7 @@ def test_it_says_what_the_records_say(written: tuple[str, Page]) -> None:
         "1.51 GB",
         "set operation",
         "the intervals are apart",
+        "half have at most 118 tokens",
         "What it learnt",
         "datasets/train.jsonl",
         "3,990",

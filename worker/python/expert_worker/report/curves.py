@@ -64,7 +64,7 @@ def _waiting(run: Run) -> list[tuple[float, float]]:
         for s in run.steps
         if s.get("seconds") and isinstance(s.get("data_wait"), int | float)
     ]
-    return shares if any(share >= _FELT for _, share in shares) else []
+    return shares if sum(share for _, share in shares) >= _FELT * len(shares) else []
 
 
 def _evaluated(run: Run) -> list[tuple[float, float]]:

@@ -15,11 +15,12 @@ def scores(run: Run) -> str:
     if not run.scores:
         return ""
     tags = run.scores.get("by_tag") or []
-    body = _table("level", run.scores.get("by_level") or []) + _table("tag", tags[:_OPEN_TAGS])
+    levels = sorted(run.scores.get("by_level") or [], key=lambda line: str(line["name"]))
+    body = _table("level", levels) + _table("tag", tags[:_OPEN_TAGS])
     if tags[_OPEN_TAGS:]:
         rest = Raw(_table("tag", tags[_OPEN_TAGS:]))
         body += f'<div class="box rest">{fold(f"{len(tags) - _OPEN_TAGS} rarer tags", rest)}</div>'
-    return section(f"Scores by {run.scores.get('scorer', 'the scorer')}", body and KEY + body)
+    return section("Scores by level and tag", body and KEY + body)
 
 
 def _table(name: str, lines: list[dict[str, Any]]) -> str:

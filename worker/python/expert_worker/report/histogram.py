@@ -9,13 +9,13 @@ from expert_worker.report.charts import card, strip, svg, tick_words
 
 Bins = Sequence[tuple[int, int]]
 _NARROWEST = 6.0
-_QUANTILES = 7
+_MEDIAN = 2
 
 
 def lengths(title: str, bins: Bins, quantiles: Sequence[int] = ()) -> str:
     """`bins` are [most tokens, documents]; lengths lie on a logarithmic axis, as the bins do.
 
-    `quantiles` are seven, the median in the middle.
+    `quantiles` are those of the cache's description: shortest, a quarter, the median, and more.
     """
     if not bins or not any(count for _, count in bins):
         return ""
@@ -39,8 +39,8 @@ def lengths(title: str, bins: Bins, quantiles: Sequence[int] = ()) -> str:
     grid = "".join(f"M0 {SIDE - up.place(tick):.2f}H{SIDE:.0f}" for tick in up.ticks)
     total = sum(count for _, count in bins)
     middle, legend = "", ""
-    if len(quantiles) == _QUANTILES:
-        median = quantiles[_QUANTILES // 2]
+    if len(quantiles) > _MEDIAN:
+        median = quantiles[_MEDIAN]
         at = share(min(max(median, spans[0][0]), spans[-1][1])) * SIDE / 100
         middle = f'<path class="middle c1" d="M{at:.2f} 0V{SIDE:.0f}"/>'
         legend = f'<ul class="legend"><li><i class="c1"></i>half have at most {median:,} tokens</li></ul>'

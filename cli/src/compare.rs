@@ -1,0 +1,127 @@
+//! Runs side by side: the settings that differ, what the machine decided differently, and the results.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::experts::portable;
+use crate::failure::Failure;
+use crate::output::{read_json, read_record};
+use crate::runs::{Run, is_run, look};
+
+/// A value for each run; None where the run has no such key.
+pub type Sides = Vec<Option<Value>>;
+
+pub struct Comparison {
+    pub runs: Vec<Run>,
+    /// By dotted path, only what differs.
+    pub settings: BTreeMap<String, Sides>,
+    pub machine: BTreeMap<String, Sides>,
+}
+
+/// Where things lie and what was estimated says nothing about a run's result.
+const OF_THE_PLACE: [&str; 2] = ["paths.", "estimate."];
+
+impl Comparison {
+    pub fn of(paths: &[PathBuf]) -> Result<Self, Failure> {
+        if let Some(path) = paths.iter().find(|path| !is_run(path)) {
+            return Err(Failure::bad_input("no-run", format!("{} holds no run", path.display()))
+                .hint("name the folders of runs; `expert-cli runs` lists them"));
+        }
+        let plans: Vec<Value> =
+            paths.iter().map(|path| read_json(&path.join("plan.json")).unwrap_or_default()).collect();
+        let records = paths.iter().map(|path| read_record(path).unwrap_or_default());
+        // What a run ended with is in its record; one under way has only its plan.
+        let recipes: Vec<Value> =
+            records
+                .zip(&plans)
+                .map(|(mut record, plan)| {
+                    if record["recipe"].is_object() {
+                        record["recipe"].take()
+                    } else {
+                        plan["recipe"].clone()
+                    }
+                })
+                .collect();
+        let machines: Vec<Value> = plans.iter().map(|plan| plan["machine"].clone()).collect();
+        let mut machine = differences(&machines);
+        machine.retain(|key, _| !OF_THE_PLACE.iter().any(|place| key.starts_with(place)));
+        Ok(Self {
+            runs: paths.iter().map(|path| look(path)).collect(),
+            settings: differences(&recipes),
+            machine,
+        })
+    }
+
+    pub fn document(&self) -> Value {
+        json!({
+            "ok": true,
+            "runs": self.runs,
+            "same_recipe": self.settings.is_empty(),
+            "settings": self.settings,
+            "machine": self.machine,
+        })
+    }
+
+    /// The shortest words that tell the runs apart.
+    pub fn names(&self) -> Vec<String> {
+        let folder = |run: &Run| run.path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let candidates: [Vec<String>; 2] = [
+            self.runs.iter().map(|run| run.expert.clone()).collect(),
+            self.runs.iter().map(|run| folder(run).unwrap_or_default()).collect(),
+        ];
+        let told_apart = |names: &Vec<String>| names.iter().collect::<BTreeSet<_>>().len() == names.len();
+        let paths = || self.runs.iter().map(|run| portable(&run.path)).collect();
+        candidates.into_iter().find(told_apart).unwrap_or_else(paths)
+    }
+}
+
+fn differences(documents: &[Value]) -> BTreeMap<String, Sides> {
+    let flat: Vec<BTreeMap<String, Value>> = documents
+        .iter()
+        .map(|document| {
+            let mut leaves = BTreeMap::new();
+            flatten(document, "", &mut leaves);
+            leaves
+        })
+        .collect();
+    let keys: BTreeSet<&String> = flat.iter().flat_map(BTreeMap::keys).collect();
+    let sides = |key: &String| flat.iter().map(|leaves| leaves.get(key).cloned()).collect::<Sides>();
+    keys.into_iter()
+        .map(|key| (key.clone(), sides(key)))
+        .filter(|(_, sides)| sides.windows(2).any(|pair| pair[0] != pair[1]))
+        .collect()
+}
+
+/// Lists are compared whole: which of two lists' third elements differ tells nobody anything.
+fn flatten(value: &Value, path: &str, leaves: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Object(fields) => {
+            for (key, inner) in fields {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                flatten(inner, &path, leaves);
+            }
+        }
+        Value::Null => {}
+        leaf => {
+            leaves.insert(path.to_owned(), leaf.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_differs_is_told_by_its_path() {
+        let one = json!({"adapter": {"rank": 8, "kind": "lora"}, "seed": 1, "a": [1, 2], "gone": true, "null": null});
+        let two = json!({"adapter": {"rank": 16, "kind": "lora"}, "seed": 1, "a": [1, 3]});
+        let found = differences(&[one.clone(), two]);
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["a", "adapter.rank", "gone"]);
+        assert_eq!(found["adapter.rank"], [Some(json!(8)), Some(json!(16))]);
+        assert_eq!(found["gone"], [Some(json!(true)), None]);
+        assert!(differences(&[one.clone(), one]).is_empty());
+    }
+}
