@@ -68,12 +68,13 @@ browser:
 test-python: setup browser
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist worksteal
 
-lint: setup ## Formatting, lints and types, Rust and Python
+lint: setup ## Formatting, lints and types, Rust and Python, and the workflows
 	@cargo fmt --check
 	@cargo clippy --quiet --locked --workspace --all-targets -- --deny warnings
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/zizmor --offline --quiet --pedantic .github/workflows
 
 format: setup ## Format everything in place
 	@cargo fmt

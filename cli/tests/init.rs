@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use expert_contract::manifest::{self, Options};
+use expert_contract::plan::{Device, DeviceKind, PrecisionRequest, Request, Resume};
+use expert_contract::resolve::{Site, resolve};
 
 fn init(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_expert-cli"))
@@ -28,6 +30,112 @@ fn what_it_writes_validates_without_a_word() {
     let options = Options { strict: true, ..Options::default() };
     let loaded = manifest::load(&folder.path().join("expert-new/manifest.json"), &options);
     assert!(loaded.ok() && loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
+}
+
+/// Every preset, on the device that it is for.
+#[test]
+fn presets_validate_without_a_word_and_fit_their_device() {
+    const GIB: u64 = 1 << 30;
+    let folder = tempfile::tempdir().unwrap();
+    let listed: serde_json::Value =
+        serde_json::from_slice(&init(folder.path(), &["--list-presets", "--json"]).stdout).unwrap();
+    let names: Vec<&str> =
+        listed["presets"].as_array().unwrap().iter().map(|it| it["preset"].as_str().unwrap()).collect();
+    assert_eq!(names.len(), 8);
+    for name in names {
+        let output = init(folder.path(), &[name, "--preset", name]);
+        assert_eq!(output.status.code(), Some(0), "{name}");
+        let path = folder.path().join(name).join("manifest.json");
+        let loaded = manifest::load(&path, &Options { strict: true, ..Options::default() });
+        assert!(loaded.ok() && loaded.diagnostics.is_empty(), "{name}: {:?}", loaded.diagnostics);
+        let gpu = match name {
+            "production" | "consumer-24gb" | "context-32k-small" => Some(24 * GIB),
+            "context-32k-medium" => Some(48 * GIB),
+            "datacenter-80gb" | "context-32k-large" => Some(80 * GIB),
+            _ => None,
+        };
+        let manifest = loaded.manifest.unwrap();
+        let expert = manifest.effective(0).unwrap();
+        let request =
+            Request::Train { resume: Resume::Nothing, extend: false, evaluate: true, profile: false };
+        let resolved = resolve(&expert, &site(&path, gpu), request).unwrap();
+        let notes: Vec<&str> = resolved.notes.iter().map(|note| note.code).collect();
+        assert!(notes.is_empty(), "{name}: {notes:?} {:?}", resolved.plan.machine.estimate);
+        assert_eq!(resolved.plan.recipe.precision.compute == PrecisionRequest::Bf16, gpu.is_some(), "{name}");
+        assert_eq!(
+            resolved.plan.recipe.batch.max_seq_length == 32_768,
+            name.starts_with("context"),
+            "{name}"
+        );
+    }
+}
+
+fn site(manifest: &Path, gpu: Option<u64>) -> Site {
+    let kind = if gpu.is_some() { DeviceKind::Cuda } else { DeviceKind::Cpu };
+    let memory_bytes = Some(gpu.unwrap_or(8 << 30));
+    Site {
+        manifest: manifest.to_owned(),
+        output: None,
+        data: None,
+        home: manifest.with_file_name("home"),
+        hub_cache: manifest.with_file_name("hub"),
+        device: Device { kind, index: 0, name: "a device".to_owned(), memory_bytes },
+        computes_bf16: gpu.is_some(),
+    }
+}
+
+#[test]
+fn a_preset_says_why_and_the_default_is_the_one_for_a_cpu() {
+    let folder = tempfile::tempdir().unwrap();
+    init(folder.path(), &["a", "--preset", "datacenter-80gb"]);
+    init(folder.path(), &["b"]);
+    init(folder.path(), &["c", "--preset", "cpu"]);
+    let text = |name: &str| std::fs::read_to_string(folder.path().join(name).join("manifest.json")).unwrap();
+    assert!(text("a").contains("\"_why_rank\": ") && text("a").contains("Qwen/Qwen3-8B"));
+    assert_eq!(text("b").replace("\"b\"", "\"c\""), text("c"));
+    let output = init(folder.path(), &["d", "--preset", "consumer-24"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("consumer-24gb"));
+}
+
+const TOOL: &str = "someone/expert-cli@0123456789abcdef0123456789abcdef01234567";
+
+#[test]
+fn a_workflow_is_written_into_a_repository_and_never_over_one() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(init(folder.path(), &["--ci", "--tool", TOOL]).status.code(), Some(2), "no repository");
+    std::fs::create_dir(folder.path().join(".git")).unwrap();
+    std::fs::create_dir(folder.path().join("experts")).unwrap();
+    let output = init(folder.path(), &["--ci", "--tool", TOOL]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let file = folder.path().join(".github/workflows/experts.yml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("repository: someone/expert-cli") && text.contains("scripts/ci/matrix experts"));
+    std::fs::write(&file, "mine").unwrap();
+    assert_eq!(init(folder.path(), &["--ci", "--tool", TOOL]).status.code(), Some(2));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+}
+
+#[test]
+fn a_tool_without_a_commit_and_a_folder_that_a_shell_would_misread_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join(".git")).unwrap();
+    for tool in
+        ["someone/tool", "someone/tool@main", "tool@0123456789abcdef0123456789abcdef01234567", "a/b c@x"]
+    {
+        assert_eq!(init(folder.path(), &["--ci", "--tool", tool]).status.code(), Some(2), "{tool}");
+    }
+    for parent in ["/tmp", "a b", "-x", "a;b", "$(b)"] {
+        let parent = format!("--parent={parent}");
+        assert_eq!(
+            init(folder.path(), &["--ci", "--tool", TOOL, &parent]).status.code(),
+            Some(2),
+            "{parent}"
+        );
+    }
+    assert_eq!(init(folder.path(), &["--ci"]).status.code(), Some(2));
+    assert_eq!(init(folder.path(), &[]).status.code(), Some(2));
+    assert!(!folder.path().join(".github").exists());
 }
 
 #[test]

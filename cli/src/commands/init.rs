@@ -1,38 +1,59 @@
-//! `init NAME`: an expert to start from, which validates and can be trained as it is.
+//! `init NAME`: an expert to start from, which validates and can be trained as it is; `init --ci`: a workflow for a shelf.
 
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use expert_contract::exit::Exit;
 use fs_err as fs;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::durable;
 use crate::experts::{MANIFEST, portable};
 use crate::failure::Failure;
-use crate::render::Console;
-use crate::scaffold::{self, Split};
+use crate::render::{Align, Console, Table};
+use crate::scaffold::workflow::{self, Tool};
+use crate::scaffold::{self, Preset, Split, name};
 
 #[derive(clap::Args)]
 pub struct Args {
     /// Its name and folder: lower-case letters, digits, - _ and .
-    name: String,
-    /// Where the folder is made (experts/ if there is one, else here)
+    #[arg(required_unless_present_any = ["list_presets", "ci"])]
+    name: Option<String>,
+    /// Where the folder is made, or with --ci where the experts are (experts/ if there is one, else here)
     #[arg(long, value_name = "DIR")]
     parent: Option<PathBuf>,
+    /// Settings for a situation, each with its reason in the manifest
+    #[arg(long, value_enum, default_value_t)]
+    preset: Preset,
+    /// List the presets and what they are for
+    #[arg(long, conflicts_with_all = ["name", "ci"])]
+    list_presets: bool,
+    /// Write a workflow that trains each changed expert for a moment, into the repository in the working directory
+    #[arg(long, conflicts_with = "name", requires = "tool")]
+    ci: bool,
+    /// The repository and commit that the workflow gets expert-cli from
+    #[arg(long, value_name = "OWNER/NAME@COMMIT", requires = "ci")]
+    tool: Option<String>,
 }
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
-    check_name(&args.name)?;
-    let folder = parent(args).join(&args.name);
+    match (&args.name, &args.tool) {
+        (Some(name), _) => expert(name, args, console),
+        (None, Some(tool)) => repository(tool, &parent(args), console),
+        (None, None) => list(console),
+    }
+}
+
+fn expert(name: &str, args: &Args, console: &Console) -> Result<Exit, Failure> {
+    name::check(name)?;
+    let folder = parent(args).join(name);
     if folder.symlink_metadata().is_ok() {
-        return Err(Failure::bad_input("exists", format!("{} is there already", folder.display()))
-            .hint("choose another name, or remove it first"));
+        return Err(there_already(&folder).hint("choose another name, or remove it first"));
     }
     let path = portable(&folder);
-    let files = [
-        (PathBuf::from(MANIFEST), scaffold::manifest(&args.name)),
-        (PathBuf::from("README.md"), scaffold::readme(&args.name, &path)),
-    ];
+    let manifest = scaffold::manifest(name, args.preset).map_err(|error| broken(args.preset, &error))?;
+    let files =
+        [(PathBuf::from(MANIFEST), manifest), (PathBuf::from("README.md"), scaffold::readme(name, &path))];
     let data = Split::ALL.map(|split| (Path::new("datasets").join(split.file()), scaffold::rows(split)));
     let mut written = Vec::new();
     for (file, text) in files.into_iter().chain(data) {
@@ -44,12 +65,90 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         written.push(portable(&file));
     }
     if console.json {
-        console.document(&json!({"ok": true, "expert": args.name, "path": path, "files": written}));
+        let preset = args.preset.name();
+        console
+            .document(&json!({"ok": true, "expert": name, "preset": preset, "path": path, "files": written}));
     } else {
         console.data(&format!("{path}\n"));
         console.say(&format!("next: expert-cli plan -m {path}, then expert-cli train -m {path} --evaluate"));
     }
     Ok(Exit::Done)
+}
+
+fn list(console: &Console) -> Result<Exit, Failure> {
+    let mut table = Table::new(&[("preset", Align::Left), ("for", Align::Left)]);
+    let mut presets: Vec<Value> = Vec::new();
+    for preset in Preset::value_variants() {
+        let situation = preset.parts().map_err(|error| broken(*preset, &error))?.situation;
+        presets.push(json!({"preset": preset.name(), "for": situation}));
+        table.row([preset.name(), situation.to_owned()]);
+    }
+    if console.json {
+        console.document(&json!({"ok": true, "presets": presets}));
+    } else {
+        console.data(&table.render());
+    }
+    Ok(Exit::Done)
+}
+
+fn repository(tool: &str, experts: &Path, console: &Console) -> Result<Exit, Failure> {
+    let file = Path::new(workflow::PATH);
+    if !Path::new(".git").exists() {
+        return Err(Failure::bad_input(
+            "no-repository",
+            "there is no git repository in the working directory",
+        )
+        .hint("run it in the repository's topmost folder"));
+    }
+    if file.symlink_metadata().is_ok() {
+        return Err(there_already(file).hint("remove it first, or keep it as it is"));
+    }
+    let text = workflow::text(Some(&named(tool)?), &plain(&portable(experts))?);
+    durable::write(file, text.as_bytes()).map_err(|error| Failure::writing("write", file, &error))?;
+    if console.json {
+        console.document(&json!({"ok": true, "files": [portable(file)]}));
+    } else {
+        console.data(&format!("{}\n", portable(file)));
+        console.say("next: read it, commit it, and change an expert in a pull request");
+    }
+    Ok(Exit::Done)
+}
+
+fn named(tool: &str) -> Result<Tool<'_>, Failure> {
+    let found = tool.split_once('@').filter(|(repository, commit)| {
+        let halves: Vec<&str> = repository.split('/').collect();
+        halves.len() == 2
+            && halves.iter().all(|half| !half.is_empty() && half.bytes().all(is_plain))
+            && commit.len() == 40
+            && commit.bytes().all(|byte| byte.is_ascii_hexdigit())
+    });
+    let refused = || {
+        Failure::bad_input("bad-tool", format!("{tool:?} names no commit of a repository")).hint(
+            "write OWNER/NAME@ and the commit's 40 digits: a branch or tag could change under the workflow",
+        )
+    };
+    found.map(|(repository, commit)| Tool { repository, commit }).ok_or_else(refused)
+}
+
+/// It stands in a shell's command line.
+fn plain(folder: &str) -> Result<String, Failure> {
+    if !folder.starts_with(['-', '/']) && folder.bytes().all(|byte| byte == b'/' || is_plain(byte)) {
+        return Ok(folder.to_owned());
+    }
+    Err(Failure::bad_input("bad-folder", format!("{folder:?} cannot stand in a workflow"))
+        .hint("name a folder inside the repository, of letters, digits, - _ . and /"))
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')
+}
+
+fn there_already(path: &Path) -> Failure {
+    Failure::bad_input("exists", format!("{} is there already", path.display()))
+}
+
+fn broken(preset: Preset, error: &serde_json::Error) -> Failure {
+    Failure::new(Exit::Failed, "bad-preset", format!("the preset {} cannot be read: {error}", preset.name()))
 }
 
 fn parent(args: &Args) -> PathBuf {
@@ -58,43 +157,5 @@ fn parent(args: &Args) -> PathBuf {
         Some(parent) => parent.clone(),
         None if usual.is_dir() => usual.to_owned(),
         None => PathBuf::from("."),
-    }
-}
-
-/// A name that is a folder's on every system.
-fn check_name(name: &str) -> Result<(), Failure> {
-    const LONGEST: usize = 64;
-    let letters = name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.'));
-    let ends = name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.ends_with(|c: char| c.is_ascii_alphanumeric());
-    let stem = name.split('.').next().unwrap_or_default();
-    let numbered = |word: &str| {
-        stem.strip_prefix(word).is_some_and(|rest| rest.len() == 1 && rest.as_bytes()[0].is_ascii_digit())
-    };
-    let device = ["con", "prn", "aux", "nul"].contains(&stem) || numbered("com") || numbered("lpt");
-    if letters && ends && name.len() <= LONGEST && !device {
-        return Ok(());
-    }
-    let why = if device { "is a device's name on Windows" } else { "is no name for an expert" };
-    Err(Failure::bad_input("bad-name", format!("{name:?} {why}"))
-        .hint("use at most 64 of a-z, 0-9, - _ and . between two letters or digits, such as expert-sql"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_folders_everywhere() {
-        for good in ["expert-sql", "a", "sql2", "my_expert.v2", "console"] {
-            assert!(check_name(good).is_ok(), "{good}");
-        }
-        for bad in [
-            "", ".", "..", "a/b", "a\\b", "Ärger", "Upper", "-x", "x-", ".x", "x.", "con", "nul.x", "com1",
-            "a b", "a\0",
-        ] {
-            assert!(check_name(bad).is_err(), "{bad}");
-        }
-        assert!(check_name(&"a".repeat(65)).is_err());
     }
 }

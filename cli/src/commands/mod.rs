@@ -42,9 +42,9 @@ pub enum Command {
     Generate(generate::Args),
     /// Write the merged model or the plain adapter to a new folder
     Export(export::Args),
-    /// Write a run's report.html again
+    /// Write a run's report.html again, or a page over all runs
     Report(Box<report::Args>),
-    /// List what training left
+    /// List what training left, or compare runs
     Runs(runs::Args),
     /// List the data that experts name
     Datasets(datasets::Args),
@@ -52,7 +52,7 @@ pub enum Command {
     Clean(clean::Args),
     /// Show what this machine has for training, and how to mend what it lacks
     Doctor(doctor::Args),
-    /// Make a new expert that can be trained as it is
+    /// Make a new expert that can be trained as it is, or a workflow for a shelf of them
     Init(init::Args),
     /// List experts for a CI matrix, all or those that changed
     Matrix(matrix::Args),

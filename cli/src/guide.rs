@@ -1,0 +1,98 @@
+//! The guide's pages and the README, held against this program: each command is one that it takes, each link leads somewhere.
+
+use std::path::{Path, PathBuf};
+
+use crate::usage::command;
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn pages() -> Vec<PathBuf> {
+    let docs = std::fs::read_dir(repository().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let mut pages: Vec<_> = docs.filter(|path| path.extension().is_some_and(|it| it == "md")).collect();
+    pages.push(repository().join("README.md"));
+    pages
+}
+
+/// The lines of fenced and indented code that begin with the program's name, without their comments.
+fn commands(page: &str) -> Vec<Vec<String>> {
+    let lines = page.lines().map(str::trim_start);
+    lines.filter_map(|line| line.strip_prefix("expert-cli ")).map(words).collect()
+}
+
+/// As a shell splits them; no page has escapes or variables.
+fn words(line: &str) -> Vec<String> {
+    let mut words = vec!["expert-cli".to_owned()];
+    let (mut word, mut quote, mut begun) = (String::new(), None, false);
+    for letter in line.chars() {
+        match (quote, letter) {
+            (Some(open), _) if letter == open => quote = None,
+            (None, '"' | '\'') => (quote, begun) = (Some(letter), true),
+            (None, '#') if !begun => break,
+            (None, ' ') if begun => {
+                words.push(std::mem::take(&mut word));
+                begun = false;
+            }
+            (None, ' ') => {}
+            _ => {
+                word.push(letter);
+                begun = true;
+            }
+        }
+    }
+    if begun {
+        words.push(word);
+    }
+    words
+}
+
+#[test]
+fn every_command_of_the_guide_is_one_that_is_taken() {
+    let mut seen = 0;
+    for page in pages() {
+        for words in commands(&std::fs::read_to_string(&page).unwrap()) {
+            let taken = command().try_get_matches_from(&words);
+            assert!(taken.is_ok(), "{}: {}\n{}", page.display(), words.join(" "), taken.unwrap_err());
+            seen += 1;
+        }
+    }
+    assert!(seen > 30, "only {seen} commands were found");
+}
+
+#[test]
+fn every_link_of_the_guide_leads_somewhere() {
+    let mut seen = 0;
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if link.contains("://") {
+                continue;
+            }
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { page.clone() } else { page.with_file_name(file) };
+            assert!(target.exists(), "{} links to {link}", page.display());
+            assert!(
+                heading.is_empty() || has_heading(&target, heading),
+                "{} links to {link}",
+                page.display()
+            );
+            seen += 1;
+        }
+    }
+    assert!(seen > 20, "only {seen} links were found");
+}
+
+fn has_heading(page: &Path, wanted: &str) -> bool {
+    let slug = |line: &str| {
+        let title = line.trim_start_matches('#').trim().to_lowercase();
+        title.replace(' ', "-").replace(|c: char| !(c.is_alphanumeric() || c == '-'), "")
+    };
+    std::fs::read_to_string(page).unwrap().lines().any(|line| line.starts_with('#') && slug(line) == wanted)
+}
+
+#[test]
+fn words_are_split_as_a_shell_does() {
+    assert_eq!(words("a -p \"x y\" --set 'k=#1'  # why"), ["expert-cli", "a", "-p", "x y", "--set", "k=#1"]);
+    assert_eq!(words("a '' b"), ["expert-cli", "a", "", "b"]);
+}

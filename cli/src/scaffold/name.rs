@@ -1,0 +1,41 @@
+//! What an expert may be called.
+
+use crate::failure::Failure;
+
+/// A name that is a folder's on every system.
+pub fn check(name: &str) -> Result<(), Failure> {
+    const LONGEST: usize = 64;
+    let letters = name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.'));
+    let ends = name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.ends_with(|c: char| c.is_ascii_alphanumeric());
+    let stem = name.split('.').next().unwrap_or_default();
+    let numbered = |word: &str| {
+        stem.strip_prefix(word).is_some_and(|rest| rest.len() == 1 && rest.as_bytes()[0].is_ascii_digit())
+    };
+    let device = ["con", "prn", "aux", "nul"].contains(&stem) || numbered("com") || numbered("lpt");
+    if letters && ends && name.len() <= LONGEST && !device {
+        return Ok(());
+    }
+    let why = if device { "is a device's name on Windows" } else { "is no name for an expert" };
+    Err(Failure::bad_input("bad-name", format!("{name:?} {why}"))
+        .hint("use at most 64 of a-z, 0-9, - _ and . between two letters or digits, such as expert-sql"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_folders_everywhere() {
+        for good in ["expert-sql", "a", "sql2", "my_expert.v2", "console"] {
+            assert!(check(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "", ".", "..", "a/b", "a\\b", "Ärger", "Upper", "-x", "x-", ".x", "x.", "con", "nul.x", "com1",
+            "a b", "a\0",
+        ] {
+            assert!(check(bad).is_err(), "{bad}");
+        }
+        assert!(check(&"a".repeat(65)).is_err());
+    }
+}

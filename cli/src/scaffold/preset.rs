@@ -1,0 +1,88 @@
+//! Settings for the usual situations: fragments of a manifest, each with its reasons in `_why` comments.
+
+use clap::ValueEnum;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Default)]
+pub enum Preset {
+    Test,
+    #[default]
+    Cpu,
+    Production,
+    #[value(name = "consumer-24gb")]
+    Consumer24Gb,
+    #[value(name = "datacenter-80gb")]
+    Datacenter80Gb,
+    #[value(name = "context-32k-small")]
+    Context32kSmall,
+    #[value(name = "context-32k-medium")]
+    Context32kMedium,
+    #[value(name = "context-32k-large")]
+    Context32kLarge,
+}
+
+/// The pieces of a preset's file, with the line breaks that they have there.
+#[derive(Deserialize)]
+struct File<'a> {
+    #[serde(rename = "_for")]
+    situation: &'a str,
+    #[serde(borrow)]
+    base_models: &'a RawValue,
+    #[serde(borrow)]
+    training: Training<'a>,
+}
+
+#[derive(Deserialize)]
+struct Training<'a> {
+    #[serde(borrow)]
+    config: &'a RawValue,
+}
+
+pub struct Parts {
+    /// Completes "for ...".
+    pub situation: &'static str,
+    pub base_models: &'static str,
+    pub config: &'static str,
+}
+
+impl Preset {
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    pub fn parts(self) -> serde_json::Result<Parts> {
+        let file: File<'static> = serde_json::from_str(self.text())?;
+        Ok(Parts {
+            situation: file.situation,
+            base_models: file.base_models.get(),
+            config: file.training.config.get(),
+        })
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Test => include_str!("presets/test.json"),
+            Self::Cpu => include_str!("presets/cpu.json"),
+            Self::Production => include_str!("presets/production.json"),
+            Self::Consumer24Gb => include_str!("presets/consumer-24gb.json"),
+            Self::Datacenter80Gb => include_str!("presets/datacenter-80gb.json"),
+            Self::Context32kSmall => include_str!("presets/context-32k-small.json"),
+            Self::Context32kMedium => include_str!("presets/context-32k-medium.json"),
+            Self::Context32kLarge => include_str!("presets/context-32k-large.json"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_has_a_situation_and_its_parts() {
+        for preset in Preset::value_variants() {
+            let parts = preset.parts().unwrap();
+            assert!(!parts.situation.is_empty() && parts.config.contains("\"rank\""), "{preset:?}");
+        }
+    }
+}
