@@ -20,6 +20,11 @@ pub enum Request {
         evaluate: bool,
         profile: bool,
     },
+    /// Train the recipe's few steps in passing, the longest batch first, and tell what they took.
+    Bench {
+        /// Seconds after which the measurement is given up.
+        limit_seconds: f64,
+    },
     Evaluate {
         /// The adapter's folder; null scores the base alone.
         adapter: Option<String>,
@@ -42,6 +47,7 @@ impl Request {
         match self {
             Self::Pretokenize { .. } => "pretokenize",
             Self::Train { .. } => "train",
+            Self::Bench { .. } => "bench",
             Self::Evaluate { .. } => "evaluate",
             Self::Generate { .. } => "generate",
             Self::Export { .. } => "export",

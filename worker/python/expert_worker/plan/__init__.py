@@ -62,6 +62,7 @@ from expert_worker.plan.recipe import (
     WarmupSteps,
 )
 from expert_worker.plan.request import (
+    BenchRequest,
     EvaluateRequest,
     ExportRequest,
     GenerateRequest,
@@ -81,6 +82,7 @@ __all__ = [
     "BadRow",
     "Base",
     "Batch",
+    "BenchRequest",
     "BestModel",
     "CheckpointingMode",
     "Compile",

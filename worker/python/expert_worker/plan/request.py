@@ -37,6 +37,11 @@ class TrainRequest(Document):
     profile: bool
 
 
+class BenchRequest(Document):
+    stage: Literal["bench"]
+    limit_seconds: float
+
+
 class EvaluateRequest(Document):
     stage: Literal["evaluate"]
     adapter: str | None = None
@@ -56,6 +61,6 @@ class ExportRequest(Document):
 
 
 Request = Annotated[
-    PretokenizeRequest | TrainRequest | EvaluateRequest | GenerateRequest | ExportRequest,
+    PretokenizeRequest | TrainRequest | BenchRequest | EvaluateRequest | GenerateRequest | ExportRequest,
     Field(discriminator="stage"),
 ]

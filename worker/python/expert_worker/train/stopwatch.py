@@ -53,5 +53,5 @@ class Stopwatch:
         if self._device.type != "cuda":
             return None
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record(torch.cuda.current_stream(self._device))  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(self._device))
         return event

@@ -1,0 +1,57 @@
+"""`python -m expert_worker.bench COMMAND`: what `expert-cli bench` and `scripts/` start."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+
+from expert_worker.errors import ExpertError
+
+# Imported only when asked for: a probe needs torch, a watcher must not load it.
+COMMANDS = {
+    "watch": "sample device and process beside a running train, and say what it waits for",
+    "timeline": "draw where the time of a run went, or of two",
+    "holders": "show who holds GPU memory, and free what dead runs hold",
+    "ablation": "draw what `bench ablate` measured",
+}
+
+
+def main(arguments: list[str] | None = None, *, program: str = "python -m expert_worker.bench") -> int:
+    given = sys.argv[1:] if arguments is None else arguments
+    parser = argparse.ArgumentParser(prog=program, description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, words in COMMANDS.items():
+        commands.add_parser(name, help=words, add_help=False)
+    name = parser.parse_args(given[:1]).command
+    return single(name, given[1:], program=f"{program} {name}")
+
+
+def single(name: str, arguments: list[str], *, program: str) -> int:
+    """One command by itself, as the scripts start it."""
+    command = importlib.import_module(f"expert_worker.bench.command_{name}")
+    parser = argparse.ArgumentParser(prog=program, description=command.__doc__)
+    command.options(parser)
+    given = parser.parse_args(arguments)
+    try:
+        code: int = command.run(given)
+    except ExpertError as error:
+        return _failed(error, as_json=bool(getattr(given, "json", False)))
+    except BrokenPipeError:
+        return 0
+    return code
+
+
+def _failed(error: ExpertError, *, as_json: bool) -> int:
+    sys.stderr.write(f"error: {error.message}\n")
+    if error.hint:
+        sys.stderr.write(f"hint: {error.hint}\n")
+    if as_json:
+        told = {"code": error.code, "message": error.message, "hint": error.hint}
+        sys.stdout.write(json.dumps({"ok": False, "exit": int(error.exit_code), "error": told}) + "\n")
+    return int(error.exit_code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""What a run's time went into, from its events."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from expert_worker.bench.record import Line
+
+NAMES = ("data wait", "transfer", "forward and backward", "update", "evaluate", "checkpoint")
+
+
+@dataclass(frozen=True)
+class Step:
+    """Seconds of one optimizer step. Forward and backward is what takes longer of launching and computing:
+    on a GPU they run beside each other, on a CPU they are the same."""
+
+    number: int
+    seconds: float
+    tokens: int
+    data_wait: float
+    transfer: float
+    launch: float | None
+    compute: float | None
+
+    @property
+    def passes(self) -> float:
+        if self.launch is None or self.compute is None:
+            return max(0.0, self.seconds - self.data_wait - self.transfer)
+        return max(self.launch, self.compute)
+
+    @property
+    def update(self) -> float:
+        """Clipping, the optimizer, and the loop itself."""
+        return max(0.0, self.seconds - self.data_wait - self.transfer - self.passes)
+
+    @classmethod
+    def of(cls, body: dict[str, Any]) -> Step:
+        def number(name: str) -> float | None:
+            value = body.get(name)
+            return float(value) if isinstance(value, int | float) else None
+
+        return cls(
+            int(body.get("step", 0)),
+            number("seconds") or 0.0,
+            int(body.get("tokens", 0)),
+            number("data_wait") or 0.0,
+            number("transfer") or 0.0,
+            number("host_launch"),
+            number("device_compute"),
+        )
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Sums over a stretch of training."""
+
+    steps: tuple[Step, ...]
+    evaluate: float
+    checkpoint: float
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        sums = {
+            "data wait": math.fsum(step.data_wait for step in self.steps),
+            "transfer": math.fsum(step.transfer for step in self.steps),
+            "forward and backward": math.fsum(step.passes for step in self.steps),
+            "update": math.fsum(step.update for step in self.steps),
+            "evaluate": self.evaluate,
+            "checkpoint": self.checkpoint,
+        }
+        return {name: sums[name] for name in NAMES}
+
+    @property
+    def whole(self) -> float:
+        return sum(self.seconds.values())
+
+    @property
+    def shares(self) -> dict[str, float]:
+        whole = self.whole
+        return {name: spent / whole if whole else 0.0 for name, spent in self.seconds.items()}
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        seconds = sum(step.seconds for step in self.steps)
+        return sum(step.tokens for step in self.steps) / seconds if seconds else None
+
+    @property
+    def launch_to_compute(self) -> float | None:
+        """How long the host took to issue the work, against how long the device took to do it."""
+        split = [step for step in self.steps if step.launch is not None and step.compute is not None]
+        compute = sum(step.compute or 0.0 for step in split)
+        return sum(step.launch or 0.0 for step in split) / compute if compute else None
+
+
+def spent(lines: Iterable[Line]) -> Spent:
+    steps, evaluate, checkpoint = [], 0.0, 0.0
+    for line in lines:
+        body = line["body"]
+        kind = body.get("type")
+        if kind == "progress":
+            steps.append(Step.of(body))
+        elif kind == "evaluated":
+            evaluate += float(body.get("seconds", 0.0))
+        elif kind == "checkpoint":
+            checkpoint += float(body.get("seconds", 0.0))
+    return Spent(tuple(steps), evaluate, checkpoint)

@@ -1,0 +1,122 @@
+"""A run's events as spans of time on lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from expert_worker.bench.parts import Step
+from expert_worker.bench.record import Line, last_attempt
+
+TOKENIZE, LOAD, DATA, TRANSFER, LAUNCH, COMPUTE, UPDATE, EVALUATE, SAVE = LANES = (
+    "tokenize",
+    "load base",
+    "data wait",
+    "transfer",
+    "launch (host)",
+    "compute (device)",
+    "update",
+    "evaluate",
+    "save",
+)
+# Shorter than any clock of an event tells.
+_LEAST = 1e-6
+
+_LANE_OF_STAGE = {
+    **dict.fromkeys(
+        ("download tokenizer", "check tokenizer", "digest data", "tokenize", "pack", "wait"), TOKENIZE
+    ),
+    "token cache": TOKENIZE,
+    **dict.fromkeys(("download base", "verify base", "convert base", "load base"), LOAD),
+    "try largest batch": COMPUTE,
+    "mirror": SAVE,
+    "final": SAVE,
+}
+
+
+@dataclass(frozen=True)
+class Span:
+    lane: str
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Course:
+    """One attempt at a run, from second 0."""
+
+    name: str
+    spans: tuple[Span, ...]
+    steps: tuple[tuple[float, float], ...]
+    """Where each step begins and ends."""
+    seconds: float
+    tokens: int
+    split: bool
+    """Whether launching was told apart from computing."""
+
+    def of(self, lane: str) -> list[Span]:
+        return [span for span in self.spans if span.lane == lane]
+
+    def spent(self, lane: str) -> float:
+        return sum((span.end - span.begin for span in self.of(lane)), 0.0)
+
+    @property
+    def lanes(self) -> list[str]:
+        return [lane for lane in LANES if self.of(lane)]
+
+    @property
+    def training_seconds(self) -> float:
+        return sum((end - begin for begin, end in self.steps), 0.0)
+
+
+def course(name: str, lines: Sequence[Line], *, on_cpu: bool) -> Course:
+    """On a CPU the host launches what it computes itself, so that only one of the two is drawn."""
+    events = last_attempt(list(lines))
+    if not events:
+        return Course(name, (), (), 0.0, 0, split=False)
+    origin, end = events[0]["time"], events[-1]["time"]
+    spans = _stages(events, end)
+    steps: list[tuple[float, float]] = []
+    tokens, split = 0, False
+    for line in events:
+        body, now = line["body"], line["time"]
+        if body.get("type") == "progress":
+            step = Step.of(body)
+            steps.append((now - step.seconds, now))
+            tokens += step.tokens
+            split = split or step.launch is not None
+            spans += _step(step, now - step.seconds, now, on_cpu)
+        elif body.get("type") in ("evaluated", "checkpoint"):
+            lane = EVALUATE if body["type"] == "evaluated" else SAVE
+            spans.append(Span(lane, now - float(body.get("seconds", 0.0)), now))
+    moved = tuple(
+        Span(it.lane, max(0.0, it.begin - origin), it.end - origin)
+        for it in spans
+        if it.end - it.begin > _LEAST
+    )
+    moved_steps = tuple((begin - origin, finish - origin) for begin, finish in steps)
+    return Course(name, moved, moved_steps, end - origin, tokens, split)
+
+
+def _stages(events: Sequence[Line], end: float) -> list[Span]:
+    """A stage lasts until the next one begins."""
+    begun = [line for line in events if line["body"].get("type") == "stage"]
+    ends = [line["time"] for line in begun[1:]] + [end]
+    return [
+        Span(lane, line["time"], until)
+        for line, until in zip(begun, ends, strict=True)
+        if (lane := _LANE_OF_STAGE.get(str(line["body"].get("name")))) is not None
+    ]
+
+
+def _step(step: Step, begin: float, end: float, on_cpu: bool) -> list[Span]:
+    ready = begin + step.data_wait
+    there = ready + step.transfer
+    passed = min(end, there + step.passes)
+    launch, compute = step.launch, step.compute if step.compute is not None else step.passes
+    spans = [Span(DATA, begin, ready), Span(TRANSFER, ready, there)]
+    if launch is not None and not on_cpu:
+        spans.append(Span(LAUNCH, there, there + launch))
+    # The device begins with the first launch and is the later of the two to end.
+    spans += [Span(COMPUTE, passed - min(compute, passed - there), passed), Span(UPDATE, passed, end)]
+    return spans

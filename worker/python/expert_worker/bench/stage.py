@@ -1,0 +1,141 @@
+"""`expert-cli bench ablate` and `tune` ask for this: a plan's few steps, trained in passing and measured."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import psutil
+from pydantic import JsonValue
+
+from expert_worker.bench.busy import Busy
+from expert_worker.bench.parts import Step
+from expert_worker.checkpoint import Store
+from expert_worker.errors import Failed
+from expert_worker.event import Applied, Event, Progress, Recovered
+from expert_worker.events import Events
+from expert_worker.plan import BenchRequest, Plan
+from expert_worker.train import memory
+from expert_worker.train.source import Source, open_source
+from expert_worker.train.stage import Session, prepare
+from expert_worker.train.trial import longest_rows
+
+
+class Heard:
+    """A listener that keeps what a measurement is made of."""
+
+    def __init__(self) -> None:
+        self.steps: list[Progress] = []
+        self.applied: dict[str, Any] = {}
+        self.split = False
+
+    def write(self, event: Event, line: bytes) -> None:
+        del line
+        body = event.body
+        if isinstance(body, Progress):
+            self.steps.append(body)
+        elif isinstance(body, Applied):
+            self.applied[body.key] = body.value
+        elif isinstance(body, Recovered):
+            self.split = self.split or body.kind == "out_of_memory"
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+def run(plan: Plan, events: Events) -> JsonValue:
+    assert isinstance(plan.request, BenchRequest)
+    with limited(plan.request.limit_seconds, events):
+        source = open_source(plan, events)
+        try:
+            return cast(JsonValue, measure(plan, events, source))
+        finally:
+            source.close()
+
+
+def measure(plan: Plan, events: Events, source: Source) -> dict[str, Any]:
+    """Trains into a folder that is thrown away."""
+    heard = Heard()
+    events.attach(heard)
+    with tempfile.TemporaryDirectory(prefix="expert-bench-") as folder:
+        paths = plan.machine.paths.model_copy(update={"output": folder})
+        plan = plan.model_copy(update={"machine": plan.machine.model_copy(update={"paths": paths})})
+        session = prepare(plan, events, source, Store(Path(folder), events), None)
+        loaded = memory.now(session.loop.device).allocated
+        ready = time.time() - psutil.Process().create_time()
+        _longest_first(session, source)
+        after_longest = memory.peak(session.loop.device)
+        with Busy(plan.machine.device) as busy:
+            session.loop.run()
+        session.keeper.drain()
+        return {
+            "ok": True,
+            "fits": not heard.split,
+            "micro_batch": session.loop.window.micro_batch,
+            "ready_seconds": ready,
+            "loaded_bytes": loaded,
+            "peak_bytes_of_longest": after_longest,
+            "peak_bytes": memory.peak(session.loop.device),
+            "gpu_utilization": busy.mean,
+            **_speed(heard.steps),
+            "applied": heard.applied,
+        }
+
+
+def _longest_first(session: Session, source: Source) -> None:
+    """What does not fit shall show before anything is timed."""
+    window, order = session.loop.window, session.loop.order
+    window.gather(0, longest_rows(source.train, min(window.micro_batch, order.rows_per_step)))
+    window.clear()
+
+
+def _speed(steps: list[Progress]) -> dict[str, Any]:
+    """The first step warms up; it is left out of the speed wherever there is another."""
+    timed = steps[1:] or steps
+    seconds = sum(step.seconds for step in timed)
+    tokens = sum(step.tokens for step in timed)
+    return {
+        "losses": [step.loss for step in steps],
+        "tokens": tokens,
+        "seconds": seconds,
+        "tokens_per_second": tokens / seconds if seconds else None,
+        "first_step_seconds": steps[0].seconds if steps else None,
+        "steps": [_parts(step) for step in steps],
+    }
+
+
+def _parts(step: Progress) -> dict[str, float]:
+    split = Step.of(step.model_dump())
+    return {
+        "seconds": split.seconds,
+        "tokens": split.tokens,
+        "data_wait": split.data_wait,
+        "transfer": split.transfer,
+        "host_launch": split.launch or 0.0,
+        "device_compute": split.compute or 0.0,
+        "update": split.update,
+    }
+
+
+@contextmanager
+def limited(seconds: float, events: Events) -> Iterator[None]:
+    """A compiler or a kernel cannot be interrupted from within, so the process ends where the time does."""
+    done = threading.Event()
+
+    def expire() -> None:
+        if not done.wait(seconds):
+            events.failed(Failed(f"not done within {seconds:.0f} seconds", code="bench-limit"))
+            os._exit(Failed.exit)
+
+    thread = threading.Thread(target=expire, name="limit", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()

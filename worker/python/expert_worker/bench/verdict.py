@@ -1,0 +1,226 @@
+"""What holds a run back, said only of what was measured, with what to do about it. Worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from expert_worker.bench.nvml import THERMAL, Reading
+from expert_worker.bench.parts import Spent
+from expert_worker.bench.sample import Sample
+from expert_worker.bench.statistics import Summary
+
+_DATA_WAIT, _APART, _TRANSFER = 0.10, 0.20, 0.10
+_SLOWED = 0.10
+_BUSY, _FULL, _BANDWIDTH = 80.0, 0.92, 70.0
+_SPILL = 256 << 20
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Finding:
+    code: str
+    message: str
+    advice: str
+    measured: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Everything that a verdict may rest on."""
+
+    samples: Sequence[Sample]
+    figures: dict[str, Summary]
+    spent: Spent
+    gpu: int | None
+    """The GPU that the run computes on; None on a CPU."""
+    reserved: int
+    """What the training process says it has reserved on the device."""
+    cores: int
+    attached: bool
+    stage: str | None
+
+    def mean(self, name: str) -> float | None:
+        summary = self.figures.get(name)
+        return summary["mean"] if summary else None
+
+    def of_gpu(self, name: str) -> float | None:
+        return self.mean(f"gpu{self.gpu}.{name}") if self.gpu is not None else None
+
+    @property
+    def readings(self) -> list[Reading]:
+        return [gpu for sample in self.samples for gpu in sample.gpus if gpu.index == self.gpu]
+
+
+def findings(seen: Seen) -> list[Finding]:
+    checks: list[Callable[[Seen], Finding | None]] = [
+        _thermal, _spill, _data, _apart, _transfer, _host, _bandwidth, _full, _crowded, _swap,
+    ]  # fmt: skip
+    found = [finding for check in checks if (finding := check(seen)) is not None]
+    return found or [_nothing_wrong(seen)]
+
+
+def _thermal(seen: Seen) -> Finding | None:
+    readings = seen.readings
+    hot = [reading for reading in readings if THERMAL & set(reading.slowed_by)]
+    share = len(hot) / len(readings) if readings else 0.0
+    if share < _SLOWED:
+        return None
+    warmest = max((reading.temperature or 0.0) for reading in hot)
+    return Finding(
+        "thermal",
+        f"The GPU slows itself down because of heat in {share:.0%} of the samples (up to {warmest:.0f} °C)",
+        "Give it more air, clean the fans, or lower its power limit (nvidia-smi -pl): steadier is faster.",
+        {"share": share, "temperature": warmest},
+    )
+
+
+def _spill(seen: Seen) -> Finding | None:
+    """A Windows driver lends shared memory instead of refusing: then more is reserved than the card holds."""
+    used = max((reading.memory_used or 0 for reading in seen.readings), default=0)
+    total = max((reading.memory_total or 0 for reading in seen.readings), default=0)
+    over = seen.reserved - min(used, total)
+    if not used or over < _SPILL:
+        return None
+    return Finding(
+        "spill",
+        f"Training has reserved {over / _MIB:.0f} MiB more than lies on the card: "
+        "the rest is in shared memory, at a fraction of the speed",
+        "Lower batch_size and raise gradient_accumulation_steps by as much, or quantize the base; "
+        "`expert-cli bench tune` finds what fits.",
+        {"reserved": float(seen.reserved), "used": float(used), "total": float(total)},
+    )
+
+
+def _data(seen: Seen) -> Finding | None:
+    share = seen.spent.shares["data wait"]
+    if share < _DATA_WAIT:
+        return None
+    return Finding(
+        "data-wait",
+        f"{share:.0%} of the time is spent waiting for rows",
+        "Use the token cache (pretokenized_cache; `expert-cli pretokenize` builds it). Without it, raise "
+        "dataloader_num_workers and dataloader_prefetch_factor, and keep the data on a local disk.",
+        {"share": share},
+    )
+
+
+def _apart(seen: Seen) -> Finding | None:
+    shares = seen.spent.shares
+    name = max(("evaluate", "checkpoint"), key=lambda it: shares[it])
+    if shares[name] < _APART:
+        return None
+    key = "eval_steps (or make the validation set smaller)" if name == "evaluate" else "save_steps"
+    doing = "evaluating" if name == "evaluate" else "saving checkpoints"
+    return Finding(
+        f"{name}-share", f"{shares[name]:.0%} of the time goes into {doing}", f"Raise {key}.",
+        {"share": shares[name]},
+    )  # fmt: skip
+
+
+def _transfer(seen: Seen) -> Finding | None:
+    share = seen.spent.shares["transfer"]
+    if share < _TRANSFER:
+        return None
+    return Finding(
+        "transfer",
+        f"{share:.0%} of the time rows are on their way to the device",
+        "Set dataloader_pin_memory, and look whether the card sits in a slot with all its PCIe lanes.",
+        {"share": share},
+    )
+
+
+def _host(seen: Seen) -> Finding | None:
+    """The device waits for the host's launches: its span is as long as theirs, and it is idle in between."""
+    ratio, busy = seen.spent.launch_to_compute, seen.of_gpu("utilization")
+    if ratio is None or busy is None or ratio < 0.9 or busy >= _BUSY:
+        return None
+    return Finding(
+        "host-bound",
+        f"The GPU is busy {busy:.0f}% of the time and waits for the host, which needs {ratio:.0%} of the "
+        "step to issue the work",
+        "Raise batch_size (longer kernels for the same launches), or set torch_compile, with use_cuda_graphs "
+        "where rows have one length.",
+        {"utilization": busy, "launch_to_compute": ratio},
+    )
+
+
+def _bandwidth(seen: Seen) -> Finding | None:
+    moving = seen.of_gpu("memory_utilization")
+    if moving is None or moving < _BANDWIDTH:
+        return None
+    return Finding(
+        "memory-bound",
+        f"The GPU's memory is being read or written {moving:.0f}% of the time: it sets the pace",
+        "Train in bf16, keep gradient_checkpointing off where it fits, and prefer plain weights to int4 ones "
+        "below about 3B parameters.",
+        {"memory_utilization": moving},
+    )
+
+
+def _full(seen: Seen) -> Finding | None:
+    shares = [
+        reading.memory_used / reading.memory_total
+        for reading in seen.readings
+        if reading.memory_used is not None and reading.memory_total
+    ]
+    if not shares or max(shares) < _FULL:
+        return None
+    return Finding(
+        "memory-full",
+        f"The GPU's memory is {max(shares):.0%} full: a longer batch may not fit",
+        "Nothing is wrong while it runs, since a batch that does not fit is split. For room: a smaller "
+        "batch_size, gradient_checkpointing, or a quantized base.",
+        {"share": max(shares)},
+    )
+
+
+def _crowded(seen: Seen) -> Finding | None:
+    """On a CPU: the machine is busy, and not with this run."""
+    mine, all_of_it = seen.mean("process.cpu_percent"), seen.mean("machine.cpu_percent")
+    if seen.gpu is not None or mine is None or all_of_it is None:
+        return None
+    others = all_of_it - mine / seen.cores
+    if all_of_it < 90 or others < 20:
+        return None
+    return Finding(
+        "crowded",
+        f"Other programs use {others:.0f}% of the processor while the run uses {mine / seen.cores:.0f}%",
+        "Close them, or wait: on a CPU training is as fast as the cores it gets.",
+        {"others": others, "run": mine / seen.cores},
+    )
+
+
+def _swap(seen: Seen) -> Finding | None:
+    free, total = seen.figures.get("machine.memory_available"), seen.figures.get("machine.memory_total")
+    if not free or not total or free["min"] > 0.03 * total["max"]:
+        return None
+    return Finding(
+        "memory-short",
+        f"Only {free['min'] / _MIB:.0f} MiB of the machine's memory are free",
+        "Lower batch_size or close other programs before the system begins to swap.",
+        {"available": free["min"]},
+    )
+
+
+def _nothing_wrong(seen: Seen) -> Finding:
+    if not seen.attached:
+        return Finding(
+            "alone", "No training was watched, only the machine",
+            "Start `expert-cli train`, or name a run with --run.",
+        )  # fmt: skip
+    if not seen.spent.steps:
+        where = f" (it was at: {seen.stage})" if seen.stage else ""
+        return Finding(
+            "no-steps", f"The run made no step while it was watched{where}",
+            "Watch for longer (--duration), or once training has begun.",
+        )  # fmt: skip
+    share = seen.spent.shares["forward and backward"]
+    where = "the GPU" if seen.gpu is not None else "the processor"
+    return Finding(
+        "compute-bound",
+        f"{share:.0%} of the time is forward and backward passes: {where} is what limits the speed",
+        "That is as it should be. `expert-cli bench tune` tries other settings, `expert-cli bench ablate` "
+        "shows what each optimisation is worth here.",
+        {"share": share},
+    )
