@@ -1,5 +1,6 @@
 """User time of `expert-cli validate experts` on the release build: `python -m benches.validate`."""
 
+import json
 import os
 import shutil
 import statistics
@@ -49,9 +50,15 @@ def main() -> None:
         sys.exit("build it first: cargo build --release -p expert-cli")
     ours = cpu_milliseconds([str(BINARY), "validate", "experts"])
     peers = start_of_peers()
-    print(f"validate experts: {ours:.2f} ms of user time (to reach: {REACH_MS:.0f} ms)")
-    print(f"import torch alone: {peers:.0f} ms, {peers / max(ours, 0.01):.0f} times as long")
-    print(f"links libpython: {links_python(BINARY)}")
+    ratio = peers / max(ours, 0.01)
+    what = f"validate experts: {ours:.2f} ms of user time (to reach: {REACH_MS:.0f} ms)"
+    found = {
+        "user_milliseconds": ours,
+        "import_torch_milliseconds": peers,
+        "links_libpython": links_python(BINARY),
+        "rows": [{"what": what, "against": "importing torch", "ratio": ratio}],
+    }
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

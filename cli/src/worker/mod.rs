@@ -14,6 +14,6 @@ mod supervise;
 
 pub use interrupt::{Interrupt, requested as interrupted};
 pub use locate::Search;
-pub use module::run_module;
+pub use module::{hand_over, run_module};
 pub use spawn::{Launch, Stdin};
 pub use supervise::{Limits, Notice, supervise};

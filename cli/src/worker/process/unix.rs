@@ -67,6 +67,11 @@ pub fn on_interrupt(receive: impl Fn(Interrupt) + Send + 'static) -> io::Result<
     Ok(())
 }
 
+/// The command takes this process's place; only a failure to start it returns.
+pub fn replace(command: &mut Command) -> io::Result<ExitStatus> {
+    Err(command.exec())
+}
+
 pub fn cause_of_death(status: ExitStatus) -> Option<Death> {
     match status.signal()? {
         SIGKILL => Some(Death::Killed),

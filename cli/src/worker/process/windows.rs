@@ -57,6 +57,12 @@ pub fn on_interrupt(receive: impl Fn(Interrupt) + Send + 'static) -> io::Result<
     ctrlc::set_handler(move || receive(Interrupt::Interrupt)).map_err(io::Error::other)
 }
 
+/// Windows replaces no process: this one waits, and leaves Ctrl-C to the command.
+pub fn replace(command: &mut Command) -> io::Result<ExitStatus> {
+    ctrlc::set_handler(|| {}).map_err(io::Error::other)?;
+    command.status()
+}
+
 /// Faults of native code end a process with an NTSTATUS of the error class.
 pub fn cause_of_death(status: ExitStatus) -> Option<Death> {
     status.code().filter(|code| (*code as u32) >= 0xC000_0000).map(Death::Crashed)

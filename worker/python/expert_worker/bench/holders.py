@@ -55,9 +55,12 @@ def _held(pid: int, worker: Worker | None, memory: dict[int, int | None]) -> Hel
 
 
 def standing(worker: Worker) -> Standing:
-    """Left over is what nobody waits for any more: a run whose lock is free, or a stage that works in passing
-    and has none, whose starter is gone."""
-    if worker.trains and is_held(worker.folder / "lock"):
+    """Left over is the worker of a run that nobody waits for any more: its lock is free and its starter gone.
+    Stages that work in passing have no lock to tell by, and are let alone."""
+    lock = worker.folder / "lock"
+    if not worker.trains or not lock.is_file():
+        return "at work"
+    if is_held(lock):
         return "live run"
     return "left over" if orphaned(worker.pid) else "at work"
 

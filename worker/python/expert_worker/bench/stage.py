@@ -22,9 +22,9 @@ from expert_worker.event import Applied, Event, Progress, Recovered
 from expert_worker.events import Events
 from expert_worker.plan import BenchRequest, Plan
 from expert_worker.train import memory
+from expert_worker.train.data import longest, row_lengths
 from expert_worker.train.source import Source, open_source
 from expert_worker.train.stage import Session, prepare
-from expert_worker.train.trial import longest_rows
 
 
 class Heard:
@@ -90,9 +90,11 @@ def measure(plan: Plan, events: Events, source: Source) -> dict[str, Any]:
 
 def _longest_first(session: Session, source: Source) -> None:
     """What does not fit shall show before anything is timed."""
-    window, order = session.loop.window, session.loop.order
-    window.gather(0, longest_rows(source.train, min(window.micro_batch, order.rows_per_step)))
+    window = session.loop.window.reading(source.train)
+    count = min(window.micro_batch, session.loop.order.rows_per_step)
+    window.gather(0, longest(row_lengths(source.train), count))
     window.clear()
+    session.loop.window.micro_batch = window.micro_batch
 
 
 def _speed(steps: list[Progress]) -> dict[str, Any]:

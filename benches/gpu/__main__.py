@@ -1,0 +1,250 @@
+"""Equality and speed on one GPU, in one command: `python -m benches.gpu` (see README.md beside this file).
+
+First every fast path is held against the plain one, then LoRA, DoRA and QLoRA are measured on a base of
+Qwen3-0.6B's shape, beside TRL. Each measurement is a process of its own; what no longer fits into --minutes
+is left out and named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE))
+
+from shapes import QWEN_06B, TINY, Case, Shape, cases  # noqa: E402
+from table import table  # noqa: E402
+
+PACKAGES = ("torch", "transformers", "peft", "trl", "bitsandbytes", "accelerate", "datasets")
+# Of the card that the aim was set on, in bf16.
+H200_OPERATIONS = 790e12
+
+
+class Budget:
+    """What is left of the time, and whether another measurement like the last fits into it."""
+
+    def __init__(self, minutes: float) -> None:
+        self._end = time.monotonic() + minutes * 60
+        self._longest = 15.0
+
+    def allows(self) -> bool:
+        return self.left > 1.2 * self._longest
+
+    @property
+    def left(self) -> float:
+        return self._end - time.monotonic()
+
+    def took(self, seconds: float) -> None:
+        self._longest = max(self._longest, seconds)
+
+
+class Refused(Exception):
+    """Something that this benchmark needs is not here."""
+
+
+def main() -> int:
+    given = arguments()
+    try:
+        document = measured(given)
+    except Refused as refused:
+        print(f"error: {refused}", file=sys.stderr)
+        return 3
+    text = json.dumps(document, indent=2) + "\n"
+    if given.output:
+        given.output.parent.mkdir(parents=True, exist_ok=True)
+        given.output.write_text(text)
+    print(table(document))
+    return 0 if document["ok"] else 1
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benches.gpu",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--tiny", action="store_true", help="tiny shapes, to see that everything runs")
+    parser.add_argument("--only", nargs="*", default=[], metavar="PREFIX", help="cases: lora, dora-16 ...")
+    parser.add_argument("--minutes", type=float, default=9.0, help="time for all of it (9)")
+    parser.add_argument("--no-trl", action="store_true", help="our side alone")
+    parser.add_argument("--no-equality", action="store_true", help="leave the checks of equality out")
+    parser.add_argument(
+        "--cli", type=Path, default=os.environ.get("EXPERT_CLI"), help="the expert-cli to plan with"
+    )
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write everything as JSON")
+    return parser.parse_args()
+
+
+def measured(given: argparse.Namespace) -> dict[str, Any]:
+    cli = find_cli(given.cli)
+    budget = Budget(given.minutes)
+    shape = TINY if given.tiny else QWEN_06B
+    chosen = [it for it in cases(given.tiny) if not given.only or it.name.startswith(tuple(given.only))]
+    if not chosen:
+        raise Refused(f"--only names no case; there are {', '.join(it.name for it in cases(given.tiny))}")
+    document: dict[str, Any] = {
+        "date": time.strftime("%Y-%m-%d"),
+        "shape": asdict(shape),
+        "versions": versions(),
+    }
+    with tempfile.TemporaryDirectory(prefix="expert-gpu-") as place:
+        folder = Path(place)
+        python("base.py", str(folder / "base"), json.dumps(asdict(shape)))
+        equality = {} if given.no_equality else python("equality.py", given.device)
+        document["device"] = equality.get("device", given.device)
+        document["equality"] = equality.get("checks", [])
+        peak = equality.get("peak_operations")
+        document["peak_operations"] = peak
+        document["cases"] = [case_of(it, shape, folder, cli, given, budget, peak) for it in chosen]
+    equal = all(row["ok"] for row in document["equality"])
+    return {"ok": equal and all("ours" in it for it in document["cases"]), **document}
+
+
+def case_of(
+    case: Case,
+    shape: Shape,
+    folder: Path,
+    cli: Path,
+    given: argparse.Namespace,
+    budget: Budget,
+    peak: float | None,
+) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": case.name, "case": case.as_json()}
+    if not budget.allows():
+        return {**told, "left_out": f"{budget.left:.0f} s were left"}
+    plan, estimate = planned(case, folder, cli, given.device)
+    words = json.dumps(case.as_json()), json.dumps(asdict(shape))
+    told["plan"] = {"estimate_bytes": estimate, "micro_batch": plan_of(plan)["machine"]["micro_batch"]}
+    told |= side("ours", budget, "ours.py", str(plan), *words)
+    if not given.no_trl:
+        told |= side("trl", budget, "theirs.py", str(folder / "base"), *words, given.device)
+    return {**told, **compared(told, case, shape, peak)}
+
+
+def side(name: str, budget: Budget, script: str, *words: str) -> dict[str, Any]:
+    """A side that fails, for want of memory for instance, is a result too."""
+    if not budget.allows():
+        return {f"{name}_left_out": f"{budget.left:.0f} s were left"}
+    began = time.monotonic()
+    try:
+        return {name: python(script, *words, limit=budget.left)}
+    except Refused as refused:
+        return {f"{name}_failed": str(refused)}
+    finally:
+        budget.took(time.monotonic() - began)
+
+
+def compared(told: dict[str, Any], case: Case, shape: Shape, peak: float | None) -> dict[str, Any]:
+    if "ours" not in told:
+        return {}
+    speed = told["ours"]["tokens_per_second"]
+    operations = shape.operations_a_token(case.mean_document)
+    found: dict[str, Any] = {"share_of_h200_floor": speed * operations / H200_OPERATIONS}
+    if peak:
+        found["share_of_measured_peak"] = speed * operations / peak
+    estimate = told["plan"]["estimate_bytes"]
+    found["peak_of_estimate"] = told["ours"]["peak_bytes"] / estimate if estimate else None
+    if "trl" in told:
+        found["speed_of_trl"] = speed / told["trl"]["tokens_per_second"]
+        found["memory_of_trl"] = told["ours"]["peak_bytes"] / told["trl"]["peak_bytes"]
+    return found
+
+
+def planned(case: Case, folder: Path, cli: Path, device: str) -> tuple[Path, int]:
+    """expert-cli's own plan, so that its estimate is held against what is measured."""
+    expert = folder / case.name
+    expert.mkdir()
+    (expert / "train.jsonl").write_text('{"text": "a"}\n')
+    manifest = {
+        "name": case.name,
+        "base_models": [{"name": str(folder / "base"), "quantization": case.quantization}],
+        "training": {"dataset": {"path": "train.jsonl"}, "config": config_of(case)},
+    }
+    (expert / "manifest.json").write_text(json.dumps(manifest))
+    command = [str(cli), "plan", "--json", "--device", device, "-m", str(expert)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Refused(f"{cli} plans nothing: {done.stderr.strip().splitlines()[-1:]}")
+    plan = json.loads(done.stdout)["plan"]
+    plan["request"] = {"stage": "bench", "limit_seconds": 600.0}
+    plan["machine"]["logging"]["trackers"] = []
+    plan["recipe"]["saving"]["strategy"] = "no"
+    path = expert / "plan.json"
+    path.write_text(json.dumps(plan))
+    return path, int(plan["machine"]["estimate"]["total"])
+
+
+def config_of(case: Case) -> dict[str, Any]:
+    return {
+        "adapter_type": case.adapter,
+        "rank": case.rank,
+        "alpha": 2 * case.rank,
+        "dropout": case.dropout,
+        "target_modules": "all-linear",
+        "batch_size": case.rows,
+        "max_seq_length": case.length,
+        "packing": True,
+        "max_steps": case.steps,
+        "learning_rate": 1e-4,
+        "lr_scheduler": "constant",
+        "bf16": case.dtype == "bf16",
+        "fp16": False,
+    }
+
+
+def plan_of(path: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(path.read_text())
+    return document
+
+
+def python(script: str, *words: str, limit: float | None = None) -> dict[str, Any]:
+    """A script beside this one, in a process of its own; its last line is its JSON."""
+    paths = [str(HERE), str(ROOT / "worker" / "python"), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "HF_HUB_OFFLINE": "1"}
+    try:
+        done = subprocess.run(
+            [sys.executable, str(HERE / script), *words],
+            capture_output=True, text=True, check=False, env=environment, timeout=limit,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise Refused(f"{script} was not done within {limit:.0f} s") from None
+    if done.returncode:
+        last = [line for line in done.stderr.splitlines() if line.strip()][-1:] or ["no word"]
+        raise Refused(f"{script} ended with {done.returncode}: {last[0]}")
+    lines = done.stdout.splitlines()
+    document: dict[str, Any] = json.loads(lines[-1]) if lines else {}
+    return document
+
+
+def find_cli(named: Path | str | None) -> Path:
+    found = Path(named) if named else ROOT / "target" / "release" / "expert-cli"
+    if not found.is_file():
+        raise Refused(f"there is no expert-cli at {found}: build it, or name it with --cli or EXPERT_CLI")
+    return found.resolve()
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "absent"
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

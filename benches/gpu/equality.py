@@ -1,0 +1,179 @@
+"""Every fast path against plain transformers + peft on this device: `equality.py DEVICE`.
+
+The reference is the plain path in fp32. In fp32 the fast path must meet it; in bf16 it may be as far from it
+as the plain path in bf16 is, and half as far again.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+import torch
+from peft import LoraConfig, get_peft_model
+from shapes import Shape
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from transformers import Qwen3ForCausalLM
+
+from expert_worker.plan import FastParts
+from expert_worker.train.fast.batch import IGNORED, Flat, positions_of
+from expert_worker.train.fast.decoder import FastDecoder
+from expert_worker.train.fast.dropout import Place, install, token_keys
+
+SMALL = Shape(1024, 256, 512, 2, 4, 2, 64)
+LENGTHS = (70, 1, 33, 130, 22)
+LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+EXACT, ROOM, LEAST = 2e-4, 1.5, 1e-3
+ALL = {"document_attention": True, "chunked_loss": True, "fused_adapters": True}
+
+Found = tuple[float, dict[str, Tensor]]
+
+
+def model_of(dtype: torch.dtype, device: torch.device, dora: bool, dropout: float, four_bits: bool) -> Any:
+    torch.manual_seed(3)
+    base = Qwen3ForCausalLM(SMALL.config()).to(dtype)
+    base = quantized(base, dtype) if four_bits else base
+    config = LoraConfig(
+        r=8, lora_alpha=16, lora_dropout=dropout, use_dora=dora, target_modules=LINEARS, task_type="CAUSAL_LM"
+    )
+    model = get_peft_model(base.to(device), config, autocast_adapter_dtype=True)
+    draw = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                # Off its starting value, which often is zero; the same on every device.
+                moved = torch.randn(parameter.shape, generator=draw) * 0.05
+                parameter.data = parameter.data.float() + moved.to(parameter.device)
+    return model.train()
+
+
+def quantized(base: Any, dtype: torch.dtype) -> Any:
+    from bitsandbytes.nn import Linear4bit, Params4bit
+
+    for layer in base.model.layers:
+        for block in (layer.self_attn, layer.mlp):
+            for name, linear in list(block.named_children()):
+                if not isinstance(linear, torch.nn.Linear):
+                    continue
+                small = Linear4bit(
+                    linear.in_features, linear.out_features, bias=False, compute_dtype=dtype, quant_type="nf4"
+                )
+                small.weight = Params4bit(linear.weight.data, requires_grad=False, quant_type="nf4")
+                setattr(block, name, small)
+    return base
+
+
+def batch_on(device: torch.device) -> Flat:
+    draw = torch.Generator().manual_seed(11)
+    total = sum(LENGTHS)
+    ids = torch.randint(1, SMALL.vocabulary, (total,), generator=draw)
+    labels = torch.where(torch.rand(total, generator=draw) < 0.5, ids, IGNORED)
+    keys = token_keys(1, 1, list(range(len(LENGTHS))), list(LENGTHS))
+    return Flat(ids, labels, positions_of(LENGTHS), LENGTHS, keys).to(device)
+
+
+def plain(model: Any, place: Place, batch: Flat) -> Found:
+    """transformers' own forward, a document at a time."""
+    total = torch.zeros((), device=batch.ids.device)
+    for piece in batch.pieces(1):
+        place.keys = piece.keys
+        if len(piece.ids) < 2:
+            continue
+        logits = model(input_ids=piece.ids.unsqueeze(0)).logits[0, :-1].float()
+        total = total + cross_entropy(logits, piece.labels[1:], ignore_index=IGNORED, reduction="sum")
+    return taken(model, total)
+
+
+def fast(model: Any, place: Place, batch: Flat, **options: Any) -> tuple[Found, str]:
+    decoder = FastDecoder(model, place, **options)
+    return taken(model, decoder.loss(batch)), decoder.way
+
+
+def taken(model: Any, loss: Tensor) -> Found:
+    loss.backward()  # type: ignore[no-untyped-call]
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad and p.grad is not None}
+    gradients = {name: p.grad.detach().double().cpu() for name, p in trained.items()}
+    model.zero_grad()
+    return float(loss.detach()), gradients
+
+
+def apart(one: Found, other: Found) -> float:
+    """The larger of the losses' and the gradients' relative distance."""
+    assert one[1].keys() == other[1].keys()
+    joined = [torch.cat([it[1][name].flatten() for name in sorted(one[1])]) for it in (one, other)]
+    gradients = float((joined[0] - joined[1]).norm() / joined[1].norm().clamp_min(1e-12))
+    return max(abs(one[0] - other[0]) / max(abs(other[0]), 1e-9), gradients)
+
+
+def ways(device: torch.device) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {
+        "as trained": {},
+        "checkpointing full": {"checkpointing": "full"},
+        "checkpointing selective": {"checkpointing": "selective"},
+        **{f"{part} off": {"parts": FastParts(**{**ALL, part: False})} for part in ALL},
+    }
+    if device.type == "cuda":
+        found["compiled"] = {"compiled": torch.compile}
+    return found
+
+
+def check(kind: str, dtype_name: str, device: torch.device) -> list[dict[str, Any]]:
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[dtype_name]
+    settings = {"dora": kind.startswith("dora"), "dropout": 0.1 if "dropout" in kind else 0.0}
+    four_bits, batch = kind == "qlora", batch_on(device)
+
+    def fresh(of: torch.dtype) -> tuple[Any, Place]:
+        model, place = model_of(of, device, four_bits=four_bits, **settings), Place()
+        install(model, place)
+        return model, place
+
+    reference = plain(*fresh(torch.float32), batch)
+    allowed = EXACT
+    if dtype_name == "bf16":
+        allowed = max(LEAST, ROOM * apart(plain(*fresh(dtype), batch), reference))
+    rows = []
+    for name, options in ways(device).items():
+        try:
+            found, way = fast(*fresh(dtype), batch, **options)
+            row = {"apart": apart(found, reference), "attention": way}
+        except Exception as error:
+            row = {"apart": None, "why": f"{type(error).__name__}: {error}".split("\n", 1)[0]}
+        ok = row["apart"] is not None and row["apart"] <= allowed
+        rows.append({"kind": kind, "dtype": dtype_name, "way": name, "allowed": allowed, "ok": ok, **row})
+    return rows
+
+
+def peak_operations(device: torch.device) -> float:
+    """Multiplications and additions a second of one large bf16 product: what this card really reaches."""
+    size, rounds = (8192, 20) if device.type == "cuda" else (256, 3)
+    a = torch.randn(size, size, device=device, dtype=torch.bfloat16)
+    a @ a
+    seconds = []
+    for _ in range(3):
+        wait(device)
+        began = time.perf_counter()
+        for _ in range(rounds):
+            a @ a
+        wait(device)
+        seconds.append(time.perf_counter() - began)
+    return 2 * size**3 * rounds / min(seconds)
+
+
+def wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def main() -> None:
+    device = torch.device(sys.argv[1])
+    kinds = ("lora", "lora with dropout", "dora", "dora with dropout", "qlora")
+    rows = [row for kind in kinds for dtype in ("fp32", "bf16") for row in check(kind, dtype, device)]
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    print(json.dumps({"device": name, "peak_operations": peak_operations(device), "checks": rows}))
+
+
+if __name__ == "__main__":
+    main()

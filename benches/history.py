@@ -1,0 +1,39 @@
+"""What was measured, kept by date and device."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("torch", "transformers", "peft", "trl")
+
+
+def keep(found: Mapping[str, Any], folder: Path, date: str) -> Path:
+    """Adds the documents under `benches`; one of the same name gives way, everything else stays."""
+    path = folder / f"{date}-cpu.json"
+    document: dict[str, Any] = {"date": date, "device": device(), "versions": versions()}
+    if path.exists():
+        document = json.loads(path.read_text())
+    document.setdefault("benches", {}).update(found)
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=2) + "\n")
+    return path
+
+
+def device() -> str:
+    return f"{os.cpu_count()} {platform.machine()} cores, no GPU used, {platform.system()}"
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,75 @@
+//! A few steps of a plan, trained in passing by a worker of their own.
+
+use expert_contract::plan::{self, Plan, Request, Strategy};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::launch::{Home, Supervision, carry_out_with};
+use crate::usage::Global;
+use crate::worker::interrupted;
+
+/// How long measurements are.
+#[derive(clap::Args, Debug, Clone)]
+pub struct Extent {
+    /// Steps of one measurement; the first warms up and is not counted
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..=1000))]
+    pub steps: u64,
+    /// Seconds after which one measurement is given up
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub limit: u64,
+}
+
+/// What one measurement told.
+#[derive(Debug, Clone, Serialize)]
+pub struct Measured {
+    pub tokens_per_second: f64,
+    pub peak_bytes: u64,
+    pub ready_seconds: f64,
+    pub first_step_seconds: f64,
+    pub losses: Vec<f64>,
+    /// Whether the longest batch fitted without being split.
+    pub fits: bool,
+    pub gpu_utilization: Option<f64>,
+    /// The worker's whole document.
+    pub details: Value,
+}
+
+/// The plan with its result thrown away: a few steps, nothing saved, nothing evaluated, nothing tracked.
+pub fn shortened(plan: &Plan, extent: &Extent) -> Plan {
+    let mut recipe = plan.recipe.clone();
+    recipe.schedule.duration = plan::Duration::Steps(extent.steps);
+    recipe.evaluation.strategy = Strategy::No;
+    recipe.evaluation.best = None;
+    recipe.saving.strategy = Strategy::No;
+    let mut machine = plan.machine.clone();
+    machine.logging.trackers.clear();
+    machine.mirror = None;
+    Plan::new(recipe, machine, Request::Bench { limit_seconds: extent.limit as f64 })
+}
+
+pub fn measure(plan: &Plan, supervision: &Supervision, global: &Global) -> Result<Measured, Failure> {
+    // Changes to the recipe were made after its digest was taken.
+    let plan = Plan::new(plan.recipe.clone(), plan.machine.clone(), plan.request.clone());
+    let result = carry_out_with(&plan, Home::of(&plan)?, supervision, global, &mut |_| {})?;
+    told(result).ok_or_else(|| Failure::bad_input("bench-result", "the worker's measurement says no speed"))
+}
+
+fn told(details: Value) -> Option<Measured> {
+    let number = |key: &str| details[key].as_f64();
+    Some(Measured {
+        tokens_per_second: number("tokens_per_second")?,
+        peak_bytes: details["peak_bytes"].as_u64()?,
+        ready_seconds: number("ready_seconds")?,
+        first_step_seconds: number("first_step_seconds")?,
+        losses: details["losses"].as_array()?.iter().filter_map(Value::as_f64).collect(),
+        fits: details["fits"].as_bool()?,
+        gpu_utilization: number("gpu_utilization"),
+        details,
+    })
+}
+
+/// A person's Ctrl-C ends the whole series; anything else only the one measurement.
+pub fn ends_all(failure: &Failure) -> bool {
+    interrupted().is_some() || failure.code == "worker-missing" || failure.code == "worker-not-started"
+}

@@ -1,0 +1,40 @@
+//! `bench`: where the time goes, what each optimisation is worth here, and which settings are the fastest.
+
+mod ablate;
+mod edit;
+mod measure;
+mod outcome;
+mod timeline;
+mod tune;
+mod variants;
+mod watch;
+
+use clap::Subcommand;
+use expert_contract::exit::Exit;
+
+use crate::failure::Failure;
+use crate::render::Console;
+use crate::usage::Global;
+
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    Watch(watch::Args),
+    Timeline(timeline::Args),
+    Ablate(Box<ablate::Args>),
+    Tune(Box<tune::Args>),
+}
+
+pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
+    match &args.what {
+        What::Watch(args) => watch::run(args, global, console),
+        What::Timeline(args) => timeline::run(args, global, console),
+        What::Ablate(args) => ablate::run(args, global, console),
+        What::Tune(args) => tune::run(args, global, console),
+    }
+}

@@ -1,0 +1,80 @@
+//! How a variant's measurement compares with the plan's own.
+
+use expert_contract::plan::Dtype;
+use serde::Serialize;
+
+use super::measure::Measured;
+use super::variants::Expected;
+
+/// Sums in another order differ by this share in fp32.
+const SAME: f64 = 2e-3;
+/// In 16 bits, where each product is rounded.
+const SAME_NARROW: f64 = 2e-2;
+/// Between two number formats.
+const NEAR: f64 = 5e-2;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Losses {
+    Equal,
+    Differ,
+    /// Other rows were learnt from.
+    NotComparable,
+}
+
+impl Losses {
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Equal => "equal",
+            Self::Differ => "DIFFER",
+            Self::NotComparable => "other rows",
+        }
+    }
+}
+
+/// The largest relative difference between the losses of the same steps.
+pub fn apart(planned: &[f64], other: &[f64]) -> f64 {
+    planned.iter().zip(other).map(|(a, b)| (a - b).abs() / a.abs().max(1e-9)).fold(0.0, f64::max)
+}
+
+pub fn losses(planned: &Measured, other: &Measured, expected: Expected, dtype: Dtype) -> Losses {
+    let allowed = match expected {
+        Expected::Other => return Losses::NotComparable,
+        Expected::Near => NEAR,
+        Expected::Same if dtype == Dtype::Fp32 => SAME,
+        Expected::Same => SAME_NARROW,
+    };
+    let complete = !planned.losses.is_empty() && planned.losses.len() == other.losses.len();
+    if complete && apart(&planned.losses, &other.losses) <= allowed { Losses::Equal } else { Losses::Differ }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(losses: &[f64]) -> Measured {
+        Measured {
+            tokens_per_second: 1.0,
+            peak_bytes: 1,
+            ready_seconds: 1.0,
+            first_step_seconds: 1.0,
+            losses: losses.to_vec(),
+            fits: true,
+            gpu_utilization: None,
+            details: serde_json::Value::Null,
+        }
+    }
+
+    #[test]
+    fn losses_are_held_to_what_the_change_allows() {
+        let planned = measured(&[2.0, 1.0]);
+        let told = |other: &[f64], expected, dtype| losses(&planned, &measured(other), expected, dtype);
+        assert_eq!(told(&[2.001, 1.0], Expected::Same, Dtype::Fp32), Losses::Equal);
+        assert_eq!(told(&[2.02, 1.0], Expected::Same, Dtype::Fp32), Losses::Differ);
+        assert_eq!(told(&[2.02, 1.0], Expected::Same, Dtype::Bf16), Losses::Equal);
+        assert_eq!(told(&[2.08, 1.0], Expected::Near, Dtype::Fp32), Losses::Equal);
+        assert_eq!(told(&[9.0, 9.0], Expected::Other, Dtype::Fp32), Losses::NotComparable);
+        assert_eq!(told(&[2.0], Expected::Same, Dtype::Fp32), Losses::Differ);
+        assert_eq!(told(&[f64::NAN, 1.0], Expected::Same, Dtype::Fp32), Losses::Differ);
+    }
+}

@@ -1,0 +1,248 @@
+//! What `ablate` switches: one thing at a time, against the run as it is planned.
+
+use expert_contract::plan::{CheckpointingMode, Compile, DeviceKind, Dtype, Plan, Quantization};
+use serde::Serialize;
+
+/// What the losses must be beside the plan's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Expected {
+    /// The same computation: equal but for the order of sums.
+    Same,
+    /// The same in another number format.
+    Near,
+    /// Other rows in a step, so other losses.
+    Other,
+}
+
+pub struct Variant {
+    pub group: &'static str,
+    pub name: String,
+    pub expected: Expected,
+    pub change: Change,
+}
+
+pub enum Change {
+    To(Box<Plan>),
+    /// Why it cannot be tried here.
+    Impossible(String),
+}
+
+/// Names of the groups, for `--only`.
+pub const GROUPS: [&str; 14] = [
+    "packing",
+    "cache",
+    "attention",
+    "loss",
+    "adapters",
+    "path",
+    "pieces",
+    "precision",
+    "tf32",
+    "compile",
+    "checkpointing",
+    "loader",
+    "batch",
+    "quantization",
+];
+
+pub fn all(plan: &Plan) -> Vec<Variant> {
+    let mut made = Series { plan, variants: Vec::new() };
+    made.data();
+    made.fast_path();
+    made.numbers();
+    made.compiling();
+    made.checkpointing();
+    made.loader();
+    made.batches();
+    made.quantization();
+    made.variants
+}
+
+struct Series<'a> {
+    plan: &'a Plan,
+    variants: Vec<Variant>,
+}
+
+impl Series<'_> {
+    fn add(
+        &mut self,
+        group: &'static str,
+        name: impl Into<String>,
+        expected: Expected,
+        change: impl FnOnce(&mut Plan),
+    ) {
+        let mut plan = self.plan.clone();
+        change(&mut plan);
+        let change = Change::To(Box::new(plan));
+        self.variants.push(Variant { group, name: name.into(), expected, change });
+    }
+
+    fn cannot(&mut self, group: &'static str, name: impl Into<String>, why: impl Into<String>) {
+        let change = Change::Impossible(why.into());
+        self.variants.push(Variant { group, name: name.into(), expected: Expected::Same, change });
+    }
+
+    fn on_cuda(&self) -> bool {
+        self.plan.machine.device.kind == DeviceKind::Cuda
+    }
+
+    fn data(&mut self) {
+        let packing = self.plan.recipe.batch.packing;
+        self.add("packing", format!("packing {}", switch(!packing)), Expected::Other, |plan| {
+            plan.recipe.batch.packing = !packing;
+        });
+        let cached = self.plan.machine.loader.use_cache;
+        self.add("cache", format!("token cache {}", switch(!cached)), Expected::Same, |plan| {
+            plan.machine.loader.use_cache = !cached;
+        });
+    }
+
+    fn fast_path(&mut self) {
+        self.add("attention", "document attention off", Expected::Same, |plan| {
+            plan.machine.fast_parts.document_attention = false;
+        });
+        self.add("loss", "chunked loss off", Expected::Same, |plan| {
+            plan.machine.fast_parts.chunked_loss = false;
+        });
+        self.add("adapters", "fused adapters off", Expected::Same, |plan| {
+            plan.machine.fast_parts.fused_adapters = false;
+        });
+        self.add("path", "plain transformers + peft", Expected::Same, |plan| {
+            plan.machine.fast_path = false;
+        });
+        match self.plan.machine.piece_tokens {
+            Some(tokens) => {
+                self.add("pieces", format!("pieces of {tokens} tokens off"), Expected::Same, |plan| {
+                    plan.machine.piece_tokens = None;
+                })
+            }
+            None => {
+                self.cannot("pieces", "pieces", "only a CPU walks a batch in pieces that stay in its cache")
+            }
+        }
+        let flash = self.plan.machine.flash_attention;
+        if self.on_cuda() {
+            self.add("attention", format!("flash-attn {}", switch(!flash)), Expected::Same, |plan| {
+                plan.machine.flash_attention = !flash;
+            });
+        } else {
+            self.cannot("attention", "flash-attn", "flash-attn is a CUDA library");
+        }
+    }
+
+    fn numbers(&mut self) {
+        for dtype in [Dtype::Fp32, Dtype::Bf16, Dtype::Fp16] {
+            if dtype == self.plan.machine.dtype {
+                continue;
+            }
+            if dtype == Dtype::Fp16 && !self.on_cuda() {
+                self.cannot("precision", "fp16", "fp16 on a CPU is emulated; bf16 is its 16-bit format");
+                continue;
+            }
+            self.add("precision", dtype.as_str(), Expected::Near, |plan| plan.machine.dtype = dtype);
+        }
+        let tf32 = self.plan.recipe.precision.tf32;
+        if !self.on_cuda() {
+            self.cannot("tf32", format!("TF32 {}", switch(!tf32)), "TF32 is a format of CUDA's tensor cores");
+        } else if self.plan.machine.dtype != Dtype::Fp32 {
+            let why = format!("products are in {} here, not in fp32", self.plan.machine.dtype.as_str());
+            self.cannot("tf32", format!("TF32 {}", switch(!tf32)), why);
+        } else {
+            self.add("tf32", format!("TF32 {}", switch(!tf32)), Expected::Near, |plan| {
+                plan.recipe.precision.tf32 = !tf32;
+            });
+        }
+    }
+
+    fn compiling(&mut self) {
+        if self.plan.machine.compile.is_some() {
+            self.add("compile", "compile off", Expected::Same, |plan| plan.machine.compile = None);
+            return;
+        }
+        let mode = |mode: &str| Some(Compile { backend: "inductor".to_owned(), mode: mode.to_owned() });
+        self.add("compile", "compile on", Expected::Same, |plan| plan.machine.compile = mode("default"));
+        if self.on_cuda() {
+            self.add("compile", "compile with CUDA graphs", Expected::Same, |plan| {
+                plan.machine.compile = mode("reduce-overhead");
+            });
+        } else {
+            self.cannot("compile", "compile with CUDA graphs", "there is no CUDA here");
+        }
+    }
+
+    fn checkpointing(&mut self) {
+        for mode in [CheckpointingMode::None, CheckpointingMode::Selective, CheckpointingMode::Full] {
+            if mode != self.plan.machine.checkpointing {
+                let name = format!("checkpointing {}", mode.as_str());
+                self.add("checkpointing", name, Expected::Same, |plan| plan.machine.checkpointing = mode);
+            }
+        }
+    }
+
+    /// Without the cache: its mapped rows need no loader.
+    fn loader(&mut self) {
+        for (workers, prefetch) in [(0, None), (2, Some(2)), (2, Some(8))] {
+            let ahead = prefetch.map_or(String::new(), |rows| format!(", prefetch {rows}"));
+            let name = format!("no cache, {workers} workers{ahead}");
+            self.add("loader", name, Expected::Same, |plan| {
+                plan.machine.loader.use_cache = false;
+                plan.machine.loader.workers = workers;
+                plan.machine.loader.prefetch_factor = prefetch;
+                plan.machine.loader.persistent_workers = workers > 0;
+            });
+        }
+        let pinned = self.plan.machine.loader.pin_memory;
+        let name = format!("no cache, pinning {}", switch(!pinned));
+        if self.on_cuda() {
+            self.add("loader", name, Expected::Same, |plan| {
+                plan.machine.loader.use_cache = false;
+                plan.machine.loader.pin_memory = !pinned;
+            });
+        } else {
+            self.cannot("loader", name, "pinned memory is for copies to a GPU");
+        }
+    }
+
+    /// The same rows a step in other pieces, and other rows a step.
+    fn batches(&mut self) {
+        let (rows, micro) = (self.plan.recipe.batch.rows_per_step, self.plan.machine.micro_batch);
+        let mut sizes = vec![1, rows];
+        sizes.dedup();
+        for size in sizes.into_iter().filter(|size| *size != micro) {
+            let name = format!("{size} of {rows} rows at once");
+            self.add("batch", name, Expected::Same, |plan| set_micro_batch(plan, size));
+        }
+        for rows in [rows * 2, rows * 4] {
+            self.add("batch", format!("{rows} rows a step"), Expected::Other, |plan| {
+                plan.recipe.batch.rows_per_step = rows;
+                set_micro_batch(plan, rows);
+            });
+        }
+    }
+
+    fn quantization(&mut self) {
+        for kind in [Quantization::None, Quantization::Int8, Quantization::Int4] {
+            let plain = |kind| !matches!(kind, Quantization::Int8 | Quantization::Int4);
+            let planned = self.plan.recipe.base.quantization;
+            if kind == planned || (plain(kind) && plain(planned)) {
+                continue;
+            }
+            let name = if plain(kind) {
+                "base not quantized".to_owned()
+            } else {
+                format!("base in {}", kind.as_str())
+            };
+            self.add("quantization", name, Expected::Near, |plan| plan.recipe.base.quantization = kind);
+        }
+    }
+}
+
+pub fn set_micro_batch(plan: &mut Plan, rows: u64) {
+    plan.machine.micro_batch = rows;
+    plan.machine.accumulation = plan.recipe.batch.rows_per_step.div_ceil(rows);
+}
+
+fn switch(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}

@@ -1,0 +1,50 @@
+//! `bench watch`: samples beside a running train. The worker's own module does it, on this terminal.
+
+use std::path::PathBuf;
+
+use expert_contract::exit::Exit;
+
+use crate::failure::Failure;
+use crate::render::Console;
+use crate::usage::Global;
+use crate::worker::{Search, hand_over};
+
+/// Sample GPU, processor and memory beside a running train, and say what it waits for
+#[derive(clap::Args)]
+pub struct Args {
+    /// The run to watch (the newest that trains)
+    #[arg(long, value_name = "DIR", conflicts_with = "alone")]
+    run: Option<PathBuf>,
+    /// Watch the machine, whatever trains on it
+    #[arg(long)]
+    alone: bool,
+    /// Seconds between two samples
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    interval: f64,
+    /// Seconds in all; Ctrl-C ends it earlier, with what there is
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
+    duration: f64,
+    /// Write everything as JSON, raw samples too
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write the curves as an HTML page
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
+    let mut words = vec!["watch".into()];
+    words.extend([format!("--interval={}", args.interval).into()]);
+    words.extend([format!("--duration={}", args.duration).into()]);
+    for (option, path) in [("--run", &args.run), ("--output", &args.output), ("--plot", &args.plot)] {
+        if let Some(path) = path {
+            words.extend([option.into(), path.clone().into_os_string()]);
+        }
+    }
+    for (option, given) in [("--alone", args.alone), ("--json", console.json), ("--quiet", console.quiet)] {
+        if given {
+            words.push(option.into());
+        }
+    }
+    hand_over(&Search::here(global.python.as_deref(), None).find()?, "expert_worker.bench", &words)
+}

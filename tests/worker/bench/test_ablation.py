@@ -1,0 +1,54 @@
+"""The page of an ablation, and the scripts' manners."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[3]
+
+MEASURED = {"tokens_per_second": 400.0, "peak_bytes": 1 << 30, "ready_seconds": 9.0}
+RESULTS = {
+    "ok": True, "expert": "expert-x", "base": "b", "device": {"name": "CPU"}, "dtype": "bf16",
+    "rows_per_step": 2, "max_seq_length": 64, "steps": 4, "planned": MEASURED, "planned_again": MEASURED,
+    "variants": [
+        {"name": "chunked <loss> off", "measured": {**MEASURED, "tokens_per_second": 200.0},
+         "of_planned": 0.5, "losses": "equal"},
+        {"name": "TF32 off", "measured": None, "why": "TF32 is a format of CUDA's tensor cores"},
+    ],
+}  # fmt: skip
+
+
+def test_the_page_shows_what_was_measured_and_why_the_rest_was_not(bench, tmp_path):
+    (tmp_path / "ablation.json").write_text(json.dumps(RESULTS))
+    done = bench("ablation", "ablation.json", "--output", "a.html")
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "a.html").read_text()
+    assert "chunked &lt;loss&gt; off" in page and "0.50x" in page and page.count("<svg") == 2
+    assert "TF32 is a format of CUDA&#x27;s tensor cores" in page
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}"])
+def test_what_is_no_result_is_refused(bench, tmp_path, text):
+    (tmp_path / "x.json").write_text(text)
+    done = bench("ablation", "x.json", "--output", "a.html")
+    assert done.returncode == 2 and "Traceback" not in done.stderr and "x.json" in done.stderr
+
+
+def script(name, *words):
+    command = [sys.executable, str(REPOSITORY / "scripts" / f"{name}.py"), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", ["benchmark_training", "clear_cuda_cache", "test_optimizations"])
+def test_scripts_explain_themselves_and_refuse_what_they_do_not_know(name):
+    assert "--json" in script(name, "--help").stdout
+    wrong = script(name, "--bogus")
+    assert wrong.returncode == 2 and "--bogus" in wrong.stderr and "Traceback" not in wrong.stderr
+
+
+def test_a_script_names_what_is_missing(tmp_path):
+    done = script("test_optimizations", "--cli", str(tmp_path / "none"))
+    assert done.returncode == 3 and "hint: run `make setup`" in done.stderr

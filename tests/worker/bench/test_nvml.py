@@ -1,0 +1,73 @@
+"""The real binding on a driver of our own, and without any."""
+
+import json
+import time
+
+from written_runs import step, write_run
+
+
+def watched(bench, *words, **more):
+    done = bench("watch", "--interval", "0.1", "--duration", "0.3", "--json", *words, **more)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_gpu_is_read_through_the_binding(bench, driver):
+    told = watched(bench, "--alone", driver=driver)
+    assert told["gpu"] == {"found": True, "driver": "999.1", "names": ["Fake GPU"]}
+    mean = {name: figures["mean"] for name, figures in told["statistics"].items()}
+    assert mean["gpu0.utilization"] == 35 and mean["gpu0.memory_utilization"] == 12
+    assert mean["gpu0.memory_used"] == 9000 << 20 and mean["gpu0.memory_total"] == 24000 << 20
+    assert mean["gpu0.temperature"] == 61 and mean["gpu0.power_watts"] == 180.5
+    assert mean["gpu0.sm_clock_mhz"] == 1980 and mean["gpu0.memory_clock_mhz"] == 1300
+
+
+def test_what_a_card_does_not_tell_is_left_out(bench, driver):
+    told = watched(bench, "--alone", driver=driver, FAKE_BUSY=None, FAKE_MILLIWATTS=None, FAKE_TOTAL_MIB=None)
+    assert "gpu0.temperature" in told["statistics"]
+    missing = {"gpu0.utilization", "gpu0.power_watts", "gpu0.memory_used", "gpu0.memory_total"}
+    assert not missing & told["statistics"].keys()
+
+
+def test_a_driver_that_does_not_answer_is_told(bench, driver):
+    told = watched(bench, "--alone", driver=driver, FAKE_BROKEN=1)
+    assert told["gpu"]["found"] is False and "does not answer" in told["gpu"]["reason"]
+
+
+def test_without_a_driver_the_processor_is_measured(bench):
+    told = watched(bench, "--alone")
+    assert told["gpu"]["found"] is False and "no NVIDIA driver" in told["gpu"]["reason"]
+    assert told["statistics"]["machine.cpu_percent"]["max"] >= 0
+    assert told["verdict"]["code"] == "alone"
+
+
+def test_heat_is_the_verdict_and_comes_before_the_rest(bench, driver, tmp_path):
+    later = time.time() + 60
+    run = write_run(tmp_path / "run", [step(later, 1, data_wait=0.5)], "cuda")
+    told = watched(bench, "--run", run, driver=driver, FAKE_REASONS=0x44, FAKE_CELSIUS=91)
+    codes = [finding["code"] for finding in told["findings"]]
+    assert codes[:2] == ["thermal", "data-wait"]
+    assert told["verdict"]["measured"] == {"share": 1.0, "temperature": 91.0}
+
+
+def test_memory_that_spills_is_told_from_what_torch_reserved(bench, driver, tmp_path):
+    later = time.time() + 60
+    reserved = step(later, 1, memory_reserved=30000 << 20)
+    told = watched(bench, "--run", write_run(tmp_path / "run", [reserved], "cuda"), driver=driver)
+    assert told["verdict"]["code"] == "spill" and "21000 MiB" in told["verdict"]["message"]
+
+
+def test_a_gpu_that_waits_for_the_host(bench, driver, tmp_path):
+    later = time.time() + 60
+    run = write_run(tmp_path / "run", [step(later, 1, host_launch=0.95, device_compute=0.96)], "cuda")
+    assert watched(bench, "--run", run, driver=driver)["verdict"]["code"] == "host-bound"
+    busy = watched(bench, "--run", run, driver=driver, FAKE_BUSY=97)
+    assert busy["verdict"]["code"] == "compute-bound"
+    moving = watched(bench, "--run", run, driver=driver, FAKE_BUSY=97, FAKE_MEMORY_BUSY=85)
+    assert moving["verdict"]["code"] == "memory-bound"
+
+
+def test_the_text_names_the_card_and_the_advice(bench, driver):
+    done = bench("watch", "--interval", "0.1", "--duration", "0.2", "--alone", driver=driver)
+    assert "GPU: Fake GPU (driver 999.1)" in done.stdout and "verdict:" in done.stdout
+    assert "gpu0.utilization" in done.stdout and "p95" in done.stdout

@@ -1,0 +1,84 @@
+"""The few steps that `ablate` and `tune` measure."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from plans import example_plan
+from scene import DEFAULTS, put_data, save_base
+
+from expert_worker.bench import stage
+from expert_worker.errors import Failed
+from expert_worker.events import Events
+
+SHORT = {
+    **DEFAULTS,
+    "recipe.schedule.duration": {"unit": "steps", "value": 3},
+    "recipe.saving.strategy": "no",
+    "recipe.evaluation.strategy": "no",
+    "request": {"stage": "bench", "limit_seconds": 100.0},
+}
+
+
+def measured(folder, monkeypatch, changes=None):
+    put_data(monkeypatch)
+    save_base(folder / "base")
+    events, memory = Events.in_memory("bench")
+    told = stage.run(example_plan(folder, {**SHORT, **(changes or {})}), events)
+    return told, memory.events
+
+
+def test_a_few_steps_are_trained_in_passing(tmp_path, monkeypatch):
+    told, _ = measured(tmp_path, monkeypatch)
+    assert told["ok"] and told["fits"] and len(told["losses"]) == 3 and told["tokens_per_second"] > 0
+    assert told["tokens"] == sum(step["tokens"] for step in told["steps"][1:])
+    assert told["peak_bytes"] >= told["peak_bytes_of_longest"] >= told["loaded_bytes"] * 0.5
+    assert told["ready_seconds"] > 0 and told["applied"]["path"] == "fast"
+    assert told["gpu_utilization"] is None
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"machine.fast_path": False}, {"machine.micro_batch": 1}, {"machine.checkpointing": "full"}],
+)
+def test_what_changes_only_the_way_changes_no_loss(tmp_path, monkeypatch, change):
+    planned, _ = measured(tmp_path, monkeypatch)
+    other, _ = measured(tmp_path, monkeypatch, change)
+    assert other["losses"] == pytest.approx(planned["losses"], rel=1e-3)
+
+
+def test_a_batch_that_had_to_be_split_does_not_fit(tmp_path, monkeypatch):
+    from expert_worker.train.engine import FastEngine
+
+    plain = FastEngine.backward
+
+    def short_of_memory(self, batch, scale):
+        if len(batch.lengths) > 3:
+            raise MemoryError("out of memory")
+        return plain(self, batch, scale)
+
+    monkeypatch.setattr(FastEngine, "backward", short_of_memory)
+    told, _ = measured(tmp_path, monkeypatch, {"machine.micro_batch": 4, "recipe.batch.rows_per_step": 4})
+    assert told["fits"] is False and told["micro_batch"] < 4
+
+
+def test_what_takes_too_long_ends_with_its_reason(tmp_path):
+    code = (
+        "import time\n"
+        "from expert_worker.event_sinks import Pipe\nfrom expert_worker.events import Events\n"
+        "from expert_worker.bench.stage import limited\n"
+        "events = Events([Pipe(1)], stage='bench')\n"
+        "with limited(0.05, events): time.sleep(60)\n"
+    )
+    worker = Path(__file__).parents[3] / "worker" / "python"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(worker)},
+        check=False,
+    )
+    assert done.returncode == Failed.exit and '"bench-limit"' in done.stdout
+    assert "not done within 0 seconds" in done.stdout

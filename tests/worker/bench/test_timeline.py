@@ -1,0 +1,93 @@
+"""Where a run's time went, drawn."""
+
+import json
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from written_runs import event, step, write_run
+
+from expert_worker.bench import draw_text
+from expert_worker.bench.draw_svg import picture
+from expert_worker.bench.spans import COMPUTE, DATA, EVALUATE, LAUNCH, LOAD, SAVE, TOKENIZE, UPDATE, course
+
+EVENTS = [
+    event(100.0, "started"),
+    event(100.0, "stage", name="tokenize"),
+    event(103.0, "stage", name="load base"),
+    event(105.0, "stage", name="train"),
+    step(107.0, 1, seconds=2.0, data_wait=0.5, host_launch=0.4, device_compute=1.2),
+    step(109.0, 2, seconds=2.0, data_wait=0.5, host_launch=0.4, device_compute=1.2),
+    event(110.0, "evaluated", step=2, metrics={}, seconds=1.0),
+    event(110.5, "checkpoint", step=2, path="c", bytes=1, seconds=0.5),
+    event(111.0, "finished", result={}),
+]
+
+
+def test_each_lane_gets_its_time():
+    found = course("run", EVENTS, on_cpu=False)
+    assert (found.seconds, found.tokens, len(found.steps)) == (11.0, 2000, 2)
+    spent = {lane: found.spent(lane) for lane in found.lanes}
+    wanted = {
+        TOKENIZE: 3.0,
+        LOAD: 2.0,
+        DATA: 1.0,
+        LAUNCH: 0.8,
+        COMPUTE: 2.4,
+        UPDATE: 0.6,
+        EVALUATE: 1.0,
+        SAVE: 0.5,
+    }
+    assert spent == pytest.approx(wanted)
+    (first, second) = found.of(COMPUTE)
+    assert (first.begin, first.end) == pytest.approx((5.5, 6.7)) and second.begin > first.end
+
+
+def test_on_a_cpu_launching_is_not_drawn_twice():
+    found = course("run", EVENTS, on_cpu=True)
+    assert LAUNCH not in found.lanes and found.spent(COMPUTE) == pytest.approx(2.4)
+
+
+def test_the_strip_is_dark_where_the_lane_was_busy():
+    text = draw_text.courses([course("run", EVENTS, on_cpu=True)])
+    lines = {line[2:19].strip(): line.split("|")[1] for line in text.splitlines()[1:]}
+    assert lines["tokenize"].startswith("█" * 16) and lines["tokenize"].endswith(" " * 40)
+    assert lines["evaluate"].strip() and not lines["evaluate"][:40].strip()
+    assert "run: 11.0 s, 2 steps, 500 tokens/s" in text
+
+
+def test_before_and_after_are_compared_by_what_a_token_cost():
+    before = course("before", EVENTS, on_cpu=True)
+    parts = {"data_wait": 0.0, "host_launch": 0.6, "device_compute": 0.6, "seconds": 1.0}
+    of_step = {True: lambda it: step(it["time"], 1, **parts), False: lambda it: it}
+    quick = [of_step[it["body"]["type"] == "progress"](it) for it in EVENTS]
+    text = draw_text.comparison(before, course("after", quick, on_cpu=True))
+    lines = {line[2:19].strip(): line for line in text.splitlines()[1:]}
+    assert lines["data wait"].endswith("gone") and lines["compute (device)"].endswith("2.00x")
+
+
+def test_the_picture_is_an_svg_of_both_runs_on_one_scale():
+    long, short = course("before <1>", EVENTS, on_cpu=True), course("after", EVENTS[:6], on_cpu=True)
+    drawn = picture([long, short])
+    root = ElementTree.fromstring(drawn)
+    texts = [it.text for it in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert sum("from near" in text for text in texts) == 2
+    assert any(text.startswith("before <1>") for text in texts) and "tokenize" in texts
+    rails = [it for it in root.iter("{http://www.w3.org/2000/svg}rect") if it.get("fill")]
+    assert all(float(it.get("x")) + float(it.get("width")) <= 861 for it in rails)
+
+
+def test_the_command_draws_one_and_compares_two(bench, tmp_path):
+    one, other = write_run(tmp_path / "one", EVENTS), write_run(tmp_path / "other", EVENTS)
+    done = bench("timeline", "--run", one, "--against", other, "--output", "t.svg")
+    assert done.returncode == 0, done.stderr
+    assert "before: other" in done.stdout and "after: one" in done.stdout and "1.00x" in done.stdout
+    assert "launching and computing are the same time" in done.stdout
+    assert (tmp_path / "t.svg").read_text().startswith("<svg")
+    told = json.loads(bench("timeline", "--run", one, "--json").stdout)
+    assert told["runs"][0]["lanes"][TOKENIZE] == 3.0
+
+
+def test_a_run_without_steps_is_refused(bench, tmp_path):
+    empty = write_run(tmp_path / "empty", EVENTS[:4])
+    done = bench("timeline", "--run", empty)
+    assert done.returncode == 2 and "no step yet" in done.stderr

@@ -1,0 +1,202 @@
+"""Beside a run: which events count, when it ends, what is written."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from written_runs import event, step, write_run
+
+from expert_worker.bench import sample as samples
+from expert_worker.bench.attach import newest_run, parse_command, worker_of, workers
+from expert_worker.bench.host import Machine, Tree, Watched
+from expert_worker.bench.parts import spent
+from expert_worker.bench.record import Tail, last_attempt
+from expert_worker.bench.sample import Sample
+from expert_worker.bench.statistics import summarize
+from expert_worker.bench.verdict import Seen, findings
+from expert_worker.bench.watch import find_run, watch
+
+
+def test_statistics_of_known_numbers():
+    assert summarize([]) is None
+    figures = summarize([5.0, 1.0, 2.0, 4.0, 3.0])
+    assert figures == {"mean": 3.0, "min": 1.0, "max": 5.0, "p50": 3.0, "p95": pytest.approx(4.8)}
+
+
+def test_a_tail_waits_for_whole_lines_and_passes_over_what_is_none(tmp_path):
+    path = tmp_path / "events.jsonl"
+    tail = Tail(path)
+    assert tail.read() == []
+    whole = json.dumps(event(1.0, "stage", name="train"))
+    path.write_text(whole + "\nnot json\n" + whole[:9])
+    assert len(tail.read()) == 1
+    with path.open("a") as file:
+        file.write(whole[9:] + "\n")
+    assert [line["body"]["name"] for line in tail.read()] == ["train"]
+    assert tail.read() == []
+
+
+def test_only_the_newest_attempt_counts():
+    lines = [step(5.0, 9), step(9.0, 3, attempt=2), step(7.0, 2, attempt=2)]
+    assert [line["body"]["step"] for line in last_attempt(lines)] == [2, 3]
+
+
+def test_time_is_attributed_part_by_part():
+    lines = [
+        step(1.0, 1, seconds=2.0, data_wait=0.4, transfer=0.1, host_launch=0.5, device_compute=1.2),
+        event(2.0, "evaluated", step=1, metrics={}, seconds=1.0),
+        event(3.0, "checkpoint", step=1, path="c", bytes=1, seconds=1.0),
+    ]
+    found = spent(lines)
+    wanted = {
+        "data wait": 0.4, "transfer": 0.1, "forward and backward": 1.2, "update": 0.3, "evaluate": 1.0,
+        "checkpoint": 1.0,
+    }  # fmt: skip
+    assert found.seconds == pytest.approx(wanted)
+    assert found.shares["evaluate"] == pytest.approx(0.25)
+    assert found.launch_to_compute == pytest.approx(0.5 / 1.2)
+    assert found.tokens_per_second == 500
+
+
+def test_records_of_before_the_split_are_still_read():
+    old = step(1.0, 1, seconds=2.0, data_wait=0.5)
+    del old["body"]["host_launch"], old["body"]["device_compute"], old["body"]["transfer"]
+    found = spent([old])
+    assert found.seconds["forward and backward"] == 1.5 and found.launch_to_compute is None
+
+
+def test_only_what_happened_while_it_was_watched_counts(tmp_path):
+    now = time.time()
+    folder = write_run(tmp_path / "run", [step(now - 100, 1, seconds=50.0)])
+    timer = threading.Timer(0.15, lambda: append(folder, step(time.time(), 2, tokens=77)))
+    timer.start()
+    result = watch(find_run(folder, alone=False), 0.1, 0.5, threading.Event())
+    timer.join()
+    assert [one.number for one in result.spent.steps] == [2]
+    assert result.spent.steps[0].tokens == 77
+    assert result.samples[-1].step == 2 and result.samples[0].step is None
+
+
+def test_the_watch_ends_with_the_run(tmp_path):
+    folder = write_run(tmp_path / "run", [event(time.time() - 5, "finished", result={})])
+    result = watch(find_run(folder, alone=False), 0.05, 60.0, threading.Event())
+    assert len(result.samples) == 1 and result.document(raw=False)["run"]["ended"]
+
+
+def test_a_stop_ends_it_with_what_there_is():
+    stop = threading.Event()
+    result = watch(None, 0.05, 60.0, stop, lambda seen: stop.set() if len(seen.samples) == 2 else None)
+    assert len(result.samples) == 2 and result.document(raw=True)["samples"][1]["machine"]["memory_total"] > 0
+
+
+def append(folder: Path, line) -> None:
+    with (folder / "events.jsonl").open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def test_workers_are_known_by_their_command_line(tmp_path):
+    line = ["python", "-m", "expert_worker", "train", "--plan", "/runs/a/plan.json"]
+    found = parse_command(7, line, 1.0)
+    assert (found.pid, found.stage, found.folder, found.trains) == (7, "train", Path("/runs/a"), True)
+    assert parse_command(7, [*line[:3], "doctor"], 1.0) is None
+    assert parse_command(7, ["python", "-m", "pytest"], 1.0) is None
+
+
+def test_a_running_train_is_found_by_itself_and_its_process_is_measured(tmp_path):
+    import fcntl
+
+    folder = write_run(tmp_path / "run", [])
+    busy = "import time\nwhile True: sum(range(9999)); time.sleep(0.001)"
+    words = ["-m", "expert_worker", "train", "--plan", str(folder / "plan.json")]
+    process = subprocess.Popen([sys.executable, "-c", busy, *words])
+    try:
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            found = worker_of(folder)
+            assert found is not None and found.pid == process.pid
+            assert newest_run() == found and found in workers()
+            watched = Watched(found.pid)
+            assert watched.read().processes == 1
+            time.sleep(0.2)
+            tree = watched.read()
+            assert tree.cpu_percent > 0 and tree.resident > 1 << 20
+    finally:
+        process.kill()
+        process.wait()
+    assert watched.read() is None and worker_of(folder) is None
+
+
+def seen(lines, **more):
+    machine = Machine(99.0, 8 << 30, 16 << 30, 0)
+    taken = [Sample(1.0, (), Tree(50.0, 1 << 30, 1, 4), machine, 1, 1.0)]
+    usual = {
+        "samples": taken, "figures": samples.statistics(taken), "spent": spent(lines), "gpu": None,
+        "reserved": 0, "cores": 2, "attached": True, "stage": "train",
+    }  # fmt: skip
+    return Seen(**{**usual, **more})
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        ([step(1.0, 1, data_wait=0.3, host_launch=0.6, device_compute=0.6)], "data-wait"),
+        ([step(1.0, 1), event(2.0, "evaluated", step=1, metrics={}, seconds=1.0)], "evaluate-share"),
+        ([step(1.0, 1), event(2.0, "checkpoint", step=1, path="", bytes=1, seconds=1.0)], "checkpoint-share"),
+        ([step(1.0, 1, transfer=0.2, host_launch=0.7, device_compute=0.7)], "transfer"),
+    ],
+)
+def test_each_cause_has_its_verdict(lines, code):
+    found = findings(seen(lines))
+    assert found[0].code == code and found[0].advice and "crowded" in [it.code for it in found]
+
+
+def test_a_quiet_machine_is_computing_and_says_where_it_stands_without_steps():
+    calm = [Sample(1.0, (), Tree(190.0, 1 << 30, 1, 4), Machine(98.0, 8 << 30, 16 << 30, 0), 1, 1.0)]
+    figures = {"samples": calm, "figures": samples.statistics(calm)}
+    assert [it.code for it in findings(seen([step(1.0, 1)], **figures))] == ["compute-bound"]
+    none = findings(seen([], **figures))
+    assert none[0].code == "no-steps" and "train" in none[0].message
+    short = [Sample(1.0, (), None, Machine(10.0, 1 << 28, 16 << 30, 0), 1, 1.0)]
+    told = findings(seen([step(1.0, 1)], samples=short, figures=samples.statistics(short)))
+    assert [it.code for it in told] == ["memory-short"]
+
+
+def test_files_hold_raw_samples_and_a_page_that_loads_nothing(bench, tmp_path):
+    folder = write_run(tmp_path / "run", [step(time.time() + 60, 1)])
+    files = ("--output", "f.json", "--plot", "f.html")
+    done = bench("watch", "--interval", "0.1", "--duration", "0.3", "--run", folder, *files)
+    assert done.returncode == 0, done.stderr
+    document = json.loads((tmp_path / "f.json").read_text())
+    assert len(document["samples"]) == 3 and document["samples"][0]["machine"]["cpu_percent"] >= 0
+    assert document["run"]["steps"] == 1
+    page = (tmp_path / "f.html").read_text()
+    assert "<svg" in page and "http" not in page.replace("http-equiv", "") and "<script" not in page
+    assert "forward and backward" in done.stdout
+    assert "on a CPU launching and computing are the same time" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["watch", "--duration", "0"], 2, "not a positive number"),
+        (["watch", "--interval", "soon"], 2, "not a positive number"),
+        (["watch", "--run", "nowhere"], 2, "is no folder"),
+        (["watch", "--run", "."], 2, "holds no events.jsonl"),
+        (["watch", "--output", "nowhere/f.json"], 4, "cannot be written"),
+        (["watch", "--alone", "--run", "."], 2, "not allowed with"),
+        (["wach"], 2, "invalid choice"),
+        ([], 2, "required"),
+    ],
+)
+def test_mistakes_are_answered_in_words(bench, words, code, said):
+    done = bench(*words)
+    assert done.returncode == code and said in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_refusal_is_a_document_too(bench):
+    done = bench("watch", "--run", "nowhere", "--json")
+    assert json.loads(done.stdout)["error"]["code"] == "no-run" and done.returncode == 2
