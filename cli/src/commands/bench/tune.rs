@@ -257,7 +257,7 @@ fn shown(search: &Search<'_>, best: &Trial, changes: &[Changed], file: &Path) ->
         let mark = if std::ptr::eq(trial, best) { "fastest" } else { "" };
         match (trial.fitting(), &trial.told) {
             (Some(it), _) => {
-                table.row([&trial.name, &short(it.tokens_per_second), &bytes(it.peak_bytes), mark])
+                table.row([&trial.name, &short(it.tokens_per_second), &bytes(it.peak_bytes), mark]);
             }
             (None, _) => table.row([&trial.name, "-", "-", &said(trial)]),
         }

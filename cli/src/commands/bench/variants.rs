@@ -113,12 +113,11 @@ impl Series<'_> {
         });
         match self.plan.machine.piece_tokens {
             Some(tokens) => {
-                self.add("pieces", format!("pieces of {tokens} tokens off"), Expected::Same, |plan| {
-                    plan.machine.piece_tokens = None;
-                })
+                let name = format!("pieces of {tokens} tokens off");
+                self.add("pieces", name, Expected::Same, |plan| plan.machine.piece_tokens = None);
             }
             None => {
-                self.cannot("pieces", "pieces", "only a CPU walks a batch in pieces that stay in its cache")
+                self.cannot("pieces", "pieces", "only a CPU walks a batch in pieces that stay in its cache");
             }
         }
         let flash = self.plan.machine.flash_attention;

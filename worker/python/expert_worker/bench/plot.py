@@ -11,30 +11,34 @@ from expert_worker.report.charts import Line, curve
 from expert_worker.report.parts import section, table
 
 _GPU = (
-    ("Utilization, %", "utilization", 1.0),
-    ("Memory, GiB", "memory_used", 2.0**30),
-    ("Temperature, °C", "temperature", 1.0),
-    ("Power, W", "power_watts", 1.0),
-    ("Clock, MHz", "sm_clock_mhz", 1.0),
+    ("Utilization", "%", "utilization", 1.0),
+    ("Memory", "GiB", "memory_used", 2.0**30),
+    ("Temperature", "°C", "temperature", 1.0),
+    ("Power", "W", "power_watts", 1.0),
+    ("Clock", "MHz", "sm_clock_mhz", 1.0),
 )
 
 
 def plot(watch: Watch) -> str:
     found = series(watch.samples)
 
-    def drawn(title: str, names: Sequence[tuple[str, str]], unit: float = 1.0) -> str:
-        lines = [Line(label, [(t, v / unit) for t, v in found.get(name, ())]) for label, name in names]
-        return curve(title, lines, from_zero=True)
+    def drawn(title: str, unit: str, names: Sequence[tuple[str, str]], divisor: float = 1.0) -> str:
+        lines = [
+            Line(label, [(time, value / divisor) for time, value in found.get(name, ())], hue=hue % 2)
+            for hue, (label, name) in enumerate(names)
+        ]
+        return curve(title, unit, lines, from_zero=True, along="seconds")
 
     count = len(watch.gpus.names) if watch.gpus else 0
     of_gpus = [
-        drawn(f"GPU: {title}", [(f"GPU {index}", f"gpu{index}.{name}") for index in range(count)], unit)
-        for title, name, unit in _GPU
+        drawn(f"GPU: {title}", unit, [(f"GPU {i}", f"gpu{i}.{name}") for i in range(count)], divisor)
+        for title, unit, name, divisor in _GPU
     ]
     of_host = [
-        drawn("Tokens a second", [("tokens a second", "training.tokens_per_second")]),
-        drawn("CPU, %", [("machine", "machine.cpu_percent"), ("run, by core", "process.cpu_percent")]),
-        drawn("Memory of the run, GiB", [("resident", "process.resident")], 2.0**30),
+        drawn("Throughput", "tokens/s", [("tokens/s", "training.tokens_per_second")]),
+        drawn("Processor", "% of all cores", [("machine", "machine.cpu_percent")]),
+        drawn("The run's processor", "% of one core", [("run", "process.cpu_percent")]),
+        drawn("The run's memory", "GiB", [("resident", "process.resident")], 2.0**30),
     ]
     told = [[it.message, it.advice] for it in watch.findings]
     spent = watch.spent
@@ -48,6 +52,6 @@ def plot(watch: Watch) -> str:
         [
             section("Verdict", table(["found", "what to do"], told)),
             section("Where the time went", table(["", "", ""], shares) if spent.steps else ""),
-            section("Over time, seconds", charts([*of_gpus, *of_host])),
+            section("Over time", charts([*of_gpus, *of_host])),
         ],
     )

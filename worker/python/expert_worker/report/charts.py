@@ -28,7 +28,14 @@ class Line:
     """Drawn thin, behind another line that says the same more calmly."""
 
 
-def curve(title: str, unit: str, lines: Sequence[Line], *, from_zero: bool = False) -> str:
+def curve(
+    title: str,
+    unit: str,
+    lines: Sequence[Line],
+    *,
+    from_zero: bool = False,
+    along: str = "optimizer step",
+) -> str:
     """A card with a line chart; nothing where there is nothing to draw."""
     drawn = [line for line in lines if line.points]
     if not drawn:
@@ -41,7 +48,7 @@ def curve(title: str, unit: str, lines: Sequence[Line], *, from_zero: bool = Fal
         title,
         legend,
         f"{up.factor} {unit}".strip(),
-        "optimizer step",
+        along,
         svg(picture, words(title, unit, drawn)) + _ticks(across, up) + _strips(across, drawn),
     )
 

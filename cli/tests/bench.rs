@@ -1,0 +1,177 @@
+//! `bench`: what is measured, compared and written, with a worker whose measurements are known.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::PathBuf;
+use std::process::Output;
+
+use common::{World, talk};
+use serde_json::Value;
+
+const MANIFEST: &str = r#"{
+  "name": "expert-x", "_why": "kept  as it is",
+  "base_models": [
+    { "name": "smollm2-135m-instruct" }
+  ],
+  "training": {
+    "dataset": { "path": "train.jsonl" },
+    "config": {
+      "rank": 8, "alpha": 16,
+      "batch_size":   16,
+      "packing": true, "fp16": false, "bf16": false
+    }
+  }
+}
+"#;
+
+struct Expert {
+    world: World,
+}
+
+impl Expert {
+    fn new() -> Self {
+        let world = World::new();
+        std::fs::write(world.path("manifest.json"), MANIFEST).unwrap();
+        std::fs::write(world.path("train.jsonl"), "{\"text\": \"one\"}\n").unwrap();
+        Self { world }
+    }
+
+    fn bench(&self, words: &[&str]) -> Output {
+        let arguments: Vec<_> = ["bench"].iter().chain(words).copied().collect();
+        self.world.expert_cli(&arguments, "steps=1").output().unwrap()
+    }
+
+    fn measured(&self, what: &str, words: &[&str]) -> (Option<i32>, Value) {
+        let arguments: Vec<_> =
+            [what, "--json", "--device", "cpu", "-m", "manifest.json"].iter().chain(words).copied().collect();
+        let output = self.bench(&arguments);
+        let document = serde_json::from_slice(&output.stdout);
+        (output.status.code(), document.unwrap_or_else(|error| panic!("{error}: {}", talk(&output))))
+    }
+
+    fn manifest(&self) -> PathBuf {
+        self.world.path("manifest.json")
+    }
+}
+
+fn variant<'a>(document: &'a Value, name: &str) -> &'a Value {
+    document["variants"].as_array().unwrap().iter().find(|it| it["name"] == name).unwrap()
+}
+
+#[test]
+fn every_switch_is_listed_and_what_cannot_be_tried_says_why() {
+    let (code, document) = Expert::new().measured("ablate", &["--list"]);
+    assert_eq!(code, Some(0));
+    for group in [
+        "packing",
+        "cache",
+        "attention",
+        "loss",
+        "adapters",
+        "path",
+        "pieces",
+        "precision",
+        "tf32",
+        "compile",
+        "checkpointing",
+        "loader",
+        "batch",
+        "quantization",
+    ] {
+        let found = document["variants"].as_array().unwrap().iter().any(|it| it["group"] == group);
+        assert!(found, "{group}");
+    }
+    assert!(variant(&document, "TF32 off")["impossible"].as_str().unwrap().contains("CUDA"));
+    assert!(variant(&document, "chunked loss off")["impossible"].is_null());
+}
+
+#[test]
+fn equal_losses_pass_and_the_numbers_stand_beside_the_plans() {
+    let expert = Expert::new();
+    let (code, document) = expert.measured("ablate", &["--only", "adapters,tf32,batch"]);
+    assert_eq!((code, &document["ok"]), (Some(0), &Value::Bool(true)));
+    assert_eq!(document["planned"]["tokens_per_second"], -20.0);
+    let one = variant(&document, "1 of 16 rows at once");
+    assert_eq!((&one["measured"]["tokens_per_second"], &one["losses"]), (&70.0.into(), &"equal".into()));
+    assert_eq!(variant(&document, "32 rows a step")["losses"], "not_comparable");
+    assert!(variant(&document, "TF32 off")["why"].as_str().unwrap().contains("CUDA"));
+}
+
+#[test]
+fn losses_that_must_not_differ_fail_the_command() {
+    let (code, document) = Expert::new().measured("ablate", &["--only", "loss"]);
+    assert_eq!((code, &document["ok"]), (Some(1), &Value::Bool(false)));
+    assert_eq!(variant(&document, "chunked loss off")["losses"], "differ");
+}
+
+#[test]
+fn results_are_kept_with_a_page() {
+    let expert = Expert::new();
+    let output = expert.bench(&[
+        "ablate",
+        "--device",
+        "cpu",
+        "-m",
+        "manifest.json",
+        "--only",
+        "adapters",
+        "-o",
+        "kept",
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(shown.contains("as planned, again") && shown.contains("fused adapters off"), "{shown}");
+    assert!(
+        std::fs::read_to_string(expert.world.path("kept/ablation.html"))
+            .unwrap()
+            .contains("fused adapters off")
+    );
+    assert!(expert.world.path("kept/ablation.json").is_file());
+}
+
+#[test]
+fn tuning_finds_the_fastest_size_that_fits_and_shows_the_lines() {
+    let expert = Expert::new();
+    let (code, document) = expert.measured("tune", &[]);
+    assert_eq!((code, &document["best"]), (Some(0), &"4 of 16 rows at once".into()));
+    let first = &document["trials"][0];
+    assert_eq!((&first["name"], &first["fits"]), (&"16 of 16 rows at once".into(), &false.into()));
+    let changes = document["changes"].as_array().unwrap();
+    assert_eq!(
+        (&changes[0]["line"], &changes[0]["before"], &changes[0]["after"]),
+        (&10.into(), &"16".into(), &"4".into())
+    );
+    assert_eq!(
+        (&changes[1]["key"], &changes[1]["after"]),
+        (&"gradient_accumulation_steps".into(), &"4".into())
+    );
+    assert_eq!(std::fs::read_to_string(expert.manifest()).unwrap(), MANIFEST);
+}
+
+#[test]
+fn written_settings_change_nothing_else_and_are_then_in_force() {
+    let expert = Expert::new();
+    let (code, document) = expert.measured("tune", &["--write", "--precision"]);
+    assert_eq!((code, &document["written"]), (Some(0), &true.into()));
+    assert_eq!(document["best"], "4 of 16 rows at once, bf16");
+    let wanted = MANIFEST
+        .replace("\"batch_size\":   16", "\"batch_size\":   4")
+        .replace("\"bf16\": false", "\"bf16\": true, \"gradient_accumulation_steps\": 4");
+    assert_eq!(std::fs::read_to_string(expert.manifest()).unwrap(), wanted);
+    let (_, again) = expert.measured("tune", &["--precision"]);
+    assert_eq!(again["changes"], serde_json::json!([]));
+}
+
+#[test]
+fn what_the_worker_measures_itself_keeps_its_exit_code_and_its_document() {
+    let expert = Expert::new();
+    let output = expert.bench(&["watch", "--run", "nowhere", "--json"]);
+    assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["error"]["code"], "no-run");
+    let output = expert.bench(&["watch", "--alone", "--interval", "0.1", "--duration", "0.2", "--json"]);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &document["run"]), (Some(0), &Value::Null));
+}

@@ -1,0 +1,59 @@
+"""The benchmark for GPUs runs end to end on a CPU with a tiny shape."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[3]
+sys.path.insert(0, str(REPOSITORY / "benches" / "gpu"))
+
+from shapes import QWEN_06B, cases  # noqa: E402
+
+
+def gpu(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "worker" / "python"), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "benches.gpu", "--device", "cpu", "--tiny", *words]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment, cwd=REPOSITORY, timeout=280
+    )
+
+
+@pytest.mark.timeout(300)
+def test_it_checks_and_measures_and_compares(tmp_path):
+    done = gpu(tmp_path, "--only", "qlora-2", "--output", str(tmp_path / "out.json"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads((tmp_path / "out.json").read_text())
+    assert told["ok"] and told["versions"]["torch"] and told["device"] == "CPU"
+    ways = {(row["kind"], row["dtype"], row["way"]) for row in told["equality"]}
+    assert len(ways) == 60 and all(row["ok"] for row in told["equality"])
+    (case,) = told["cases"]
+    assert case["name"] == "qlora-2x64" and case["ours"]["applied"]["base.quantization"] == "int4"
+    assert case["speed_of_trl"] == case["ours"]["tokens_per_second"] / case["trl"]["tokens_per_second"]
+    assert case["share_of_measured_peak"] > 0 and case["plan"]["estimate_bytes"] > 0
+    assert "60 of 60 fast paths equal the plain one" in done.stdout and "qlora-2x64" in done.stdout
+
+
+def test_what_does_not_fit_into_the_time_is_named(tmp_path):
+    words = ("--only", "lora-2", "--no-equality", "--minutes", "0.01", "--output", str(tmp_path / "out.json"))
+    done = gpu(tmp_path, *words)
+    assert done.returncode == 1 and "s were left" in done.stdout
+    assert "left_out" in json.loads((tmp_path / "out.json").read_text())["cases"][0]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(("--cli", "/nowhere/expert-cli"), "there is no expert-cli"), (("--only", "nothing"), "names no case")],
+)
+def test_what_is_missing_is_named(tmp_path, words, said):
+    done = gpu(tmp_path, *words)
+    assert done.returncode == 3 and said in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_floor_is_that_of_the_aim():
+    """About 298k tokens a second at 790 TFLOP/s, on packed rows of 2,048."""
+    assert 790e12 / QWEN_06B.operations_a_token(1024) == pytest.approx(298e3, rel=0.05)
+    assert [it.name for it in cases(tiny=False)][-3:] == ["lora-16x2048", "dora-16x2048", "qlora-16x2048"]
