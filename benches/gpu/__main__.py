@@ -89,12 +89,12 @@ def arguments() -> argparse.Namespace:
 
 
 def measured(given: argparse.Namespace) -> dict[str, Any]:
-    cli = find_cli(given.cli)
     budget = Budget(given.minutes)
     shape = TINY if given.tiny else QWEN_06B
     chosen = [it for it in cases(given.tiny) if not given.only or it.name.startswith(tuple(given.only))]
     if not chosen:
         raise Refused(f"--only names no case; there are {', '.join(it.name for it in cases(given.tiny))}")
+    cli = find_cli(given.cli)
     document: dict[str, Any] = {
         "date": time.strftime("%Y-%m-%d"),
         "shape": asdict(shape),

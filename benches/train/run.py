@@ -40,18 +40,35 @@ def measure(side: str, scene: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    for name, scene in SCENES.items():
-        if len(sys.argv) > 1 and not name.startswith(sys.argv[1]):
-            continue
-        theirs, ours = measure("trl", scene), measure("our", scene)
-        faster = (ours["tokens"] / ours["cpu"]) / (theirs["tokens"] / theirs["cpu"])
-        by_wall = (ours["tokens"] / ours["wall"]) / (theirs["tokens"] / theirs["wall"])
-        print(
-            f"{name}: {faster:.2f}x the tokens a second ({by_wall:.2f}x by wall time), "
-            f"{ours['peak'] / theirs['peak']:.2f}x the peak memory, "
-            f"first step {ours['first_cpu'] / theirs['first_cpu']:.2f}x the time; "
-            f"ours {ours['tokens'] / ours['cpu']:.0f} tokens a CPU second, {ours['peak'] / 2**30:.2f} GiB"
-        )
+    scenes = {name: scene for name, scene in SCENES.items() if name.startswith(tuple(sys.argv[1:] or [""]))}
+    found = {name: compared(measure("trl", scene), measure("our", scene)) for name, scene in scenes.items()}
+    rows = [row(name, it) for name, it in found.items()]
+    print(json.dumps({"scenes": found, "rows": rows}))
+
+
+def compared(theirs: dict[str, Any], ours: dict[str, Any]) -> dict[str, float]:
+    """Ratios of tokens a second, by CPU time and by the clock, of peak memory and of the first step."""
+
+    def speed(of: dict[str, Any], clock: str) -> float:
+        return float(of["tokens"] / of[clock])
+
+    return {
+        "tokens": speed(ours, "cpu") / speed(theirs, "cpu"),
+        "tokens_by_wall": speed(ours, "wall") / speed(theirs, "wall"),
+        "memory": ours["peak"] / theirs["peak"],
+        "first_step": ours["first_cpu"] / theirs["first_cpu"],
+        "tokens_a_cpu_second": speed(ours, "cpu"),
+        "peak_bytes": float(ours["peak"]),
+    }
+
+
+def row(name: str, it: dict[str, float]) -> dict[str, Any]:
+    what = (
+        f"{name}: tokens a CPU second ({it['tokens_by_wall']:.2f}x by wall time), "
+        f"{it['memory']:.2f}x the memory, first step in {it['first_step']:.2f}x the time"
+    )
+    print(f"{what}: {it['tokens']:.2f}x", file=sys.stderr)
+    return {"what": what, "against": "TRL SFTTrainer", "ratio": it["tokens"]}
 
 
 if __name__ == "__main__":
