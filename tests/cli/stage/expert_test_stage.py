@@ -50,7 +50,7 @@ def measurement(plan: Plan) -> dict[str, object]:
     return {
         "ok": True,
         "fits": rows <= 8,
-        "tokens_per_second": 100.0 - abs(rows - 4) * 10 + 50 * (machine.dtype == "bf16"),
+        "tokens_per_second": 100.0 - abs(rows - 4) * 5 + 50 * (machine.dtype == "bf16"),
         "peak_bytes": rows << 20,
         "ready_seconds": 1.0,
         "first_step_seconds": 2.0,
