@@ -85,6 +85,7 @@ def test_the_watch_ends_with_the_run(tmp_path):
     folder = write_run(tmp_path / "run", [event(time.time() - 5, "finished", result={})])
     result = watch(find_run(folder, alone=False), 0.05, 60.0, threading.Event())
     assert len(result.samples) == 1 and result.document(raw=False)["run"]["ended"]
+    assert result.findings[-1].code in {"ended", "crowded"}
 
 
 def test_a_stop_ends_it_with_what_there_is():
@@ -160,6 +161,7 @@ def test_a_quiet_machine_is_computing_and_says_where_it_stands_without_steps():
     assert [it.code for it in findings(seen([step(1.0, 1)], **figures))] == ["compute-bound"]
     none = findings(seen([], **figures))
     assert none[0].code == "no-steps" and "train" in none[0].message
+    assert findings(seen([], **figures, ended=True))[0].code == "ended"
     short = [Sample(1.0, (), None, Machine(10.0, 1 << 28, 16 << 30, 0), 1, 1.0)]
     told = findings(seen([step(1.0, 1)], samples=short, figures=samples.statistics(short)))
     assert [it.code for it in told] == ["memory-short"]

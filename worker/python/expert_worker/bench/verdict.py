@@ -39,6 +39,7 @@ class Seen:
     cores: int
     attached: bool
     stage: str | None
+    ended: bool = False
 
     def mean(self, name: str) -> float | None:
         summary = self.figures.get(name)
@@ -209,6 +210,12 @@ def _nothing_wrong(seen: Seen) -> Finding:
             "alone", "No training was watched, only the machine",
             "Start `expert-cli train`, or name a run with --run.",
         )  # fmt: skip
+    if not seen.spent.steps and seen.ended:
+        return Finding(
+            "ended",
+            "The run had ended before it was watched",
+            "`expert-cli bench timeline --run DIR` draws where its time went.",
+        )
     if not seen.spent.steps:
         where = f" (it was at: {seen.stage})" if seen.stage else ""
         return Finding(

@@ -97,6 +97,7 @@ class Watch:
                 cores=os.cpu_count() or 1,
                 attached=self.run is not None,
                 stage=self.run.stage if self.run else None,
+                ended=self.run is not None and self.run.ended,
             )
         )
 
