@@ -45,3 +45,45 @@ pub enum Command {
     Export(export::Args),
     /// See where the time goes, what each optimisation is worth, and which settings are the fastest
     Bench(bench::Args),
+    /// Write a run's report.html again, or a page over all runs
+    Report(Box<report::Args>),
+    /// List what training left, or compare runs
+    Runs(runs::Args),
+    /// List the data that experts name
+    Datasets(datasets::Args),
+    /// Remove token caches that no run refers to
+    Clean(clean::Args),
+    /// Show what this machine has for training, and how to mend what it lacks
+    Doctor(doctor::Args),
+    /// Make a new expert that can be trained as it is, or a workflow for a shelf of them
+    Init(init::Args),
+    /// List experts for a CI matrix, all or those that changed
+    Matrix(matrix::Args),
+    /// Print the shell's completion script
+    Completions(completions::Args),
+    /// Carry out a plan that was written before (train --dry-run --json prints one)
+    Work(work::Args),
+}
+
+pub fn run(cli: &Cli, console: &Console) -> Result<Exit, Failure> {
+    match &cli.command {
+        Command::Plan(args) => plan::run(args, console),
+        Command::Validate(args) => validate::run(args, console),
+        Command::Schema(args) => schema::run(args, console),
+        Command::Completions(args) => completions::run(args, console),
+        Command::Pretokenize(args) => pretokenize::run(args, &cli.global, console),
+        Command::Train(args) => train::run(args, &cli.global, console),
+        Command::Evaluate(args) => evaluate::run(args, &cli.global, console),
+        Command::Generate(args) => generate::run(args, &cli.global, console),
+        Command::Export(args) => export::run(args, &cli.global, console),
+        Command::Bench(args) => bench::run(args, &cli.global, console),
+        Command::Report(args) => report::run(args, &cli.global, console),
+        Command::Runs(args) => runs::run(args, console),
+        Command::Datasets(args) => datasets::run(args, console),
+        Command::Clean(args) => clean::run(args, console),
+        Command::Doctor(args) => doctor::run(args, &cli.global, console),
+        Command::Init(args) => init::run(args, console),
+        Command::Matrix(args) => matrix::run(args, &cli.global, console),
+        Command::Work(args) => work::run(args, &cli.global, console),
+    }
+}

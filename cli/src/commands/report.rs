@@ -37,3 +37,27 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         (None, None) => vec![own_run(args, console)?],
     };
     let python = Search::here(global.python.as_deref(), None).find()?;
+    let path = run_module(&python, MODULE, &arguments)?;
+    if console.json {
+        console.document(&json!({"ok": true, "report": path}));
+    } else {
+        console.data(&path);
+    }
+    Ok(Exit::Done)
+}
+
+fn own_run(args: &Args, console: &Console) -> Result<String, Failure> {
+    let request = Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
+    Ok(prepare(&args.options, request, console)?.resolved.plan.machine.paths.output)
+}
+
+/// The page lies in the folder itself, so that both can be moved together.
+fn whole_shelf(shelf: &Path) -> Result<Vec<String>, Failure> {
+    let found = runs::below(shelf)?;
+    if found.is_empty() {
+        return Err(Failure::bad_input("no-runs", format!("there is no run in {}", shelf.display()))
+            .hint("train first, or name a run's folder or one that holds runs"));
+    }
+    let page = ["--index".to_owned(), absolute(&shelf.join(PAGE))];
+    Ok(page.into_iter().chain(found.iter().map(|run| absolute(&run.path))).collect())
+}

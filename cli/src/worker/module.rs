@@ -13,3 +13,50 @@ use crate::failure::{Failure, reason};
 /// Standard output of `python -m MODULE ARGUMENTS`, or its error in its own words.
 pub fn run_module(python: &Found, module: &str, arguments: &[impl AsRef<OsStr>]) -> Result<String, Failure> {
     let output = start(python, module, arguments).output().map_err(|error| not_started(python, &error))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    }
+    Err(in_its_words(&String::from_utf8_lossy(&output.stderr), output.status.code()))
+}
+
+/// The module takes this program's place on the terminal: it talks, draws, hears Ctrl-C and ends by itself.
+pub fn hand_over(python: &Found, module: &str, arguments: &[impl AsRef<OsStr>]) -> Result<Exit, Failure> {
+    let status = process::replace(&mut start(python, module, arguments))
+        .map_err(|error| not_started(python, &error))?;
+    Ok(status.code().map_or(Exit::Failed, Exit::from_code))
+}
+
+fn start(python: &Found, module: &str, arguments: &[impl AsRef<OsStr>]) -> Command {
+    let mut command = Command::new(&python.python);
+    command.args(["-m", module]).args(arguments).env(env::SAFE_PATH.name, "1").stdin(Stdio::null());
+    command
+}
+
+fn not_started(python: &Found, error: &std::io::Error) -> Failure {
+    let message = format!("cannot start {}: {}", python.python.display(), reason(error));
+    Failure::missing("worker-not-started", message)
+}
+
+fn in_its_words(stderr: &str, code: Option<i32>) -> Failure {
+    let word = |name: &str| stderr.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+    let last =
+        || stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it ended without a word");
+    let message = word("error: ").unwrap_or_else(|| format!("the worker could not do it: {}", last()));
+    let exit = code.map_or(Exit::Failed, Exit::from_code);
+    Failure { hint: word("hint: "), ..Failure::new(exit, "worker-failed", message) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_keeps_its_message_hint_and_code() {
+        let failure = in_its_words("noise\nerror: no run there\nhint: train first\n", Some(2));
+        assert_eq!(
+            (failure.exit, failure.message.as_str(), failure.hint.as_deref()),
+            (Exit::BadInput, "no run there", Some("train first"))
+        );
+        assert!(in_its_words("Traceback\nValueError: x\n", None).message.ends_with("ValueError: x"));
+    }
+}
