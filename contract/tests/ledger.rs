@@ -225,6 +225,8 @@ fn config_examples() -> Vec<Example> {
         "save_total_limit" = 9;
         "evaluation_strategy" = "epoch";
         "eval_steps" = 25;
+        "eval_rows" = 32;
+        "metric_for_best_model" = "accuracy" with { "training.config.load_best_model_at_end": true };
         "load_best_model_at_end" = true;
         "greater_is_better" = true with { "training.config.load_best_model_at_end": true };
         "early_stopping_patience" = 2 with { "training.config.load_best_model_at_end": true };
@@ -237,8 +239,7 @@ fn config_examples() -> Vec<Example> {
 }
 
 /// One word only is accepted, or the words mean the same, or a file is read.
-const WITHOUT_CHOICE: [&str; 3] =
-    ["training.config.method", "training.config.metric_for_best_model", "base_models[].template_path"];
+const WITHOUT_CHOICE: [&str; 2] = ["training.config.method", "base_models[].template_path"];
 
 /// What is wrong with an example, if anything is.
 fn check(path: &str, example: &Example) -> Option<String> {

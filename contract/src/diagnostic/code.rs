@@ -88,7 +88,7 @@ codes! {
     BestWithoutEvaluation = "best-without-evaluation", Error, "The best checkpoint cannot be chosen where nothing is evaluated.";
     BestBetweenSaves = "best-between-saves", Error, "The best evaluation may fall on a step that is not saved.";
     UnknownMetric = "unknown-metric", Error, "The metric is not one that evaluation during training measures.";
-    MetricDirection = "metric-direction", Warning, "A loss is said to be better the greater it is.";
+    MetricDirection = "metric-direction", Warning, "A loss is said to be better the greater it is, or accuracy the smaller it is.";
     EarlyStoppingUnused = "early-stopping-unused", Warning, "Early stopping needs `load_best_model_at_end`.";
     EvaluationWithoutData = "evaluation-without-data", Warning, "Evaluation is asked for and there is no validation data; nothing is evaluated.";
     ValidationTwice = "validation-twice", Error, "`validation_split` and `validation_path` are both given.";

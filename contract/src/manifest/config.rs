@@ -106,14 +106,16 @@ section! {
         save_total_limit ["save_total_limit"]: Option<u32> = Some(3), Kind::OneOf(&[Kind::Integer { min: 1, max: 100_000 }, Kind::Null]),
             "Checkpoints kept, the best one among them; the newest is never deleted, null keeps all.";
         evaluation_strategy ["evaluation_strategy", "eval_strategy"]: Strategy = Strategy::No, Kind::Word(Strategy::WORDS),
-            "When the loss on the validation data is measured.";
+            "When the loss on the validation data is measured, and the accuracy where the best checkpoint is chosen by it.";
         eval_steps ["eval_steps"]: Option<u64> = None, Kind::OneOf(&[COUNT, Kind::Null]),
             "Steps between two evaluations; as `save_steps` where it is absent.";
         load_best_model_at_end ["load_best_model_at_end"]: bool = false, Kind::Bool, "Make the best checkpoint the final adapter, not the last one.";
+        eval_rows ["eval_rows"]: Option<u64> = None, Kind::OneOf(&[COUNT, Kind::Null]),
+            "Rows of the validation data that each evaluation during training looks at, spread over all of it; all where it is absent.";
         metric_for_best_model ["metric_for_best_model"]: String = "eval_loss".to_owned(), Kind::Text,
-            "What the best checkpoint is best at: `eval_loss` (or `loss`).";
+            "What the best checkpoint is best at: `eval_loss` (or `loss`), or `accuracy`, for which answers to validation rows are generated and scored as `evaluate` scores them.";
         greater_is_better ["greater_is_better"]: Option<bool> = None, Kind::OneOf(&[Kind::Bool, Kind::Null]),
-            "Whether a greater metric is better; false for a loss where it is absent.";
+            "Whether a greater metric is better; false for a loss and true for accuracy where it is absent.";
         early_stopping_patience ["early_stopping_patience"]: Option<u32> = None,
             Kind::OneOf(&[Kind::Integer { min: 1, max: 1_000_000 }, Kind::Null]),
             "Evaluations without a better value after which training stops; needs `load_best_model_at_end`.";

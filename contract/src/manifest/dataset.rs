@@ -193,8 +193,12 @@ impl Dataset {
 
     /// Whether anything is there to measure a validation loss on.
     pub fn has_validation(&self) -> bool {
+        self.has_validation_files() || self.validation_split.is_some()
+    }
+
+    /// Whether validation rows are apart from the training rows, where they can be read again to be asked.
+    pub fn has_validation_files(&self) -> bool {
         self.validation_path.is_some()
-            || self.validation_split.is_some()
             || self.tasks.0.iter().any(|task| task.validation_path.is_some())
     }
 }

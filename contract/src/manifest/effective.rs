@@ -134,10 +134,10 @@ impl Effective<'_> {
 
     /// The metric in the worker's word.
     pub fn best_metric(&self) -> &str {
-        if *self.config.metric_for_best_model == "loss" {
-            "eval_loss"
-        } else {
-            &self.config.metric_for_best_model
+        match self.config.metric_for_best_model.as_str() {
+            "loss" => "eval_loss",
+            "eval_accuracy" => "accuracy",
+            other => other,
         }
     }
 

@@ -303,6 +303,8 @@ word! { Strategy { No = "no", Steps = "steps", Epoch = "epoch" } }
 pub struct Evaluation {
     pub strategy: Strategy,
     pub steps: Option<u64>,
+    /// Rows of the validation data that an evaluation during training looks at; null for all.
+    pub rows: Option<u64>,
     /// How the best checkpoint is chosen; null: the last one is final.
     pub best: Option<BestModel>,
     pub suite: Option<String>,

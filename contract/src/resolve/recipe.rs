@@ -175,6 +175,7 @@ fn evaluation(expert: &Effective<'_>, validated: bool) -> Evaluation {
     Evaluation {
         strategy,
         steps: (strategy == Strategy::Steps).then(|| config.eval_steps.unwrap_or(*config.save_steps)),
+        rows: (strategy != Strategy::No).then_some(*config.eval_rows).flatten(),
         best: wanted.then(|| best(expert)),
         suite: declared.suite.value.clone(),
         scorer: declared.scorer.value.clone(),

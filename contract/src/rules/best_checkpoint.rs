@@ -5,7 +5,7 @@ use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;
 use crate::plan::Strategy;
 
-const METRICS: [&str; 2] = ["eval_loss", "loss"];
+const METRICS: [&str; 2] = ["eval_loss", "accuracy"];
 
 pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     let config = &effective.config;
@@ -30,15 +30,28 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
 
 fn metric(effective: &Effective<'_>, problems: &mut Problems) {
     let config = &effective.config;
-    let metric = config.metric_for_best_model.as_str();
+    let metric = effective.best_metric();
     if !METRICS.contains(&metric) {
         let message = format!("evaluation during training does not measure `{metric}`");
         let problem = Problem::new(Code::UnknownMetric, config.metric_for_best_model.span, message);
-        problems.push(problem.hint("use `eval_loss`; answers are scored by `evaluate`, after training"));
-    } else if *config.greater_is_better == Some(true) {
-        let message = "`greater_is_better` is true for a loss, so the worst checkpoint would be chosen";
+        problems.push(problem.hint("use `eval_loss`, or `accuracy` to score answers"));
+    } else if config.greater_is_better.is_some_and(|greater| greater == metric.ends_with("loss")) {
+        let (way, what) = if metric.ends_with("loss") { ("true", "a loss") } else { ("false", "accuracy") };
+        let message = format!("`greater_is_better` is {way} for {what}, so the worst checkpoint would be chosen");
         let problem = Problem::new(Code::MetricDirection, config.greater_is_better.span, message);
-        problems.push(problem.hint("set it to false, or leave it out"));
+        problems.push(problem.hint(format!("set it to {}, or leave it out", way == "false")));
+    }
+    answered_rows(effective, problems);
+}
+
+/// A part of the training rows is held out as tokens; only a file's rows can be asked as questions.
+fn answered_rows(effective: &Effective<'_>, problems: &mut Problems) {
+    let dataset = &effective.manifest.root.training.dataset;
+    if effective.best_metric() == "accuracy" && dataset.has_validation() && !dataset.has_validation_files() {
+        let span = effective.config.metric_for_best_model.span;
+        let message = "`accuracy` needs validation rows in a file of their own, and there is only a `validation_split`";
+        let problem = Problem::new(Code::UnknownMetric, span, message);
+        problems.push(problem.hint("name a `validation_path`, or use `eval_loss`"));
     }
 }
 

@@ -47,6 +47,8 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
         evaluation.origin,
         &[part("eval_steps", &config.eval_steps)],
     );
+    let rows = [part("eval_rows", &config.eval_rows)];
+    report(**evaluation == Strategy::No, &why, evaluation.origin, &rows);
     let save = &config.save_strategy;
     let why = format!("`save_strategy` is `{}`", **save);
     report(**save != Strategy::Steps, &why, save.origin, &[part("save_steps", &config.save_steps)]);

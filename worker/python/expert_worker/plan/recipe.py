@@ -192,6 +192,7 @@ class TestCase(Document):
 class Evaluation(Document):
     strategy: Strategy
     steps: U64 | None = None
+    rows: U64 | None = None
     best: BestModel | None = None
     suite: str | None = None
     scorer: str | None = None
