@@ -85,7 +85,7 @@ def run_record(plan: dict[str, Any], total: int) -> dict[str, Any]:
         "recipe_digest": "a" * 64,
         "recipe": plan["recipe"],
         "cache_key": "c" * 64,
-        "best": {"step": total, "reason": "the lowest eval_loss of all evaluations"},
+        "best": {"step": total, "reason": "the lowest eval_loss of 3 evaluations"},
         "result": {
             "steps": total,
             "tokens": total * 16384,

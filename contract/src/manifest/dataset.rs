@@ -198,7 +198,6 @@ impl Dataset {
 
     /// Whether validation rows are apart from the training rows, where they can be read again to be asked.
     pub fn has_validation_files(&self) -> bool {
-        self.validation_path.is_some()
-            || self.tasks.0.iter().any(|task| task.validation_path.is_some())
+        self.validation_path.is_some() || self.tasks.0.iter().any(|task| task.validation_path.is_some())
     }
 }

@@ -37,7 +37,8 @@ fn metric(effective: &Effective<'_>, problems: &mut Problems) {
         problems.push(problem.hint("use `eval_loss`, or `accuracy` to score answers"));
     } else if config.greater_is_better.is_some_and(|greater| greater == metric.ends_with("loss")) {
         let (way, what) = if metric.ends_with("loss") { ("true", "a loss") } else { ("false", "accuracy") };
-        let message = format!("`greater_is_better` is {way} for {what}, so the worst checkpoint would be chosen");
+        let message =
+            format!("`greater_is_better` is {way} for {what}, so the worst checkpoint would be chosen");
         let problem = Problem::new(Code::MetricDirection, config.greater_is_better.span, message);
         problems.push(problem.hint(format!("set it to {}, or leave it out", way == "false")));
     }
@@ -49,7 +50,8 @@ fn answered_rows(effective: &Effective<'_>, problems: &mut Problems) {
     let dataset = &effective.manifest.root.training.dataset;
     if effective.best_metric() == "accuracy" && dataset.has_validation() && !dataset.has_validation_files() {
         let span = effective.config.metric_for_best_model.span;
-        let message = "`accuracy` needs validation rows in a file of their own, and there is only a `validation_split`";
+        let message =
+            "`accuracy` needs validation rows in a file of their own, and there is only a `validation_split`";
         let problem = Problem::new(Code::UnknownMetric, span, message);
         problems.push(problem.hint("name a `validation_path`, or use `eval_loss`"));
     }

@@ -85,7 +85,7 @@ def test_it_says_what_the_records_say(written: tuple[str, Page]) -> None:
         "99.9%",
         "25%",
         "misuse of aggregate: COUNT()",
-        "final/ is step 120: the lowest eval_loss of all evaluations",
+        "final/ is step 120: the lowest eval_loss of 3 evaluations",
         "The micro-batch was halved to 4",
         "Example CPU @ 2.0 GHz",
         "Attempt 2 went on from step 60.",

@@ -94,3 +94,78 @@ def test_a_test_set_that_cannot_be_scored_is_refused_before_training(tmp_path, s
 
 def test_nothing_is_scored_unasked(tmp_path, scored):
     assert "evaluation" not in train(tmp_path, {**scored, "request.evaluate": False}).result
+
+
+def by_accuracy(scored, tmp_path, **more):
+    """Changes that choose by answers to the validation file."""
+    rows = [{"prompt": f"w{n}", "completion": f"w{n + 1}"} for n in range(2, 58, 2)]
+    (tmp_path / "validation.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return {
+        **scored,
+        "request.evaluate": False,
+        "recipe.schedule.duration": {"unit": "steps", "value": 24},
+        "recipe.schedule.kind": "constant",
+        "recipe.optimizer.learning_rate": 0.05,
+        "recipe.decoding": {**DECODING, "max_new_tokens": 1},
+        "recipe.evaluation.scorer": "exact",
+        "recipe.evaluation.strategy": "steps",
+        "recipe.evaluation.steps": 2,
+        "recipe.evaluation.best": {"metric": "accuracy", "greater_is_better": True, "patience": None},
+        "recipe.data.validation": [{**SOURCE, "name": "validation.jsonl"}],
+        "machine.paths.data": {
+            **scored["machine.paths.data"],
+            "validation.jsonl": str(tmp_path / "validation.jsonl"),
+        },
+        **more,
+    }
+
+
+PAIRS = [([n, n + 1], [-100, n + 1]) for n in range(2, 58, 2)]
+
+
+@pytest.fixture
+def validated(monkeypatch, scored):
+    """Pairs of words to learn by heart, the same ones to be asked for."""
+    from expert_worker.train.data import InMemory
+
+    packed = InMemory([PAIRS[place::4] for place in range(4)])
+    put_data(monkeypatch, train=packed, validation=packed)
+    templates = sys.modules["expert_worker.pretokenize"]
+    templates.template_text = lambda plan, tokenizer: "{{ messages[-1].content }}"
+    return scored
+
+
+@pytest.mark.parametrize("greater", [True, False])
+def test_the_best_by_accuracy_is_what_answers_best_and_the_record_says_why(tmp_path, validated, greater):
+    wanted = {"metric": "accuracy", "greater_is_better": greater, "patience": None}
+    changes = {"recipe.evaluation.best": wanted}
+    ran = train(tmp_path, by_accuracy(validated, tmp_path, **changes))
+    measured = {body.step: body.metrics["accuracy"] for body in ran.of("evaluated")}
+    assert measured[24] > 0.1 > measured[2]
+    best = max(measured, key=lambda step: (measured[step] if greater else -measured[step], step))
+    assert (best > 12) == greater
+    assert ran.result["best_checkpoint"].endswith(f"checkpoint-{best}")
+    record = json.loads((ran.output / "run.json").read_text())["best"]
+    way = "highest" if greater else "lowest"
+    assert record["reason"] == f"the {way} accuracy of {len(measured)} evaluations"
+    assert record["evaluations"] == {str(step): value for step, value in measured.items()}
+
+    changes["recipe.data.test"] = [{**SOURCE, "name": "validation.jsonl"}]
+    plan = example_plan(tmp_path, by_accuracy(validated, tmp_path, **changes))
+    loaded = evaluate(plan, Events.in_memory()[0], ran.result["adapter"])
+    assert loaded["adapter"]["accuracy"] == measured[best]
+
+
+def test_only_as_many_rows_are_looked_at_as_are_asked_for(tmp_path, validated):
+    few = {"recipe.evaluation.rows": 7}
+    ran = train(tmp_path, by_accuracy(validated, tmp_path, **few))
+    shares = [body.metrics["accuracy"] * 7 for body in ran.of("evaluated")]
+    assert any(shares) and all(abs(share - round(share)) < 1e-9 for share in shares)
+    assert ran.applied["eval_rows"] == 7
+    every = train(tmp_path, by_accuracy(validated, tmp_path), output="every")
+    assert every.applied["eval_rows"] == len(PAIRS)
+
+
+def test_accuracy_without_rows_to_ask_is_refused(tmp_path, validated):
+    with pytest.raises(BadInput, match="no file holds validation rows"):
+        train(tmp_path, by_accuracy(validated, tmp_path, **{"recipe.data.validation": []}))

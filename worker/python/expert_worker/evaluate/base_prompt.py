@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from expert_worker.evaluate.prompts import PromptMaker, pick_examples
+from expert_worker.evaluate.rows import spread
 from expert_worker.evaluate.stats import Share
 from expert_worker.evaluate.verdict import Row
 
@@ -21,9 +22,7 @@ Measure = Callable[[PromptMaker, Sequence[Row]], Share]
 
 def rows_to_choose_by(validation: Sequence[Row], test_rows: int) -> list[Row]:
     """Spread over the validation set, about a quarter of what is tested, so that a quick look stays quick."""
-    wanted = min(len(validation), MOST, max(FEWEST, test_rows // 4))
-    step = max(1, len(validation) // max(1, wanted))
-    return list(validation[::step][:wanted])
+    return spread(validation, min(MOST, max(FEWEST, test_rows // 4)))
 
 
 def choose(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.verdict import Row
@@ -14,6 +14,15 @@ from expert_worker.plan.recipe import Source
 
 Message = dict[str, str]
 NEEDED = "a scored row needs a prompt and a completion, an instruction and an output, or messages"
+
+
+T = TypeVar("T")
+
+
+def spread(items: Sequence[T], count: int) -> list[T]:
+    """At most `count` of the items, at even distances: a file may be sorted by what its rows are about."""
+    wanted = min(count, len(items))
+    return [items[place * len(items) // wanted] for place in range(wanted)]
 
 
 def rows_of(plan: Plan, sources: Sequence[Source], limit: int | None = None) -> list[Row]:

@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ class BestChoice:
     reason: str
     metric: str | None = None
     value: float | None = None
+    # What it was chosen from: each evaluation's value by its step.
+    evaluations: Mapping[int, float] = field(default_factory=dict)
 
 
 def write_run_record(

@@ -87,8 +87,10 @@ class Finish:
         if totals.best_step != totals.step:
             state.take_adapter(self._store.load(self._store.path(totals.best_step)), self._loop.model)
         direction = "highest" if wanted.greater_is_better else "lowest"
-        reason = f"the {direction} {wanted.metric} of all evaluations"
-        return BestChoice(totals.best_step, reason, wanted.metric, totals.best_value)
+        count = len(totals.evaluated)
+        reason = f"the {direction} {wanted.metric} of {count} evaluation{'s' if count > 1 else ''}"
+        tried = {int(step): value for step, value in totals.evaluated}
+        return BestChoice(totals.best_step, reason, wanted.metric, totals.best_value, tried)
 
     def _outcome(self, choice: BestChoice) -> Outcome:
         totals = self._loop.totals

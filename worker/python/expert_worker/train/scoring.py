@@ -8,9 +8,11 @@ from typing import Any, cast
 from pydantic import JsonValue
 
 from expert_worker.base import locate
+from expert_worker.errors import BadInput
 from expert_worker.evaluate import scores
 from expert_worker.evaluate.kept import fingerprint
-from expert_worker.evaluate.rows import rows_of
+from expert_worker.evaluate.rows import rows_of, spread
+from expert_worker.evaluate.scorers import check_scorer
 from expert_worker.evaluate.stage import examine, score_checkpoint, scored_rows
 from expert_worker.evaluate.subject import Subject, template_of
 from expert_worker.evaluate.verdict import Row
@@ -19,8 +21,18 @@ from expert_worker.plan import Plan, TrainRequest
 
 
 def checkpoint_scores(plan: Plan, model: Any, tokenizer: Any) -> Callable[[], dict[str, float]]:
-    """What the model scores on the validation rows each time it is called."""
-    rows = rows_of(plan, plan.recipe.data.validation, plan.recipe.evaluation.test_set_size)
+    """What the model scores on validation rows, the same ones each time it is called."""
+    chosen = plan.recipe.evaluation
+    if chosen.scorer is not None:
+        check_scorer(chosen.scorer)
+    rows = rows_of(plan, plan.recipe.data.validation)
+    if not rows:
+        raise BadInput(
+            "The best checkpoint is to be chosen by accuracy, and no file holds validation rows to score",
+            hint="Set training.dataset.validation_path, or metric_for_best_model to eval_loss.",
+            code="no-validation",
+        )
+    rows = spread(rows, chosen.rows or len(rows))
 
     def score() -> dict[str, float]:
         model.eval()

@@ -25,7 +25,7 @@ from expert_worker.train.settings import Settings
 from expert_worker.train.source import Source, open_source
 from expert_worker.train.totals import Totals
 from expert_worker.train.trial import try_largest
-from expert_worker.train.validation import Validation
+from expert_worker.train.validation import Validation, documents
 from expert_worker.train.window import Window
 
 _TRAIN_BUDGET = 900.0
@@ -160,7 +160,9 @@ def _validation(
             "no-validation", "There are no validation rows, so nothing is evaluated during training"
         )
         return None
-    return Validation(way, source.validation, micro_batch, events)
+    found = Validation(way, source.validation, micro_batch, events, plan.recipe.evaluation.rows)
+    events.applied("eval_rows", sum(documents(found.rows, row) for row in found.chosen))
+    return found
 
 
 def _evaluating(plan: Plan, validation: Validation | None, order: data.Order, steps: int) -> Rhythm:
@@ -172,7 +174,7 @@ def _evaluating(plan: Plan, validation: Validation | None, order: data.Order, st
 def _evaluation(plan: Plan, validation: Validation, model: Any, tokenizer: Any) -> Evaluate:
     """Loss on the validation rows, and accuracy by generation where the best model is chosen by it."""
     best = plan.recipe.evaluation.best
-    score = checkpoint_scores(plan, model, tokenizer) if best and "loss" not in best.metric else None
+    score = checkpoint_scores(plan, model, tokenizer) if best and best.metric == "accuracy" else None
 
     def evaluate(step: int) -> dict[str, float]:
         return validation.run(step) | (score() if score else {})

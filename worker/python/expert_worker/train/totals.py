@@ -1,7 +1,7 @@
 """What a run has come to so far. It travels in every checkpoint, so that a resumed run ends with the same
 sums."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 
@@ -17,6 +17,8 @@ class Totals:
     best_step: int | None = None
     evaluations_without_gain: int = 0
     eval_loss: float | None = None
+    evaluated: list[list[float]] = field(default_factory=list)
+    """Each evaluation's step and value, so that a run can say what its best was the best of."""
 
     @property
     def train_loss(self) -> float:
@@ -30,15 +32,17 @@ class Totals:
         self.skipped_in_a_row = 0
 
     def consider(self, value: float, greater_is_better: bool) -> bool:
-        """Whether an evaluation at the current step is the best so far."""
-        better = self.best_value is None or (
+        """Whether an evaluation at the current step is the best so far. Of equals the later one is: it has
+        seen more, and shares of few rows are often equal. But to be as good is no gain."""
+        self.evaluated.append([self.step, value])
+        ahead = self.best_value is None or (
             value > self.best_value if greater_is_better else value < self.best_value
         )
-        if better:
-            self.best_value, self.best_step, self.evaluations_without_gain = value, self.step, 0
-        else:
-            self.evaluations_without_gain += 1
-        return better
+        self.evaluations_without_gain = 0 if ahead else self.evaluations_without_gain + 1
+        best = ahead or value == self.best_value
+        if best:
+            self.best_value, self.best_step = value, self.step
+        return best
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

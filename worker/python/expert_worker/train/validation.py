@@ -1,8 +1,9 @@
-"""Loss on the validation rows, by supervised token."""
+"""What is measured on the validation rows while a run trains: the loss, by supervised token."""
 
 import math
 from collections.abc import Sequence
 
+from expert_worker.evaluate.rows import spread
 from expert_worker.events import Events
 from expert_worker.train import memory
 from expert_worker.train.data import Rows, flat, longest, row_lengths
@@ -11,21 +12,25 @@ from expert_worker.train.fast.batch import supervised
 
 
 class Validation:
-    """`micro_batch` is how many rows fit at once without gradients: halved in place, as training's is."""
+    """`micro_batch` is how many rows fit at once without gradients: halved in place, as training's is.
+    `wanted` is how many of the data set's rows are looked at; None for all."""
 
-    def __init__(self, engine: Engine, rows: Rows, micro_batch: int, events: Events) -> None:
+    def __init__(
+        self, engine: Engine, rows: Rows, micro_batch: int, events: Events, wanted: int | None = None
+    ) -> None:
         self.rows = rows
+        self.chosen: Sequence[int] = range(len(rows)) if wanted is None else _looked_at(rows, wanted)
         self._engine, self._events = engine, events
-        self.micro_batch = min(micro_batch, len(rows))
+        self.micro_batch = min(micro_batch, len(self.chosen))
 
     def run(self, step: int) -> dict[str, float]:
         total, count, start = 0.0, 0, 0
-        while start < len(self.rows):
-            batch = range(start, min(start + self.micro_batch, len(self.rows)))
+        while start < len(self.chosen):
+            batch = self.chosen[start : start + self.micro_batch]
             found = self._measured(step, batch)
             if found is not None:
-                total, count, start = total + found[0], count + found[1], batch.stop
-                self._events.advance("evaluate", start, len(self.rows))
+                total, count, start = total + found[0], count + found[1], start + len(batch)
+                self._events.advance("evaluate", start, len(self.chosen))
         loss = total / max(1, count)
         return {"eval_loss": loss, "eval_perplexity": math.exp(min(loss, 700.0))}
 
@@ -45,3 +50,15 @@ class Validation:
                 raise
         self.micro_batch = memory.halved(len(indices), step, "The evaluation", self._events)
         return None
+
+
+def _looked_at(rows: Rows, wanted: int) -> Sequence[int]:
+    """The packed rows that hold about `wanted` of the data set's rows, spread over all of them."""
+    every = range(len(rows))
+    held = sum(documents(rows, row) for row in every)
+    return spread(every, max(1, round(len(rows) * wanted / max(1, held))))
+
+
+def documents(rows: Rows, row: int) -> int:
+    """How many rows of the data set are packed into this one."""
+    return len(flat(rows, [row]).lengths)
