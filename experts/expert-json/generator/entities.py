@@ -81,7 +81,7 @@ TEST = """
 satellite name; orbit 200-900 orbits at {v} km; owner ESA|NASA|ISRO|JAXA belongs to {v}; working bool is working / is silent; mass x.x weighs {v} tons; sensors list:laser|optics|sonar carries {v}; launched date was launched on {v}
 vineyard name; hectares 2-300 covers {v} hectares; grape merlot|malbec|syrah grows {v}; organic bool is organic / is not organic; yield x.x yields {v} tons; tours list:tasting|cellar|harvest offers {v}; founded 1800-2015 was founded in {v}
 patient name; age 1-99 is {v} years old; ward surgery|cardio|eyes lies in {v}; insured bool is insured / is not insured; fever x.x has a fever of {v}; allergies list:pollen|latex|nuts is allergic to {v}; admitted date was admitted on {v}
-drone model; range 1-90 flies {v} km; maker Parrot|Skydio|Wingcopter is made by {v}; armed bool is licensed / is not licensed; price x.x costs {v} dollars; parts list:lens|rotor|skid comes with {v}; tested date was tested on {v}
+drone model; range 1-90 flies {v} km; maker Parrot|Skydio|Wingcopter is made by {v}; licensed bool is licensed / is not licensed; price x.x costs {v} dollars; parts list:lens|rotor|skid comes with {v}; tested date was tested on {v}
 bridge name; length 50-900 is {v} m long; kind arch|beam|cable is a {v} bridge; toll bool takes a toll / takes no toll; load x.x bears {v} tons; lanes list:cars|bikes|trams carries {v}; opened date opened on {v}
 """
 
@@ -144,6 +144,15 @@ def _entity(line: str, names: tuple[str, ...]) -> Entity:
 def sentence(entity: Entity, record: dict[str, Any], facts: list[Fact]) -> str:
     said = [fact.say(record[fact.key]) for fact in facts]
     return f"{record[entity.subject]} {joined(said)}."
+
+
+def keys_said(keys: list[str]) -> str:
+    """Keys as they are quoted in JSON: so that a model copies them instead of spelling them anew."""
+    return joined([quoted([key]) for key in keys])
+
+
+def quoted(words: list[str]) -> str:
+    return ", ".join(f'"{word}"' for word in words)
 
 
 def joined(words: list[str]) -> str:

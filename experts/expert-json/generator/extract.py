@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from expert_worker.evaluate.authoring.draw import Draw
 
-from .entities import Entity, joined, sentence
+from .entities import Entity, keys_said, sentence
 from .task import Task
 
 
@@ -13,7 +13,7 @@ def flat(entity: Entity, draw: Draw) -> Task:
     facts = entity.some(draw, draw.between(2, 4), lists=False)
     record = entity.record(draw, facts)
     text = sentence(entity, record, draw.shuffled(facts))
-    return Task(f"Extract {joined(list(record))}: {text}", record, 1, ("extract-flat",))
+    return Task(f"Extract {keys_said(list(record))}: {text}", record, 1, ("extract-flat",))
 
 
 def subset(entity: Entity, draw: Draw) -> Task:
@@ -23,7 +23,7 @@ def subset(entity: Entity, draw: Draw) -> Task:
     wanted = draw.some(list(record), draw.between(1, 3))
     answer = {key: record[key] for key in wanted}
     return Task(
-        f"Extract {joined(wanted)}: {sentence(entity, record, facts)}", answer, 1, ("extract-subset",)
+        f"Extract {keys_said(wanted)}: {sentence(entity, record, facts)}", answer, 1, ("extract-subset",)
     )
 
 
@@ -34,7 +34,7 @@ def absent(entity: Entity, draw: Draw) -> Task:
     hidden = draw.one(facts)
     text = sentence(entity, record, [fact for fact in facts if fact is not hidden])
     answer = {key: None if key == hidden.key else value for key, value in record.items()}
-    return Task(f"Extract {joined(list(record))}, null if not given: {text}", answer, 2, ("extract-null",))
+    return Task(f"Extract {keys_said(list(record))}, null if not given: {text}", answer, 2, ("extract-null",))
 
 
 def lists(entity: Entity, draw: Draw) -> Task:
@@ -42,7 +42,7 @@ def lists(entity: Entity, draw: Draw) -> Task:
     facts = draw.shuffled([listed, *entity.some(draw, draw.between(1, 3), lists=False)])
     record = entity.record(draw, facts)
     text = sentence(entity, record, draw.shuffled(facts))
-    return Task(f"Extract {joined(list(record))}: {text}", record, 2, ("extract-list",))
+    return Task(f"Extract {keys_said(list(record))}: {text}", record, 2, ("extract-list",))
 
 
 def nested(entity: Entity, draw: Draw) -> Task:
@@ -52,9 +52,7 @@ def nested(entity: Entity, draw: Draw) -> Task:
     inner = draw.some([fact.key for fact in facts], draw.between(2, len(facts) - 1))
     outer = {key: value for key, value in record.items() if key not in inner}
     answer = {**outer, group: {key: record[key] for key in inner}}
-    question = (
-        f"Extract {joined(list(outer))}, and {joined(inner)} under {group}: {sentence(entity, record, facts)}"
-    )
+    question = f'Extract {keys_said(list(outer))}, and {keys_said(inner)} under "{group}": {sentence(entity, record, facts)}'
     return Task(question, answer, 2, ("extract-nested",))
 
 
@@ -63,7 +61,7 @@ def many(entity: Entity, draw: Draw) -> Task:
     records = [entity.record(draw, facts) for _ in range(draw.between(2, 3))]
     text = " ".join(sentence(entity, record, facts) for record in records)
     return Task(
-        f"Extract {joined(list(records[0]))} of each {entity.noun}: {text}", records, 3, ("extract-many",)
+        f"Extract {keys_said(list(records[0]))} of each {entity.noun}: {text}", records, 3, ("extract-many",)
     )
 
 
@@ -71,11 +69,11 @@ def renamed(entity: Entity, draw: Draw) -> Task:
     facts = entity.some(draw, draw.between(2, 3), lists=False)
     record = entity.record(draw, facts)
     keys = {key: f"{entity.noun}_{key}" for key in record}
-    wish = draw.one([f"each key prefixed with {entity.noun}_", "all keys in capitals"])
+    wish = draw.one([f'each key prefixed with "{entity.noun}_"', "all keys in capitals"])
     new = keys if "prefixed" in wish else {key: key.upper() for key in record}
     answer = {new[key]: value for key, value in record.items()}
     return Task(
-        f"Extract {joined(list(record))}, {wish}: {sentence(entity, record, facts)}",
+        f"Extract {keys_said(list(record))}, {wish}: {sentence(entity, record, facts)}",
         answer,
         3,
         ("extract-renamed",),

@@ -6,7 +6,7 @@ from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
 
-from .entities import Entity, joined
+from .entities import Entity, keys_said
 from .task import Task, compact
 
 
@@ -18,14 +18,14 @@ def pick(entity: Entity, draw: Draw) -> Task:
     record = _record(entity, draw, 3, 4)
     kept = draw.some(list(record), draw.between(1, 3))
     answer = {key: value for key, value in record.items() if key in kept}
-    return Task(f"Keep only {joined(list(answer))}: {compact(record)}", answer, 1, ("reshape-pick",))
+    return Task(f"Keep only {keys_said(list(answer))}: {compact(record)}", answer, 1, ("reshape-pick",))
 
 
 def drop(entity: Entity, draw: Draw) -> Task:
     record = _record(entity, draw, 3, 4)
     gone = draw.some(list(record), draw.between(1, 2))
     answer = {key: value for key, value in record.items() if key not in gone}
-    return Task(f"Remove {joined(gone)}: {compact(record)}", answer, 1, ("reshape-drop",))
+    return Task(f"Remove {keys_said(gone)}: {compact(record)}", answer, 1, ("reshape-drop",))
 
 
 def rename(entity: Entity, draw: Draw) -> Task:
@@ -33,7 +33,7 @@ def rename(entity: Entity, draw: Draw) -> Task:
     old = draw.one(list(record))
     new = f"{draw.one(['new', 'full', 'main', 'old'])}_{old}"
     answer = {new if key == old else key: value for key, value in record.items()}
-    return Task(f"Rename {old} to {new}: {compact(record)}", answer, 1, ("reshape-rename",))
+    return Task(f'Rename "{old}" to "{new}": {compact(record)}', answer, 1, ("reshape-rename",))
 
 
 def update(entity: Entity, draw: Draw) -> Task:
@@ -41,7 +41,7 @@ def update(entity: Entity, draw: Draw) -> Task:
     record, fact = entity.record(draw, facts), draw.one(facts)
     value = fact.draw(draw)
     answer = {**record, fact.key: value}
-    return Task(f"Set {fact.key} to {compact(value)}: {compact(record)}", answer, 1, ("reshape-set",))
+    return Task(f'Set "{fact.key}" to {compact(value)}: {compact(record)}', answer, 1, ("reshape-set",))
 
 
 def flatten(entity: Entity, draw: Draw) -> Task:
@@ -60,7 +60,10 @@ def nest(entity: Entity, draw: Draw) -> Task:
     answer: dict[str, Any] = {key: value for key, value in record.items() if key not in inner}
     answer[group] = {key: value for key, value in record.items() if key in inner}
     return Task(
-        f"Move {joined(list(answer[group]))} under {group}: {compact(record)}", answer, 2, ("reshape-nest",)
+        f'Move {keys_said(list(answer[group]))} under "{group}": {compact(record)}',
+        answer,
+        2,
+        ("reshape-nest",),
     )
 
 
@@ -93,7 +96,7 @@ def keep_flagged(entity: Entity, draw: Draw) -> Task | None:
     wanted = draw.chance(0.5)
     answer = [record for record in records if record[key] is wanted]
     return Task(
-        f"Keep those with {key} {compact(wanted)}: {compact(records)}", answer, 3, ("reshape-filter",)
+        f'Keep those with "{key}" {compact(wanted)}: {compact(records)}', answer, 3, ("reshape-filter",)
     )
 
 
@@ -105,7 +108,7 @@ def above(entity: Entity, draw: Draw) -> Task | None:
     limit = sorted(record[key] for record in records)[1] + 1
     answer = [record for record in records if record[key] > limit]
     return (
-        Task(f"Keep those with {key} above {limit}: {compact(records)}", answer, 4, ("reshape-above",))
+        Task(f'Keep those with "{key}" above {limit}: {compact(records)}', answer, 4, ("reshape-above",))
         if answer
         else None
     )
@@ -121,7 +124,7 @@ def ordered(entity: Entity, draw: Draw) -> Task | None:
     if answer == records:
         return None
     way = "highest" if falling else "lowest"
-    return Task(f"Sort by {key}, {way} first: {compact(records)}", answer, 4, ("reshape-sort",))
+    return Task(f'Sort by "{key}", {way} first: {compact(records)}', answer, 4, ("reshape-sort",))
 
 
 def index(entity: Entity, draw: Draw) -> Task | None:
@@ -130,7 +133,9 @@ def index(entity: Entity, draw: Draw) -> Task | None:
         return None
     records, key = found
     answer = {record[entity.subject]: record[key] for record in records}
-    return Task(f"Map each {entity.subject} to its {key}: {compact(records)}", answer, 2, ("reshape-index",))
+    return Task(
+        f'Map each "{entity.subject}" to its "{key}": {compact(records)}', answer, 2, ("reshape-index",)
+    )
 
 
 def pluck(entity: Entity, draw: Draw) -> Task | None:
@@ -140,7 +145,7 @@ def pluck(entity: Entity, draw: Draw) -> Task | None:
     records, key = found
     wanted = draw.one([entity.subject, key])
     return Task(
-        f"List every {wanted}: {compact(records)}",
+        f'List every "{wanted}": {compact(records)}',
         [record[wanted] for record in records],
         2,
         ("reshape-pluck",),
@@ -156,5 +161,5 @@ def group(entity: Entity, draw: Draw) -> Task | None:
     for record in records:
         answer.setdefault(record[key], []).append(record[entity.subject])
     return Task(
-        f"Group the {entity.subject} values by {key}: {compact(records)}", answer, 4, ("reshape-group",)
+        f'Group the "{entity.subject}" values by "{key}": {compact(records)}', answer, 4, ("reshape-group",)
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
 
-from .entities import Entity, Fact, joined
+from .entities import Entity, Fact, joined, quoted
 from .task import Composition, Task
 
 FEATURES = ("types", "required", "enum", "range", "array", "nested", "closed", "length")
@@ -35,13 +35,13 @@ def _task(entity: Entity, draw: Draw, feature: str) -> Task | None:
     required = draw.some(list(properties), draw.between(1, len(properties)))
     if feature in {"required", "closed"} or draw.chance(0.4):
         answer["required"] = [key for key in properties if key in required]
-        text += f"; required: {', '.join(answer['required'])}"
+        text += f"; required: {quoted(answer['required'])}"
     if feature == "closed":
         answer["additionalProperties"] = False
         text += "; nothing else allowed"
     if feature == "nested":
         answer = {"type": "object", "properties": {entity.noun: answer}}
-        text = f"object whose {entity.noun} is an object: {text}"
+        text = f'object whose "{entity.noun}" is an object: {text}'
     level = {"types": 1, "required": 2, "enum": 2, "nested": 4}.get(feature, 3)
     return Task(
         f"Write a JSON Schema: {text}.",
@@ -72,25 +72,25 @@ def _property(fact: Fact, draw: Draw, feature: str) -> tuple[dict[str, Any], str
     """A property's schema, and the words for it."""
     kind = fact.kind
     if kind == "bool":
-        return {"type": "boolean"}, f"{fact.key} (boolean)"
+        return {"type": "boolean"}, f'"{fact.key}" (boolean)'
     if kind == "x.x":
-        return {"type": "number"}, f"{fact.key} (number)"
+        return {"type": "number"}, f'"{fact.key}" (number)'
     if kind.startswith("list:"):
-        return {"type": "array", "items": {"type": "string"}}, f"{fact.key} (list of strings)"
+        return {"type": "array", "items": {"type": "string"}}, f'"{fact.key}" (list of strings)'
     if "|" in kind and feature == "enum":
         words = kind.split("|")
-        return {"enum": words}, f"{fact.key} (one of {', '.join(words)})"
+        return {"enum": words}, f'"{fact.key}" (one of {quoted(words)})'
     if kind[0].isdigit() and "-" in kind:
         return _number(fact, draw, feature)
     if kind == "text" and feature == "length":
         most = draw.between(10, 60)
-        return {"type": "string", "maxLength": most}, f"{fact.key} (string, at most {most} characters)"
-    return {"type": "string"}, f"{fact.key} (string)"
+        return {"type": "string", "maxLength": most}, f'"{fact.key}" (string, at most {most} characters)'
+    return {"type": "string"}, f'"{fact.key}" (string)'
 
 
 def _number(fact: Fact, draw: Draw, feature: str) -> tuple[dict[str, Any], str]:
     if feature != "range":
-        return {"type": "integer"}, f"{fact.key} (integer)"
+        return {"type": "integer"}, f'"{fact.key}" (integer)'
     low, high = (int(part) for part in fact.kind.split("-"))
     form = draw.one(["both", "low", "high"])
     schema: dict[str, Any] = {"type": "integer"}
@@ -99,7 +99,7 @@ def _number(fact: Fact, draw: Draw, feature: str) -> tuple[dict[str, Any], str]:
     if form != "low":
         schema["maximum"] = high
     words = {"both": f"from {low} to {high}", "low": f"at least {low}", "high": f"at most {high}"}[form]
-    return schema, f"{fact.key} (integer {words})"
+    return schema, f'"{fact.key}" (integer {words})'
 
 
 def _instances(

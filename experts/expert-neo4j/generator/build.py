@@ -71,7 +71,6 @@ KEYWORDS = frozenset(
         "then",
         "else",
         "end",
-        "other",
         "n",
         "link",
         "mean",
@@ -116,7 +115,7 @@ def _attempts(
         if question is None or split_of(skeleton(question.cypher)) != split:
             continue
         used = set(TOKEN.findall(question.cypher))
-        schema = world.schema({name for name in world.names if name in used or draw.chance(0.2)})
+        schema = world.schema({name for name in world.names if name in used or draw.chance(0.1)})
         row = {
             "messages": conversation(SYSTEM, f"{schema}\n{question.text}", question.cypher),
             "tags": list(dict.fromkeys(question.tags)),

@@ -7,8 +7,10 @@ second and one from the first kind to itself (`TYPE/how it is said: columns`). A
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from expert_worker.evaluate.authoring.draw import Draw
 
 PEOPLE = [
     "Ada",
@@ -100,6 +102,19 @@ Farmer/farmers: name @people, acres 5-900, county Kent|Devon|Essex | Crop/crops:
 Planet/planets: name @things, moons 0-90, kind rocky|gas|ice, found date | Probe/probes: name @people, mass 100-9900, agency ESA|NASA|ISRO | VISITED_BY/were visited by: days 1-900 | OUTSHINES/outshine:
 """
 
+# Properties that training nodes are varied with.
+SPARE = """
+weight 2-300, speed 20-320, temperature 1-90, profit 10-9900, loss 5-800, votes 3-4000, bonus 10-900, width 10-400, \
+mileage 100-9900, pressure 10-700, voltage 5-480, humidity 1-99, population 90-9900, debt 10-5000, levels 1-60, lives 1-90, coins 5-990, \
+pixels 100-4000, calories 20-1900, wheels 2-60, clicks 10-9000, rainfall 5-800, frequency 20-900, memory 4-512, discount 1-70, \
+rent 90-3900, wage 10-250, attempts 1-80, windows 2-200, kilometers 5-900, deposit 10-2000, balance 10-9900, signatures 2-700, \
+color red|green|blue|white, shape round|square|flat, material wood|iron|glass|wool, brand Acme|Zenith|Orion, mood calm|happy|angry, \
+climate dry|mild|wet, size small|medium|large, direction left|right|straight, currency euro|dollar|yen, taste sweet|sour|bitter|salty, \
+weekday Monday|Friday|Sunday, browser Firefox|Chrome|Safari, payment cash|card|check, fuel petrol|diesel|electric, texture smooth|rough|soft, \
+created date, updated date, sent date, expires date, birthday date, checked date, delivered date, closed date, elected date, finished date
+"""
+VARIANTS = 3
+
 VALIDATION = """
 Diver/divers: name @people, dives 1-900, badge open|rescue|master, certified date | Reef/reefs: name @things, depth 3-90, ocean Pacific|Indian|Atlantic | EXPLORED/explored: hours 1-300 | RESCUED/rescued:
 Judge/judges: name @people, cases 1-900, court civil|labor|family, sworn date | Law/laws: title @things, articles 5-600, field tax|trade|work | APPLIES/apply: years 1-40 | OVERRULED/overruled:
@@ -130,10 +145,6 @@ class Node:
     label: str
     plural: str
     columns: tuple[Column, ...]
-
-    @property
-    def variable(self) -> str:
-        return self.label[0].lower()
 
     @property
     def noun(self) -> str:
@@ -182,14 +193,15 @@ class World:
         """As the model sees it: these kinds of nodes and edges."""
         lines = [f"(:{node.label} {_fields(node.columns)})" for node in (self.start, self.end)]
         for edge, to in ((self.link, self.end), (self.loop, self.start)):
-            fields = f" {_fields(edge.columns)}" if edge.columns else ""
+            fields = _fields(edge.columns) if edge.columns else ""
             lines.append(f"(:{self.start.label})-[:{edge.type}{fields}]->(:{to.label})")
         return "\n".join(line for name, line in zip(self.names, lines, strict=True) if name in shown)
 
 
 def _fields(columns: tuple[Column, ...]) -> str:
-    types = {"name": "STRING", "cat": "STRING", "int": "INTEGER", "date": "DATE"}
-    return "{" + ", ".join(f"{column.name}: {types[column.kind]}" for column in columns) + "}"
+    """A name follows its brace or comma at once, as it follows a dot in a query: its tokens are the same in both."""
+    types = {"name": "STRING", "cat": "STRING", "int": "INT", "date": "DATE"}
+    return "{" + ",".join(f"{column.name}:{types[column.kind]}" for column in columns) + "}"
 
 
 def worlds(split: str) -> list[World]:
@@ -199,7 +211,23 @@ def worlds(split: str) -> list[World]:
         if split == "train"
         else {"people": NEW_PEOPLE, "things": NEW_THINGS}
     )
-    return [_world(line, lists) for line in text.strip().splitlines()]
+    found = [_world(line, lists) for line in text.strip().splitlines()]
+    return [*found, *(other for world in found for other in _variants(world))] if split == "train" else found
+
+
+def _variants(world: World) -> list[World]:
+    """The same graph with other properties: who has seen few names learns them by heart and copies none."""
+    draws = [Draw(f"columns/{world.start.label}/{place}") for place in range(VARIANTS)]
+    return [replace(world, start=_varied(world.start, draw), end=_varied(world.end, draw)) for draw in draws]
+
+
+def _varied(node: Node, draw: Draw) -> Node:
+    spare = draw.shuffled([_column(part, {}) for part in SPARE.strip().split(", ")])
+    columns: list[Column] = []
+    for column in node.columns:
+        fitting = [other for other in spare if other.kind == column.kind and other not in columns]
+        columns.append(fitting[0] if fitting and draw.chance(0.75) else column)
+    return replace(node, columns=tuple(columns))
 
 
 def _world(line: str, lists: dict[str, list[str]]) -> World:

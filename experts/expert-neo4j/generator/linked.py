@@ -176,7 +176,7 @@ def compared(scene: Scene) -> Question | None:
 
 def far(scene: Scene) -> Question | None:
     """Two hops: over the loop to the other kind of node."""
-    draw, start, end, other = scene.draw, scene.start, scene.end, scene.other
+    draw, start, end = scene.draw, scene.start, scene.last
     left, right = scene.pick(start, "name"), scene.pick(end, "name", "cat")
     if left is None or right is None:
         return None
@@ -190,7 +190,6 @@ def far(scene: Scene) -> Question | None:
         f"Show the {left.name} of {start.node.plural}{said(found)} and the {right.name} of the {end.node.plural}"
         f"{said(goal)} that others {link.said} whom they {loop.said}."
     )
-    assert other.variable == "other"
     return Question(text, cypher, 4, ("two-hops", *tags(found, goal)), without(cypher, found, goal))
 
 

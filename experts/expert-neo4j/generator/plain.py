@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .scene import Question, Scene, conditions, said, tags, where, without
+from .scene import Question, Scene, Side, conditions, said, tags, where, without
 
 FUNCTIONS = {"average": "avg", "total": "sum", "highest": "max", "lowest": "min"}
 
@@ -105,7 +105,7 @@ def choice(scene: Scene) -> Question | None:
         f"MATCH {side.pattern}{where(found)} RETURN {side.of(shown)}, "
         f"CASE WHEN {judged.cypher} THEN '{yes}' ELSE '{no}' END"
     )
-    text = f"Show the {shown.name} of {side.node.plural}{said(found)}, and {yes} for those {judged.text}, {no} for the others."
+    text = f"Show the {shown.name} of {side.node.plural}{said(found)}, and '{yes}' for those {judged.text}, '{no}' for the others."
     return Question(text, cypher, 2, ("case", *tags(found)), without(cypher, found))
 
 
@@ -116,10 +116,10 @@ def above_average(scene: Scene) -> Question | None:
         return None
     words, sign = draw.one([("above", ">"), ("below", "<")])
     found = conditions(side, draw, draw.between(0, 1))
-    second = f"{side.variable}2"
+    other = Side(side.node, "b")
     cypher = (
         f"MATCH {side.pattern}{where(found)} WITH avg({side.of(column)}) AS mean "
-        f"MATCH ({second}:{side.node.label}) WHERE {second}.{column.name} {sign} mean RETURN {second}.{shown.name}"
+        f"MATCH {other.pattern} WHERE {other.of(column)} {sign} mean RETURN {other.of(shown)}"
     )
     text = (
         f"Show the {shown.name} of {side.node.plural} whose {column.name} is {words} the average of "

@@ -23,7 +23,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Side:
-    """A node of the question: its kind and its variable."""
+    """A node of the question: its kind and its variable, `a` for a pattern's first node, `b` for its second."""
 
     node: Node
     variable: str
@@ -43,17 +43,21 @@ class Scene:
 
     @property
     def start(self) -> Side:
-        return Side(self.world.start, self.world.start.label[0].lower())
+        return Side(self.world.start, "a")
 
     @property
     def end(self) -> Side:
-        label = self.world.end.label.lower()
-        return Side(self.world.end, label[:2] if label[0] == self.start.variable else label[0])
+        return Side(self.world.end, "b")
 
     @property
     def other(self) -> Side:
         """The second node of a loop."""
-        return Side(self.world.start, "other")
+        return Side(self.world.start, "b")
+
+    @property
+    def last(self) -> Side:
+        """The node at the end of two hops."""
+        return Side(self.world.end, "c")
 
     @property
     def path(self) -> str:
@@ -64,7 +68,8 @@ class Scene:
         return f"{self.start.pattern}-[:{self.world.loop.type}]->{self.other.pattern}"
 
     def side(self) -> Side:
-        return self.start if self.draw.chance(0.6) else self.end
+        """The one node of a question about nodes of one kind."""
+        return self.start if self.draw.chance(0.6) else Side(self.world.end, "a")
 
     def pick(self, side: Side, *kinds: str) -> Column | None:
         found = side.node.of_kind(*kinds)
@@ -134,18 +139,18 @@ def number(column: Column, draw: Draw, low: int = 20, high: int = 80) -> int:
 
 def _equal(column: Column, name: str, draw: Draw) -> Condition:
     value = draw.one(column.spec[2])
-    return Condition(f"whose {column.name} is {value}", f"{name} = '{value}'", ("equals",))
+    return Condition(f"whose {column.name} is '{value}'", f"{name} = '{value}'", ("equals",))
 
 
 def _unequal(column: Column, name: str, draw: Draw) -> Condition:
     value = draw.one(column.spec[2])
-    return Condition(f"whose {column.name} is not {value}", f"{name} <> '{value}'", ("not-equal",))
+    return Condition(f"whose {column.name} is not '{value}'", f"{name} <> '{value}'", ("not-equal",))
 
 
 def _one_of(column: Column, name: str, draw: Draw) -> Condition:
     left, right = draw.some(column.spec[2], 2)
     return Condition(
-        f"whose {column.name} is {left} or {right}", f"{name} IN ['{left}', '{right}']", ("in-list",)
+        f"whose {column.name} is '{left}' or '{right}'", f"{name} IN ['{left}', '{right}']", ("in-list",)
     )
 
 
@@ -164,13 +169,13 @@ def _text(column: Column, name: str, draw: Draw) -> Condition:
             ("contains", "CONTAINS", word[1:3]),
         ]
     )
-    return Condition(f"whose {column.name} {verb} {part}", f"{name} {operator} '{part}'", ("text-match",))
+    return Condition(f"whose {column.name} {verb} '{part}'", f"{name} {operator} '{part}'", ("text-match",))
 
 
 def _day(column: Column, name: str, draw: Draw) -> Condition:
     words, sign = draw.one([("after", ">"), ("before", "<")])
     day = f"{draw.between(2022, 2024)}-{draw.between(1, 12):02d}-{draw.between(1, 28):02d}"
-    return Condition(f"{column.name} {words} {day}", f"{name} {sign} date('{day}')", ("date-compare",))
+    return Condition(f"with {column.name} {words} {day}", f"{name} {sign} date('{day}')", ("date-compare",))
 
 
 MAKERS: dict[str, tuple[Callable[[Column, str, Draw], Condition], ...]] = {

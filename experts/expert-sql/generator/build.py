@@ -52,7 +52,7 @@ HARD: tuple[Composition, ...] = (
     nested.step,
 )
 # People ask simple questions more often than hard ones, and so does this set.
-TURNS = SIMPLE * 3 + MIDDLE * 2 + HARD
+TURNS = SIMPLE * 4 + MIDDLE * 3 + HARD
 SYSTEM = "Answer with one SQLite query."
 KEYWORDS = {
     "select",
@@ -88,6 +88,7 @@ KEYWORDS = {
     "with",
     "over",
     "partition",
+    "asc",
     "desc",
     "count",
     "sum",
@@ -156,11 +157,17 @@ def _row(scene: Scene, question: Question, seed: str) -> dict[str, Any]:
     schema = scene.schema(shown)
     return {
         "messages": conversation(SYSTEM, f"{ddl(schema)}\n{question.text}", question.sql),
-        "tags": list(dict.fromkeys(question.tags)),
+        "tags": list(dict.fromkeys([*question.tags, *_aliased(scene, question)])),
         "level": question.level,
         "schema": schema,
         "seed": seed,
     }
+
+
+def _aliased(scene: Scene, question: Question) -> list[str]:
+    """Tells the questions that speak of a column by another word than its name."""
+    columns = (*scene.parent.columns, *scene.child.columns)
+    return ["alias"] if any(c.phrase != c.name and c.phrase in question.text for c in columns) else []
 
 
 def proven(row: dict[str, Any], question: Question) -> bool:

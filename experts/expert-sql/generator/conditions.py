@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from expert_worker.evaluate.authoring.draw import Draw
 
@@ -36,10 +36,11 @@ Maker = Callable[[Column, str, Draw], Condition]
 
 
 def condition(table: Table, draw: Draw, *, qualified: bool = False, avoid: tuple[str, ...] = ()) -> Condition:
-    """One condition on a column of the table; `qualified` writes the table's name before the column's."""
+    """One condition on a column of the table; `qualified` puts the table's name before the column's, in both."""
     columns = [column for column in table.columns if column.name not in avoid] or list(table.columns)
     column = draw.weighted(columns, [WEIGHTS[column.kind] for column in columns])
     name = f"{table.name}.{column.name}" if qualified else column.name
+    column = replace(column, phrase=name) if qualified else column
     makers = list(MAKERS[column.kind])
     if column.nullable:
         makers += [_missing, _present]
@@ -76,33 +77,23 @@ def _number(column: Column, draw: Draw, low: float = 0.15, high: float = 0.85) -
 
 def _equal(column: Column, name: str, draw: Draw) -> Condition:
     value = _value(column, draw)
-    form = draw.one(["whose {p} is {v}", "with {p} {v}"])
-    return Condition(form.format(p=column.phrase, v=value), f"{name} = '{value}'", ("equals",))
+    return Condition(f"with {column.phrase} '{value}'", f"{name} = '{value}'", ("equals",))
 
 
 def _unequal(column: Column, name: str, draw: Draw) -> Condition:
     value = _value(column, draw)
-    return Condition(f"whose {column.phrase} is not {value}", f"{name} <> '{value}'", ("not-equal",))
+    return Condition(f"with {column.phrase} not '{value}'", f"{name} <> '{value}'", ("not-equal",))
 
 
 def _one_of(column: Column, name: str, draw: Draw) -> Condition:
     left, right = draw.some(column.spec[2], 2)
     return Condition(
-        f"whose {column.phrase} is {left} or {right}", f"{name} IN ('{left}', '{right}')", ("in-list",)
+        f"with {column.phrase} '{left}' or '{right}'", f"{name} IN ('{left}', '{right}')", ("in-list",)
     )
 
 
 def _compare(column: Column, name: str, draw: Draw) -> Condition:
-    words, sign = draw.one(
-        [
-            ("above", ">"),
-            ("below", "<"),
-            ("over", ">"),
-            ("under", "<"),
-            ("at least", ">="),
-            ("at most", "<="),
-        ]
-    )
+    words, sign = draw.one([("above", ">"), ("below", "<"), ("at least", ">="), ("at most", "<=")])
     number = _number(column, draw)
     return Condition(f"with {column.phrase} {words} {number}", f"{name} {sign} {number}", ("compare",))
 
@@ -116,44 +107,42 @@ def _between(column: Column, name: str, draw: Draw) -> Condition:
 
 def _starts(column: Column, name: str, draw: Draw) -> Condition:
     letter = _value(column, draw)[0]
-    return Condition(f"whose {column.phrase} starts with {letter}", f"{name} LIKE '{letter}%'", ("like",))
+    return Condition(f"with {column.phrase} starting with '{letter}'", f"{name} LIKE '{letter}%'", ("like",))
 
 
 def _ends(column: Column, name: str, draw: Draw) -> Condition:
     letter = _value(column, draw)[-1]
-    return Condition(f"whose {column.phrase} ends with {letter}", f"{name} LIKE '%{letter}'", ("like",))
+    return Condition(f"with {column.phrase} ending with '{letter}'", f"{name} LIKE '%{letter}'", ("like",))
 
 
 def _holds(column: Column, name: str, draw: Draw) -> Condition:
     part = _value(column, draw)[1:3]
-    return Condition(f"whose {column.phrase} contains {part}", f"{name} LIKE '%{part}%'", ("like",))
+    return Condition(f"with {column.phrase} containing '{part}'", f"{name} LIKE '%{part}%'", ("like",))
 
 
 def _day(column: Column, name: str, draw: Draw) -> Condition:
     words, sign = draw.one([("after", ">"), ("before", "<")])
     day = f"{draw.between(2022, 2024)}-{draw.between(1, 12):02d}-{draw.between(1, 28):02d}"
-    return Condition(f"whose {column.phrase} is {words} {day}", f"{name} {sign} '{day}'", ("date-compare",))
+    return Condition(f"with {column.phrase} {words} '{day}'", f"{name} {sign} '{day}'", ("date-compare",))
 
 
 def _year(column: Column, name: str, draw: Draw) -> Condition:
     year = draw.between(2022, 2024)
-    return Condition(
-        f"whose {column.phrase} is in {year}", f"strftime('%Y', {name}) = '{year}'", ("date-part",)
-    )
+    return Condition(f"with {column.phrase} in {year}", f"strftime('%Y', {name}) = '{year}'", ("date-part",))
 
 
 def _month(column: Column, name: str, draw: Draw) -> Condition:
     month = draw.between(1, 12)
-    text = f"whose {column.phrase} is in {MONTHS[month - 1]}"
+    text = f"with {column.phrase} in {MONTHS[month - 1]}"
     return Condition(text, f"strftime('%m', {name}) = '{month:02d}'", ("date-part",))
 
 
 def _missing(column: Column, name: str, draw: Draw) -> Condition:  # noqa: ARG001
-    return Condition(f"without a {column.phrase}", f"{name} IS NULL", ("null",))
+    return Condition(f"without {column.phrase}", f"{name} IS NULL", ("null",))
 
 
 def _present(column: Column, name: str, draw: Draw) -> Condition:  # noqa: ARG001
-    return Condition(f"that have a {column.phrase}", f"{name} IS NOT NULL", ("null",))
+    return Condition(f"with any {column.phrase}", f"{name} IS NOT NULL", ("null",))
 
 
 # Letters inside a word are hard to see for a model that reads tokens, so names are asked about less often.
@@ -162,5 +151,5 @@ MAKERS: dict[str, tuple[Maker, ...]] = {
     "name": (_starts, _ends, _holds),
     "cat": (_equal, _equal, _unequal, _one_of),
     "int": (_compare, _compare, _compare, _between),
-    "date": (_day, _day, _year, _month),
+    "date": (_day, _day, _day, _year, _month),
 }

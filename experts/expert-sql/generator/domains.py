@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from expert_worker.evaluate.authoring.draw import Draw
+
 PEOPLE = "Ada Bruno Carla Dmitri Elena Farid Greta Hugo Ines Jonas Kira Luis Mona Nils Olga Pavel Rosa Sven Tara Uma"
 THINGS = "Alder Birch Cedar Dune Ember Fjord Gale Harbor Iris Juniper Kestrel Lotus Maple North Onyx Pine Quartz Reed"
 NEW_PEOPLE = (
@@ -65,6 +67,22 @@ screenings/screening > cinemas: film @things, language English|French|Korean, ti
 factories/factory: name @things, sector steel|paper|glass|food, workers 20-4000; \
 machines/machine > factories: model @things, status running|idle|broken, power 50-900, installed=installation date date?
 """
+
+# Columns that training tables are varied with.
+SPARE = """
+weight 2-300, depth 3-900, width 10-400, speed 20-320, temperature 1-90, profit 10-9900, loss 5-800, votes 3-4000, bonus 10-900, \
+mileage 100-9900, pressure 10-700, voltage 5-480, humidity 1-99, population 90-9900, debt 10-5000, levels 1-60, lives 1-90, coins 5-990, \
+pixels 100-4000, calories 20-1900, wheels 2-60, visits 1-700, clicks 10-9000, rainfall 5-800, frequency 20-900, memory 4-512, discount 1-70, \
+tax 2-400, rent 90-3900, wage 10-250, attempts 1-80, floors 1-90, rooms 1-400, windows 2-200, kilometers 5-900, deposit 10-2000, \
+color red|green|blue|white, shape round|square|flat, material wood|iron|glass|wool, language Dutch|Hindi|Arabic|Swedish?, brand Acme|Zenith|Orion, \
+mood calm|happy|angry, season spring|summer|autumn|winter, climate dry|mild|wet, size small|medium|large, direction left|right|straight, \
+currency euro|dollar|yen?, texture smooth|rough|soft, rank private|captain|major, taste sweet|sour|bitter|salty, weekday Monday|Friday|Sunday, \
+browser Firefox|Chrome|Safari, planet Mars|Venus|Saturn, payment_method=way of paying cash|card|check, fuel petrol|diesel|electric, \
+family_status=status at home single|married|divorced?, created_at=creation date date, updated_at=day of the last change date, sent_on=sending date date, \
+expires date, birthday date, checked=inspection date date?, delivered=delivery date date, ends=last day date, voted_on=day of the vote date, \
+finished_on=final day date?
+"""
+VARIANTS = 3
 
 VALIDATION = """
 breweries/brewery: name @things, county Cork|Mayo|Kerry|Sligo, output=yearly output 100-9000, licensed date; \
@@ -133,7 +151,23 @@ def worlds(split: str) -> list[World]:
     text = {"train": TRAIN, "validation": VALIDATION, "test": TEST}[split]
     people, things = WORDS[split]
     lists = {"people": people.split(), "things": things.split()}
-    return [_world(line, lists) for line in text.strip().splitlines()]
+    found = [_world(line, lists) for line in text.strip().splitlines()]
+    return [*found, *(other for world in found for other in _variants(world))] if split == "train" else found
+
+
+def _variants(world: World) -> list[World]:
+    """The same tables with other columns: who has seen few names learns them by heart and copies none."""
+    draws = [Draw(f"columns/{world.parent.name}/{place}") for place in range(VARIANTS)]
+    return [World(_varied(world.parent, draw), _varied(world.child, draw)) for draw in draws]
+
+
+def _varied(table: Table, draw: Draw) -> Table:
+    spare = draw.shuffled([_column(part, {}) for part in SPARE.strip().split(", ")])
+    columns: list[Column] = []
+    for column in table.columns:
+        fitting = [other for other in spare if other.kind == column.kind and other not in columns]
+        columns.append(fitting[0] if fitting and draw.chance(0.75) else column)
+    return Table(table.name, table.noun, table.parent, tuple(columns))
 
 
 def _world(line: str, lists: dict[str, list[str]]) -> World:
@@ -162,4 +196,4 @@ def _column(text: str, lists: dict[str, list[str]]) -> Column:
     else:
         low, high = kind.split("-")
         spec = [name, "int", int(low), int(high), nullable]
-    return Column(name, phrase or name.replace("_", " "), spec)
+    return Column(name, phrase or name, spec)

@@ -14,9 +14,8 @@ def group_count(scene: Scene) -> Question | None:
         return None
     found = conditions(table, draw, draw.between(0, 2))
     sql = f"SELECT {key.name}, COUNT(*) FROM {table.name}{where(found)} GROUP BY {key.name}"
-    text = draw.one(["For each {k}, count the {t}{c}.", "How many {t}{c} are there per {k}?"])
     return Question(
-        text.format(k=key.phrase, t=people_call(table), c=said(found)),
+        f"For each {key.phrase}, count the {people_call(table)}{said(found)}.",
         sql, 2, ("group-count", *tags(found)), (table.name,), without(found, sql),
     )  # fmt: skip
 
@@ -30,12 +29,12 @@ def group_aggregate(scene: Scene) -> Question | None:
     found = conditions(table, draw, draw.between(0, 1))
     value = f"{FUNCTIONS[word]}({column.name})"
     sql = f"SELECT {key.name}, {value} FROM {table.name}{where(found)} GROUP BY {key.name}"
-    text = f"For each {key.phrase}, give the {word} {column.phrase} of the {people_call(table)}{said(found)}"
+    text = f"For each {key.phrase}, show the {word} {column.phrase} of the {people_call(table)}{said(found)}"
     extra: tuple[str, ...] = ()
     if draw.chance(0.4):
         falling = draw.chance(0.5)
-        sql += f" ORDER BY {value}{' DESC' if falling else ''}"
-        text += f", {'largest' if falling else 'smallest'} first"
+        sql += f" ORDER BY {value} {'DESC' if falling else 'ASC'}"
+        text += f", {'highest' if falling else 'lowest'} first"
         extra = ("group-order",)
     return Question(
         f"{text}.", sql, 2, ("group-aggregate", *extra, *tags(found)), (table.name,), without(found, sql)
@@ -48,16 +47,15 @@ def having(scene: Scene) -> Question | None:
     if key is None or column is None:
         return None
     found = conditions(table, draw, draw.between(0, 1))
-    words, sign = draw.one([("more than", ">"), ("fewer than", "<"), ("at least", ">=")])
+    words, sign = draw.one([("above", ">"), ("below", "<"), ("at least", ">=")])
     if draw.chance(0.5):
         number = draw.between(3, 8)
-        text = f"Which {key.phrase} has {words} {number} {people_call(table)}{said(found)}?"
+        text = f"Show each {key.phrase} with a count of {people_call(table)}{said(found)} {words} {number}."
         test, kind = f"COUNT(*) {sign} {number}", "having-count"
     else:
         word = draw.one(list(FUNCTIONS))
         number = _threshold(word, column.spec[2], column.spec[3], draw.between(30, 70))
-        words = {">": "above", "<": "below", ">=": "at least"}[sign]
-        text = f"Which {key.phrase} has a {word} {column.phrase} {words} {number} among {people_call(table)}{said(found)}?"
+        text = f"Show each {key.phrase} with a {word} {column.phrase} of {people_call(table)}{said(found)} {words} {number}."
         test, kind = f"{FUNCTIONS[word]}({column.name}) {sign} {number}", "having-aggregate"
     body = f"SELECT {key.name} FROM {table.name}{where(found)} GROUP BY {key.name}"
     sql = f"{body} HAVING {test}"
@@ -84,7 +82,7 @@ def per_period(scene: Scene) -> Question | None:
     value = f"{FUNCTIONS[word]}({column.name})" if word else "COUNT(*)"
     found = conditions(table, draw, draw.between(0, 1))
     sql = f"SELECT {part}, {value} FROM {table.name}{where(found)} GROUP BY {part}"
-    what = f"give the {word} {column.phrase} of" if word else "count"
+    what = f"show the {word} {column.phrase} of" if word else "count"
     text = f"For each {period} of {day.phrase}, {what} the {people_call(table)}{said(found)}."
     return Question(text, sql, 2, ("group-date", *tags(found)), (table.name,), without(found, sql))
 
@@ -109,5 +107,5 @@ def share(scene: Scene) -> Question | None:
     found = conditions(table, draw, draw.between(0, 1))
     tail = f"FROM {table.name}{where(found)}"
     sql = f"SELECT {key.name}, 100.0 * COUNT(*) / (SELECT COUNT(*) {tail}) {tail} GROUP BY {key.name}"
-    text = f"What percentage of the {people_call(table)}{said(found)} has each {key.phrase}?"
+    text = f"For each {key.phrase}, show the percentage of the {people_call(table)}{said(found)}."
     return Question(text, sql, 3, ("share", *tags(found)), (table.name,), ())

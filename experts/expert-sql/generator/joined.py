@@ -11,10 +11,7 @@ def _some(scene: Scene, *, child_only: bool = False) -> Condition | None:
     """No, one or two conditions on the joined tables."""
     draw = scene.draw
     table = scene.child if child_only or draw.chance(0.5) else scene.parent
-    found = conditions(table, draw, draw.weighted([0, 1, 2], [0.35, 0.45, 0.2]), qualified=True)
-    if found is None or table is scene.child:
-        return found
-    return Condition(f"of {people_call(scene.parent)} {found.text}", found.sql, found.tags)
+    return conditions(table, draw, draw.weighted([0, 1, 2], [0.35, 0.45, 0.2]), qualified=True)
 
 
 def _both(scene: Scene) -> tuple[str, str]:
@@ -28,13 +25,13 @@ def join_list(scene: Scene) -> Question | None:
         return None
     found = _some(scene)
     sql = f"SELECT {parent.name}.{left.name}, {child.name}.{right.name} FROM {scene.join}{where(found)}"
-    text = f"Show the {parent.noun} {left.phrase} and the {right.phrase} of {people_call(child)}{said(found)}"
+    text = f"Join {child.name} to {parent.name}: show {parent.name}.{left.name} and {child.name}.{right.name}{said(found)}"
     extra: tuple[str, ...] = ()
     by = pick(child, draw, "int", "date", solid=True)
     if by is not None and draw.chance(0.4):
         falling = draw.chance(0.5)
-        sql += f" ORDER BY {child.name}.{by.name}{' DESC' if falling else ''}"
-        text += f", ordered by {by.phrase}{' from high to low' if falling else ''}"
+        sql += f" ORDER BY {child.name}.{by.name} {'DESC' if falling else 'ASC'}"
+        text += f", {'highest' if falling else 'lowest'} {child.name}.{by.name} first"
         extra = ("order-by",)
     return Question(f"{text}.", sql, 2, ("join", *extra, *tags(found)), _both(scene), without(found, sql))
 
@@ -49,13 +46,13 @@ def join_group(scene: Scene) -> Question | None:
     found = _some(scene, child_only=True)
     name = f"{parent.name}.{key.name}"
     sql = f"SELECT {name}, {value} FROM {scene.join}{where(found)} GROUP BY {name}"
-    what = f"give the {word} {column.phrase} of its" if word else "count its"
-    text = f"For each {parent.noun} {key.phrase}, {what} {people_call(child)}{said(found)}"
+    what = f"show the {word} {child.name}.{column.name}" if word else "count the rows"
+    text = f"Join {child.name} to {parent.name}: for each {name}, {what}{said(found)}"
     extra: tuple[str, ...] = ()
     if draw.chance(0.35):
         number = draw.between(2, 4)
         sql += f" HAVING COUNT(*) >= {number}"
-        text += f", where there are at least {number}"
+        text += f", where the count is at least {number}"
         extra = ("join-having",)
     return Question(
         f"{text}.", sql, 3, ("join-group", *extra, *tags(found)), _both(scene), without(found, sql)
@@ -71,9 +68,11 @@ def left_count(scene: Scene) -> Question | None:
     name = f"{parent.name}.{key.name}"
     sql = (
         f"SELECT {name}, COUNT({child.name}.id) FROM {scene.join.replace(' JOIN ', ' LEFT JOIN ')}"
-        f"{where(found)} GROUP BY {parent.name}.id"
+        f"{where(found)} GROUP BY {name}"
     )
-    text = f"Count the {people_call(child)} of each {parent.noun}{said(found)} by {key.phrase}, also those with none."
+    text = (
+        f"Left join {parent.name} to {child.name}: for each {name}, count {child.name}{said(found)}, also 0."
+    )
     weaker = (*without(found, sql), sql.replace("LEFT ", ""))
     return Question(text, sql, 3, ("left-join", *tags(found)), _both(scene), weaker)
 
@@ -135,9 +134,9 @@ def set_operation(scene: Scene) -> Question | None:
     if column is None or left is None or right is None:
         return None
     kind, form = draw.one([
-        ("UNION", "Which {p} occurs among {t} {l}, or among {t} {r}?"),
-        ("INTERSECT", "Which {p} occurs both among {t} {l} and among {t} {r}?"),
-        ("EXCEPT", "Which {p} occurs among {t} {l} but not among {t} {r}?"),
+        ("UNION", "Unite the {p} of {t} {l} with the {p} of {t} {r}."),
+        ("INTERSECT", "Intersect the {p} of {t} {l} with the {p} of {t} {r}."),
+        ("EXCEPT", "Show the {p} of {t} {l} except the {p} of {t} {r}."),
     ])  # fmt: skip
     sides = [f"SELECT {column.name} FROM {table.name} WHERE {side.sql}" for side in (left, right)]
     sql = f"{sides[0]} {kind} {sides[1]}"

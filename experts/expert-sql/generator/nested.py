@@ -75,10 +75,7 @@ def totals(scene: Scene) -> Question | None:
     words, sign = draw.one([("above", ">"), ("below", "<")])
     inside = f"SELECT {key.name}, {function}({column.name}) AS value FROM {table.name}{where(found)} GROUP BY {key.name}"
     sql = f"WITH sums AS ({inside}) SELECT {key.name} FROM sums WHERE value {sign} (SELECT AVG(value) FROM sums)"
-    text = (
-        f"Take the {word} {column.phrase} of {people_call(table)}{said(found)} for each {key.phrase}. "
-        f"Which {key.phrase} is {words} the average of these?"
-    )
+    text = f"Show each {key.phrase} whose {word} {column.phrase} of {people_call(table)}{said(found)} is {words} the average of these."
     return Question(text, sql, 4, ("cte", *tags(found)), (table.name,), without(found, sql))
 
 
@@ -92,7 +89,7 @@ def best_of_each(scene: Scene) -> Question | None:
     high, count = draw.chance(0.5), draw.between(1, 3)
     columns = ", ".join(dict.fromkeys([key.name, shown.name]))
     inside = (
-        f"SELECT {columns}, ROW_NUMBER() OVER (PARTITION BY {key.name} ORDER BY {by.name}{' DESC' if high else ''}) "
+        f"SELECT {columns}, ROW_NUMBER() OVER (PARTITION BY {key.name} ORDER BY {by.name} {'DESC' if high else 'ASC'}) "
         f"AS place FROM {table.name}{where(found)}"
     )
     sql = f"WITH ranked AS ({inside}) SELECT {columns} FROM ranked WHERE place {f'<= {count}' if count > 1 else '= 1'}"
@@ -114,7 +111,7 @@ def ranking(scene: Scene) -> Question | None:
     high, split = draw.chance(0.5), draw.chance(0.6)
     part = f"PARTITION BY {key.name} " if split else ""
     sql = (
-        f"SELECT {shown.name}, RANK() OVER ({part}ORDER BY {by.name}{' DESC' if high else ''}) "
+        f"SELECT {shown.name}, RANK() OVER ({part}ORDER BY {by.name} {'DESC' if high else 'ASC'}) "
         f"FROM {table.name}{where(found)}"
     )
     way = ("latest" if high else "earliest") if by.kind == "date" else ("highest" if high else "lowest")

@@ -32,11 +32,8 @@ def listing(scene: Scene) -> Question:
     found = conditions(table, draw, draw.between(1, 2))
     sql = f"SELECT {', '.join(column.name for column in columns)} FROM {table.name}{where(found)}"
     phrases = _and([column.phrase for column in columns])
-    text = draw.one(
-        ["Show the {p} of all {t}{c}.", "List the {p} of {t}{c}.", "What is the {p} of the {t}{c}?"]
-    )
     return Question(
-        text.format(p=phrases, t=people_call(table), c=said(found)),
+        f"Show the {phrases} of {people_call(table)}{said(found)}.",
         sql, 1, ("select", *tags(found)), (table.name,), without(found, sql),
     )  # fmt: skip
 
@@ -50,11 +47,11 @@ def ordered(scene: Scene) -> Question | None:
     found = conditions(table, draw, draw.between(0, 1))
     falling, limit = draw.chance(0.5), draw.between(2, 6) if draw.chance(0.55) else None
     body = f"SELECT {', '.join(column.name for column in columns)} FROM {table.name}{where(found)}"
-    order = f" ORDER BY {by.name}{' DESC' if falling else ''}"
+    order = f" ORDER BY {by.name} {'DESC' if falling else 'ASC'}"
     sql = body + order + (f" LIMIT {limit}" if limit else "")
     way = ("latest" if falling else "earliest") if by.kind == "date" else ("highest" if falling else "lowest")
     phrases = _and([column.phrase for column in columns])
-    amount = f"the {limit} {people_call(table)}" if limit else f"all {people_call(table)}"
+    amount = f"{limit} {people_call(table)}" if limit else people_call(table)
     text = f"Show the {phrases} of {amount}{said(found)}, {way} {by.phrase} first."
     return Question(
         text,
@@ -70,9 +67,7 @@ def counting(scene: Scene) -> Question:
     draw, table = scene.draw, scene.table()
     found = conditions(table, draw, draw.between(1, 2))
     sql = f"SELECT COUNT(*) FROM {table.name}{where(found)}"
-    text = draw.one(["How many {t}{c} are there?", "Count the {t}{c}."]).format(
-        t=people_call(table), c=said(found)
-    )
+    text = f"Count the {people_call(table)}{said(found)}."
     return Question(text, sql, 1, ("count", *tags(found)), (table.name,), without(found, sql))
 
 
@@ -84,7 +79,7 @@ def aggregate(scene: Scene) -> Question | None:
     word = draw.one(list(FUNCTIONS))
     found = conditions(table, draw, draw.between(0, 2))
     sql = f"SELECT {FUNCTIONS[word]}({column.name}) FROM {table.name}{where(found)}"
-    text = f"What is the {word} {column.phrase} of {people_call(table)}{said(found)}?"
+    text = f"Show the {word} {column.phrase} of {people_call(table)}{said(found)}."
     return Question(text, sql, 1, ("aggregate", *tags(found)), (table.name,), without(found, sql))
 
 
@@ -113,7 +108,7 @@ def choice(scene: Scene) -> Question | None:
     yes, no = draw.one([("high", "low"), ("yes", "no"), ("big", "small"), ("hot", "cold"), ("new", "old")])
     found = conditions(table, draw, draw.between(0, 1))
     sql = f"SELECT {shown.name}, CASE WHEN {judged.sql} THEN '{yes}' ELSE '{no}' END FROM {table.name}{where(found)}"
-    text = f"Show the {shown.phrase} of {people_call(table)}{said(found)}, and {yes} for those {judged.text}, {no} for the others."
+    text = f"Show the {shown.phrase} of {people_call(table)}{said(found)}, and '{yes}' where {judged.text.removeprefix('with ')}, else '{no}'."
     return Question(text, sql, 2, ("case", *tags(found)), (table.name,), without(found, sql))
 
 
@@ -127,7 +122,7 @@ def fallback(scene: Scene) -> Question | None:
     column, other, word = draw.one(empty), draw.one(others), draw.one(["none", "unknown", "missing"])
     found = conditions(table, draw, draw.between(0, 1))
     sql = f"SELECT {other.name}, COALESCE({column.name}, '{word}') FROM {table.name}{where(found)}"
-    text = f"Show the {other.phrase} and the {column.phrase} of {people_call(table)}{said(found)}, with {word} where there is no {column.phrase}."
+    text = f"Show the {other.phrase} and the {column.phrase} of {people_call(table)}{said(found)}, '{word}' where there is none."
     weaker = f"SELECT {other.name}, {column.name} FROM {table.name}{where(found)}"
     return Question(text, sql, 2, ("coalesce", *tags(found)), (table.name,), (*without(found, sql), weaker))
 

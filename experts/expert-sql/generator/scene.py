@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
 
 from .domains import Column, Table, World
+
+ALIASED = 0.25
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,12 @@ def _cut(table: Table, draw: Draw) -> Table:
     columns = draw.shuffled(table.columns)
     for _ in range(len(columns) - draw.between(3, 4)):
         columns.remove(next(column for column in columns if column.kind != "int" or column.nullable))
-    return Table(table.name, table.noun, table.parent, tuple(columns))
+    return Table(table.name, table.noun, table.parent, tuple(_called(column, draw) for column in columns))
+
+
+def _called(column: Column, draw: Draw) -> Column:
+    """Most people call a column by its name, some by another word where it has one."""
+    return column if draw.chance(ALIASED) else replace(column, phrase=column.name)
 
 
 def people_call(table: Table) -> str:

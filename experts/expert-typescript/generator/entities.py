@@ -5,7 +5,7 @@ One line a type: `Name plural: field kind, ...`. A kind is `number`, `string`, `
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from expert_worker.evaluate.authoring.draw import Draw
 
@@ -27,6 +27,19 @@ Pet pets: name string, weight number, breed string, adopted boolean, species cat
 Course courses: title string, hours number, teacher string, remote boolean, level intro|middle|advanced, topics string[]
 Message messages: text string, length number, sender string, read boolean, channel mail|chat|sms, files string[]
 """
+
+# Fields that training types are varied with.
+SPARE = """
+weight number, speed number, temperature number, profit number, votes number, width number, pressure number, debt number, balance number, \
+pixels number, wheels number, clicks number, rainfall number, frequency number, discount number, rent number, wage number, attempts number, \
+country string, street string, phone string, nickname string, currency string, publisher string, sponsor string, parent string, motto string, \
+signature string, browser string, manager string, company string, village string, folder string, password string, \
+visible boolean, locked boolean, verified boolean, archived boolean, broken boolean, public boolean, empty boolean, signed boolean, \
+color green|brown|white, shape round|square|flat, material wood|iron|glass, mood calm|happy|angry, climate dry|mild|wet, fuel petrol|diesel|gas, \
+direction left|right|straight, taste sweet|sour|bitter, weekday monday|friday|sunday, texture smooth|rough|soft, \
+comments string[], friends string[], languages string[], keys string[], songs string[], cities string[], hobbies string[], errors string[], plugins string[]
+"""
+VARIANTS = 3
 
 VALIDATION = """
 Museum museums: name string, halls number, city string, free boolean, style modern|baroque|mixed, exhibits string[]
@@ -92,9 +105,13 @@ class Entity:
         return draw.one([field for field in self.fields if _kind(field) in kinds])
 
     def declared(self, used: set[str]) -> str:
-        """The interface with the fields that a task speaks of."""
-        fields = "; ".join(f"{field.name}: {field.type}" for field in self.fields if field.name in used)
-        return f"interface {self.name} {{ {fields} }}"
+        """The interface with the fields that a task speaks of.
+
+        Close together: a name follows its brace or semicolon at once, as it follows a dot in code, so that its
+        tokens are the same in both.
+        """
+        fields = ";".join(f"{field.name}:{field.type}" for field in self.fields if field.name in used)
+        return f"interface {self.name} {{{fields}}}"
 
 
 def _kind(field: Field) -> str:
@@ -103,13 +120,35 @@ def _kind(field: Field) -> str:
 
 def entities(split: str) -> list[Entity]:
     text = {"train": TRAIN, "validation": VALIDATION, "test": TEST}[split]
-    return [_entity(line, tuple(WORDS[split])) for line in text.strip().splitlines()]
+    found = [_entity(line, tuple(WORDS[split])) for line in text.strip().splitlines()]
+    return (
+        [*found, *(other for entity in found for other in _variants(entity))] if split == "train" else found
+    )
+
+
+def _variants(entity: Entity) -> list[Entity]:
+    """The same type with other fields: who has seen few names learns them by heart and copies none."""
+    return [_varied(entity, Draw(f"fields/{entity.name}/{place}")) for place in range(VARIANTS)]
+
+
+def _varied(entity: Entity, draw: Draw) -> Entity:
+    spare = draw.shuffled([Field(*part.split(" ")) for part in SPARE.strip().split(", ")])
+    fields: list[Field] = []
+    for field in entity.fields:
+        fitting = [other for other in spare if _kind(other) == _kind(field) and other not in fields]
+        fields.append(fitting[0] if draw.chance(0.75) else field)
+    return replace(entity, fields=tuple(fields))
 
 
 def _entity(line: str, words: tuple[str, ...]) -> Entity:
     head, fields = line.split(": ")
     name, plural = head.split(" ")
     return Entity(name, plural, tuple(Field(*part.split(" ")) for part in fields.split(", ")), words)
+
+
+def quoted(words: list[str]) -> str:
+    """As they are quoted in code: so that a model copies them instead of spelling them anew."""
+    return ", ".join(f'"{word}"' for word in words)
 
 
 def capital(text: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from expert_worker.evaluate.authoring.draw import Draw
 
-from .entities import Entity, Field
+from .entities import Entity, Field, quoted
 
 SIGNS = {"above": ">", "below": "<", "at least": ">=", "at most": "<="}
 
@@ -45,7 +45,7 @@ def test(entity: Entity, draw: Draw, avoid: str = "") -> Test:
         )
     if field.kind == "string[]":
         word = draw.one(entity.words)
-        return Test(f"{field.name} include {word}", f'{name}.includes("{word}")', field.name, "includes")
+        return Test(f'{field.name} include "{word}"', f'{name}.includes("{word}")', field.name, "includes")
     return _text_test(field, name, entity, draw)
 
 
@@ -53,14 +53,14 @@ def _text_test(field: Field, name: str, entity: Entity, draw: Draw) -> Test:
     if "|" in field.kind:
         word, equal = draw.one(field.words), draw.chance(0.6)
         return Test(
-            f"{field.name} is {'' if equal else 'not '}{word}",
+            f"{field.name} is {'' if equal else 'not '}{quoted([word])}",
             f'{name} {"===" if equal else "!=="} "{word}"',
             field.name,
             "equals",
         )
     word, method = draw.one(entity.words), draw.one(["startsWith", "endsWith", "includes"])
     verb = {"startsWith": "starts with", "endsWith": "ends with", "includes": "contains"}[method]
-    return Test(f"{field.name} {verb} {word}", f'{name}.{method}("{word}")', field.name, "text")
+    return Test(f'{field.name} {verb} "{word}"', f'{name}.{method}("{word}")', field.name, "text")
 
 
 def tests(entity: Entity, draw: Draw, count: int) -> Test:

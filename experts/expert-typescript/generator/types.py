@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from expert_worker.evaluate.authoring.draw import Draw
 
-from .entities import Entity, Field
+from .entities import Entity, Field, quoted
 from .task import Composition, Task
 
 
@@ -14,7 +14,7 @@ def _fields(entity: Entity, draw: Draw, low: int, high: int) -> list[Field]:
 
 def _said(field: Field) -> str:
     if "|" in field.kind:
-        return f"{field.name} (one of {', '.join(field.words)})"
+        return f"{field.name} (one of {quoted(field.words)})"
     return f"{field.name} ({'list of strings' if field.kind == 'string[]' else field.kind})"
 
 
@@ -76,7 +76,7 @@ def utility(entity: Entity, draw: Draw) -> Task:
     names = [field.name for field in _fields(entity, draw, 1, 3)]
     kind, change = draw.one(["Pick", "Omit"]), draw.one(["Partial", "Required", "Readonly"])
     keys = " | ".join(f'"{name}"' for name in names)
-    cut = f"{'with only' if kind == 'Pick' else 'without'} {', '.join(names)}"
+    cut = f"{'with only' if kind == 'Pick' else 'without'} {quoted(names)}"
     changed = f"all fields {'optional' if change == 'Partial' else change.lower()}"
     name, alone = f"{entity.name}{draw.one(['View', 'Draft', 'Patch', 'Summary'])}", draw.chance(0.4)
     if alone:
@@ -151,7 +151,7 @@ def record(entity: Entity, draw: Draw) -> Task:
     keys = draw.one([entity.of(draw, "choice").type, "string", "number"])
     value = draw.one([entity.name, f"{entity.name}[]", "number", "string[]", f"{entity.name} | undefined"])
     name = f"{entity.name}{draw.one(['Index', 'Table', 'Lookup'])}"
-    said = keys.replace('"', "").replace(" | ", ", ") if "|" in keys else keys
+    said = keys.replace(" | ", ", ")
     question = f"Type alias {name}: a Record from {said} to {value}."
     return Task(
         question, f"type {name} = Record<{keys}, {value}>;", 2, ("record-type",), (), entity.declared(set())
@@ -163,9 +163,9 @@ def enumeration(entity: Entity, draw: Draw) -> Task:
     name = f"{entity.name}{draw.one(['Kind', 'State', 'Mode'])}"
     if draw.chance(0.5):
         body = "".join(f'  {word.capitalize()} = "{word}",\n' for word in words)
-        return Task(f"String enum {name} with {', '.join(words)}.", f"enum {name} {{\n{body}}}", 2, ("enum",))
+        return Task(f"String enum {name} with {quoted(words)}.", f"enum {name} {{\n{body}}}", 2, ("enum",))
     union = " | ".join(f'"{word}"' for word in words)
-    return Task(f"Union type {name} of {', '.join(words)}.", f"type {name} = {union};", 1, ("union-type",))
+    return Task(f"Union type {name} of {quoted(words)}.", f"type {name} = {union};", 1, ("union-type",))
 
 
 TYPES: list[Composition] = [

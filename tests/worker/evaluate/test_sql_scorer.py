@@ -1,5 +1,8 @@
 """SQL is right when it returns the right rows on every database, and harmless whatever it says."""
 
+import sqlite3
+from pathlib import Path
+
 import pytest
 
 from expert_worker.evaluate.judge import judged
@@ -77,7 +80,7 @@ def test_numbers_never_repeat_and_some_keys_are_never_referred_to() -> None:
     assert query(
         build(SCHEMA, "1"), "SELECT COUNT(*) FROM ships WHERE id NOT IN (SELECT ship_id FROM cargoes)"
     ) != [(0,)]
-    assert "ship_id INTEGER REFERENCES ships(id)" in ddl(SCHEMA)
+    assert ",ship_id INT" in ddl(SCHEMA)
 
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT "
@@ -113,3 +116,27 @@ def test_hostile_sql_is_refused(hostile: str, reason: str) -> None:
     correct, said = verdict("SELECT id FROM ships", hostile)
     assert not correct
     assert reason in said
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ATTACH DATABASE 'stolen.db' AS x",
+        "PRAGMA writable_schema = 1",
+        "PRAGMA temp_store_directory = '.'",
+        "VACUUM INTO 'copy.db'",
+        "CREATE TABLE mine (x)",
+        "UPDATE ships SET name = 'x'",
+        "DROP TABLE ships",
+        "SELECT load_extension('evil')",
+        "SELECT * FROM ships; ATTACH DATABASE 'stolen.db' AS x",
+    ],
+)
+def test_the_engine_itself_refuses_what_no_question_is(
+    statement: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where a statement got past the extraction of the answer."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((sqlite3.Error, sqlite3.Warning)):
+        query(build(SCHEMA, "1"), statement)
+    assert not list(tmp_path.iterdir())

@@ -78,12 +78,31 @@ def write(
     streamer: BaseStreamer | None = None,
 ) -> list[str]:
     """One batch of left-padded prompts."""
+    found = write_tokens(
+        model, tokenizer, ids, mask, decoding, seed=seed, stop_asked=stop_asked, streamer=streamer
+    )
+    texts = tokenizer.batch_decode(found, skip_special_tokens=True)
+    return [cut(text, decoding.stop_sequences) for text in texts]
+
+
+def write_tokens(
+    model: Any,
+    tokenizer: Any,
+    ids: torch.Tensor,
+    mask: torch.Tensor,
+    decoding: Decoding,
+    *,
+    seed: int = 0,
+    stop_asked: Callable[[], bool] = lambda: False,
+    streamer: BaseStreamer | None = None,
+) -> torch.Tensor:
+    """What follows the prompts, a row each; padding follows an answer that ended early."""
     was_training = model.training
     model.eval()
     start = ids.shape[1]
     try:
         with torch.inference_mode(), _chance(decoding, seed):
-            found = model.generate(
+            found: torch.Tensor = model.generate(
                 input_ids=ids.to(model.device),
                 attention_mask=mask.to(model.device),
                 max_new_tokens=decoding.max_new_tokens,
@@ -98,8 +117,7 @@ def write(
             )
     finally:
         model.train(was_training)
-    texts = tokenizer.batch_decode(found[:, start:], skip_special_tokens=True)
-    return [cut(text, decoding.stop_sequences) for text in texts]
+    return found[:, start:]
 
 
 @contextmanager

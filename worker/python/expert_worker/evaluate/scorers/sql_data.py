@@ -21,31 +21,23 @@ from expert_worker.evaluate.authoring.draw import Draw
 Value = str | int | None
 FIRST_DAY = date(2022, 1, 1)
 DAYS = 3 * 365
-TYPES = {
-    "key": "INTEGER PRIMARY KEY",
-    "ref": "INTEGER",
-    "name": "TEXT",
-    "cat": "TEXT",
-    "int": "INTEGER",
-    "date": "DATE",
-}
+TYPES = {"key": "INT", "ref": "INT", "name": "TEXT", "cat": "TEXT", "int": "INT", "date": "DATE"}
 NULL_SHARE = 0.2
 PARENTS = 9  # keys to refer to where the schema leaves the parent's table out
 
 
 def ddl(schema: list[dict[str, Any]]) -> str:
-    """The CREATE TABLE statements, one a line: what the model is shown and what the database is made of."""
+    """The CREATE TABLE statements, one a line: what the model is shown and what the database is made of.
+
+    Short, because a model reads it with every question; a name follows its comma at once, as it follows a
+    parenthesis or a dot in a query, so that its tokens are the same in both.
+    """
     return "\n".join(_create(table) for table in schema)
 
 
 def _create(table: dict[str, Any]) -> str:
-    columns = ", ".join(_column(column) for column in table["columns"])
+    columns = ",".join(f"{column[0]} {TYPES[column[1]]}" for column in table["columns"])
     return f"CREATE TABLE {table['table']} ({columns});"
-
-
-def _column(column: list[Any]) -> str:
-    text = f"{column[0]} {TYPES[column[1]]}"
-    return f"{text} REFERENCES {column[2]}(id)" if column[1] == "ref" else text
 
 
 def build(schema: list[dict[str, Any]], seed: str, *, reverse: bool = False) -> sqlite3.Connection:

@@ -1,0 +1,90 @@
+"""A run's adapter, asked here and by those who know nothing of this program."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from evaluate import tiny
+from evaluate.test_evaluate_stage import DECODING, adapted
+from plans import example_document
+from safetensors.torch import load_file, save_file
+
+from expert_worker.errors import BadInput
+from expert_worker.evaluate.plain_peft import Compared, compare
+from expert_worker.run_record import adapter_config, adapter_tensors, write_final
+
+SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "compare_with_peft.py"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A finished run's folder with a test set of 30 questions."""
+    tiny.model().save_pretrained(tmp_path / "base")
+    tiny.tokenizer().save_pretrained(tmp_path / "base")
+    test = tmp_path / "test.jsonl"
+    test.write_text("".join(json.dumps({"prompt": f"q{n}", "completion": "a"}) + "\n" for n in range(30)))
+    output = tmp_path / "run"
+    output.mkdir()
+    source = {"name": "test.jsonl", "format": "jsonl", "weight": 1.0, "task": None}
+    changes = {
+        "recipe.template": {"kind": "tokenizer", "source": None},
+        "recipe.data.test": [source],
+        "recipe.decoding": DECODING,
+        "machine.paths.data": {"test.jsonl": str(test)},
+    }
+    (output / "plan.json").write_text(json.dumps(example_document(tmp_path, changes)))
+    model = adapted()
+    write_final(
+        output,
+        config=adapter_config(model.peft_config["default"], "tiny"),
+        weights=adapter_tensors(model),
+        tokenizer=tiny.tokenizer(),
+        template={"kind": "tokenizer", "text": tiny.TEMPLATE},
+        card="# card\n",
+    )
+    return output
+
+
+def asked_by_script(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(SCRIPT), *map(str, arguments)]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+def test_the_same_adapter_says_the_same_elsewhere(run: Path) -> None:
+    found = compare(run, 20)
+    assert len(found) == 20
+    assert all(one.same for one in found)
+    assert len({tuple(one.here) for one in found}) > 5
+
+
+def test_another_answer_is_seen_and_the_script_says_so(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from expert_worker.evaluate import plain_peft
+
+    asked = plain_peft._asked_there
+
+    def spoiled(plan, base, adapter, rows):  # type: ignore[no-untyped-def]
+        weights = adapter / "adapter_model.safetensors"
+        save_file({name: -2 * tensor for name, tensor in load_file(weights).items()}, weights)
+        return asked(plan, base, adapter, rows)
+
+    said = asked_by_script(run, "--prompts", "3")
+    assert said.stdout == "3 of 3 answers are the same, token for token\n", said.stderr
+    assert said.returncode == 0
+    monkeypatch.setattr(plain_peft, "_asked_there", spoiled)
+    assert not all(one.same for one in compare(run, 20))
+
+
+def test_an_answer_cut_at_a_stop_sequence_is_the_beginning_of_the_other() -> None:
+    assert Compared("q", [1, 2], [1, 2, 3]).same
+    assert not Compared("q", [1, 2, 3], [1, 2]).same
+    assert not Compared("q", [], [1]).same
+
+
+def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="is no finished run"):
+        compare(tmp_path, 20)
+    said = asked_by_script(tmp_path)
+    assert said.returncode == 2
+    assert said.stderr.startswith("error: ")

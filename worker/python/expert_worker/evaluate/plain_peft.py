@@ -1,0 +1,97 @@
+"""Whether a run's adapter says elsewhere what it says here: `final/` in plain transformers and peft, which
+know nothing of this program, against the way `evaluate` asks, token for token."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from expert_worker.base import locate
+from expert_worker.errors import BadInput
+from expert_worker.evaluate.decode import write_tokens
+from expert_worker.evaluate.rows import rows_of, spread
+from expert_worker.evaluate.subject import open_subject
+from expert_worker.evaluate.verdict import Row
+from expert_worker.events import Events
+from expert_worker.plan import Plan
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass(frozen=True)
+class Compared:
+    question: str
+    here: list[int]
+    there: list[int]
+
+    @property
+    def same(self) -> bool:
+        """A stop sequence ends an answer here; there it goes on to the end of its own."""
+        return bool(self.here) and self.there[: len(self.here)] == self.here
+
+
+def compare(run: Path, count: int) -> list[Compared]:
+    """`count` questions of the test set, asked one at a time."""
+    plan = _plan(run)
+    rows = spread(rows_of(plan, plan.recipe.data.test), count)
+    if not rows:
+        raise BadInput(f"{run} was trained without a test set: there is nothing to ask", code="no-test-set")
+    events, _ = Events.in_memory("evaluate")
+    here = list(_asked_here(plan, events, run / "final", rows))
+    there = list(_asked_there(plan, locate(plan, events), run / "final", rows))
+    return [
+        Compared(str(row["messages"][-1]["content"]), *pair)
+        for row, *pair in zip(rows, here, there, strict=True)
+    ]
+
+
+def _plan(run: Path) -> Plan:
+    if not (run / "plan.json").is_file() or not (run / "final" / "adapter_config.json").is_file():
+        raise BadInput(
+            f"{run} is no finished run: it needs a plan.json and a final/",
+            hint="Name the output folder of `expert-cli train`.",
+            code="no-run",
+        )
+    return Plan.model_validate_json((run / "plan.json").read_text(encoding="utf-8"))
+
+
+def _asked_here(plan: Plan, events: Events, adapter: Path, rows: Sequence[Row]) -> Iterator[list[int]]:
+    subject = open_subject(plan, str(adapter), events)
+    greedy = plan.recipe.decoding.model_copy(update={"temperature": 0.0})
+    for row in rows:
+        ids = torch.tensor([list(subject.maker().prompt(row).ids)])
+        yield write_tokens(subject.model, subject.tokenizer, ids, torch.ones_like(ids), greedy)[0].tolist()
+
+
+def _asked_there(plan: Plan, base: Path, adapter: Path, rows: Sequence[Row]) -> Iterator[list[int]]:
+    """As a stranger would: the base from its folder, everything else from `final/`."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(adapter)
+    template = json.loads((adapter / "template.json").read_text(encoding="utf-8"))["text"]
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        base, dtype=DTYPES.get(plan.machine.dtype, torch.float32)
+    )
+    model = PeftModel.from_pretrained(model, adapter).eval()
+    for row in rows:
+        text = tokenizer.apply_chat_template(
+            row["messages"],
+            chat_template=template,
+            add_generation_prompt=True,
+            tokenize=False,
+            enable_thinking=False,
+        )
+        given = tokenizer(text, add_special_tokens=False, return_tensors="pt")
+        found = model.generate(
+            input_ids=given["input_ids"],
+            attention_mask=given["attention_mask"],
+            do_sample=False,
+            max_new_tokens=plan.recipe.decoding.max_new_tokens,
+        )
+        yield found[0, given["input_ids"].shape[1] :].tolist()
