@@ -191,3 +191,18 @@ fn a_page_over_all_runs_lies_in_the_folder_and_a_folder_without_runs_is_refused(
         assert!(world.path(&format!("{RUN}/report.html")).is_file());
     }
 }
+
+#[test]
+fn a_shelf_that_was_trained_has_its_page() {
+    let world = shelf();
+    let train = ["train", "--all", "--device", "cpu", "--no-evaluate", "--jobs", "1"];
+    let output = world.expert_cli(&train, "steps=2,final").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert!(talk(&output).contains("all runs: "), "{}", talk(&output));
+    let page = std::fs::read_to_string(world.path("experts/report.html")).unwrap();
+    assert!(page.contains("a/weights/") && page.contains("b/weights/"));
+    std::fs::remove_file(world.path("experts/report.html")).unwrap();
+    let output = world.expert_cli(&train, "").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert!(!world.path("experts/report.html").exists(), "nothing was trained, so no Python was started");
+}

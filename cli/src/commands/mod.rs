@@ -12,7 +12,7 @@ mod init;
 mod matrix;
 mod plan;
 mod pretokenize;
-mod report;
+pub mod report;
 mod runs;
 mod schema;
 pub mod train;

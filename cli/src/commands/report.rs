@@ -30,20 +30,35 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
-    let arguments = match (&args.all, &args.run) {
-        (Some(shelf), _) => whole_shelf(shelf)?,
-        (None, Some(folder)) if !runs::is_run(folder) && folder.is_dir() => whole_shelf(folder)?,
-        (None, Some(folder)) => vec![absolute(folder)],
-        (None, None) => vec![own_run(args, console)?],
-    };
-    let python = Search::here(global.python.as_deref(), None).find()?;
-    let path = run_module(&python, MODULE, &arguments)?;
+    let path = write(&arguments(args, console)?, global)?;
     if console.json {
         console.document(&json!({"ok": true, "report": path}));
     } else {
         console.data(&path);
     }
     Ok(Exit::Done)
+}
+
+/// After a shelf was trained: a page that cannot be written is a pity, not a failure.
+pub fn refresh(shelf: &Path, global: &Global, console: &Console) {
+    match whole_shelf(shelf).and_then(|arguments| write(&arguments, global)) {
+        Ok(path) => console.say(&format!("all runs: {path}")),
+        Err(failure) => console.warn(&failure.message, failure.hint.as_deref()),
+    }
+}
+
+fn write(arguments: &[String], global: &Global) -> Result<String, Failure> {
+    let python = Search::here(global.python.as_deref(), None).find()?;
+    run_module(&python, MODULE, arguments)
+}
+
+fn arguments(args: &Args, console: &Console) -> Result<Vec<String>, Failure> {
+    Ok(match (&args.all, &args.run) {
+        (Some(shelf), _) => whole_shelf(shelf)?,
+        (None, Some(folder)) if !runs::is_run(folder) && folder.is_dir() => whole_shelf(folder)?,
+        (None, Some(folder)) => vec![absolute(folder)],
+        (None, None) => vec![own_run(args, console)?],
+    })
 }
 
 fn own_run(args: &Args, console: &Console) -> Result<String, Failure> {

@@ -11,6 +11,7 @@ use std::path::Path;
 use expert_contract::exit::Exit;
 use serde_json::{Value, json};
 
+use crate::commands::report as page;
 use crate::commands::train::{ASKED, Args};
 use crate::experts;
 use crate::failure::Failure;
@@ -57,6 +58,9 @@ pub fn run(shelf: &Path, args: &Args, global: &Global, console: &Console) -> Res
     }
     let ended = work::work(waiting, &slots, &trainer, console);
     report(&ended, shelf, console);
+    if ended.iter().any(|one| matches!(one.outcome, Some(Ok(Trained::Now(_))))) {
+        page::refresh(shelf, global, console);
+    }
     Ok(exit_of(&ended))
 }
 

@@ -1,6 +1,5 @@
 """Chromium without a window, spoken to over a pipe: just enough to look at a page as a reader does."""
 
-import fcntl
 import json
 import os
 import shutil
@@ -23,6 +22,8 @@ class Browser:
         self._answers, answers = os.pipe()
 
         def connect() -> None:
+            import fcntl
+
             # Out of the way first: either may lie on the other's place.
             reading = fcntl.fcntl(commands, fcntl.F_DUPFD, 10)
             writing = fcntl.fcntl(answers, fcntl.F_DUPFD, 10)

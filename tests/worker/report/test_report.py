@@ -16,7 +16,7 @@ from expert_worker.report.axes import axis_over, steps_axis
 from expert_worker.report.charts import Line, curve, thinned
 from expert_worker.report.curves import trailing_mean
 from expert_worker.report.difference import marked
-from expert_worker.report.histogram import lengths
+from expert_worker.report.histogram import bins_of, lengths
 from expert_worker.report.numbers import short
 from expert_worker.report.read import read_run
 from expert_worker.report.shares import apart
@@ -218,6 +218,15 @@ def test_an_axis_from_zero_begins_there_and_steps_are_whole() -> None:
     assert axis_over([3.0, 9.0], 4, from_zero=True).low == 0
     assert axis_over([0.0, 0.0], 4, from_zero=True).low == 0
     assert steps_axis([1.0, 2.0, 3.0]).labels == ("1", "2", "3")
+
+
+def test_bins_begin_where_the_one_before_ends() -> None:
+    fine = [(bin.least, bin.most, bin.count) for bin in bins_of([(59, 0), (64, 7), (70, 0), (76, 2)])]
+    assert fine == [(59, 64, 7), (64, 70, 0), (70, 76, 2)]
+    doubled = [(bin.least, bin.most) for bin in bins_of([(64, 7), (256, 1)])]
+    assert doubled == [(32, 64), (128, 256)]
+    assert bins_of([(0, 0), (1, 3), (2, 1)])[0].words == "1 tokens<br>3 documents"
+    assert "nan" not in lengths("x", [(0, 0), (1, 3)], [1, 1, 1]) and bins_of([]) == []
 
 
 def test_the_calm_line_is_the_mean_of_the_steps_before() -> None:

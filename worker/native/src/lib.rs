@@ -5,6 +5,7 @@
 
 pub mod arrow;
 pub mod encoder;
+pub mod lengths;
 pub mod ordered;
 pub mod pack;
 pub mod pipeline;

@@ -10,6 +10,7 @@ use pyo3::types::{PyCapsule, PyDict};
 
 use super::errors;
 use super::recipe::{PyRecipe, with_coder};
+use crate::lengths;
 use crate::pack;
 use crate::pipeline::{self, Ingested, Ledger, Selection, Source, select, write_split};
 use crate::spill::Document;
@@ -115,14 +116,9 @@ impl Build {
         Ok(out)
     }
 
-    /// Documents by length: how many are at most 2, 4, 8... tokens long.
+    /// Documents by length: the longest of each bin, and how many there are.
     fn length_histogram(&self, held_out: bool) -> Vec<(u32, u64)> {
-        let mut counts = [0u64; 33];
-        for document in self.part(held_out) {
-            counts[document.length.next_power_of_two().trailing_zeros() as usize] += 1;
-        }
-        let used = counts.iter().enumerate().filter(|(_, count)| **count > 0);
-        used.map(|(power, count)| (1u32.checked_shl(power as u32).unwrap_or(u32::MAX), *count)).collect()
+        lengths::histogram(self.part(held_out).iter().map(|document| document.length))
     }
 
     /// Lengths at the given shares of the documents, shortest first.

@@ -43,7 +43,8 @@ class SplitStatistics(Document):
     supervised_tokens: int
     # Share of the rows' capacity that holds tokens; null without packing.
     fill: float | None = None
-    # Documents by length: how many are at most this many tokens long, and longer than the bound before.
+    # Documents by length: how many are at most this many tokens long, and longer than the bound before. The
+    # first bound counts nothing.
     length_histogram: tuple[tuple[int, int], ...]
     # Shortest, quarter, median, three quarters, 90 %, 99 %, longest.
     length_quantiles: tuple[int, ...]

@@ -1,73 +1,101 @@
 """How many documents there are of what length."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 
-from expert_worker.report.axes import SIDE, axis_over
+from expert_worker.report.axes import SIDE, Axis, axis_over
 from expert_worker.report.charts import card, strip, svg, tick_words
 
-Bins = Sequence[tuple[int, int]]
-_NARROWEST = 6.0
 _MEDIAN = 2
+_ROUND = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
+_APART = 8.0
+"""Percent of the picture's width that a label takes."""
 
 
-def lengths(title: str, bins: Bins, quantiles: Sequence[int] = ()) -> str:
-    """`bins` are [most tokens, documents]; lengths lie on a logarithmic axis, as the bins do.
+@dataclass(frozen=True)
+class Bin:
+    least: float
+    """Lengths above this and up to `most` are counted."""
+    most: float
+    count: int
 
-    `quantiles` are those of the cache's description: shortest, a quarter, the median, and more.
+    @property
+    def words(self) -> str:
+        shortest, longest = math.floor(self.least) + 1, round(self.most)
+        lengths = f"{shortest:,} to {longest:,}" if longest > shortest else f"{longest:,}"
+        return f"{lengths} tokens<br>{self.count:,} documents"
+
+
+def lengths(title: str, told: Sequence[tuple[int, int]], quantiles: Sequence[int] = ()) -> str:
+    """`told` are [most tokens, documents], as the cache describes them; lengths lie on a logarithmic axis.
+
+    `quantiles` are the cache's too: shortest, a quarter, the median, and more.
     """
-    if not bins or not any(count for _, count in bins):
+    bins = bins_of(told)
+    total = sum(bin.count for bin in bins)
+    if not total:
         return ""
-    up = axis_over([count for _, count in bins], 4, from_zero=True)
-    spans = _spans(bins)
-    low, high = math.log2(spans[0][0]), math.log2(spans[-1][1])
-
-    def share(length: float) -> float:
-        return (math.log2(length) - low) / (high - low) * 100
-
-    bars, strips = [], []
-    for (least, most), (_, count) in zip(spans, bins, strict=True):
-        left, right = share(least), share(most)
-        height = up.place(count)
-        bars.append(
-            f'<rect class="bar" data-count="{count}" x="{left * SIDE / 100:.2f}" y="{SIDE - height:.2f}" '
-            f'width="{(right - left) * SIDE / 100:.2f}" height="{height:.2f}"/>'
-        )
-        told = f"{_range(least, most)} tokens<br>{count:,} documents"
-        strips.append(strip(left, right, (left + right) / 2, told))
+    up, across = axis_over([bin.count for bin in bins], 4, from_zero=True), _across(bins)
     grid = "".join(f"M0 {SIDE - up.place(tick):.2f}H{SIDE:.0f}" for tick in up.ticks)
-    total = sum(count for _, count in bins)
-    middle, legend = "", ""
-    if len(quantiles) > _MEDIAN:
-        median = quantiles[_MEDIAN]
-        at = share(min(max(median, spans[0][0]), spans[-1][1])) * SIDE / 100
-        middle = f'<path class="middle c1" d="M{at:.2f} 0V{SIDE:.0f}"/>'
-        legend = f'<ul class="legend"><li><i class="c1"></i>half have at most {median:,} tokens</li></ul>'
-    picture = svg(f'<path class="grid" d="{grid}"/>{"".join(bars)}{middle}', f"{title}: {total:,} documents")
-    plot = picture + tick_words(up) + _bounds(spans, share) + f'<div class="strips">{"".join(strips)}</div>'
+    median, legend = _median(across, quantiles)
+    bars = "".join(_bar(across, up, bin) for bin in bins)
+    picture = svg(f'<path class="grid" d="{grid}"/>{bars}{median}', f"{title}: {total:,} documents")
+    along = "".join(
+        f'<span class="along" style="left:{across.share(tick):.3f}%">{label}</span>'
+        for tick, label in zip(across.ticks, across.labels, strict=True)
+    )
+    strips = "".join(_strip(across, bin) for bin in bins)
+    plot = f'{picture}{tick_words(up)}{along}<div class="strips">{strips}</div>'
     return card(title, legend, f"{up.factor} documents".strip(), "tokens in a document", plot)
 
 
-def _spans(bins: Bins) -> list[tuple[float, float]]:
-    """From where to where each bin reaches: bounds double where nothing lies between two bins."""
-    spans: list[tuple[float, float]] = []
-    for most, _ in bins:
-        least = max(spans[-1][1] if spans else 0.0, most / 2)
-        spans.append((least, max(float(most), least * 1.0001)))
-    return spans
+def bins_of(told: Sequence[tuple[int, int]]) -> list[Bin]:
+    """An empty first bin only says where the second begins. Where nothing says so, bins double."""
+    bins: list[Bin] = []
+    before = 0.0
+    for place, (most, count) in enumerate(told):
+        if place or count:
+            bins.append(Bin(max(before, most / 2), float(most), count))
+        before = max(float(most), 0.5)
+    return bins
 
 
-def _range(least: float, most: float) -> str:
-    return escape(f"{int(least) + 1:,} to {int(most):,}" if most - least > 1 else f"{int(most):,}")
+def _across(bins: Sequence[Bin]) -> Axis:
+    """Places are those of the lengths' logarithms; labels are round lengths, as many as there is room for."""
+    low, high = math.log2(bins[0].least), math.log2(bins[-1].most)
+    if high - low < 1e-9:
+        high = low + 1
+    powers = range(math.floor(math.log10(bins[0].least)), math.ceil(math.log10(bins[-1].most)) + 1)
+    ticks: list[float] = []
+    for length in (digit * 10.0**power for power in powers for digit in _ROUND):
+        place = math.log2(length)
+        apart = not ticks or (place - ticks[-1]) / (high - low) * 100 >= _APART
+        if low <= place <= high and length >= 1 and length.is_integer() and apart:
+            ticks.append(place)
+    return Axis(low, high, tuple(ticks), tuple(f"{round(2**tick):,}" for tick in ticks))
 
 
-def _bounds(spans: Sequence[tuple[float, float]], share: Callable[[float], float]) -> str:
-    bounds = [spans[0][0], *(most for _, most in spans)]
-    made, last = [], -_NARROWEST
-    for bound in bounds:
-        place = share(bound)
-        if place - last >= _NARROWEST:
-            made.append(f'<span class="along" style="left:{place:.3f}%">{int(bound):,}</span>')
-            last = place
-    return "".join(made)
+def _bar(across: Axis, up: Axis, bin: Bin) -> str:
+    left, right = across.place(math.log2(bin.least)), across.place(math.log2(bin.most))
+    height = up.place(bin.count)
+    return (
+        f'<rect class="bar" x="{left:.2f}" y="{SIDE - height:.2f}" '
+        f'width="{right - left:.2f}" height="{height:.2f}"/>'
+    )
+
+
+def _strip(across: Axis, bin: Bin) -> str:
+    left, right = across.share(math.log2(bin.least)), across.share(math.log2(bin.most))
+    return strip(left, right, (left + right) / 2, bin.words)
+
+
+def _median(across: Axis, quantiles: Sequence[int]) -> tuple[str, str]:
+    if len(quantiles) <= _MEDIAN:
+        return "", ""
+    median = quantiles[_MEDIAN]
+    at = min(max(across.place(math.log2(max(median, 1))), 0.0), SIDE)
+    line = f'<path class="middle c1" d="M{at:.2f} 0V{SIDE:.0f}"/>'
+    words = escape(f"half have at most {median:,} tokens")
+    return line, f'<ul class="legend"><li><i class="c1"></i>{words}</li></ul>'

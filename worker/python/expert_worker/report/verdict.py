@@ -19,7 +19,7 @@ def verdict(run: Run) -> str:
     lines = [f"<p><b>{shares.number(best)}</b> {told}</p>"]
     if adapter and base and "accuracy" in base:
         lines.append(f"<p>{_comparison(base, adapter)}</p>")
-    scale = "".join(f"<span>{share}%</span>" for share in (0, 25, 50, 75, 100))
+    scale = "".join(f'<span style="left:{share}%">{share}%</span>' for share in (0, 25, 50, 75, 100))
     plot = f'<div class="wide">{shares.picture(base, adapter)}<div class="scale">{scale}</div></div>'
     return f'<div class="box verdict"><div>{"".join(lines)}</div><div>{plot}{KEY}</div></div>'
 

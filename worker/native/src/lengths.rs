@@ -1,0 +1,58 @@
+//! How many documents there are of what length, finely enough to be drawn.
+
+/// Bounds between one length and twice as much: bins look equally wide on a logarithmic axis.
+const BINS_AN_OCTAVE: u32 = 8;
+
+/// Documents by length: how many are at most so many tokens long, and longer than the bound before. Bounds follow one
+/// another without a gap; the first counts nothing, and says where the shortest bin begins.
+pub fn histogram(lengths: impl Iterator<Item = u32>) -> Vec<(u32, u64)> {
+    let bounds = bounds();
+    let mut counts = vec![0u64; bounds.len()];
+    for length in lengths {
+        counts[bounds.partition_point(|bound| *bound < length)] += 1;
+    }
+    let Some(first) = counts.iter().position(|count| *count > 0) else { return Vec::new() };
+    let last = counts.iter().rposition(|count| *count > 0).unwrap_or(first);
+    let from = first.saturating_sub(1);
+    bounds[from..=last].iter().copied().zip(counts[from..=last].iter().copied()).collect()
+}
+
+/// From nothing to the longest that there can be.
+fn bounds() -> Vec<u32> {
+    let octaves = (0..u32::BITS * BINS_AN_OCTAVE).map(|index| {
+        let bound = (f64::from(index) / f64::from(BINS_AN_OCTAVE)).exp2().round();
+        // Below 2^32, which only the last bound could reach.
+        if bound < f64::from(u32::MAX) { bound as u32 } else { u32::MAX }
+    });
+    let mut bounds: Vec<u32> = std::iter::once(0).chain(octaves).chain([u32::MAX]).collect();
+    bounds.dedup();
+    bounds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_falls_into_the_bin_that_ends_at_or_after_it() {
+        let bounds = bounds();
+        assert!(bounds.windows(2).all(|pair| pair[0] < pair[1]));
+        for length in [1, 2, 3, 7, 8, 9, 127, 128, 129, 2_048, 40_960, u32::MAX] {
+            let bins = histogram([length].into_iter());
+            let [(before, 0), (bound, 1)] = bins[..] else { panic!("{bins:?}") };
+            assert!(before < length && length <= bound, "{length}: {bins:?}");
+        }
+    }
+
+    #[test]
+    fn bins_follow_one_another_and_lose_nobody() {
+        let bins = histogram([100, 60, 60, 200].into_iter());
+        assert_eq!(bins.iter().map(|(_, count)| count).sum::<u64>(), 4);
+        assert_eq!((bins[0].1, bins[1].1, bins.last().map(|bin| bin.1)), (0, 2, Some(1)));
+        let bounds = bounds();
+        let start = bounds.iter().position(|bound| *bound == bins[0].0).unwrap();
+        assert!(bins.iter().zip(&bounds[start..]).all(|((bound, _), wanted)| bound == wanted));
+        assert!(bins.len() > 10, "{bins:?}");
+        assert_eq!(histogram(std::iter::empty()), []);
+    }
+}
