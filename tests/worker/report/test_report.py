@@ -231,7 +231,7 @@ def test_bins_begin_where_the_one_before_ends() -> None:
 
 def test_the_calm_line_is_the_mean_of_the_steps_before() -> None:
     points = [(float(step), float(step % 2)) for step in range(1, 21)]
-    assert trailing_mean(points) == [(float(step), 0.5) for step in range(10, 21)]
+    assert trailing_mean(points, 10) == [(float(step), 0.5) for step in range(10, 21)]
 
 
 def test_words_that_differ_are_set_off_and_a_text_altogether_other_is_not() -> None:

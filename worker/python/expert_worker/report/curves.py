@@ -9,6 +9,8 @@ from expert_worker.report.parts import Raw, section
 from expert_worker.report.read import Run
 
 _CALM = 10
+_SPANS = 50
+"""How many means a long curve has beside one another."""
 _ENOUGH = 3 * _CALM
 _FELT = 1.0
 
@@ -47,14 +49,13 @@ def _loss(run: Run) -> list[Line]:
     every = series(run, "loss")
     if len(every) < _ENOUGH:
         return [Line("training", every)]
-    return [Line("training", every, faint=True), Line(f"mean of {_CALM}", trailing_mean(every))]
+    span = max(_CALM, len(every) // _SPANS)
+    return [Line("training", every, faint=True), Line(f"mean of {span}", trailing_mean(every, span))]
 
 
-def trailing_mean(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def trailing_mean(points: Sequence[tuple[float, float]], span: int) -> list[tuple[float, float]]:
     sums = [0.0, *accumulate(y for _, y in points)]
-    return [
-        (points[last - 1][0], (sums[last] - sums[last - _CALM]) / _CALM) for last in range(_CALM, len(sums))
-    ]
+    return [(points[last - 1][0], (sums[last] - sums[last - span]) / span) for last in range(span, len(sums))]
 
 
 def _waiting(run: Run) -> list[tuple[float, float]]:
