@@ -162,6 +162,10 @@ def test_a_quiet_machine_is_computing_and_says_where_it_stands_without_steps():
     none = findings(seen([], **figures))
     assert none[0].code == "no-steps" and "train" in none[0].message
     assert findings(seen([], **figures, ended=True))[0].code == "ended"
+    idle = [Sample(1.0, (), Tree(0.1, 1 << 30, 1, 4), Machine(10.0, 8 << 30, 16 << 30, 0), None, None)]
+    asleep = {"samples": idle, "figures": samples.statistics(idle)}
+    assert findings(seen([], **asleep))[0].code == "standing-still"
+    assert findings(seen([step(1.0, 1)], **asleep))[0].code == "compute-bound"
     short = [Sample(1.0, (), None, Machine(10.0, 1 << 28, 16 << 30, 0), 1, 1.0)]
     told = findings(seen([step(1.0, 1)], samples=short, figures=samples.statistics(short)))
     assert [it.code for it in told] == ["memory-short"]

@@ -12,6 +12,7 @@ from expert_worker.bench.statistics import Summary
 
 _DATA_WAIT, _APART, _TRANSFER = 0.10, 0.20, 0.10
 _SLOWED = 0.10
+_IDLE = 2.0
 _BUSY, _FULL, _BANDWIDTH = 80.0, 0.92, 70.0
 _SPILL = 256 << 20
 _MIB = 1 << 20
@@ -55,7 +56,7 @@ class Seen:
 
 def findings(seen: Seen) -> list[Finding]:
     checks: list[Callable[[Seen], Finding | None]] = [
-        _thermal, _spill, _data, _apart, _transfer, _host, _bandwidth, _full, _crowded, _swap,
+        _thermal, _spill, _still, _data, _apart, _transfer, _host, _bandwidth, _full, _crowded, _swap,
     ]  # fmt: skip
     found = [finding for check in checks if (finding := check(seen)) is not None]
     return found or [_nothing_wrong(seen)]
@@ -90,6 +91,20 @@ def _spill(seen: Seen) -> Finding | None:
         "Lower batch_size and raise gradient_accumulation_steps by as much, or quantize the base; "
         "`expert-cli bench tune` finds what fits.",
         {"reserved": float(seen.reserved), "used": float(used), "total": float(total)},
+    )
+
+
+def _still(seen: Seen) -> Finding | None:
+    """Neither a step nor a sign of work, of the processor or of the GPU."""
+    process, gpu = seen.mean("process.cpu_percent"), seen.of_gpu("utilization") or 0.0
+    if seen.spent.steps or process is None or process >= _IDLE or gpu >= _IDLE:
+        return None
+    return Finding(
+        "standing-still",
+        f"The run's process lives but does nothing (it is at: {seen.stage or 'its beginning'})",
+        "It may be stopped (Ctrl-Z, a container's freezer), or wait for a disk, a network or a lock; "
+        "`--stall-timeout` ends such a run.",
+        {"process": process, "gpu": gpu},
     )
 
 
