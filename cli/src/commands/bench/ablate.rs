@@ -152,7 +152,10 @@ fn table(planned: &Measured, again: &Measured, outcomes: &[Outcome]) -> String {
     table.row(row("as planned", planned, ""));
     for outcome in outcomes {
         match &outcome.told {
-            Ok((measured, losses)) => table.row(row(&outcome.variant.name, measured, losses.words())),
+            Ok((measured, losses)) => {
+                let split = if measured.fits { "" } else { ", did not fit and was split" };
+                table.row(row(&outcome.variant.name, measured, &format!("{}{split}", losses.words())));
+            }
             Err(why) => {
                 let empty = String::new;
                 table.row([
