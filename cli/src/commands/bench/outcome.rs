@@ -32,9 +32,11 @@ impl Losses {
     }
 }
 
-/// The largest relative difference between the losses of the same steps.
+/// The largest relative difference between the losses of the same steps; what is no number is as far off as can be.
 pub fn apart(planned: &[f64], other: &[f64]) -> f64 {
-    planned.iter().zip(other).map(|(a, b)| (a - b).abs() / a.abs().max(1e-9)).fold(0.0, f64::max)
+    let difference = |(a, b): (&f64, &f64)| (a - b).abs() / a.abs().max(1e-9);
+    let worse = |worst: f64, one: f64| if one.is_nan() { f64::INFINITY } else { worst.max(one) };
+    planned.iter().zip(other).map(difference).fold(0.0, worse)
 }
 
 pub fn losses(planned: &Measured, other: &Measured, expected: Expected, dtype: Dtype) -> Losses {
