@@ -10,16 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "worker" / "python"))
 
-
-def main() -> int:
-    try:
-        from expert_worker.bench.__main__ import single
-    except ModuleNotFoundError as error:
-        print(f"error: this Python has no {error.name}", file=sys.stderr)
-        print("hint: run `make setup`, then .venv/bin/python instead of python", file=sys.stderr)
-        return 3
-    return single("watch", sys.argv[1:], program="benchmark_training.py")
-
+from expert_worker.bench.__main__ import single
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(single("watch", sys.argv[1:], program="benchmark_training.py"))

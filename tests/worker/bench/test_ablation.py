@@ -54,6 +54,14 @@ def test_scripts_explain_themselves_and_refuse_what_they_do_not_know(name):
     assert wrong.returncode == 2 and "--bogus" in wrong.stderr and "Traceback" not in wrong.stderr
 
 
+@pytest.mark.parametrize("name", ["benchmark_training", "clear_cuda_cache"])
+def test_a_python_without_the_packages_is_told_so(name):
+    command = [sys.executable, "-S", str(REPOSITORY / "scripts" / f"{name}.py"), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 3 and "has no package" in done.stderr and "make setup" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_script_names_what_is_missing(tmp_path):
     done = script("test_optimizations", "--cli", str(tmp_path / "none"))
     assert done.returncode == 3 and "hint: run `make setup`" in done.stderr

@@ -8,6 +8,7 @@ import json
 import sys
 
 from expert_worker.errors import ExpertError
+from expert_worker.exit import Exit
 
 # Imported only when asked for: a probe needs torch, a watcher must not load it.
 COMMANDS = {
@@ -29,7 +30,18 @@ def main(arguments: list[str] | None = None, *, program: str = "python -m expert
 
 
 def single(name: str, arguments: list[str], *, program: str) -> int:
-    """One command by itself, as the scripts start it."""
+    """One command by itself, as the scripts start it, which any Python may run."""
+    try:
+        return _command(name, arguments, program)
+    except ModuleNotFoundError as error:
+        sys.stderr.write(f"error: {sys.executable} has no package {error.name}\n")
+        sys.stderr.write("hint: run `make setup`, then .venv/bin/python instead of it\n")
+        return Exit.MISSING
+    except BrokenPipeError:
+        return Exit.DONE
+
+
+def _command(name: str, arguments: list[str], program: str) -> int:
     command = importlib.import_module(f"expert_worker.bench.command_{name}")
     parser = argparse.ArgumentParser(prog=program, description=command.__doc__)
     command.options(parser)
@@ -38,8 +50,6 @@ def single(name: str, arguments: list[str], *, program: str) -> int:
         code: int = command.run(given)
     except ExpertError as error:
         return _failed(error, as_json=bool(getattr(given, "json", False)))
-    except BrokenPipeError:
-        return 0
     return code
 
 
