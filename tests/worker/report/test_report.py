@@ -135,6 +135,13 @@ def test_a_run_that_is_under_way_or_failed_has_a_report_too(tmp_path: Path) -> N
     assert 'class="state good">finished' in write_report(run).read_text(), (
         "run.json comes before the last event"
     )
+    started = {"type": "started", "contract": 1, "stage": "train", "pid": 1, "recipe_digest": "a" * 64}
+    refused = {"type": "failed", "exit": 2, "code": "other-recipe", "message": "Another recipe", "hint": None}
+    later = [{"time": 2.0, "attempt": 3, "body": {**started, "resumed_from": 120}}]
+    later.append({"time": 3.0, "attempt": 3, "body": refused})
+    (run / "events.jsonl").write_text("\n".join([*lines, *map(json.dumps, later)]))
+    html = write_report(run).read_text()
+    assert 'class="state good">finished' in html and "Another recipe" in html, "a refusal harms nothing"
     (run / "run.json").unlink()
     (run / "events.jsonl").write_text("\n".join(lines[:40]) + '\n{"time": 1, "bo')
     assert "not finished" in write_report(run).read_text()

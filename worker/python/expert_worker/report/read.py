@@ -30,10 +30,11 @@ class Run:
 
     @property
     def state(self) -> str:
-        if self.ending is None:
-            return "finished" if self.complete else "not finished"
-        if self.ending["type"] == "finished":
+        # A finished run stays so when a later attempt is refused before its first step.
+        if self.complete or (self.ending and self.ending["type"] == "finished"):
             return "finished"
+        if self.ending is None:
+            return "not finished"
         return "stopped" if self.ending.get("exit") in {130, 143} else "failed"
 
     @property
