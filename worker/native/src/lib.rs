@@ -9,6 +9,7 @@ pub mod lengths;
 pub mod ordered;
 pub mod pack;
 pub mod pipeline;
+mod positioned;
 pub mod problem;
 #[cfg(feature = "pyo3")]
 mod python;

@@ -1,5 +1,6 @@
 //! The cache's Arrow files: how they are written, and how a mapped one is read.
 
+mod message;
 mod read;
 mod write;
 

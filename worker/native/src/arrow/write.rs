@@ -1,26 +1,21 @@
 //! Gathers spilled documents into rows and writes them as an Arrow IPC stream.
 
-use std::io::{BufWriter, Write};
+use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int32Array, ListArray, RecordBatch};
-use arrow_buffer::{OffsetBuffer, ScalarBuffer};
-use arrow_ipc::writer::{
-    DictionaryTracker, EncodedData, IpcDataGenerator, IpcWriteContext, IpcWriteOptions, write_message,
-};
-use arrow_schema::{DataType, Field, Schema};
 use fs_err::File;
 
-use super::{COLUMNS, IGNORED};
-use crate::encoder::SUPERVISED;
+use super::IGNORED;
+use super::message::{self, Body};
 use crate::ordered;
 use crate::pack::Packed;
+use crate::positioned::write_all_at;
 use crate::problem::{Failure, Outcome};
-use crate::spill::{Document, Spill};
+use crate::spill::{Document, Spill, Stored};
 
 const BATCH_ROWS: usize = 1000;
-const BATCH_TOKENS: u64 = 1 << 19;
+/// A batch of ids and labels stays in a core's own cache between being made and being written.
+const BATCH_TOKENS: usize = 1 << 16;
 
 /// What was written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,9 +26,12 @@ pub struct Totals {
     pub supervised: u64,
 }
 
-struct Encoded {
-    data: EncodedData,
-    totals: Totals,
+/// Rows that make a record batch, and where it stands in the file: known before any of it is written, so that
+/// threads need not wait for one another.
+struct Batch {
+    rows: Range<usize>,
+    body: Body,
+    offset: u64,
 }
 
 /// Writes every row of `packed`; `progress` hears of rows written and may stop the work.
@@ -45,29 +43,26 @@ pub fn write_rows(
     threads: usize,
     mut progress: impl FnMut(u64) -> bool,
 ) -> Outcome<Totals> {
-    let schema = schema();
-    let options = IpcWriteOptions::default();
-    let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
-    let generator = IpcDataGenerator::default();
-    let mut tracker = DictionaryTracker::new(false);
-    let head = generator.schema_to_bytes_with_dictionary_tracker(&schema, &mut tracker, &options);
-    write_message(&mut file, head, &options)?;
+    let file = File::create(path)?;
+    let schema = message::schema()?;
+    write_all_at(&file, &schema, 0)?;
+    let (batches, end) = layout(documents, packed, schema.len() as u64);
     let mut totals = Totals::default();
     ordered::run(
         threads,
-        batches(documents, packed),
-        || (),
-        |(), rows| encode(&schema, &options, spill, documents, packed, rows),
-        |encoded| {
-            let Encoded { data, totals: part } = encoded?;
-            write_message(&mut file, data, &options)?;
-            totals.add(part);
+        batches.into_iter(),
+        Vec::new,
+        |words, batch| {
+            let part = gather(&batch, spill, documents, packed, words);
+            write_all_at(&file, as_bytes(words), batch.offset)?;
+            Ok(part)
+        },
+        |part: Outcome<Totals>| {
+            totals.add(part?);
             if progress(totals.rows) { Ok(()) } else { Err(Failure::Interrupted) }
         },
     )?;
-    // The stream's end: a continuation mark and a length of zero.
-    file.write_all(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0])?;
-    let file = file.into_inner().map_err(std::io::IntoInnerError::into_error)?;
+    write_all_at(&file, &message::END, end)?;
     file.sync_all()?;
     Ok(totals)
 }
@@ -81,78 +76,127 @@ impl Totals {
     }
 }
 
-fn item() -> Arc<Field> {
-    Arc::new(Field::new("item", DataType::Int32, true))
-}
-
-fn schema() -> Arc<Schema> {
-    let column = |name: &str| Field::new(name, DataType::List(item()), true);
-    Arc::new(Schema::new(COLUMNS.map(column).to_vec()))
-}
-
-/// Runs of rows that make a record batch each.
-fn batches(documents: &[Document], packed: &Packed) -> impl Iterator<Item = std::ops::Range<usize>> + Send {
+/// The batches, and where the stream ends.
+fn layout(documents: &[Document], packed: &Packed, mut offset: u64) -> (Vec<Batch>, u64) {
+    let mut batches = Vec::new();
     let mut next = 0;
-    std::iter::from_fn(move || {
+    while next < packed.rows() {
         let start = next;
-        let mut tokens = 0;
+        let (mut tokens, mut count) = (0, 0);
         while next < packed.rows() && next - start < BATCH_ROWS && tokens < BATCH_TOKENS {
-            tokens +=
-                packed.row(next).iter().map(|at| u64::from(documents[*at as usize].length)).sum::<u64>();
+            let row = packed.row(next);
+            tokens += row.iter().map(|at| documents[*at as usize].length as usize).sum::<usize>();
+            count += row.len();
             next += 1;
         }
-        (next > start).then_some(start..next)
-    })
+        let body = Body { rows: next - start, values: [tokens, tokens, count] };
+        batches.push(Batch { rows: start..next, body, offset });
+        offset += (body.head().len() + body.len()) as u64;
+    }
+    (batches, offset)
 }
 
-fn encode(
-    schema: &Arc<Schema>,
-    options: &IpcWriteOptions,
+/// Fills `words` with the batch's message and body.
+fn gather(
+    batch: &Batch,
     spill: &Spill,
     documents: &[Document],
     packed: &Packed,
-    rows: std::ops::Range<usize>,
-) -> Outcome<Encoded> {
-    let mut totals = Totals { rows: rows.len() as u64, ..Totals::default() };
-    let (mut ids, mut labels, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut token_ends, mut length_ends) = (vec![0i32], vec![0i32]);
-    for row in rows {
-        for at in packed.row(row) {
-            let document = documents[*at as usize];
-            totals.supervised += gather(spill.ids(document), &mut ids, &mut labels);
-            lengths.push(document.length as i32);
-        }
-        token_ends.push(ids.len() as i32);
-        length_ends.push(lengths.len() as i32);
+    words: &mut Vec<i32>,
+) -> Totals {
+    let head = batch.body.head();
+    words.resize((head.len() + batch.body.len()) / 4, 0);
+    let (front, body) = words.split_at_mut(head.len() / 4);
+    for (word, bytes) in front.iter_mut().zip(head.chunks_exact(4)) {
+        *word = i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     }
-    totals.tokens = ids.len() as u64;
-    totals.documents = lengths.len() as u64;
-    let columns: Vec<ArrayRef> = vec![
-        Arc::new(list(ids, token_ends.clone())?),
-        Arc::new(list(labels, token_ends)?),
-        Arc::new(list(lengths, length_ends)?),
-    ];
-    let batch = RecordBatch::try_new(Arc::clone(schema), columns)?;
-    let mut tracker = DictionaryTracker::new(false);
-    let (_, data) =
-        IpcDataGenerator::default().encode(&batch, &mut tracker, options, &mut IpcWriteContext::default())?;
-    Ok(Encoded { data, totals })
+    let mut columns = Columns::cut(body, batch.body.places());
+    let mut totals = Totals { rows: batch.rows.len() as u64, ..Totals::default() };
+    let (mut token, mut document) = (0, 0);
+    for (row, at) in batch.rows.clone().enumerate() {
+        for member in packed.row(at) {
+            let member = documents[*member as usize];
+            let end = token + member.length as usize;
+            totals.supervised += columns.fill(&spill.document(member), token..end);
+            columns.lengths[document] = member.length as i32;
+            token = end;
+            document += 1;
+        }
+        columns.end_row(row + 1, token, document);
+    }
+    columns.clear_rest(batch.rows.len(), token, document);
+    totals.tokens = token as u64;
+    totals.documents = document as u64;
+    totals
 }
 
-fn list(values: Vec<i32>, ends: Vec<i32>) -> Outcome<ListArray> {
-    let offsets = OffsetBuffer::new(ScalarBuffer::from(ends));
-    Ok(ListArray::try_new(item(), offsets, Arc::new(Int32Array::from(values)), None)?)
+/// The numbers of a body, column by column.
+struct Columns<'a> {
+    id_ends: &'a mut [i32],
+    ids: &'a mut [i32],
+    label_ends: &'a mut [i32],
+    labels: &'a mut [i32],
+    length_ends: &'a mut [i32],
+    lengths: &'a mut [i32],
 }
 
-/// Splits flagged ids into ids and labels; returns how many are supervised.
-fn gather(flagged: &[u32], ids: &mut Vec<i32>, labels: &mut Vec<i32>) -> u64 {
-    ids.extend(flagged.iter().map(|flagged| (flagged & !SUPERVISED) as i32));
-    labels.extend(
-        flagged.iter().map(
-            |flagged| {
-                if flagged & SUPERVISED != 0 { (flagged & !SUPERVISED) as i32 } else { IGNORED }
-            },
-        ),
-    );
-    flagged.iter().map(|flagged| u64::from(flagged >> 31)).sum()
+impl<'a> Columns<'a> {
+    fn cut(mut rest: &'a mut [i32], [ids, labels, lengths]: [message::Place; 3]) -> Self {
+        let mut from = 0;
+        let mut next = |to: usize| {
+            let (part, after) = std::mem::take(&mut rest).split_at_mut((to - from) / 4);
+            from = to;
+            rest = after;
+            part
+        };
+        Self {
+            id_ends: next(ids.values),
+            ids: next(labels.ends),
+            label_ends: next(labels.values),
+            labels: next(lengths.ends),
+            length_ends: next(lengths.values),
+            lengths: rest,
+        }
+    }
+
+    /// Ids and labels of one document; returns how many are supervised.
+    fn fill(&mut self, stored: &Stored<'_>, range: Range<usize>) -> u64 {
+        let (ids, labels) = (&mut self.ids[range.clone()], &mut self.labels[range]);
+        stored.ids(ids);
+        let (mut at, mut supervised, mut learned) = (0, 0, false);
+        for run in stored.runs() {
+            let end = at + run as usize;
+            if learned {
+                labels[at..end].copy_from_slice(&ids[at..end]);
+                supervised += u64::from(run);
+            } else {
+                labels[at..end].fill(IGNORED);
+            }
+            at = end;
+            learned = !learned;
+        }
+        supervised
+    }
+
+    /// Every list begins at 0, and what follows a column's last number is padding: nothing of an earlier batch stays.
+    fn clear_rest(&mut self, rows: usize, tokens: usize, documents: usize) {
+        for ends in [&mut *self.id_ends, self.label_ends, self.length_ends] {
+            ends[0] = 0;
+            ends[rows + 1..].fill(0);
+        }
+        self.ids[tokens..].fill(0);
+        self.labels[tokens..].fill(0);
+        self.lengths[documents..].fill(0);
+    }
+
+    fn end_row(&mut self, row: usize, tokens: usize, documents: usize) {
+        self.id_ends[row] = tokens as i32;
+        self.label_ends[row] = tokens as i32;
+        self.length_ends[row] = documents as i32;
+    }
+}
+
+fn as_bytes(words: &[i32]) -> &[u8] {
+    // SAFETY: i32 has no padding and any bytes may be read as u8.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len() * 4) }
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::compile::Compiled;
+use super::memory::Numbers;
 use super::{Span, supervised};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,88 +27,69 @@ pub const MOST_IDS: usize = 1 << ID_BITS;
 pub const MOST_MERGES: usize = 1 << RANK_BITS;
 const EMPTY: u64 = u64::MAX;
 
-pub struct Bpe {
-    /// Open addressing, at most two thirds full: both ids of a pair above its rank.
-    table: Vec<u64>,
-    shift: u32,
-    /// Rank of every pair of bytes, which is what every new word begins with.
-    byte_pairs: Vec<u32>,
+/// The arrays of a compiled tokenizer.
+pub struct Tables {
+    pub bytes: [u32; 256],
+    /// Every token's bytes, end to end, and where each ends.
+    pub text: Numbers<u8>,
+    pub ends: Numbers<u32>,
     /// What the pair of each rank becomes.
-    into: Vec<u32>,
-    bytes: [u32; 256],
+    pub into: Numbers<u32>,
+    /// Rank of every pair of bytes, which is what every new word begins with.
+    pub byte_pairs: Numbers<u32>,
+    /// Open addressing, at most two thirds full: both ids of a pair above its rank.
+    pub pairs: Numbers<u64>,
+    /// Words that come out as one token, by their bytes' hash: the commonest case of a new word. The id below a
+    /// part of the hash, so that other words are told apart without looking at their bytes.
+    pub whole: Numbers<u64>,
+}
+
+pub struct Bpe {
+    tables: Tables,
+    shift: u32,
     /// Some byte has no token: it vanishes from a text, as in `tokenizers`.
     incomplete: bool,
-    /// Every token's bytes, end to end, and where each ends.
-    text: Vec<u8>,
-    ends: Vec<u32>,
-    /// Ids of words that come out as one token, by their bytes' hash: the commonest case of a new word.
-    whole: Vec<u32>,
 }
 
 impl Bpe {
-    pub fn new(compiled: &Compiled) -> Self {
-        let capacity = (compiled.merges.len() * 3 / 2).next_power_of_two().max(64);
-        let mut bpe = Self {
-            table: vec![EMPTY; capacity],
-            shift: 64 - capacity.trailing_zeros(),
-            byte_pairs: Vec::new(),
-            into: compiled.merges.iter().map(|merge| merge.into).collect(),
-            bytes: compiled.bytes,
-            incomplete: compiled.bytes.contains(&ABSENT),
-            text: compiled.text.clone(),
-            ends: compiled.ends.clone(),
-            whole: Vec::new(),
-        };
-        for (rank, merge) in compiled.merges.iter().enumerate() {
-            bpe.insert(*merge, rank as u32);
-        }
-        bpe.byte_pairs = (0..=u16::MAX).map(|pair| bpe.byte_pair(pair)).collect();
-        bpe.whole = bpe.whole_words(&compiled.single);
-        bpe
-    }
-
-    fn byte_pair(&self, pair: u16) -> u32 {
-        let [left, right] = pair.to_be_bytes().map(|byte| self.bytes[byte as usize]);
-        if left == ABSENT || right == ABSENT { NONE } else { self.rank(left, right) }
-    }
-
-    /// `single` tells of each id whether its bytes, as a word, come out as that id alone.
-    fn whole_words(&self, single: &[bool]) -> Vec<u32> {
-        let capacity = (single.len() * 2).next_power_of_two();
-        let mut table = vec![NONE; capacity];
-        for id in (0..single.len() as u32).filter(|id| single[*id as usize]) {
-            let mut place = hash(self.bytes_of(id).unwrap_or_default()) & (capacity - 1);
-            while table[place] != NONE {
-                place = (place + 1) & (capacity - 1);
-            }
-            table[place] = id;
-        }
-        table
+    /// None where the tables cannot be those of a tokenizer.
+    pub fn new(tables: Tables) -> Option<Self> {
+        let sized = |length: usize| length.is_power_of_two();
+        let fits = tables.byte_pairs.len() == 1 << 16
+            && sized(tables.pairs.len())
+            && (tables.whole.is_empty() || sized(tables.whole.len()));
+        let shift = shift_of(tables.pairs.len());
+        let incomplete = tables.bytes.contains(&ABSENT);
+        fits.then_some(Self { tables, shift, incomplete })
     }
 
     fn whole_word(&self, word: &[u8]) -> Option<u32> {
-        let mut place = hash(word) & (self.whole.len() - 1);
+        let whole = &self.tables.whole;
+        let last = whole.len().checked_sub(1)?;
+        let hash = hash(word);
+        let mut place = hash as usize & last;
         loop {
-            let id = self.whole[place];
-            if id == NONE {
+            let entry = whole[place];
+            if entry == EMPTY {
                 return None;
             }
-            if self.bytes_of(id) == Some(word) {
+            let id = entry as u32;
+            if entry >> 32 == hash >> 32 && self.bytes_of(id) == Some(word) {
                 return Some(id);
             }
-            place = (place + 1) & (self.whole.len() - 1);
+            place = (place + 1) & last;
         }
     }
 
     pub fn bytes_of(&self, id: u32) -> Option<&[u8]> {
-        let end = *self.ends.get(id as usize)? as usize;
-        let start = if id == 0 { 0 } else { self.ends[id as usize - 1] as usize };
-        Some(&self.text[start..end])
+        let end = *self.tables.ends.get(id as usize)? as usize;
+        let start = if id == 0 { 0 } else { self.tables.ends[id as usize - 1] as usize };
+        self.tables.text.get(start..end)
     }
 
     /// Flags the ids of a piece that begins at `position`: token lengths, added up, say where each one begins,
     /// so that no offsets are kept while encoding.
-    #[inline]
+    #[cold]
     pub fn mark(&self, parts: &[Span], mut position: usize, ids: &mut [u32]) {
         for id in ids {
             let length = self.bytes_of(*id).map_or(0, <[u8]>::len);
@@ -118,9 +99,9 @@ impl Bpe {
     }
 
     pub fn encode(&self, word: &[u8], out: &mut Vec<u32>) {
-        if self.incomplete && word.iter().any(|byte| self.bytes[*byte as usize] == ABSENT) {
+        if self.incomplete && word.iter().any(|byte| self.tables.bytes[*byte as usize] == ABSENT) {
             let known: Vec<u8> =
-                word.iter().copied().filter(|byte| self.bytes[*byte as usize] != ABSENT).collect();
+                word.iter().copied().filter(|byte| self.tables.bytes[*byte as usize] != ABSENT).collect();
             if !known.is_empty() {
                 self.encode(&known, out);
             }
@@ -135,7 +116,7 @@ impl Bpe {
     /// By merges alone.
     pub fn merge(&self, word: &[u8], out: &mut Vec<u32>) {
         match word.len() {
-            1 => out.push(self.bytes[word[0] as usize]),
+            1 => out.push(self.tables.bytes[word[0] as usize]),
             2..=LINEAR => self.merge_short(word, out),
             _ => self.merge_long(word, out),
         }
@@ -146,13 +127,13 @@ impl Bpe {
         let mut ranks = [NONE; LINEAR];
         let mut count = word.len();
         for (id, byte) in ids.iter_mut().zip(word) {
-            *id = self.bytes[*byte as usize];
+            *id = self.tables.bytes[*byte as usize];
         }
         for (rank, pair) in ranks.iter_mut().zip(word.windows(2)) {
-            *rank = self.byte_pairs[usize::from(u16::from_be_bytes([pair[0], pair[1]]))];
+            *rank = self.tables.byte_pairs[usize::from(u16::from_be_bytes([pair[0], pair[1]]))];
         }
         while let Some(at) = lowest(&ranks[..count - 1]) {
-            ids[at] = self.into[ranks[at] as usize];
+            ids[at] = self.tables.into[ranks[at] as usize];
             ids.copy_within(at + 2..count, at + 1);
             ranks.copy_within(at + 1..count - 1, at);
             count -= 1;
@@ -167,7 +148,7 @@ impl Bpe {
     }
 
     fn merge_long(&self, word: &[u8], out: &mut Vec<u32>) {
-        let mut chain = Chain::new(word.iter().map(|byte| self.bytes[*byte as usize]).collect());
+        let mut chain = Chain::new(word.iter().map(|byte| self.tables.bytes[*byte as usize]).collect());
         let mut heap = BinaryHeap::with_capacity(word.len());
         for at in 0..word.len() - 1 {
             self.offer(&chain, at as u32, &mut heap);
@@ -178,7 +159,7 @@ impl Bpe {
             if self.rank(left, right) != rank {
                 continue;
             }
-            chain.join(at, self.into[rank as usize]);
+            chain.join(at, self.tables.into[rank as usize]);
             self.offer(&chain, at, &mut heap);
             if let Some(before) = chain.before(at) {
                 self.offer(&chain, before, &mut heap);
@@ -196,38 +177,76 @@ impl Bpe {
         }
     }
 
-    fn insert(&mut self, merge: Merge, rank: u32) {
-        let pair = pack(merge.left, merge.right);
-        let mut place = self.place(pair);
-        while self.table[place] != EMPTY && self.table[place] >> RANK_BITS != pair {
-            place = (place + 1) & (self.table.len() - 1);
-        }
-        self.table[place] = pair << RANK_BITS | u64::from(rank);
-    }
-
     #[inline]
     fn rank(&self, left: u32, right: u32) -> u32 {
-        let pair = pack(left, right);
-        let mut place = self.place(pair);
-        loop {
-            let entry = self.table[place];
-            if entry >> RANK_BITS == pair {
-                return (entry & ((1 << RANK_BITS) - 1)) as u32;
-            }
-            if entry == EMPTY {
-                return NONE;
-            }
-            place = (place + 1) & (self.table.len() - 1);
-        }
-    }
-
-    #[inline]
-    fn place(&self, pair: u64) -> usize {
-        (pair.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+        find(&self.tables.pairs, self.shift, left, right)
     }
 }
 
-fn hash(word: &[u8]) -> usize {
+/// The table of pairs; of a pair that is told twice, the later rank counts, as in `tokenizers`.
+pub fn pair_table(merges: &[Merge]) -> Vec<u64> {
+    let mut table = vec![EMPTY; (merges.len() * 3 / 2).next_power_of_two().max(64)];
+    let (shift, last) = (shift_of(table.len()), table.len() - 1);
+    for (rank, merge) in merges.iter().enumerate() {
+        let pair = pack(merge.left, merge.right);
+        let mut place = place(pair, shift);
+        while table[place] != EMPTY && table[place] >> RANK_BITS != pair {
+            place = (place + 1) & last;
+        }
+        table[place] = pair << RANK_BITS | rank as u64;
+    }
+    table
+}
+
+pub fn byte_pairs(pairs: &[u64], bytes: &[u32; 256]) -> Vec<u32> {
+    let rank = |pair: u16| {
+        let [left, right] = pair.to_be_bytes().map(|byte| bytes[byte as usize]);
+        if left == ABSENT || right == ABSENT { NONE } else { find(pairs, shift_of(pairs.len()), left, right) }
+    };
+    (0..=u16::MAX).map(rank).collect()
+}
+
+/// Of the tokens for which `single` holds: their bytes, as a word, come out as that token alone.
+pub fn whole_words(bpe: &Bpe, single: &[bool]) -> Vec<u64> {
+    let mut table = vec![EMPTY; (single.len() * 2).next_power_of_two()];
+    let last = table.len() - 1;
+    for id in (0..single.len() as u32).filter(|id| single[*id as usize]) {
+        let hash = hash(bpe.bytes_of(id).unwrap_or_default());
+        let mut place = hash as usize & last;
+        while table[place] != EMPTY {
+            place = (place + 1) & last;
+        }
+        table[place] = hash >> 32 << 32 | u64::from(id);
+    }
+    table
+}
+
+fn shift_of(capacity: usize) -> u32 {
+    64 - capacity.trailing_zeros()
+}
+
+#[inline]
+fn find(table: &[u64], shift: u32, left: u32, right: u32) -> u32 {
+    let pair = pack(left, right);
+    let mut place = place(pair, shift);
+    loop {
+        let entry = table[place];
+        if entry >> RANK_BITS == pair {
+            return (entry & ((1 << RANK_BITS) - 1)) as u32;
+        }
+        if entry == EMPTY {
+            return NONE;
+        }
+        place = (place + 1) & (table.len() - 1);
+    }
+}
+
+#[inline]
+fn place(pair: u64, shift: u32) -> usize {
+    (pair.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift) as usize
+}
+
+fn hash(word: &[u8]) -> u64 {
     let mut state = word.len() as u64;
     for part in word.chunks(8) {
         let mut bytes = [0; 8];
@@ -236,7 +255,7 @@ fn hash(word: &[u8]) -> usize {
             u128::from(state ^ u64::from_le_bytes(bytes) ^ 0xd1b5_4a32_d192_ed03) * 0x9e37_79b9_7f4a_7c15;
         state = product as u64 ^ (product >> 64) as u64;
     }
-    state as usize
+    state
 }
 
 #[inline]

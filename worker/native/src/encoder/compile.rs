@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::added::AddedToken;
-use super::bpe::{ABSENT, Bpe, MOST_IDS, MOST_MERGES, Merge};
+use super::bpe::{ABSENT, Bpe, MOST_IDS, MOST_MERGES, Merge, whole_words};
+use super::memory::Memory;
 use super::scan::Split;
+use super::store::Stored;
 
 /// Raised whenever the same tokenizer could come out as other ids.
 pub const ENCODER_VERSION: u32 = 1;
@@ -22,8 +24,6 @@ const MARKS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}
 pub struct Compiled {
     pub split: Split,
     pub nfc: bool,
-    /// Of each id: whether its bytes, as a word, come out as that one id.
-    pub single: Vec<bool>,
     pub bytes: [u32; 256],
     pub merges: Vec<Merge>,
     pub text: Vec<u8>,
@@ -82,36 +82,39 @@ enum Pair {
     Joined(String),
 }
 
-impl Compiled {
-    /// Reads tokenizer.json; the error says what keeps this tokenizer from the fast path.
-    pub fn from_json(json: &[u8]) -> Result<Self, String> {
-        let document: Document =
-            serde_json::from_slice(json).map_err(|error| format!("tokenizer.json: {error}"))?;
-        let model = &document.model;
-        check_model(model)?;
-        let vocabulary = vocabulary(&model.vocab)?;
-        let (text, ends) = token_bytes(&vocabulary)?;
-        let (prefix, suffix) = frame(document.post_processor.as_ref())?;
-        let mut compiled = Self {
-            split: split(document.pre_tokenizer.as_ref())?,
-            nfc: normalizer(document.normalizer.as_ref())?,
-            single: Vec::new(),
-            bytes: byte_ids(&vocabulary)?,
-            merges: merges(&model.merges, &vocabulary)?,
-            text,
-            ends,
-            added: document.added_tokens.into_iter().map(added).collect::<Result<_, _>>()?,
-            prefix,
-            suffix,
-        };
-        compiled.single =
-            if model.ignore_merges { named(&vocabulary, compiled.ends.len()) } else { compiled.singles() };
-        Ok(compiled)
-    }
+/// Compiles tokenizer.json; the error says what keeps this tokenizer from the fast path.
+pub fn compile(json: &[u8]) -> Result<Vec<u8>, String> {
+    let document: Document =
+        serde_json::from_slice(json).map_err(|error| format!("tokenizer.json: {error}"))?;
+    check_model(&document.model)?;
+    let vocabulary = vocabulary(&document.model.vocab)?;
+    let (text, ends) = token_bytes(&vocabulary)?;
+    let (prefix, suffix) = frame(document.post_processor.as_ref())?;
+    let compiled = Compiled {
+        split: split(document.pre_tokenizer.as_ref())?,
+        nfc: normalizer(document.normalizer.as_ref())?,
+        bytes: byte_ids(&vocabulary)?,
+        merges: merges(&document.model.merges, &vocabulary)?,
+        text,
+        ends,
+        added: document.added_tokens.into_iter().map(added).collect::<Result<_, _>>()?,
+        prefix,
+        suffix,
+    };
+    // By merges alone, which then tell which words come out whole.
+    let Stored { bpe, .. } = Stored::read(Memory::hold(&compiled.to_bytes(&[])))
+        .ok_or("it could not be read back once compiled")?;
+    let single = if document.model.ignore_merges {
+        named(&vocabulary, compiled.ends.len())
+    } else {
+        compiled.singles(&bpe)
+    };
+    Ok(compiled.to_bytes(&whole_words(&bpe, &single)))
+}
 
+impl Compiled {
     /// Most tokens come out of their own bytes, but some never do: merges of lower rank get in between.
-    fn singles(&self) -> Vec<bool> {
-        let bpe = Bpe::new(self);
+    fn singles(&self, bpe: &Bpe) -> Vec<bool> {
         let mut ids = Vec::new();
         let mut comes_out = |id: u32| {
             ids.clear();

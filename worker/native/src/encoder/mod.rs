@@ -3,6 +3,7 @@
 mod added;
 mod bpe;
 mod compile;
+mod memory;
 mod scan;
 mod store;
 mod unicode;
@@ -10,13 +11,15 @@ mod words;
 
 pub use added::AddedToken;
 pub use bpe::Merge;
-pub use compile::{Compiled, ENCODER_VERSION};
+pub use compile::{ENCODER_VERSION, compile};
+pub use memory::Memory;
 pub use scan::Split;
 
 use unicode_normalization_alignments::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
 use added::Added;
 use bpe::Bpe;
+use store::Stored;
 use words::WordCache;
 
 /// Set in a spilled id where the token is supervised.
@@ -43,15 +46,10 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    pub fn new(compiled: &Compiled) -> Self {
-        Self {
-            added: Added::new(&compiled.added),
-            bpe: Bpe::new(compiled),
-            split: compiled.split,
-            nfc: compiled.nfc,
-            prefix: compiled.prefix.clone(),
-            suffix: compiled.suffix.clone(),
-        }
+    /// None where the memory holds no tokenizer that this version has compiled.
+    pub fn open(memory: Memory) -> Option<Self> {
+        let Stored { split, nfc, added, prefix, suffix, bpe } = Stored::read(memory)?;
+        Some(Self { added: Added::new(&added), bpe, split, nfc, prefix, suffix })
     }
 
     /// What the tokenizer's post-processor puts before and after a bare text.
@@ -130,27 +128,27 @@ impl<'a> Encoder<'a> {
         self.text.clear();
         self.text.extend_from_slice(text.as_bytes());
         self.text.extend_from_slice(&[0; PADDING]);
+        out.reserve(text.len() + words::SLACK);
         let (bpe, words, padded) = (&self.tokenizer.bpe, &mut self.words, &self.text);
-        let first = out.len();
         let parts = within(cuts, offset, text.len());
-        let Some(part) = parts.first() else {
-            return scan::pieces(self.tokenizer.split, padded, |piece| words.encode(bpe, padded, piece, out));
+        let part = match parts.as_slice() {
+            [] => Span { start: usize::MAX, end: usize::MAX },
+            [part] => *part,
+            _ => {
+                return scan::pieces(self.tokenizer.split, padded, |piece| {
+                    let (first, at) = (out.len(), piece.start);
+                    words.encode(bpe, padded, piece, 0, out);
+                    bpe.mark(&parts, at, &mut out[first..]);
+                });
+            }
         };
-        if part.start == 0 && part.end == text.len() {
-            scan::pieces(self.tokenizer.split, padded, |piece| words.encode(bpe, padded, piece, out));
-            return out[first..].iter_mut().for_each(|id| *id |= SUPERVISED);
-        }
-        let (start, end) = (part.start, if parts.len() == 1 { part.end } else { 0 });
         scan::pieces(self.tokenizer.split, padded, |piece| {
-            let (first, at, next) = (out.len(), piece.start, piece.end);
-            words.encode(bpe, padded, piece, out);
-            if next <= start {
-                return;
+            let (first, at, end) = (out.len(), piece.start, piece.end);
+            let inside = part.start <= at && end <= part.end;
+            words.encode(bpe, padded, piece, u32::from(inside) << 31, out);
+            if !inside && part.start < end && at < part.end {
+                bpe.mark(&parts, at, &mut out[first..]);
             }
-            if start <= at && next <= end {
-                return out[first..].iter_mut().for_each(|id| *id |= SUPERVISED);
-            }
-            bpe.mark(&parts, at, &mut out[first..]);
         });
     }
 }

@@ -13,10 +13,17 @@ use super::bpe::Bpe;
 const SLOTS: usize = 1 << 17;
 const SHORT: usize = PADDING - 1;
 const FEW: usize = 3;
+/// In place of a slot's count: its ids are in the arena, from the first number on, as many as the second says.
+const MANY: u32 = u32::MAX;
+/// Ids in the arena before short words are learned anew.
+const ARENA_LIMIT: usize = 1 << 19;
 /// Bytes of long words kept before the long cache starts anew.
 const LONG_LIMIT: usize = 4 << 20;
 
-/// Half a cache line: up to 15 bytes of word with their count in the last byte, and up to three ids.
+/// Ids that [`WordCache::encode`] may write beyond a word's own: there must be room for them.
+pub const SLACK: usize = FEW + 1;
+
+/// Half a cache line: up to 15 bytes of word with their count in the last byte, up to three ids, and how many.
 #[derive(Clone, Copy, Default)]
 #[repr(C, align(32))]
 struct Slot {
@@ -27,6 +34,7 @@ struct Slot {
 
 pub struct WordCache {
     slots: Vec<Slot>,
+    arena: Vec<u32>,
     long: HashMap<Box<[u8]>, Box<[u32]>>,
     long_bytes: usize,
     scratch: Vec<u32>,
@@ -34,51 +42,85 @@ pub struct WordCache {
 
 impl WordCache {
     pub fn new() -> Self {
-        Self { slots: vec![Slot::default(); SLOTS], long: HashMap::new(), long_bytes: 0, scratch: Vec::new() }
+        Self {
+            slots: vec![Slot::default(); SLOTS],
+            arena: Vec::new(),
+            long: HashMap::new(),
+            long_bytes: 0,
+            scratch: Vec::new(),
+        }
     }
 
-    /// Appends the ids of `text[piece]`; `text` goes on for [`PADDING`] bytes after any piece.
+    /// Appends the ids of `text[piece]`, each with `flag`.
+    ///
+    /// `text` goes on for [`PADDING`] bytes after any piece. `out` must have room for an id for every byte of the
+    /// piece, and for [`SLACK`] more: whoever encodes a text reserves it once.
     #[inline(always)]
-    pub fn encode(&mut self, bpe: &Bpe, text: &[u8], piece: Range<usize>, out: &mut Vec<u32>) {
+    pub fn encode(&mut self, bpe: &Bpe, text: &[u8], piece: Range<usize>, flag: u32, out: &mut Vec<u32>) {
+        debug_assert!(out.capacity() - out.len() >= piece.len() + SLACK);
         if piece.len() > SHORT {
-            return self.encode_long(bpe, &text[piece], out);
+            return self.encode_long(bpe, &text[piece], flag, out);
         }
         let key = key(text, &piece);
         let place = place(key);
-        let slot = &self.slots[place];
-        if slot.key == key {
-            return push(slot, out);
+        let mut slot = &self.slots[place];
+        if slot.key != key {
+            slot = &self.slots[place ^ 1];
+            if slot.key != key {
+                return self.learn(bpe, &text[piece], key, place, flag, out);
+            }
         }
-        let neighbour = &self.slots[place ^ 1];
-        if neighbour.key == key {
-            return push(neighbour, out);
+        if slot.count == MANY {
+            return self.push_many(place_of(slot), flag, out);
         }
-        self.learn(bpe, &text[piece], key, place, out);
+        let end = out.len();
+        // SAFETY: there is room for SLACK ids more; the length then covers those that are the word's.
+        unsafe {
+            let to = out.as_mut_ptr().add(end);
+            for at in 0..FEW {
+                to.add(at).write(slot.ids[at] | flag);
+            }
+            out.set_len(end + slot.count as usize);
+        }
+    }
+
+    #[inline(never)]
+    fn push_many(&self, place: Range<usize>, flag: u32, out: &mut Vec<u32>) {
+        out.extend(self.arena[place].iter().map(|id| id | flag));
     }
 
     #[cold]
-    fn learn(&mut self, bpe: &Bpe, word: &[u8], key: u128, place: usize, out: &mut Vec<u32>) {
+    #[inline(never)]
+    fn learn(&mut self, bpe: &Bpe, word: &[u8], key: u128, place: usize, flag: u32, out: &mut Vec<u32>) {
         self.scratch.clear();
         bpe.encode(word, &mut self.scratch);
-        out.extend_from_slice(&self.scratch);
+        out.extend(self.scratch.iter().map(|id| id | flag));
+        let mut slot = Slot { key, ids: [0; FEW], count: self.scratch.len() as u32 };
         if self.scratch.len() > FEW {
-            return;
+            if self.arena.len() > ARENA_LIMIT {
+                self.arena.clear();
+                self.slots.fill(Slot::default());
+            }
+            slot.ids = [self.arena.len() as u32, self.scratch.len() as u32, 0];
+            slot.count = MANY;
+            self.arena.extend_from_slice(&self.scratch);
+        } else {
+            slot.ids[..self.scratch.len()].copy_from_slice(&self.scratch);
         }
         // The newcomer takes the first place of its pair, and the one that was there the second.
         self.slots[place ^ 1] = self.slots[place];
-        let mut slot = Slot { key, ids: [0; FEW], count: self.scratch.len() as u32 };
-        slot.ids[..self.scratch.len()].copy_from_slice(&self.scratch);
         self.slots[place] = slot;
     }
 
     #[cold]
     #[inline(never)]
-    fn encode_long(&mut self, bpe: &Bpe, word: &[u8], out: &mut Vec<u32>) {
+    fn encode_long(&mut self, bpe: &Bpe, word: &[u8], flag: u32, out: &mut Vec<u32>) {
         if let Some(ids) = self.long.get(word) {
-            return out.extend_from_slice(ids);
+            return out.extend(ids.iter().map(|id| id | flag));
         }
-        let first = out.len();
-        bpe.encode(word, out);
+        self.scratch.clear();
+        bpe.encode(word, &mut self.scratch);
+        out.extend(self.scratch.iter().map(|id| id | flag));
         if word.len() > LONG_LIMIT / 64 {
             return;
         }
@@ -87,16 +129,13 @@ impl WordCache {
             self.long.clear();
             self.long_bytes = 0;
         }
-        self.long.insert(word.into(), out[first..].into());
+        self.long.insert(word.into(), self.scratch.as_slice().into());
     }
 }
 
 #[inline(always)]
-fn push(slot: &Slot, out: &mut Vec<u32>) {
-    if slot.count == 1 {
-        return out.push(slot.ids[0]);
-    }
-    out.extend_from_slice(&slot.ids[..slot.count as usize]);
+fn place_of(slot: &Slot) -> Range<usize> {
+    slot.ids[0] as usize..(slot.ids[0] + slot.ids[1]) as usize
 }
 
 #[inline(always)]

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use super::worker::{Part, Worker};
+use super::worker::{Part, Row, Worker};
 use super::{Coder, Ledger, Recipe, Source};
 use crate::ordered;
 use crate::problem::{BadRows, Failure, Fault, Outcome};
@@ -31,6 +31,8 @@ enum Job<'a> {
 struct Done {
     source: usize,
     part: Part,
+    /// Where the part's documents begin in the spill.
+    offset: u64,
 }
 
 /// An opened source.
@@ -59,7 +61,8 @@ pub fn ingest(
         }
     }
     let total = files.iter().map(|(_, lines)| lines.len() as u64).sum();
-    let mut collector = Collector::new(&names, SpillWriter::create(spill)?, total, bad, progress);
+    let spill = SpillWriter::create(spill)?;
+    let mut collector = Collector::new(&names, total, bad, progress);
     let lines = files.iter().flat_map(|(source, file)| {
         (0..file.parts()).map(move |part| Job::Lines { source: *source, file, part })
     });
@@ -74,10 +77,10 @@ pub fn ingest(
         threads,
         lines.chain(batches),
         || Worker::new(recipe, coder),
-        work,
+        |worker, job| work(worker, job, &spill),
         |done| collector.take(done?),
     )?;
-    collector.finish()
+    Ok(collector.finish(spill.finish()?))
 }
 
 fn open(sources: Vec<Source>, bad: &mut BadRows) -> Outcome<(Vec<Opened>, Vec<String>)> {
@@ -105,8 +108,8 @@ fn open(sources: Vec<Source>, bad: &mut BadRows) -> Outcome<(Vec<Opened>, Vec<St
     Ok((opened, names))
 }
 
-fn work(worker: &mut Worker<'_>, job: Job<'_>) -> Outcome<Done> {
-    let mut part = Part::default();
+fn work(worker: &mut Worker<'_>, job: Job<'_>, spill: &SpillWriter) -> Outcome<Done> {
+    let mut part = worker.begin();
     let source = match job {
         Job::Broken(failure) => return Err(failure),
         Job::Lines { source, file, part: at } => {
@@ -122,16 +125,12 @@ fn work(worker: &mut Worker<'_>, job: Job<'_>) -> Outcome<Done> {
             source
         }
     };
-    worker.flush(&mut part);
-    match part.failure.take() {
-        Some(failure) => Err(failure),
-        None => Ok(Done { source, part }),
-    }
+    let offset = worker.spill(&mut part, spill)?;
+    Ok(Done { source, part, offset })
 }
 
-/// Puts the parts, in order, into the spill and the ledgers.
+/// Puts the parts, in order, into the ledgers and the list of documents.
 struct Collector<P> {
-    spill: SpillWriter,
     documents: Vec<Document>,
     rows: u32,
     source_rows: Vec<u32>,
@@ -147,10 +146,9 @@ struct Collector<P> {
 }
 
 impl<P: FnMut(u64, u64, u64) -> bool> Collector<P> {
-    fn new(names: &[String], spill: SpillWriter, total: u64, bad: BadRows, progress: P) -> Self {
+    fn new(names: &[String], total: u64, bad: BadRows, progress: P) -> Self {
         let ledgers = names.iter().map(|name| Ledger { name: name.clone(), ..Ledger::default() }).collect();
         Self {
-            spill,
             documents: Vec::new(),
             rows: 0,
             source_rows: vec![0; names.len() + 1],
@@ -166,7 +164,7 @@ impl<P: FnMut(u64, u64, u64) -> bool> Collector<P> {
     }
 
     fn take(&mut self, done: Done) -> Outcome<()> {
-        let Done { source, part } = done;
+        let Done { source, part, offset } = done;
         if source != self.source {
             self.source = source;
             self.lines = 0;
@@ -175,7 +173,7 @@ impl<P: FnMut(u64, u64, u64) -> bool> Collector<P> {
         for (number, fault) in &part.faults {
             self.report(*number, fault);
         }
-        self.keep(&part)?;
+        self.keep(&part, offset);
         self.lines += part.lines;
         self.bytes += part.bytes;
         if (self.progress)(self.bytes, self.total, u64::from(self.rows)) {
@@ -203,54 +201,46 @@ impl<P: FnMut(u64, u64, u64) -> bool> Collector<P> {
         self.bad.push(fault.clone().at(&name, self.lines + number + 1));
     }
 
-    fn keep(&mut self, part: &Part) -> Outcome<()> {
-        let duplicates_matter = part.rows.iter().any(|row| row.fingerprint != 0);
-        if !duplicates_matter {
-            let offset = self.spill.append(&part.ids)?;
-            part.rows.iter().fold(offset, |offset, row| self.add(row, offset));
-            return Ok(());
-        }
-        let mut at = 0;
+    /// Notes the documents of every row; of equal rows, where that is asked, of the first alone.
+    fn keep(&mut self, part: &Part, mut offset: u64) {
+        let mut next = 0;
         for row in &part.rows {
-            let length: usize = row.lengths.iter().map(|length| *length as usize).sum();
-            if self.seen.insert(row.fingerprint) {
-                let offset = self.spill.append(&part.ids[at..at + length])?;
-                self.add(row, offset);
+            let documents = &part.documents[next..next + row.documents as usize];
+            next += documents.len();
+            if row.fingerprint == 0 || self.seen.insert(row.fingerprint) {
+                self.add(row, documents, offset);
             } else {
                 self.ledgers[self.source].dropped_duplicate += 1;
             }
-            at += length;
+            offset += documents.iter().map(|(_, units)| u64::from(*units)).sum::<u64>();
         }
-        Ok(())
-    }
-
-    /// Notes a row's documents; returns where the next row begins.
-    fn add(&mut self, row: &super::worker::Row, mut offset: u64) -> u64 {
-        let ledger = &mut self.ledgers[self.source];
-        ledger.used += 1;
-        ledger.truncated += u64::from(row.truncated);
-        ledger.split += u64::from(row.lengths.len() > 1);
-        ledger.supervised += u64::from(row.supervised);
-        for length in &row.lengths {
-            self.documents.push(Document { offset, length: *length, row: self.rows });
-            ledger.tokens += u64::from(*length);
-            offset += u64::from(*length);
-        }
-        self.rows += 1;
         for end in &mut self.source_rows[self.source + 1..] {
             *end = self.rows;
         }
-        offset
     }
 
-    fn finish(self) -> Outcome<Ingested> {
-        Ok(Ingested {
-            spill: self.spill.finish()?,
+    fn add(&mut self, row: &Row, documents: &[(u32, u32)], mut offset: u64) {
+        let ledger = &mut self.ledgers[self.source];
+        ledger.used += 1;
+        ledger.truncated += u64::from(row.truncated);
+        ledger.split += u64::from(documents.len() > 1);
+        ledger.supervised += u64::from(row.supervised);
+        for (length, units) in documents {
+            self.documents.push(Document { offset, length: *length, row: self.rows });
+            ledger.tokens += u64::from(*length);
+            offset += u64::from(*units);
+        }
+        self.rows += 1;
+    }
+
+    fn finish(self, spill: Spill) -> Ingested {
+        Ingested {
+            spill,
             documents: self.documents,
             rows: self.rows,
             source_rows: self.source_rows,
             ledgers: self.ledgers,
             bad: self.bad,
-        })
+        }
     }
 }

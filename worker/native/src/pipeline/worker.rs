@@ -4,13 +4,14 @@ use std::hash::{DefaultHasher, Hasher};
 
 use super::{Coder, Loss, Overlong, Recipe, Refusal};
 use crate::encoder::{Encoder, SUPERVISED, Span};
-use crate::problem::{Failure, Fault};
+use crate::problem::{Failure, Fault, Outcome};
 use crate::rows::{Shaped, Value};
+use crate::spill::{self, SpillWriter};
 use crate::template::{Rendered, Renderer};
 
-/// A row's documents within [`Part::ids`].
+/// A row's documents, which follow those of the rows before it in [`Part::documents`].
 pub struct Row {
-    pub lengths: Vec<u32>,
+    pub documents: u32,
     /// Of the row's content, where duplicates are looked for.
     pub fingerprint: u128,
     pub supervised: u32,
@@ -20,7 +21,10 @@ pub struct Row {
 /// What became of a part of a source.
 #[derive(Default)]
 pub struct Part {
-    pub ids: Vec<u32>,
+    /// Documents as they are spilled, one after the other.
+    pub units: Vec<u16>,
+    /// Of each document, its ids and its units.
+    pub documents: Vec<(u32, u32)>,
     pub rows: Vec<Row>,
     pub faults: Vec<(u64, Fault)>,
     pub lines: u64,
@@ -52,6 +56,8 @@ pub struct Worker<'a> {
     ids: Ids<'a>,
     rendered: Rendered,
     row: Vec<u32>,
+    /// A part's memory for the next one.
+    units: Vec<u16>,
     /// Rows that wait for the oracle, which likes many texts at once.
     waiting: Vec<(u64, u128, Rendered)>,
 }
@@ -63,7 +69,31 @@ impl<'a> Worker<'a> {
             Coder::Native(tokenizer) => Ids::Native(Box::new(Encoder::new(tokenizer))),
             Coder::Oracle(oracle) => Ids::Oracle(oracle),
         };
-        Self { recipe, renderer, ids, rendered: Rendered::default(), row: Vec::new(), waiting: Vec::new() }
+        Self {
+            recipe,
+            renderer,
+            ids,
+            rendered: Rendered::default(),
+            row: Vec::new(),
+            units: Vec::new(),
+            waiting: Vec::new(),
+        }
+    }
+
+    pub fn begin(&mut self) -> Part {
+        Part { units: std::mem::take(&mut self.units), ..Part::default() }
+    }
+
+    /// Brings a part's documents to the spill; says where they stand there.
+    pub fn spill(&mut self, part: &mut Part, spill: &SpillWriter) -> Outcome<u64> {
+        self.flush(part);
+        if let Some(failure) = part.failure.take() {
+            return Err(failure);
+        }
+        let offset = spill.append(&part.units)?;
+        self.units = std::mem::take(&mut part.units);
+        self.units.clear();
+        Ok(offset)
     }
 
     /// Takes one row; only a failure of the whole work is returned.
@@ -75,7 +105,7 @@ impl<'a> Worker<'a> {
 
     fn one(&mut self, number: u64, value: Value<'_>, part: &mut Part) -> Result<(), Refusal> {
         let was_text = matches!(&value, Value::Object(object) if object.get("text").is_some());
-        let shaped = self.recipe.shaper.shape(value)?;
+        let shaped = self.recipe.shaper.shape(&value)?;
         part.parsed += u64::from(was_text && matches!(shaped, Shaped::Turns(_)));
         self.check_size(&shaped)?;
         let fingerprint = if self.recipe.deduplicate { fingerprint(&shaped) } else { 0 };
@@ -121,8 +151,8 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Encodes what waits for the oracle; to be called at a part's end.
-    pub fn flush(&mut self, part: &mut Part) {
+    /// Encodes what waits for the oracle.
+    fn flush(&mut self, part: &mut Part) {
         let Ids::Oracle(oracle) = self.ids else { return };
         let waiting = std::mem::take(&mut self.waiting);
         if waiting.is_empty() {
@@ -172,34 +202,47 @@ fn note(number: u64, outcome: Result<(), Refusal>, part: &mut Part) {
 /// Ends a row with EOS, fits it to the training length and adds it to the part.
 fn finish(recipe: &Recipe, fingerprint: u128, row: &mut Vec<u32>, part: &mut Part) -> Result<(), Refusal> {
     part.eos_added += u64::from(end_answer(recipe, row));
+    let truncated = fit(recipe, row)?;
+    let (mut documents, mut supervised) = (0, 0);
+    for piece in learned_pieces(recipe, row) {
+        let start = part.units.len();
+        spill::pack(piece, &mut part.units);
+        part.documents.push((piece.len() as u32, (part.units.len() - start) as u32));
+        documents += 1;
+        supervised += learned(piece);
+    }
+    if documents == 0 {
+        return Err(Refusal::Loss(Loss::Unsupervised));
+    }
+    part.rows.push(Row { documents, fingerprint, supervised, truncated });
+    Ok(())
+}
+
+/// Applies the policy for rows that are too long; says whether the row was cut.
+fn fit(recipe: &Recipe, row: &mut Vec<u32>) -> Result<bool, Refusal> {
     let most = recipe.max_seq_length;
-    let overlong = row.len() > most;
+    if row.len() <= most {
+        return Ok(false);
+    }
     match recipe.overlong {
         Overlong::Truncate => row.truncate(most),
-        Overlong::Drop if overlong => return Err(Refusal::Loss(Loss::Overlong)),
-        Overlong::Error if overlong => {
+        Overlong::Split => {}
+        Overlong::Drop => return Err(Refusal::Loss(Loss::Overlong)),
+        Overlong::Error => {
             let message = format!("the row is {} tokens long, more than max_seq_length {most}", row.len());
             return Err(Fault::new("overlong", message).into());
         }
-        _ => {}
     }
-    let mut lengths = Vec::with_capacity(1);
-    let mut supervised = 0;
-    for piece in row.chunks(most.max(1)) {
-        let learned: u32 = piece.iter().map(|id| id >> 31).sum();
-        if learned == 0 {
-            continue;
-        }
-        supervised += learned;
-        lengths.push(piece.len() as u32);
-        part.ids.extend_from_slice(piece);
-    }
-    if lengths.is_empty() {
-        return Err(Refusal::Loss(Loss::Unsupervised));
-    }
-    let truncated = overlong && recipe.overlong == Overlong::Truncate;
-    part.rows.push(Row { lengths, fingerprint, supervised, truncated });
-    Ok(())
+    Ok(recipe.overlong == Overlong::Truncate)
+}
+
+/// The row's documents: pieces that fit, without those from which nothing is learned.
+fn learned_pieces<'r>(recipe: &Recipe, row: &'r [u32]) -> impl Iterator<Item = &'r [u32]> {
+    row.chunks(recipe.max_seq_length.max(1)).filter(|piece| learned(piece) > 0)
+}
+
+fn learned(ids: &[u32]) -> u32 {
+    ids.iter().map(|id| id >> 31).sum()
 }
 
 /// Appends EOS where nothing near the end of a learned text ends it; says whether it did.
@@ -252,12 +295,11 @@ pub struct Preview {
 /// Renders and encodes one row by the same steps as a build.
 pub fn preview(recipe: &Recipe, coder: Coder<'_>, value: Value<'_>) -> Result<Preview, String> {
     let mut worker = Worker::new(recipe, coder);
-    let shaped = recipe.shaper.shape(value).map_err(|fault| fault.message)?;
+    let shaped = recipe.shaper.shape(&value).map_err(|fault| fault.message)?;
     let mut rendered = Rendered::default();
     let outcome = worker.renderer.render(&shaped, &mut rendered).map_err(|failure| failure.to_string())?;
     outcome.map_err(|fault| fault.message)?;
     let (text, spans) = (rendered.text.clone(), rendered.spans.clone());
-    let mut part = Part::default();
     worker.rendered = rendered;
     let ids = match &mut worker.ids {
         Ids::Native(encoder) => {
@@ -276,9 +318,13 @@ pub fn preview(recipe: &Recipe, coder: Coder<'_>, value: Value<'_>) -> Result<Pr
         row.splice(0..0, flag(&recipe.frame.0));
         row.extend(flag(&recipe.frame.1));
     }
-    match finish(recipe, 0, &mut row, &mut part) {
-        Ok(()) => Ok(Preview { text, spans, ids: part.ids }),
-        Err(Refusal::Fault(fault)) => Err(fault.message),
-        Err(Refusal::Loss(loss)) => Err(format!("the row is left out: {loss:?}").to_lowercase()),
+    end_answer(recipe, &mut row);
+    let left_out = |loss: Loss| Err(format!("the row is left out: {loss:?}").to_lowercase());
+    match fit(recipe, &mut row) {
+        Err(Refusal::Fault(fault)) => return Err(fault.message),
+        Err(Refusal::Loss(loss)) => return left_out(loss),
+        Ok(_) => {}
     }
+    let ids: Vec<u32> = learned_pieces(recipe, &row).flatten().copied().collect();
+    if ids.is_empty() { left_out(Loss::Unsupervised) } else { Ok(Preview { text, spans, ids }) }
 }

@@ -63,8 +63,8 @@ impl PyRecipe {
 
     /// The row's messages as role and content, or its bare text under the role "text"; from a row in JSON.
     fn turns(&self, row: &str) -> PyResult<Vec<(String, String)>> {
-        let shaped =
-            self.inner.shaper.shape(parse(row)?).map_err(|fault| PyValueError::new_err(fault.message))?;
+        let row = parse(row)?;
+        let shaped = self.inner.shaper.shape(&row).map_err(|fault| PyValueError::new_err(fault.message))?;
         Ok(match shaped {
             Shaped::Text(text) => vec![("text".into(), text.into_owned())],
             Shaped::Turns(turns) => {

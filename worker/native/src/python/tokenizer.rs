@@ -1,12 +1,13 @@
 //! `Tokenizer`: a compiled byte-level BPE tokenizer.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::encoder::{Compiled, Encoder, SUPERVISED, Span, Tokenizer};
+use crate::encoder::{self, Encoder, Memory, SUPERVISED, Span, Tokenizer};
 
 #[pyclass(name = "Tokenizer", module = "expert_worker._native", frozen)]
 pub struct PyTokenizer {
@@ -18,16 +19,19 @@ impl PyTokenizer {
     /// Compiles tokenizer.json; raises `ValueError` saying what keeps it from the fast path.
     #[staticmethod]
     fn compile<'py>(py: Python<'py>, json: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
-        let compiled = py.detach(|| Compiled::from_json(json)).map_err(PyValueError::new_err)?;
-        Ok(PyBytes::new(py, &compiled.to_bytes()))
+        let compiled = py.detach(|| encoder::compile(json)).map_err(PyValueError::new_err)?;
+        Ok(PyBytes::new(py, &compiled))
     }
 
     #[new]
     fn new(py: Python<'_>, compiled: &[u8]) -> PyResult<Self> {
-        py.detach(|| {
-            Compiled::from_bytes(compiled).map(|compiled| Self { inner: Arc::new(Tokenizer::new(&compiled)) })
-        })
-        .ok_or_else(|| PyValueError::new_err("not a compiled tokenizer of this version"))
+        opened(py.detach(|| Tokenizer::open(Memory::hold(compiled))))
+    }
+
+    /// Maps a file that holds a compiled tokenizer.
+    #[staticmethod]
+    fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        opened(py.detach(|| Memory::map(&path).map(Tokenizer::open))?)
     }
 
     /// Ids of each text, without the tokens that a post-processor would add.
@@ -56,6 +60,12 @@ impl PyTokenizer {
     fn token_bytes<'py>(&self, py: Python<'py>, id: u32) -> Option<Bound<'py, PyBytes>> {
         self.inner.bytes_of(id).map(|bytes| PyBytes::new(py, bytes))
     }
+}
+
+fn opened(tokenizer: Option<Tokenizer>) -> PyResult<PyTokenizer> {
+    tokenizer
+        .map(|tokenizer| PyTokenizer { inner: Arc::new(tokenizer) })
+        .ok_or_else(|| PyValueError::new_err("not a compiled tokenizer of this version"))
 }
 
 fn encode_one(encoder: &mut Encoder<'_>, text: &str, spans: &[Span]) -> Vec<u32> {

@@ -13,7 +13,7 @@ use crate::problem::Fault;
 /// A row of text longer than this is a mistake, not a row.
 pub const MAX_ROW_BYTES: usize = 16 << 20;
 /// Part `i` holds the lines that begin in its stretch of this many bytes, wherever they end.
-const PART_BYTES: usize = 1 << 20;
+const PART_BYTES: usize = 1 << 19;
 const BOM: &[u8] = b"\xef\xbb\xbf";
 const LFS: &[u8] = b"version https://git-lfs.github.com/spec/";
 

@@ -36,10 +36,11 @@ pub struct Shaper {
 type Shape<'a> = Result<Shaped<'a>, Fault>;
 
 impl Shaper {
-    pub fn shape<'a>(&self, row: Value<'a>) -> Shape<'a> {
+    pub fn shape<'a>(&self, row: &'a Value<'_>) -> Shape<'a> {
         let Value::Object(row) = row else {
             return Err(Fault::new("not_object", format!("the row is {}, not an object", row.kind())));
         };
+        let row = row.borrowed();
         if self.mapping.is_empty() { self.recognise(&row) } else { self.recognise(&self.mapped(&row)?) }
     }
 

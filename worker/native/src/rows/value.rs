@@ -32,6 +32,11 @@ impl<'a> Object<'a> {
         self.get(key).filter(|value| !matches!(value, Value::Null))
     }
 
+    /// The same object with texts that are borrowed from this one, so that copies of it copy none.
+    pub fn borrowed(&self) -> Object<'_> {
+        Object(self.0.iter().map(|(key, value)| (Cow::Borrowed(key.as_ref()), value.borrowed())).collect())
+    }
+
     /// Follows a dotted path; a key that itself holds dots wins over the path.
     pub fn path(&self, path: &str) -> Option<&Value<'a>> {
         if let Some(value) = self.get(path) {
@@ -54,6 +59,19 @@ impl Value<'_> {
             Self::Text(_) => "text",
             Self::List(_) => "a list",
             Self::Object(_) => "an object",
+        }
+    }
+
+    pub fn borrowed(&self) -> Value<'_> {
+        match self {
+            Self::Null => Value::Null,
+            Self::Bool(value) => Value::Bool(*value),
+            Self::Integer(value) => Value::Integer(*value),
+            Self::Unsigned(value) => Value::Unsigned(*value),
+            Self::Float(value) => Value::Float(*value),
+            Self::Text(text) => Value::Text(Cow::Borrowed(text)),
+            Self::List(items) => Value::List(items.iter().map(Value::borrowed).collect()),
+            Self::Object(object) => Value::Object(object.borrowed()),
         }
     }
 

@@ -33,11 +33,11 @@ class Coder:
 
 def find_coder(vocabulary: Vocabulary, template: str, home: Path, events: Events) -> Coder:
     folder = home / "tokenizers"
-    compiled = _compiled(vocabulary, folder)
-    if isinstance(compiled, str):
+    tokenizer = _compiled(vocabulary, folder)
+    if isinstance(tokenizer, str):
         events.warning(
             "tokenizer-fallback",
-            f"The fast encoder does not take this tokenizer ({compiled}): using tokenizers",
+            f"The fast encoder does not take this tokenizer ({tokenizer}): using tokenizers",
         )
         return oracle_coder(vocabulary.tokenizer_json)
     verdict = _verdict(vocabulary, template, folder, events)
@@ -46,7 +46,6 @@ def find_coder(vocabulary: Vocabulary, template: str, home: Path, events: Events
             "tokenizer-fallback", f"The fast encoder differs from tokenizers ({verdict}): using tokenizers"
         )
         return oracle_coder(vocabulary.tokenizer_json)
-    tokenizer = Tokenizer(compiled)
     prefix, suffix = tokenizer.frame()
     return Coder("native", tokenizer, tuple(prefix), tuple(suffix))
 
@@ -66,19 +65,21 @@ def oracle_coder(tokenizer_json: bytes) -> Coder:
     return Coder("tokenizers", encode, tuple(framed[:at]), tuple(framed[at + len(bare) :]))
 
 
-def _compiled(vocabulary: Vocabulary, folder: Path) -> bytes | str:
-    """The compiled tokenizer, kept under its digest; a text where it cannot be compiled."""
-    name = hashlib.sha256(vocabulary.tokenizer_json).hexdigest()
-    path = folder / f"{name}.v{ENCODER_VERSION}.bpe"
+def _compiled(vocabulary: Vocabulary, folder: Path) -> Tokenizer | str:
+    """The tokenizer, compiled once and kept under its digest; a text where it cannot be compiled."""
+    path = folder / f"{vocabulary.file_digest}.v{ENCODER_VERSION}.bpe"
     if path.is_file():
-        return path.read_bytes()
+        try:
+            return Tokenizer.open(str(path))
+        except ValueError:
+            pass  # Damaged, or laid out by another version: compiled anew.
     try:
         compiled = Tokenizer.compile(vocabulary.tokenizer_json)
     except (ValueError, NativeError) as error:
         return str(error)
     folder.mkdir(parents=True, exist_ok=True)
     files.replace(path, compiled)
-    return compiled
+    return Tokenizer.open(str(path))
 
 
 def _verdict(vocabulary: Vocabulary, template: str, folder: Path, events: Events) -> str | None:

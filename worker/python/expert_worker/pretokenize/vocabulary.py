@@ -36,10 +36,14 @@ class Vocabulary:
     eos: tuple[int, ...]
 
     @cached_property
+    def file_digest(self) -> str:
+        return hashlib.sha256(self.tokenizer_json).hexdigest()
+
+    @cached_property
     def digest(self) -> str:
         """Of everything here that decides ids."""
         rest = json.dumps([self.specials, self.eos], sort_keys=True).encode()
-        return hashlib.sha256(hashlib.sha256(self.tokenizer_json).digest() + rest).hexdigest()
+        return hashlib.sha256(bytes.fromhex(self.file_digest) + rest).hexdigest()
 
     @property
     def stops(self) -> tuple[str, ...]:
