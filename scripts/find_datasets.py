@@ -33,11 +33,17 @@ def main() -> None:
     parser.add_argument("--experts", type=Path, default=ROOT / "experts", help="folder of experts")
     parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
     given = parser.parse_args()
+    if not given.experts.is_dir():
+        raise SystemExit(f"There is no folder of experts at {given.experts}")
     found = find(given.experts)
-    if given.json:
-        print(json.dumps({"datasets": [asdict(one) for one in found]}, indent=2))
-    else:
-        show(found)
+    try:
+        if given.json:
+            print(json.dumps({"datasets": [asdict(one) for one in found]}, indent=2))
+        else:
+            show(found)
+        sys.stdout.flush()
+    except BrokenPipeError:  # Whoever reads has seen enough; nothing may be said to them when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def find(experts: Path) -> list[Found]:
@@ -55,9 +61,16 @@ def uses_of(experts: Path) -> dict[str, list[tuple[str, Path]]]:
         except (OSError, ValueError) as error:
             print(f"{manifest}: {error}", file=sys.stderr)
             continue
-        for name in names_in(document.get("training", {}).get("dataset", {})):
+        for name in names_in(within(document, "training", "dataset")):
             uses.setdefault(name, []).append((manifest.parent.name, manifest.parent))
     return uses
+
+
+def within(document: Any, *keys: str) -> Any:
+    """What stands there; None where the document is of another shape, of which `validate` tells."""
+    for key in keys:
+        document = document.get(key) if isinstance(document, dict) else None
+    return document
 
 
 def names_in(dataset: Any) -> Iterator[str]:

@@ -21,13 +21,15 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 EMBEDDED = "smollm2-135m-instruct"
+FORMATS = ("jsonl", "json", "csv", "parquet", "arrow")
+SPLITS = ("train", "validation")
 
 
 def main() -> None:
     given = arguments()
     if given.dataset:
         raise SystemExit(one_file(given))
-    found = sorted(path for path in (ROOT / "experts").glob("*/manifest.json"))
+    found = sorted(given.experts.glob("*/manifest.json"))
     wanted = [path for path in found if not given.expert or path.parent.name in given.expert]
     missing = set(given.expert) - {path.parent.name for path in wanted}
     if missing:
@@ -39,47 +41,98 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--experts", type=Path, default=ROOT / "experts", help="folder of experts")
     parser.add_argument("--expert", action="append", default=[], help="only this expert; may be given again")
-    parser.add_argument("--chunk-size", type=int, help="tokens a packed row; by default the manifest's own")
+    parser.add_argument(
+        "--chunk-size", type=positive, help="tokens a packed row; by default the manifest's own"
+    )
     parser.add_argument("--dataset", type=Path, help="one data file instead of experts")
     parser.add_argument("--tokenizer", help="folder or Hub id of the base whose tokenizer to use")
-    parser.add_argument("--num-proc", type=int, help="threads")
+    parser.add_argument("--num-proc", type=positive, help="threads")
     parser.add_argument("--output-dir", type=Path, help="copy the packed rows here, as save_to_disk folders")
-    parser.add_argument("--max-chunks", type=int, help="copy at most this many rows a split")
+    parser.add_argument("--max-chunks", type=positive, help="copy at most this many rows a split")
     parser.add_argument("--force", action="store_true", help="build again although the cache is there")
     parser.add_argument("--cli", type=Path, help="the expert-cli to run")
     return parser.parse_args()
 
 
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return number
+
+
 def expert(manifest: Path, given: argparse.Namespace) -> int:
-    code, told = pretokenize(manifest, given)
-    if code == 0 and given.output_dir:
-        copy_rows(told, given.output_dir / manifest.parent.name, given.max_chunks)
+    target = given.output_dir / manifest.parent.name if given.output_dir else None
+    refuse_used(target, given)
+    code, told = pretokenize(manifest.parent.name, manifest, given)
+    if code == 0:
+        print(f"  in {told['cache']}")
+    if code == 0 and target:
+        copy_rows(told, target, given.max_chunks)
     return code
 
 
 def one_file(given: argparse.Namespace) -> int:
     """A manifest of the least that describes the file, in a folder of its own."""
     data = given.dataset.resolve()
+    kind = data.suffix.lstrip(".") if data.is_file() else "arrow"
+    if not data.exists():
+        raise SystemExit(f"There is no data at {given.dataset}")
+    if kind not in FORMATS:
+        raise SystemExit(f"{given.dataset}: the ending tells no format; known are {', '.join(FORMATS)}")
+    target = given.output_dir or Path("datasets_optimized") / data.stem
+    refuse_used(target, given)
     with tempfile.TemporaryDirectory() as place:
-        dataset = {"path": str(data), "format": data.suffix.lstrip(".") or "jsonl"}
         config = {"method": "sft", "adapter_type": "lora", "rank": 8, "alpha": 16, "packing": True}
         manifest = Path(place) / "manifest.json"
         document = {
             "name": data.stem,
             "version": "0.0.0",
             "schema_version": "2.0",
-            "base_models": [{"name": given.tokenizer or EMBEDDED}],
-            "training": {"dataset": dataset, "config": config},
+            "base_models": [{"name": base(given.tokenizer, Path(place))}],
+            "training": {"dataset": {"path": str(data), "format": kind}, "config": config},
         }
         manifest.write_text(json.dumps(document), encoding="utf-8")
-        code, told = pretokenize(manifest, given, "--allow-path", str(data.parent))
+        code, told = pretokenize(data.stem, manifest, given, "--allow-path", str(data.parent))
         if code == 0:
-            copy_rows(told, given.output_dir or Path("datasets_optimized") / data.stem, given.max_chunks)
+            copy_rows(told, target, given.max_chunks)
         return code
 
 
-def pretokenize(manifest: Path, given: argparse.Namespace, *more: str) -> tuple[int, dict[str, Any]]:
+def base(named: str | None, place: Path) -> str:
+    """A tokenizer without a model is enough here: an empty config.json makes a base of it for expert-cli."""
+    if named is None:
+        return EMBEDDED
+    folder = Path(named).expanduser()
+    if not (folder / "tokenizer.json").is_file():
+        if folder.exists() or "/" not in named or named.startswith((".", "/", "~")):
+            raise SystemExit(f"{named} is no folder with a tokenizer.json")
+        return named
+    if (folder / "config.json").is_file():
+        return str(folder.resolve())
+    stand_in = place / folder.resolve().name
+    stand_in.mkdir()
+    for file in folder.iterdir():
+        if file.suffix in (".json", ".jinja") and file.is_file():
+            shutil.copyfile(file, stand_in / file.name)
+    (stand_in / "config.json").write_text("{}")
+    return str(stand_in)
+
+
+def refuse_used(target: Path | None, given: argparse.Namespace) -> None:
+    """Before any work. With --force, rows that were saved there before give way; nothing else ever does."""
+    used = [target / split for split in SPLITS if (target / split).exists()] if target else []
+    for place in used:
+        if not given.force or not (place / "state.json").is_file():
+            raise SystemExit(f"{place} exists already: move it away or choose another --output-dir")
+        shutil.rmtree(place)
+
+
+def pretokenize(
+    name: str, manifest: Path, given: argparse.Namespace, *more: str
+) -> tuple[int, dict[str, Any]]:
     command = [str(cli(given.cli)), "pretokenize", "-m", str(manifest), "--json", *more]
     if given.chunk_size:
         command += [
@@ -94,10 +147,11 @@ def pretokenize(manifest: Path, given: argparse.Namespace, *more: str) -> tuple[
     command += ["--force"] if given.force else []
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        print(f"{manifest.parent.name}: expert-cli ended with {done.returncode}", file=sys.stderr)
+        print(f"{name}: expert-cli ended with {done.returncode}", file=sys.stderr)
         return done.returncode, {}
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    print(f"{manifest.parent.name}: {told.get('cache')}")
+    rows = {split: figures["rows"] for split, figures in told["splits"].items()}
+    print(f"{name}: {', '.join(f'{count} rows of {split}' for split, count in rows.items())}")
     return 0, told
 
 
@@ -105,17 +159,16 @@ def cli(named: Path | None) -> Path:
     name = "expert-cli.exe" if os.name == "nt" else "expert-cli"
     built = ROOT / "target" / "release" / name
     found = named or (built if built.is_file() else shutil.which(name))
-    if found is None:
-        raise SystemExit("expert-cli is not built: run `make setup`, or name it with --cli")
-    return Path(found)
+    if found is None or not Path(found).is_file():
+        told = f"{named} is no program" if named else "expert-cli is not built"
+        raise SystemExit(f"{told}: run `make setup`, or name it with --cli")
+    return Path(found).resolve()
 
 
 def copy_rows(told: dict[str, Any], target: Path, most: int | None) -> None:
     cache = Path(told["cache"])
     for split in sorted(path for path in cache.iterdir() if (path / "state.json").is_file()):
         place = target / split.name
-        if place.exists():
-            raise SystemExit(f"{place} exists already: move it away or choose another --output-dir")
         if most is None:
             shutil.copytree(split, place)
             continue

@@ -1,19 +1,18 @@
 """Data preparation side by side: ours, TRL's, and the best batched `datasets.map`, on one file and one core.
 
-    python benches/prep/run.py --megabytes 20 [--sample 2] [--tokenizer FOLDER]
+    python benches/prep/run.py --megabytes 20 [--sample 2] [--threads 1 2] [--repeat 3]
+                               [--data ROWS.jsonl] [--tokenizer FOLDER]
 
 Each runs in a process of its own, start-up included, and makes the same packed rows of the same rows: chat
-template, ids, loss mask, packing. TRL's and map's times are taken on the first `--sample` megabytes and
-stretched by their measured rate, since the whole would take minutes. Prints one JSON document and one line.
+template, ids, loss mask, packing. TRL's and map's times are taken on the first `--sample` megabytes (the
+whole file where that is as large) and stretched by their measured rate; `--sample 0` leaves them out. Of
+ours, the best of `--repeat` runs counts for each number of threads. Prints one JSON document and one line.
 """
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,18 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "worker" / "python"), str(ROOT / "tests" / "worker")]
 
 from corpus import write  # noqa: E402
+from measure import Measured, measure  # noqa: E402
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--megabytes", type=float, default=20)
+    parser.add_argument("--data", type=Path, help="rows to measure with instead of made ones")
     parser.add_argument("--sample", type=float, default=2)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--tokenizer", type=Path, help="a base's folder; by default Qwen's ranks")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
@@ -37,49 +41,83 @@ def main() -> None:
 
 def compare(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     base = given.tokenizer or qwen_base(folder / "base")
-    whole, sample = folder / "rows.jsonl", folder / "sample.jsonl"
-    write(whole, given.megabytes)
-    write(sample, given.sample)
-    ours(folder, base, sample, given.threads)  # Compiles and checks the tokenizer: once in a machine's life.
-    mine = ours(folder, base, whole, given.threads)
-    found: dict[str, Any] = {"megabytes": given.megabytes, "threads": given.threads, "ours": mine}
-    for name in ("trl", "map"):
-        other = run([str(HERE / f"with_{name}.py"), str(sample), str(base), str(folder / name)])
-        rate = given.sample / other["work_cpu"]
-        other |= {"megabytes_per_cpu_second": rate, "whole_cpu": other["start_cpu"] + given.megabytes / rate}
-        other["ratio"] = other["whole_cpu"] / mine["whole_cpu"]
-        found[name] = other
+    whole = given.data or folder / "rows.jsonl"
+    if given.data:
+        given.megabytes = whole.stat().st_size / 1e6
+    else:
+        write(whole, given.megabytes)
+    small = folder / "small.jsonl"
+    write(small, 0.1)
+    ours(folder, base, small, 1)  # Compiles and checks the tokenizer: once in a machine's life.
+    found: dict[str, Any] = {"megabytes": given.megabytes, "rows": []}
+    for threads in given.threads:
+        runs = [ours(folder, base, whole, threads) for _ in range(given.repeat)]
+        found[f"threads_{threads}"] = best(runs)
+    first = found[f"threads_{given.threads[0]}"]
+    if given.sample:
+        for name in ("trl", "map"):
+            found[name] = other(name, folder, base, whole, given)
+            found[name]["ratio"] = found[name]["whole_cpu"] / first["cpu"]
+    found["rows"] = list(rows(found, given))
     print(
-        f"ours {found['trl']['ratio']:.1f}x TRL, {found['map']['ratio']:.1f}x datasets.map", file=sys.stderr
+        "; ".join(f"{row['what']} {row['ratio']:.2f}x {row['against']}" for row in found["rows"]),
+        file=sys.stderr,
     )
     return found
 
 
+def rows(found: dict[str, Any], given: argparse.Namespace) -> Any:
+    """What is printed as a table, in CPU seconds of whole processes; threads by the clock on the wall."""
+    for name, known in (("trl", "TRL"), ("map", "datasets.map")):
+        if name in found:
+            yield {"what": f"{given.megabytes:.0f} MB", "against": known, "ratio": found[name]["ratio"]}
+    first = given.threads[0]
+    for threads in given.threads[1:]:
+        ratio = found[f"threads_{first}"]["wall"] / found[f"threads_{threads}"]["wall"]
+        yield {"what": f"{threads} threads", "against": f"{first} thread", "ratio": ratio}
+
+
+def best(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """The least time, and the most memory, of any run."""
+    told = dict(min(runs, key=lambda run: run["wall"]))
+    told["cpu"] = min(run["cpu"] for run in runs)
+    told["anonymous_mb"] = max(run["anonymous_mb"] for run in runs)
+    told["megabytes_per_cpu_second"] = told["megabytes"] / told["cpu"]
+    return told
+
+
 def ours(folder: Path, base: Path, data: Path, threads: int) -> dict[str, Any]:
-    told = run([str(HERE / "with_ours.py"), str(data), str(base), str(folder), str(threads)])
-    megabytes = data.stat().st_size / 1e6
-    return told | {"megabytes_per_cpu_second": megabytes / told["whole_cpu"], "whole_wall": told["wall"]}
+    arguments = [str(HERE / "with_ours.py"), str(data), str(base), str(folder), str(threads)]
+    found = measure(arguments, cores=threads, paths=sys.path[:3])
+    return {**_numbers(found), **found.told, "megabytes": data.stat().st_size / 1e6}
 
 
-def run(arguments: list[str]) -> dict[str, Any]:
-    """CPU seconds of the process from its start, and what it says of itself."""
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-        "HF_HUB_OFFLINE": "1",
-        "PYTHONPATH": os.pathsep.join(sys.path[:3]),
-    }
-    started, before = time.monotonic(), os.times()
-    done = subprocess.run(
-        [sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False
+def other(name: str, folder: Path, base: Path, whole: Path, given: argparse.Namespace) -> dict[str, Any]:
+    """Start-up as it was, the work at the rate at which the sample went."""
+    size = min(given.sample, given.megabytes)
+    sample = whole
+    if size < given.megabytes:
+        sample = folder / "sample.jsonl"
+        write(sample, size)
+    found = measure(
+        [str(HERE / f"with_{name}.py"), str(sample), str(base), str(folder / name)],
+        cores=1,
+        paths=sys.path[:3],
     )
-    after = os.times()
-    if done.returncode:
-        raise SystemExit(f"{arguments[0]} failed:\n{done.stderr[-2000:]}")
-    cpu = after.children_user + after.children_system - before.children_user - before.children_system
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return {"wall": time.monotonic() - started, "whole_cpu": cpu, **told}
+    start = found.told["start_cpu"]
+    work = found.cpu - start
+    return {
+        **_numbers(found),
+        "rows": found.told["rows"],
+        "sample_megabytes": size,
+        "start_cpu": start,
+        "megabytes_per_cpu_second": size / work,
+        "whole_cpu": start + work * given.megabytes / size,
+    }
+
+
+def _numbers(found: Measured) -> dict[str, Any]:
+    return {"wall": found.wall, "cpu": found.cpu, "anonymous_mb": found.anonymous_mb}
 
 
 def qwen_base(folder: Path) -> Path:

@@ -1,7 +1,6 @@
 """One preparation by the token cache: `with_ours.py DATA BASE FOLDER THREADS`."""
 
 import json
-import resource
 import shutil
 import sys
 from pathlib import Path
@@ -30,15 +29,10 @@ def main() -> None:
     told = run(example_plan(folder, changes), Events.in_memory("pretokenize")[0])
     splits = told["splits"]
     assert isinstance(splits, dict)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    status = Path("/proc/self/status")
-    lines = status.read_text().splitlines() if status.exists() else []
-    anonymous = next((int(line.split()[1]) / 1024 for line in lines if line.startswith("RssAnon")), None)
-    print(
-        json.dumps(
-            {"encoder": told["encoder"], "train": splits["train"], "peak_mb": peak, "anonymous_mb": anonymous}
-        )
-    )
+    train = splits["train"]
+    assert isinstance(train, dict)
+    figures = {name: train[name] for name in ("rows", "documents", "tokens", "fill")}
+    print(json.dumps({"encoder": told["encoder"], **figures}))
 
 
 if __name__ == "__main__":

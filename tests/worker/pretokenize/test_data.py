@@ -12,7 +12,7 @@ import pytest
 from pretokenize.workshop import Workshop
 from tokenizers import Tokenizer
 
-from expert_worker.errors import BadInput
+from expert_worker.errors import BadInput, Missing
 from expert_worker.pretokenize import Cache
 
 PLAIN = {"recipe.batch.packing": False, "recipe.batch.max_seq_length": 512}
@@ -86,6 +86,7 @@ def test_a_text_that_is_a_rendered_dialogue_is_rendered_anew(workshop: Workshop,
     cache = workshop.build(workshop.jsonl([{"text": text}]), PLAIN)
     assert texts(workshop, cache) == [(turn("Q", "A", "S"), "A<|im_end|>\n")]
     assert cache.ledger()["parsed_dialogues"] == 1
+    assert "dialogues-parsed" in {getattr(line, "code", None) for line in workshop.said}
     raw = workshop.build(workshop.jsonl([{"text": text}]), {**PLAIN, "recipe.data.text_dialogue": "raw"})
     assert texts(workshop, raw)[0][0].startswith(text)
 
@@ -280,3 +281,50 @@ def test_a_mixture_takes_shares(workshop: Workshop) -> None:
     words = [text.split()[0] for text, _ in texts(workshop, cache)]
     assert (words.count("first"), words.count("second")) == (30, 10)
     assert cache.ledger()["dropped_mixture"] == 90
+
+
+def test_validation_data_of_its_own(workshop: Workshop) -> None:
+    train, held_out = workshop.jsonl(ROWS), workshop.jsonl(ROWS[:2], "held_out.jsonl")
+    changes = {
+        **PLAIN,
+        "recipe.data.validation": [{"name": held_out.name, "format": "jsonl", "weight": 1.0, "task": None}],
+        # The file decides; a share is taken only where there is none.
+        "recipe.data.validation_split": 0.5,
+        "machine.paths.data": {train.name: str(train), held_out.name: str(held_out)},
+    }
+    cache = workshop.build(train, changes)
+    assert cache.validation is not None
+    assert (len(cache.train), len(cache.validation)) == (5, 2)
+    assert cache.validation.row(1)[0].tolist() == cache.train.row(1)[0].tolist()
+    assert {source.split: source.used for source in cache.description.sources} == {
+        "train": 5,
+        "validation": 2,
+    }
+
+
+def test_a_data_set_of_the_hub_by_name_and_split(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", workshop.folder / "hub")
+    folder = workshop.folder / "owner"
+    folder.mkdir()
+    path = workshop.jsonl(ROWS[:3], "owner/test.jsonl")
+    # A folder stands in for a name of the Hub: `datasets` loads either by the same call.
+    name = f"{folder}::test"
+    changes = {
+        **PLAIN,
+        "recipe.data.train": [{"name": name, "format": "huggingface", "weight": 1.0, "task": None}],
+        "machine.paths.data": {},
+    }
+    cache = workshop.build(path, changes)
+    assert [text for text, _ in texts(workshop, cache)] == [
+        turn(row["prompt"], row["completion"]) for row in ROWS[:3]
+    ]
+    missing = {
+        **changes,
+        "recipe.data.train": [{**changes["recipe.data.train"][0], "name": "no/such::train"}],
+    }
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(Missing, match="no/such::train is neither in the Hugging Face cache"):
+        workshop.build(path, missing)

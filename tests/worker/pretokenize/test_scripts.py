@@ -7,11 +7,23 @@ import sys
 from pathlib import Path
 from typing import Any
 
-SCRIPTS = Path(__file__).parents[3] / "scripts"
+import pytest
+from datasets import load_from_disk
+
+ROOT = Path(__file__).parents[3]
+SCRIPTS = ROOT / "scripts"
+CLI = Path(os.environ.get("EXPERT_CLI", ROOT / "target" / "release" / "expert-cli"))
+needs_cli = pytest.mark.skipif(not CLI.is_file(), reason="expert-cli is not built: run `make setup`")
 
 
 def run(name: str, *arguments: str, home: Path) -> "subprocess.CompletedProcess[str]":
-    environment = {**os.environ, "HF_HOME": str(home)}
+    environment = {
+        **os.environ,
+        "HF_HOME": str(home),
+        "EXPERT_HOME": str(home),
+        "EXPERT_PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT / "worker" / "python"),
+    }
     for override in ("HF_HUB_CACHE", "HF_DATASETS_CACHE"):
         environment.pop(override, None)
     return subprocess.run(
@@ -55,7 +67,95 @@ def test_nothing_found_is_said(tmp_path: Path) -> None:
     assert done.stdout.startswith("No data sets")
 
 
+def test_manifests_of_any_shape_are_passed_over(tmp_path: Path) -> None:
+    for name, text in (("list", "[1]"), ("null", '{"training": null}'), ("broken", "{")):
+        (tmp_path / "experts" / name).mkdir(parents=True)
+        (tmp_path / "experts" / name / "manifest.json").write_text(text)
+    done = run("find_datasets.py", "--experts", str(tmp_path / "experts"), "--json", home=tmp_path)
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"datasets": []})
+    assert "Traceback" not in done.stderr and str(Path("broken", "manifest.json")) in done.stderr
+
+
+def test_a_folder_of_experts_that_is_not_there(tmp_path: Path) -> None:
+    done = run("find_datasets.py", "--experts", str(tmp_path / "nowhere"), home=tmp_path)
+    assert done.returncode == 1 and done.stderr.startswith("There is no folder of experts at")
+
+
 def test_an_expert_that_is_not_there_is_named(tmp_path: Path) -> None:
     done = run("pretokenize_datasets.py", "--expert", "expert-nowhere", home=tmp_path)
     assert done.returncode == 1
     assert "No such expert: expert-nowhere" in done.stderr
+
+
+def pretokenize(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return run("pretokenize_datasets.py", "--cli", str(CLI), *arguments, home=home)
+
+
+def write_rows(path: Path) -> Path:
+    rows = ({"prompt": f"Question {i}", "completion": "Some words. " * (i % 5 + 1)} for i in range(60))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@needs_cli
+def test_one_file_with_a_tokenizer_alone(tmp_path: Path, base: Path, home: Path) -> None:
+    assert not (base / "config.json").exists()
+    data, out = write_rows(tmp_path / "rows.jsonl"), tmp_path / "out"
+    chosen = ["--dataset", str(data), "--tokenizer", str(base), "--output-dir", str(out)]
+    done = pretokenize(home, *chosen, "--chunk-size", "64", "--num-proc", "2", "--max-chunks", "3")
+    assert done.returncode == 0, done.stderr
+    rows = load_from_disk(str(out / "train"))
+    assert len(rows) == 3
+    assert all(32 < len(ids) <= 64 for ids in rows["input_ids"])
+    again = pretokenize(home, *chosen)
+    assert again.returncode == 1 and f"{out / 'train'} exists already" in again.stderr
+    forced = pretokenize(home, *chosen, "--chunk-size", "128", "--force")
+    assert forced.returncode == 0, forced.stderr
+    whole = load_from_disk(str(out / "train"))
+    assert sum(map(len, whole["seq_lengths"])) == 60 and max(map(len, whole["input_ids"])) > 64
+
+
+@needs_cli
+def test_experts_by_name_and_again_by_force(tmp_path: Path, base: Path, home: Path) -> None:
+    shelf = tmp_path / "experts"
+    for name in ("expert-one", "expert-two"):
+        write_rows(shelf / name / "datasets" / "train.jsonl")
+        config = {"method": "sft", "adapter_type": "lora", "rank": 8, "alpha": 16, "packing": True}
+        document = {
+            "name": name,
+            "version": "1.0.0",
+            "schema_version": "2.0",
+            "base_models": [{"name": str(tmp_path / "base")}],
+            "training": {"dataset": {"path": "datasets/train.jsonl"}, "config": config},
+        }
+        (shelf / name / "manifest.json").write_text(json.dumps(document))
+    (tmp_path / "base").mkdir()
+    for file in base.iterdir():
+        (tmp_path / "base" / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "base" / "config.json").write_text("{}")
+    chosen = ["--experts", str(shelf), "--expert", "expert-two", "--chunk-size", "64"]
+    first = pretokenize(home, *chosen)
+    assert first.returncode == 0, first.stderr
+    assert "expert-two" in first.stdout and "expert-one" not in first.stdout
+    reused, forced = pretokenize(home, *chosen), pretokenize(home, *chosen, "--force")
+    assert "from cache" in reused.stderr and "from cache" not in forced.stderr
+
+
+MISTAKES = [
+    (["--dataset", "nowhere.jsonl"], "There is no data at nowhere.jsonl"),
+    (["--dataset", __file__], "the ending tells no format"),
+    (["--dataset", "{data}", "--tokenizer", "/nowhere"], "/nowhere is no folder with a tokenizer.json"),
+    (["--dataset", "{data}", "--num-proc", "0"], "0 is less than 1"),
+    (["--dataset", "{data}", "--cli", "/nowhere/cli"], "/nowhere/cli is no program"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), MISTAKES, ids=lambda value: str(value)[-30:])
+def test_a_mistake_is_named_before_any_work(tmp_path: Path, arguments: list[str], said: str) -> None:
+    data = write_rows(tmp_path / "rows.jsonl")
+    given = [argument.replace("{data}", str(data)) for argument in arguments]
+    done = run("pretokenize_datasets.py", *given, "--output-dir", str(tmp_path / "out"), home=tmp_path)
+    assert done.returncode in (1, 2)
+    assert said in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()

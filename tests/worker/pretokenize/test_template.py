@@ -233,3 +233,26 @@ def test_a_base_without_a_template_gets_chatml_with_a_warning(workshop: Workshop
     cache = workshop.build(workshop.jsonl([{"prompt": "Q", "completion": "A"}]), PLAIN)
     assert cache.template == BUILTIN["chatml"]
     assert "no-chat-template" in {getattr(line, "code", None) for line in workshop.said}
+
+
+PYTHON_WORDS = [
+    "{{ messages[0].content.split('b')[-1].strip() }}",
+    "{{ messages[0].content.upper().replace('A', 'x').startswith('x') }}",
+    "{{ messages[0].content.rstrip('b ').lstrip() ~ messages[0]['role'].title() }}",
+    "{{ messages[0].items() | list | length }}{{ messages[0].get('name', 'none') }}",
+    "{%- set ns = namespace(n=0) %}"
+    "{% for m in messages[::-1] %}{% set ns.n = ns.n + loop.index0 %}{% endfor %}"
+    "{{ ns.n }}{{ messages[1:] | map(attribute='role') | join(',') }}",
+    "{% for m in messages %}{% if loop.last %}{% break %}{% endif %}{{ m.content | trim }}{% endfor %}",
+]
+
+
+@pytest.mark.parametrize("template", PYTHON_WORDS)
+def test_what_templates_borrow_from_python(template: str) -> None:
+    messages = [{"role": "user", "content": " a b ab "}, {"role": "assistant", "content": "c"}]
+    assert recipe(template).render(json.dumps(messages), False) == reference(template, messages)
+
+
+def test_today_is_always_the_same_day() -> None:
+    template = "{{ strftime_now('%d %b %Y, %A %B %m %y') }}"
+    assert recipe(template).render("[]", False) == "26 Jul 2024, Friday July 07 24"

@@ -82,6 +82,7 @@ class Builder:
             named = [(source.name, open_source(plan, source)) for source in sources]
             build = run(interpret=True)
         self._judge(build)
+        self._tell_of_dialogues(build)
         return build
 
     def _judge(self, build: Build) -> None:
@@ -95,6 +96,16 @@ class Builder:
             "bad-rows-skipped",
             f"{total} broken rows are left out; the first is {first[1]}:{first[2]}: {first[3]}",
         )
+
+    def _tell_of_dialogues(self, build: Build) -> None:
+        parsed = sum(ledger["parsed_dialogues"] for ledger in build.ledgers())
+        if parsed:
+            self.events.warning(
+                "dialogues-parsed",
+                f"{parsed} texts are dialogues that some template has rendered: they are taken apart and "
+                "rendered by this base's own template",
+                'Set training.dataset.text_dialogue to "raw" to learn such texts as they stand.',
+            )
 
     def _write(self, build: Build, folder: Path, *, held_out: bool) -> SplitStatistics:
         batch = self.inputs.plan.recipe.batch

@@ -1,0 +1,34 @@
+"""Rows shown as they will be learned."""
+
+import json
+
+from pretokenize.workshop import Workshop
+
+from expert_worker.events import Events
+from expert_worker.pretokenize.stage import run
+
+
+def test_rows_are_shown_with_what_is_learned(workshop: Workshop) -> None:
+    path = workshop.jsonl([{"prompt": "Q1", "completion": "A1"}, {"prompt": "Q2", "completion": "é 2"}] * 3)
+    request = {"stage": "pretokenize", "force": False, "preview": 2}
+    events, memory = Events.in_memory("pretokenize")
+    told = run(workshop.plan(path, {"request": request}), events)
+    assert isinstance(told, dict)
+    shown = told["preview"]
+    assert isinstance(shown, list) and len(shown) == 2
+    spans = json.loads(json.dumps(shown[1]))["spans"]
+    assert spans == [
+        {"text": "<|im_start|>user\nQ2<|im_end|>\n<|im_start|>assistant\n", "learned": False},
+        {"text": "é 2<|im_end|>\n", "learned": True},
+    ]
+    said = [(getattr(line.body, "source", None), getattr(line.body, "text", None)) for line in memory.events]
+    assert ("learned", "A1<|im_end|>\n") in said
+
+
+def test_a_row_that_would_be_left_out_says_why(workshop: Workshop) -> None:
+    path = workshop.jsonl([{"prompt": "Q " * 300, "completion": "A"}, {"prompt": "Q", "completion": "A"}])
+    request = {"stage": "pretokenize", "force": False, "preview": 2}
+    told = run(workshop.plan(path, {"request": request}), Events.in_memory("pretokenize")[0])
+    assert isinstance(told, dict)
+    shown = told["preview"]
+    assert isinstance(shown, list) and shown[0] == {"error": "the row is left out: unsupervised"}
