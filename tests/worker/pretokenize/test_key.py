@@ -13,6 +13,7 @@ from pretokenize.bases import gpt2_like, write_base
 from pretokenize.workshop import Workshop
 
 from expert_worker.errors import BadInput
+from expert_worker.pretokenize.sources import digest_of
 
 ROWS = [{"prompt": f"Question {i}", "completion": f"Answer {i * i}"} for i in range(300)]
 
@@ -53,6 +54,24 @@ CHANGES: list[dict[str, Any]] = [
 def test_what_decides_the_rows_changes_the_key(workshop: Workshop, change: dict[str, Any]) -> None:
     path = workshop.jsonl(ROWS)
     assert workshop.build(path).key != workshop.build(path, change).key
+
+
+@pytest.mark.parametrize("changed", [0, (16 << 20) - 1, 16 << 20, (33 << 20) - 1])
+def test_any_byte_of_a_long_file_changes_its_digest(workshop: Workshop, changed: int) -> None:
+    path = workshop.folder / "long.jsonl"
+    content = bytearray(33 << 20)
+    path.write_bytes(content)
+    one, four = (workshop.plan(path, {"machine.threads.pretokenize": threads}) for threads in (1, 4))
+    before = digest_of([path], one)
+    assert digest_of([path], four) == before
+    content[changed] = 1
+    path.write_bytes(content)
+    assert digest_of([path], four) != before
+
+
+def test_a_short_file_s_digest_is_its_own(workshop: Workshop) -> None:
+    path = workshop.jsonl(ROWS)
+    assert digest_of([path], workshop.plan(path)) == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_another_tokenizer_changes_the_key(workshop: Workshop, tmp_path: Path) -> None:

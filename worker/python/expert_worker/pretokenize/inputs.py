@@ -68,7 +68,7 @@ def _source(plan: Plan, source: Source) -> dict[str, Any]:
         "name": source.name,
         "format": source.format,
         "weight": source.weight,
-        "sha256": source_digest(plan, source),
+        "digest": source_digest(plan, source),
     }
 
 
