@@ -42,7 +42,9 @@ pub fn pack(flagged: &[u32], units: &mut Vec<u16>) {
         rest = &rest[run..];
         learned = !learned;
     }
-    flagged.iter().for_each(|id| put(id & !SUPERVISED, units));
+    for id in flagged {
+        put(id & !SUPERVISED, units);
+    }
 }
 
 #[inline]

@@ -71,11 +71,11 @@ impl Body {
             .zip(self.values)
             .flat_map(|(place, count)| {
                 // No list and no number is null, so that the bits which would say so are left out.
-                let none = |at: usize| buffer(at, 0);
+                let empty = |at: usize| buffer(at, 0);
                 [
-                    none(place.ends),
+                    empty(place.ends),
                     buffer(place.ends, self.rows + 1),
-                    none(place.values),
+                    empty(place.values),
                     buffer(place.values, count),
                 ]
             })

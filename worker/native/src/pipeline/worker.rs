@@ -99,13 +99,13 @@ impl<'a> Worker<'a> {
     /// Takes one row; only a failure of the whole work is returned.
     pub fn take(&mut self, number: u64, value: Result<Value<'_>, Fault>, part: &mut Part) {
         part.read += 1;
-        let outcome = value.map_err(Refusal::from).and_then(|value| self.one(number, value, part));
+        let outcome = value.map_err(Refusal::from).and_then(|value| self.one(number, &value, part));
         note(number, outcome, part);
     }
 
-    fn one(&mut self, number: u64, value: Value<'_>, part: &mut Part) -> Result<(), Refusal> {
-        let was_text = matches!(&value, Value::Object(object) if object.get("text").is_some());
-        let shaped = self.recipe.shaper.shape(&value)?;
+    fn one(&mut self, number: u64, value: &Value<'_>, part: &mut Part) -> Result<(), Refusal> {
+        let was_text = matches!(value, Value::Object(object) if object.get("text").is_some());
+        let shaped = self.recipe.shaper.shape(value)?;
         part.parsed += u64::from(was_text && matches!(shaped, Shaped::Turns(_)));
         self.check_size(&shaped)?;
         let fingerprint = if self.recipe.deduplicate { fingerprint(&shaped) } else { 0 };
@@ -293,9 +293,9 @@ pub struct Preview {
 }
 
 /// Renders and encodes one row by the same steps as a build.
-pub fn preview(recipe: &Recipe, coder: Coder<'_>, value: Value<'_>) -> Result<Preview, String> {
+pub fn preview(recipe: &Recipe, coder: Coder<'_>, value: &Value<'_>) -> Result<Preview, String> {
     let mut worker = Worker::new(recipe, coder);
-    let shaped = recipe.shaper.shape(&value).map_err(|fault| fault.message)?;
+    let shaped = recipe.shaper.shape(value).map_err(|fault| fault.message)?;
     let mut rendered = Rendered::default();
     let outcome = worker.renderer.render(&shaped, &mut rendered).map_err(|failure| failure.to_string())?;
     outcome.map_err(|fault| fault.message)?;

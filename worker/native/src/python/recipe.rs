@@ -88,7 +88,7 @@ impl PyRecipe {
     /// The row as it will be learned, by the same steps as a build; from a row in JSON.
     fn show(&self, py: Python<'_>, row: &str, coder: &Bound<'_, PyAny>) -> PyResult<Shown> {
         let value = parse(row)?;
-        let shown = with_coder(coder, |coder| py.detach(|| pipeline::preview(&self.inner, coder, value)))?;
+        let shown = with_coder(coder, |coder| py.detach(|| pipeline::preview(&self.inner, coder, &value)))?;
         let shown = shown.map_err(PyValueError::new_err)?;
         let spans = shown.spans.iter().map(|span| (span.start, span.end)).collect();
         let learned = shown.ids.iter().map(|id| id & SUPERVISED != 0).collect();
