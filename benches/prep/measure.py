@@ -25,7 +25,7 @@ class Measured:
     told: dict[str, Any]
 
 
-def measure(arguments: Sequence[str], *, cores: int, paths: Sequence[str]) -> Measured:
+def measure(arguments: Sequence[str], *, on: int, paths: Sequence[str]) -> Measured:
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as talk:
         started, before = time.monotonic(), _children_cpu()
         process = subprocess.Popen(
@@ -34,7 +34,7 @@ def measure(arguments: Sequence[str], *, cores: int, paths: Sequence[str]) -> Me
             stdout=out,
             stderr=talk,
         )
-        _keep_to(process.pid, cores)
+        _keep_to(process.pid, on)
         peak = _watch(process)
         wall, cpu = time.monotonic() - started, _children_cpu() - before
         out.seek(0)
@@ -70,10 +70,15 @@ def _anonymous(pid: int) -> float | None:
     return next((int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith("RssAnon")), None)
 
 
-def _keep_to(pid: int, cores: int) -> None:
+def cores() -> int:
+    """That this process, and what it starts, may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _keep_to(pid: int, count: int) -> None:
     """Before it has got far enough to start a thread."""
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(pid, sorted(os.sched_getaffinity(0))[:cores])
+        os.sched_setaffinity(pid, sorted(os.sched_getaffinity(0))[:count])
 
 
 def _environment(paths: Sequence[str]) -> dict[str, str]:
