@@ -41,7 +41,7 @@ fn a_long_run_takes_two_units() {
 fn documents_of_many_threads_stand_where_they_are_said_to() {
     let folder = tempfile::tempdir().unwrap();
     let writer = SpillWriter::create(&folder.path().join("spill")).unwrap();
-    let document = |seed: u32| (0..seed % 50 + 1).map(|at| seed * 1000 + at).collect::<Vec<u32>>();
+    let document = |seed: u32| (0..=seed % 50).map(|at| seed * 1000 + at).collect::<Vec<u32>>();
     let places: Vec<(u32, u64)> = std::thread::scope(|scope| {
         let write = |first: u32| {
             let writer = &writer;
