@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::output::RunFolder;
 use crate::render::{Board, Console};
 use crate::usage::Global;
-use crate::worker::{Launch, Limits, Notice, Search, Stdin, supervise};
+use crate::worker::{Launch, Limits, Notice, Search, Stdin, Warm, supervise};
 
 /// How a worker is watched; shared by every command that starts one.
 #[derive(clap::Args, Debug, Clone)]
@@ -70,17 +70,18 @@ pub fn carry_out(
     console: &Console,
 ) -> Result<Value, Failure> {
     let mut board = Board::new(console);
-    let result = carry_out_with(plan, home, supervision, global, &mut |notice| board.notify(notice));
+    let result = carry_out_with(plan, home, supervision, global, None, &mut |notice| board.notify(notice));
     board.finish();
     result
 }
 
-/// The same for callers that draw for themselves.
+/// The same for callers that draw for themselves, or have a warm parent for the worker.
 pub fn carry_out_with(
     plan: &Plan,
     home: Home,
     supervision: &Supervision,
     global: &Global,
+    warm: Option<&Warm>,
     notify: &mut dyn FnMut(Notice),
 ) -> Result<Value, Failure> {
     let expert = Path::new(&plan.machine.paths.expert_dir);
@@ -90,6 +91,7 @@ pub fn carry_out_with(
         plan: home.file("plan.json"),
         log: home.file("worker.log"),
         stdin: stdin_of(&plan.request),
+        warm,
     };
     durable::write_json(&launch.plan, plan)?;
     let result = supervise(&launch, &Limits::new(supervision.stall_timeout), notify);

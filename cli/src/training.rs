@@ -10,10 +10,10 @@ use crate::commands::train::{Args, absolute};
 use crate::failure::Failure;
 use crate::launch::{Home, carry_out_with};
 use crate::lock::{self, Digests, Entry, Inputs, Outcome, Score};
-use crate::output::{RunFolder, State, read_json};
+use crate::output::{self, RunFolder, State, read_json};
 use crate::prepare::Prepared;
 use crate::usage::Global;
-use crate::worker::Notice;
+use crate::worker::{Notice, Warm};
 
 /// How one expert's training ended.
 pub enum Trained {
@@ -42,6 +42,7 @@ pub struct Trainer<'a> {
     pub args: &'a Args,
     pub global: &'a Global,
     pub digests: &'a Digests,
+    pub warm: Option<Warm>,
 }
 
 impl Trainer<'_> {
@@ -83,6 +84,16 @@ impl Trainer<'_> {
 
     pub fn inputs(&self, prepared: &Prepared) -> Inputs {
         Inputs::here(prepared, self.global.python.as_deref(), self.digests)
+    }
+
+    /// Whether this very expert is finished, and scored where that is wanted. Holds no lock, so the answer may be old.
+    pub fn is_done(&self, prepared: &Prepared) -> bool {
+        let (plan, inputs) = (&prepared.resolved.plan, self.inputs(prepared));
+        let run = Path::new(&plan.machine.paths.output);
+        let finished = matches!(output::state(run, &plan.recipe_digest), State::Finished(_));
+        let same = lock::begun_with(run).is_none_or(|begun| begun.differences(&inputs).is_empty());
+        let scored = !self.args.evaluates(plan) || self.kept_score(plan, &inputs).is_some();
+        !self.args.fresh && finished && same && scored
     }
 
     /// The rules of a used output folder. Some where the very same is finished in it.
@@ -133,7 +144,7 @@ impl Trainer<'_> {
     }
 
     fn carry_out(&self, plan: &Plan, home: Home, notify: &mut dyn FnMut(Notice)) -> Result<Value, Failure> {
-        carry_out_with(plan, home, &self.args.supervision, self.global, notify)
+        carry_out_with(plan, home, &self.args.supervision, self.global, self.warm.as_ref(), notify)
     }
 
     /// What was made of what, into the run's folder and into the expert's lock.

@@ -46,20 +46,27 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let mut page = Page { console, last, asks, speaker: String::new() };
     let mut board = Board::new(console);
     let result =
-        carry_out_with(&plan, Home::of(&plan)?, &args.supervision, global, &mut |notice| match notice {
-            Notice::Event(event) => match &event.body {
-                Body::Text { source, text, done } => {
-                    board.set_aside();
-                    page.write(source, text, *done);
-                }
-                Body::Stage { name, .. } if name == "answering" => {
-                    board.set_aside();
-                    page.ask();
-                }
-                _ => board.notify(notice),
+        carry_out_with(
+            &plan,
+            Home::of(&plan)?,
+            &args.supervision,
+            global,
+            None,
+            &mut |notice| match notice {
+                Notice::Event(event) => match &event.body {
+                    Body::Text { source, text, done } => {
+                        board.set_aside();
+                        page.write(source, text, *done);
+                    }
+                    Body::Stage { name, .. } if name == "answering" => {
+                        board.set_aside();
+                        page.ask();
+                    }
+                    _ => board.notify(notice),
+                },
+                other => board.notify(other),
             },
-            other => board.notify(other),
-        });
+        );
     board.finish();
     let result = result?;
     if console.json {

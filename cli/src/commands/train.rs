@@ -65,6 +65,9 @@ pub struct Args {
     /// Experts that train at once, with --all (one a GPU, or one a core of the processor as memory allows)
     #[arg(long, value_name = "N", requires = "all", conflicts_with = "manifest", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub jobs: Option<u32>,
+    /// Start Python anew for every expert, with --all, instead of forking it from one that has everything loaded (Linux)
+    #[arg(long, requires = "all", conflicts_with = "manifest")]
+    pub separate: bool,
     #[command(flatten)]
     pub supervision: Supervision,
 }
@@ -82,8 +85,8 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     }
     let digests = Digests::open(&site::home());
     let mut board = Board::new(console);
-    let outcome =
-        Trainer { args, global, digests: &digests }.train(&prepared, &mut |notice| board.notify(notice));
+    let outcome = Trainer { args, global, digests: &digests, warm: None }
+        .train(&prepared, &mut |notice| board.notify(notice));
     board.finish();
     drop(board);
     let trained = outcome?;

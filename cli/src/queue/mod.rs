@@ -6,7 +6,7 @@
 mod select;
 mod work;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ use crate::site;
 use crate::slots::Slots;
 use crate::training::{Trained, Trainer};
 use crate::usage::Global;
-use crate::worker;
+use crate::worker::{self, Search, Warm};
 
 /// How one expert of the queue ended; None where the queue was stopped before its turn.
 pub struct Ended {
@@ -46,7 +46,7 @@ pub fn run(shelf: &Path, args: &Args, global: &Global, console: &Console) -> Res
     let mut waiting: Vec<Waiting> =
         manifests.iter().map(|manifest| prepare_one(manifest, &args, console)).collect();
     let digests = Digests::open(&site::home());
-    let trainer = Trainer { args: &args, global, digests: &digests };
+    let mut trainer = Trainer { args: &args, global, digests: &digests, warm: None };
     if args.locked {
         refuse_unlocked(&waiting, &trainer)?;
     }
@@ -56,6 +56,7 @@ pub fn run(shelf: &Path, args: &Args, global: &Global, console: &Console) -> Res
         one.resolved.plan.machine.threads.compute = slots.threads;
         one.resolved.plan.machine.threads.pretokenize = slots.threads;
     }
+    trainer.warm = warm_parent(&waiting, &trainer);
     let ended = work::work(waiting, &slots, &trainer, console);
     report(&ended, shelf, console);
     if ended.iter().any(|one| matches!(one.outcome, Some(Ok(Trained::Now(_))))) {
@@ -79,6 +80,20 @@ impl Waiting {
     fn plan(&self) -> Option<&expert_contract::plan::Plan> {
         self.prepared.as_ref().ok().map(|prepared| &prepared.resolved.plan)
     }
+}
+
+/// Worth its start for two experts or more. This thread outlives every worker, and so does what it starts.
+fn warm_parent(waiting: &[Waiting], trainer: &Trainer) -> Option<Warm> {
+    let to_do = || {
+        let prepared = waiting.iter().filter_map(|one| one.prepared.as_ref().ok());
+        prepared.filter(|one| !trainer.is_done(one))
+    };
+    if trainer.args.separate || to_do().count() < 2 {
+        return None;
+    }
+    let first = PathBuf::from(&to_do().next()?.resolved.plan.machine.paths.expert_dir);
+    let python = Search::here(trainer.global.python.as_deref(), Some(&first)).find().ok()?;
+    Warm::start(&python)
 }
 
 /// Before anything is trained: a shelf that is half as locked is not as locked.

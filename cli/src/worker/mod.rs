@@ -11,9 +11,11 @@ mod process;
 mod silence;
 mod spawn;
 mod supervise;
+mod warm;
 
 pub use interrupt::{Interrupt, requested as interrupted};
 pub use locate::Search;
 pub use module::{hand_over, run_module};
 pub use spawn::{Launch, Stdin};
 pub use supervise::{Limits, Notice, supervise};
+pub use warm::Warm;

@@ -1,13 +1,15 @@
 //! Starting `python -m expert_worker`.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use expert_contract::exit::Exit;
 use fs_err as fs;
 
+use super::interrupt;
 use super::locate::Found;
-use super::process;
+use super::process::{self, Worker};
+use super::warm::Warm;
 use crate::env;
 use crate::failure::{Failure, reason};
 
@@ -21,18 +23,45 @@ pub enum Stdin {
 }
 
 /// One start of the worker.
-pub struct Launch {
+pub struct Launch<'a> {
     pub python: Found,
     pub stage: &'static str,
     pub plan: PathBuf,
     /// Takes what the worker and its libraries say outside of events.
     pub log: PathBuf,
     pub stdin: Stdin,
+    /// Has one ready, if all is well.
+    pub warm: Option<&'a Warm>,
 }
 
-impl Launch {
+pub struct Started {
+    pub worker: Worker,
+    pub stdin: Option<ChildStdin>,
+    pub stdout: Option<ChildStdout>,
+}
+
+impl Launch<'_> {
     /// The death signal that the worker asks for follows the *thread* that calls this: it must outlive the worker.
-    pub fn start(&self) -> Result<Child, Failure> {
+    pub fn start(&self) -> Result<Started, Failure> {
+        if let Some(started) = self.warm.and_then(|warm| warm.hand_over(self)) {
+            return Ok(started);
+        }
+        if let Some(asked) = interrupt::requested() {
+            // It came while a warm parent was waited for.
+            return Err(Failure::new(
+                asked.exit(),
+                "interrupted",
+                "stopped on request before the worker was started",
+            ));
+        }
+        let mut child = self.spawn()?;
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let worker =
+            Worker::started(child).map_err(|error| Failure::supervising("take charge of", &error))?;
+        Ok(Started { worker, stdin, stdout })
+    }
+
+    fn spawn(&self) -> Result<Child, Failure> {
         let log = self.open_log()?;
         let mut command = Command::new(&self.python.python);
         command.args(["-m", "expert_worker", self.stage, "--plan"]).arg(&self.plan);
@@ -48,7 +77,7 @@ impl Launch {
         })
     }
 
-    fn open_log(&self) -> Result<std::fs::File, Failure> {
+    pub fn open_log(&self) -> Result<std::fs::File, Failure> {
         let open = || -> std::io::Result<fs::File> {
             if let Some(folder) = self.log.parent() {
                 fs::create_dir_all(folder)?;

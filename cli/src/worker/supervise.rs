@@ -1,6 +1,5 @@
 //! One worker from its start to its end, however it ends.
 
-use std::process::Child;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,9 +12,9 @@ use super::feed::Feed;
 use super::inbox::{self, Message};
 use super::interrupt::{self, Interrupt, Watched};
 use super::outcome::{Facts, judge};
-use super::process::Group;
+use super::process::{Group, Worker};
 use super::silence::{Quiet, Silence};
-use super::spawn::Launch;
+use super::spawn::{Launch, Started};
 use crate::env;
 use crate::failure::Failure;
 
@@ -53,11 +52,11 @@ impl Limits {
 
 /// Blocks until the worker is gone, and returns the result that it reported.
 pub fn supervise(launch: &Launch, limits: &Limits, notify: &mut dyn FnMut(Notice)) -> Result<Value, Failure> {
-    let mut child = launch.start()?;
-    let group = adopt(&mut child)?;
+    let Started { mut worker, stdin, stdout } = launch.start()?;
+    let group = Group::adopt(&worker).map_err(|error| Failure::supervising("take charge of", &error))?;
     let watched = Watched::new(group).map_err(|error| Failure::supervising("watch over", &error))?;
-    let inbox = child.stdout.take().map(inbox::read);
-    let feed = Feed::new(child.stdin.take(), launch.stdin);
+    let inbox = stdout.map(inbox::read);
+    let feed = Feed::new(stdin, launch.stdin);
     let mut run = Run {
         watched,
         limits,
@@ -67,20 +66,12 @@ pub fn supervise(launch: &Launch, limits: &Limits, notify: &mut dyn FnMut(Notice
         feed,
     };
     if let Some(inbox) = inbox {
-        run.listen(&inbox, &mut child, notify);
+        run.listen(&inbox, &mut worker, notify);
     }
     // Whatever the worker started and left behind goes with it.
     run.watched.group.kill();
-    let status = child.wait().map_err(|error| Failure::supervising("wait for", &error))?;
+    let status = worker.wait().map_err(|error| Failure::supervising("wait for", &error))?;
     judge(run.facts, status, launch)
-}
-
-fn adopt(child: &mut Child) -> Result<Group, Failure> {
-    Group::adopt(child).map_err(|error| {
-        let _ = child.kill();
-        let _ = child.wait();
-        Failure::supervising("take charge of", &error)
-    })
 }
 
 struct Run<'a> {
@@ -94,13 +85,13 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn listen(&mut self, inbox: &Receiver<Message>, child: &mut Child, notify: &mut dyn FnMut(Notice)) {
+    fn listen(&mut self, inbox: &Receiver<Message>, worker: &mut Worker, notify: &mut dyn FnMut(Notice)) {
         loop {
             match inbox.recv_timeout(ROUND) {
-                Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => break self.await_end(child),
+                Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => break self.await_end(worker),
                 Ok(message) => self.hear(message, notify),
                 // Nothing more to read, and nobody left to write.
-                Err(RecvTimeoutError::Timeout) if self.watched.group.leader_ended(child) => {
+                Err(RecvTimeoutError::Timeout) if self.watched.group.leader_ended(worker) => {
                     break self.drain(inbox, notify);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -170,9 +161,9 @@ impl Run<'_> {
     }
 
     /// Standard output is closed, so the worker is on its way out; if it lingers, it is helped.
-    fn await_end(&mut self, child: &mut Child) {
+    fn await_end(&mut self, worker: &mut Worker) {
         let deadline = Instant::now() + FAREWELL;
-        while !self.watched.group.leader_ended(child) && Instant::now() < deadline {
+        while !self.watched.group.leader_ended(worker) && Instant::now() < deadline {
             thread::sleep(ROUND / 5);
         }
     }

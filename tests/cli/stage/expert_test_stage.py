@@ -25,8 +25,13 @@ def run(plan: Plan, events: Events) -> dict[str, object]:
     events.begin()
     Path(os.environ["EXPERT_TEST_PID_FILE"]).write_text(str(os.getpid()))
     acts = [act.partition("=") for act in os.environ["EXPERT_TEST_ACTS"].split(",")]
+    meant = True
     for name, _, argument in acts:
-        if name in OF_THE_PLAN:
+        if name in ("only", "all"):
+            meant = name == "all" or argument == plan.recipe.expert
+        elif not meant:
+            continue
+        elif name in OF_THE_PLAN:
             OF_THE_PLAN[name](plan, argument)
         else:
             ACTS[name](events, argument)
@@ -37,7 +42,9 @@ def result_of(plan: Plan, *, scored: bool) -> dict[str, object]:
     if plan.request.stage == "bench":
         return measurement(plan)
     request = plan.request.model_dump(by_alias=True)
-    result = {"ok": True, "stage": plan.request.stage, "request": request}
+    # A forked process has its parent's command line.
+    forked = " serve " in " ".join([*sys.orig_argv, ""])
+    result = {"ok": True, "stage": plan.request.stage, "request": request, "forked": forked}
     if scored and plan.request.stage == "evaluate":
         return result | SCORE
     return result | {"evaluation": SCORE} if scored and request.get("evaluate") else result
@@ -132,6 +139,20 @@ def echo(events: Events, _argument: str) -> None:
     events.stop.raise_if_requested()
 
 
+def crash(_events: Events, number: str) -> None:
+    """By a signal, or by leaving without a word."""
+    if number != "0":
+        os.kill(os.getpid(), int(number))
+        time.sleep(60)
+    os._exit(0)
+
+
+def await_file(events: Events, path: str) -> None:
+    while not Path(path).exists():
+        events.tick()
+        time.sleep(0.01)
+
+
 def leave(_events: Events, status: str) -> None:
     os._exit(int(status))
 
@@ -192,6 +213,7 @@ OF_THE_PLAN = {
 ACTS = {
     function.__name__.replace("_", "-"): function
     for function in (
+        crash,
         steps,
         quiet_stage,
         hang,
@@ -209,4 +231,4 @@ ACTS = {
         other_contract,
         grandchild,
     )
-}
+} | {"await": await_file}

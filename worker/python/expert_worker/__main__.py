@@ -19,9 +19,13 @@ from expert_worker.stages import READS_STDIN, RECORDED, STAGES, find_stage
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m expert_worker", description=__doc__)
-    parser.add_argument("stage", choices=[*STAGES, "doctor"])
+    parser.add_argument("stage", choices=[*STAGES, "doctor", "serve"])
     parser.add_argument("--plan", type=Path, help="the plan.json that expert-cli wrote")
     options = parser.parse_args(arguments)
+    if options.stage == "serve":
+        from expert_worker.serve import serve
+
+        return serve()
     bind_to_parent(reads_stdin=options.stage in READS_STDIN)
     if options.stage == "doctor":
         from expert_worker.probe import print_probe

@@ -21,11 +21,11 @@ READS_STDIN = frozenset({"generate"})
 
 def find_stage(name: str) -> Run:
     """The stage's `run(plan, events)`; what it returns becomes the result of the `finished` event."""
-    module = importlib.import_module(_module_of(name))
+    module = importlib.import_module(module_of(name))
     return cast(Run, module.run)
 
 
-def _module_of(name: str) -> str:
+def module_of(name: str) -> str:
     """Tests put a stage of their own in a real one's place: by environment, which no document can set."""
     substitute = os.environ.get("EXPERT_TEST_STAGE")
     if substitute and re.fullmatch(r"expert_test_[a-z_]+", substitute):

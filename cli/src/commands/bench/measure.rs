@@ -51,7 +51,7 @@ pub fn shortened(plan: &Plan, extent: &Extent) -> Plan {
 pub fn measure(plan: &Plan, supervision: &Supervision, global: &Global) -> Result<Measured, Failure> {
     // Changes to the recipe were made after its digest was taken.
     let plan = Plan::new(plan.recipe.clone(), plan.machine.clone(), plan.request.clone());
-    let result = carry_out_with(&plan, Home::of(&plan)?, supervision, global, &mut |_| {})?;
+    let result = carry_out_with(&plan, Home::of(&plan)?, supervision, global, None, &mut |_| {})?;
     told(result).ok_or_else(|| Failure::bad_input("bench-result", "the worker's measurement says no speed"))
 }
 

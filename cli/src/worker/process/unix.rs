@@ -6,7 +6,10 @@ use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, kill_process_group, waitid, waitpid,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -18,14 +21,53 @@ pub fn prepare(command: &mut Command) {
     command.process_group(0);
 }
 
+/// A process that is this one's to wait for: started by it, or forked for it by a warm parent.
+pub struct Worker {
+    pid: Pid,
+    started: Option<Child>,
+}
+
+impl Worker {
+    pub fn started(child: Child) -> io::Result<Self> {
+        Ok(Self { pid: pid_of(&child)?, started: Some(child) })
+    }
+
+    #[cfg(target_os = "linux")]
+    pub fn handed_over(pid: i32) -> Option<Self> {
+        Pid::from_raw(pid).map(|pid| Self { pid, started: None })
+    }
+
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        if let Some(child) = &mut self.started {
+            return child.wait();
+        }
+        loop {
+            match waitpid(Some(self.pid), WaitOptions::empty()) {
+                Ok(Some((_, status))) => return Ok(ExitStatus::from_raw(status.as_raw())),
+                Ok(None) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+fn pid_of(child: &Child) -> io::Result<Pid> {
+    let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    id.ok_or_else(|| io::Error::other("the worker has no process id"))
+}
+
 pub struct Group {
     leader: Pid,
 }
 
 impl Group {
-    pub fn adopt(child: &Child) -> io::Result<Self> {
-        let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        id.map(|leader| Self { leader }).ok_or_else(|| io::Error::other("the worker has no process id"))
+    pub fn adopt(worker: &Worker) -> io::Result<Self> {
+        Ok(Self { leader: worker.pid })
+    }
+
+    #[cfg(target_os = "linux")]
+    pub fn of(child: &Child) -> io::Result<Self> {
+        pid_of(child).map(|leader| Self { leader })
     }
 
     /// Only the leader: its data-loading children must not die before it has saved.
@@ -51,7 +93,7 @@ impl Group {
     }
 
     /// Without collecting its status: until that is done, its number belongs to no other group.
-    pub fn leader_ended(&self, _child: &mut Child) -> bool {
+    pub fn leader_ended(&self, _worker: &mut Worker) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         !matches!(waitid(WaitId::Pid(self.leader), options), Ok(None))
     }

@@ -20,6 +20,21 @@ pub fn prepare(command: &mut Command) {
     command.creation_flags(CREATE_NEW_PROCESS_GROUP);
 }
 
+/// A process that this one has started.
+pub struct Worker {
+    child: Child,
+}
+
+impl Worker {
+    pub fn started(child: Child) -> io::Result<Self> {
+        Ok(Self { child })
+    }
+
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait()
+    }
+}
+
 pub struct Group {
     leader: u32,
     /// Dropping the job's last handle kills what is in it.
@@ -27,7 +42,8 @@ pub struct Group {
 }
 
 impl Group {
-    pub fn adopt(child: &Child) -> io::Result<Self> {
+    pub fn adopt(worker: &Worker) -> io::Result<Self> {
+        let child = &worker.child;
         let job = Job::create_with_limit_info(ExtendedLimitInfo::new().limit_kill_on_job_close())
             .map_err(io::Error::other)?;
         job.assign_process(child.as_raw_handle() as isize).map_err(io::Error::other)?;
@@ -47,8 +63,8 @@ impl Group {
     pub fn collect(&self, _patience: Duration) {}
 
     /// The handle of a child stays its own until it is dropped, so nothing is lost by collecting the status at once.
-    pub fn leader_ended(&self, child: &mut Child) -> bool {
-        !matches!(child.try_wait(), Ok(None))
+    pub fn leader_ended(&self, worker: &mut Worker) -> bool {
+        !matches!(worker.child.try_wait(), Ok(None))
     }
 }
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from expert_worker.base import rope
+from expert_worker.base import rope, warm
 from expert_worker.base.embedded import quietly
 from expert_worker.base.int8 import keep_scales
 from expert_worker.base.locate import locate
@@ -33,30 +33,36 @@ def load_tokenizer(plan: Plan, events: Events) -> Any:
 
 def load_base(plan: Plan, events: Events) -> Any:
     """In evaluation mode, on the plan's device, every parameter frozen."""
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    quietly()
     folder = locate(plan, events)
     events.stage("load base", _LOAD_BUDGET, plan.recipe.base.name)
-    config = _read(AutoConfig, folder)
-    if plan.recipe.base.rope_scaling is not None:
-        rope.apply(config, plan.recipe.base.rope_scaling)
-    device = torch_device(plan)
-    extra: dict[str, Any] = {
-        "config": config,
-        "dtype": compute_dtype(plan),
-        "attn_implementation": _attention(plan),
-    }
-    quantizer = _quantizer(plan)
-    if quantizer is not None:
-        extra |= {"quantization_config": quantizer, "device_map": {"": str(device)}}
-    model = _read(AutoModelForCausalLM, folder, **extra)
+    model = warm.take(plan, folder)
+    if model is None:
+        model = read_model(plan, folder)
     keep_scales(model)
-    if quantizer is None:
-        model = model.to(device)
+    if quantizer_of(plan) is None:
+        model = model.to(torch_device(plan))
     model.config.name_or_path = plan.recipe.base.name
     _report(model, plan, events)
     return model.requires_grad_(False).eval()
+
+
+def read_model(plan: Plan, folder: Path) -> Any:
+    """As it lies in the folder, quantized and spread out as the plan says."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    quietly()
+    config = _read(AutoConfig, folder)
+    if plan.recipe.base.rope_scaling is not None:
+        rope.apply(config, plan.recipe.base.rope_scaling)
+    extra: dict[str, Any] = {
+        "config": config,
+        "dtype": compute_dtype(plan),
+        "attn_implementation": attention_of(plan),
+    }
+    quantizer = quantizer_of(plan)
+    if quantizer is not None:
+        extra |= {"quantization_config": quantizer, "device_map": {"": str(torch_device(plan))}}
+    return _read(AutoModelForCausalLM, folder, **extra)
 
 
 def torch_device(plan: Plan) -> torch.device:
@@ -86,7 +92,7 @@ def _read(kind: Any, folder: Path, **extra: Any) -> Any:
         ) from error
 
 
-def _attention(plan: Plan) -> str:
+def attention_of(plan: Plan) -> str:
     if plan.machine.flash_attention and plan.machine.device.kind == "cuda":
         from importlib.util import find_spec
 
@@ -95,7 +101,7 @@ def _attention(plan: Plan) -> str:
     return "sdpa" if plan.machine.sdpa else "eager"
 
 
-def _quantizer(plan: Plan) -> Any:
+def quantizer_of(plan: Plan) -> Any:
     if plan.recipe.base.quantization not in ("int4", "int8"):
         return None
     from transformers import BitsAndBytesConfig as Bits

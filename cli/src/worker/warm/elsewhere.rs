@@ -1,0 +1,16 @@
+//! macOS and Windows: forking a process that has loaded their frameworks is not sound, or not possible.
+
+use super::super::locate::Found;
+use super::super::spawn::{Launch, Started};
+
+pub enum Warm {}
+
+impl Warm {
+    pub fn start(_python: &Found) -> Option<Self> {
+        None
+    }
+
+    pub fn hand_over(&self, _launch: &Launch) -> Option<Started> {
+        match *self {}
+    }
+}

@@ -1,0 +1,172 @@
+"""A real shelf on a tiny base: killed at random moments, and forked workers against separate ones."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scene import save_base
+from test_cli import find_cli
+
+from expert_worker.checkpoint.files import same_bytes
+
+ROOT = Path(__file__).parents[2]
+STEPS = 12
+EXPERTS = ("ash", "birch", "cedar")
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.skipif(os.name == "nt", reason="kills by signal")]
+
+
+class Shelf:
+    def __init__(self, folder: Path, cli: Path, *, broken: str | None = None) -> None:
+        self.folder, self.cli = folder, cli
+        folder.mkdir()
+        save_base(folder.parent / "base")
+        for number, name in enumerate(EXPERTS):
+            place = folder / "experts" / name
+            place.mkdir(parents=True)
+            rows = _rows(number)
+            (place / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+            target = "no_such_module" if name == broken else "q_proj"
+            (place / "manifest.json").write_text(json.dumps(_manifest(name, target)))
+
+    def start(self, *more: str) -> subprocess.Popen[bytes]:
+        inherited = os.environ.get("PYTHONPATH", "")
+        environment = {
+            **os.environ,
+            "EXPERT_PYTHON": sys.executable,
+            "EXPERT_HOME": str(self.folder.parent / "home"),
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "worker" / "python"), inherited]),
+            "OMP_NUM_THREADS": "2",
+        }
+        command = [self.cli, "train", "--all", "experts", "--device", "cpu", "--no-evaluate", "--json", *more]
+        with (self.folder / "out").open("wb") as out, (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(command, env=environment, cwd=self.folder, stdout=out, stderr=log)
+
+    def finish(self, *more: str, code: int = 0) -> dict[str, Any]:
+        assert self.start(*more).wait() == code, (self.folder / "log").read_text()[-3000:]
+        found: dict[str, Any] = json.loads((self.folder / "out").read_text())
+        return found
+
+    def parentage(self, process: subprocess.Popen[bytes]) -> str:
+        """The command line of the first expert's worker; a forked one has its parent's."""
+        record = self.run(EXPERTS[0]) / "events.jsonl"
+        while process.poll() is None:
+            text = record.read_text() if record.exists() else ""
+            started = [line for line in text.splitlines() if '"type":"started"' in line]
+            if started:
+                place = Path("/proc") / str(json.loads(started[-1])["body"]["pid"]) / "cmdline"
+                return place.read_text() if place.exists() else ""
+            time.sleep(0.005)
+        return ""
+
+    def run(self, expert: str) -> Path:
+        return self.folder / "experts" / expert / "weights" / "base"
+
+    def assert_same(self, other: "Shelf") -> None:
+        for expert in EXPERTS:
+            for part in ("final", f"checkpoint-{STEPS}"):
+                same = same_bytes(self.run(expert) / part, other.run(expert) / part)
+                assert same, f"{expert}: {part} differs"
+
+
+def _rows(seed: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "prompt": f"w{row % 90 + 1} w{row % 7 + 3} ",
+            "completion": f"w{row % 11 + 5 + seed} w{row % 13 + 2}",
+        }
+        for row in range(40)
+    ]
+
+
+def _manifest(name: str, target: str) -> dict[str, Any]:
+    config = {
+        "method": "sft",
+        "adapter_type": "lora",
+        "rank": 4,
+        "alpha": 8,
+        "dropout": 0.1,
+        "target_modules": [target, "down_proj"] if target == "q_proj" else [target],
+        "learning_rate": 0.01,
+        "max_steps": STEPS,
+        "batch_size": 2,
+        "gradient_accumulation_steps": 2,
+        "max_seq_length": 64,
+        "packing": False,
+        "save_strategy": "steps",
+        "save_steps": 2,
+        "save_total_limit": 2,
+    }
+    return {
+        "name": name,
+        "version": "1.0.0",
+        "schema_version": "2.0",
+        "description": "Words that follow words.",
+        "base_models": [{"name": "../../../base", "quantization": "none", "prompt_template": "alpaca"}],
+        "training": {"dataset": {"path": "train.jsonl"}, "config": config},
+    }
+
+
+@pytest.fixture(scope="module")
+def cli() -> Path:
+    found = find_cli()
+    if found is None:
+        pytest.skip("expert-cli is not built: make setup")
+    return found
+
+
+@pytest.fixture(scope="module")
+def undisturbed(quick_folder: Path, cli: Path) -> tuple[Shelf, float]:
+    """A whole shelf, and how long it took."""
+    place = quick_folder / "shelf"
+    place.mkdir()
+    shelf = Shelf(place / "undisturbed", cli)
+    began = time.monotonic()
+    process = shelf.start()
+    parentage = shelf.parentage(process)
+    assert process.wait() == 0, (shelf.folder / "log").read_text()[-3000:]
+    if sys.platform == "linux":
+        assert "serve" in parentage, parentage
+    return shelf, time.monotonic() - began
+
+
+def test_forked_workers_leave_the_bytes_of_separate_ones(undisturbed: tuple[Shelf, float], cli: Path) -> None:
+    shelf, _ = undisturbed
+    alone = Shelf(shelf.folder.parent / "separate", cli)
+    alone.finish("--separate")
+    alone.assert_same(shelf)
+
+
+def test_killed_five_times_and_started_again(undisturbed: tuple[Shelf, float], cli: Path) -> None:
+    shelf, seconds = undisturbed
+    draw = random.Random(17)
+    killed = Shelf(shelf.folder.parent / "killed", cli)
+    for _ in range(5):
+        process = killed.start()
+        try:
+            process.wait(draw.uniform(0.3, 1.0) * seconds)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+    found = killed.finish()
+    assert found["ok"] is True
+    killed.assert_same(shelf)
+    again = killed.finish()
+    assert [one["finished_before"] for one in again["experts"]] == [True] * len(EXPERTS)
+
+
+def test_an_expert_that_fails_in_training_leaves_the_rest(
+    undisturbed: tuple[Shelf, float], cli: Path
+) -> None:
+    shelf, _ = undisturbed
+    failing = Shelf(shelf.folder.parent / "failing", cli, broken="birch")
+    found = failing.finish(code=1)
+    assert [one["ok"] for one in found["experts"]] == [True, False, True]
+    assert found["experts"][1]["error"]["code"] == "adapter-does-not-fit"
+    assert same_bytes(failing.run("cedar") / "final", shelf.run("cedar") / "final")

@@ -1,0 +1,67 @@
+"""Weights that a warm parent has loaded for the children that it forks, which share its memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from expert_worker.plan import Plan
+
+
+@dataclass(frozen=True)
+class _Key:
+    folder: str
+    # Of every file, so that weights that were replaced meanwhile are read again.
+    written: tuple[tuple[str, int, int], ...]
+    dtype: str
+    attention: str
+
+
+# At most one: experts of one base mostly follow each other.
+_kept: dict[_Key, Any] = {}
+
+
+def keep(plan: Plan) -> bool:
+    """Loads the plan's base unless it is here; tells whether it was loaded now."""
+    folder = _folder(plan)
+    key = _key(plan, folder)
+    if folder is None or key is None or key in _kept:
+        return False
+    from expert_worker.base.load import read_model
+
+    _kept.clear()
+    _kept[key] = read_model(plan, folder)
+    return True
+
+
+def take(plan: Plan, folder: Path) -> Any | None:
+    """The model for this plan, once: whoever has it changes it."""
+    if not _kept:
+        return None
+    key = _key(plan, folder)
+    return None if key is None else _kept.pop(key, None)
+
+
+def _folder(plan: Plan) -> Path | None:
+    """Where it lies already; a child fetches or converts what does not, and tells of it."""
+    from expert_worker.base.embedded import NAME
+
+    paths = plan.machine.paths
+    if paths.base is not None:
+        return Path(paths.base)
+    converted = Path(paths.home) / "bases" / NAME
+    return converted if plan.recipe.base.name == NAME and (converted / "config.json").is_file() else None
+
+
+def _key(plan: Plan, folder: Path | None) -> _Key | None:
+    """None for what cannot be shared: it lives on a device, or is not as it lies on the disk."""
+    from expert_worker.base.load import attention_of, compute_dtype
+
+    base = plan.recipe.base
+    as_it_lies = base.quantization not in ("int4", "int8") and base.rope_scaling is None
+    if folder is None or plan.machine.device.kind != "cpu" or not as_it_lies:
+        return None
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    written = tuple((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files)
+    return _Key(str(folder.resolve()), written, str(compute_dtype(plan)), attention_of(plan))
