@@ -48,7 +48,7 @@ setup: $(VENV)/.worker $(EXPERT) ## Virtual environment, native module, CLI
 
 demo: setup ## Train the SQL expert on the embedded base, on this machine, with scores before and after
 	@$(EXPERT) train --manifest experts/expert-sql/manifest.json --model smollm2-135m --resume --evaluate \
-		--max-steps 80 --set evaluation.test_set_size=60
+		--output experts/expert-sql/weights/demo --max-steps 80 --set evaluation.test_set_size=60
 
 experts: setup ## Train and score every expert on the embedded base; what is finished and unchanged is passed over
 	@$(EXPERT) train --all experts --model smollm2-135m --set evaluation.test_set_size=200
