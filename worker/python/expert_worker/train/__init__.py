@@ -1,6 +1,7 @@
 """Training: one explicit loop, and the fast path that it runs on."""
 
 import os
+import sys
 
 # Before torch loads its OpenMP: threads that wait by spinning burn the time of whatever else the machine
 # does, and on a shared one they make a step ten times slower. A short spin keeps most of the speed.
@@ -8,3 +9,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 os.environ.setdefault("KMP_BLOCKTIME", "1")
 # oneDNN keeps up to 1,024 compiled kernels, a gigabyte where every batch has shapes of its own.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
+# Segments that grow leave no holes between batches of unlike sizes. Only Linux has them; a user's own
+# settings stay as they are.
+if sys.platform == "linux" and "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:
+    os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")

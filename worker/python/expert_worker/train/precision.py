@@ -1,5 +1,6 @@
 """Number formats: TF32, cuDNN, and the loss scale that keeps fp16 gradients from vanishing."""
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,6 +8,8 @@ import torch
 
 from expert_worker.events import Events
 from expert_worker.plan import Plan
+
+_RESERVE = 512 << 20
 
 
 def prepare(plan: Plan, events: Events) -> None:
@@ -29,11 +32,18 @@ def _prepare_cuda(plan: Plan, events: Events) -> None:
     on = torch.backends.cuda.matmul.allow_tf32
     events.applied("tf32", on, "TF32 enabled" if on else None)
     events.applied("cudnn_benchmark", torch.backends.cudnn.benchmark)
-    reserve = 512 << 20
-    total = torch.cuda.get_device_properties(plan.machine.device.index).total_memory
-    # A Windows driver would spill into shared memory and crawl; a refusal can be answered by smaller batches.
-    torch.cuda.set_per_process_memory_fraction(max(0.5, 1 - reserve / total), plan.machine.device.index)
-    events.applied("memory_limit_bytes", total - reserve)
+    _limit_memory(plan.machine.device.index, events)
+
+
+def _limit_memory(index: int, events: Events) -> None:
+    """A Windows driver would spill into shared memory and crawl; a refusal can be answered by smaller
+    batches."""
+    total = torch.cuda.get_device_properties(index).total_memory
+    torch.cuda.set_per_process_memory_fraction(max(0.5, 1 - _RESERVE / total), index)
+    limit = int(total * torch.cuda.get_per_process_memory_fraction(index))
+    events.applied("memory_limit_bytes", limit)
+    held = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF")
+    events.applied("allocator", held, f"CUDA allocator: {held}" if held else None)
 
 
 @dataclass

@@ -177,9 +177,14 @@ def kernel(device: torch.device, dtype: torch.dtype, flash: bool, by_document: b
     if device.type == "cuda" and dtype in (torch.bfloat16, torch.float16):
         if flash and _installed("flash_attn"):
             return "flash_attn_varlen"
-        if _installed("torch.nn.attention.varlen"):
+        if _installed("torch.nn.attention.varlen") and _runs_flash(device):
             return "torch_varlen"
     return "sdpa_by_document"
+
+
+def _runs_flash(device: torch.device) -> bool:
+    """torch's own kernel is compiled for compute capability 8.0 and above."""
+    return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def _installed(module: str) -> bool:
