@@ -57,6 +57,7 @@ HARMLESS = {
     "eager attention": ({"machine.sdpa": False}, "attention"),
     "drop_last": ({"recipe.batch.drop_last": True}, "drop_last"),
     "compile": ({"machine.compile": {"backend": "eager", "mode": "default"}}, "torch_compile"),
+    "memory_clear_every": ({"machine.memory_clear_every": 1}, "memory_clear_every"),
     "adamw_bnb_8bit": ({"recipe.optimizer.name": "adamw_bnb_8bit"}, "optimizer"),
 }
 
@@ -182,3 +183,21 @@ def test_what_the_user_is_told(usual, tmp_path, monkeypatch):
     } <= notes
     half = run(tmp_path, {"machine.dtype": "bf16"}, monkeypatch)
     assert "Using BF16" in {event.body.note for event in half.events if event.body.type == "applied"}
+
+
+def test_checkpoints_are_mirrored(tmp_path, monkeypatch):
+    saves = {"recipe.saving.steps": 1, "machine.save_total_limit": 1}
+    for number, background in enumerate((True, False)):
+        target = tmp_path / f"mirror{number}"
+        mirror = {"target": target.as_uri(), "compress": not background, "background": background}
+        ran = run(tmp_path / str(number), {**saves, "machine.mirror": mirror}, monkeypatch)
+        ending = "" if background else ".zst"
+        assert {path.name for path in target.iterdir()} == {f"checkpoint-{step}" for step in (1, 2, 3)}
+        assert (target / "checkpoint-3" / f"state.json{ending}").is_file()
+        assert ran.applied["checkpoint_mirror"].endswith("checkpoint-3")
+        told = [event.body for event in ran.events]
+        copied = [
+            i for i, body in enumerate(told) if body.type == "applied" and body.key == "checkpoint_mirror"
+        ]
+        stepped = [i for i, body in enumerate(told) if body.type == "progress"]
+        assert background or copied[0] < stepped[1]
