@@ -49,6 +49,9 @@ impl Trainer<'_> {
     /// Trains the expert, unless the output folder says that there is nothing to do or that it must not be touched.
     pub fn train(&self, prepared: &Prepared, notify: &mut dyn FnMut(Notice)) -> Result<Trained, Failure> {
         let mut plan = prepared.resolved.plan.clone();
+        if let Some(mirror) = &mut plan.machine.mirror {
+            mirror.background &= !self.args.no_background_upload;
+        }
         let inputs = self.inputs(prepared);
         if self.args.locked {
             lock::check(&plan, &inputs)?;

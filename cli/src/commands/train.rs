@@ -43,6 +43,9 @@ pub struct Args {
     /// Record where the time goes, step by step
     #[arg(long)]
     pub profile: bool,
+    /// Copy each checkpoint to its mirror before training goes on, not beside it
+    #[arg(long)]
+    pub no_background_upload: bool,
     /// Show the plan and stop
     #[arg(long, conflicts_with = "all")]
     pub dry_run: bool,
