@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use expert_contract::diagnostic::Diagnostic;
+use expert_contract::diagnostic::{Diagnostic, Severity};
 use expert_contract::exit::Exit;
 use expert_contract::manifest::{self, Manifest, Options};
 use expert_contract::plan::Request;
@@ -39,10 +39,13 @@ pub fn prepare(options: &PlanOptions, request: Request, console: &Console) -> Re
         let mut resolved = resolve(&expert, &site, request)
             .map_err(|problem| Failure::manifest(&path, manifest.locate(vec![problem])))?;
         resolved.plan.machine.threads.compute = slots::threads_alone(&resolved.plan.machine.device);
-        let facts = MachineFacts { device: resolved.plan.machine.device.kind };
+        let facts = MachineFacts { device: site.device.kind, devices: site.devices };
         let found = manifest.locate(check_machine(&expert, facts));
         console.report(&found, &manifest.document.sources);
         diagnostics.extend(found);
+        if diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error) {
+            return Err(Failure::manifest(&path, diagnostics));
+        }
         resolved
     };
     check_presence(&resolved)?;

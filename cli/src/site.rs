@@ -13,6 +13,8 @@ use crate::options::{DeviceChoice, PlanOptions};
 #[derive(Debug, Clone)]
 pub struct Found {
     pub device: Device,
+    /// How many of its kind there are, counted from this one.
+    pub devices: u32,
     pub computes_bf16: bool,
 }
 
@@ -27,6 +29,7 @@ pub fn of(options: &PlanOptions, manifest: &Path) -> Result<Site, Failure> {
         home: home(),
         hub_cache: hub_cache(),
         device: found.device,
+        devices: found.devices,
         computes_bf16: found.computes_bf16,
     })
 }
@@ -40,6 +43,7 @@ pub fn on_cpu(manifest: &Path) -> Site {
         home: home(),
         hub_cache: hub_cache(),
         device: Device { kind: DeviceKind::Cpu, index: 0, name: String::new(), memory_bytes: None },
+        devices: 1,
         computes_bf16: false,
     }
 }
@@ -83,7 +87,12 @@ fn gpus() -> Vec<Found> {
     let Ok(nvml) = nvml_wrapper::Nvml::init() else { return Vec::new() };
     let count = nvml.device_count().unwrap_or(0);
     let visible = visible_gpus(env::CUDA_VISIBLE_DEVICES.get().as_deref(), count);
-    visible.into_iter().enumerate().filter_map(|(index, number)| gpu(&nvml, number, index as u32)).collect()
+    let all = visible.len();
+    let found = visible.into_iter().enumerate().filter_map(|(index, number)| {
+        // Processes that train together take this one and those that follow.
+        gpu(&nvml, number, index as u32).map(|gpu| Found { devices: (all - index) as u32, ..gpu })
+    });
+    found.collect()
 }
 
 /// Numbers up to the first that is none, as the driver reads them. Names of other kinds leave all.
@@ -104,7 +113,7 @@ fn gpu(nvml: &nvml_wrapper::Nvml, number: u32, index: u32) -> Option<Found> {
     let computes_bf16 = gpu.cuda_compute_capability().is_ok_and(|it| it.major >= 8);
     let name = gpu.name().unwrap_or_else(|_| "NVIDIA GPU".to_owned());
     let device = Device { kind: DeviceKind::Cuda, index, name, memory_bytes: Some(memory) };
-    Some(Found { device, computes_bf16 })
+    Some(Found { device, devices: 1, computes_bf16 })
 }
 
 fn mps() -> Option<Found> {
@@ -115,6 +124,7 @@ fn mps() -> Option<Found> {
             name: "Apple GPU".to_owned(),
             memory_bytes: memory_of_host(),
         },
+        devices: 1,
         computes_bf16: false,
     })
 }
@@ -122,7 +132,7 @@ fn mps() -> Option<Found> {
 fn cpu() -> Found {
     let device =
         Device { kind: DeviceKind::Cpu, index: 0, name: "CPU".to_owned(), memory_bytes: memory_of_host() };
-    Found { device, computes_bf16: false }
+    Found { device, devices: 1, computes_bf16: false }
 }
 
 /// Physical memory, or less where a container sets a limit.

@@ -80,6 +80,7 @@ fn site(manifest: &Path, gpu: Option<u64>) -> Site {
         home: manifest.with_file_name("home"),
         hub_cache: manifest.with_file_name("hub"),
         device: Device { kind, index: 0, name: "a device".to_owned(), memory_bytes },
+        devices: 1,
         computes_bf16: gpu.is_some(),
     }
 }

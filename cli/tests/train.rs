@@ -52,6 +52,30 @@ fn flags_reach_the_worker_as_a_request() {
 }
 
 #[test]
+fn checkpoints_are_mirrored_in_the_foreground_if_asked() {
+    let world = shelf(&["a"]);
+    let train =
+        "train -m experts/a --device cpu -o out --fresh --set training.config.checkpoint_mirror=mirror";
+    for (flag, background) in [("", true), ("--no-background-upload", false)] {
+        let (output, _) = run(&world, &format!("{train} {flag}"), "steps=1");
+        assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+        let plan: Value =
+            serde_json::from_slice(&std::fs::read(world.path("out/plan.json")).unwrap()).unwrap();
+        assert_eq!(plan["machine"]["mirror"]["background"], background);
+    }
+}
+
+#[test]
+fn more_processes_than_devices_are_refused_before_a_worker_starts() {
+    let world = shelf(&["a"]);
+    let train = "train -m experts/a --device cpu -o out --set training.config.distributed.processes";
+    let (output, document) = run(&world, &format!("{train}=32"), "steps=1");
+    assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+    assert_eq!(document["diagnostics"][0]["code"], "idle-processes", "{document}");
+    assert!(!world.path("out").exists());
+}
+
+#[test]
 fn a_used_output_folder_is_not_touched_unless_asked() {
     let world = shelf(&["a"]);
     let train = "train -m experts/a --device cpu -o out";

@@ -38,7 +38,7 @@ fn minimal(config: &str) -> Vec<u8> {
 fn from_machine(config: &str, device: DeviceKind) -> BTreeSet<Code> {
     let path = PathBuf::from("/nowhere/manifest.json");
     let manifest = from_bytes(minimal(config), &path, &Options::default()).manifest.unwrap();
-    let problems = check_machine(&manifest.effective(0).unwrap(), MachineFacts { device });
+    let problems = check_machine(&manifest.effective(0).unwrap(), MachineFacts { device, devices: 1 });
     manifest.locate(problems).iter().map(|found| found.code).collect()
 }
 
@@ -54,6 +54,7 @@ fn every_code_is_reached() {
     reached.extend(codes(&from_bytes(minimal(r#""seed": 1"#), absent, &options).diagnostics));
     reached.extend(from_machine(r#""fp16": true"#, DeviceKind::Cpu));
     reached.extend(from_machine(r#""optim": "paged_adamw_8bit""#, DeviceKind::Mps));
+    reached.extend(from_machine(r#""distributed": {"processes": 2}"#, DeviceKind::Cuda));
     let missed: Vec<_> = Code::ALL.iter().filter(|code| !reached.contains(code)).collect();
     assert!(missed.is_empty(), "no test reaches {missed:?}");
 }
@@ -62,6 +63,8 @@ fn every_code_is_reached() {
 fn a_machine_that_fits_is_not_complained_of() {
     assert!(from_machine(r#""fp16": true, "optim": "paged_adamw_8bit""#, DeviceKind::Cuda).is_empty());
     assert!(from_machine(r#""bf16": true"#, DeviceKind::Cpu).is_empty());
+    assert!(from_machine(r#""distributed": {"processes": 2}"#, DeviceKind::Cpu).is_empty());
+    assert!(from_machine(r#""distributed": "ddp""#, DeviceKind::Cuda).is_empty());
 }
 
 #[test]

@@ -78,6 +78,7 @@ fn plan(document: &Value) -> Value {
         home: PathBuf::from("/cache"),
         hub_cache: PathBuf::from("/nowhere"),
         device,
+        devices: 2,
         computes_bf16: true,
     };
     let request = Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
@@ -235,6 +236,8 @@ fn config_examples() -> Vec<Example> {
         "checkpoint_mirror.target" = "/mnt/b" with { "training.config.checkpoint_mirror": {"target": "/mnt/a"} };
         "checkpoint_mirror.compress" = true with { "training.config.checkpoint_mirror": {"target": "/mnt/a"} };
         "checkpoint_mirror.background" = false with { "training.config.checkpoint_mirror": {"target": "/mnt/a"} };
+        "distributed.strategy" = "fsdp2" with { "training.config.distributed": {"processes": 4} };
+        "distributed.processes" = 4 with { "training.config.distributed": {"strategy": "ddp"} };
     }
 }
 

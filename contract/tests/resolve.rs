@@ -45,6 +45,7 @@ fn site(memory: Option<u64>, kind: DeviceKind) -> Site {
         home: PathBuf::from("/cache"),
         hub_cache: PathBuf::from("/nowhere"),
         device: Device { kind, index: 0, name: "device".into(), memory_bytes: memory },
+        devices: 1,
         computes_bf16: true,
     }
 }
@@ -143,4 +144,29 @@ fn a_plan_survives_its_own_json() {
     let again: Plan = serde_json::from_str(&text).unwrap();
     assert_eq!(again, plan);
     assert_eq!(again.recipe.digest(), plan.recipe_digest);
+}
+
+#[test]
+fn processes_share_a_step_and_a_spread_base_shares_its_weights() {
+    let together = |text: &str| {
+        let plain = Set::new("base_models[0].quantization", "none");
+        let sets = [plain, Set::new("training.config.distributed", text)];
+        plan(&manifest(&sets), 1, &Site { devices: 2, ..site(Some(80 << 30), DeviceKind::Cuda) }).plan.machine
+    };
+    let alone = together("null");
+    assert_eq!(alone.distributed, None);
+    let both = together(r#"{"strategy": "ddp"}"#);
+    assert_eq!(both.distributed.map(|it| (it.strategy.as_str(), it.processes)), Some(("ddp", 2)));
+    assert_eq!(both.accumulation * 2, alone.accumulation);
+    assert_eq!(both.estimate.weights, alone.estimate.weights);
+    let spread = together(r#"{"strategy": "fsdp2", "processes": 2}"#);
+    assert!(spread.estimate.weights < alone.estimate.weights);
+}
+
+#[test]
+fn one_device_makes_one_process_and_the_plan_says_so() {
+    let sets = [Set::new("training.config.distributed", "ddp")];
+    let resolved = plan(&manifest(&sets), 1, &site(None, DeviceKind::Cpu));
+    assert_eq!(resolved.plan.machine.distributed, None);
+    assert!(resolved.notes.iter().any(|note| note.code == "one-process"));
 }

@@ -141,3 +141,33 @@ def test_killed_and_resumed_by_command(expert: Expert, every_trial: bool) -> Non
         for part in ("final", f"checkpoint-{STEPS}"):
             same = same_bytes(expert.output(name) / part, expert.output("undisturbed") / part)
             assert same, f"{name}: {part} differs"
+
+
+def descendants(process: int) -> list[int]:
+    listed = Path(f"/proc/{process}/task/{process}/children")
+    found = [int(child) for child in listed.read_text().split()] if listed.exists() else []
+    return [*found, *(below for child in found for below in descendants(child))]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at processes as Linux shows them")
+def test_processes_that_train_together_end_with_the_command_line(expert: Expert) -> None:
+    together = ("--set", "training.config.distributed.processes=2", "--set", "training.config.max_steps=5000")
+    process = expert.start("together", *together)
+    await_checkpoint(expert, "together", 2, process)
+    below = descendants(process.pid)
+    assert len(below) >= 3
+    process.kill()
+    process.wait()
+    for worker in below:
+        await_death(worker)
+
+    process = expert.start("together", *together, "--resume")
+    newest = max(
+        int(path.name.removeprefix("checkpoint-")) for path in expert.output("together").glob("c*-*")
+    )
+    await_checkpoint(expert, "together", newest + 2, process)
+    below = descendants(process.pid)
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130, (expert.folder / "together.log").read_text()[-3000:]
+    for worker in below:
+        await_death(worker)

@@ -122,8 +122,11 @@ fn batch(resolved: &Resolved) -> String {
     let (batch, machine) = (&resolved.plan.recipe.batch, &resolved.plan.machine);
     let packed = if batch.packing { "packed rows" } else { "rows" };
     let grouped = if batch.group_by_length { ", rows of like length together" } else { "" };
+    let together = machine
+        .distributed
+        .map_or_else(String::new, |it| format!(" in each of {} processes ({})", it.processes, it.strategy));
     format!(
-        "{} {packed} of {} tokens a step = {} at a time x {}{grouped}",
+        "{} {packed} of {} tokens a step = {} at a time x {}{together}{grouped}",
         batch.rows_per_step, batch.max_seq_length, machine.micro_batch, machine.accumulation
     )
 }

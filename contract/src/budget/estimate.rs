@@ -17,6 +17,8 @@ pub struct Load<'a> {
     pub device: DeviceKind,
     pub checkpointing: CheckpointingMode,
     pub fast_path: bool,
+    /// Processes that the base's weights are spread over; 1 where each holds them all.
+    pub spread_over: u64,
     pub piece_tokens: Option<u64>,
     pub rows: u64,
     pub row_length: u64,
@@ -35,7 +37,7 @@ pub fn estimate(load: &Load<'_>) -> MemoryEstimate {
     let trained = adapter_parameters(load.shape, load.adapter);
     let tokens = tokens_at_once(load);
     let mut parts = MemoryEstimate {
-        weights: weights(load.shape, load.quantization, load.dtype),
+        weights: weights_here(load),
         adapter: trained * MASTER_BYTES,
         gradients: trained * MASTER_BYTES,
         optimizer: optimizer_bytes(load.optimizer, trained),
@@ -77,6 +79,18 @@ pub fn largest_micro_batch(load: &Load<'_>, wanted: u64, available: u64) -> u64 
         }
     }
     low
+}
+
+/// Of a spread base: this process's pieces, what is never spread for long (embedding and head), and the layer that computes
+/// beside the one that is being fetched.
+fn weights_here(load: &Load<'_>) -> u64 {
+    let whole = weights(load.shape, load.quantization, load.dtype);
+    if load.spread_over <= 1 {
+        return whole;
+    }
+    let together = load.shape.other_parameters() * dtype_bytes(load.dtype);
+    let layers = whole.saturating_sub(together);
+    whole.div_ceil(load.spread_over) + together + 2 * layers.div_ceil(load.shape.layers.max(1))
 }
 
 fn weights(shape: &Shape, quantization: Quantization, dtype: Dtype) -> u64 {

@@ -105,6 +105,10 @@ codes! {
     LoaderWithoutWorkers = "loader-without-workers", Warning, "Prefetching and persistent workers need workers.";
     LoaderUnused = "loader-unused", Advice, "Rows come from the mapped token cache, which needs no loader processes.";
     GraphsWithoutCompile = "graphs-without-compile", Warning, "CUDA graphs are captured by `torch_compile`, which is off.";
+    DistributedUnsupported = "distributed-unsupported", Error, "The processes cannot train this expert together in this way.";
+    DistributedUncompiled = "distributed-uncompiled", Warning, "A base that is spread over processes is not compiled.";
+    IdleProcesses = "idle-processes", Error, "There are more processes than rows in a step.";
+    TooFewDevices = "too-few-devices", Error, "There are more processes than devices on this machine.";
     CheckpointingConflict = "checkpointing-conflict", Warning, "`gradient_checkpointing` and `activation_checkpointing` differ.";
     SchedulerOption = "scheduler-option", Error, "The schedule takes no such option, or not with this value.";
     TemplateSource = "template-source", Error, "A `custom` prompt template needs its text, and only a custom one has one.";

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::section::section;
 use super::vocabulary::{
-    ActivationCheckpointing, CompileMode, GradientCheckpointing, Method, Modules, Trackers,
+    ActivationCheckpointing, CompileMode, GradientCheckpointing, Method, Modules, Together, Trackers,
 };
 use crate::ledger::{
     COUNT, Class, FRACTION, Kind, LARGEST, NOT_NEGATIVE, POSITIVE, Range, SHARE, TEXTS, WHOLE,
@@ -126,6 +126,8 @@ section! {
         checkpoint_mirror ["checkpoint_mirror"]: Option<CheckpointMirror> = None,
             Kind::OneOf(&[Kind::Object(&CHECKPOINT_MIRROR), Kind::Null]),
             "A second place that checkpoints are copied to; a plain text is its target.";
+        distributed ["distributed"]: Option<Distributed> = None, Kind::OneOf(&[Kind::Object(&DISTRIBUTED), Kind::Null]),
+            "Several processes of this machine that train the expert together, each on a device of its own; a plain text is their strategy. A step sees the same rows whatever their number, and a checkpoint goes on with any.";
     }
     kept {
         ["use_unsloth"]: Kind::Bool, Class::Advice {
@@ -136,10 +138,6 @@ section! {
             reason: "torch.compile decides itself when a graph is captured",
             instead: "remove the key",
         }, "Steps before CUDA graphs are captured.";
-        ["distributed"]: Kind::Any, Class::Advice {
-            reason: "one expert trains in one process on one device so far",
-            instead: "remove the key; `train --all --jobs N` trains several experts at once",
-        }, "Asks for several processes or machines.";
         ["memory_efficient_attention"]: Kind::Bool, Class::Advice {
             reason: "attention is always computed without the full score matrix while `use_sdpa` is true",
             instead: "remove the key, or choose with `use_sdpa` and `flash_attention_2`",
@@ -169,6 +167,20 @@ section! {
         target ["target"]: String = String::new(), Kind::Text, "A folder, or any URL that fsspec opens. Credentials come from the environment.";
         compress ["compress"]: bool = false, Kind::Bool, "Whether copies are compressed.";
         background ["background"]: bool = true, Kind::Bool, "Whether training goes on while a checkpoint is copied.";
+    }
+    kept {}
+}
+
+section! {
+    /// Several processes that train one expert together.
+    Distributed = DISTRIBUTED at "training.config.distributed" {
+        text_key: Some("strategy"),
+    }
+    honoured {
+        strategy ["strategy"]: Together = Together::Ddp, Kind::Word(Together::WORDS),
+            "`ddp`: each process holds the whole base. `fsdp2`: the base's weights are spread over the processes, for bases that do not fit one device. `deepspeed` is refused.";
+        processes ["processes", "num_processes"]: Option<u32> = None, Kind::OneOf(&[Kind::Integer { min: 1, max: 64 }, Kind::Null]),
+            "How many; null takes one for each GPU, and on a CPU only one.";
     }
     kept {}
 }

@@ -17,7 +17,7 @@ mod vocabulary;
 use std::path::{Path, PathBuf};
 
 pub use base::{AdapterEntry, BaseModel, Decoding, RopeScaling, SoftPrompt};
-pub use config::{CheckpointMirror, CheckpointingOptions, Config};
+pub use config::{CheckpointMirror, CheckpointingOptions, Config, Distributed};
 pub use dataset::{Dataset, RowChecks, Task, Tasks, Weights};
 pub use document::Document;
 pub use effective::{Effective, model_slug};
@@ -28,7 +28,7 @@ pub use sets::Set;
 pub use setting::{Decode, Origin, Setting};
 pub use vocabulary::{
     ActivationCheckpointing, CompileMode, DatasetType, GradientCheckpointing, Method, Modules, RopeWord,
-    Trackers,
+    Together, Trackers,
 };
 
 use crate::diagnostic::{Code, Diagnostic, Problem, Severity, Style, render};

@@ -213,7 +213,7 @@ macro_rules! decode_words {
     )+ };
 }
 
-use super::vocabulary::{ActivationCheckpointing, CompileMode, DatasetType, Method};
+use super::vocabulary::{ActivationCheckpointing, CompileMode, DatasetType, Method, Together};
 use crate::plan::{
     AdapterKind, BadRow, DataFormat, OptimizerName, Overlong, Quantization, ScheduleKind, SoftPromptInit,
     Strategy, TemplateKind, TextDialogue, Tracker, TrainOn,
@@ -221,5 +221,5 @@ use crate::plan::{
 
 decode_words! {
     ActivationCheckpointing, AdapterKind, BadRow, CompileMode, DataFormat, DatasetType, Method, OptimizerName, Overlong,
-    Quantization, ScheduleKind, SoftPromptInit, Strategy, TemplateKind, TextDialogue, Tracker, TrainOn,
+    Quantization, ScheduleKind, SoftPromptInit, Strategy, TemplateKind, TextDialogue, Together, Tracker, TrainOn,
 }

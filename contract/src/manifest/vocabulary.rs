@@ -23,6 +23,11 @@ word! {
     }
 }
 
+word! {
+    /// How processes share the work; `deepspeed` is known so that its refusal can say why.
+    Together { Ddp = "ddp", Fsdp2 = "fsdp2", Deepspeed = "deepspeed" }
+}
+
 /// `true`, `false`, `"selective"` or `"full"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GradientCheckpointing {

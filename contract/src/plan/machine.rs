@@ -14,8 +14,10 @@ pub struct Machine {
     pub dtype: Dtype,
     /// Rows that go through the model at once; the worker halves it in place when memory runs out.
     pub micro_batch: u64,
-    /// Micro-batches behind one optimizer step on this machine: ceil(rows_per_step / micro_batch / devices).
+    /// Micro-batches behind one optimizer step in each process: ceil(rows_per_step / micro_batch / processes).
     pub accumulation: u64,
+    /// Null where one process does everything.
+    pub distributed: Option<Distributed>,
     /// Tokens of a micro-batch that the fast path walks at once, in whole documents; null walks all of them together.
     /// A piece that stays in a CPU's cache is faster, and the gradients add up to the same.
     pub piece_tokens: Option<u64>,
@@ -52,6 +54,19 @@ pub struct FastParts {
 
 impl FastParts {
     pub const ALL: Self = Self { document_attention: true, chunked_loss: true, fused_adapters: true };
+}
+
+word! {
+    /// `ddp`: every process holds the base. `fsdp2`: its weights are spread over them.
+    DistributedStrategy { Ddp = "ddp", Fsdp2 = "fsdp2" }
+}
+
+/// Processes that train together, each on a device of its own: `device.index` and those that follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Distributed {
+    pub strategy: DistributedStrategy,
+    pub processes: u32,
 }
 
 word! { DeviceKind { Cuda = "cuda", Mps = "mps", Cpu = "cpu" } }

@@ -12,8 +12,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use machine::{
-    CheckpointingMode, Compile, Device, DeviceKind, Dtype, FastParts, Loader, Logging, Machine,
-    MemoryEstimate, Mirror, Paths, Threads, Tracker,
+    CheckpointingMode, Compile, Device, DeviceKind, Distributed, DistributedStrategy, Dtype, FastParts,
+    Loader, Logging, Machine, MemoryEstimate, Mirror, Paths, Threads, Tracker,
 };
 pub(crate) use recipe::word;
 pub use recipe::{

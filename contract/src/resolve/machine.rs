@@ -1,10 +1,11 @@
 //! How the recipe is computed on this machine.
 
 use crate::budget::Load;
-use crate::manifest::{CompileMode, Config, Effective};
+use crate::manifest::{CompileMode, Config, Effective, Together};
 use crate::paths::{anywhere, fill_placeholders};
 use crate::plan::{
-    Compile, DeviceKind, FastParts, Loader, Logging, Machine, MemoryEstimate, Mirror, Paths, Recipe, Threads,
+    Compile, DeviceKind, Distributed, DistributedStrategy, FastParts, Loader, Logging, Machine,
+    MemoryEstimate, Mirror, Paths, Recipe, Threads,
 };
 
 use super::sources::Sources;
@@ -29,6 +30,9 @@ pub fn build(
     let dtype = fit::dtype(recipe.precision.compute, site.device.kind, site.computes_bf16, notes);
     let checkpointing = expert.checkpointing();
     let piece_tokens = (site.device.kind == DeviceKind::Cpu).then_some(CPU_PIECE);
+    let distributed = distributed(config, site, notes);
+    let processes = distributed.map_or(1, |it| u64::from(it.processes));
+    let spread = distributed.is_some_and(|it| it.strategy == DistributedStrategy::Fsdp2);
     let sized = base.shape.as_ref().map(|shape| {
         let load = Load {
             shape,
@@ -38,7 +42,9 @@ pub fn build(
             dtype,
             device: site.device.kind,
             checkpointing,
-            fast_path: true,
+            // Weights that lie in pieces are known to the base's own modules alone.
+            fast_path: !spread,
+            spread_over: if spread { processes } else { 1 },
             piece_tokens,
             rows: *config.batch_size,
             row_length: u64::from(recipe.batch.max_seq_length),
@@ -57,7 +63,8 @@ pub fn build(
         device: site.device.clone(),
         dtype,
         micro_batch,
-        accumulation: recipe.batch.rows_per_step.div_ceil(micro_batch),
+        accumulation: recipe.batch.rows_per_step.div_ceil(micro_batch * processes),
+        distributed,
         piece_tokens,
         fast_path: true,
         fast_parts: FastParts::ALL,
@@ -79,6 +86,25 @@ pub fn build(
         estimate: sized.as_ref().map_or_else(MemoryEstimate::default, |it| it.estimate.clone()),
     };
     (machine, sized.and_then(|it| it.largest))
+}
+
+fn distributed(config: &Config, site: &Site, notes: &mut Vec<Note>) -> Option<Distributed> {
+    let wanted = config.distributed.as_ref()?;
+    let strategy = match *wanted.strategy {
+        Together::Ddp => DistributedStrategy::Ddp,
+        Together::Fsdp2 => DistributedStrategy::Fsdp2,
+        Together::Deepspeed => return None,
+    };
+    let processes = wanted.processes.unwrap_or(site.devices);
+    if processes > 1 {
+        return Some(Distributed { strategy, processes });
+    }
+    notes.push(Note::new(
+        "one-process",
+        format!("`distributed` asks for {strategy} and comes to one process here, which trains by itself"),
+        "give `processes` a number, or remove the key to silence this",
+    ));
+    None
 }
 
 /// CUDA graphs are what torch.compile replays in its mode `reduce-overhead`.

@@ -35,6 +35,8 @@ pub struct Site {
     /// The Hugging Face Hub's cache of models.
     pub hub_cache: PathBuf,
     pub device: Device,
+    /// How many devices of that kind there are.
+    pub devices: u32,
     pub computes_bf16: bool,
 }
 

@@ -9,6 +9,8 @@ use crate::plan::{DeviceKind, OptimizerName, PrecisionRequest};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MachineFacts {
     pub device: DeviceKind,
+    /// How many devices of that kind there are.
+    pub devices: u32,
 }
 
 pub fn check(effective: &Effective<'_>, facts: MachineFacts, problems: &mut Problems) {
@@ -18,10 +20,23 @@ pub fn check(effective: &Effective<'_>, facts: MachineFacts, problems: &mut Prob
         let problem = Problem::new(Code::Fp16OnCpu, place(&config.fp16, effective), message);
         problems.push(problem.hint("use `--mixed-precision bf16` on this machine"));
     }
+    too_few_devices(effective, facts, problems);
     let paged = matches!(*config.optim, OptimizerName::PagedAdamw8bit | OptimizerName::PagedAdamw32bit);
     if facts.device != DeviceKind::Cuda && paged {
         let message = format!("nothing is paged without CUDA: `{}` runs as its plain form", *config.optim);
         let problem = Problem::new(Code::PagedWithoutCuda, place(&config.optim, effective), message);
         problems.push(problem.hint("use `adamw_torch_fused`; an adapter's optimizer state is small"));
+    }
+}
+
+/// Processes on a CPU share its cores; anywhere else each wants a device of its own.
+fn too_few_devices(effective: &Effective<'_>, facts: MachineFacts, problems: &mut Problems) {
+    let Some(wanted) = effective.config.distributed.as_ref() else { return };
+    let Some(processes) = *wanted.processes else { return };
+    if facts.device != DeviceKind::Cpu && processes > facts.devices {
+        let (have, kind) = (facts.devices, facts.device);
+        let message = format!("{processes} processes need a {kind} device each, and there are {have} here");
+        let problem = Problem::new(Code::TooFewDevices, wanted.processes.span, message);
+        problems.push(problem.hint("lower `processes`; null takes as many as there are devices"));
     }
 }

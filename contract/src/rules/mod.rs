@@ -7,6 +7,7 @@ mod checkpointing;
 mod data_format;
 mod device;
 mod digests;
+mod distributed;
 mod duration;
 mod early_stopping;
 mod evaluation_data;
@@ -71,6 +72,7 @@ const BASE_RULES: &[fn(&Effective<'_>, &mut Problems)] = &[
     soft_prompts::check_base,
     packing::check,
     loader::check,
+    distributed::check,
     graphs::check,
     checkpointing::check,
     scheduler::check,

@@ -37,7 +37,7 @@ def pretend_memory_of_its_own(monkeypatch):
 
     real = stage.try_largest
     gpu = SimpleNamespace(type="cuda")
-    monkeypatch.setattr(stage, "try_largest", lambda w, r, o, v, d, e: real(w, r, o, v, gpu, e))
+    monkeypatch.setattr(stage, "try_largest", lambda w, r, o, v, d, e, t: real(w, r, o, v, gpu, e, t))
 
 
 def test_the_longest_batches_come_before_the_first_step(tmp_path, monkeypatch):

@@ -14,7 +14,10 @@ from expert_worker.exit import Exit
 from expert_worker.heartbeat import heartbeat
 from expert_worker.plan import Plan, load_plan
 from expert_worker.process import bind_to_parent
+from expert_worker.process.leader import lead, leads
+from expert_worker.process.rank import follow_leader, speaks, this_rank
 from expert_worker.stages import READS_STDIN, RECORDED, STAGES, find_stage
+from expert_worker.stop import Stop
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
         from expert_worker.serve import serve
 
         return serve()
-    bind_to_parent(reads_stdin=options.stage in READS_STDIN)
+    bind_to_parent(reads_stdin=options.stage in READS_STDIN or this_rank() is not None)
     if options.stage == "doctor":
         from expert_worker.probe import print_probe
 
@@ -38,13 +41,19 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def carry_out(stage: str, plan_path: Path, pipe: Pipe) -> int:
-    """Every way out of a stage passes here and leaves its last line: `finished` or `failed`."""
+    """Every way out of a stage passes here and leaves its last line: `finished` or `failed`; of processes
+    that work together, the first one's does."""
     plan: Plan | None = None
     events = Events([pipe], stage=stage)
     try:
-        events.stop.install()
+        _hear_of_stops(events.stop)
         plan = load_plan(plan_path)
+        ended = lead(plan, plan_path, pipe, events.stop) if leads(plan) else None
+        if isinstance(ended, int):
+            return ended
         events = _events_for(plan, pipe, events)
+        if ended is not None:
+            raise ended
         with heartbeat(events):
             result = _run(stage, plan, events)
         events.finished(result)
@@ -61,9 +70,16 @@ def carry_out(stage: str, plan_path: Path, pipe: Pipe) -> int:
     return code
 
 
+def _hear_of_stops(stop: Stop) -> None:
+    if this_rank() is None:
+        stop.install()
+    else:
+        follow_leader(stop)
+
+
 def _events_for(plan: Plan, pipe: Pipe, early: Events) -> Events:
     record = None
-    if plan.request.stage in RECORDED:
+    if plan.request.stage in RECORDED and speaks():
         record = Record(Path(plan.machine.paths.output) / "events.jsonl")
     events = Events([pipe], record, stage=plan.request.stage, recipe_digest=plan.recipe_digest)
     events.stop = early.stop

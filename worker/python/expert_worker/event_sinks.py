@@ -24,7 +24,7 @@ class Pipe:
     """The CLI's end of standard output. Nothing else can write there: see `claim_stdout`."""
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+        self.descriptor = descriptor
         self.broken = False
 
     def write(self, event: Event, line: bytes) -> None:
@@ -36,12 +36,12 @@ class Pipe:
         if self.broken:
             return
         try:
-            _write_all(self._descriptor, line)
+            _write_all(self.descriptor, line)
         except BrokenPipeError:
             self.broken = True
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        os.close(self.descriptor)
 
 
 def claim_stdout() -> Pipe:

@@ -39,7 +39,7 @@ def load_base(plan: Plan, events: Events) -> Any:
     if model is None:
         model = read_model(plan, folder)
     keep_scales(model)
-    if quantizer_of(plan) is None:
+    if quantizer_of(plan) is None and not _is_spread(plan):
         model = model.to(torch_device(plan))
     model.config.name_or_path = plan.recipe.base.name
     _report(model, plan, events)
@@ -63,6 +63,12 @@ def read_model(plan: Plan, folder: Path) -> Any:
     if quantizer is not None:
         extra |= {"quantization_config": quantizer, "device_map": {"": str(torch_device(plan))}}
     return _read(AutoModelForCausalLM, folder, **extra)
+
+
+def _is_spread(plan: Plan) -> bool:
+    """Such a base stays in the host's memory until its pieces go to their devices."""
+    together = plan.machine.distributed
+    return plan.request.stage == "train" and together is not None and together.strategy == "fsdp2"
 
 
 def torch_device(plan: Plan) -> torch.device:

@@ -25,6 +25,7 @@ from expert_worker.train import memory
 from expert_worker.train.data import longest, row_lengths
 from expert_worker.train.source import Source, open_source
 from expert_worker.train.stage import Session, prepare
+from expert_worker.train.team import Team
 
 
 class Heard:
@@ -66,7 +67,7 @@ def measure(plan: Plan, events: Events, source: Source) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="expert-bench-") as folder:
         paths = plan.machine.paths.model_copy(update={"output": folder})
         plan = plan.model_copy(update={"machine": plan.machine.model_copy(update={"paths": paths})})
-        session = prepare(plan, events, source, Store(Path(folder), events), None)
+        session = prepare(plan, events, source, Store(Path(folder), events), None, Team())
         loaded = memory.now(session.loop.device).allocated
         ready = time.time() - psutil.Process().create_time()
         _longest_first(session, source)

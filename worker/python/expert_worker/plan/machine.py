@@ -6,6 +6,7 @@ from expert_worker.document import U32, U64, Document
 
 DeviceKind = Literal["cuda", "mps", "cpu"]
 Dtype = Literal["bf16", "fp16", "fp32"]
+DistributedStrategy = Literal["ddp", "fsdp2"]
 CheckpointingMode = Literal["none", "selective", "full"]
 Tracker = Literal["tensorboard", "wandb"]
 
@@ -15,6 +16,11 @@ class Device(Document):
     index: U32
     name: str
     memory_bytes: U64 | None = None
+
+
+class Distributed(Document):
+    strategy: DistributedStrategy
+    processes: U32
 
 
 class Compile(Document):
@@ -80,6 +86,7 @@ class Machine(Document):
     dtype: Dtype
     micro_batch: U64
     accumulation: U64
+    distributed: Distributed | None = None
     piece_tokens: U64 | None = None
     fast_path: bool
     fast_parts: FastParts

@@ -115,13 +115,13 @@ def _padded(batch: Flat) -> _Padded:
     return _Padded(rows(batch.ids, 0), rows(batch.labels, IGNORED), mask, keys)
 
 
-def build(plan: Plan, model: Any, device: torch.device, events: Events) -> Engine:
+def build(plan: Plan, model: Any, device: torch.device, events: Events, *, spread: bool = False) -> Engine:
     """Chooses the path and says which, and why not the faster one."""
     place = Place()
     replaced = install(model, place)
     if replaced:
         events.applied("dropout", plan.recipe.adapter.dropout, None)
-    reason = obstacle(model) if plan.machine.fast_path else "it is switched off"
+    reason = _obstacle(plan, model, spread)
     noise = plan.recipe.optimizer.neftune
     alpha = noise.noise_alpha if noise else 0.0
     if alpha:
@@ -129,9 +129,17 @@ def build(plan: Plan, model: Any, device: torch.device, events: Events) -> Engin
     if reason is None:
         return _fast(plan, model, place, alpha, device, events)
     events.applied("path", "plain", f"Plain transformers + peft path: {reason}")
+    if plan.machine.compile:
+        events.warning("not-compiled", "torch_compile has no effect on the plain path: it runs uncompiled")
     _checkpoint_plainly(plan, model, events)
     _disturb(model, place, alpha)
     return PlainEngine(model, place, plan.recipe.seed, device, alpha)
+
+
+def _obstacle(plan: Plan, model: Any, spread: bool) -> str | None:
+    if spread:
+        return "the base's weights are spread over the processes, which only its own modules know"
+    return obstacle(model) if plan.machine.fast_path else "it is switched off"
 
 
 def _fast(

@@ -14,6 +14,7 @@ from expert_worker.plan import Plan
 from expert_worker.train import state
 from expert_worker.train.adapter import trained
 from expert_worker.train.precision import LossScale
+from expert_worker.train.team import Team
 from expert_worker.train.totals import Totals
 from expert_worker.train.window import Window
 
@@ -34,19 +35,22 @@ class Keeper:
         total_steps: int,
         saves: int,
         events: Events,
+        team: Team,
     ) -> None:
         """`saves` is how many are to come."""
         self._plan, self._store = plan, store
         self._model, self._optimizer, self._scale, self._window = model, optimizer, scale, window
         self._cache_key, self._total_steps = cache_key, total_steps
         self._saved: int | None = None
+        self._team = team
         wanted = plan.machine.mirror
         self._mirror = (
             Mirror(wanted.target, events, compress=wanted.compress, background=wanted.background)
-            if wanted
+            if wanted and team.speaks
             else None
         )
-        self._demand_room(saves, events)
+        if team.speaks:
+            self._demand_room(saves, events)
 
     def _demand_room(self, saves: int, events: Events) -> None:
         """One checkpoint and `final/` must fit; where what is kept beside them will not, that is told."""
@@ -65,12 +69,18 @@ class Keeper:
             )
 
     def save(self, totals: Totals, metrics: dict[str, float]) -> None:
-        """Once a step: a stop right after a save has nothing to add."""
+        """Once a step: a stop right after a save has nothing to add. Of a team the first process writes, and
+        nobody leaves before that is done."""
         if totals.step in (0, self._saved):
             return
+        if self._team.speaks:
+            self._commit(totals, metrics)
+        self._saved = totals.step
+        self._team.wait()
+
+    def _commit(self, totals: Totals, metrics: dict[str, float]) -> None:
         parts = state.capture(self._model, self._optimizer, self._scale, self._plan.recipe.base.name)
         folder = self._store.commit(totals.step, parts, self._facts(totals, metrics))
-        self._saved = totals.step
         pinned: set[int] = set()
         if self._mirror is not None:
             self._mirror.submit(folder)

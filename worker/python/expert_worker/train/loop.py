@@ -17,6 +17,7 @@ from expert_worker.train.optimizer import set_rate
 from expert_worker.train.pace import Pace
 from expert_worker.train.precision import LossScale
 from expert_worker.train.rhythm import Rhythm
+from expert_worker.train.team import Team
 from expert_worker.train.totals import Totals
 from expert_worker.train.window import Gathered, Window
 
@@ -36,6 +37,7 @@ class Loop:
     optimizer: torch.optim.Optimizer
     scale: LossScale
     window: Window
+    team: Team
     order: Order
     rate: Callable[[int], float]
     total_steps: int
@@ -63,13 +65,10 @@ class Loop:
             norm = self._step(step, rows, gathered)
             self._report(gathered, norm, time.monotonic() - began)
             metrics = self._evaluate() if self.evaluating.due(self.totals.step) else {}
-            if (
-                self.saving.due(self.totals.step)
-                or (metrics and self._wants_best())
-                or self.events.stop_requested
-            ):
+            stopping = self.team.any(self.events.stop_requested)
+            if self.saving.due(self.totals.step) or (metrics and self._wants_best()) or stopping:
                 self.save(self.totals, metrics)
-            if self.events.stop_requested and self.totals.step < self.total_steps:
+            if stopping and self.totals.step < self.total_steps:
                 self._leave()
             if self._exhausted():
                 return

@@ -73,6 +73,16 @@ def ran_out(error: BaseException) -> bool:
     return "out of memory" in said or "not enough memory" in said
 
 
+def too_large_together(rows: int) -> Failed:
+    """Where processes pass through the model in step, none can do its part in smaller pieces."""
+    return Failed(
+        f"{rows} rows at once do not fit into the device's memory",
+        hint="Lower batch_size, which leaves the result as it is if gradient_accumulation_steps makes up for "
+        "it; or lower max_seq_length, or switch gradient_checkpointing on.",
+        code="out-of-memory",
+    )
+
+
 def halved(rows: int, step: int, what: str, events: Events) -> int:
     """How many rows to try after `rows` did not fit; `what` is done again with them."""
     if rows <= 1:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from pydantic import JsonValue
 
-from expert_worker.base import load_base, load_tokenizer, torch_device
+from expert_worker.base import load_base, load_tokenizer, locate, torch_device
 from expert_worker.checkpoint import Loaded, Store, refuse_unless_same
 from expert_worker.events import Events
 from expert_worker.plan import Plan, ResumeCheckpoint, ResumeNewest, TrainRequest
@@ -23,6 +24,8 @@ from expert_worker.train.rhythm import Rhythm
 from expert_worker.train.scoring import checkpoint_scores, rows_to_score, score_trained
 from expert_worker.train.settings import Settings
 from expert_worker.train.source import Source, open_source
+from expert_worker.train.spread import spread
+from expert_worker.train.team import Team, assembled, plan_of_rank
 from expert_worker.train.totals import Totals
 from expert_worker.train.trial import try_largest
 from expert_worker.train.validation import Validation, documents
@@ -34,41 +37,46 @@ _TRAIN_BUDGET = 900.0
 def run(plan: Plan, events: Events) -> JsonValue:
     """Tokenizes what is not tokenized yet, trains, and returns what `train --json` prints."""
     rows = rows_to_score(plan)
-    result, model, tokenizer = _train(plan, events)
-    if rows is not None:
+    with assembled(plan, events) as team:
+        result, model, tokenizer = _train(plan_of_rank(plan, team), events, team)
+    # Where the base is spread over the processes, `expert-cli` has one score that holds all of it.
+    if rows is not None and team.speaks and not team.spread:
         memory.release()
         result["evaluation"] = score_trained(plan, events, model, tokenizer, rows, str(result["adapter"]))
     return cast(JsonValue, result)
 
 
-def _train(plan: Plan, events: Events) -> tuple[dict[str, Any], Any, Any]:
+def _train(plan: Plan, events: Events, team: Team) -> tuple[dict[str, Any], Any, Any]:
     """The run's result, and the model and tokenizer as they are in `final/`: gradients and optimizer are
     gone."""
     began = time.monotonic()
     applied = Settings()
     events.attach(applied)
     store = Store(Path(plan.machine.paths.output), events)
-    store.open()
-    saved = _resumed(plan, store)
-    source = open_source(plan, events)
+    saved = _resumed(plan, store, team)
+    with team.first_alone():
+        source = open_source(plan, events)
+        locate(plan, events)
     if saved is not None:
         _refuse_other_recipe(plan, saved, source)
     events.begin(saved.step if saved else 0)
-    trackers = start_trackers(plan, events, saved.step if saved else 0)
+    trackers = start_trackers(plan, events, saved.step if saved else 0) if team.speaks else None
     try:
-        session = prepare(plan, events, source, store, saved)
+        session = prepare(plan, events, source, store, saved, team)
         events.stage("train", _TRAIN_BUDGET, f"{session.loop.total_steps} steps")
         try:
-            with profiled(plan, events):
+            with profiled(plan, events) if team.speaks else nullcontext():
                 session.loop.run()
         finally:
             session.keeper.drain()
         session.loop.window.clear()
-        result = Finish(plan, events, store, session.loop, session.tokenizer, source, applied).write(
-            time.monotonic() - began, saved.step if saved else None
-        )
+        result: dict[str, Any] = {}
+        if team.speaks:
+            finish = Finish(plan, events, store, session.loop, session.tokenizer, source, applied)
+            result = finish.write(time.monotonic() - began, saved.step if saved else None)
     finally:
-        trackers.close()
+        if trackers is not None:
+            trackers.close()
         source.close()
     return result, session.loop.model, session.tokenizer
 
@@ -80,7 +88,9 @@ class Session:
     tokenizer: Any
 
 
-def prepare(plan: Plan, events: Events, source: Source, store: Store, saved: Loaded | None) -> Session:
+def prepare(
+    plan: Plan, events: Events, source: Source, store: Store, saved: Loaded | None, team: Team
+) -> Session:
     """The model with its adapter, the optimizer and the loop, as they were at `saved` if that is given."""
     precision.prepare(plan, events)
     device = torch_device(plan)
@@ -88,21 +98,24 @@ def prepare(plan: Plan, events: Events, source: Source, store: Store, saved: Loa
     steps = data.total_steps(plan, order)
     tokenizer = load_tokenizer(plan, events)
     model = adapter.build(plan, load_base(plan, events), tokenizer, steps, events)
+    if team.spread:
+        spread(model, device, events)
     parameters = list(adapter.trained(model).values())
+    team.align(parameters)
     optimizing = optimizer.build(plan.recipe.optimizer, parameters, events)
     scale = precision.LossScale.of(model.get_base_model().dtype)
-    way = engine.build(plan, model, device, events)
+    way = engine.build(plan, model, device, events, spread=team.spread)
     micro = saved.facts.micro_batch if saved else int(plan.machine.micro_batch)
     totals = Totals.from_json(saved.facts.totals) if saved else Totals()
-    rows = _rows(plan, source, order, totals.step, steps, events)
+    rows = _rows(plan, source, order, totals.step, steps, events, team)
     saving = Rhythm.of(plan.recipe.saving, order.steps_per_epoch, steps)
-    window = Window(way, rows, parameters, plan.recipe.seed, micro, events)
+    window = Window(way, rows, parameters, plan.recipe.seed, micro, events, team)
     if saved is not None:
         state.restore(saved, model, optimizing, scale)
-    validation = _validation(plan, source, way, micro, events)
+    validation = _validation(plan, source, way, micro, events, team)
     saves = saving.left(totals.step)
-    keeper = Keeper(plan, store, model, optimizing, scale, window, source.key, steps, saves, events)
-    try_largest(window, source.train, order, validation, device, events)
+    keeper = Keeper(plan, store, model, optimizing, scale, window, source.key, steps, saves, events, team)
+    try_largest(window, source.train, order, validation, device, events, team)
     loop = Loop(
         plan=plan,
         events=events,
@@ -110,13 +123,14 @@ def prepare(plan: Plan, events: Events, source: Source, store: Store, saved: Loa
         optimizer=optimizing,
         scale=scale,
         window=window,
+        team=team,
         order=order,
         rate=schedule.rate(plan.recipe.schedule, plan.recipe.optimizer.learning_rate, steps),
         total_steps=steps,
         device=device,
         totals=totals,
         evaluating=_evaluating(plan, validation, order, steps),
-        evaluate=_evaluation(plan, validation, model, tokenizer) if validation else None,
+        evaluate=_evaluation(plan, validation, model, tokenizer, team) if validation else None,
         saving=saving,
         save=keeper.save,
     )
@@ -124,15 +138,27 @@ def prepare(plan: Plan, events: Events, source: Source, store: Store, saved: Loa
     return Session(loop, keeper, tokenizer)
 
 
-def _rows(plan: Plan, source: Source, order: data.Order, start: int, total: int, events: Events) -> data.Rows:
+def _rows(
+    plan: Plan, source: Source, order: data.Order, start: int, total: int, events: Events, team: Team
+) -> data.Rows:
     if source.mapped:
         return source.train
-    loaded = feed.LoadedRows(source.train, order, start, total, plan)
+    loaded = feed.LoadedRows(source.train, order, start, total, plan, team)
     feed.report(loaded.loader, events)
     return loaded
 
 
-def _resumed(plan: Plan, store: Store) -> Loaded | None:
+def _resumed(plan: Plan, store: Store, team: Team) -> Loaded | None:
+    """The first process chooses, and mends the folder; the others read what it has chosen."""
+    saved = None
+    if team.speaks:
+        store.open()
+        saved = _chosen(plan, store)
+    chosen = team.hear(str(saved.path) if saved else None)
+    return store.load(Path(chosen)) if chosen and not team.speaks else saved
+
+
+def _chosen(plan: Plan, store: Store) -> Loaded | None:
     resume = plan.request.resume if isinstance(plan.request, TrainRequest) else None
     if isinstance(resume, ResumeNewest):
         return store.newest_valid()
@@ -151,7 +177,7 @@ def _refuse_other_recipe(plan: Plan, saved: Loaded, source: Source) -> None:
 
 
 def _validation(
-    plan: Plan, source: Source, way: engine.Engine, micro_batch: int, events: Events
+    plan: Plan, source: Source, way: engine.Engine, micro_batch: int, events: Events, team: Team
 ) -> Validation | None:
     if plan.recipe.evaluation.strategy == "no":
         return None
@@ -160,7 +186,7 @@ def _validation(
             "no-validation", "There are no validation rows, so nothing is evaluated during training"
         )
         return None
-    found = Validation(way, source.validation, micro_batch, events, plan.recipe.evaluation.rows)
+    found = Validation(way, source.validation, micro_batch, events, team, plan.recipe.evaluation.rows)
     events.applied("eval_rows", sum(documents(found.rows, row) for row in found.chosen))
     return found
 
@@ -171,13 +197,14 @@ def _evaluating(plan: Plan, validation: Validation | None, order: data.Order, st
     return Rhythm.of(plan.recipe.evaluation, order.steps_per_epoch, steps)
 
 
-def _evaluation(plan: Plan, validation: Validation, model: Any, tokenizer: Any) -> Evaluate:
-    """Loss on the validation rows, and accuracy by generation where the best model is chosen by it."""
+def _evaluation(plan: Plan, validation: Validation, model: Any, tokenizer: Any, team: Team) -> Evaluate:
+    """Loss on the validation rows, and accuracy by generation where the best model is chosen by it: in a team
+    everyone generates, since a spread base needs everyone, and the first process's scores count."""
     best = plan.recipe.evaluation.best
     score = checkpoint_scores(plan, model, tokenizer) if best and best.metric == "accuracy" else None
 
     def evaluate(step: int) -> dict[str, float]:
-        return validation.run(step) | (score() if score else {})
+        return validation.run(step) | (team.hear(dict(score())) if score else {})
 
     return evaluate
 
@@ -193,6 +220,11 @@ def _report(plan: Plan, loop: Loop, events: Events) -> None:
     events.applied("max_grad_norm", plan.recipe.optimizer.max_grad_norm)
     events.applied("drop_last", loop.order.drop_last)
     events.applied("max_seq_length", batch.max_seq_length)
+    events.applied("memory_clear_every", plan.machine.memory_clear_every)
+    events.applied("save_total_limit", plan.machine.save_total_limit)
+    events.applied("evaluation_steps", loop.evaluating.every)
+    events.applied("saving_steps", loop.saving.every)
+    events.applied("logging_steps", plan.machine.logging.steps)
     warm = schedule.warmup_steps(plan.recipe.schedule, loop.total_steps)
     rates: list[JsonValue] = [loop.rate(step) for step in (0, loop.total_steps // 2, loop.total_steps - 1)]
     events.applied("schedule", {"kind": plan.recipe.schedule.kind, "warmup_steps": warm, "rates": rates})

@@ -4,11 +4,13 @@ later."""
 from __future__ import annotations
 
 import heapq
+import math
 
 import torch
 
 from expert_worker.events import Events
 from expert_worker.train.data import Order, Rows, longest, row_lengths
+from expert_worker.train.team import Team
 from expert_worker.train.validation import Validation
 from expert_worker.train.window import Window
 
@@ -22,6 +24,7 @@ def try_largest(
     validation: Validation | None,
     device: torch.device,
     events: Events,
+    team: Team,
 ) -> None:
     """`rows` can be read in any order. Where memory is the device's own both batches are always tried. On a
     CPU, which has nothing to refuse with but the death of the process, only if they go well beyond the first
@@ -29,8 +32,10 @@ def try_largest(
     refuses = device.type != "cpu"
     lengths = row_lengths(rows)
     first = sum(lengths[row] for row in order.step(0)[: window.micro_batch])
-    trained = longest(lengths, min(window.micro_batch, order.rows_per_step))
-    most = sum(lengths[row] for row in trained)
+    share = math.ceil(order.rows_per_step / team.size)
+    # Dealt out to the team, they give each process a whole batch.
+    trained = longest(lengths, team.size * min(window.micro_batch, share))
+    most = sum(lengths[row] for row in trained[: len(trained) // team.size])
     if refuses or most > _MUCH_LONGER * first:
         events.stage("try largest batch", 600.0, f"{len(trained)} rows")
         alone = window.reading(rows)
@@ -40,7 +45,7 @@ def try_largest(
         events.applied("micro_batch.tried", window.micro_batch)
     if validation is None:
         return
-    held_out = sum(heapq.nlargest(validation.micro_batch, row_lengths(validation.rows)))
+    held_out = sum(heapq.nlargest(validation.micro_batch, validation.lengths()))
     if refuses or held_out > _MUCH_LONGER * max(first, most):
         events.stage("try evaluation batch", 600.0, f"{validation.micro_batch} rows")
         validation.try_largest()

@@ -78,6 +78,11 @@ class Flat:
         return Flat(move(self.ids), move(self.labels), move(self.positions), self.lengths, keys)
 
 
+def nothing() -> Flat:
+    """A document that counts nothing."""
+    return Flat(torch.zeros(2, dtype=torch.long), torch.full((2,), IGNORED), torch.arange(2), (2,))
+
+
 def supervised(labels: Tensor, positions: Tensor) -> int:
     """How many tokens the loss is taken over."""
     return int(((labels != IGNORED) & (positions > 0)).sum())

@@ -1,0 +1,56 @@
+//! Several processes for one expert: what they cannot do together.
+
+use super::Problems;
+use crate::diagnostic::{Code, Problem};
+use crate::manifest::{Distributed, Effective, Together};
+use crate::plan::{AdapterKind, Quantization};
+
+pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
+    let Some(wanted) = effective.config.distributed.as_ref() else { return };
+    match *wanted.strategy {
+        Together::Ddp => {}
+        Together::Fsdp2 => spread(effective, wanted, problems),
+        Together::Deepspeed => {
+            let message =
+                "DeepSpeed is not used here: it spreads optimizer states, which are small for an adapter";
+            let problem = Problem::new(Code::DistributedUnsupported, wanted.strategy.span, message);
+            problems.push(problem.hint("use `ddp`, or `fsdp2` where the base does not fit one device"));
+        }
+    }
+    idle(effective, wanted, problems);
+}
+
+fn spread(effective: &Effective<'_>, wanted: &Distributed, problems: &mut Problems) {
+    let quantization = &effective.base.quantization;
+    if matches!(**quantization, Quantization::Int4 | Quantization::Int8) {
+        let message = format!("FSDP2 cannot spread weights that are quantized to {}", **quantization);
+        let problem = Problem::new(Code::DistributedUnsupported, wanted.strategy.span, message);
+        problems.push(problem.hint("use `ddp`, where each process holds the quantized base, or a bf16 base"));
+    }
+    if *effective.config.adapter_type == AdapterKind::Prompt {
+        let message = "FSDP2 cannot spread an embedding that soft prompts are put before";
+        let problem = Problem::new(Code::DistributedUnsupported, wanted.strategy.span, message);
+        problems.push(problem.hint("use `ddp` for prompt learning"));
+    }
+    if *effective.config.torch_compile {
+        let message = "`torch_compile` has no effect on a base that FSDP2 spreads: it runs uncompiled";
+        problems.push(
+            Problem::new(Code::DistributedUncompiled, effective.config.torch_compile.span, message)
+                .hint("set it to false, or use `ddp`"),
+        );
+    }
+}
+
+/// A step's rows are dealt out: with more processes than rows some would never have any.
+fn idle(effective: &Effective<'_>, wanted: &Distributed, problems: &mut Problems) {
+    let config = &effective.config;
+    let rows = config.batch_size.saturating_mul(*config.gradient_accumulation_steps);
+    if let Some(processes) = *wanted.processes
+        && u64::from(processes) > rows
+    {
+        let message =
+            format!("{processes} processes share a step of {rows} rows: some would have nothing to do");
+        let problem = Problem::new(Code::IdleProcesses, wanted.processes.span, message);
+        problems.push(problem.hint("lower `processes`, or raise `batch_size`"));
+    }
+}

@@ -1,0 +1,135 @@
+"""Several processes that train one expert: the same numbers as one, checkpoints that either goes on from, and
+an end of all where one is lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+from scene import put_data, rows, train
+from tiny import apart
+from together import await_checkpoint, children, rank_of, start
+
+from expert_worker.errors import Interrupted
+
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(sys.platform != "linux", reason="looks at processes as Linux shows them"),
+]
+
+RECIPE = {
+    "recipe.adapter.kind": "dora",
+    "recipe.adapter.dropout": 0.1,
+    "recipe.schedule.duration": {"unit": "steps", "value": 5},
+    "recipe.saving.steps": 2,
+    "recipe.evaluation.strategy": "steps",
+    "recipe.evaluation.steps": 5,
+    "recipe.optimizer.epsilon": 1e-4,
+}
+LONG = {**RECIPE, "recipe.schedule.duration": {"unit": "steps", "value": 20_000}, "recipe.saving.steps": 20}
+
+
+def together(strategy: str = "ddp") -> dict:
+    return {"machine.distributed": {"strategy": strategy, "processes": 2}}
+
+
+@pytest.fixture
+def data(monkeypatch):
+    put_data(monkeypatch, rows(), rows(4, seed=9))
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patched:
+        put_data(patched, rows(), rows(4, seed=9))
+        return train(tmp_path_factory.mktemp("alone"), {**RECIPE, "machine.save_total_limit": None})
+
+
+def adapters_apart(one, other) -> float:
+    first, second = (load_file(run / "final" / "adapter_model.safetensors") for run in (one, other))
+    assert first.keys() == second.keys()
+    return max(apart(first[name], second[name]) for name in first)
+
+
+def losses(said) -> list[float]:
+    return [body["loss"] for body in said if body["type"] == "progress"]
+
+
+def test_two_processes_come_to_what_one_does_and_one_goes_on_from_their_checkpoint(tmp_path, alone, data):
+    code, said = start(tmp_path, {**RECIPE, **together()}, "pair").finish()
+    assert code == 0 and said[-1]["type"] == "finished"
+    assert losses(said) == pytest.approx(alone.losses, rel=1e-6)
+    assert adapters_apart(tmp_path / "pair", alone.output) < 1e-6
+    assert said[-1]["result"]["eval_loss"] == pytest.approx(alone.result["eval_loss"], rel=1e-6)
+    assert said[-1]["result"]["tokens"] == alone.result["tokens"]
+    applied = {body["key"]: body["value"] for body in said if body["type"] == "applied"}
+    assert applied["distributed"] == {"strategy": "ddp", "processes": 2, "backend": "gloo"}
+    assert len([body for body in said if body["type"] == "started"]) == 1
+
+    shutil.rmtree(tmp_path / "pair" / "checkpoint-5")
+    on = train(tmp_path, {**RECIPE, "request.resume": {"from": "newest"}}, output="pair")
+    assert on.result["resumed_from"] == 4
+    assert on.losses == pytest.approx(alone.losses[4:], rel=1e-6)
+    assert adapters_apart(on.output, alone.output) < 1e-6
+
+
+def test_two_processes_go_on_from_a_checkpoint_of_one(tmp_path, alone):
+    shutil.copytree(
+        alone.output, tmp_path / "pair", ignore=shutil.ignore_patterns("checkpoint-[45]", "final")
+    )
+    resumed = {**RECIPE, **together(), "request.resume": {"from": "newest"}}
+    code, said = start(tmp_path, resumed, "pair").finish()
+    assert code == 0 and said[-1]["result"]["resumed_from"] == 2
+    assert losses(said) == pytest.approx(alone.losses[2:], rel=1e-6)
+    assert adapters_apart(tmp_path / "pair", alone.output) < 1e-6
+
+
+def test_a_base_spread_over_two_processes_comes_to_the_same(tmp_path, alone):
+    code, said = start(tmp_path, {**RECIPE, **together("fsdp2"), "machine.micro_batch": 1}, "pair").finish()
+    assert code == 0, said[-1]
+    applied = {body["key"]: body["value"] for body in said if body["type"] == "applied"}
+    assert applied["fsdp2.units"] == 3 and applied["path"] == "plain"
+    assert losses(said) == pytest.approx(alone.losses, rel=1e-5)
+    assert said[-1]["result"]["eval_loss"] == pytest.approx(alone.result["eval_loss"], rel=1e-5)
+    assert adapters_apart(tmp_path / "pair", alone.output) < 1e-4
+
+
+def test_one_that_is_killed_ends_all_and_the_run_can_go_on(tmp_path, data):
+    worker = start(tmp_path, {**LONG, **together()}, "pair")
+    await_checkpoint(worker)
+    members = children(worker.process.pid)
+    victim = next(member for member in members if rank_of(member) == 1)
+    os.kill(victim, signal.SIGKILL)
+    code, said = worker.finish()
+    assert code == 1
+    assert said[-1]["code"] == "process-lost" and "Process 1 of 2 was killed" in said[-1]["message"]
+    assert worker.recorded()[-1]["code"] == "process-lost"
+    assert not any(Path(f"/proc/{member}").exists() for member in members)
+    newest = max(int(path.name.removeprefix("checkpoint-")) for path in worker.output.glob("checkpoint-*"))
+    steps = []
+
+    def after_one_step(events, event):
+        if event.body.type == "progress":
+            steps.append(event.body.step)
+            events.stop.request(terminated=True)
+
+    with pytest.raises(Interrupted):
+        train(tmp_path, {**LONG, "request.resume": {"from": "newest"}}, output="pair", listen=after_one_step)
+    assert steps == [newest + 1]
+
+
+def test_asked_to_stop_they_save_and_leave(tmp_path, data):
+    worker = start(tmp_path, {**LONG, **together()}, "pair")
+    await_checkpoint(worker)
+    members = children(worker.process.pid)
+    worker.process.send_signal(signal.SIGTERM)
+    code, said = worker.finish()
+    assert code == 143 and said[-1]["code"] == "interrupted"
+    stopped = max(body["step"] for body in said if body["type"] == "progress")
+    assert (worker.output / f"checkpoint-{stopped}" / "state.json").is_file()
+    assert not any(Path(f"/proc/{member}").exists() for member in members)

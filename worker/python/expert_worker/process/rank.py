@@ -1,0 +1,50 @@
+"""What a process knows that trains one expert together with others, and how it follows the one that started
+them all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from dataclasses import dataclass
+
+from expert_worker.stop import Stop
+
+RANK, RENDEZVOUS = "EXPERT_RANK", "EXPERT_RENDEZVOUS"
+INTERRUPT, TERMINATE = b"interrupt\n", b"terminate\n"
+
+
+@dataclass(frozen=True)
+class Rank:
+    """Which of the processes this is, and the file by which they find each other."""
+
+    number: int
+    rendezvous: str
+
+
+def this_rank() -> Rank | None:
+    """None in a process that works by itself."""
+    number = os.environ.get(RANK, "")
+    return Rank(int(number), os.environ[RENDEZVOUS]) if number.isdecimal() else None
+
+
+def speaks() -> bool:
+    """Of processes that work together, the first writes the run's events, checkpoints and results."""
+    rank = this_rank()
+    return rank is None or rank.number == 0
+
+
+def follow_leader(stop: Stop) -> None:
+    """Signals are the leader's business: it passes a wish to stop on by standard input, whose end is its own
+    end."""
+    for name in ("SIGINT", "SIGTERM", "SIGBREAK"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+
+    def listen() -> None:
+        # Not by sys.stdin, whose lock a waiting thread would hold when the interpreter ends.
+        while said := os.read(0, 4096):
+            stop.request(terminated=TERMINATE in said)
+        os._exit(1)
+
+    threading.Thread(target=listen, name="leader-watch", daemon=True).start()

@@ -1,0 +1,199 @@
+"""The processes that train one expert together: who reads which rows, and what they agree upon.
+
+What is random hangs on the seed, the step and the row, never on the process, so that a checkpoint of any
+number of processes goes on with any other.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+from pydantic import JsonValue
+from torch import distributed
+
+from expert_worker.errors import Failed, Missing
+from expert_worker.events import Events
+from expert_worker.plan import Plan
+from expert_worker.process.rank import this_rank
+
+# Whoever waits is ended by the leader when another is lost; a save or a tokenization may rightly take hours.
+_PATIENCE = timedelta(days=7)
+# By then the leader has ended this process, and told why.
+_UNTIL_ENDED = 60.0
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Team:
+    """One process by itself is a team too, and its collective calls cost nothing."""
+
+    number: int = 0
+    size: int = 1
+    spread: bool = False
+    """The base's weights lie in pieces with all processes: each forward pass needs everyone."""
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    @property
+    def speaks(self) -> bool:
+        return self.number == 0
+
+    def share(self, rows: Sequence[int]) -> list[int]:
+        """The rows of a step that this process sees to; rows of like length are dealt out evenly."""
+        return list(rows[self.number :: self.size])
+
+    def idle_rounds(self, rows: int, micro_batch: int, walked: int) -> int:
+        """Where each pass needs everyone: how often one that has walked its rows must still take part."""
+        if not self.spread:
+            return 0
+        return math.ceil(math.ceil(rows / self.size) / micro_batch) - walked
+
+    def sum(self, *numbers: float) -> list[float]:
+        if self.size == 1:
+            return list(numbers)
+        held = torch.tensor(numbers, dtype=torch.float64, device=self.device)
+        _carefully(lambda: distributed.all_reduce(held))
+        return held.tolist()
+
+    def any(self, flag: bool) -> bool:
+        return flag if self.size == 1 else self.sum(float(flag))[0] > 0
+
+    def sum_gradients(self, parameters: Sequence[torch.nn.Parameter]) -> None:
+        """In one piece: adapters are small. A parameter that no process has a gradient for stays without."""
+        if self.size == 1:
+            return
+        there = torch.tensor([float(p.grad is not None) for p in parameters], device=self.device)
+        parts = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
+        whole = torch.cat([there, *(part.reshape(-1).to(there.dtype) for part in parts)])
+        _carefully(lambda: distributed.all_reduce(whole))
+        known = (whole[: len(parameters)] > 0).tolist()
+        pieces = torch.split(whole[len(parameters) :], [p.numel() for p in parameters])
+        for parameter, piece, is_known in zip(parameters, pieces, known, strict=True):
+            parameter.grad = piece.view_as(parameter).to(parameter.dtype) if is_known else None
+
+    def align(self, parameters: Sequence[torch.nn.Parameter]) -> None:
+        """Everyone starts from the first process's numbers."""
+        if self.size == 1:
+            return
+        whole = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
+        _carefully(lambda: distributed.broadcast(whole, 0))
+        pieces = torch.split(whole, [parameter.numel() for parameter in parameters])
+        with torch.no_grad():
+            for parameter, piece in zip(parameters, pieces, strict=True):
+                parameter.copy_(piece.view_as(parameter))
+
+    def hear(self, document: JsonValue = None) -> Any:
+        """The first process's document, for everyone."""
+        if self.size == 1:
+            return document
+        text = json.dumps(document).encode()
+        length = int(self.sum(len(text) if self.speaks else 0)[0])
+        held = torch.zeros(length, dtype=torch.uint8, device=self.device)
+        if self.speaks:
+            held.copy_(torch.frombuffer(bytearray(text), dtype=torch.uint8))
+        _carefully(lambda: distributed.broadcast(held, 0))
+        return json.loads(bytes(held.tolist()))
+
+    def wait(self) -> None:
+        """Until everyone is here."""
+        self.sum(0.0)
+
+    @contextmanager
+    def first_alone(self) -> Iterator[None]:
+        """What leaves files behind that the others only read."""
+        if not self.speaks:
+            self.wait()
+        yield
+        if self.speaks:
+            self.wait()
+
+
+@contextmanager
+def assembled(plan: Plan, events: Events) -> Iterator[Team]:
+    rank, together = this_rank(), plan.machine.distributed
+    if rank is None or together is None:
+        yield Team()
+        return
+    events.stage("processes", 120.0, f"{together.processes} processes, {together.strategy}")
+    state = _join(plan, rank.rendezvous)
+    team = Team(state.process_index, state.num_processes, together.strategy == "fsdp2", state.device)
+    backend = distributed.get_backend()
+    events.applied(
+        "distributed",
+        {"strategy": together.strategy, "processes": distributed.get_world_size(), "backend": backend},
+        f"{team.size} processes train together ({together.strategy}, {backend})",
+    )
+    try:
+        yield team
+    finally:
+        state.destroy_process_group()
+
+
+def plan_of_rank(plan: Plan, team: Team) -> Plan:
+    """Each process has a device of its own, or on a CPU its part of the cores."""
+    if team.size == 1:
+        return plan
+    device = plan.machine.device
+    compute = plan.machine.threads.compute or os.cpu_count() or 1
+    index = device.index + (team.number if device.kind == "cuda" else 0)
+    threads = {"compute": max(1, compute // team.size)} if device.kind == "cpu" else {}
+    machine = plan.machine.model_copy(
+        update={
+            "device": device.model_copy(update={"index": index}),
+            "threads": plan.machine.threads.model_copy(update=threads),
+        }
+    )
+    return plan.model_copy(update={"machine": machine})
+
+
+def _join(plan: Plan, rendezvous: str) -> Any:
+    from accelerate import PartialState
+
+    device, together = plan.machine.device, plan.machine.distributed
+    rank = this_rank()
+    assert together is not None and rank is not None
+    if device.kind == "cuda" and torch.cuda.device_count() < device.index + together.processes:
+        found = torch.cuda.device_count()
+        raise Missing(
+            f"{together.processes} processes need a GPU each, and torch finds {found} here",
+            hint="Lower training.config.distributed.processes, or leave the key out.",
+            code="too-few-devices",
+        )
+    on_cpu = device.kind != "cuda"
+    try:
+        return PartialState(
+            cpu=on_cpu,
+            backend="gloo" if on_cpu else "nccl",
+            init_method=f"file://{rendezvous}",
+            rank=rank.number,
+            world_size=together.processes,
+            timeout=_PATIENCE,
+        )
+    except (RuntimeError, ValueError, NotImplementedError) as error:
+        raise Failed(
+            f"The processes cannot join: {str(error).splitlines()[0]}",
+            hint="Set training.config.distributed to null to train in one process.",
+            code="processes-cannot-join",
+        ) from error
+
+
+def _carefully(collective: Callable[[], _Result]) -> _Result:
+    """A collective that breaks means that another process is gone, and the leader knows which."""
+    try:
+        return collective()
+    except RuntimeError as error:
+        time.sleep(_UNTIL_ENDED)
+        raise Failed(
+            f"Another process of this run is gone: {str(error).splitlines()[0]}",
+            hint="Run again with --resume.",
+            code="process-lost",
+        ) from error
