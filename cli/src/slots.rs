@@ -31,6 +31,11 @@ impl Slots {
         let Some(first) = plans.first().map(|plan| &plan.machine.device) else {
             return Self { jobs: 1, threads: None, devices: Vec::new() };
         };
+        // Those that take several devices, or all cores, come one after the other.
+        if plans.iter().any(|plan| plan.machine.distributed.is_some()) {
+            let jobs = asked.unwrap_or(1).min(most);
+            return Self { jobs, threads: threads_alone(first), devices: vec![first.clone()] };
+        }
         if first.kind == DeviceKind::Cpu {
             let largest = plans.iter().map(|plan| plan.machine.estimate.total).max().unwrap_or(0);
             let jobs = asked.unwrap_or_else(|| side_by_side(cores(), first.memory_bytes, largest)).min(most);
@@ -70,6 +75,8 @@ fn cores() -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use expert_contract::plan::{Distributed, DistributedStrategy};
+
     use super::*;
 
     #[test]
@@ -80,5 +87,15 @@ mod tests {
         assert_eq!(side_by_side(8, Some(4 * GIB), 8 * GIB), 1);
         assert_eq!(side_by_side(8, None, GIB), 1);
         assert_eq!(side_by_side(8, Some(16 * GIB), 0), 1);
+    }
+
+    #[test]
+    fn an_expert_of_several_processes_has_the_machine_to_itself() {
+        let text = include_str!("../../tests/examples/plan.json");
+        let alone: Plan = serde_json::from_str(text).unwrap();
+        let mut together = alone.clone();
+        together.machine.distributed = Some(Distributed { strategy: DistributedStrategy::Ddp, processes: 2 });
+        let slots = Slots::of(&[&alone, &together], DeviceChoice::Cpu, None);
+        assert_eq!((slots.jobs, slots.threads), (1, Some(cores())));
     }
 }

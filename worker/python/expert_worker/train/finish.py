@@ -19,7 +19,7 @@ from expert_worker.run_record import (
     write_run_record,
 )
 from expert_worker.run_record.card import model_card
-from expert_worker.train import memory, state
+from expert_worker.train import state
 from expert_worker.train.loop import Loop
 from expert_worker.train.settings import Settings
 from expert_worker.train.source import Source
@@ -39,7 +39,8 @@ class Finish:
         self._plan, self._events, self._store, self._loop = plan, events, store, loop
         self._tokenizer, self._source, self._applied = tokenizer, source, applied
 
-    def write(self, seconds: float, resumed_from: int | None) -> dict[str, Any]:
+    def write(self, seconds: float, resumed_from: int | None, peak: int) -> dict[str, Any]:
+        """`peak` is the most memory that any process held."""
         self._events.stage("final")
         choice = self._choose()
         model, totals = self._loop.model, self._loop.totals
@@ -62,7 +63,7 @@ class Finish:
             "adapter": str(final),
             "seconds": seconds,
             "tokens_per_second": self._loop.pace.tokens_per_second,
-            "peak_memory_bytes": memory.peak(self._loop.device),
+            "peak_memory_bytes": peak,
             "resumed_from": resumed_from,
         }
         write_run_record(

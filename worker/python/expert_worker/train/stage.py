@@ -70,10 +70,11 @@ def _train(plan: Plan, events: Events, team: Team) -> tuple[dict[str, Any], Any,
         finally:
             session.keeper.drain()
         session.loop.window.clear()
+        peak = team.largest(memory.peak(session.loop.device))
         result: dict[str, Any] = {}
         if team.speaks:
             finish = Finish(plan, events, store, session.loop, session.tokenizer, source, applied)
-            result = finish.write(time.monotonic() - began, saved.step if saved else None)
+            result = finish.write(time.monotonic() - began, saved.step if saved else None, peak)
     finally:
         if trackers is not None:
             trackers.close()

@@ -64,6 +64,13 @@ class Team:
         _carefully(lambda: distributed.all_reduce(held))
         return held.tolist()
 
+    def largest(self, number: int) -> int:
+        if self.size == 1:
+            return number
+        held = torch.tensor(number, dtype=torch.int64, device=self.device)
+        _carefully(lambda: distributed.all_reduce(held, distributed.ReduceOp.MAX))
+        return int(held)
+
     def any(self, flag: bool) -> bool:
         return flag if self.size == 1 else self.sum(float(flag))[0] > 0
 
