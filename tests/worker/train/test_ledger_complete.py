@@ -49,6 +49,7 @@ ELSEWHERE = {
     "recipe.precision.tf32": f"{CUDA}::test_tf32_is_read_back_from_torch",
     "recipe.evaluation.strategy": f"{LEDGER}::test_evaluation_strategies",
     "recipe.evaluation.steps": f"{LEDGER}::test_evaluation_strategies",
+    "recipe.evaluation.rows": "worker/train/test_scoring.py::test_only_as_many_rows_are_looked_at",
     "recipe.evaluation.best": BEST,
     "recipe.evaluation.scorer": "worker/evaluate/test_sandbox.py::test_an_unknown_scorer_is_named",
     "recipe.evaluation.test_set_size": f"{SCORED}::test_the_adapter_is_told_from_its_base",
