@@ -50,9 +50,9 @@ fn eager(shape: &Shape) -> (u64, u64) {
     (5 * shape.hidden + 2 * heads, 5 * shape.hidden + 4 * shape.intermediate)
 }
 
-/// The backward pass through one MLP: gradients of gate and up, the sigmoid's terms, and the residual stream's gradient.
+/// The backward pass through one MLP: gradients of their product, gate and up, and the residual stream's gradient.
 pub(super) fn working_set(load: &Load<'_>, tokens: u64) -> u64 {
-    (4 * load.shape.intermediate + 2 * load.shape.hidden) * tokens * dtype_bytes(load.dtype)
+    (3 * load.shape.intermediate + 2 * load.shape.hidden) * tokens * dtype_bytes(load.dtype)
 }
 
 /// A quantized weight is read one matrix at a time.

@@ -26,8 +26,8 @@ pub struct Load<'a> {
 
 /// Adapter weights, their gradients and the optimizer's moments are kept in fp32 whatever the base is.
 const MASTER_BYTES: u64 = 4;
-/// Bytes of fp32 logits that the fast path's head and loss hold at a time, and the fewest rows they take.
-const HEAD_BYTES_CPU: u64 = 16 << 20;
+/// Bytes of fp32 logits that the fast path's head and loss hold at a time; rows are taken by so many.
+const HEAD_BYTES_CPU: u64 = 24 << 20;
 const HEAD_BYTES_GPU: u64 = 512 << 20;
 const HEAD_ROWS: u64 = 32;
 /// What a CUDA context, cuBLAS workspaces and the allocator's rounding take before the first tensor.
@@ -57,11 +57,14 @@ pub fn estimate(load: &Load<'_>) -> MemoryEstimate {
     parts
 }
 
-/// Documents are not cut, so a piece may be as long as a row.
+/// On a CPU that many pieces are walked side by side, unless one has a single processor.
+const LANES: u64 = 2;
+
+/// Documents are not cut, so a piece may be as long as a row; one that is has the processors for itself.
 fn tokens_at_once(load: &Load<'_>) -> u64 {
     let all = load.rows * load.row_length;
     match load.piece_tokens {
-        Some(piece) if load.fast_path => all.min(piece.max(load.row_length)),
+        Some(piece) if load.fast_path => all.min((LANES * piece).max(load.row_length)),
         _ => all,
     }
 }
@@ -184,8 +187,13 @@ fn logits(load: &Load<'_>, tokens: u64) -> u64 {
         return tokens * vocabulary * (2 * bytes + 2 * MASTER_BYTES);
     }
     let budget = if load.device == DeviceKind::Cpu { HEAD_BYTES_CPU } else { HEAD_BYTES_GPU };
-    let rows = (budget / (MASTER_BYTES * vocabulary)).max(HEAD_ROWS).min(tokens);
+    let chunk = (budget / (MASTER_BYTES * vocabulary * HEAD_ROWS)).max(1) * HEAD_ROWS;
+    let rows = (chunk * heads_at_once(load)).min(tokens);
     // In 16 bits the product and the gradient are copies beside the fp32 logits.
     let copies = if load.dtype == Dtype::Fp32 { 0 } else { bytes };
     rows * vocabulary * (MASTER_BYTES + copies)
+}
+
+fn heads_at_once(load: &Load<'_>) -> u64 {
+    if load.device == DeviceKind::Cpu && load.rows > 1 { LANES } else { 1 }
 }

@@ -7,7 +7,7 @@ import torch
 from tiny import CONFIGS, apart, flat, gradients, ia3, lora, plain_loss
 
 from expert_worker.plan import FastParts
-from expert_worker.train.fast.attention import attend
+from expert_worker.train.fast.attention import Documents, attend
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import CounterDropout, Place, install, token_keys
 from expert_worker.train.fast.eligible import obstacle
@@ -62,7 +62,7 @@ def test_dropout_is_the_one_that_peft_would_apply(dora, checkpointing):
 
     def reference(model, batch):
         total = torch.zeros(())
-        for piece in batch.pieces(1):
+        for piece in batch.pieces(len(batch.lengths)):
             place.keys = piece.keys
             total = total + plain_loss(model, piece)
         return total
@@ -86,7 +86,7 @@ def test_pieces_sum_to_the_whole(dropout):
     batch = flat((9, 1, 17, 5, 30, 2))
     decoder.loss(batch).backward()
     whole = gradients(model)
-    for piece in batch.pieces(20):
+    for piece in batch.pieces(3):
         loss = decoder.loss(piece)
         if loss.requires_grad:
             loss.backward()
@@ -105,14 +105,15 @@ def test_filling_up_changes_nothing():
     assert apart(decoder.loss(filled).detach(), decoder.loss(batch).detach()) < 1e-6
 
 
-def test_attention_in_16_bits_stays_near_that_in_32():
-    documents = flat().documents
+@pytest.mark.parametrize("lengths", [(9, 1, 17, 5), (300, 128)])
+def test_attention_in_16_bits_stays_near_that_in_32(lengths):
+    documents = Documents(lengths, torch.device("cpu"))
     torch.manual_seed(2)
-    q, k, v = (torch.randn(32, heads, 8) for heads in (4, 2, 2))
+    q, k, v = (torch.randn(sum(lengths), heads, 8) for heads in (4, 2, 2))
     found = []
-    for dtype in (torch.float32, torch.bfloat16):
+    for dtype, way in ((torch.float32, "flash_cpu"), (torch.bfloat16, "blocks_cpu")):
         leaves = [x.detach().to(dtype).clone().requires_grad_() for x in (q, k, v)]
-        out = attend(*leaves, documents, 8**-0.5, "flash_cpu")
+        out = attend(*leaves, documents, 8**-0.5, way)
         out.square().sum().backward()
         found.append([out.detach(), *(leaf.grad for leaf in leaves)])
     for wide, narrow in zip(*found, strict=True):
@@ -124,7 +125,7 @@ def test_packed_equals_unpacked():
     decoder = FastDecoder(model, Place())
     batch = flat()
     together = decoder.loss(batch)
-    apart_sum = sum(decoder.loss(piece) for piece in batch.pieces(1))
+    apart_sum = sum(decoder.loss(piece) for piece in batch.pieces(len(batch.lengths)))
     assert apart(together, apart_sum) < 1e-6
 
 

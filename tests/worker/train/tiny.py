@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -35,7 +36,8 @@ EVERY_LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", 
 
 def base(kind: str = "qwen3", dtype: torch.dtype = torch.float32) -> Any:
     torch.manual_seed(3)
-    model = AutoModelForCausalLM.from_config(CONFIGS[kind], dtype=dtype, attn_implementation="sdpa")
+    config = deepcopy(CONFIGS[kind])  # It would remember the dtype.
+    model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "norm" in name or name.endswith("bias"):

@@ -115,7 +115,7 @@ def flat(rows: Rows, indices: Sequence[int]) -> Flat:
 def keyed(batch: Flat, seed: int, step: int, indices: Sequence[int], lengths: Sequence[int]) -> Flat:
     """With each token's key for whatever is drawn at it; `lengths` are those of all rows."""
     keys = token_keys(seed, step, list(indices), [lengths[index] for index in indices])
-    return replace(batch, keys=keys)
+    return replace(batch, keys=keys, step=step)
 
 
 def _tensor(part: Any) -> torch.Tensor:

@@ -1,5 +1,6 @@
 """The two ways from a batch to a loss: the fast path, and plain transformers + peft."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
@@ -8,13 +9,16 @@ from torch.nn.functional import cross_entropy
 
 from expert_worker.events import Events
 from expert_worker.plan import Compile, Plan
+from expert_worker.train import checkpointing
 from expert_worker.train.fast.batch import IGNORED, Flat
 from expert_worker.train.fast.decoder import FastDecoder, Wrapper
 from expert_worker.train.fast.dropout import Place, install
 from expert_worker.train.fast.eligible import obstacle
+from expert_worker.train.lanes import Lanes
 from expert_worker.train.random import FORWARD, seed_everything
 
-_NARROW_MULTIPLE = 64
+# oneDNN compiles and keeps a kernel for each number of rows: fill up to few of them.
+_CPU_MULTIPLE = 32
 
 
 class Engine(Protocol):
@@ -26,36 +30,64 @@ class Engine(Protocol):
 
 
 class FastEngine:
-    """`piece` is how many tokens are walked at once, in whole documents: what stays in a CPU's caches is
-    faster."""
+    """On a CPU a batch is walked in pieces of whole documents: what stays in the caches is faster."""
 
-    def __init__(self, model: Any, decoder: FastDecoder, device: torch.device, piece: int | None) -> None:
-        self._model, self._decoder, self._device, self._piece = model, decoder, device, piece
-        # oneDNN compiles and keeps a kernel for each new shape: in 16 bits on a CPU, few shapes are better.
-        narrow = device.type == "cpu" and decoder.dtype != torch.float32
-        self._multiple = _NARROW_MULTIPLE if narrow else 1
+    def __init__(
+        self,
+        model: Any,
+        decoder: FastDecoder,
+        device: torch.device,
+        lanes: Lanes | None,
+    ) -> None:
+        self._model, self._decoder, self._device, self._lanes = model, decoder, device, lanes
+        self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
     def backward(self, batch: Flat, scale: float) -> Tensor:
-        total = torch.zeros((), device=self._device)
-        for piece in self._pieces(batch):
-            loss = self._decoder.loss(piece)
+        if self._lanes is None:
+            loss = self._decoder.loss(batch.to(self._device))
             if loss.requires_grad:
                 (loss * scale).backward()  # type: ignore[no-untyped-call]
-            total += loss.detach()
+            return loss.detach()
+        total = torch.zeros(())
+        for found, gradients in self._lanes.walk(
+            lambda piece: self._gradients(piece, scale), self._pieces(batch)
+        ):
+            total += found
+            for parameter, gradient in zip(self._trained, gradients, strict=True):
+                _accumulate(parameter, gradient)
         return total
 
     def loss(self, batch: Flat) -> Tensor:
         self._model.eval()
         try:
-            with torch.no_grad():
-                return sum((self._decoder.loss(piece) for piece in self._pieces(batch)), torch.zeros(()))
+            if self._lanes is None:
+                return self._loss(batch.to(self._device))
+            return sum(self._lanes.walk(self._loss, self._pieces(batch)), torch.zeros(()))
         finally:
             self._model.train()
 
+    def _loss(self, piece: Flat) -> Tensor:
+        with torch.no_grad():
+            return self._decoder.loss(piece)
+
+    def _gradients(self, piece: Flat, scale: float) -> tuple[Tensor, Sequence[Tensor | None]]:
+        loss = self._decoder.loss(piece)
+        if not loss.requires_grad:
+            return loss, [None] * len(self._trained)
+        return loss.detach(), torch.autograd.grad(loss * scale, self._trained, allow_unused=True)
+
     def _pieces(self, batch: Flat) -> list[Flat]:
-        on_device = batch.to(self._device)
-        pieces = [on_device] if self._piece is None else list(on_device.pieces(self._piece))
-        return [piece.filled(self._multiple) for piece in pieces]
+        assert self._lanes is not None
+        return [piece.filled(_CPU_MULTIPLE) for piece in self._lanes.pieces(batch.to(self._device))]
+
+
+def _accumulate(parameter: Tensor, gradient: Tensor | None) -> None:
+    if gradient is None:
+        return
+    if parameter.grad is None:
+        parameter.grad = gradient.contiguous()
+    else:
+        parameter.grad += gradient
 
 
 class PlainEngine:
@@ -86,8 +118,8 @@ class PlainEngine:
         padded = _padded(batch.to(self._device))
         self._place.keys = padded.keys
         if self._model.training and batch.keys is not None and batch.keys.numel():
-            # What peft or the base itself may draw from torch's generator hangs on the place too.
-            seed_everything(self._seed, FORWARD, int(batch.keys[0]) & 0xFFFFFFFF)
+            # What peft draws for whole modules (LoKr's dropout) is the same for all micro-batches of a step.
+            seed_everything(self._seed, FORWARD, batch.step)
         output = self._model(input_ids=padded.ids, attention_mask=padded.mask, use_cache=False)
         logits = output.logits[:, -padded.ids.shape[1] :][:, :-1].float()
         return cross_entropy(
@@ -131,7 +163,7 @@ def build(plan: Plan, model: Any, device: torch.device, events: Events, *, sprea
     events.applied("path", "plain", f"Plain transformers + peft path: {reason}")
     if plan.machine.compile:
         events.warning("not-compiled", "torch_compile has no effect on the plain path: it runs uncompiled")
-    _checkpoint_plainly(plan, model, events)
+    events.applied("gradient_checkpointing", checkpointing.apply(model, plan.machine.checkpointing))
     _disturb(model, place, alpha)
     return PlainEngine(model, place, plan.recipe.seed, device, alpha)
 
@@ -158,6 +190,7 @@ def _fast(
     events.applied("path", "fast", "Fast path: fused adapters, loss over supervised tokens only")
     words = {
         "flash_cpu": "Attention document by document (flash, CPU)",
+        "blocks_cpu": "Attention document by document (blocks, CPU)",
         "torch_varlen": "Variable-length attention (torch)",
         "flash_attn_varlen": "Variable-length attention (flash-attn)",
         "sdpa_by_document": "SDPA document by document",
@@ -170,7 +203,18 @@ def _fast(
     if machine.compile:
         events.applied("torch_compile", machine.compile.backend, "Decoder layers compiled")
     events.applied("piece_tokens", machine.piece_tokens)
-    return FastEngine(model, decoder, device, machine.piece_tokens)
+    return FastEngine(model, decoder, device, _lanes(plan, device, events))
+
+
+def _lanes(plan: Plan, device: torch.device, events: Events) -> Lanes | None:
+    """None where a batch is walked whole."""
+    tokens = plan.machine.piece_tokens
+    if tokens is None or device.type != "cpu":
+        return None
+    # Compiled layers are made once, by one thread.
+    lanes = Lanes(tokens, 1 if plan.machine.compile else torch.get_num_threads())
+    events.applied("lanes", lanes.count)
+    return lanes
 
 
 def _compiler(wanted: Compile) -> Wrapper:
@@ -180,13 +224,6 @@ def _compiler(wanted: Compile) -> Wrapper:
 
 def _mode(wanted: Compile) -> str | None:
     return wanted.mode if wanted.backend == "inductor" and wanted.mode != "default" else None
-
-
-def _checkpoint_plainly(plan: Plan, model: Any, events: Events) -> None:
-    if plan.machine.checkpointing != "none":
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        model.enable_input_require_grads()
-    events.applied("gradient_checkpointing", "full" if plan.machine.checkpointing != "none" else "none")
 
 
 def _disturb(model: Any, place: Place, alpha: float) -> None:

@@ -22,6 +22,8 @@ def prepare(plan: Plan, events: Events) -> None:
         _prepare_cuda(plan, events)
     else:
         torch.use_deterministic_algorithms(True, warn_only=True)
+        # It would write NaN over every fresh tensor, to betray whoever reads before writing: a debugging aid.
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         events.applied("deterministic", torch.are_deterministic_algorithms_enabled())
 
 

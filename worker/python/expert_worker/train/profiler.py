@@ -17,12 +17,15 @@ def profiled(plan: Plan, events: Events) -> Iterator[None]:
     if not (isinstance(plan.request, TrainRequest) and plan.request.profile):
         yield
         return
+    from torch._C._profiler import _ExperimentalConfig
     from torch.profiler import ProfilerActivity, profile
 
     kinds = [ProfilerActivity.CPU]
     if plan.machine.device.kind == "cuda":
         kinds.append(ProfilerActivity.CUDA)
-    with profile(activities=kinds) as recorded:
+    # A batch's pieces are walked on threads of their own.
+    threads = _ExperimentalConfig(profile_all_threads=True)
+    with profile(activities=kinds, experimental_config=threads) as recorded:
         yield
     folder = Path(plan.machine.paths.output) / "profile"
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
 """Causal attention that never crosses from one document into the next, and never builds a mask.
 
-CPU: flash attention document by document, on views of the packed row. CUDA: one variable-length kernel over
+CPU: document by document, in 32 bits by torch's flash attention on views of the packed row, in 16 bits by
+blocks. CUDA: one variable-length kernel over
 all. Elsewhere, and where neither kernel exists: torch's own attention on each document.
 """
 
@@ -16,10 +17,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
+from .blocked import blocked
+
 _FORWARD = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
 _BACKWARD = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None)
-
-_NARROW_MULTIPLE = 32
 
 
 @dataclass(frozen=True)
@@ -61,18 +62,15 @@ def _heads_first(x: Tensor, start: int, end: int, repeat: int) -> Tensor:
 
 
 class _FlashCpu(torch.autograd.Function):
-    """In 16 bits torch compiles and keeps kernels for every length it meets, megabytes each: there
-    documents are filled up with zeros to few lengths. Behind a causal mask what follows changes nothing."""
-
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: float) -> Tensor:
         out, repeat = torch.empty_like(q), q.shape[1] // k.shape[1]
         sums = []
         for start, end in documents.spans:
-            query = _filled(_heads_first(q, start, end, 1))
-            key, value = (_filled(_heads_first(x, start, end, repeat)) for x in (k, v))
+            query = _heads_first(q, start, end, 1)
+            key, value = (_heads_first(x, start, end, repeat) for x in (k, v))
             part, log_sum = _FORWARD(query, key, value, 0.0, True, scale=scale)  # type: ignore[misc]
-            out[start:end] = part[0].transpose(0, 1)[: end - start]
+            out[start:end] = part[0].transpose(0, 1)
             sums.append(log_sum)
         ctx.save_for_backward(q, k, v, out, *sums)
         ctx.documents, ctx.scale = documents, scale
@@ -86,23 +84,15 @@ class _FlashCpu(torch.autograd.Function):
         groups = k.shape[1]
         repeat = q.shape[1] // groups
         for (start, end), log_sum in zip(ctx.documents.spans, sums, strict=True):
-            query, answer, back = (_filled(_heads_first(x, start, end, 1)) for x in (q, out, grad))
-            key, value = (_filled(_heads_first(x, start, end, repeat)) for x in (k, v))
+            query, answer, back = (_heads_first(x, start, end, 1) for x in (q, out, grad))
+            key, value = (_heads_first(x, start, end, repeat) for x in (k, v))
             dq, dk, dv = _BACKWARD(  # type: ignore[misc]
                 back, query, key, value, answer, log_sum, 0.0, True, scale=ctx.scale
             )
-            length = end - start
-            to_q[start:end] = dq[0].transpose(0, 1)[:length]
-            to_k[start:end] = dk[0].unflatten(0, (groups, repeat)).sum(1).transpose(0, 1)[:length]
-            to_v[start:end] = dv[0].unflatten(0, (groups, repeat)).sum(1).transpose(0, 1)[:length]
+            to_q[start:end] = dq[0].transpose(0, 1)
+            to_k[start:end] = dk[0].unflatten(0, (groups, repeat)).sum(1).transpose(0, 1)
+            to_v[start:end] = dv[0].unflatten(0, (groups, repeat)).sum(1).transpose(0, 1)
         return to_q, to_k, to_v, None, None
-
-
-def _filled(x: Tensor) -> Tensor:
-    missing = -x.shape[2] % _NARROW_MULTIPLE
-    if x.dtype == torch.float32 or not missing:
-        return x
-    return torch.nn.functional.pad(x, (0, 0, 0, missing))
 
 
 def _by_document(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: float) -> Tensor:
@@ -172,6 +162,8 @@ def kernel(device: torch.device, dtype: torch.dtype, flash: bool, by_document: b
     """Which of the ways is taken; the name is what the run reports."""
     if not by_document:
         return "sdpa_masked"
+    if device.type == "cpu" and dtype != torch.float32:
+        return "blocks_cpu"
     if device.type == "cpu" and _FORWARD is not None and _BACKWARD is not None:
         return "flash_cpu"
     if device.type == "cuda" and dtype in (torch.bfloat16, torch.float16):
@@ -201,5 +193,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: float, 
     if way == "flash_cpu":
         result: Tensor = _FlashCpu.apply(q, k, v, documents, scale)
         return result
+    if way == "blocks_cpu":
+        return blocked(q, k, v, documents.spans, scale)
     ways = {"torch_varlen": _varlen, "flash_attn_varlen": _flash, "sdpa_masked": _masked}
     return ways.get(way, _by_document)(q, k, v, documents, scale)

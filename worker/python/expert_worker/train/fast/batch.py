@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import heapreplace
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -17,13 +19,14 @@ IGNORED = -100
 @dataclass(frozen=True)
 class Flat:
     """`ids`, `labels` and `positions` are [tokens]; `keys` name each token's place for whatever is drawn
-    there."""
+    there, and `step` is the optimizer step, for what is drawn once for all tokens."""
 
     ids: Tensor
     labels: Tensor
     positions: Tensor
     lengths: tuple[int, ...]
     keys: Tensor | None = None
+    step: int = 0
 
     @cached_property
     def documents(self) -> Documents:
@@ -39,16 +42,18 @@ class Flat:
     def targets(self) -> Tensor:
         return self.labels[self.sources + 1].long()
 
-    def pieces(self, tokens: int) -> Iterator[Flat]:
-        """Runs of whole documents of about `tokens` tokens each; a longer document is a piece of its own."""
-        start, first, held = 0, 0, 0
-        for index, length in enumerate(self.lengths):
-            if held and held + length > tokens:
-                yield self._part(start, start + held, first, index)
-                start, first, held = start + held, index, 0
-            held += length
-        if held:
-            yield self._part(start, start + held, first, len(self.lengths))
+    def asked(self, multiple: int) -> tuple[Tensor, Tensor]:
+        """Sources and targets, filled up to a multiple of `multiple` by tokens whose target is ignored."""
+        missing = -len(self.sources) % multiple
+        if not missing:
+            return self.sources, self.targets
+        nothing = self.sources.new_zeros(missing)
+        return torch.cat([self.sources, nothing]), torch.cat([self.targets, nothing + IGNORED])
+
+    def pieces(self, count: int) -> list[Flat]:
+        """At most `count` sets of whole documents, as equal as can be."""
+        sets = _level(self.lengths, count)
+        return [self] if len(sets) == 1 else [self._part(chosen) for chosen in sets]
 
     def filled(self, multiple: int) -> Flat:
         """With a document of nothing at the end, so that the number of tokens is a multiple of `multiple`."""
@@ -63,19 +68,33 @@ class Flat:
             torch.cat([self.positions, torch.arange(missing, device=self.ids.device)]),
             (*self.lengths, missing),
             keys,
+            self.step,
         )
 
-    def _part(self, start: int, end: int, first: int, last: int) -> Flat:
-        keys = self.keys[start:end] if self.keys is not None else None
-        span = slice(start, end)
-        return Flat(self.ids[span], self.labels[span], self.positions[span], self.lengths[first:last], keys)
+    def _part(self, chosen: list[int]) -> Flat:
+        starts = [0, *accumulate(self.lengths)]
+        place = torch.cat([torch.arange(starts[i], starts[i + 1], device=self.ids.device) for i in chosen])
+        keys = self.keys[place] if self.keys is not None else None
+        lengths = tuple(self.lengths[i] for i in chosen)
+        return Flat(self.ids[place], self.labels[place], self.positions[place], lengths, keys, self.step)
 
     def to(self, device: torch.device) -> Flat:
         def move(tensor: Tensor) -> Tensor:
             return tensor.to(device, non_blocking=True)
 
         keys = move(self.keys) if self.keys is not None else None
-        return Flat(move(self.ids), move(self.labels), move(self.positions), self.lengths, keys)
+        return Flat(move(self.ids), move(self.labels), move(self.positions), self.lengths, keys, self.step)
+
+
+def _level(lengths: Sequence[int], count: int) -> list[list[int]]:
+    """The longest documents first, each into the emptiest set; within a set they keep the batch's order."""
+    held = [(0, number) for number in range(min(count, len(lengths)))]
+    sets: list[list[int]] = [[] for _ in held]
+    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
+        full, number = held[0]
+        sets[number].append(index)
+        heapreplace(held, (full + lengths[index], number))
+    return sorted(sorted(chosen) for chosen in sets)
 
 
 def nothing() -> Flat:

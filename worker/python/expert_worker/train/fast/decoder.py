@@ -28,6 +28,9 @@ from .swiglu import swiglu
 
 _ALL_PARTS = FastParts(document_attention=True, chunked_loss=True, fused_adapters=True)
 
+# oneDNN compiles and keeps a kernel for each number of rows: fill up to few of them.
+_CPU_MULTIPLE = 32
+
 
 @dataclass(frozen=True)
 class Norm:
@@ -136,10 +139,11 @@ class FastDecoder:
             x = self._layer(attention, mlp, x, turn, batch.keys)
         attention, mlp = self._steps[-1]
         # Past the last attention, tokens no longer see each other: the others cannot reach the loss.
-        x = self._attention(attention, x, turn, batch.keys).index_select(0, batch.sources)
-        keys = batch.keys[batch.sources] if batch.keys is not None else None
+        sources, targets = batch.asked(_CPU_MULTIPLE if x.device.type == "cpu" else 1)
+        x = self._attention(attention, x, turn, batch.keys).index_select(0, sources)
+        keys = batch.keys[sources] if batch.keys is not None else None
         x = self.norm(self._mlp(mlp, x, keys))
-        return self._loss_of(x, self.head.weight.detach(), batch.targets)
+        return self._loss_of(x, self.head.weight.detach(), targets)
 
     def _layer(self, attention: Part, mlp: Part, x: Tensor, turn: Turn, keys: Tensor | None) -> Tensor:
         if self.checkpointing != "full":

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from .dropout import CounterDropout
+from .products import added, added_transposed, over_tokens, times, times_transposed
 from .weights import read
 
 
@@ -58,12 +59,12 @@ class _DoraLinear(torch.autograd.Function):
         keys = dropout.keys() if dropout is not None else None
         mask = dropout.mask(keys, x.shape[-1]) if dropout is not None and keys is not None else None
         kept = x if mask is None or dropout is None else _drop(x, mask, dropout.p)
-        narrow = kept @ down.to(x.dtype).t()
-        turned = (kept @ weight.t()).addmm_(narrow, up.to(x.dtype).t(), alpha=scale)
+        narrow = times_transposed(kept, down.to(x.dtype)).mul_(scale)
+        turned = added_transposed(times_transposed(kept, weight), narrow, up.to(x.dtype))
         ratio = (magnitude.float() / norm).to(x.dtype)
         out = turned * ratio
         if mask is not None:
-            out.addmm_(x - kept, weight.t())
+            out = added_transposed(out, x - kept, weight)
         if isinstance(base.bias, Tensor):
             out.add_(base.bias.detach())
         ctx.save_for_backward(x, narrow, turned, down, up, magnitude, norm)
@@ -80,13 +81,13 @@ class _DoraLinear(torch.autograd.Function):
         kept = x if mask is None else _drop(x, mask, ctx.dropout.p)
         to_magnitude = ((grad * turned).float().sum(0) / norm).to(magnitude.dtype)
         scaled = grad * (magnitude.float() / norm).to(grad.dtype)
-        back = (scaled @ up.to(grad.dtype)).mul_(ctx.scale)
-        to_up = (scaled.t() @ narrow).to(up.dtype).mul_(ctx.scale)
-        to_down = (back.t() @ kept).to(down.dtype)
+        back = times(scaled, up.to(grad.dtype)).mul_(ctx.scale)
+        to_up = over_tokens(narrow, scaled).t().to(up.dtype)
+        to_down = over_tokens(back, kept).to(down.dtype)
         to_x = None
         if ctx.needs_input_grad[0]:
             to_x = _to_input(
-                grad, scaled, back @ down.to(grad.dtype), read(ctx.base, grad.dtype), mask, ctx.dropout
+                grad, scaled, times(back, down.to(grad.dtype)), read(ctx.base, grad.dtype), mask, ctx.dropout
             )
         return to_x, to_down, to_up, to_magnitude, None, None, None, None
 
@@ -100,9 +101,9 @@ def _to_input(
     dropout: CounterDropout | None,
 ) -> Tensor:
     if mask is None or dropout is None:
-        return adapter.addmm_(scaled, weight)
-    through = adapter.addmm_(scaled.sub_(grad), weight)
-    return through.masked_fill_(mask, 0).div_(1 - dropout.p).addmm_(grad, weight)
+        return added(adapter, scaled, weight)
+    through = added(adapter, scaled.sub_(grad), weight)
+    return added(through.masked_fill_(mask, 0).div_(1 - dropout.p), grad, weight)
 
 
 def _drop(x: Tensor, mask: Tensor, share: float) -> Tensor:

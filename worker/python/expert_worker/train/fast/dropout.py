@@ -8,8 +8,8 @@ instead of keeping it.
 
 from __future__ import annotations
 
+import threading
 import zlib
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -52,11 +52,11 @@ def token_keys(
     return _scramble_(keys).to(device)
 
 
-@dataclass
-class Place:
-    """Where the tokens of the current forward pass stand; shared by every module that draws."""
+class Place(threading.local):
+    """Where the tokens of the current thread's forward pass stand; shared by every module that draws."""
 
-    keys: Tensor | None = None
+    def __init__(self, keys: Tensor | None = None) -> None:
+        self.keys = keys
 
 
 class Columns:

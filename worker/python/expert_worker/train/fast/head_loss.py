@@ -13,27 +13,33 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import cross_entropy
 
-_CPU_BYTES, _GPU_BYTES = 16 << 20, 512 << 20
+from .batch import IGNORED
+from .products import times, times_transposed
+
+_CPU_BYTES, _GPU_BYTES = 24 << 20, 512 << 20
+_ROWS = 32
 
 
 def _chunk_rows(head: Tensor) -> int:
     """Rows whose fp32 logits stay in the cache (CPU) or small beside the model (GPU)."""
     budget = _CPU_BYTES if head.device.type == "cpu" else _GPU_BYTES
-    return max(32, budget // (4 * head.shape[0]))
+    return max(1, budget // (4 * head.shape[0] * _ROWS)) * _ROWS
 
 
 def _chunk(hidden: Tensor, head: Tensor, labels: Tensor, want_grad: bool) -> tuple[Tensor, Tensor | None]:
-    logits = (hidden @ head.t()).float()
+    counted = (labels != IGNORED).unsqueeze(-1).float()
+    labels = labels.clamp_min(0).unsqueeze(-1)
+    logits = times_transposed(hidden, head).float()
     peak = logits.amax(-1, keepdim=True)
-    chosen = logits.gather(-1, labels.unsqueeze(-1))
+    chosen = logits.gather(-1, labels)
     logits.sub_(peak).exp_()
     total = logits.sum(-1, keepdim=True)
-    loss = (total.log() + peak - chosen).sum()
+    loss = (counted * (total.log() + peak - chosen)).sum()
     if not want_grad:
         return loss, None
-    logits.div_(total)
-    logits.scatter_add_(-1, labels.unsqueeze(-1), torch.full_like(chosen, -1.0))
-    return loss, logits.to(head.dtype) @ head
+    logits.mul_(counted / total)
+    logits.scatter_add_(-1, labels, -counted)
+    return loss, times(logits.to(head.dtype), head)
 
 
 class _HeadLoss(torch.autograd.Function):
@@ -60,7 +66,7 @@ class _HeadLoss(torch.autograd.Function):
 
 
 def head_loss(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
-    """Summed loss of `hidden` [supervised, width] against `labels` [supervised]."""
+    """Summed loss of `hidden` [supervised, width] against `labels` [supervised], ignored ones left out."""
     result: Tensor = _HeadLoss.apply(hidden, head, labels)
     return result
 

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import linear
 
 from .dropout import CounterDropout
+from .products import added, added_transposed, over_tokens, times, times_transposed
 from .weights import read
 
 
@@ -29,16 +29,18 @@ class _LoraLinear(torch.autograd.Function):
         scale: float,
         dropout: CounterDropout | None,
     ) -> Tensor:
-        out = linear(x, read(base, x.dtype), _bias(base, x.dtype))
+        out = times_transposed(x, read(base, x.dtype))
+        if isinstance(base.bias, Tensor):
+            out.add_(base.bias.detach())
         keys = dropout.keys() if dropout is not None else None
         mask = dropout.mask(keys, x.shape[-1]) if dropout is not None and keys is not None else None
         if mask is not None and dropout is not None:
             scale /= 1 - dropout.p
         kept = x if mask is None else x.masked_fill(mask, 0)
-        narrow = kept @ down.to(x.dtype).t()
+        narrow = times_transposed(kept, down.to(x.dtype)).mul_(scale)
         ctx.save_for_backward(x, narrow, down, up)
         ctx.base, ctx.scale, ctx.dropout, ctx.keys = base, scale, dropout, keys
-        return out.addmm_(narrow, up.to(x.dtype).t(), alpha=scale)
+        return added_transposed(out, narrow, up.to(x.dtype))
 
     @staticmethod
     @once_differentiable
@@ -46,22 +48,17 @@ class _LoraLinear(torch.autograd.Function):
         x, narrow, down, up = ctx.saved_tensors
         mask = ctx.dropout.mask(ctx.keys, x.shape[-1]) if ctx.keys is not None else None
         kept = x if mask is None else x.masked_fill(mask, 0)
-        back = (grad @ up.to(grad.dtype)).mul_(ctx.scale)
-        to_up = (grad.t() @ narrow).to(up.dtype).mul_(ctx.scale)
-        to_down = (back.t() @ kept).to(down.dtype)
+        back = times(grad, up.to(grad.dtype)).mul_(ctx.scale)
+        to_up = over_tokens(narrow, grad).t().to(up.dtype)
+        to_down = over_tokens(back, kept).to(down.dtype)
         to_x = None
         if ctx.needs_input_grad[0]:
-            to_x = grad @ read(ctx.base, grad.dtype)
+            to_x = times(grad, read(ctx.base, grad.dtype))
             if mask is None:
-                to_x.addmm_(back, down.to(grad.dtype))
+                to_x = added(to_x, back, down.to(grad.dtype))
             else:
-                to_x.add_((back @ down.to(grad.dtype)).masked_fill_(mask, 0))
+                to_x.add_(times(back, down.to(grad.dtype)).masked_fill_(mask, 0))
         return to_x, to_down, to_up, None, None, None
-
-
-def _bias(base: nn.Module, dtype: torch.dtype) -> Tensor | None:
-    bias = base.bias
-    return bias.detach().to(dtype) if isinstance(bias, Tensor) else None
 
 
 def lora_linear(

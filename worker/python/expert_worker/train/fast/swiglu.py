@@ -1,4 +1,4 @@
-"""silu(gate) * up, which keeps its two inputs and computes the sigmoid again on the way back."""
+"""silu(gate) * up, which keeps its two inputs and computes the activation again on the way back."""
 
 from __future__ import annotations
 
@@ -20,12 +20,8 @@ class _SwiGlu(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         gate, up = ctx.saved_tensors
-        sigmoid = torch.sigmoid(gate)
-        active = gate * sigmoid
-        to_up = grad * active
-        # d silu = sigmoid + silu * (1 - sigmoid)
-        slope = active.sub_(active * sigmoid).add_(sigmoid)
-        return slope.mul_(up).mul_(grad), to_up
+        to_gate = torch.ops.aten.silu_backward(grad * up, gate)
+        return to_gate, silu(gate).mul_(grad)
 
 
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:

@@ -1,0 +1,40 @@
+"""Checkpointing on the plain path computes again what it says, and nothing else changes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from tiny import apart, flat, gradients, lora
+
+from expert_worker.train import checkpointing
+from expert_worker.train.engine import PlainEngine
+from expert_worker.train.fast.dropout import Place, install
+
+
+def counting(runs, part):
+    return lambda *_: runs.update([part])
+
+
+def walked(wanted):
+    """Gradients, how often a projection of attention and one of the MLP ran, and what is in force."""
+    model, place, runs = lora(dropout=0.2), Place(), Counter()
+    install(model, place)
+    inforce = checkpointing.apply(model, wanted)
+    for name, module in model.named_modules():
+        if name.endswith(("layers.0.self_attn.q_proj", "layers.0.mlp.up_proj")):
+            module.register_forward_pre_hook(counting(runs, name.rpartition(".")[2]))
+    batch = flat()
+    engine = PlainEngine(model, place, 1, batch.ids.device)
+    loss = engine.backward(batch, 1.0)
+    engine.loss(batch)
+    return loss, gradients(model), (runs["q_proj"] - 1, runs["up_proj"] - 1), inforce
+
+
+@pytest.mark.parametrize(("wanted", "expected"), [("none", (1, 1)), ("selective", (2, 1)), ("full", (2, 2))])
+def test_what_is_computed_again(wanted, expected):
+    loss, found, runs, inforce = walked(wanted)
+    assert (inforce, runs) == (wanted, expected)
+    reference, kept, *_ = walked("none")
+    assert apart(loss, reference) < 1e-6
+    assert max(apart(found[name], kept[name]) for name in kept) < 1e-5

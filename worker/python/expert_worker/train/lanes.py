@@ -1,0 +1,66 @@
+"""Pieces of a batch side by side on a CPU, each on threads of its own.
+
+Small products and passes over a piece hardly gain from a second thread; two pieces at once use two
+processors whole. Results come back in the order of the pieces, so that sums over them are always the same.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from typing import TypeVar
+
+import torch
+
+from expert_worker.train.fast.batch import Flat
+
+# The budget in the contract crate counts on no more.
+_MOST_LANES = 2
+# How far the pieces of one turn may together exceed what is meant to be walked at once.
+_SLACK = 1.25
+
+Result = TypeVar("Result")
+
+
+class Lanes:
+    """`room` is about how many tokens a piece has."""
+
+    def __init__(self, room: int, threads: int) -> None:
+        self.count = min(threads, _MOST_LANES)
+        self._room, self._threads = room, max(1, threads // self.count)
+        self._pool: ThreadPoolExecutor | None = None
+
+    def pieces(self, batch: Flat) -> list[Flat]:
+        """As many pieces as come out even on the lanes."""
+        turns = -(-len(batch.ids) // (self._room * self.count))
+        return batch.pieces(turns * self.count)
+
+    def walk(self, work: Callable[[Flat], Result], pieces: Sequence[Flat]) -> Iterator[Result]:
+        for turn in self._turns(pieces):
+            if len(turn) == 1:
+                yield work(turn[0])
+                continue
+            running = [self._workers().submit(work, piece) for piece in turn]
+            failed = [error for future in running if (error := future.exception()) is not None]
+            if failed:
+                raise failed[0]
+            yield from (future.result() for future in running)
+
+    def _turns(self, pieces: Sequence[Flat]) -> list[list[Flat]]:
+        """Neighbours go together as long as they fit; a long document has all threads for itself."""
+        number = held = count = 0
+        numbers = []
+        for piece in pieces:
+            size = len(piece.ids)
+            if count == self.count or (count and held + size > self.count * self._room * _SLACK):
+                number, held, count = number + 1, 0, 0
+            held, count = held + size, count + 1
+            numbers.append(number)
+        paired = zip(numbers, pieces, strict=True)
+        return [[piece for _, piece in group] for _, group in groupby(paired, key=lambda pair: pair[0])]
+
+    def _workers(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(
+                self.count, "piece", initializer=torch.set_num_threads, initargs=(self._threads,)
+            )
+        return self._pool
