@@ -1,4 +1,4 @@
-"""Our training stage on the scene: the same model, documents, adapter and optimizer; fp32."""
+"""Our training stage on the scene: the same model, documents, adapter and optimizer."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from plans import example_plan
-from scene import Scene, config, documents, tokenizer
-from transformers import Qwen3ForCausalLM, set_seed
+from scene import Pair, Scene, base, documents
 
 import expert_worker.train  # noqa: F401  (before torch: it sets how OpenMP waits)
 from expert_worker.event import Event, Progress
@@ -22,14 +21,14 @@ from expert_worker.events import Events
 from expert_worker.train import stage
 from expert_worker.train.data import InMemory
 
-Pair = tuple[list[int], list[int]]
+MODULES = ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"]
 
 
-def packed(scene: Scene) -> list[list[Pair]]:
+def packed(scene: Scene, folder: Path) -> list[list[Pair]]:
     """Documents laid into rows, each into the first of the last few with room: as full as TRL's."""
     rows: list[list[Pair]] = []
     held: list[int] = []
-    for pair in documents(scene):
+    for pair in documents(scene, folder):
         size = len(pair[0]) + len(pair[1])
         fitting = [i for i in range(max(0, len(rows) - 16), len(rows)) if held[i] + size <= scene.length]
         if fitting:
@@ -41,29 +40,27 @@ def packed(scene: Scene) -> list[list[Pair]]:
     return rows
 
 
-def put_data(scene: Scene) -> None:
-    rows = InMemory(
-        [
-            [(prompt + answer, [-100] * len(prompt) + answer) for prompt, answer in row]
-            for row in packed(scene)
-        ]
+def put_rows(rows: list[list[Pair]]) -> None:
+    """In place of the token cache."""
+    held = InMemory(
+        [[(prompt + answer, [-100] * len(prompt) + answer) for prompt, answer in row] for row in rows]
     )
-    cache = SimpleNamespace(key="0" * 64, train=rows, validation=None, ledger={})
+    cache = SimpleNamespace(key="0" * 64, train=held, validation=None, ledger={})
     sys.modules["expert_worker.pretokenize"] = SimpleNamespace(  # type: ignore[assignment]
         ensure_cache=lambda *_: cache, template_text=lambda *_: ""
     )
 
 
-def changes(scene: Scene) -> dict[str, object]:
-    modules = ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"]
+def changes(scene: Scene, folder: Path) -> dict[str, object]:
     return {
         "recipe.adapter.kind": "dora" if scene.dora else "lora", "recipe.adapter.rank": scene.rank,
         "recipe.adapter.alpha": 32.0, "recipe.adapter.dropout": scene.dropout,
-        "recipe.adapter.target_modules": modules, "recipe.batch.rows_per_step": scene.rows,
+        "recipe.adapter.target_modules": MODULES, "recipe.batch.rows_per_step": scene.rows,
         "recipe.batch.max_seq_length": scene.length, "recipe.optimizer.learning_rate": 1e-4,
         "recipe.schedule.kind": "constant", "recipe.saving.strategy": "no",
         "recipe.schedule.duration": {"unit": "steps", "value": scene.steps + 1},
-        "machine.micro_batch": scene.rows, "machine.accumulation": 1, "machine.logging.trackers": [],
+        "machine.paths.base": str(folder), "machine.dtype": scene.dtype, "machine.micro_batch": scene.rows,
+        "machine.accumulation": 1, "machine.logging.trackers": [],
         "machine.piece_tokens": 512, "machine.threads.compute": int(os.environ.get("OMP_NUM_THREADS", "1")),
     }  # fmt: skip
 
@@ -93,13 +90,11 @@ def main() -> None:
     scene = Scene(**json.loads(sys.argv[1]))
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        set_seed(7)
-        Qwen3ForCausalLM(config()).save_pretrained(folder / "base")
-        tokenizer().save_pretrained(folder / "base")
-        put_data(scene)
+        weights = base(scene, folder / "base")
+        put_rows(packed(scene, weights))
         events, clock = Events(), Clock()
         events.attach(clock)
-        stage.run(example_plan(folder, changes(scene)), events)
+        stage.run(example_plan(folder, changes(scene, weights)), events)
     cpu, wall = ([b[i] - a[i] for a, b in pairwise(clock.marks)] for i in (0, 1))
     print(
         json.dumps({

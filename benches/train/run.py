@@ -22,6 +22,7 @@ SCENES: dict[str, dict[str, Any]] = {
     "512x4 lora": {"length": 512, "rows": 4, "steps": 4},
     "2048x2 lora": {"length": 2048, "rows": 2, "steps": 3},
     "512x4 dora, dropout 0.1": {"length": 512, "rows": 4, "steps": 4, "dora": True, "dropout": 0.1},
+    "embedded lora": {"length": 512, "rows": 2, "steps": 2, "embedded": True},
 }
 
 

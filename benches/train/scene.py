@@ -1,14 +1,25 @@
-"""The one scene that every trainer of this benchmark sees: a tiny Qwen3 and packed prompt/completion rows."""
+"""What every trainer of this benchmark sees: a base and packed prompt/completion rows.
+
+A tiny Qwen3 in fp32 with made-up rows, or the embedded base in bf16 with expert-sql's.
+"""
 
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer, models
-from transformers import PreTrainedTokenizerFast, Qwen3Config
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, set_seed
 
 VOCABULARY = 8192
+_SQL = Path(__file__).parents[2] / "experts" / "expert-sql" / "datasets" / "train.jsonl"
+
+Pair = tuple[list[int], list[int]]
 
 
 @dataclass(frozen=True)
@@ -23,6 +34,11 @@ class Scene:
     dropout: float = 0.0
     supervised: float = 0.3
     mean_document: int = 120
+    embedded: bool = False
+
+    @property
+    def dtype(self) -> str:
+        return "bf16" if self.embedded else "fp32"
 
 
 def config() -> Qwen3Config:
@@ -42,18 +58,52 @@ def config() -> Qwen3Config:
     )
 
 
-def documents(scene: Scene) -> list[tuple[list[int], list[int]]]:
-    """(prompt ids, completion ids) enough for every step, log-normal in length like real instruction rows."""
-    draw = random.Random(7)
+def base(scene: Scene, folder: Path) -> Path:
+    """Where the base and its tokenizer lie; the tiny one is made in `folder`."""
+    if scene.embedded:
+        from expert_worker.base.embedded import embedded
+        from expert_worker.events import Events
+
+        return embedded(Path.home() / ".cache" / "expert-cli", Events())
+    set_seed(7)
+    AutoModelForCausalLM.from_config(config()).save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    return folder
+
+
+def documents(scene: Scene, folder: Path) -> list[Pair]:
+    """(prompt ids, completion ids) enough for every step."""
     wanted = int(scene.length * scene.rows * (scene.steps + 1) * 1.05)
-    pairs: list[tuple[list[int], list[int]]] = []
-    while wanted > 0:
+    pairs: list[Pair] = []
+    for prompt, answer in _sql(folder) if scene.embedded else _made_up(scene):
+        pairs.append((prompt, answer))
+        wanted -= len(prompt) + len(answer)
+        if wanted <= 0:
+            break
+    return pairs
+
+
+def _made_up(scene: Scene) -> Iterator[Pair]:
+    """Log-normal in length, like real instruction rows."""
+    draw = random.Random(7)
+    while True:
         length = max(16, min(scene.length, int(draw.lognormvariate(0, 0.5) * scene.mean_document)))
         answer = max(4, int(length * scene.supervised))
         ids = [draw.randrange(1, VOCABULARY) for _ in range(length)]
-        pairs.append((ids[:-answer], ids[-answer:]))
-        wanted -= length
-    return pairs
+        yield ids[:-answer], ids[-answer:]
+
+
+def _sql(folder: Path) -> Iterator[Pair]:
+    """expert-sql's rows in the embedded base's own chat template."""
+    coder: Any = AutoTokenizer.from_pretrained(folder)
+    for line in cycle(_SQL.read_text().splitlines()):
+        messages = json.loads(line)["messages"]
+        asked, whole = (
+            coder.apply_chat_template(part, tokenize=False, add_generation_prompt=more)
+            for part, more in ((messages[:-1], True), (messages, False))
+        )
+        prompt, both = coder(asked)["input_ids"], coder(whole)["input_ids"]
+        yield prompt, both[len(prompt) :]
 
 
 def tokenizer() -> PreTrainedTokenizerFast:

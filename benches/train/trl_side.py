@@ -1,18 +1,21 @@
-"""TRL's SFTTrainer on the scene: packing on, gradient checkpointing off, fp32."""
+"""TRL's SFTTrainer on the scene: packing on, gradient checkpointing off."""
 
 from __future__ import annotations
 
 import json
 import resource
 import sys
+import tempfile
 import time
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+import torch
 from datasets import Dataset
 from peft import LoraConfig
-from scene import Scene, config, documents, tokenizer
-from transformers import Qwen3ForCausalLM, TrainerCallback, set_seed
+from scene import Scene, base, documents
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback, set_seed
 from trl import SFTConfig, SFTTrainer
 
 
@@ -34,18 +37,28 @@ class Clock(TrainerCallback):
 
 def main() -> None:
     scene = Scene(**json.loads(sys.argv[1]))
+    with tempfile.TemporaryDirectory() as temporary:
+        measure(scene, Path(temporary))
+
+
+def measure(scene: Scene, folder: Path) -> None:
+    weights = base(scene, folder / "base")
     set_seed(7)
-    model = Qwen3ForCausalLM(config())
-    rows = [{"input_ids": p + c, "completion_mask": [0] * len(p) + [1] * len(c)} for p, c in documents(scene)]
+    dtype = torch.bfloat16 if scene.embedded else torch.float32
+    model = AutoModelForCausalLM.from_pretrained(weights, dtype=dtype)
+    rows = [
+        {"input_ids": p + c, "completion_mask": [0] * len(p) + [1] * len(c)}
+        for p, c in documents(scene, weights)
+    ]
     clock = Clock()
     arguments = SFTConfig(
-        output_dir="/tmp/trl-bench",
+        output_dir=str(folder / "out"),
         max_steps=scene.steps + 1,
         per_device_train_batch_size=scene.rows,
         max_length=scene.length,
         packing=True,
         gradient_checkpointing=False,
-        bf16=False,
+        bf16=scene.embedded,
         fp16=False,
         learning_rate=1e-4,
         lr_scheduler_type="constant",
@@ -61,7 +74,7 @@ def main() -> None:
         model=model,
         args=arguments,
         train_dataset=Dataset.from_list(rows),
-        processing_class=tokenizer(),
+        processing_class=AutoTokenizer.from_pretrained(weights),
         peft_config=LoraConfig(
             r=scene.rank,
             lora_alpha=32,

@@ -1,0 +1,140 @@
+"""Loss by loss beside TRL's SFTTrainer where both compute the same thing: the same base, the same adapter to
+begin with, the same rows in each step, the same AdamW; fp32, one document a row.
+
+    python -m benches parity               prints the table step by step on stderr
+    python benches/parity/run.py 12        so many steps
+
+Ours walks documents end to end by the fast path; TRL pads them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+_ROOT = HERE.parents[1]
+for _place in (HERE.parent / "train", _ROOT / "tests" / "worker", _ROOT / "worker" / "python"):
+    sys.path.insert(0, str(_place))
+
+from our_side import MODULES, Clock, put_rows  # noqa: E402
+from plans import example_plan  # noqa: E402
+from scene import Pair, Scene, base, documents  # noqa: E402
+
+import expert_worker.train  # noqa: E402, F401  (before torch: it sets how its libraries behave)
+
+ALLOWED = 1e-4
+_RATE, _CLIP = 1e-3, 1.0
+
+
+def main() -> int:
+    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+    scene = Scene(length=160, rows=4, steps=steps, mean_document=90)
+    with tempfile.TemporaryDirectory() as folder:
+        ours, theirs = side_by_side(scene, Path(folder))
+    apart = [abs(a - b) for a, b in zip(ours, theirs, strict=True)]
+    print(f"{'step':>4}  {'ours':>10}  {'TRL':>10}  {'apart':>8}", file=sys.stderr)
+    for step, (a, b, gap) in enumerate(zip(ours, theirs, apart, strict=True), 1):
+        print(f"{step:>4}  {a:10.6f}  {b:10.6f}  {gap:8.1e}", file=sys.stderr)
+    within = max(apart) <= ALLOWED
+    what = f"largest distance of {steps} losses: {max(apart):.1e} (at most {ALLOWED:g})"
+    print(
+        json.dumps({
+            "steps": steps, "largest_distance": max(apart), "within": within, "losses": ours,
+            "rows": [{"what": what, "against": "TRL SFTTrainer", "ratio": None}],
+        })
+    )  # fmt: skip
+    return 0 if within else 1
+
+
+def side_by_side(scene: Scene, folder: Path) -> tuple[list[float], list[float]]:
+    """The losses of each step, ours and TRL's."""
+    weights = base(scene, folder / "base")
+    pairs = documents(scene, weights)
+    plan = example_plan(folder, _changes(scene, weights))
+    return _ours(plan, pairs), list(_theirs(plan, scene, pairs, folder))
+
+
+def _changes(scene: Scene, weights: Path) -> dict[str, object]:
+    return {
+        "recipe.adapter.rank": scene.rank, "recipe.adapter.alpha": 32.0, "recipe.adapter.dropout": 0.0,
+        "recipe.adapter.target_modules": MODULES,
+        "recipe.batch.rows_per_step": scene.rows, "recipe.batch.max_seq_length": scene.length,
+        "recipe.optimizer.learning_rate": _RATE, "recipe.optimizer.weight_decay": 0.0,
+        "recipe.optimizer.max_grad_norm": _CLIP, "recipe.schedule.kind": "constant",
+        "recipe.schedule.duration": {"unit": "steps", "value": scene.steps}, "recipe.saving.strategy": "no",
+        "machine.paths.base": str(weights), "machine.micro_batch": scene.rows, "machine.accumulation": 1,
+        "machine.logging.trackers": [],
+    }  # fmt: skip
+
+
+def _ours(plan: Any, pairs: list[Pair]) -> list[float]:
+    from expert_worker.events import Events
+    from expert_worker.train import stage
+
+    put_rows([[pair] for pair in pairs])
+    events, clock = Events(), Clock()
+    events.attach(clock)
+    stage.run(plan, events)
+    return clock.losses
+
+
+def _theirs(plan: Any, scene: Scene, pairs: list[Pair], folder: Path) -> Iterator[float]:
+    from datasets import Dataset
+    from transformers import AutoTokenizer
+    from trl import SFTConfig, SFTTrainer
+
+    losses: list[float] = []
+
+    class Listening(SFTTrainer):  # type: ignore[misc]
+        """Rows come in the order of the data set, and losses are kept before they are rounded for the log."""
+
+        def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+            found = super().compute_loss(*args, **kwargs)
+            losses.append(float((found[0] if isinstance(found, tuple) else found).detach()))
+            return found
+
+    rows = [pairs[index] for step in range(scene.steps) for index in _order(plan, len(pairs)).step(step)]
+    adam = plan.recipe.optimizer
+    arguments = SFTConfig(
+        output_dir=str(folder / "trl"), max_steps=scene.steps, per_device_train_batch_size=scene.rows,
+        max_length=scene.length, packing=False, gradient_checkpointing=False, bf16=False, fp16=False,
+        learning_rate=_RATE, lr_scheduler_type="constant", optim="adamw_torch", weight_decay=0.0,
+        adam_beta1=adam.beta1, adam_beta2=adam.beta2, adam_epsilon=adam.epsilon, max_grad_norm=_CLIP,
+        report_to="none", save_strategy="no", logging_strategy="no", use_cpu=True, disable_tqdm=True,
+        completion_only_loss=True, train_sampling_strategy="sequential",
+    )  # fmt: skip
+    trainer = Listening(
+        model=_started(plan, scene.steps),
+        args=arguments,
+        train_dataset=Dataset.from_list(
+            [{"input_ids": p + c, "completion_mask": [0] * len(p) + [1] * len(c)} for p, c in rows]
+        ),
+        processing_class=AutoTokenizer.from_pretrained(plan.machine.paths.base),
+    )
+    trainer.train()
+    yield from losses
+
+
+def _order(plan: Any, rows: int) -> Any:
+    from expert_worker.train.data import Order
+
+    return Order(rows, plan.recipe.batch.rows_per_step, plan.recipe.seed)
+
+
+def _started(plan: Any, steps: int) -> Any:
+    """peft's own model as ours has it before the first step: both adapters come from the seed."""
+    from expert_worker.base import load_base, load_tokenizer
+    from expert_worker.events import Events
+    from expert_worker.train import adapter
+
+    events = Events()
+    return adapter.build(plan, load_base(plan, events), load_tokenizer(plan, events), steps, events)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

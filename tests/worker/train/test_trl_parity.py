@@ -1,0 +1,18 @@
+"""The losses of a few steps beside TRL's, by the benchmark that shows the whole table."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[3] / "benches" / "parity" / "run.py"
+
+
+def test_losses_are_those_of_trl():
+    done = subprocess.run([sys.executable, str(SCRIPT), "3"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert len(found["losses"]) == 3 and len(set(found["losses"])) == 3
+    assert found["largest_distance"] <= 1e-4
