@@ -1,12 +1,13 @@
 """Data preparation side by side: ours, TRL's, and the best batched `datasets.map`, on one file and one core.
 
-    python benches/prep/run.py --megabytes 20 [--sample 2] [--threads 1 2] [--repeat 3]
+    python benches/prep/run.py --megabytes 20 [--sample 20] [--threads 1 2] [--repeat 3]
                                [--data ROWS.jsonl] [--tokenizer FOLDER]
 
 Each runs in a process of its own, start-up included, and makes the same packed rows of the same rows: chat
 template, ids, loss mask, packing. TRL's and map's times are taken on the first `--sample` megabytes (the
-whole file where that is as large) and stretched by their measured rate; `--sample 0` leaves them out. Of
-ours, the best of `--repeat` runs counts for each number of threads. Prints one JSON document and one line.
+whole file where that is as large) and stretched by their measured rate, which a small sample makes too low:
+fixed costs weigh more there. `--sample 0` leaves them out. Of ours, the best of `--repeat` runs counts for
+each number of threads. Prints one JSON document and one line.
 """
 
 import argparse
@@ -30,7 +31,7 @@ def main() -> None:
     )
     parser.add_argument("--megabytes", type=float, default=20)
     parser.add_argument("--data", type=Path, help="rows to measure with instead of made ones")
-    parser.add_argument("--sample", type=float, default=2)
+    parser.add_argument("--sample", type=float, default=20)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--tokenizer", type=Path, help="a base's folder; by default Qwen's ranks")
