@@ -18,7 +18,7 @@ from expert_worker.plan import Plan
 
 def raw(events: Events, data: bytes) -> None:
     """Onto the event stream, as no worker should."""
-    os.write(events._live[0]._descriptor, data)
+    os.write(events._live[0].descriptor, data)
 
 
 def run(plan: Plan, events: Events) -> dict[str, object]:
@@ -193,7 +193,7 @@ def other_contract(events: Events, _argument: str) -> None:
 
 def grandchild(events: Events, _argument: str) -> None:
     """Holds the event stream open after this process is gone, as a forked data loader would."""
-    stream = events._live[0]._descriptor
+    stream = events._live[0].descriptor
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdout=stream)
     Path(os.environ["EXPERT_TEST_PID_FILE"] + ".child").write_text(str(child.pid))
 
