@@ -18,6 +18,8 @@ from torch.autograd.function import once_differentiable
 Spans = list[tuple[int, int]]
 
 _MULTIPLE, _BLOCK = 32, 128
+# However long a document is: oneDNN keeps some hundred KiB of kernels for each reach that it meets.
+_REACHES = 8
 # Queries times keys of a block, for each head: its scores stay in the cache.
 _SCORES = 1 << 16
 
@@ -87,8 +89,9 @@ def _blocks(query: Tensor) -> list[tuple[slice, int]]:
     """Queries, and how many keys they are held against: whole blocks of them, again for few shapes."""
     size = query.shape[2]
     rows = max(_MULTIPLE, min(_BLOCK, _SCORES // size // _MULTIPLE * _MULTIPLE))
+    step = -(-size // (_REACHES * _BLOCK)) * _BLOCK
     ends = ((start, min(start + rows, size)) for start in range(0, size, rows))
-    return [(slice(start, end), min(-(-end // _BLOCK) * _BLOCK, size)) for start, end in ends]
+    return [(slice(start, end), min(-(-end // step) * step, size)) for start, end in ends]
 
 
 def _grouped(x: Tensor, groups: int) -> Tensor:
