@@ -1,8 +1,9 @@
 //! How many experts train at once, and on how many threads each: decided here and nowhere else.
 //!
-//! Steps of a small base hardly gain from a second thread, so experts side by side with one thread each get more done
-//! than one after the other with all of them (measured by `benches/shelf`). The number of threads decides the last
-//! bits of an adapter: it stands in the plan, and a run that goes on keeps the one that it began with.
+//! A step of a small base gains less than twice from a second thread, and start-up, scoring and saving gain nothing, so
+//! experts side by side with one thread each get more done than one after the other with all (see `benches/shelf`).
+//! The number of threads decides the last bits of an adapter: it stands in the plan, and a run that goes on keeps the
+//! one that it began with.
 
 use expert_contract::plan::{Device, DeviceKind, Plan};
 use sysinfo::System;
