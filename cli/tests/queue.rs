@@ -4,8 +4,6 @@
 
 mod common;
 
-use std::process::Output;
-
 use common::{World, signal, talk};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -15,26 +13,9 @@ const RUN: &str = "experts/a/weights/smollm2-135m-instruct";
 /// A worker that must not be started.
 const NOBODY: &str = "die=9";
 
-fn shelf(experts: &[&str]) -> World {
-    let world = World::new();
-    std::fs::create_dir(world.path("experts")).unwrap();
-    for expert in experts {
-        assert!(world.expert_cli(&["init", expert], "").output().unwrap().status.success());
-    }
-    world
-}
-
-fn run(world: &World, arguments: &str, acts: &str) -> (Output, Value) {
-    let mut words: Vec<&str> = arguments.split_whitespace().collect();
-    words.push("--json");
-    let output = world.expert_cli(&words, acts).output().unwrap();
-    let document = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
-    (output, document)
-}
-
 /// Each expert with the word for how it ended.
 fn ends(world: &World, arguments: &str, acts: &str) -> Vec<(String, &'static str)> {
-    let (output, document) = run(world, arguments, acts);
+    let (output, document) = world.json(arguments, acts);
     let experts = document["experts"].as_array().unwrap_or_else(|| panic!("{}", talk(&output)));
     let how = |one: &Value| match (one["ok"] == true, one["finished_before"] == true) {
         (true, false) => "done",
@@ -62,28 +43,28 @@ fn lock(world: &World, expert: &str) -> Value {
 
 #[test]
 fn a_shelf_goes_on_past_a_failure_and_over_what_is_finished() {
-    let world = shelf(&["a", "b", "c"]);
+    let world = World::shelf(&["a", "b", "c"]);
     let (output, document) =
-        run(&world, "train --all --device cpu --jobs 2", "steps=2,refuse=b,final=w,score");
+        world.json("train --all --device cpu --jobs 2", "steps=2,refuse=b,final=w,score");
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(document["experts"][1]["error"]["message"], "no such device");
     let found: Vec<_> = document["experts"].as_array().unwrap().iter().map(|it| it["ok"] == true).collect();
     assert_eq!(found, [true, false, true]);
 
-    let (output, document) = run(&world, ALL, "final=w,score");
+    let (output, document) = world.json(ALL, "final=w,score");
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
     let before = |index: usize| document["experts"][index]["finished_before"].as_bool();
     assert_eq!([before(0), before(1), before(2)], [Some(true), Some(false), Some(true)]);
     assert_eq!(document["experts"][1]["result"]["request"]["resume"]["from"], "newest");
     assert_eq!(document["experts"][0]["result"]["evaluation"]["rows"], 5, "its score is kept");
 
-    let (output, _) = run(&world, ALL, NOBODY);
+    let (output, _) = world.json(ALL, NOBODY);
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
 }
 
 #[test]
 fn a_broken_manifest_leaves_the_others_and_is_named_in_the_summary() {
-    let world = shelf(&["a", "b", "c", "d"]);
+    let world = World::shelf(&["a", "b", "c", "d"]);
     edit(&world, "experts/c/manifest.json", "\"sft\"", "\"magic\"");
     let output = world.expert_cli(&ALL.split(' ').collect::<Vec<_>>(), "final=w,score").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -98,19 +79,19 @@ fn a_broken_manifest_leaves_the_others_and_is_named_in_the_summary() {
 
 #[test]
 fn only_the_named_experts_are_trained() {
-    let world = shelf(&["a", "b", "c"]);
+    let world = World::shelf(&["a", "b", "c"]);
     edit(&world, "experts/c/manifest.json", "\"name\": \"c\"", "\"name\": \"expert-sea\"");
     let found = ends(&world, &format!("{ALL} --only expert-sea,a"), "final=w,score");
     assert_eq!(found, [("a".to_owned(), "done"), ("c".to_owned(), "done")]);
-    let (output, document) = run(&world, &format!("{ALL} --only expert-see"), NOBODY);
+    let (output, document) = world.json(&format!("{ALL} --only expert-see"), NOBODY);
     assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &"unknown-expert".into()));
-    let (output, _) = run(&world, "train -m experts/a --only a", NOBODY);
+    let (output, _) = world.json("train -m experts/a --only a", NOBODY);
     assert_eq!(output.status.code(), Some(2), "without --all it has no meaning");
 }
 
 #[test]
 fn what_changed_is_trained_anew_and_nothing_else() {
-    let world = shelf(&["a", "b"]);
+    let world = World::shelf(&["a", "b"]);
     assert_eq!(each(&ends(&world, ALL, "final=one,score")), ["done", "done"]);
     edit(&world, "experts/a/manifest.json", "Keys that begin", "Each key that begins");
     edit(&world, "experts/b/manifest.json", "\"save_total_limit\": 2", "\"save_total_limit\": 3");
@@ -118,7 +99,7 @@ fn what_changed_is_trained_anew_and_nothing_else() {
 
     let first = lock(&world, "a");
     edit(&world, "experts/a/datasets/train.jsonl", "Monday", "Sunday");
-    let (output, document) = run(&world, ALL, "final=two,score");
+    let (output, document) = world.json(ALL, "final=two,score");
     assert!(talk(&output).contains("a: trains anew, for datasets/train.jsonl changed"), "{}", talk(&output));
     assert_eq!(document["experts"][0]["finished_before"], false, "{document}");
     assert_eq!(document["experts"][1]["finished_before"], true);
@@ -135,9 +116,9 @@ fn what_changed_is_trained_anew_and_nothing_else() {
 
 #[test]
 fn an_unfinished_run_of_other_data_is_not_gone_on_with() {
-    let world = shelf(&["a"]);
+    let world = World::shelf(&["a"]);
     ends(&world, ALL, "steps=2,checkpoint=2,missing");
-    let goes_on = run(&world, ALL, "steps=3,missing").1;
+    let goes_on = world.json(ALL, "steps=3,missing").1;
     assert_eq!(goes_on["experts"][0]["error"]["code"], "missing");
     assert!(world.path(RUN).join("checkpoint-2").exists());
     edit(&world, "experts/a/datasets/train.jsonl", "Monday", "Sunday");
@@ -147,7 +128,7 @@ fn an_unfinished_run_of_other_data_is_not_gone_on_with() {
 
 #[test]
 fn the_lock_is_sorted_and_says_what_was_made_of_what() {
-    let world = shelf(&["a"]);
+    let world = World::shelf(&["a"]);
     ends(&world, ALL, "final=w,score");
     let entry = lock(&world, "a");
     let inputs = &entry["inputs"];
@@ -156,16 +137,16 @@ fn the_lock_is_sorted_and_says_what_was_made_of_what() {
     assert_eq!(inputs["code"]["worker"].as_str().unwrap().len(), 64);
     assert_eq!(entry["result"]["score"], json!({"adapter": 0.8, "base": 0.2, "rows": 5}));
     let text = std::fs::read_to_string(world.path("experts/a/expert.lock")).unwrap();
-    run(&world, "train -m experts/a --device cpu --fresh --evaluate", "final=w,score");
+    world.json("train -m experts/a --device cpu --fresh --evaluate", "final=w,score");
     assert_eq!(std::fs::read_to_string(world.path("experts/a/expert.lock")).unwrap(), text);
-    run(&world, "train -m experts/a --device cpu -o out --lora-rank 2", "final=v");
+    world.json("train -m experts/a --device cpu -o out --lora-rank 2", "final=v");
     assert_eq!(std::fs::read_to_string(world.path("experts/a/expert.lock")).unwrap(), text, "an experiment");
 }
 
 #[test]
 fn locked_refuses_what_differs_and_shows_it() {
-    let world = shelf(&["a", "b"]);
-    let (output, document) = run(&world, &format!("{ALL} --locked"), NOBODY);
+    let world = World::shelf(&["a", "b"]);
+    let (output, document) = world.json(&format!("{ALL} --locked"), NOBODY);
     assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &"not-locked".into()));
 
     ends(&world, ALL, "final=w,score");
@@ -174,7 +155,7 @@ fn locked_refuses_what_differs_and_shows_it() {
     edit(&world, "experts/b/manifest.json", "\"rank\": 8", "\"rank\": 4");
     for command in [format!("{ALL} --locked"), "train -m experts/b --device cpu --locked --resume".to_owned()]
     {
-        let (output, document) = run(&world, &command, NOBODY);
+        let (output, document) = world.json(&command, NOBODY);
         assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
         let message = document["error"]["message"].as_str().unwrap();
         assert!(
@@ -188,17 +169,17 @@ fn locked_refuses_what_differs_and_shows_it() {
 
 #[test]
 fn a_single_training_names_what_changed_since_the_earlier_run() {
-    let world = shelf(&["a"]);
-    run(&world, "train -m experts/a --device cpu", "steps=1,final=w");
+    let world = World::shelf(&["a"]);
+    world.json("train -m experts/a --device cpu", "steps=1,final=w");
     edit(&world, "experts/a/datasets/train.jsonl", "Monday", "Sunday");
-    let (output, document) = run(&world, "train -m experts/a --device cpu", NOBODY);
+    let (output, document) = world.json("train -m experts/a --device cpu", NOBODY);
     assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &"output-used".into()));
     assert!(document["error"]["message"].as_str().unwrap().contains("datasets/train.jsonl changed"));
 }
 
 #[test]
 fn a_run_that_goes_on_keeps_its_number_of_threads() {
-    let world = shelf(&["a", "b"]);
+    let world = World::shelf(&["a", "b"]);
     let threads = |arguments: &str, acts: &str| {
         let mut command = world.expert_cli(&arguments.split(' ').collect::<Vec<_>>(), acts);
         command.env("OMP_NUM_THREADS", "4").output().unwrap();
@@ -212,7 +193,7 @@ fn a_run_that_goes_on_keeps_its_number_of_threads() {
 
 #[test]
 fn only_what_changed_since_a_revision_is_trained() {
-    let world = shelf(&["a", "b"]);
+    let world = World::shelf(&["a", "b"]);
     let git = |arguments: &str| {
         let identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"];
         let mut command = std::process::Command::new("git");
@@ -223,7 +204,7 @@ fn only_what_changed_since_a_revision_is_trained() {
     git("add experts");
     git("commit --quiet --message x");
     let since = format!("{ALL} --changed-since HEAD");
-    let (output, document) = run(&world, &since, NOBODY);
+    let (output, document) = world.json(&since, NOBODY);
     assert_eq!((output.status.code(), document), (Some(0), json!({"ok": true, "experts": []})));
     edit(&world, "experts/b/datasets/train.jsonl", "Monday", "Sunday");
     assert_eq!(ends(&world, &since, "final=w,score"), [("b".to_owned(), "done")]);
@@ -231,7 +212,7 @@ fn only_what_changed_since_a_revision_is_trained() {
 
 #[test]
 fn an_interrupt_ends_the_whole_shelf() {
-    let world = shelf(&["a", "b"]);
+    let world = World::shelf(&["a", "b"]);
     let mut command = world.expert_cli(&ALL.split(' ').collect::<Vec<_>>(), "obey");
     let cli = command.arg("--json").spawn().unwrap();
     world.worker();

@@ -5,33 +5,15 @@
 mod common;
 
 use std::io::Write;
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 
 use common::{World, signal, talk};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-/// A world with a shelf of experts.
-fn shelf(experts: &[&str]) -> World {
-    let world = World::new();
-    std::fs::create_dir(world.path("experts")).unwrap();
-    for expert in experts {
-        assert!(world.expert_cli(&["init", expert], "").output().unwrap().status.success());
-    }
-    world
-}
-
-fn run(world: &World, arguments: &str, acts: &str) -> (Output, Value) {
-    let mut words: Vec<&str> = arguments.split_whitespace().collect();
-    words.push("--json");
-    let output = world.expert_cli(&words, acts).output().unwrap();
-    let document = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
-    (output, document)
-}
-
 #[test]
 fn flags_reach_the_worker_as_a_request() {
-    let world = shelf(&["a"]);
+    let world = World::shelf(&["a"]);
     let train = "train -m experts/a --device cpu -o out";
     let cases = [
         ("", json!({"from": "nothing"}), false),
@@ -40,24 +22,24 @@ fn flags_reach_the_worker_as_a_request() {
         ("--extend", json!({"from": "newest"}), false),
     ];
     for (flags, resume, evaluate) in cases {
-        let (output, document) = run(&world, &format!("{train} {flags}"), "final");
+        let (output, document) = world.json(&format!("{train} {flags}"), "final");
         assert_eq!(output.status.code(), Some(0), "{flags}: {}", talk(&output));
         assert_eq!(document["request"]["resume"], resume, "{flags}");
         assert_eq!(document["request"]["evaluate"], evaluate, "{flags}");
         std::fs::remove_dir_all(world.path("out")).unwrap();
     }
-    let (_, document) = run(&world, &format!("{train} --resume out/checkpoint-3"), "steps=1");
+    let (_, document) = world.json(&format!("{train} --resume out/checkpoint-3"), "steps=1");
     let path = document["request"]["resume"]["path"].as_str().unwrap().to_owned();
     assert!(path.starts_with('/') && path.ends_with("out/checkpoint-3"), "{path}");
 }
 
 #[test]
 fn checkpoints_are_mirrored_in_the_foreground_if_asked() {
-    let world = shelf(&["a"]);
+    let world = World::shelf(&["a"]);
     let train =
         "train -m experts/a --device cpu -o out --fresh --set training.config.checkpoint_mirror=mirror";
     for (flag, background) in [("", true), ("--no-background-upload", false)] {
-        let (output, _) = run(&world, &format!("{train} {flag}"), "steps=1");
+        let (output, _) = world.json(&format!("{train} {flag}"), "steps=1");
         assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
         let plan: Value =
             serde_json::from_slice(&std::fs::read(world.path("out/plan.json")).unwrap()).unwrap();
@@ -67,9 +49,9 @@ fn checkpoints_are_mirrored_in_the_foreground_if_asked() {
 
 #[test]
 fn more_processes_than_devices_are_refused_before_a_worker_starts() {
-    let world = shelf(&["a"]);
+    let world = World::shelf(&["a"]);
     let train = "train -m experts/a --device cpu -o out --set training.config.distributed.processes";
-    let (output, document) = run(&world, &format!("{train}=32"), "steps=1");
+    let (output, document) = world.json(&format!("{train}=32"), "steps=1");
     assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
     assert_eq!(document["diagnostics"][0]["code"], "idle-processes", "{document}");
     assert!(!world.path("out").exists());
@@ -77,46 +59,46 @@ fn more_processes_than_devices_are_refused_before_a_worker_starts() {
 
 #[test]
 fn a_used_output_folder_is_not_touched_unless_asked() {
-    let world = shelf(&["a"]);
+    let world = World::shelf(&["a"]);
     let train = "train -m experts/a --device cpu -o out";
-    let (output, _) = run(&world, train, "steps=2,missing");
+    let (output, _) = world.json(train, "steps=2,missing");
     assert_eq!(output.status.code(), Some(3));
     let before = std::fs::read(world.path("out/events.jsonl")).unwrap();
 
-    let (output, document) = run(&world, train, "steps=1");
+    let (output, document) = world.json(train, "steps=1");
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(document["error"]["code"], "output-used");
     assert_eq!(std::fs::read(world.path("out/events.jsonl")).unwrap(), before);
 
-    let (output, _) = run(&world, &format!("{train} --resume"), "steps=1,missing");
+    let (output, _) = world.json(&format!("{train} --resume"), "steps=1,missing");
     assert_eq!(output.status.code(), Some(3));
     let resumed = std::fs::read_to_string(world.path("out/events.jsonl")).unwrap();
     assert!(resumed.contains("\"attempt\":1") && resumed.contains("\"attempt\":2"));
 
-    let (output, _) = run(&world, &format!("{train} --fresh"), "steps=1");
+    let (output, _) = world.json(&format!("{train} --fresh"), "steps=1");
     assert_eq!(output.status.code(), Some(0));
     assert!(!std::fs::read_to_string(world.path("out/events.jsonl")).unwrap().contains("\"attempt\":2"));
 }
 
 #[test]
 fn a_finished_recipe_is_not_trained_again_and_another_recipe_is_refused() {
-    let world = shelf(&["a"]);
+    let world = World::shelf(&["a"]);
     let train = "train -m experts/a --device cpu -o out";
-    run(&world, train, "steps=2,final");
+    world.json(train, "steps=2,final");
     for flags in ["", "--resume", "--extend"] {
-        let (output, document) = run(&world, &format!("{train} {flags}"), "die=9");
+        let (output, document) = world.json(&format!("{train} {flags}"), "die=9");
         assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
         assert_eq!(document, json!({"ok": true, "steps": 7, "eval_loss": 0.5}));
         assert!(talk(&output).contains("this recipe is finished in"), "{}", talk(&output));
     }
-    let (output, document) = run(&world, &format!("{train} --lora-rank 4"), "steps=1");
+    let (output, document) = world.json(&format!("{train} --lora-rank 4"), "steps=1");
     assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &"output-used".into()));
 }
 
 #[test]
 fn training_is_scored_where_asked_and_refused_at_once_where_that_cannot_be() {
-    let world = shelf(&["a"]);
-    let (output, document) = run(&world, "train -m experts/a --device cpu --evaluate", "final");
+    let world = World::shelf(&["a"]);
+    let (output, document) = world.json("train -m experts/a --device cpu --evaluate", "final");
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
     let scored = &document["evaluation"]["request"];
     assert_eq!(scored["stage"], "evaluate");
@@ -125,15 +107,15 @@ fn training_is_scored_where_asked_and_refused_at_once_where_that_cannot_be() {
     let manifest = world.path("experts/a/manifest.json");
     let text = std::fs::read_to_string(&manifest).unwrap();
     std::fs::write(&manifest, text.replace("\"test_path\": \"datasets/test.jsonl\",", "")).unwrap();
-    let (output, document) = run(&world, "train -m experts/a --device cpu --evaluate --fresh", "final");
+    let (output, document) = world.json("train -m experts/a --device cpu --evaluate --fresh", "final");
     assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &"no-test-set".into()));
     assert!(world.path("experts/a/weights/smollm2-135m-instruct/final").exists());
 }
 
 #[test]
 fn a_dry_run_starts_and_writes_nothing() {
-    let world = shelf(&["a"]);
-    let (output, document) = run(&world, "train -m experts/a --device cpu --dry-run --max-steps 3", "die=9");
+    let world = World::shelf(&["a"]);
+    let (output, document) = world.json("train -m experts/a --device cpu --dry-run --max-steps 3", "die=9");
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(document["plan"]["recipe"]["schedule"]["duration"], json!({"unit": "steps", "value": 3}));
     assert!(!world.path("experts/a/weights").exists());
@@ -141,17 +123,17 @@ fn a_dry_run_starts_and_writes_nothing() {
 
 #[test]
 fn evaluate_and_export_take_the_adapter_that_the_run_left() {
-    let world = shelf(&["a"]);
-    let (output, document) = run(&world, "evaluate -m experts/a --device cpu", "steps=1");
+    let world = World::shelf(&["a"]);
+    let (output, document) = world.json("evaluate -m experts/a --device cpu", "steps=1");
     assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &"no-adapter".into()));
-    let (_, document) = run(&world, "evaluate -m experts/a --device cpu --base-only", "steps=1");
+    let (_, document) = world.json("evaluate -m experts/a --device cpu --base-only", "steps=1");
     assert_eq!(document["request"]["adapter"], Value::Null);
 
-    run(&world, "train -m experts/a --device cpu", "final");
-    let (_, document) = run(&world, "evaluate -m experts/a --device cpu", "steps=1");
+    world.json("train -m experts/a --device cpu", "final");
+    let (_, document) = world.json("evaluate -m experts/a --device cpu", "steps=1");
     let adapter = document["request"]["adapter"].as_str().unwrap().to_owned();
     assert!(adapter.ends_with("experts/a/weights/smollm2-135m-instruct/final"), "{adapter}");
-    let (_, document) = run(&world, "export -m experts/a --device cpu --merge", "steps=1");
+    let (_, document) = world.json("export -m experts/a --device cpu --merge", "steps=1");
     assert_eq!(document["request"]["adapter"], adapter.as_str());
     assert!(
         document["request"]["target"]
@@ -159,7 +141,7 @@ fn evaluate_and_export_take_the_adapter_that_the_run_left() {
             .unwrap()
             .ends_with("weights/smollm2-135m-instruct/export/merged")
     );
-    let (output, _) = run(&world, "export -m experts/a --device cpu", "steps=1");
+    let (output, _) = world.json("export -m experts/a --device cpu", "steps=1");
     assert_eq!(output.status.code(), Some(2));
     // A command in passing leaves the run's own plan alone.
     let plan: Value = serde_json::from_slice(
@@ -171,7 +153,7 @@ fn evaluate_and_export_take_the_adapter_that_the_run_left() {
 
 #[test]
 fn prompts_are_lines_of_standard_input() {
-    let world = shelf(&["a"]);
+    let world = World::shelf(&["a"]);
     let mut cli = world
         .expert_cli(&["generate", "-m", "experts/a", "--device", "cpu"], "echo")
         .stdin(Stdio::piped())
@@ -185,7 +167,7 @@ fn prompts_are_lines_of_standard_input() {
 
 #[test]
 fn an_interrupt_ends_a_worker_that_waits_for_a_prompt() {
-    let world = shelf(&["a"]);
+    let world = World::shelf(&["a"]);
     let mut cli = world
         .expert_cli(&["generate", "-m", "experts/a", "--device", "cpu"], "echo")
         .stdin(Stdio::piped())
@@ -199,9 +181,9 @@ fn an_interrupt_ends_a_worker_that_waits_for_a_prompt() {
 
 #[test]
 fn jobs_and_force_reach_pretokenize() {
-    let world = shelf(&["a", "b"]);
+    let world = World::shelf(&["a", "b"]);
     let (output, document) =
-        run(&world, "pretokenize --all --device cpu --jobs 3 --force --preview", "refuse=b");
+        world.json("pretokenize --all --device cpu --jobs 3 --force --preview", "refuse=b");
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
         document["experts"][0]["result"]["request"],
@@ -212,13 +194,13 @@ fn jobs_and_force_reach_pretokenize() {
 
 #[test]
 fn the_working_directory_may_be_the_expert_and_nothing_named_is_an_error() {
-    let world = shelf(&["a"]);
+    let world = World::shelf(&["a"]);
     let output = world
         .expert_cli(&["train", "--device", "cpu", "--dry-run"], "")
         .current_dir(world.path("experts/a"))
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
-    let (output, document) = run(&world, "train --device cpu", "steps=1");
+    let (output, document) = world.json("train --device cpu", "steps=1");
     assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &"no-manifest".into()));
 }

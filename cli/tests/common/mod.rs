@@ -9,6 +9,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 /// Far more than anything here takes; only a hang reaches it.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -23,6 +25,16 @@ impl World {
         let plan = example.replace("{folder}", folder.path().to_str().unwrap());
         std::fs::write(folder.path().join("plan.json"), plan).unwrap();
         Self { folder }
+    }
+
+    /// With a shelf of experts in `experts/`.
+    pub fn shelf(experts: &[&str]) -> Self {
+        let world = Self::new();
+        std::fs::create_dir(world.path("experts")).unwrap();
+        for expert in experts {
+            assert!(world.expert_cli(&["init", expert], "").output().unwrap().status.success());
+        }
+        world
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -51,6 +63,14 @@ impl World {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
+    }
+
+    /// A command and its JSON document; null where it printed none.
+    pub fn json(&self, arguments: &str, acts: &str) -> (Output, Value) {
+        let words: Vec<&str> = arguments.split_whitespace().chain(["--json"]).collect();
+        let output = self.expert_cli(&words, acts).output().unwrap();
+        let document = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+        (output, document)
     }
 
     /// The worker's process id, once its stage has begun.
