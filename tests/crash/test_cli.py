@@ -11,20 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command import find_cli, manifest_of, rows_of, surroundings
 from scene import save_base
 
 from expert_worker.checkpoint.files import same_bytes
 
-ROOT = Path(__file__).parents[2]
 STEPS = 24
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.skipif(os.name == "nt", reason="kills by signal")]
-
-
-def find_cli() -> Path | None:
-    """EXPERT_CLI names another build than the one that `make setup` leaves."""
-    named = os.environ.get("EXPERT_CLI")
-    found = Path(named) if named else ROOT / "target" / "release" / "expert-cli"
-    return found if found.is_file() else None
 
 
 class Expert:
@@ -32,20 +25,13 @@ class Expert:
         self.folder, self.cli = folder, cli
         self.manifest = folder / "manifest.json"
         save_base(folder / "base")
-        (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in _rows()))
+        (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows_of()))
         self.manifest.write_text(json.dumps(_manifest()))
 
     def start(self, name: str, *more: str) -> subprocess.Popen[bytes]:
-        place = os.environ.get("PYTHONPATH", "")
-        environment = {
-            **os.environ,
-            "EXPERT_PYTHON": sys.executable,
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "worker" / "python"), place]),
-            "OMP_NUM_THREADS": "1",
-        }
         command = [self.cli, "train", "-m", self.manifest, "-o", self.output(name), "--device", "cpu", *more]
         with (self.folder / f"{name}.log").open("ab") as log:
-            return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+            return subprocess.Popen(command, env=surroundings(1), stdout=log, stderr=log)
 
     def finish(self, name: str, *more: str) -> None:
         code = self.start(name, *more).wait()
@@ -60,39 +46,14 @@ class Expert:
         return int(started[-1]["pid"])
 
 
-def _rows() -> list[dict[str, Any]]:
-    return [
-        {"prompt": f"w{row % 90 + 1} w{row % 7 + 3} ", "completion": f"w{row % 11 + 5} w{row % 13 + 2}"}
-        for row in range(40)
-    ]
-
-
 def _manifest() -> dict[str, Any]:
-    config = {
-        "method": "sft",
-        "adapter_type": "lora",
-        "rank": 4,
-        "alpha": 8,
-        "dropout": 0.1,
-        "target_modules": ["q_proj", "v_proj", "down_proj"],
-        "learning_rate": 0.01,
-        "max_steps": STEPS,
-        "batch_size": 2,
-        "gradient_accumulation_steps": 2,
-        "max_seq_length": 64,
-        "packing": False,
-        "save_strategy": "steps",
-        "save_steps": 2,
-        "save_total_limit": 3,
-    }
-    return {
-        "name": "expert-tiny",
-        "version": "1.0.0",
-        "schema_version": "2.0",
-        "description": "Words that follow words.",
-        "base_models": [{"name": "./base", "quantization": "none", "prompt_template": "alpaca"}],
-        "training": {"dataset": {"path": "train.jsonl"}, "config": config},
-    }
+    return manifest_of(
+        "expert-tiny",
+        "./base",
+        target_modules=["q_proj", "v_proj", "down_proj"],
+        max_steps=STEPS,
+        save_total_limit=3,
+    )
 
 
 @pytest.fixture(scope="module")

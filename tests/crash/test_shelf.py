@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command import find_cli, manifest_of, rows_of, surroundings
 from scene import save_base
-from test_cli import find_cli
 
 from expert_worker.checkpoint.files import same_bytes
 
-ROOT = Path(__file__).parents[2]
 STEPS = 12
 EXPERTS = ("ash", "birch", "cedar")
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.skipif(os.name == "nt", reason="kills by signal")]
@@ -30,20 +29,13 @@ class Shelf:
         for number, name in enumerate(EXPERTS):
             place = folder / "experts" / name
             place.mkdir(parents=True)
-            rows = _rows(number)
+            rows = rows_of(number)
             (place / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
             target = "no_such_module" if name == broken else "q_proj"
             (place / "manifest.json").write_text(json.dumps(_manifest(name, target)))
 
     def start(self, *more: str) -> subprocess.Popen[bytes]:
-        inherited = os.environ.get("PYTHONPATH", "")
-        environment = {
-            **os.environ,
-            "EXPERT_PYTHON": sys.executable,
-            "EXPERT_HOME": str(self.folder.parent / "home"),
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "worker" / "python"), inherited]),
-            "OMP_NUM_THREADS": "2",
-        }
+        environment = {**surroundings(2), "EXPERT_HOME": str(self.folder.parent / "home")}
         command = [self.cli, "train", "--all", "experts", "--device", "cpu", "--no-evaluate", "--json", *more]
         with (self.folder / "out").open("wb") as out, (self.folder / "log").open("ab") as log:
             return subprocess.Popen(command, env=environment, cwd=self.folder, stdout=out, stderr=log)
@@ -75,42 +67,14 @@ class Shelf:
                 assert same, f"{expert}: {part} differs"
 
 
-def _rows(seed: int) -> list[dict[str, Any]]:
-    return [
-        {
-            "prompt": f"w{row % 90 + 1} w{row % 7 + 3} ",
-            "completion": f"w{row % 11 + 5 + seed} w{row % 13 + 2}",
-        }
-        for row in range(40)
-    ]
-
-
 def _manifest(name: str, target: str) -> dict[str, Any]:
-    config = {
-        "method": "sft",
-        "adapter_type": "lora",
-        "rank": 4,
-        "alpha": 8,
-        "dropout": 0.1,
-        "target_modules": [target, "down_proj"] if target == "q_proj" else [target],
-        "learning_rate": 0.01,
-        "max_steps": STEPS,
-        "batch_size": 2,
-        "gradient_accumulation_steps": 2,
-        "max_seq_length": 64,
-        "packing": False,
-        "save_strategy": "steps",
-        "save_steps": 2,
-        "save_total_limit": 2,
-    }
-    return {
-        "name": name,
-        "version": "1.0.0",
-        "schema_version": "2.0",
-        "description": "Words that follow words.",
-        "base_models": [{"name": "../../../base", "quantization": "none", "prompt_template": "alpaca"}],
-        "training": {"dataset": {"path": "train.jsonl"}, "config": config},
-    }
+    return manifest_of(
+        name,
+        "../../../base",
+        target_modules=[target, "down_proj"] if target == "q_proj" else [target],
+        max_steps=STEPS,
+        save_total_limit=2,
+    )
 
 
 @pytest.fixture(scope="module")
