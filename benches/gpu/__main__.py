@@ -8,10 +8,8 @@ is left out and named.
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -22,8 +20,9 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+from history import versions  # noqa: E402
 from shapes import QWEN_06B, TINY, Case, Shape, cases  # noqa: E402
 from table import table  # noqa: E402
 
@@ -98,7 +97,7 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
     document: dict[str, Any] = {
         "date": time.strftime("%Y-%m-%d"),
         "shape": asdict(shape),
-        "versions": versions(),
+        "versions": dict.fromkeys(PACKAGES, "absent") | versions(PACKAGES),
     }
     with tempfile.TemporaryDirectory(prefix="expert-gpu-") as place:
         folder = Path(place)
@@ -219,7 +218,12 @@ def plan_of(path: Path) -> dict[str, Any]:
 
 def python(script: str, *words: str, limit: float | None = None) -> dict[str, Any]:
     """A script beside this one, in a process of its own; its last line is its JSON."""
-    paths = [str(HERE), str(ROOT / "worker" / "python"), os.environ.get("PYTHONPATH", "")]
+    paths = [
+        str(HERE),
+        str(HERE.parent / "train"),
+        str(ROOT / "worker" / "python"),
+        os.environ.get("PYTHONPATH", ""),
+    ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "HF_HUB_OFFLINE": "1"}
     try:
         done = subprocess.run(
@@ -241,16 +245,6 @@ def find_cli(named: Path | str | None) -> Path:
     if not found.is_file():
         raise Refused(f"there is no expert-cli at {found}: build it, or name it with --cli or EXPERT_CLI")
     return found.resolve()
-
-
-def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "absent"
-    return found
 
 
 if __name__ == "__main__":

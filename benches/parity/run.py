@@ -23,7 +23,8 @@ for _place in (HERE.parent / "train", _ROOT / "tests" / "worker", _ROOT / "worke
 
 from our_side import MODULES, Clock, put_rows  # noqa: E402
 from plans import example_plan  # noqa: E402
-from scene import Pair, Scene, base, documents  # noqa: E402
+from rows import Pair  # noqa: E402
+from scene import Scene, base, documents  # noqa: E402
 
 import expert_worker.train  # noqa: E402, F401  (before torch: it sets how its libraries behave)
 

@@ -7,28 +7,18 @@ A busy machine bends this one: it needs both processors for itself.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-_ROOT = HERE.parents[1]
-_IMPORTED = [str(_ROOT / "worker" / "python"), str(_ROOT / "tests" / "worker")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "train"))
+
+from side import measured
+
 _SCENE = {"length": 512, "rows": 2, "steps": 4, "embedded": True}
 
 
 def speed(threads: int) -> float:
-    done = subprocess.run(
-        [sys.executable, str(HERE.parent / "train" / "our_side.py"), json.dumps(_SCENE)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": os.pathsep.join(_IMPORTED)},
-    )
-    if done.returncode:
-        raise SystemExit(f"training on {threads} threads failed:\n{done.stderr[-2000:]}")
-    found = json.loads(done.stdout.splitlines()[-1])
+    found, _ = measured("our", _SCENE, threads)
     return float(found["tokens"] / found["wall"])
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from plans import example_plan
-from scene import Pair, Scene, base, documents
+from rows import Pair, packed
+from scene import Scene, base, documents
 
 import expert_worker.train  # noqa: F401  (before torch: it sets how OpenMP waits)
 from expert_worker.event import Event, Progress
@@ -22,22 +23,6 @@ from expert_worker.train import stage
 from expert_worker.train.data import InMemory
 
 MODULES = ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"]
-
-
-def packed(scene: Scene, folder: Path) -> list[list[Pair]]:
-    """Documents laid into rows, each into the first of the last few with room: as full as TRL's."""
-    rows: list[list[Pair]] = []
-    held: list[int] = []
-    for pair in documents(scene, folder):
-        size = len(pair[0]) + len(pair[1])
-        fitting = [i for i in range(max(0, len(rows) - 16), len(rows)) if held[i] + size <= scene.length]
-        if fitting:
-            rows[fitting[0]].append(pair)
-            held[fitting[0]] += size
-        else:
-            rows.append([pair])
-            held.append(size)
-    return rows
 
 
 def put_rows(rows: list[list[Pair]]) -> None:
@@ -91,7 +76,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         weights = base(scene, folder / "base")
-        put_rows(packed(scene, weights))
+        put_rows(packed(documents(scene, weights), scene.length))
         events, clock = Events(), Clock()
         events.attach(clock)
         stage.run(example_plan(folder, changes(scene, weights)), events)

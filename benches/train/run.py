@@ -10,14 +10,11 @@ bends; wall time is printed beside it.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-_IMPORTED = [str(HERE.parents[1] / "worker" / "python"), str(HERE.parents[1] / "tests" / "worker")]
+from side import measured
+
 SCENES: dict[str, dict[str, Any]] = {
     "512x4 lora": {"length": 512, "rows": 4, "steps": 4},
     "2048x2 lora": {"length": 2048, "rows": 2, "steps": 3},
@@ -26,23 +23,11 @@ SCENES: dict[str, dict[str, Any]] = {
 }
 
 
-def measure(side: str, scene: dict[str, Any]) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, str(HERE / f"{side}_side.py"), json.dumps(scene)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": os.pathsep.join(_IMPORTED)},
-    )
-    if done.returncode:
-        raise SystemExit(f"{side} failed:\n{done.stderr[-2000:]}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
 def main() -> None:
     scenes = {name: scene for name, scene in SCENES.items() if name.startswith(tuple(sys.argv[1:] or [""]))}
-    found = {name: compared(measure("trl", scene), measure("our", scene)) for name, scene in scenes.items()}
+    found = {
+        name: compared(measured("trl", scene)[0], measured("our", scene)[0]) for name, scene in scenes.items()
+    }
     rows = [row(name, it) for name, it in found.items()]
     print(json.dumps({"scenes": found, "rows": rows}))
 

@@ -13,13 +13,12 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from rows import Pair
 from tokenizers import Tokenizer, models
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, set_seed
 
 VOCABULARY = 8192
 _SQL = Path(__file__).parents[2] / "experts" / "expert-sql" / "datasets" / "train.jsonl"
-
-Pair = tuple[list[int], list[int]]
 
 
 @dataclass(frozen=True)
