@@ -242,13 +242,17 @@ fn progress_line(progress: &Progress) -> String {
     let gpu = progress.gpu_util.map_or(String::new(), |percent| format!("  gpu {percent:.0}%"));
     let eta = progress.eta.map_or(String::new(), |eta| format!("  ETA {}", seconds(eta)));
     format!(
-        "step {}/{}  loss {:.4}  lr {:.2e}  {} tok/s  wait {waited:.0}%{memory}{gpu}{eta}",
+        "step {}/{}  loss {:.4}  lr {}  {} tok/s  wait {waited:.0}%{memory}{gpu}{eta}",
         grouped(progress.step),
         grouped(progress.total_steps),
         progress.loss,
-        progress.lr,
+        learning_rate(progress.lr),
         short(progress.tokens_per_second),
     )
+}
+
+fn learning_rate(lr: f64) -> String {
+    if lr == 0.0 { "0".to_owned() } else { format!("{lr:.2e}") }
 }
 
 fn advance_line(stage: &str, done: u64, total: Option<u64>, unit: &str, rate: Option<f64>) -> String {
@@ -296,6 +300,11 @@ mod tests {
             progress_line(&progress),
             "step 1,200/4,000  loss 1.2346  lr 5.00e-5  21.7k tok/s  wait 5%  mem 3.00 GiB of 4.00 GiB  gpu 97%  ETA 1h02m"
         );
+    }
+
+    #[test]
+    fn the_first_step_of_a_warm_up_has_no_learning_rate_yet() {
+        assert_eq!([0.0, 5e-5].map(learning_rate), ["0", "5.00e-5"]);
     }
 
     #[test]

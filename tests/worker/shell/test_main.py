@@ -106,3 +106,16 @@ def test_the_end_of_standard_input_ends_a_worker_that_does_not_read_it(reads):
             worker.kill()
         else:
             assert worker.wait(30) == 1
+
+
+EXPORT = {"stage": "export", "adapter": "a", "target": "b", "merge": True}
+PRETOKENIZE = {"stage": "pretokenize", "force": False, "preview": None}
+
+
+@pytest.mark.parametrize(("request_", "told"), [(EXPORT, True), (PRETOKENIZE, False)])
+def test_the_seconds_that_torch_needs_are_told(tmp_path, request_, told):
+    # Both fail right after, for want of the files that the plan names.
+    changes = {"request": request_}
+    _, events = run_worker(tmp_path, "", stage=request_["stage"], substitute="", changes=changes)
+    stages = [event["body"]["name"] for event in events if event["body"]["type"] == "stage"]
+    assert ("load libraries" in stages) is told

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from expert_worker.collector import rest_for_good
 from expert_worker.crash import as_expert_error
 from expert_worker.errors import BadInput, ExpertError, Failed
 from expert_worker.event_sinks import Pipe, Record, claim_stdout
@@ -16,8 +17,11 @@ from expert_worker.plan import Plan, load_plan
 from expert_worker.process import bind_to_parent
 from expert_worker.process.leader import lead, leads
 from expert_worker.process.rank import follow_leader, speaks, this_rank
-from expert_worker.stages import READS_STDIN, RECORDED, STAGES, find_stage
+from expert_worker.stages import READS_STDIN, RECORDED, STAGES, find_stage, loads_torch
 from expert_worker.stop import Stop
+
+# From a slow disk that has never read them.
+_IMPORT_BUDGET = 300.0
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -91,6 +95,8 @@ def _run(stage: str, plan: Plan, events: Events) -> JsonValue:
         raise BadInput(f"The plan asks for {plan.request.stage}, not for {stage}", code="bad-plan")
     if stage not in RECORDED:
         events.begin()
+    if loads_torch(stage):
+        events.stage("load libraries", _IMPORT_BUDGET)
     run = find_stage(stage)
     events.stop.raise_if_requested()
     return run(plan, events)
@@ -102,3 +108,5 @@ if __name__ == "__main__":
     except ExpertError as error:
         sys.stderr.write(f"error: {error.message}\n")
         sys.exit(error.exit_code)
+    finally:
+        rest_for_good()

@@ -3,11 +3,13 @@
 import importlib
 import os
 import re
+import sys
 from collections.abc import Callable
 from typing import cast
 
 from pydantic import JsonValue
 
+from expert_worker.collector import at_rest
 from expert_worker.events import Events
 from expert_worker.plan import Plan
 
@@ -17,12 +19,19 @@ STAGES = ("pretokenize", "train", "bench", "evaluate", "generate", "export")
 # Only training owns the output folder, and with it the record of its events.
 RECORDED = frozenset({"train"})
 READS_STDIN = frozenset({"generate"})
+_WITHOUT_TORCH = frozenset({"pretokenize"})
 
 
 def find_stage(name: str) -> Run:
     """The stage's `run(plan, events)`; what it returns becomes the result of the `finished` event."""
-    module = importlib.import_module(module_of(name))
+    with at_rest():
+        module = importlib.import_module(module_of(name))
     return cast(Run, module.run)
+
+
+def loads_torch(name: str) -> bool:
+    """Whether finding the stage takes the seconds that torch and its kin need."""
+    return module_of(name) == _module(name) and name not in _WITHOUT_TORCH and "torch" not in sys.modules
 
 
 def module_of(name: str) -> str:
@@ -30,4 +39,8 @@ def module_of(name: str) -> str:
     substitute = os.environ.get("EXPERT_TEST_STAGE")
     if substitute and re.fullmatch(r"expert_test_[a-z_]+", substitute):
         return substitute
+    return _module(name)
+
+
+def _module(name: str) -> str:
     return f"expert_worker.{name}.stage"

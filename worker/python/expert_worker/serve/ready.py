@@ -10,6 +10,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+from expert_worker.collector import at_rest
 from expert_worker.plan import Plan, load_plan
 from expert_worker.stages import module_of
 
@@ -39,12 +40,11 @@ class Readiness:
             os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
             names += _LIBRARIES
             names += () if _has_gpu() else _LOOKING_FOR_GPUS
-        for name in names:
-            with suppress(Exception):
-                importlib.import_module(name)
-        gc.collect()
         # A child must not copy a page of this process just because its garbage collector looked at it.
-        gc.freeze()
+        with at_rest():
+            for name in names:
+                with suppress(Exception):
+                    importlib.import_module(name)
 
     def load_base_of(self, stage: str, plan_path: Path) -> None:
         """The weights that this stage will ask for, if they can be shared; its child tells what is wrong."""

@@ -21,8 +21,9 @@ class Pace:
         self.seconds += seconds
 
     @property
-    def tokens_per_second(self) -> float:
-        return self.tokens / self.seconds if self.seconds > 0 else 0.0
+    def tokens_per_second(self) -> float | None:
+        """Unknown until a step has followed the first."""
+        return self.tokens / self.seconds if self.seconds > 0 else None
 
     def eta(self, steps_left: int) -> float | None:
         return self.seconds / self.steps * steps_left if self.steps else None

@@ -1,0 +1,23 @@
+import gc
+import subprocess
+import sys
+
+import pytest
+
+from expert_worker.collector import at_rest
+
+
+def test_it_works_again_after_an_import_that_failed():
+    with pytest.raises(ImportError), at_rest():
+        assert not gc.isenabled()
+        raise ImportError
+    assert gc.isenabled()
+
+
+def test_what_was_imported_is_not_looked_at_again():
+    imports = "import gc; from expert_worker.stages import find_stage; find_stage('train')"
+    code = f"{imports}; print(gc.get_freeze_count())"
+    frozen = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300
+    )
+    assert int(frozen.stdout.splitlines()[-1]) > 100_000
