@@ -1,8 +1,10 @@
 //! Flags that several commands share.
 
+use std::ops::Deref;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::builder::Resettable;
+use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use expert_contract::manifest::Set;
 
 use crate::experts::MANIFEST;
@@ -26,28 +28,37 @@ pub struct PlanOptions {
     /// Change one value: a dotted path of the manifest and a JSON value; bare words are strings
     #[arg(long, value_name = "KEY=VALUE", value_parser = Set::parse)]
     pub set: Vec<Set>,
+    /// Where to train and compute
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
     pub device: DeviceChoice,
     /// A folder that the manifest's datasets and outputs may lie in, besides the expert's own
     #[arg(long, value_name = "ROOT")]
     pub allow_path: Vec<PathBuf>,
-    #[command(flatten)]
-    pub training: TrainingOptions,
 }
 
+/// The same for what trains. Shorthands stand before every `--set`, which therefore has the last word.
+#[derive(Debug, Clone)]
+pub struct TrainOptions(PlanOptions);
+
 /// Shorthands for `--set training.config.*`.
-#[derive(Args, Debug, Clone, Default)]
-pub struct TrainingOptions {
+#[derive(Args)]
+#[command(next_help_heading = "Settings, in place of the manifest's")]
+struct Shorthands {
+    /// Passes over the data; may be a fraction
     #[arg(long, value_name = "N")]
-    pub epochs: Option<f64>,
+    epochs: Option<f64>,
+    /// Optimizer steps, in place of epochs
     #[arg(long, value_name = "N")]
-    pub max_steps: Option<u64>,
+    max_steps: Option<u64>,
+    /// Rows that go through the model at once
     #[arg(long, value_name = "ROWS")]
-    pub batch_size: Option<u64>,
+    batch_size: Option<u64>,
+    /// Rank of the adapter
     #[arg(long, value_name = "R")]
-    pub lora_rank: Option<u32>,
-    #[arg(long, value_enum)]
-    pub mixed_precision: Option<MixedPrecision>,
+    lora_rank: Option<u32>,
+    /// Number format of training: fp16, bf16, or no for 32 bits
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    mixed_precision: Option<MixedPrecision>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -75,25 +86,57 @@ impl PlanOptions {
         })?;
         Ok(if named.is_dir() { named.join(MANIFEST) } else { named })
     }
+}
 
-    /// Every change that the command line asks for, shorthands first, so that an explicit `--set` has the last word.
-    pub fn sets(&self) -> Vec<Set> {
-        let training = &self.training;
+impl Shorthands {
+    fn sets(&self) -> impl Iterator<Item = Set> {
         let flag = |option: &str, key: &str, value: Option<String>| {
             value.map(|value| Set::flag(option, format!("training.config.{key}"), value))
         };
         let precision = |key: &str, named: MixedPrecision| {
-            let value = training.mixed_precision.map(|value| (value == named).to_string());
+            let value = self.mixed_precision.map(|value| (value == named).to_string());
             flag("--mixed-precision", key, value)
         };
-        let shorthands = [
-            flag("--epochs", "epochs", training.epochs.map(|value| value.to_string())),
-            flag("--max-steps", "max_steps", training.max_steps.map(|value| value.to_string())),
-            flag("--batch-size", "batch_size", training.batch_size.map(|value| value.to_string())),
-            flag("--lora-rank", "rank", training.lora_rank.map(|value| value.to_string())),
+        let sets = [
+            flag("--epochs", "epochs", self.epochs.map(|value| value.to_string())),
+            flag("--max-steps", "max_steps", self.max_steps.map(|value| value.to_string())),
+            flag("--batch-size", "batch_size", self.batch_size.map(|value| value.to_string())),
+            flag("--lora-rank", "rank", self.lora_rank.map(|value| value.to_string())),
             precision("fp16", MixedPrecision::Fp16),
             precision("bf16", MixedPrecision::Bf16),
         ];
-        shorthands.into_iter().flatten().chain(self.set.iter().cloned()).collect()
+        sets.into_iter().flatten()
+    }
+}
+
+impl Deref for TrainOptions {
+    type Target = PlanOptions;
+
+    fn deref(&self) -> &PlanOptions {
+        &self.0
+    }
+}
+
+impl FromArgMatches for TrainOptions {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut options = PlanOptions::from_arg_matches(matches)?;
+        options.set.splice(0..0, Shorthands::from_arg_matches(matches)?.sets());
+        Ok(Self(options))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for TrainOptions {
+    fn augment_args(command: Command) -> Command {
+        // What a command adds to these stands under its own heading again.
+        Shorthands::augment_args(PlanOptions::augment_args(command)).next_help_heading(Resettable::Reset)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
     }
 }

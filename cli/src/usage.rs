@@ -19,6 +19,7 @@ pub struct Cli {
 }
 
 #[derive(Args)]
+#[command(next_help_heading = "Every command")]
 pub struct Global {
     /// Print one JSON document on standard output
     #[arg(long, global = true)]
@@ -54,6 +55,27 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         super::command().debug_assert();
+    }
+
+    #[test]
+    fn every_option_says_what_it_is_for() {
+        fn check(command: &clap::Command, path: &str) {
+            for argument in command.get_arguments() {
+                assert!(argument.get_help().is_some(), "{path}: {}", argument.get_id());
+            }
+            for inner in command.get_subcommands() {
+                check(inner, &format!("{path} {}", inner.get_name()));
+            }
+        }
+        check(&super::command(), "expert-cli");
+    }
+
+    #[test]
+    fn what_does_not_train_takes_no_shorthands_for_training() {
+        let command = super::command();
+        let taking =
+            command.get_subcommands().filter(|it| it.get_arguments().any(|it| it.get_id() == "epochs"));
+        assert_eq!(taking.map(clap::Command::get_name).collect::<Vec<_>>(), ["plan", "train"]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::usage;
 
 #[derive(clap::Args)]
 pub struct Args {
+    /// The shell that reads them
     shell: Shell,
 }
 

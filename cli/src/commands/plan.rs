@@ -7,7 +7,7 @@ use expert_contract::resolve::estimate_steps;
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::options::PlanOptions;
+use crate::options::TrainOptions;
 use crate::prepare::{Prepared, prepare};
 use crate::render::{Console, plan as view};
 
@@ -15,7 +15,7 @@ use crate::render::{Console, plan as view};
 #[derive(ClapArgs)]
 pub struct Args {
     #[command(flatten)]
-    pub options: PlanOptions,
+    pub options: TrainOptions,
     /// List every setting, defaults too
     #[arg(long)]
     pub all: bool,

@@ -10,7 +10,7 @@ use super::plan;
 use crate::failure::Failure;
 use crate::launch::Supervision;
 use crate::lock::Digests;
-use crate::options::PlanOptions;
+use crate::options::TrainOptions;
 use crate::prepare::prepare;
 use crate::queue;
 use crate::render::{Board, Console, summary};
@@ -18,10 +18,12 @@ use crate::site;
 use crate::training::{Trained, Trainer};
 use crate::usage::Global;
 
+const SHELF: &str = "Every expert of a folder";
+
 #[derive(clap::Args, Clone)]
 pub struct Args {
     #[command(flatten)]
-    pub options: PlanOptions,
+    pub options: TrainOptions,
     /// Go on from the newest checkpoint that verifies (auto), or from this one
     #[arg(long, value_name = "auto|PATH", num_args = 0..=1, default_missing_value = "auto", conflicts_with = "fresh")]
     pub resume: Option<PathBuf>,
@@ -34,9 +36,6 @@ pub struct Args {
     /// Score base and adapter on the test set, before and after (--all does where there is a test set)
     #[arg(long)]
     pub evaluate: bool,
-    /// Do not score, with --all
-    #[arg(long, requires = "all", conflicts_with_all = ["evaluate", "manifest"])]
-    pub no_evaluate: bool,
     /// Train only what expert.lock says: refuse where manifest, data, base or code differ
     #[arg(long, conflicts_with_all = ["data", "output", "extend"])]
     pub locked: bool,
@@ -51,14 +50,14 @@ pub struct Args {
     pub dry_run: bool,
     /// Train every expert of a folder (experts): finished ones are passed over, interrupted ones go on, and those whose
     /// manifest, data, base or code changed are trained anew
-    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "experts", conflicts_with_all = ["manifest", "data", "output"])]
+    #[arg(long, help_heading = SHELF, value_name = "DIR", num_args = 0..=1, default_missing_value = "experts", conflicts_with_all = ["manifest", "data", "output"])]
     pub all: Option<PathBuf>,
     /// Only these experts, with --all: names with commas between them
-    #[arg(long, value_name = "NAMES", requires = "all", conflicts_with = "manifest", value_delimiter = ',')]
+    #[arg(long, help_heading = SHELF, value_name = "NAMES", requires = "all", conflicts_with = "manifest", value_delimiter = ',')]
     pub only: Vec<String>,
     /// Only experts whose result would differ from that of this git revision, with --all
     #[arg(
-        long,
+        long, help_heading = SHELF,
         value_name = "REF",
         requires = "all",
         conflicts_with = "manifest",
@@ -66,10 +65,13 @@ pub struct Args {
     )]
     pub changed_since: Option<String>,
     /// Experts that train at once, with --all (one a GPU, or one a core of the processor as memory allows)
-    #[arg(long, value_name = "N", requires = "all", conflicts_with = "manifest", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, help_heading = SHELF, value_name = "N", requires = "all", conflicts_with = "manifest", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub jobs: Option<u32>,
+    /// Do not score, with --all
+    #[arg(long, help_heading = SHELF, requires = "all", conflicts_with_all = ["evaluate", "manifest"])]
+    pub no_evaluate: bool,
     /// Start Python anew for every expert, with --all, instead of forking it from one that has everything loaded (Linux)
-    #[arg(long, requires = "all", conflicts_with = "manifest")]
+    #[arg(long, help_heading = SHELF, requires = "all", conflicts_with = "manifest")]
     pub separate: bool,
     #[command(flatten)]
     pub supervision: Supervision,

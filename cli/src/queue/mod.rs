@@ -16,6 +16,7 @@ use crate::commands::train::{ASKED, Args};
 use crate::experts;
 use crate::failure::Failure;
 use crate::lock::{self, Digests};
+use crate::options::PlanOptions;
 use crate::prepare::{Prepared, prepare};
 use crate::render::{Console, summary};
 use crate::site;
@@ -66,8 +67,7 @@ pub fn run(shelf: &Path, args: &Args, global: &Global, console: &Console) -> Res
 }
 
 fn prepare_one(manifest: &Path, args: &Args, console: &Console) -> Waiting {
-    let mut options = args.options.clone();
-    options.manifest = Some(manifest.to_owned());
+    let options = PlanOptions { manifest: Some(manifest.to_owned()), ..PlanOptions::clone(&args.options) };
     let expert = experts::folder_name(manifest);
     let prepared = prepare(&options, ASKED, console);
     if let Err(failure) = &prepared {

@@ -13,7 +13,7 @@ use super::variants::{Change, GROUPS, Variant, all};
 use crate::durable;
 use crate::failure::Failure;
 use crate::launch::Supervision;
-use crate::options::PlanOptions;
+use crate::options::TrainOptions;
 use crate::prepare::prepare;
 use crate::render::number::{bytes, seconds, short};
 use crate::render::{Align, Console, Table};
@@ -25,7 +25,7 @@ use crate::worker::{Search, run_module};
 #[command(mut_arg("output", |arg| arg.help("Folder for ablation.json and ablation.html (only shown)")))]
 pub struct Args {
     #[command(flatten)]
-    options: PlanOptions,
+    options: TrainOptions,
     #[command(flatten)]
     extent: Extent,
     /// Only these: see --list

@@ -14,7 +14,7 @@ use super::variants::set_micro_batch;
 use crate::durable;
 use crate::failure::Failure;
 use crate::launch::Supervision;
-use crate::options::PlanOptions;
+use crate::options::TrainOptions;
 use crate::prepare::prepare;
 use crate::render::number::{bytes, short};
 use crate::render::{Align, Console, Table};
@@ -30,7 +30,7 @@ const SIZES: usize = 4;
 #[command(mut_arg("output", |arg| arg.help("Folder for tuning.json (only shown)")))]
 pub struct Args {
     #[command(flatten)]
-    options: PlanOptions,
+    options: TrainOptions,
     #[command(flatten)]
     extent: Extent,
     /// Try other number formats as well: faster, but the numbers that come out differ
