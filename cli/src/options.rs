@@ -31,12 +31,15 @@ pub struct PlanOptions {
     /// Where to train and compute
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
     pub device: DeviceChoice,
+    /// Number format to compute in: fp16, bf16, or no for 32 bits
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub mixed_precision: Option<MixedPrecision>,
     /// A folder that the manifest's datasets and outputs may lie in, besides the expert's own
     #[arg(long, value_name = "ROOT")]
     pub allow_path: Vec<PathBuf>,
 }
 
-/// The same for what trains. Shorthands stand before every `--set`, which therefore has the last word.
+/// The same for what trains, with more shorthands.
 #[derive(Debug, Clone)]
 pub struct TrainOptions(PlanOptions);
 
@@ -56,9 +59,6 @@ struct Shorthands {
     /// Rank of the adapter
     #[arg(long, value_name = "R")]
     lora_rank: Option<u32>,
-    /// Number format of training: fp16, bf16, or no for 32 bits
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    mixed_precision: Option<MixedPrecision>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -77,6 +77,15 @@ pub enum MixedPrecision {
 }
 
 impl PlanOptions {
+    /// Every change that the command line asks for, shorthands first, so that an explicit `--set` has the last word.
+    pub fn sets(&self) -> Vec<Set> {
+        let precision = |key: &str, named: MixedPrecision| {
+            shorthand("--mixed-precision", key, self.mixed_precision.map(|value| value == named))
+        };
+        let shorthands = [precision("fp16", MixedPrecision::Fp16), precision("bf16", MixedPrecision::Bf16)];
+        shorthands.into_iter().flatten().chain(self.set.iter().cloned()).collect()
+    }
+
     /// The manifest's file; a folder stands for the one in it.
     pub fn manifest_file(&self) -> Result<PathBuf, Failure> {
         let here = || Some(PathBuf::from(MANIFEST)).filter(|file| file.is_file());
@@ -88,22 +97,17 @@ impl PlanOptions {
     }
 }
 
+fn shorthand<T: ToString>(option: &str, key: &str, value: Option<T>) -> Option<Set> {
+    value.map(|value| Set::flag(option, format!("training.config.{key}"), value.to_string()))
+}
+
 impl Shorthands {
     fn sets(&self) -> impl Iterator<Item = Set> {
-        let flag = |option: &str, key: &str, value: Option<String>| {
-            value.map(|value| Set::flag(option, format!("training.config.{key}"), value))
-        };
-        let precision = |key: &str, named: MixedPrecision| {
-            let value = self.mixed_precision.map(|value| (value == named).to_string());
-            flag("--mixed-precision", key, value)
-        };
         let sets = [
-            flag("--epochs", "epochs", self.epochs.map(|value| value.to_string())),
-            flag("--max-steps", "max_steps", self.max_steps.map(|value| value.to_string())),
-            flag("--batch-size", "batch_size", self.batch_size.map(|value| value.to_string())),
-            flag("--lora-rank", "rank", self.lora_rank.map(|value| value.to_string())),
-            precision("fp16", MixedPrecision::Fp16),
-            precision("bf16", MixedPrecision::Bf16),
+            shorthand("--epochs", "epochs", self.epochs),
+            shorthand("--max-steps", "max_steps", self.max_steps),
+            shorthand("--batch-size", "batch_size", self.batch_size),
+            shorthand("--lora-rank", "rank", self.lora_rank),
         ];
         sets.into_iter().flatten()
     }

@@ -23,7 +23,7 @@ pub struct Prepared {
 /// A manifest that holds no error, a base that can be had, data that is there: or the reason why not.
 pub fn prepare(options: &PlanOptions, request: Request, console: &Console) -> Result<Prepared, Failure> {
     let path = options.manifest_file()?;
-    let settings = Options { strict: false, allowed: options.allow_path.clone(), sets: options.set.clone() };
+    let settings = Options { strict: false, allowed: options.allow_path.clone(), sets: options.sets() };
     let loaded = manifest::load(&path, &settings);
     let mut diagnostics = loaded.diagnostics;
     let Some(manifest) = loaded.manifest else {

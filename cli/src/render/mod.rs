@@ -4,6 +4,7 @@ pub mod checks;
 pub mod comparison;
 mod console;
 pub mod diagnostic;
+mod line;
 mod live;
 pub mod number;
 pub mod plan;

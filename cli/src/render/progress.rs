@@ -3,11 +3,12 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use expert_contract::event::{Body, Event, Progress, Recovery};
+use expert_contract::event::{Body, Event};
 
 use super::console::{Console, DIM, STRONG};
+use super::line;
 use super::live::Live;
-use super::number::{bytes, duration, grouped, seconds, short};
+use super::number::{bytes, duration, grouped, seconds};
 use crate::worker::{Interrupt, Notice};
 
 const PLAIN_EVERY: Duration = Duration::from_secs(10);
@@ -118,20 +119,18 @@ impl<'a> Board<'a> {
                 self.say(&format!("{STRONG}{name}{STRONG:#}{detail}"));
             }
             Body::Advance { stage, done, total, unit, rate } => {
-                let line = advance_line(stage, *done, *total, unit, *rate);
+                let line = line::advance(stage, *done, *total, unit, *rate);
                 self.moving(line, total.is_some_and(|total| total == *done));
             }
             Body::Progress(progress) => {
-                self.moving(progress_line(progress), progress.step == progress.total_steps);
+                self.moving(line::step(progress), progress.step == progress.total_steps);
             }
             Body::Accumulating { step, micro, of } => {
                 self.draw(&format!("{}  [step {} {micro}/{of}]", self.line, step + 1));
             }
             Body::Applied { note: Some(note), .. } => self.say(&format!("{DIM}{note}{DIM:#}")),
             Body::Evaluated { step, metrics, seconds: spent } => {
-                let metrics = metrics.iter().map(|(name, value)| format!("{name} {value:.4}"));
-                let metrics = metrics.collect::<Vec<_>>().join("  ");
-                self.say(&format!("evaluated at step {}: {metrics} ({})", grouped(*step), seconds(*spent)));
+                self.say(&format!("{} ({})", line::evaluated(*step, metrics), seconds(*spent)));
             }
             Body::Checkpoint { path, bytes: size, seconds: spent, .. } => {
                 self.say(&format!("saved {path} ({} in {})", bytes(*size), seconds(*spent)));
@@ -140,7 +139,7 @@ impl<'a> Board<'a> {
                 self.say(&format!("best so far: {metric} {value:.4} at step {}", grouped(*step)));
             }
             Body::Recovered { kind, step, detail } => {
-                self.warn(&format!("{} at step {}: {detail}", recovery(*kind), grouped(*step)), None);
+                self.warn(&format!("{} at step {}: {detail}", line::recovery(*kind), grouped(*step)), None);
             }
             Body::Warning { message, hint, .. } => self.warn(message, hint.as_deref()),
             Body::Heartbeat { .. } => self.redraw(),
@@ -230,89 +229,4 @@ impl Drop for Board<'_> {
 
 fn width() -> usize {
     terminal_size::terminal_size_of(std::io::stderr()).map_or(80, |(width, _)| width.0.into())
-}
-
-fn progress_line(progress: &Progress) -> String {
-    let waited = if progress.seconds > 0.0 { 100.0 * progress.data_wait / progress.seconds } else { 0.0 };
-    let memory = match (progress.memory_allocated, progress.memory_reserved) {
-        (0, 0) => String::new(),
-        (allocated, 0) => format!("  mem {}", bytes(allocated)),
-        (allocated, reserved) => format!("  mem {} of {}", bytes(allocated), bytes(reserved)),
-    };
-    let gpu = progress.gpu_util.map_or(String::new(), |percent| format!("  gpu {percent:.0}%"));
-    let eta = progress.eta.map_or(String::new(), |eta| format!("  ETA {}", seconds(eta)));
-    format!(
-        "step {}/{}  loss {:.4}  lr {}  {} tok/s  wait {waited:.0}%{memory}{gpu}{eta}",
-        grouped(progress.step),
-        grouped(progress.total_steps),
-        progress.loss,
-        learning_rate(progress.lr),
-        short(progress.tokens_per_second),
-    )
-}
-
-fn learning_rate(lr: f64) -> String {
-    if lr == 0.0 { "0".to_owned() } else { format!("{lr:.2e}") }
-}
-
-fn advance_line(stage: &str, done: u64, total: Option<u64>, unit: &str, rate: Option<f64>) -> String {
-    let of = total.map_or(String::new(), |total| format!("/{}", grouped(total)));
-    let rate = rate.map_or(String::new(), |rate| format!("  {}/s", short(rate)));
-    format!("{stage}  {}{of} {unit}{rate}", grouped(done))
-}
-
-fn recovery(kind: Recovery) -> &'static str {
-    match kind {
-        Recovery::OutOfMemory => "out of memory, micro-batch split",
-        Recovery::NonFinite => "loss not finite, step not applied",
-        Recovery::DamagedCheckpoint => "damaged checkpoint passed over",
-        Recovery::Tracker => "a tracker stopped answering",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_step_reads_in_one_line() {
-        let progress = Progress {
-            step: 1200,
-            total_steps: 4000,
-            epoch: 0.3,
-            loss: 1.234_56,
-            lr: 5e-5,
-            grad_norm: None,
-            tokens: 100,
-            supervised_tokens: 40,
-            tokens_per_second: 21_700.0,
-            seconds: 2.0,
-            data_wait: 0.1,
-            transfer: None,
-            host_launch: None,
-            device_compute: None,
-            memory_allocated: 3 << 30,
-            memory_reserved: 4 << 30,
-            gpu_util: Some(97.0),
-            eta: Some(3725.0),
-        };
-        assert_eq!(
-            progress_line(&progress),
-            "step 1,200/4,000  loss 1.2346  lr 5.00e-5  21.7k tok/s  wait 5%  mem 3.00 GiB of 4.00 GiB  gpu 97%  ETA 1h02m"
-        );
-    }
-
-    #[test]
-    fn the_first_step_of_a_warm_up_has_no_learning_rate_yet() {
-        assert_eq!([0.0, 5e-5].map(learning_rate), ["0", "5.00e-5"]);
-    }
-
-    #[test]
-    fn counted_work_reads_in_one_line() {
-        assert_eq!(
-            advance_line("tokenize", 5000, Some(20_000), "rows", Some(1e4)),
-            "tokenize  5,000/20,000 rows  10.0k/s"
-        );
-        assert_eq!(advance_line("download", 7, None, "files", None), "download  7 files");
-    }
 }

@@ -1,0 +1,120 @@
+//! Events that read in one line.
+
+use std::collections::BTreeMap;
+
+use expert_contract::event::{Progress, Recovery};
+
+use super::number::{bytes, grouped, percent, seconds, short};
+
+pub fn step(progress: &Progress) -> String {
+    let waited = if progress.seconds > 0.0 { 100.0 * progress.data_wait / progress.seconds } else { 0.0 };
+    let memory = match (progress.memory_allocated, progress.memory_reserved) {
+        (0, 0) => String::new(),
+        (allocated, 0) => format!("  mem {}", bytes(allocated)),
+        (allocated, reserved) => format!("  mem {} of {}", bytes(allocated), bytes(reserved)),
+    };
+    let gpu = progress.gpu_util.map_or(String::new(), |percent| format!("  gpu {percent:.0}%"));
+    let eta = progress.eta.map_or(String::new(), |eta| format!("  ETA {}", seconds(eta)));
+    format!(
+        "step {}/{}  loss {:.4}  lr {}  {} tok/s  wait {waited:.0}%{memory}{gpu}{eta}",
+        grouped(progress.step),
+        grouped(progress.total_steps),
+        progress.loss,
+        learning_rate(progress.lr),
+        short(progress.tokens_per_second),
+    )
+}
+
+fn learning_rate(lr: f64) -> String {
+    if lr == 0.0 { "0".to_owned() } else { format!("{lr:.2e}") }
+}
+
+/// Bounds of an accuracy are left to the table at the end and to the report.
+pub fn evaluated(step: u64, metrics: &BTreeMap<String, f64>) -> String {
+    let scores = ["base", "adapter"].into_iter().filter_map(|side| {
+        metrics.get(&format!("{side}_accuracy")).map(|score| format!("{side} {}", percent(*score)))
+    });
+    let scores = scores.collect::<Vec<_>>();
+    if !scores.is_empty() {
+        return format!("scored: {}", scores.join("  "));
+    }
+    let told = metrics.iter().filter_map(|(name, value)| match name.as_str() {
+        "accuracy_low" | "accuracy_high" => None,
+        "accuracy" => Some(format!("accuracy {}", percent(*value))),
+        _ => Some(format!("{name} {value:.4}")),
+    });
+    format!("evaluated at step {}: {}", grouped(step), told.collect::<Vec<_>>().join("  "))
+}
+
+pub fn advance(stage: &str, done: u64, total: Option<u64>, unit: &str, rate: Option<f64>) -> String {
+    let of = total.map_or(String::new(), |total| format!("/{}", grouped(total)));
+    let rate = rate.map_or(String::new(), |rate| format!("  {}/s", short(rate)));
+    format!("{stage}  {}{of} {unit}{rate}", grouped(done))
+}
+
+pub fn recovery(kind: Recovery) -> &'static str {
+    match kind {
+        Recovery::OutOfMemory => "out of memory, micro-batch split",
+        Recovery::NonFinite => "loss not finite, step not applied",
+        Recovery::DamagedCheckpoint => "damaged checkpoint passed over",
+        Recovery::Tracker => "a tracker stopped answering",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_reads_in_one_line() {
+        let progress = Progress {
+            step: 1200,
+            total_steps: 4000,
+            epoch: 0.3,
+            loss: 1.234_56,
+            lr: 5e-5,
+            grad_norm: None,
+            tokens: 100,
+            supervised_tokens: 40,
+            tokens_per_second: 21_700.0,
+            seconds: 2.0,
+            data_wait: 0.1,
+            transfer: None,
+            host_launch: None,
+            device_compute: None,
+            memory_allocated: 3 << 30,
+            memory_reserved: 4 << 30,
+            gpu_util: Some(97.0),
+            eta: Some(3725.0),
+        };
+        assert_eq!(
+            step(&progress),
+            "step 1,200/4,000  loss 1.2346  lr 5.00e-5  21.7k tok/s  wait 5%  mem 3.00 GiB of 4.00 GiB  gpu 97%  ETA 1h02m"
+        );
+    }
+
+    #[test]
+    fn scores_are_percentages() {
+        let of = |metrics: &[(&str, f64)]| {
+            metrics.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+        };
+        let training = of(&[("accuracy", 0.125), ("accuracy_low", 0.05), ("eval_loss", 1.5)]);
+        assert_eq!(evaluated(50, &training), "evaluated at step 50: accuracy 12.5%  eval_loss 1.5000");
+        let sides = of(&[("adapter_accuracy", 0.383), ("base_accuracy", 0.0), ("base_loss", 1.7)]);
+        assert_eq!(evaluated(0, &sides), "scored: base 0.0%  adapter 38.3%");
+    }
+
+    #[test]
+    fn the_first_step_of_a_warm_up_has_no_learning_rate_yet() {
+        assert_eq!([0.0, 5e-5].map(learning_rate), ["0", "5.00e-5"]);
+    }
+
+    #[test]
+    fn counted_work_reads_in_one_line() {
+        assert_eq!(
+            advance("tokenize", 5000, Some(20_000), "rows", Some(1e4)),
+            "tokenize  5,000/20,000 rows  10.0k/s"
+        );
+        assert_eq!(advance("download", 7, None, "files", None), "download  7 files");
+    }
+}
