@@ -110,6 +110,7 @@ codes! {
     IdleProcesses = "idle-processes", Error, "There are more processes than rows in a step.";
     TooFewDevices = "too-few-devices", Error, "There are more processes than devices on this machine.";
     CheckpointingConflict = "checkpointing-conflict", Warning, "`gradient_checkpointing` and `activation_checkpointing` differ.";
+    Credentials = "credentials", Error, "A password, key or token stands in the manifest.";
     SchedulerOption = "scheduler-option", Error, "The schedule takes no such option, or not with this value.";
     TemplateSource = "template-source", Error, "A `custom` prompt template needs its text, and only a custom one has one.";
     RopeScaling = "rope-scaling", Error, "The rope scaling lacks a number that its kind needs.";

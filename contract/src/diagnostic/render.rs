@@ -1,6 +1,6 @@
 //! A diagnostic as people read it: what, where, the line, the place in the line, what to do.
 
-use super::{Diagnostic, Severity};
+use super::{Code, Diagnostic, Severity};
 use crate::source::{Place, Source, Sources};
 
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +29,8 @@ pub fn render(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> Strin
         let arrow = paint.with(BLUE, "-->");
         lines.push(format!("{gutter}{arrow} {}:{line}:{column}", printable(&source.name)));
         let window = Window::around(source, diagnostic, style.width);
-        if !window.text.trim().is_empty() {
+        // The line itself would carry the secret into logs.
+        if diagnostic.code != Code::Credentials && !window.text.trim().is_empty() {
             lines.push(format!("{gutter} {bar}"));
             lines.push(format!("{} {bar} {}", paint.with(BLUE, &line.to_string()), window.text));
             let marks = paint.with(tone, &window.marks);

@@ -4,6 +4,7 @@ mod adapter_conflict;
 mod base_names;
 mod best_checkpoint;
 mod checkpointing;
+mod credentials;
 mod data_format;
 mod device;
 mod digests;
@@ -78,6 +79,7 @@ const BASE_RULES: &[fn(&Effective<'_>, &mut Problems)] = &[
     scheduler::check,
     quantization::check,
     switched_off::check,
+    credentials::check,
 ];
 
 /// What can be said without knowing the machine.

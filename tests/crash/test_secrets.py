@@ -1,0 +1,77 @@
+"""What a run leaves and says holds none of the secrets that its environment does, however it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from command import find_cli, manifest_of, rows_of, surroundings
+from scene import save_base
+
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.skipif(os.name == "nt", reason="kills by signal")]
+
+HUSH = "hush-4f1c"
+SECRETS = (
+    "HF_TOKEN",
+    "HUGGING_FACE_HUB_TOKEN",
+    "WANDB_API_KEY",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AZURE_STORAGE_CONNECTION_STRING",
+)
+
+
+class Place:
+    def __init__(self, folder: Path) -> None:
+        cli = find_cli()
+        if cli is None:
+            pytest.skip("expert-cli is not built: make setup")
+        self.cli, self.folder = cli, folder
+        self.home = folder.parent / "home"
+        save_base(folder / "base")
+        (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows_of()))
+        (folder / "manifest.json").write_text(json.dumps(manifest_of("ash", "./base", max_steps=4)))
+
+    def start(self, command: str, *words: str) -> subprocess.Popen[bytes]:
+        secrets = dict.fromkeys(SECRETS, HUSH)
+        environment = {**surroundings(1), **secrets, "EXPERT_HOME": str(self.home)}
+        # All that is said lies beside what is left.
+        with (self.folder / "said").open("ab") as said:
+            return subprocess.Popen(
+                [self.cli, command, *words], env=environment, cwd=self.folder, stdout=said, stderr=said
+            )
+
+    def leaks(self) -> list[Path]:
+        found = [path for top in (self.folder, self.home) for path in top.rglob("*") if path.is_file()]
+        assert len(found) > 10
+        return [path for path in found if HUSH.encode() in path.read_bytes()]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    folder = tmp_path / "expert"
+    folder.mkdir()
+    return Place(folder)
+
+
+def test_a_run_that_finishes(place: Place) -> None:
+    settings = ("--set", "training.config.checkpoint_mirror=mirror")
+    assert place.start("doctor").wait() == 0
+    assert place.start("train", "--device", "cpu", *settings).wait() == 0, (place.folder / "said").read_text()
+    assert (place.folder / "weights" / "base" / "final").is_dir()
+    assert place.leaks() == []
+
+
+def test_runs_that_fail_or_are_killed(place: Place) -> None:
+    nothing = ("--set", 'training.config.target_modules=["no_such_module"]')
+    assert place.start("train", "--device", "cpu", *nothing).wait() not in (0, 101)
+    long = ("--set", "training.config.max_steps=100000", "-o", "killed")
+    run = place.start("train", "--device", "cpu", *long)
+    while run.poll() is None and not list((place.folder / "killed").glob("checkpoint-*")):
+        time.sleep(0.05)
+    run.send_signal(signal.SIGTERM)
+    assert run.wait() != 0
+    assert place.leaks() == []
