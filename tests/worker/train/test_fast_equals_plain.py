@@ -155,19 +155,19 @@ def test_half_precision_stays_near():
 
 
 def test_masks_depend_on_place_and_share_only():
-    keys = flat().keys
-    dropout = CounterDropout(0.25, "layer.3", Place(keys)).train()
-    mask = dropout.mask(keys, 512)
+    place = Place(flat().keys)
+    dropout = CounterDropout(0.25, "layer.3", place).train()
+    mask = dropout.draw(512).mask()
     assert abs(float(mask.float().mean()) - 0.25) < 0.01
-    assert torch.equal(mask, dropout.mask(keys, 512))
-    assert not torch.equal(mask, CounterDropout(0.25, "layer.4", Place()).mask(keys, 512))
-    assert dropout.keys() is keys and dropout.eval().keys() is None
+    assert torch.equal(mask, dropout.draw(512).mask())
+    assert not torch.equal(mask, CounterDropout(0.25, "layer.4", place).draw(512).mask())
+    assert dropout.eval().draw(512).mask() is None
 
 
 def test_masks_show_no_pattern():
     """Neither tokens nor columns resemble each other, and both shares are near the one asked for."""
     keys = token_keys(1, 1, [0], [400])
-    mask = CounterDropout(0.3, "layer.3", Place()).mask(keys, 400).float()
+    mask = CounterDropout(0.3, "layer.3", Place(keys)).draw(400).mask().float()
     assert float(mask.mean(0).std()) < 0.035 and float(mask.mean(1).std()) < 0.035
     for matrix in (mask, mask.t()):
         likeness = torch.corrcoef(matrix).fill_diagonal_(0).abs()

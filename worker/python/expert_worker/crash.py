@@ -33,6 +33,13 @@ def _classify(error: BaseException) -> ExpertError:
             code="out-of-memory",
             hint="Lower batch_size or max_seq_length, or take a smaller base; see `expert-cli plan`.",
         )
+    if type(error).__module__.startswith(("torch._dynamo.", "torch._inductor.")):
+        return Failed(
+            f"torch.compile could not compile the model's layers: {first_line}",
+            code="not-compiled",
+            hint="It needs a C++ compiler, and Triton on a GPU. Without torch_compile the run gives the same "
+            "result: set it to false.",
+        )
     return Failed(f"{type(error).__name__}: {first_line}", code="unforeseen")
 
 

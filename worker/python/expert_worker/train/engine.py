@@ -201,7 +201,11 @@ def _fast(
     events.applied("attention.kernel", decoder.way, words[decoder.way])
     events.applied("gradient_checkpointing", decoder.checkpointing)
     if machine.compile:
-        events.applied("torch_compile", machine.compile.backend, "Decoder layers compiled")
+        events.applied(
+            "torch_compile",
+            machine.compile.backend,
+            "Decoder layers are compiled at their first batches, which takes a minute or so",
+        )
     events.applied("piece_tokens", machine.piece_tokens)
     return FastEngine(model, decoder, device, _lanes(plan, device, events))
 
@@ -218,8 +222,9 @@ def _lanes(plan: Plan, device: torch.device, events: Events) -> Lanes | None:
 
 
 def _compiler(wanted: Compile) -> Wrapper:
-    """Layer by layer: one small graph serves all of them, and start-up stays short."""
-    return lambda part: torch.compile(part, backend=wanted.backend, mode=_mode(wanted))
+    """Layer by layer: a few small graphs serve all of them, and start-up stays short. Batches differ in their
+    number of tokens."""
+    return lambda part: torch.compile(part, backend=wanted.backend, mode=_mode(wanted), dynamic=True)
 
 
 def _mode(wanted: Compile) -> str | None:

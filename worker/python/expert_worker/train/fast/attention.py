@@ -1,8 +1,8 @@
 """Causal attention that never crosses from one document into the next, and never builds a mask.
 
 CPU: document by document, in 32 bits by torch's flash attention on views of the packed row, in 16 bits by
-blocks. CUDA: one variable-length kernel over
-all. Elsewhere, and where neither kernel exists: torch's own attention on each document.
+blocks. CUDA: one variable-length kernel over all. Elsewhere, and where neither kernel exists: torch's own
+attention on each document.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from .batch import Flat
 from .dropout import Columns, Place, uniform
 from .head_loss import head_loss, whole_head_loss
 from .norm import rms_norm
-from .projection import projection
+from .projection import Fused, projection
 from .rotary import rotate
 from .swiglu import swiglu
 
@@ -30,6 +30,10 @@ _ALL_PARTS = FastParts(document_attention=True, chunked_loss=True, fused_adapter
 
 # oneDNN compiles and keeps a kernel for each number of rows: fill up to few of them.
 _CPU_MULTIPLE = 32
+
+
+# What makes a compiled function of a function.
+Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 @dataclass(frozen=True)
@@ -78,27 +82,39 @@ class Layer:
         self.query_norm = Norm.of(attention.q_norm) if hasattr(attention, "q_norm") else None
         self.key_norm = Norm.of(attention.k_norm) if hasattr(attention, "k_norm") else None
 
+    def compile(self, compiled: Wrapper) -> None:
+        """All but attention itself, which is one kernel already and does another thing in every batch."""
+        for part in ("asked", "answered", "mlp"):
+            setattr(self, part, compiled(getattr(self, part)))
+
+    def make_ready(self) -> None:
+        for it in (self.query, self.key, self.value, self.output, self.gate, self.up, self.down):
+            if isinstance(it, Fused):
+                it.make_ready()
+
     def attention(self, x: Tensor, turn: Turn) -> Tensor:
-        x = self.before(x)
-        query = self._heads(self.query(x), self.query_norm, turn)
-        key = self._heads(self.key(x), self.key_norm, turn)
-        value = self.value(x).view(x.shape[0], -1, self.head_width)
+        query, key, value = self.asked(x, turn.cos, turn.sin)
         seen = attend(query, key, value, turn.documents, self.scale, turn.way)
-        return self.output(seen.reshape(x.shape[0], -1))
+        return self.answered(x, seen)
+
+    def asked(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values: [tokens, heads, width]."""
+        x = self.before(x)
+        query = self._heads(self.query(x), self.query_norm)
+        key = self._heads(self.key(x), self.key_norm)
+        value = self.value(x).view(x.shape[0], -1, self.head_width)
+        return rotate(query, cos, sin), rotate(key, cos, sin), value
+
+    def answered(self, x: Tensor, seen: Tensor) -> Tensor:
+        return x + self.output(seen.reshape(seen.shape[0], -1))
 
     def mlp(self, x: Tensor) -> Tensor:
-        x = self.between(x)
-        return self.down(swiglu(self.gate(x), self.up(x)))
+        normed = self.between(x)
+        return x + self.down(swiglu(self.gate(normed), self.up(normed)))
 
-    def _heads(self, x: Tensor, norm: Norm | None, turn: Turn) -> Tensor:
+    def _heads(self, x: Tensor, norm: Norm | None) -> Tensor:
         x = x.view(x.shape[0], -1, self.head_width)
-        if norm is not None:
-            x = norm(x)
-        return rotate(x, turn.cos, turn.sin)
-
-
-Part = Callable[..., Tensor]
-Wrapper = Callable[[Part], Part]
+        return x if norm is None else norm(x)
 
 
 class FastDecoder:
@@ -119,54 +135,56 @@ class FastDecoder:
         inner = causal_model(model)
         self.body, self.head = inner.model, inner.lm_head
         self.layers = [Layer(layer, parts.fused_adapters) for layer in self.body.layers]
+        self._compiled = compiled is not None
+        if compiled is not None:
+            for layer in self.layers:
+                layer.compile(compiled)
         self.norm = Norm.of(self.body.norm)
         self.place, self.checkpointing, self.neftune = place, checkpointing, neftune
         self.dtype = self.body.norm.weight.dtype
         self.way = kernel(self.norm.weight.device, self.dtype, flash, parts.document_attention)
         self._loss_of = head_loss if parts.chunked_loss else whole_head_loss
         self._noise = Columns("neftune")
-        self._steps = [
-            (compiled(layer.attention), compiled(layer.mlp)) if compiled else (layer.attention, layer.mlp)
-            for layer in self.layers
-        ]
 
     def loss(self, batch: Flat) -> Tensor:
         """Summed over the supervised tokens; a batch without any gives an exact zero without gradient."""
         if batch.sources.numel() == 0:
             return torch.zeros((), device=batch.ids.device)
         x, turn = self._embed(batch), self._turn(batch)
-        for attention, mlp in self._steps[:-1]:
-            x = self._layer(attention, mlp, x, turn, batch.keys)
-        attention, mlp = self._steps[-1]
+        if self._compiled:
+            for layer in self.layers:
+                layer.make_ready()
+        *layers, last = self.layers
+        for layer in layers:
+            x = self._layer(layer, x, turn, batch.keys)
         # Past the last attention, tokens no longer see each other: the others cannot reach the loss.
         sources, targets = batch.asked(_CPU_MULTIPLE if x.device.type == "cpu" else 1)
-        x = self._attention(attention, x, turn, batch.keys).index_select(0, sources)
+        x = self._attention(last, x, turn, batch.keys).index_select(0, sources)
         keys = batch.keys[sources] if batch.keys is not None else None
-        x = self.norm(self._mlp(mlp, x, keys))
+        x = self.norm(self._mlp(last, x, keys))
         return self._loss_of(x, self.head.weight.detach(), targets)
 
-    def _layer(self, attention: Part, mlp: Part, x: Tensor, turn: Turn, keys: Tensor | None) -> Tensor:
+    def _layer(self, layer: Layer, x: Tensor, turn: Turn, keys: Tensor | None) -> Tensor:
         if self.checkpointing != "full":
-            return self._mlp(mlp, self._attention(attention, x, turn, keys), keys)
+            return self._mlp(layer, self._attention(layer, x, turn, keys), keys)
 
         def whole(x: Tensor) -> Tensor:
             self.place.keys = keys
-            x = x + attention(x, turn)
-            return x + mlp(x)
+            return layer.mlp(layer.attention(x, turn))
 
         return _again(whole, x)
 
-    def _attention(self, attention: Part, x: Tensor, turn: Turn, keys: Tensor | None) -> Tensor:
+    def _attention(self, layer: Layer, x: Tensor, turn: Turn, keys: Tensor | None) -> Tensor:
         def part(x: Tensor) -> Tensor:
             self.place.keys = keys
-            return x + attention(x, turn)
+            return layer.attention(x, turn)
 
         return part(x) if self.checkpointing == "none" else _again(part, x)
 
-    def _mlp(self, mlp: Part, x: Tensor, keys: Tensor | None) -> Tensor:
+    def _mlp(self, layer: Layer, x: Tensor, keys: Tensor | None) -> Tensor:
         def part(x: Tensor) -> Tensor:
             self.place.keys = keys
-            return x + mlp(x)
+            return layer.mlp(x)
 
         return _again(part, x) if self.checkpointing == "full" else part(x)
 
@@ -193,7 +211,7 @@ class FastDecoder:
         return Turn(batch.documents, cos[0, :, None, :half], sin[0, :, None, :half], self.way)
 
 
-def _again(part: Part, x: Tensor) -> Tensor:
+def _again(part: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     result: Tensor = checkpoint(part, x, use_reentrant=False, preserve_rng_state=False)
     return result
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from .dropout import CounterDropout
+from .dropout import Draw
 from .products import added, added_transposed, over_tokens, times, times_transposed
 from .weights import read
 
@@ -30,7 +30,7 @@ class RowNorm:
     @torch.no_grad()
     def of(self, down: Tensor, up: Tensor) -> Tensor:
         version = (down._version, up._version)
-        if version != self._known:
+        if not torch.compiler.is_compiling() and version != self._known:
             weight = read(self._base, torch.float32)
             if self._frozen is None:
                 self._frozen = weight.square().sum(1)
@@ -53,12 +53,12 @@ class _DoraLinear(torch.autograd.Function):
         norm: Tensor,
         base: nn.Module,
         scale: float,
-        dropout: CounterDropout | None,
+        *drawn: Any,
     ) -> Tensor:
         weight = read(base, x.dtype)
-        keys = dropout.keys() if dropout is not None else None
-        mask = dropout.mask(keys, x.shape[-1]) if dropout is not None and keys is not None else None
-        kept = x if mask is None or dropout is None else _drop(x, mask, dropout.p)
+        draw = Draw(*drawn)
+        mask = draw.mask()
+        kept = x if mask is None else _drop(x, mask, draw.share)
         narrow = times_transposed(kept, down.to(x.dtype)).mul_(scale)
         turned = added_transposed(times_transposed(kept, weight), narrow, up.to(x.dtype))
         ratio = (magnitude.float() / norm).to(x.dtype)
@@ -67,18 +67,16 @@ class _DoraLinear(torch.autograd.Function):
             out = added_transposed(out, x - kept, weight)
         if isinstance(base.bias, Tensor):
             out.add_(base.bias.detach())
-        ctx.save_for_backward(x, narrow, turned, down, up, magnitude, norm)
-        ctx.base, ctx.scale, ctx.dropout, ctx.keys = base, scale, dropout, keys
+        ctx.save_for_backward(x, narrow, turned, down, up, magnitude, norm, draw.keys, draw.columns)
+        ctx.base, ctx.scale, ctx.share = base, scale, draw.share
         return out
 
     @staticmethod
     @once_differentiable
-    def backward(
-        ctx: Any, grad: Tensor
-    ) -> tuple[Tensor | None, Tensor, Tensor, Tensor, None, None, None, None]:
-        x, narrow, turned, down, up, magnitude, norm = ctx.saved_tensors
-        mask = ctx.dropout.mask(ctx.keys, x.shape[-1]) if ctx.keys is not None else None
-        kept = x if mask is None else _drop(x, mask, ctx.dropout.p)
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, narrow, turned, down, up, magnitude, norm, keys, columns = ctx.saved_tensors
+        mask = Draw(keys, columns, ctx.share).mask()
+        kept = x if mask is None else _drop(x, mask, ctx.share)
         to_magnitude = ((grad * turned).float().sum(0) / norm).to(magnitude.dtype)
         scaled = grad * (magnitude.float() / norm).to(grad.dtype)
         back = times(scaled, up.to(grad.dtype)).mul_(ctx.scale)
@@ -86,10 +84,9 @@ class _DoraLinear(torch.autograd.Function):
         to_down = over_tokens(back, kept).to(down.dtype)
         to_x = None
         if ctx.needs_input_grad[0]:
-            to_x = _to_input(
-                grad, scaled, times(back, down.to(grad.dtype)), read(ctx.base, grad.dtype), mask, ctx.dropout
-            )
-        return to_x, to_down, to_up, to_magnitude, None, None, None, None
+            adapter = times(back, down.to(grad.dtype))
+            to_x = _to_input(grad, scaled, adapter, read(ctx.base, grad.dtype), mask, ctx.share)
+        return to_x, to_down, to_up, to_magnitude, None, None, None, None, None, None
 
 
 def _to_input(
@@ -98,12 +95,12 @@ def _to_input(
     adapter: Tensor,
     weight: Tensor,
     mask: Tensor | None,
-    dropout: CounterDropout | None,
+    share: float,
 ) -> Tensor:
-    if mask is None or dropout is None:
+    if mask is None:
         return added(adapter, scaled, weight)
     through = added(adapter, scaled.sub_(grad), weight)
-    return added(through.masked_fill_(mask, 0).div_(1 - dropout.p), grad, weight)
+    return added(through.masked_fill_(mask, 0).div_(1 - share), grad, weight)
 
 
 def _drop(x: Tensor, mask: Tensor, share: float) -> Tensor:
@@ -118,7 +115,8 @@ def dora_linear(
     norm: RowNorm,
     base: nn.Module,
     scale: float,
-    dropout: CounterDropout | None,
+    draw: Draw,
 ) -> Tensor:
-    result: Tensor = _DoraLinear.apply(x, down, up, magnitude, norm.of(down, up), base, scale, dropout)
+    # Its parts one by one: autograd and the compiler see tensors among arguments, not within them.
+    result: Tensor = _DoraLinear.apply(x, down, up, magnitude, norm.of(down, up), base, scale, *draw)
     return result

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import zlib
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -91,6 +92,23 @@ def uniform(keys: Tensor, columns: Tensor) -> Tensor:
     return words(keys, columns).to(torch.float32) / float(1 << 31)
 
 
+class Draw(NamedTuple):
+    """What decides which elements of an input fall out; without keys none does."""
+
+    keys: Tensor | None
+    columns: Tensor | None
+    share: float
+
+    def mask(self) -> Tensor | None:
+        """True where an element of the [tokens, width] input falls out."""
+        if self.keys is None or self.columns is None:
+            return None
+        return dropped(self.keys, self.columns, self.share)
+
+
+NOTHING = Draw(None, None, 0.0)
+
+
 class CounterDropout(nn.Module):
     """Stands in for `nn.Dropout` in peft's layers, on the plain path as well."""
 
@@ -100,19 +118,14 @@ class CounterDropout(nn.Module):
         self.columns = Columns(name)
         self.place = place
 
-    def keys(self) -> Tensor | None:
-        """The current tokens' keys, or None where nothing is to be dropped."""
-        return self.place.keys if self.training and self.p > 0 else None
-
-    def mask(self, keys: Tensor, width: int) -> Tensor:
-        """What falls out of a [tokens, width] input."""
-        return dropped(keys, self.columns.of(width, keys.device), self.p)
+    def draw(self, width: int) -> Draw:
+        """For an input of the current tokens."""
+        keys = self.place.keys if self.training and self.p > 0 else None
+        return NOTHING if keys is None else Draw(keys, self.columns.of(width, keys.device), self.p)
 
     def forward(self, x: Tensor) -> Tensor:
-        keys = self.keys()
-        if keys is None:
-            return x
-        return x.masked_fill(self.mask(keys, x.shape[-1]).view(x.shape), 0) / (1 - self.p)
+        mask = self.draw(x.shape[-1]).mask()
+        return x if mask is None else x.masked_fill(mask.view(x.shape), 0) / (1 - self.p)
 
     def extra_repr(self) -> str:
         return f"p={self.p}, by counter"

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from .dropout import CounterDropout
+from .dropout import Draw
 from .products import added, added_transposed, over_tokens, times, times_transposed
 from .weights import read
 
@@ -27,26 +27,26 @@ class _LoraLinear(torch.autograd.Function):
         up: Tensor,
         base: nn.Module,
         scale: float,
-        dropout: CounterDropout | None,
+        *drawn: Any,
     ) -> Tensor:
         out = times_transposed(x, read(base, x.dtype))
         if isinstance(base.bias, Tensor):
             out.add_(base.bias.detach())
-        keys = dropout.keys() if dropout is not None else None
-        mask = dropout.mask(keys, x.shape[-1]) if dropout is not None and keys is not None else None
-        if mask is not None and dropout is not None:
-            scale /= 1 - dropout.p
+        draw = Draw(*drawn)
+        mask = draw.mask()
+        if mask is not None:
+            scale /= 1 - draw.share
         kept = x if mask is None else x.masked_fill(mask, 0)
         narrow = times_transposed(kept, down.to(x.dtype)).mul_(scale)
-        ctx.save_for_backward(x, narrow, down, up)
-        ctx.base, ctx.scale, ctx.dropout, ctx.keys = base, scale, dropout, keys
+        ctx.save_for_backward(x, narrow, down, up, draw.keys, draw.columns)
+        ctx.base, ctx.scale, ctx.share = base, scale, draw.share
         return added_transposed(out, narrow, up.to(x.dtype))
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor, None, None, None]:
-        x, narrow, down, up = ctx.saved_tensors
-        mask = ctx.dropout.mask(ctx.keys, x.shape[-1]) if ctx.keys is not None else None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, narrow, down, up, keys, columns = ctx.saved_tensors
+        mask = Draw(keys, columns, ctx.share).mask()
         kept = x if mask is None else x.masked_fill(mask, 0)
         back = times(grad, up.to(grad.dtype)).mul_(ctx.scale)
         to_up = over_tokens(narrow, grad).t().to(up.dtype)
@@ -58,11 +58,10 @@ class _LoraLinear(torch.autograd.Function):
                 to_x = added(to_x, back, down.to(grad.dtype))
             else:
                 to_x.add_(times(back, down.to(grad.dtype)).masked_fill_(mask, 0))
-        return to_x, to_down, to_up, None, None, None
+        return to_x, to_down, to_up, None, None, None, None, None
 
 
-def lora_linear(
-    x: Tensor, down: Tensor, up: Tensor, base: nn.Module, scale: float, dropout: CounterDropout | None
-) -> Tensor:
-    result: Tensor = _LoraLinear.apply(x, down, up, base, scale, dropout)
+def lora_linear(x: Tensor, down: Tensor, up: Tensor, base: nn.Module, scale: float, draw: Draw) -> Tensor:
+    # Its parts one by one: autograd and the compiler see tensors among arguments, not within them.
+    result: Tensor = _LoraLinear.apply(x, down, up, base, scale, *draw)
     return result

@@ -22,6 +22,8 @@ _LINEAR = _onednn()
 
 
 def _by_onednn(x: Tensor) -> bool:
+    if torch.compiler.is_compiling():
+        return False  # The compiler has its own choice of libraries, and no picture of this operator.
     return _LINEAR is not None and x.dtype == torch.float32 and x.device.type == "cpu" and x.shape[0] > 0
 
 

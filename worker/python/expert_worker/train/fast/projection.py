@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from .dora_linear import RowNorm, dora_linear
-from .dropout import CounterDropout
+from .dropout import NOTHING, CounterDropout
 from .lora_linear import lora_linear
 from .weights import readable
 
@@ -27,14 +27,26 @@ class Fused:
     norm: RowNorm | None
 
     def __call__(self, x: Tensor) -> Tensor:
-        down = self.module.lora_A[self.adapter].weight  # type: ignore[index, union-attr]
-        up = self.module.lora_B[self.adapter].weight  # type: ignore[index, union-attr]
-        chosen = self.module.lora_dropout[self.adapter]  # type: ignore[index]
-        dropout = chosen if isinstance(chosen, CounterDropout) else None
+        down, up = self._matrices()
+        dropout = self.module.lora_dropout[self.adapter]  # type: ignore[index]
+        draw = dropout.draw(x.shape[-1]) if isinstance(dropout, CounterDropout) else NOTHING
         if self.norm is None:
-            return lora_linear(x, down, up, self.base, self.scale, dropout)
+            return lora_linear(x, down, up, self.base, self.scale, draw)
         magnitude = self.module.lora_magnitude_vector[self.adapter].weight  # type: ignore[index, union-attr]
-        return dora_linear(x, down, up, magnitude, self.norm, self.base, self.scale, dropout)
+        return dora_linear(x, down, up, magnitude, self.norm, self.base, self.scale, draw)
+
+    def make_ready(self) -> None:
+        """Makes what is kept between calls: a compiled call only reads it, and so serves every layer."""
+        down, up = self._matrices()
+        dropout = self.module.lora_dropout[self.adapter]  # type: ignore[index]
+        if isinstance(dropout, CounterDropout):
+            dropout.columns.of(down.shape[1], down.device)
+        if self.norm is not None:
+            self.norm.of(down, up)
+
+    def _matrices(self) -> tuple[Tensor, Tensor]:
+        down = self.module.lora_A[self.adapter].weight  # type: ignore[index, union-attr]
+        return down, self.module.lora_B[self.adapter].weight  # type: ignore[index, union-attr]
 
 
 def projection(module: nn.Module, fuse: bool = True) -> Projection:

@@ -11,8 +11,11 @@ from torch.autograd.function import once_differentiable
 
 def _turn(x: Tensor, cos: Tensor, sin: Tensor, sign: int) -> Tensor:
     half = x.shape[-1] // 2
-    out = torch.empty_like(x)
     first, second = x[..., :half], x[..., half:]
+    if torch.compiler.is_compiling():
+        # The compiler makes one kernel of it, and cannot follow products that are written into views.
+        return torch.cat((first * cos - sign * second * sin, second * cos + sign * first * sin), -1)
+    out = torch.empty_like(x)
     torch.mul(first, cos, out=out[..., :half]).addcmul_(second, sin, value=-sign)
     torch.mul(second, cos, out=out[..., half:]).addcmul_(first, sin, value=sign)
     return out
