@@ -15,7 +15,8 @@ RESULTS = {
     "rows_per_step": 2, "max_seq_length": 64, "steps": 4, "planned": MEASURED, "planned_again": MEASURED,
     "variants": [
         {"name": "chunked <loss> off", "measured": {**MEASURED, "tokens_per_second": 200.0},
-         "of_planned": 0.5, "losses": "equal"},
+         "of_planned": 0.5, "losses": "equal", "apart": 0.0},
+        {"name": "base in int4", "measured": MEASURED, "of_planned": 1.0, "losses": "apart", "apart": 0.071},
         {"name": "TF32 off", "measured": None, "why": "TF32 is a format of CUDA's tensor cores"},
     ],
 }  # fmt: skip
@@ -30,8 +31,9 @@ def test_the_page_shows_what_was_measured_and_why_the_rest_was_not(bench, tmp_pa
         "chunked &lt;loss&gt; off" in page
         and "0.50x" in page
         and page.count("width:50.0%") == 1
-        and page.count("width:100.0%") == 3
+        and page.count("width:100.0%") == 5
     )
+    assert "7.1% apart" in page
     assert "TF32 is a format of CUDA&#x27;s tensor cores" in page
 
 

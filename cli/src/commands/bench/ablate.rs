@@ -154,7 +154,8 @@ fn table(planned: &Measured, again: &Measured, outcomes: &[Outcome]) -> String {
         match &outcome.told {
             Ok((measured, losses)) => {
                 let split = if measured.fits { "" } else { ", did not fit and was split" };
-                table.row(row(&outcome.variant.name, measured, &format!("{}{split}", losses.words())));
+                let words = losses.words(apart(&planned.losses, &measured.losses));
+                table.row(row(&outcome.variant.name, measured, &format!("{words}{split}")));
             }
             Err(why) => {
                 let empty = String::new;

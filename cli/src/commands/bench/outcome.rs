@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::measure::Measured;
 use super::variants::Expected;
+use crate::render::number::percent;
 
 /// Sums in another order differ by this share in fp32.
 const SAME: f64 = 2e-3;
@@ -18,16 +19,20 @@ const NEAR: f64 = 5e-2;
 pub enum Losses {
     Equal,
     Differ,
+    /// Some way apart, as they may be.
+    Apart,
     /// Other rows were learnt from.
     NotComparable,
 }
 
 impl Losses {
-    pub fn words(self) -> &'static str {
+    /// `apart` is their distance.
+    pub fn words(self, apart: f64) -> String {
         match self {
-            Self::Equal => "equal",
-            Self::Differ => "DIFFER",
-            Self::NotComparable => "other rows",
+            Self::Equal => "equal".to_owned(),
+            Self::Differ => "DIFFER".to_owned(),
+            Self::Apart => format!("{} apart", percent(apart)),
+            Self::NotComparable => "other rows".to_owned(),
         }
     }
 }
@@ -42,6 +47,7 @@ pub fn apart(planned: &[f64], other: &[f64]) -> f64 {
 pub fn losses(planned: &Measured, other: &Measured, expected: Expected, dtype: Dtype) -> Losses {
     let allowed = match expected {
         Expected::Other => return Losses::NotComparable,
+        Expected::Rounded => return Losses::Apart,
         Expected::Near => NEAR,
         Expected::Same if dtype == Dtype::Fp32 => SAME,
         Expected::Same => SAME_NARROW,
@@ -76,6 +82,7 @@ mod tests {
         assert_eq!(told(&[2.02, 1.0], Expected::Same, Dtype::Bf16), Losses::Equal);
         assert_eq!(told(&[2.08, 1.0], Expected::Near, Dtype::Fp32), Losses::Equal);
         assert_eq!(told(&[9.0, 9.0], Expected::Other, Dtype::Fp32), Losses::NotComparable);
+        assert_eq!(told(&[2.4, 1.0], Expected::Rounded, Dtype::Bf16).words(0.2), "20.0% apart");
         assert_eq!(told(&[2.0], Expected::Same, Dtype::Fp32), Losses::Differ);
         assert_eq!(told(&[f64::NAN, 1.0], Expected::Same, Dtype::Fp32), Losses::Differ);
     }

@@ -50,7 +50,7 @@ def drawn(document: dict[str, Any]) -> str:
     memory += [Bar(it["name"], it["measured"]["peak_bytes"] / 2**20) for it in measured]
     head = ["", "tokens/s", "of planned", "peak memory", "ready after, s", "losses"]
     rows = [_row("as planned", planned, 1.0, "")]
-    rows += [_row(it["name"], it["measured"], it["of_planned"], it["losses"]) for it in measured]
+    rows += [_row(it["name"], it["measured"], it["of_planned"], _losses(it)) for it in measured]
     rows.append(_row("as planned, again", document["planned_again"], _again(document), ""))
     left_out = [[it["name"], it["why"]] for it in document["variants"] if not it.get("measured")]
     lead = (
@@ -81,5 +81,10 @@ def _row(name: str, measured: dict[str, Any], ratio: float, losses: str) -> list
         f"{ratio:.2f}x",
         size(measured["peak_bytes"]),
         f"{measured['ready_seconds']:.1f}",
-        losses.replace("_", " "),
+        losses,
     ]
+
+
+def _losses(variant: dict[str, Any]) -> str:
+    told = str(variant["losses"])
+    return f"{100 * variant['apart']:.1f}% apart" if told == "apart" else told.replace("_", " ")
