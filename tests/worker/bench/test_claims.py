@@ -15,6 +15,7 @@ SHOWN = {
     "percent": lambda value: f"{value * 100:.0f}",
     "minutes in words": lambda value: WORDS[round(value / 60)],
     "ratio": lambda value: f"{value:.1f}",
+    "hundredths": lambda value: f"{value:.2f}",
     "two digits": lambda value: f"{value:.2g}",
 }
 
