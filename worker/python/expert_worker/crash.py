@@ -37,8 +37,8 @@ def _classify(error: BaseException) -> ExpertError:
         return Failed(
             f"torch.compile could not compile the model's layers: {first_line}",
             code="not-compiled",
-            hint="It needs a C++ compiler, and Triton on a GPU. Without torch_compile the run gives the same "
-            "result: set it to false.",
+            hint="The usual causes: torch_compile_backend is not installed, or there is no C++ compiler or, "
+            "for a GPU, no Triton. Set torch_compile to false: the result is the same but for rounding.",
         )
     return Failed(f"{type(error).__name__}: {first_line}", code="unforeseen")
 
