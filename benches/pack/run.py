@@ -28,10 +28,17 @@ def main() -> None:
     seconds, rows = time_best_fit(lengths, CAPACITY)
     fill = sum(lengths) / (rows * CAPACITY)
     whole = time.monotonic() - started
-    print(
-        json.dumps({"documents": count, "seconds": seconds, "with_python": whole, "rows": rows, "fill": fill})
-    )
-    print(f"{count} documents in {seconds:.3f} s, fill {fill:.5f}", file=sys.stderr)
+    what = f"{count:,} documents in {seconds:.3f} s, fill {fill:.5f}"
+    found = {
+        "documents": count,
+        "seconds": seconds,
+        "with_python": whole,
+        "packed_rows": rows,
+        "fill": fill,
+        "rows": [{"what": what}],
+    }
+    print(json.dumps(found))
+    print(what, file=sys.stderr)
 
 
 if __name__ == "__main__":

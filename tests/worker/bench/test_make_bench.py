@@ -22,16 +22,6 @@ def test_a_document_tells_its_own_lines():
     assert found == [("startup", "start-up", "TRL", "2.50x"), ("startup", "fill", "", "")]
 
 
-def test_of_others_the_ratios_and_the_first_numbers_are_shown():
-    told = {"ours_ms": 0.03, "ratio": 349.0, "trl": {"ratio": 51.2, "whole_cpu": 4.0}, "ok": True}
-    found = list(load("summary").rows("load", told))
-    assert found == [
-        ("load", "ratio", "", "349.00x"),
-        ("load", "trl", "", "51.20x"),
-        ("load", "ours_ms 0.03", "", ""),
-    ]
-
-
 def test_columns_line_up():
     summary = load("summary")
     lines = summary.table([("a", "one", "TRL", "1.00x"), ("longer", "two", "", "10.00x")]).splitlines()

@@ -105,4 +105,5 @@ def gradients(model: Any) -> dict[str, torch.Tensor]:
 
 def apart(one: torch.Tensor, other: torch.Tensor) -> float:
     """Relative distance."""
-    return float((one.double() - other.double()).norm() / other.double().norm().clamp_min(1e-12))
+    one, other = one.detach().double(), other.detach().double()
+    return float((one - other).norm() / other.norm().clamp_min(1e-12))
