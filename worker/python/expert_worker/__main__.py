@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from expert_worker.collector import rest_for_good
+from expert_worker.collector import at_rest
 from expert_worker.crash import as_expert_error
 from expert_worker.errors import BadInput, ExpertError, Failed
 from expert_worker.event_sinks import Pipe, Record, claim_stdout
@@ -16,6 +16,7 @@ from expert_worker.heartbeat import heartbeat
 from expert_worker.plan import Plan, load_plan
 from expert_worker.process import bind_to_parent
 from expert_worker.process.leader import lead, leads
+from expert_worker.process.leave import leave
 from expert_worker.process.rank import follow_leader, speaks, this_rank
 from expert_worker.stages import READS_STDIN, RECORDED, STAGES, find_stage, loads_torch
 from expert_worker.stop import Stop
@@ -97,16 +98,16 @@ def _run(stage: str, plan: Plan, events: Events) -> JsonValue:
         events.begin()
     if loads_torch(stage):
         events.stage("load libraries", _IMPORT_BUDGET)
-    run = find_stage(stage)
+    with at_rest():
+        run = find_stage(stage)
     events.stop.raise_if_requested()
     return run(plan, events)
 
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        code = main()
     except ExpertError as error:
         sys.stderr.write(f"error: {error.message}\n")
-        sys.exit(error.exit_code)
-    finally:
-        rest_for_good()
+        code = error.exit_code
+    leave(code)

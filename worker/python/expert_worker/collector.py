@@ -1,5 +1,5 @@
 """The garbage collector goes through every object of torch and its kin again and again while they are
-imported, and once more on the way out. None of them is garbage."""
+imported. None of them is garbage."""
 
 import gc
 from collections.abc import Iterator
@@ -15,9 +15,3 @@ def at_rest() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
-
-
-def rest_for_good() -> None:
-    """The process ends: its memory goes back in one piece."""
-    gc.disable()
-    gc.freeze()

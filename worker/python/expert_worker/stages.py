@@ -9,7 +9,6 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from expert_worker.collector import at_rest
 from expert_worker.events import Events
 from expert_worker.plan import Plan
 
@@ -24,8 +23,7 @@ _WITHOUT_TORCH = frozenset({"pretokenize"})
 
 def find_stage(name: str) -> Run:
     """The stage's `run(plan, events)`; what it returns becomes the result of the `finished` event."""
-    with at_rest():
-        module = importlib.import_module(module_of(name))
+    module = importlib.import_module(module_of(name))
     return cast(Run, module.run)
 
 
