@@ -57,7 +57,8 @@ pub struct Args {
     pub only: Vec<String>,
     /// Only experts whose result would differ from that of this git revision, with --all
     #[arg(
-        long, help_heading = SHELF,
+        long,
+        help_heading = SHELF,
         value_name = "REF",
         requires = "all",
         conflicts_with = "manifest",

@@ -10,15 +10,12 @@ from torch.nn.functional import cross_entropy
 from expert_worker.events import Events
 from expert_worker.plan import Compile, Plan
 from expert_worker.train import checkpointing
-from expert_worker.train.fast.batch import IGNORED, Flat
+from expert_worker.train.fast.batch import CPU_MULTIPLE, IGNORED, Flat
 from expert_worker.train.fast.decoder import FastDecoder, Wrapper
 from expert_worker.train.fast.dropout import Place, install
 from expert_worker.train.fast.eligible import obstacle
 from expert_worker.train.lanes import Lanes
 from expert_worker.train.random import FORWARD, seed_everything
-
-# oneDNN compiles and keeps a kernel for each number of rows: fill up to few of them.
-_CPU_MULTIPLE = 32
 
 
 class Engine(Protocol):
@@ -78,7 +75,7 @@ class FastEngine:
 
     def _pieces(self, batch: Flat) -> list[Flat]:
         assert self._lanes is not None
-        return [piece.filled(_CPU_MULTIPLE) for piece in self._lanes.pieces(batch.to(self._device))]
+        return [piece.filled(CPU_MULTIPLE) for piece in self._lanes.pieces(batch.to(self._device))]
 
 
 def _accumulate(parameter: Tensor, gradient: Tensor | None) -> None:

@@ -14,6 +14,8 @@ from torch import Tensor
 from .attention import Documents
 
 IGNORED = -100
+# On a CPU oneDNN compiles and keeps a kernel for each number of rows: fill up to few of them.
+CPU_MULTIPLE = 32
 
 
 @dataclass(frozen=True)

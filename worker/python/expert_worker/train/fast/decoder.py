@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from expert_worker.plan import FastParts
 
 from .attention import Documents, attend, kernel
-from .batch import Flat
+from .batch import CPU_MULTIPLE, Flat
 from .dropout import Columns, Place, uniform
 from .head_loss import head_loss, whole_head_loss
 from .norm import rms_norm
@@ -27,9 +27,6 @@ from .rotary import rotate
 from .swiglu import swiglu
 
 _ALL_PARTS = FastParts(document_attention=True, chunked_loss=True, fused_adapters=True)
-
-# oneDNN compiles and keeps a kernel for each number of rows: fill up to few of them.
-_CPU_MULTIPLE = 32
 
 
 # What makes a compiled function of a function.
@@ -158,7 +155,7 @@ class FastDecoder:
         for layer in layers:
             x = self._layer(layer, x, turn, batch.keys)
         # Past the last attention, tokens no longer see each other: the others cannot reach the loss.
-        sources, targets = batch.asked(_CPU_MULTIPLE if x.device.type == "cpu" else 1)
+        sources, targets = batch.asked(CPU_MULTIPLE if x.device.type == "cpu" else 1)
         x = self._attention(last, x, turn, batch.keys).index_select(0, sources)
         keys = batch.keys[sources] if batch.keys is not None else None
         x = self.norm(self._mlp(last, x, keys))
