@@ -1,0 +1,76 @@
+"""The lint for phrases that a reader has to decode."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "dev" / "plain_words.py"
+sys.path.insert(0, str(SCRIPT.parent))
+
+import plain_words  # noqa: E402
+
+
+def phrases(path: str, source: str) -> list[tuple[int, str]]:
+    return [(found.line, found.phrase) for found in plain_words.check(path, source)]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "`doctor` says how to mend it.",
+        "The run goes on from the newest checkpoint.",
+        "It trains anew.",
+        "The user is told.",
+        "The run lies in weights.",
+        "A finished expert is passed over.",
+        "A folder that is no cache.",
+        "A page a task.",
+        "It trains 500 tokens a second.",
+        "Equal but for the order of sums.",
+        "One a core as far as memory allows.",
+        "A process of its own.",
+        "What is unknown differs from it.",
+    ],
+)
+def test_a_banned_phrase_is_found(sentence):
+    assert phrases("a.md", sentence) != []
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "There is no data at the path.",
+        "The lock is no longer held.",
+        "It prints tokens per second.",
+        "What is an expert? A folder.",
+        "One line per expert.",
+        "The amendment continues.",
+    ],
+)
+def test_plain_english_passes(sentence):
+    assert phrases("a.md", sentence) == []
+
+
+def test_a_phrase_across_lines_is_found_where_it_begins():
+    assert phrases("a.md", "First.\nThe run goes\non.") == [(2, "goes on")]
+    assert phrases("a.rs", "fn a() {}\n/// The run goes\n/// on.\nfn b() {}\n") == [(2, "goes on")]
+    assert phrases("a.rs", 'let it = "the run goes \\\n    on";\n') == [(1, "goes on")]
+    assert phrases("a.py", "x = 1\n# The run goes\n# on.\n") == [(2, "goes on")]
+    assert phrases("a.py", 'x = (\n    "the run goes "\n    f"on {x}"\n)\n') == [(2, "goes on")]
+
+
+def test_identifiers_are_not_read():
+    assert phrases("a.py", "told = tells(anew)\n") == []
+    assert phrases("a.rs", "let told = tells(anew, 'a');\n") == []
+
+
+def test_the_command_fails_on_a_finding(tmp_path, monkeypatch, capsys):
+    (tmp_path / "page.md").write_text("It is told.\n")
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "add", "page.md"], cwd=tmp_path, check=True)
+    monkeypatch.setattr(plain_words, "REPOSITORY", tmp_path)
+    assert plain_words.main([]) == 1
+    assert 'page.md:1: "told"' in capsys.readouterr().out
+    assert plain_words.main(["elsewhere"]) == 0
