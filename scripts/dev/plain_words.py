@@ -3,8 +3,8 @@
 
     python scripts/dev/plain_words.py [PATH...]
 
-Without arguments every tracked text file is checked. Exit code 1 if a phrase was found. In Python and Rust only
-comments and string literals are read; identifiers are not.
+Without arguments every tracked text file is checked. Exit code 1 if a phrase was found. In Python and Rust
+only comments and string literals are read; identifiers are not.
 """
 
 from __future__ import annotations
