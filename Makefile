@@ -74,7 +74,7 @@ lint: setup ## Formatting, lints and types, Rust and Python, and the workflows
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/python scripts/dev/plain_words.py README.md CONTRIBUTING.md docs/README docs/bench docs/c docs/first docs/memory docs/resume docs/s docs/t docs/y
+	@$(BIN)/python scripts/dev/plain_words.py README.md CONTRIBUTING.md openspec docs/README docs/bench docs/c docs/first docs/memory docs/resume docs/s docs/t docs/y
 	@$(BIN)/zizmor --offline --quiet --pedantic .github/workflows
 
 format: setup ## Format everything in place

@@ -41,7 +41,7 @@ PHRASES: tuple[tuple[str, str], ...] = (
         "is not a",
     ),
     (rf"\b(?:an?|one|two|each|\d+)\s+(?:\w+\s+)?an?\s+(?:{UNIT})\b", "one X per Y"),
-    (rf"\b(?:{COUNTED})\s+an?\s+(?:{UNIT})\b", "X per Y"),
+    (rf"\b(?:{COUNTED})\s+(?-i:an?)\s+(?:{UNIT})\b", "X per Y"),
     (r"\bbut\s+for\b", "except for"),
     (r"\bas\s+far\s+as\b", "up to, if"),
     (r"\bof\s+(?:its|their|his|her|your|our|one's)\s+own\b", "its own X, a separate X"),
