@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 EXPERT := target/release/expert-cli
 
-# torch and the tokenizers use what is there; the tests share two cores with each other.
+# torch and the tokenizers use all cores; the tests share two.
 PYTEST_JOBS ?= 2
 
 RUST_SOURCES := $(shell find contract cli -name '*.rs' -o -name '*.toml' -o -name '*.json' 2>/dev/null) Cargo.toml Cargo.lock
@@ -50,7 +50,7 @@ demo: setup ## Train the SQL expert on the embedded base, on this machine, with 
 	@$(EXPERT) train --manifest experts/expert-sql/manifest.json --model smollm2-135m --resume --evaluate \
 		--output experts/expert-sql/weights/demo --max-steps 80 --set evaluation.test_set_size=60
 
-experts: setup ## Train and score every expert on the embedded base; what is finished and unchanged is passed over
+experts: setup ## Train and score every expert on the embedded base; unchanged experts are skipped
 	@$(EXPERT) train --all experts --model smollm2-135m --set evaluation.test_set_size=200
 
 test: test-rust test-python ## Every test
@@ -58,12 +58,12 @@ test: test-rust test-python ## Every test
 test-rust: setup
 	@cargo test --quiet --locked --workspace
 
-# The report is looked at in a browser. Where none is and none can be installed, those tests say so and are skipped.
+# Tests open the report in a browser. If there is none and none can be installed, those tests are skipped with a message.
 browser:
 	@for name in chromium chromium-browser google-chrome chrome; do command -v $$name >/dev/null && exit 0; done; { \
 		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "installing Chromium for the tests" >&2 && \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium >/dev/null; \
-	} || echo "no Chromium: the report is not looked at in a browser" >&2
+	} || echo "no Chromium: the report is not tested in a browser" >&2
 
 test-python: setup browser
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist worksteal
@@ -74,7 +74,7 @@ lint: setup ## Formatting, lints and types, Rust and Python, and the workflows
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/python scripts/dev/plain_words.py README.md CONTRIBUTING.md openspec docs/README docs/bench docs/c docs/first docs/memory docs/resume docs/s docs/t docs/y
+	@$(BIN)/python scripts/dev/plain_words.py README CONTRIBUTING CHANGELOG openspec docs/README docs/bench docs/c docs/first docs/memory docs/resume docs/s docs/t docs/y experts benches scripts .github .ci Makefile worker/python/expert_worker/tracking worker/python/expert_worker/serve worker/python/expert_worker/process worker/python/expert_worker/plan worker/python/expert_worker/event
 	@$(BIN)/zizmor --offline --quiet --pedantic .github/workflows
 
 format: setup ## Format everything in place
@@ -82,7 +82,7 @@ format: setup ## Format everything in place
 	@$(BIN)/ruff check --fix --quiet . || true
 	@$(BIN)/ruff format .
 
-lock: | $(UV) ## Resolve the Python packages anew, with hashes
+lock: | $(UV) ## Resolve the Python packages again, with hashes
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 requirements/bootstrap.in -o requirements/bootstrap.lock
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 --override requirements/overrides.txt requirements/dev.in -o requirements/dev.lock
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 --override requirements/overrides.txt -c requirements/dev.lock requirements/worker.in -o requirements/worker.lock

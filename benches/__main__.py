@@ -1,8 +1,8 @@
-"""Every benchmark in turn, and one table of what they gave: `python -m benches [NAME ...]`.
+"""Runs every benchmark and prints one table of the results: `python -m benches [NAME ...]`.
 
-A name is a folder here or `validate`; `benches/gpu` is a command of its own. Each benchmark prints one JSON
-document, kept in `benches/out/<name>.json`. `--keep` adds them to `benches/results/<date>-cpu.json`, on which
-claims rest.
+A name is a folder here or `validate`; `benches/gpu` is a separate command. Each benchmark prints one JSON
+document, kept in `benches/out/<name>.json`. `--keep` adds them to `benches/results/<date>-cpu.json`, the
+source of README's numbers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What was measured, kept by date and device."""
+"""Keeps results by date and device."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ _HEAD: Row = ("benchmark", "result", "against", "ratio")
 
 
 def rows(name: str, document: Mapping[str, Any]) -> Iterator[Row]:
-    """A benchmark tells its own lines as `rows`: what, and where there is one, against what and the ratio."""
+    """A benchmark returns its lines as `rows`: `what` and, for a comparison, `against` and `ratio`."""
     for row in document["rows"]:
         ratio = f"{row['ratio']:.2f}x" if row.get("ratio") is not None else ""
         yield name, str(row["what"]), str(row.get("against") or ""), ratio

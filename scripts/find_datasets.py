@@ -67,7 +67,7 @@ def uses_of(experts: Path) -> dict[str, list[tuple[str, Path]]]:
 
 
 def within(document: Any, *keys: str) -> Any:
-    """What stands there; None where the document is of another shape, of which `validate` tells."""
+    """The value at the pointer; None if the document has another shape, which `validate` reports."""
     for key in keys:
         document = document.get(key) if isinstance(document, dict) else None
     return document

@@ -66,22 +66,22 @@ def positive(text: str) -> int:
 def expert(manifest: Path, given: argparse.Namespace) -> int:
     target = given.output_dir / manifest.parent.name if given.output_dir else None
     refuse_used(target, given)
-    code, told = pretokenize(manifest.parent.name, manifest, given)
+    code, summary = pretokenize(manifest.parent.name, manifest, given)
     if code == 0:
-        print(f"  in {told['cache']}")
+        print(f"  in {summary['cache']}")
     if code == 0 and target:
-        copy_rows(told, target, given.max_chunks)
+        copy_rows(summary, target, given.max_chunks)
     return code
 
 
 def one_file(given: argparse.Namespace) -> int:
-    """A manifest of the least that describes the file, in a folder of its own."""
+    """A minimal manifest that describes the file, in a separate folder."""
     data = given.dataset.resolve()
     kind = data.suffix.lstrip(".") if data.is_file() else "arrow"
     if not data.exists():
         raise SystemExit(f"There is no data at {given.dataset}")
     if kind not in FORMATS:
-        raise SystemExit(f"{given.dataset}: the ending tells no format; known are {', '.join(FORMATS)}")
+        raise SystemExit(f"{given.dataset}: the format is none of {', '.join(FORMATS)}")
     target = given.output_dir or Path("datasets_optimized") / data.stem
     refuse_used(target, given)
     with tempfile.TemporaryDirectory() as place:
@@ -95,9 +95,9 @@ def one_file(given: argparse.Namespace) -> int:
             "training": {"dataset": {"path": str(data), "format": kind}, "config": config},
         }
         manifest.write_text(json.dumps(document), encoding="utf-8")
-        code, told = pretokenize(data.stem, manifest, given, "--allow-path", str(data.parent))
+        code, summary = pretokenize(data.stem, manifest, given, "--allow-path", str(data.parent))
         if code == 0:
-            copy_rows(told, target, given.max_chunks)
+            copy_rows(summary, target, given.max_chunks)
         return code
 
 
@@ -108,7 +108,7 @@ def base(named: str | None, place: Path) -> str:
     folder = Path(named).expanduser()
     if not (folder / "tokenizer.json").is_file():
         if folder.exists() or "/" not in named or named.startswith((".", "/", "~")):
-            raise SystemExit(f"{named} is no folder with a tokenizer.json")
+            raise SystemExit(f"{named} is not a folder with a tokenizer.json")
         return named
     if (folder / "config.json").is_file():
         return str(folder.resolve())
@@ -149,10 +149,10 @@ def pretokenize(
     if done.returncode:
         print(f"{name}: expert-cli ended with {done.returncode}", file=sys.stderr)
         return done.returncode, {}
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    rows = {split: figures["rows"] for split, figures in told["splits"].items()}
+    summary: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    rows = {split: figures["rows"] for split, figures in summary["splits"].items()}
     print(f"{name}: {', '.join(f'{count} rows of {split}' for split, count in rows.items())}")
-    return 0, told
+    return 0, summary
 
 
 def cli(named: Path | None) -> Path:
@@ -160,13 +160,13 @@ def cli(named: Path | None) -> Path:
     built = ROOT / "target" / "release" / name
     found = named or (built if built.is_file() else shutil.which(name))
     if found is None or not Path(found).is_file():
-        told = f"{named} is no program" if named else "expert-cli is not built"
-        raise SystemExit(f"{told}: run `make setup`, or name it with --cli")
+        problem = f"{named} is not a program" if named else "expert-cli is not built"
+        raise SystemExit(f"{problem}: run `make setup`, or name it with --cli")
     return Path(found).resolve()
 
 
-def copy_rows(told: dict[str, Any], target: Path, most: int | None) -> None:
-    cache = Path(told["cache"])
+def copy_rows(summary: dict[str, Any], target: Path, most: int | None) -> None:
+    cache = Path(summary["cache"])
     for split in sorted(path for path in cache.iterdir() if (path / "state.json").is_file()):
         place = target / split.name
         if most is None:

@@ -1,9 +1,9 @@
-"""Measures what each optimisation is worth on this machine: on and off, each in a process of its own.
+"""Measures the gain of each optimisation on this machine: on and off, each in a separate process.
 
     python scripts/test_optimizations.py [--expert expert-sql] [--only packing,cache] [--output DIR]
 
 The work is `expert-cli bench ablate`; this script chooses the expert and the embedded base, so that it runs
-on any machine. What stands behind `--` goes to it as it is: -- --set training.config.max_seq_length=256
+on any machine. Arguments after `--` are passed to it unchanged: -- --set training.config.max_seq_length=256
 """
 
 from __future__ import annotations

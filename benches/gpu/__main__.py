@@ -1,8 +1,8 @@
 """Equality and speed on one GPU, in one command: `python -m benches.gpu` (see README.md beside this file).
 
-First every fast path is held against the plain one, then LoRA, DoRA and QLoRA are measured on a base of
-Qwen3-0.6B's shape, beside TRL. Each measurement is a process of its own; what no longer fits into --minutes
-is left out and named.
+First every fast path is compared with the plain one, then LoRA, DoRA and QLoRA are measured on a base of
+Qwen3-0.6B's shape, and TRL too. Each measurement is a separate process; those that no longer fit into
+--minutes are left out and named.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ H200_OPERATIONS = 790e12
 
 
 class Budget:
-    """What is left of the time, and whether another measurement like the last fits into it."""
+    """The time left, and whether another measurement like the last fits into it."""
 
     def __init__(self, minutes: float) -> None:
         self._end = time.monotonic() + minutes * 60
@@ -217,7 +217,7 @@ def plan_of(path: Path) -> dict[str, Any]:
 
 
 def python(script: str, *words: str, limit: float | None = None) -> dict[str, Any]:
-    """A script beside this one, in a process of its own; its last line is its JSON."""
+    """Runs a script of this folder in a separate process; its last line is its JSON."""
     paths = [
         str(HERE),
         str(HERE.parent / "train"),

@@ -1,10 +1,10 @@
-"""Loss by loss beside TRL's SFTTrainer where both compute the same thing: the same base, the same adapter to
-begin with, the same rows in each step, the same AdamW; fp32, one document a row.
+"""Compares the loss of each step with TRL's SFTTrainer under equal conditions: the same base, initial
+adapter, rows per step and AdamW; fp32, one document per row.
 
     python -m benches parity               prints the table step by step on stderr
     python benches/parity/run.py 12        so many steps
 
-Ours walks documents end to end by the fast path; TRL pads them.
+Ours packs documents end to end on the fast path; TRL pads them.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _EVERY = 0.02
 class Measured:
     wall: float
     cpu: float
-    # Not backed by a file; null where the system does not tell.
+    # Memory that is not backed by a file; null where the system does not report it.
     anonymous_mb: float | None
     # The JSON of the last line that it printed.
     told: dict[str, Any]

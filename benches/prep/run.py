@@ -3,7 +3,7 @@
     python benches/prep/run.py --megabytes 20 [--sample 20] [--threads 1 2] [--repeat 3]
                                [--data ROWS.jsonl] [--tokenizer FOLDER]
 
-Each runs in a process of its own, start-up included, and makes the same packed rows of the same rows: chat
+Each runs in a separate process, including start-up, and makes the same packed rows from the same rows: chat
 template, ids, loss mask, packing. TRL's and map's times are taken on the first `--sample` megabytes (the
 whole file where that is as large) and stretched by their measured rate, which a small sample makes too low:
 fixed costs weigh more there. `--sample 0` leaves them out. Of ours, the best of `--repeat` runs counts for
@@ -68,7 +68,7 @@ def compare(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def rows(found: dict[str, Any], given: argparse.Namespace) -> Any:
-    """What is printed as a table, in CPU seconds of whole processes; threads by the clock on the wall."""
+    """The printed table, in CPU seconds of whole processes; threads in wall time."""
     for name, known in (("trl", "TRL"), ("map", "datasets.map")):
         if name in found:
             yield {"what": f"{given.megabytes:.0f} MB", "against": known, "ratio": found[name]["ratio"]}

@@ -1,10 +1,10 @@
-"""What `train --all` saves by forking workers from one warm parent, and by training side by side.
+"""The gain of `train --all` from forking workers from one warm parent, and from training in parallel.
 
     python benches/shelf/run.py [CLI]
 
-Four experts on the embedded base, one after the other: forked against separate, in seconds an expert. Then
-two experts of some steps each: side by side with a thread each against one after the other with two, in
-tokens a second together.
+Four experts on the embedded base, one after the other: forked against separate, in seconds per expert. Then
+two experts of some steps each: in parallel with one thread each against one after the other with two,
+in total tokens per second.
 """
 
 from __future__ import annotations

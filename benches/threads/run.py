@@ -1,7 +1,7 @@
-"""Training the embedded base on one processor and on two: tokens a second by the clock, bf16, rows of 512 by
-twos.
+"""Training the embedded base on one CPU thread and on two: tokens per second of wall time, bf16, two rows of
+512.
 
-A busy machine bends this one: it needs both processors for itself.
+A busy machine distorts the result: it needs both cores.
 """
 
 from __future__ import annotations

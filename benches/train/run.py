@@ -1,10 +1,10 @@
-"""Side by side with TRL's SFTTrainer: tokens a second, peak memory and the first step, as ratios.
+"""Compared with TRL's SFTTrainer: tokens per second, peak memory and the first step, as ratios.
 
     python benches/train/run.py            every scene
     python benches/train/run.py 512x4      scenes whose name begins so
 
-Each side is a process of its own and they take turns. Ratios are of CPU time, which a busy machine hardly
-bends; wall time is printed beside it.
+Each side is a separate process and they take turns. Ratios are of CPU time, which a busy machine hardly
+affects; wall time is printed too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def compared(theirs: dict[str, Any], ours: dict[str, Any]) -> dict[str, float]:
-    """Ratios of tokens a second, by CPU time and by the clock, of peak memory and of the first step."""
+    """Ratios of tokens per second, by CPU time and by wall time, of peak memory and of the first step."""
 
     def speed(of: dict[str, Any], clock: str) -> float:
         return float(of["tokens"] / of[clock])

@@ -23,7 +23,7 @@ _SQL = Path(__file__).parents[2] / "experts" / "expert-sql" / "datasets" / "trai
 
 @dataclass(frozen=True)
 class Scene:
-    """`rows` rows of `length` tokens a step, for `steps` steps after the first."""
+    """`rows` rows of `length` tokens per step, for `steps` steps after the first."""
 
     length: int
     rows: int
@@ -58,7 +58,7 @@ def config() -> Qwen3Config:
 
 
 def base(scene: Scene, folder: Path) -> Path:
-    """Where the base and its tokenizer lie; the tiny one is made in `folder`."""
+    """The folder of the base and its tokenizer; the tiny one is made in `folder`."""
     if scene.embedded:
         from expert_worker.base.embedded import embedded
         from expert_worker.events import Events

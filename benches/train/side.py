@@ -1,4 +1,4 @@
-"""One side's training in a process of its own: what it measured, and what the whole process took."""
+"""One side's training in a separate process: its measurements, and those of the whole process."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ PATTERNS = tuple((re.compile(phrase, re.IGNORECASE | re.MULTILINE), plain) for p
 # Data, generated files and records of the past are not checked.
 SKIPPED = re.compile(
     r"^(?:openspec/changes/|tests/manifests/|contract/schema/|requirements/.*\.lock|LICENSE|Cargo\.lock|benches/results/)"
-    r"|^scripts/dev/plain_words\.py$|^tests/dev/test_plain_words\.py$|/datasets/"
+    r"|^scripts/dev/plain_words\.py$|^tests/dev/test_plain_words\.py$|/datasets/|/generator/(?:entities|pipeline)\.py$"
 )
 READ = re.compile(
     r"\.(?:md|rs|py|toml|yml|yaml|in|sh|jinja)$|^Makefile$|^scripts/ci/\w+$|^\.ci/run$|(?:presets|experts)/.*manifest\.json$"
@@ -88,6 +88,10 @@ class Finding(NamedTuple):
         return f'{self.path}:{self.line}: "{self.phrase}": write: {self.plain}'
 
 
+# Comment signs, quotes with their prefixes, and the expressions in an f-string.
+MARKS = re.compile(r'\{[^{}"\']*\}|^#+|^[rbfuRBFU]*(?:"""|"|\')|(?:"""|"|\')$')
+
+
 def python_prose(source: str) -> Iterator[Piece]:
     """Comments and strings; those that follow each other are one piece."""
     begun, text, last = 0, "", -2
@@ -99,7 +103,7 @@ def python_prose(source: str) -> Iterator[Piece]:
             yield Piece(begun, text)
             begun, text = token.start[0], ""
         missing = token.start[0] - begun - text.count("\n")
-        text += "\n" * missing + " " + re.sub(r'^#+|^[rbfuRBFU]*(?:"""|"|\')|(?:"""|"|\')$', "", token.string)
+        text += "\n" * missing + " " + MARKS.sub("", token.string)
         last = token.end[0]
     yield Piece(begun, text)
 

@@ -12,7 +12,7 @@ from .graphs import Column, Node, World
 
 @dataclass(frozen=True)
 class Question:
-    """`weaker` are queries that a careless reader would write; at least one graph must tell each from `cypher`."""
+    """`weaker` are queries that a careless reader would write; at least one graph must distinguish each from `cypher`."""
 
     text: str
     cypher: str

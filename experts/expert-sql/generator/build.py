@@ -135,7 +135,7 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
 
 
 def _asked(row: dict[str, Any]) -> str:
-    """The question itself: the same one over a table with another column left out is no new question."""
+    """The question itself: with another unused column left out of the table it is still the same question."""
     return question_of(row).splitlines()[-1]
 
 
@@ -165,7 +165,7 @@ def _row(scene: Scene, question: Question, seed: str) -> dict[str, Any]:
 
 
 def _aliased(scene: Scene, question: Question) -> list[str]:
-    """Tells the questions that speak of a column by another word than its name."""
+    """Tags the questions that refer to a column by an alias."""
     columns = (*scene.parent.columns, *scene.child.columns)
     return ["alias"] if any(c.phrase != c.name and c.phrase in question.text for c in columns) else []
 

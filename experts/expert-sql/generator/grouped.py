@@ -63,7 +63,7 @@ def having(scene: Scene) -> Question | None:
 
 
 def _threshold(word: str, low: int, high: int, percent: int) -> int:
-    """A number that the groups' values lie on both sides of: a group has about six of 24 rows."""
+    """A threshold with group values on both sides: a group has about six of 24 rows."""
     span = high - low
     if word == "total":
         return (low + span // 2) * 6 * percent // 50

@@ -42,7 +42,7 @@ def extreme(scene: Scene) -> Question | None:
 
 
 def own_group(scene: Scene) -> Question | None:
-    """Correlated: each row against the average of its own group."""
+    """Correlated: each row compared with its group's average."""
     draw, table = scene.draw, scene.child
     shown, column, key = (
         pick(table, draw, "name", "date", "int"), pick(table, draw, "int", solid=True), pick(table, draw, "cat", solid=True),

@@ -14,7 +14,7 @@ ALIASED = 0.25
 
 @dataclass(frozen=True)
 class Question:
-    """`weaker` are queries that a careless reader would write; at least one database must tell each from `sql`."""
+    """`weaker` are queries that a careless reader would write; at least one database must distinguish each from `sql`."""
 
     text: str
     sql: str

@@ -144,10 +144,10 @@ def test_experts_by_name_and_again_by_force(tmp_path: Path, base: Path, home: Pa
 
 MISTAKES = [
     (["--dataset", "nowhere.jsonl"], "There is no data at nowhere.jsonl"),
-    (["--dataset", __file__], "the ending tells no format"),
-    (["--dataset", "{data}", "--tokenizer", "/nowhere"], "/nowhere is no folder with a tokenizer.json"),
+    (["--dataset", __file__], "the format is none of"),
+    (["--dataset", "{data}", "--tokenizer", "/nowhere"], "/nowhere is not a folder with a tokenizer.json"),
     (["--dataset", "{data}", "--num-proc", "0"], "0 is less than 1"),
-    (["--dataset", "{data}", "--cli", "/nowhere/cli"], "/nowhere/cli is no program"),
+    (["--dataset", "{data}", "--cli", "/nowhere/cli"], "/nowhere/cli is not a program"),
 ]
 
 

@@ -32,7 +32,7 @@ class Pipe:
         self.write_raw(line)
 
     def write_raw(self, line: bytes) -> None:
-        """A reader that is gone is no reason to fail: a training run may outlive the pipe by a step."""
+        """A closed pipe does not fail the run: training may outlive it by a step."""
         if self.broken:
             return
         try:

@@ -65,7 +65,9 @@ class Events:
         self.ticks += 1
 
     def begin(self, resumed_from: int = 0) -> None:
-        """The attempt's first line in the record. `train` calls it once it knows the step it goes on from."""
+        """The attempt's first line in the record. `train` calls it once it knows the step that it resumes
+        from.
+        """
         with self._lock:
             if self._begun:
                 return
@@ -102,7 +104,7 @@ class Events:
         self._emit(lines.Advance(stage=stage, done=done, total=total, unit=unit, rate=_finite_or_none(rate)))
 
     def accumulating(self, step: int, micro: int, of: int) -> None:
-        """Cheap to call for every micro-batch: at most two lines a second are written."""
+        """Cheap to call for every micro-batch: at most two lines per second are written."""
         self.tick()
         now = self._clock()
         if now - self._last_accumulating >= _ACCUMULATING_EVERY:

@@ -1,5 +1,5 @@
-"""One process that starts those that train together, passes on a wish to stop, and ends them all when one is
-lost. It does no work of its own and needs no torch."""
+"""Starts the processes that train together, forwards stop requests, and ends all of them when one is lost. It
+does not train itself and does not import torch."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from expert_worker.process.rank import INTERRUPT, RANK, RENDEZVOUS, TERMINATE, t
 from expert_worker.stop import Stop
 
 _ROUND = 0.05
-# One that fails tells why; the first process may then still be busy with its own last words, or with a save.
+# A process that fails reports why; rank 0 may then still be reporting or saving.
 _LAST_WORDS = 5.0
 _STOPPED = (Exit.INTERRUPTED, Exit.TERMINATED)
 
 
 class Reported(ExpertError):
-    """What another process said of its own end."""
+    """The reason that another process reported for its end."""
 
     def __init__(self, number: int, of: int, said: dict[str, Any]) -> None:
         super().__init__(

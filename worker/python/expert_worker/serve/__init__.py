@@ -1,8 +1,8 @@
-"""A warm parent: imports and the base's weights are paid once, and each stage runs in a child forked from it.
-
-`expert-cli train --all` starts one where forking is sound (Linux) and asks it for a child an expert. The
-child is the CLI's own: it has the CLI's pipes, a process group of its own and the CLI as its parent. Neither
-the end of this process nor that of another child touches it.
+"""A warm parent: imports and the base's weights are loaded once, and each stage runs in a child forked from
+it.
+`expert-cli train --all` starts one where forking is safe (Linux) and requests one child per expert. The
+child belongs to the CLI: it has the CLI's pipes, its own process group and the CLI as its parent. Neither the
+end of this process nor that of another child affects it.
 """
 
 from expert_worker.serve.loop import serve

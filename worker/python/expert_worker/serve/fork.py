@@ -28,7 +28,7 @@ _ADOPTION_SECONDS = 10.0
 
 
 def hand_over(request: Request, control: socket.socket, readiness: Readiness) -> int:
-    """The child's process id, told once it is the CLI's."""
+    """The child's process id, reported once the CLI is its parent."""
     heard, said = os.pipe()
     middle = os.fork()
     if middle == 0:

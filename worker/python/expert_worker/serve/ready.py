@@ -47,7 +47,7 @@ class Readiness:
                     importlib.import_module(name)
 
     def load_base_of(self, stage: str, plan_path: Path) -> None:
-        """The weights that this stage will ask for, if they can be shared; its child tells what is wrong."""
+        """The weights that this stage will load, if they can be shared; the child reports errors."""
         if not self._real or stage not in _WITH_A_MODEL:
             return
         with suppress(Exception):

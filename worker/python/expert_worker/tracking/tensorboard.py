@@ -9,7 +9,7 @@ class TensorBoard:
     def __init__(self, folder: Path, resumed_from: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        # Steps beyond the one resumed from will be told again: the older telling is purged from the curves.
+        # Steps after the resumed one are recorded again: the older points are purged from the curves.
         purge = resumed_from + 1 if resumed_from else None
         self._writer = SummaryWriter(str(folder), purge_step=purge, flush_secs=10)
 

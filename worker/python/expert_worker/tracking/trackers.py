@@ -1,4 +1,6 @@
-"""Feeds the trackers from a thread of its own: training never waits for one, and outlives each of them."""
+"""Feeds the trackers from a separate thread: training never waits for a tracker, and continues if one
+fails.
+"""
 
 import contextlib
 import queue
@@ -76,5 +78,5 @@ class Trackers:
         except (Exception, SystemExit) as error:  # a tracker may raise anything; none may stop training
             self._backends.pop(name, None)
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            detail = f"{name} stopped ({reason}); training goes on, events.jsonl keeps every number."
+            detail = f"{name} stopped ({reason}); training continues, events.jsonl keeps every number."
             self._events.recovered("tracker", self._last_step, detail)

@@ -33,5 +33,5 @@ class WeightsAndBiases:
 
 
 def _run_id(plan: Plan) -> str:
-    """A resumed run goes on drawing the same curves."""
+    """A resumed run continues the same curves."""
     return hashlib.sha256(f"{plan.recipe_digest} {plan.machine.paths.output}".encode()).hexdigest()[:16]
