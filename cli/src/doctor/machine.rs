@@ -1,7 +1,6 @@
 //! The machine around the worker: device, memory, disk, caches, git.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use expert_contract::plan::{CONTRACT_VERSION, DeviceKind};
 use sysinfo::Disks;
@@ -10,7 +9,7 @@ use super::Check;
 use super::probe::Report;
 use crate::options::DeviceChoice;
 use crate::render::number::bytes;
-use crate::{env, site};
+use crate::{env, git, site};
 
 /// A converted base, its cache, and some checkpoints of a small adapter.
 const ENOUGH_DISK: u64 = 5 << 30;
@@ -124,12 +123,9 @@ pub fn hub_cache() -> Check {
 }
 
 /// Only `matrix --changed-since` needs it.
-pub fn git() -> Check {
-    let version = Command::new("git").arg("--version").output().ok().filter(|output| output.status.success());
-    match version {
-        Some(output) => {
-            Check::good("git", String::from_utf8_lossy(&output.stdout).trim().replace("git version ", ""))
-        }
+pub fn git_itself() -> Check {
+    match git::version() {
+        Some(version) => Check::good("git", version),
         None => Check::warning("git", "not found", "install git to use matrix --changed-since"),
     }
 }
