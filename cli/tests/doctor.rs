@@ -2,26 +2,26 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]
 
-use std::os::unix::fs::PermissionsExt;
+mod common;
+
 use std::path::Path;
 use std::process::{Command, Output};
 
+use common::{Elsewhere, script};
 use serde_json::Value;
 
-/// In an empty world but for what the test gives.
+/// In an empty world except for what the test gives.
 fn doctor(folder: &Path, python: Option<&str>) -> (Output, Value) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_expert-cli"));
-    command
-        .args(["doctor", "--json"])
-        .current_dir(folder)
-        .env_clear()
-        .env("HOME", folder)
-        .env("PATH", folder);
-    if let Some(script) = python {
-        let file = folder.join("python3");
-        std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    if let Some(body) = python {
+        script(&folder.join("python3"), body);
     }
+    asked(&Elsewhere::new().expert_cli, folder)
+}
+
+fn asked(expert_cli: &Path, folder: &Path) -> (Output, Value) {
+    let mut command = Command::new(expert_cli);
+    command.args(["doctor", "--json"]).current_dir(folder);
+    command.env_clear().env("HOME", folder).env("PATH", folder);
     let output = command.output().unwrap();
     let document = serde_json::from_slice(&output.stdout).unwrap();
     (output, document)
@@ -38,7 +38,7 @@ fn it_answers_without_any_python() {
     assert_eq!(output.status.code(), Some(3));
     assert_eq!(document["ok"], false);
     assert_eq!(check(&document, "python")["status"], "missing");
-    assert!(check(&document, "python")["mend"].as_str().unwrap().contains("make setup"));
+    assert!(check(&document, "python")["mend"].as_str().unwrap().contains("--python"));
     assert_eq!(check(&document, "git")["status"], "warning");
     for name in ["expert-cli", "device", "memory", "disk", "Hub cache"] {
         assert!(!check(&document, name)["found"].as_str().unwrap().is_empty(), "{name}");
@@ -67,4 +67,52 @@ fn what_the_worker_reports_is_judged() {
     assert_eq!(check(&document, "transformers")["status"], "good");
     assert_eq!(check(&document, "embedded base")["status"], "warning");
     assert_eq!(check(&document, "bitsandbytes")["found"], "it has no library for CUDA 13.2");
+}
+
+#[test]
+fn the_environment_of_the_checkout_is_found_from_any_folder_and_named_where_it_is_not_there() {
+    let built = Elsewhere::at("target/release");
+    let sources = built.folder.path().join("worker/python/expert_worker");
+    std::fs::create_dir_all(&sources).unwrap();
+    std::fs::write(sources.join("__init__.py"), "").unwrap();
+    let venv = built.folder.path().canonicalize().unwrap().join(".venv");
+    let folder = tempfile::tempdir().unwrap();
+
+    let (_, document) = asked(&built.expert_cli, folder.path());
+    let mend = check(&document, "python")["mend"].as_str().unwrap().to_owned();
+    assert!(mend.contains(&format!("which makes {}", venv.display())), "{mend}");
+
+    script(&venv.join("bin/python"), "echo 'broken' >&2; exit 1");
+    // Also by way of a link, as a person puts one into a folder of PATH.
+    let link = folder.path().join("expert-cli");
+    std::os::unix::fs::symlink(&built.expert_cli, &link).unwrap();
+    for expert_cli in [&built.expert_cli, &link] {
+        let (_, document) = asked(expert_cli, folder.path());
+        let found = check(&document, "python")["found"].as_str().unwrap().to_owned();
+        let expected = format!(
+            "{} (chosen by the checkout that expert-cli was built in)",
+            venv.join("bin/python").display()
+        );
+        assert_eq!(found, expected);
+        assert_eq!(check(&document, "worker")["found"], "broken");
+    }
+}
+
+#[test]
+fn an_environment_without_the_worker_is_skipped_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let installed = Elsewhere::new();
+    let (other, right) = (folder.path().join("other"), folder.path().join("right"));
+    script(&other.join("bin/python"), "echo other >&2; exit 1");
+    script(&right.join("bin/python3"), "echo right >&2; exit 1");
+    std::fs::create_dir_all(right.join("lib/python3.12/site-packages/expert_worker")).unwrap();
+    std::fs::write(right.join("lib/python3.12/site-packages/expert_worker/__init__.py"), "").unwrap();
+    let mut command = Command::new(&installed.expert_cli);
+    command.args(["doctor", "--json"]).current_dir(folder.path()).env_clear();
+    let output = command.env("PATH", right.join("bin")).env("VIRTUAL_ENV", &other).output().unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let found = check(&document, "python")["found"].as_str().unwrap().to_owned();
+    assert!(found.starts_with(right.to_str().unwrap()), "{found}");
+    assert!(found.contains("other/bin/python (VIRTUAL_ENV) lacks the expert-worker package"), "{found}");
+    assert_eq!(check(&document, "worker")["found"], "right");
 }

@@ -46,6 +46,6 @@ pub fn checks(global: &Global) -> Vec<Check> {
     let mut all = vec![machine::this_program()];
     all.extend(worker);
     all.push(machine::device(report.as_ref()));
-    all.extend([machine::memory(), machine::disk(), machine::hub_cache(), machine::git()]);
+    all.extend([machine::memory(), machine::disk(), machine::hub_cache(), machine::git_itself()]);
     all
 }

@@ -7,8 +7,6 @@ use super::probe::{Report, ask};
 use crate::usage::Global;
 use crate::worker::Search;
 
-const SETUP: &str = "run `make setup`, or install the expert-worker package into this interpreter";
-
 /// Packages without which nothing is trained, and the oldest release that is supported.
 const NEEDED: [(&str, &str); 4] =
     [("torch", "2.11"), ("transformers", "5.5"), ("peft", "0.18"), ("safetensors", "0.5")];
@@ -21,21 +19,23 @@ pub fn checks(global: &Global) -> (Vec<Check>, Option<Report>) {
             return (vec![Check::missing("python", failure.message, mend)], None);
         }
     };
-    let place = format!("{} (chosen by {})", found.python.display(), found.rule);
+    let rule = [vec![found.rule.to_owned()], found.skipped].concat().join("; ");
+    let place = format!("{} (chosen by {rule})", found.python.display());
     match ask(&found.python) {
         Ok(report) => {
-            let checks =
-                [vec![Check::good("python", format!("{} {place}", report.python))], of_report(&report)]
-                    .concat();
+            let python = Check::good("python", format!("{} {place}", report.python));
+            let checks = [vec![python], of_report(&report, &found.remedy)].concat();
             (checks, Some(report))
         }
-        Err(words) => (vec![Check::good("python", place), Check::missing("worker", words, SETUP)], None),
+        Err(words) => {
+            (vec![Check::good("python", place), Check::missing("worker", words, found.remedy)], None)
+        }
     }
 }
 
-fn of_report(report: &Report) -> Vec<Check> {
-    let mut checks = vec![contract(report), native(report)];
-    checks.extend(NEEDED.iter().map(|(name, oldest)| package(report, name, oldest)));
+fn of_report(report: &Report, remedy: &str) -> Vec<Check> {
+    let mut checks = vec![contract(report), native(report, remedy)];
+    checks.extend(NEEDED.iter().map(|(name, oldest)| package(report, name, oldest, remedy)));
     checks.extend([embedded_base(report), bitsandbytes(report)]);
     if let Some(error) = &report.torch.error {
         checks.push(Check::missing(
@@ -59,19 +59,19 @@ fn contract(report: &Report) -> Check {
     Check::missing("worker", found, "install expert-cli and expert-worker of the same version")
 }
 
-fn native(report: &Report) -> Check {
+fn native(report: &Report, remedy: &str) -> Check {
     match (&report.native.version, &report.native.error) {
         (Some(version), _) => Check::good("native module", version),
         (None, error) => {
             let found = error.clone().unwrap_or_else(|| "not importable".to_owned());
-            Check::missing("native module", found, SETUP)
+            Check::missing("native module", found, remedy)
         }
     }
 }
 
-fn package(report: &Report, name: &'static str, oldest: &str) -> Check {
+fn package(report: &Report, name: &'static str, oldest: &str, remedy: &str) -> Check {
     match report.packages.get(name).and_then(Option::as_deref) {
-        None => Check::missing(name, "not installed", SETUP),
+        None => Check::missing(name, "not installed", remedy),
         Some(version) if older(version, oldest) => {
             Check::missing(name, format!("{version} is too old"), format!("install {name} {oldest} or newer"))
         }

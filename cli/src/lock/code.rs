@@ -40,7 +40,7 @@ impl Code {
 }
 
 /// Where Python would import the worker from: PYTHONPATH first, then the interpreter's packages and what they link to.
-fn find_package(python: &Path) -> Option<PathBuf> {
+pub fn find_package(python: &Path) -> Option<PathBuf> {
     let listed = std::env::var_os("PYTHONPATH").unwrap_or_default();
     let listed = std::env::split_paths(&listed).filter(|folder| folder.is_absolute()).collect::<Vec<_>>();
     let sites = package_folders(python);

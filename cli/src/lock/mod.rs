@@ -17,7 +17,7 @@ use fs_err as fs;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use code::{Code, SOURCES};
+pub use code::{Code, SOURCES, find_package};
 pub use digests::Digests;
 pub use inputs::{Inputs, RECIPE};
 

@@ -1,6 +1,8 @@
 //! Which Python interpreter runs the worker, and by which rule it was chosen.
 //!
-//! Never one from the folder of the manifest in hand: an expert that was downloaded must not bring its own.
+//! Nothing that a download can bring decides: the working directory and the folders above it are not searched, for they
+//! may be the repository that an expert came in. The environment that expert-cli was installed in is, and the one of the
+//! checkout that it was built in.
 
 use std::env::consts::EXE_SUFFIX;
 use std::ffi::{OsStr, OsString};
@@ -8,6 +10,11 @@ use std::path::{Path, PathBuf};
 
 use crate::env;
 use crate::failure::Failure;
+use crate::lock::find_package;
+
+const VENV: &str = ".venv";
+/// A file that tells this project's checkout from any other folder with a `target` in it.
+const SOURCES: &str = "worker/python/expert_worker/__init__.py";
 
 /// What the search looks at; taken from the process by [`Search::here`], given by tests.
 #[derive(Debug, Default, Clone)]
@@ -15,6 +22,7 @@ pub struct Search {
     /// `--python`
     pub flag: Option<PathBuf>,
     pub expert_python: Option<OsString>,
+    /// Links resolved.
     pub executable: Option<PathBuf>,
     pub virtual_env: Option<OsString>,
     pub working_directory: PathBuf,
@@ -28,14 +36,19 @@ pub struct Found {
     pub python: PathBuf,
     /// Why this one: "EXPERT_PYTHON", "VIRTUAL_ENV".
     pub rule: &'static str,
+    /// Interpreters that a rule before this one found, and why they were not taken.
+    pub skipped: Vec<String>,
+    /// What to do if this one lacks the worker.
+    pub remedy: String,
 }
 
 impl Search {
     pub fn here(flag: Option<&Path>, expert_folder: Option<&Path>) -> Self {
+        let executable = std::env::current_exe().ok();
         Self {
             flag: flag.map(Path::to_owned),
             expert_python: env::PYTHON.get(),
-            executable: std::env::current_exe().ok(),
+            executable: executable.map(|path| path.canonicalize().unwrap_or(path)),
             virtual_env: env::VIRTUAL_ENV.get(),
             working_directory: std::env::current_dir().unwrap_or_default(),
             path: std::env::var_os("PATH"),
@@ -43,7 +56,8 @@ impl Search {
         }
     }
 
-    /// A named interpreter must exist; the others are taken where they are found, in this order.
+    /// A named interpreter must exist. Of the others, the first that has the worker is taken, or the first of all where
+    /// none has.
     pub fn find(&self) -> Result<Found, Failure> {
         for (named, rule) in
             [(self.flag.as_deref(), "--python"), (self.named_by_environment(), env::PYTHON.name)]
@@ -52,11 +66,17 @@ impl Search {
                 return self.named(named, rule);
             }
         }
-        self.beside_executable()
-            .or_else(|| self.in_virtual_env())
-            .or_else(|| self.upward())
-            .or_else(|| self.on_path())
-            .ok_or_else(none_found)
+        let candidates: Vec<(PathBuf, &'static str)> =
+            [self.beside_executable(), self.in_virtual_env(), self.in_checkout(), self.on_path()]
+                .into_iter()
+                .flatten()
+                .collect();
+        let chosen = candidates.iter().position(|(python, _)| find_package(python).is_some()).unwrap_or(0);
+        let (python, rule) = candidates.get(chosen).cloned().ok_or_else(|| self.none_found())?;
+        let skipped = candidates[..chosen]
+            .iter()
+            .map(|(python, rule)| format!("{} ({rule}) lacks the expert-worker package", python.display()));
+        Ok(Found { python, rule, skipped: skipped.collect(), remedy: self.remedy() })
     }
 
     fn named_by_environment(&self) -> Option<&Path> {
@@ -70,7 +90,8 @@ impl Search {
         } else {
             Some(self.working_directory.join(python)).filter(|file| file.is_file())
         };
-        place.map(|python| Found { python, rule }).ok_or_else(|| {
+        let found = |python| Found { python, rule, skipped: Vec::new(), remedy: self.remedy() };
+        place.map(found).ok_or_else(|| {
             Failure::missing(
                 "python-missing",
                 format!("{rule} names {}, which is not a file", python.display()),
@@ -79,35 +100,59 @@ impl Search {
         })
     }
 
-    fn beside_executable(&self) -> Option<Found> {
+    fn beside_executable(&self) -> Option<(PathBuf, &'static str)> {
         let folder = self.executable.as_deref()?.parent()?;
-        first_python(folder)
-            .filter(|file| self.allowed(file))
-            .map(|python| Found { python, rule: "beside expert-cli" })
+        Some((first_python(folder).filter(|file| self.allowed(file))?, "beside expert-cli"))
     }
 
-    fn in_virtual_env(&self) -> Option<Found> {
+    fn in_virtual_env(&self) -> Option<(PathBuf, &'static str)> {
         let root = Path::new(self.virtual_env.as_deref().filter(|value| !value.is_empty())?);
-        self.in_environment(root, env::VIRTUAL_ENV.name)
+        Some((self.in_environment(root)?, env::VIRTUAL_ENV.name))
     }
 
-    fn upward(&self) -> Option<Found> {
-        self.working_directory.ancestors().find_map(|folder| {
-            self.in_environment(&folder.join(".venv"), ".venv upward from the working directory")
-        })
+    fn in_checkout(&self) -> Option<(PathBuf, &'static str)> {
+        Some((
+            self.in_environment(&self.checkout()?.join(VENV))?,
+            "the checkout that expert-cli was built in",
+        ))
     }
 
-    fn on_path(&self) -> Option<Found> {
+    fn on_path(&self) -> Option<(PathBuf, &'static str)> {
         let names: &[&str] = if cfg!(windows) { &["python", "python3"] } else { &["python3", "python"] };
-        names
-            .iter()
-            .find_map(|name| self.look_up(OsStr::new(name)))
-            .map(|python| Found { python, rule: "PATH" })
+        Some((names.iter().find_map(|name| self.look_up(OsStr::new(name)))?, "PATH"))
     }
 
-    fn in_environment(&self, root: &Path, rule: &'static str) -> Option<Found> {
-        let folder = root.join(if cfg!(windows) { "Scripts" } else { "bin" });
-        first_python(&folder).filter(|file| self.allowed(file)).map(|python| Found { python, rule })
+    fn in_environment(&self, root: &Path) -> Option<PathBuf> {
+        first_python(&bin_of(root)).filter(|file| self.allowed(file))
+    }
+
+    /// The sources whose `target/<profile>/` or `target/<platform>/<profile>/` holds this executable.
+    fn checkout(&self) -> Option<PathBuf> {
+        let mut folders = self.executable.as_deref()?.ancestors().skip(2).take(2);
+        let root = folders.find(|folder| folder.ends_with("target"))?.parent()?;
+        root.join(SOURCES).is_file().then(|| root.to_owned())
+    }
+
+    fn remedy(&self) -> String {
+        let nearby = self.working_directory.ancestors().map(|folder| folder.join(VENV));
+        let with_worker = nearby.filter_map(|root| first_python(&bin_of(&root)));
+        let nearby = with_worker.into_iter().find(|python| find_package(python).is_some());
+        let name = match nearby {
+            Some(python) => format!("name one with --python or EXPERT_PYTHON, such as {}", python.display()),
+            None => "name another with --python or EXPERT_PYTHON".to_owned(),
+        };
+        if let Some(root) = self.checkout() {
+            let venv = root.join(VENV);
+            format!("run `make -C {} setup`, which makes {}, or {name}", root.display(), venv.display())
+        } else {
+            let install = "install the expert-worker package into this interpreter";
+            format!("{install}, activate the virtual environment that has it, or {name}")
+        }
+    }
+
+    fn none_found(&self) -> Failure {
+        Failure::missing("python-missing", "no Python interpreter for the worker was found")
+            .hint(self.remedy().replace("into this interpreter", "into a virtual environment"))
     }
 
     /// Relative entries of PATH mean the working directory, which may be a downloaded expert's.
@@ -130,6 +175,11 @@ impl Search {
     }
 }
 
+/// Where an environment keeps its programs.
+fn bin_of(root: &Path) -> PathBuf {
+    root.join(if cfg!(windows) { "Scripts" } else { "bin" })
+}
+
 fn first_python(folder: &Path) -> Option<PathBuf> {
     ["python", "python3"]
         .iter()
@@ -146,11 +196,6 @@ fn is_executable(file: &Path) -> bool {
 #[cfg(not(unix))]
 fn is_executable(file: &Path) -> bool {
     file.is_file()
-}
-
-fn none_found() -> Failure {
-    Failure::missing("python-missing", "no Python interpreter for the worker was found")
-        .hint("run `make setup`, activate a virtual environment, or name one with --python or EXPERT_PYTHON")
 }
 
 #[cfg(unix)]
@@ -182,6 +227,29 @@ mod tests {
         }
     }
 
+    impl World {
+        fn found(&self) -> (PathBuf, &'static str) {
+            let found = self.search.find().unwrap();
+            (found.python, found.rule)
+        }
+
+        /// A python whose environment has the worker.
+        fn environment(&self, place: &str) -> PathBuf {
+            let package = self.root.path().join(place).join("lib/python3.12/site-packages/expert_worker");
+            std::fs::create_dir_all(&package).unwrap();
+            std::fs::write(package.join("__init__.py"), "").unwrap();
+            self.python(&format!("{place}/bin/python"))
+        }
+
+        /// A checkout of this project with an executable in it, which is the one that runs.
+        fn build(&mut self, place: &str) {
+            let root = self.root.path().join(place);
+            std::fs::create_dir_all(root.join("worker/python/expert_worker")).unwrap();
+            std::fs::write(root.join(SOURCES), "").unwrap();
+            self.search.executable = Some(root.join("target/release/expert-cli"));
+        }
+    }
+
     #[test]
     fn each_rule_gives_way_to_the_one_before() {
         let mut world = World::new();
@@ -189,32 +257,73 @@ mod tests {
 
         let expected = world.python("usr/bin/python3");
         world.search.path = Some(expected.parent().unwrap().into());
-        assert_eq!(world.search.find().unwrap(), Found { python: expected, rule: "PATH" });
+        assert_eq!(world.found(), (expected, "PATH"));
 
-        let expected = world.python("work/.venv/bin/python");
-        assert_eq!(world.search.find().unwrap().python, expected);
+        let expected = world.python("built/.venv/bin/python");
+        world.build("built");
+        assert_eq!(world.found(), (expected, "the checkout that expert-cli was built in"));
 
         let expected = world.python("env/bin/python");
         world.search.virtual_env = Some(world.root.path().join("env").into());
-        assert_eq!(world.search.find().unwrap(), Found { python: expected, rule: "VIRTUAL_ENV" });
+        assert_eq!(world.found(), (expected, "VIRTUAL_ENV"));
 
-        let expected = world.python("opt/python3");
-        world.search.executable = Some(world.root.path().join("opt/expert-cli"));
-        assert_eq!(world.search.find().unwrap(), Found { python: expected, rule: "beside expert-cli" });
+        let expected = world.python("built/target/release/python3");
+        assert_eq!(world.found(), (expected, "beside expert-cli"));
 
         let expected = world.python("named/python3.12");
         world.search.expert_python = Some(expected.clone().into());
-        assert_eq!(world.search.find().unwrap(), Found { python: expected, rule: "EXPERT_PYTHON" });
+        assert_eq!(world.found(), (expected, "EXPERT_PYTHON"));
 
         let expected = world.python("flag/py");
         world.search.flag = Some(expected.clone());
-        assert_eq!(world.search.find().unwrap(), Found { python: expected, rule: "--python" });
+        assert_eq!(world.found(), (expected, "--python"));
+    }
+
+    #[test]
+    fn an_environment_with_the_worker_goes_before_those_without() {
+        let mut world = World::new();
+        let other = world.python("conda/bin/python");
+        world.search.virtual_env = Some(world.root.path().join("conda").into());
+        let expected = world.environment("built/.venv");
+        world.build("built");
+        let found = world.search.find().unwrap();
+        assert_eq!((found.python, found.rule), (expected, "the checkout that expert-cli was built in"));
+        assert_eq!(
+            found.skipped,
+            [format!("{} (VIRTUAL_ENV) lacks the expert-worker package", other.display())]
+        );
+    }
+
+    #[test]
+    fn the_working_directory_and_the_folders_above_it_are_not_searched() {
+        let mut world = World::new();
+        world.environment("work/.venv");
+        world.environment("work/deep/.venv");
+        assert!(world.search.find().is_err());
+        let hint = world.search.find().unwrap_err().hint.unwrap();
+        assert!(hint.contains("work/deep/.venv/bin/python"), "{hint}");
+
+        // Not even where the download looks like a checkout of this project.
+        std::fs::create_dir_all(world.root.path().join("work/worker/python/expert_worker")).unwrap();
+        std::fs::write(world.root.path().join("work").join(SOURCES), "").unwrap();
+        world.search.executable = Some(world.root.path().join("opt/expert-cli"));
+        assert!(world.search.find().is_err());
+    }
+
+    #[test]
+    fn the_hint_names_the_environment_of_the_checkout() {
+        let mut world = World::new();
+        world.build("built");
+        let hint = world.search.find().unwrap_err().hint.unwrap();
+        let root = world.root.path().join("built");
+        let expected = format!("`make -C {0} setup`, which makes {0}/.venv", root.display());
+        assert!(hint.contains(&expected), "{hint}");
     }
 
     #[test]
     fn a_named_interpreter_that_is_absent_is_an_error_and_no_other_is_taken() {
         let mut world = World::new();
-        world.python("work/.venv/bin/python");
+        world.python("usr/bin/python3");
         world.search.expert_python = Some("/nowhere/python".into());
         let failure = world.search.find().unwrap_err();
         assert!(failure.message.contains("EXPERT_PYTHON names /nowhere/python"), "{}", failure.message);
@@ -225,11 +334,10 @@ mod tests {
         let mut world = World::new();
         world.python("work/deep/.venv/bin/python");
         world.python("work/deep/bin/python3");
-        let outside = world.python("work/.venv/bin/python");
         world.search.expert_folder = Some(world.search.working_directory.canonicalize().unwrap());
         world.search.virtual_env = Some(world.search.working_directory.join(".venv").into());
         world.search.path = Some(world.search.working_directory.join("bin").into());
-        assert_eq!(world.search.find().unwrap().python, outside);
+        assert!(world.search.find().is_err());
     }
 
     #[test]

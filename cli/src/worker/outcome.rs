@@ -115,11 +115,7 @@ fn never_started(status: ExitStatus, launch: &Launch) -> Failure {
             "worker-missing",
             format!("{python} does not have the expert-worker package"),
         )
-        .hint(format!(
-            "run `make setup`, install expert-worker there, or name another interpreter with --python \
-                 (this one was chosen by {})",
-            launch.python.rule
-        ));
+        .hint(format!("{} (this one was chosen by {})", launch.python.remedy, launch.python.rule));
     }
     let mut failure = died(status, launch);
     if cause_of_death(status).is_none() {

@@ -4,6 +4,9 @@
 // Each test file compiles this module for itself and uses a part of it.
 #![allow(dead_code)]
 
+#[cfg(unix)]
+pub mod terminal;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -127,4 +130,35 @@ pub fn talk(output: &Output) -> String {
 
 pub fn pid(child: &Child) -> i32 {
     child.id().try_into().unwrap()
+}
+
+/// The executable in a folder of its own, where no checkout and no environment is found from its place.
+pub struct Elsewhere {
+    pub folder: tempfile::TempDir,
+    pub expert_cli: PathBuf,
+}
+
+impl Elsewhere {
+    pub fn new() -> Self {
+        Self::at("installed/in/bin")
+    }
+
+    /// A link, not a copy: a file that was just written cannot always be executed while other threads start programs.
+    pub fn at(place: &str) -> Self {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let bin = folder.path().join(place);
+        std::fs::create_dir_all(&bin).unwrap();
+        let expert_cli = bin.join("expert-cli");
+        std::fs::hard_link(env!("CARGO_BIN_EXE_expert-cli"), &expert_cli).unwrap();
+        Self { folder, expert_cli }
+    }
+}
+
+/// A program that a test brings.
+#[cfg(unix)]
+pub fn script(file: &Path, body: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(file, format!("#!/bin/sh\n{body}\n")).unwrap();
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
