@@ -32,7 +32,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let cli = match usage::parse() {
         Ok(cli) => cli,
-        Err(error) => error.exit(),
+        Err(error) => return usage::refuse(&error).into(),
     };
     let console = render::Console::new(cli.global.json, cli.global.quiet);
     match commands::run(&cli, &console) {

@@ -7,6 +7,7 @@ use expert_contract::exit::Exit;
 
 use crate::commands::Command;
 use crate::env;
+use crate::render::Console;
 
 /// Trains a shelf of small LoRA experts from one manifest.json each.
 #[derive(Parser)]
@@ -39,6 +40,17 @@ pub fn command() -> clap::Command {
 pub fn parse() -> Result<Cli, clap::Error> {
     let matches = command().try_get_matches()?;
     Cli::from_arg_matches(&matches)
+}
+
+/// Help and the version are answers; everything else that the parser says is a refusal.
+pub fn refuse(error: &clap::Error) -> Exit {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    // What was asked for before the mistake was met.
+    let json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
+    Console::new(json, false).usage(error);
+    Exit::BadInput
 }
 
 fn after_help() -> String {

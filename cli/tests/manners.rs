@@ -88,6 +88,19 @@ fn bad_usage_is_exit_2_with_a_suggestion() {
 }
 
 #[test]
+fn bad_usage_under_json_is_a_document_too() {
+    for arguments in [&["train", "--json", "foo"][..], &["--json"], &["train", "--epoch", "3", "--json"]] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&document["ok"], &document["error"]["code"]), (&false.into(), &"bad-usage".into()));
+        assert!(!document["error"]["message"].as_str().unwrap().is_empty());
+        assert!(text(&output.stderr).contains("expert-cli"), "{arguments:?}");
+    }
+    assert!(run(&["--help", "--json"]).stdout.starts_with(b"Trains"));
+}
+
+#[test]
 fn a_failure_under_json_is_one_document_and_still_told_to_the_person() {
     let output = run(&["train", "-m", "nowhere/manifest.json", "--json"]);
     assert_eq!(output.status.code(), Some(2));

@@ -8,7 +8,7 @@ use expert_contract::manifest::{Loaded, Options, load};
 use serde::Serialize;
 
 use crate::failure::{Failure, reason};
-use crate::render::Console;
+use crate::render::{Console, one_line};
 
 const MANIFEST: &str = "manifest.json";
 
@@ -53,7 +53,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     } else {
         for (path, loaded) in &loaded {
             console.report(&loaded.diagnostics, &loaded.document.sources);
-            console.data(&format!("{}: {}", slashed(path), verdict(loaded)));
+            console.data(&format!("{}: {}", one_line(&slashed(path)), verdict(loaded)));
         }
     }
     Ok(exit(loaded.iter().map(|(_, loaded)| loaded)))

@@ -1,6 +1,6 @@
 //! What `doctor` found, one line a check and one for how to mend it.
 
-use super::console::{ERROR, GOOD, HINT, WARNING};
+use super::style::{ERROR, GOOD, HINT, WARNING};
 use crate::doctor::{Check, Status};
 
 pub fn text(checks: &[Check]) -> String {

@@ -1,23 +1,18 @@
 //! Data goes to standard output, talk to standard error. A reader that went away is nobody's error.
+//!
+//! Whatever passes through here is made safe for a terminal first; no caller has to remember it.
 
 use std::io::Write;
 
-use anstyle::{AnsiColor, Style as Paint};
-use expert_contract::diagnostic::Diagnostic;
+use expert_contract::diagnostic::{Diagnostic, is_visible};
 use expert_contract::exit::Exit;
 use expert_contract::source::Sources;
 use serde::Serialize;
 use serde_json::json;
 
 use super::diagnostic;
+use super::style::{self, ERROR, HINT, WARNING};
 use crate::failure::Failure;
-
-pub const ERROR: Paint = AnsiColor::Red.on_default().bold();
-pub const GOOD: Paint = AnsiColor::Green.on_default();
-pub const WARNING: Paint = AnsiColor::Yellow.on_default().bold();
-pub const HINT: Paint = AnsiColor::Cyan.on_default();
-pub const STRONG: Paint = Paint::new().bold();
-pub const DIM: Paint = Paint::new().dimmed();
 
 pub struct Console {
     pub json: bool,
@@ -31,16 +26,15 @@ impl Console {
 
     /// The command's result, as text. Styles are stripped where nobody can see them.
     pub fn data(&self, text: &str) {
-        let mut out = anstream::stdout().lock();
         let end = if text.ends_with('\n') { "" } else { "\n" };
-        let _ = write!(out, "{text}{end}").and_then(|()| out.flush());
+        to_stdout(&format!("{}{end}", style::shown(text)));
     }
 
     /// The command's result, as one line of JSON.
     pub fn document(&self, value: &impl Serialize) {
         let text = serde_json::to_string(value)
             .unwrap_or_else(|error| json!({"error": error.to_string()}).to_string());
-        self.data(&text);
+        to_stdout(&format!("{}\n", style::json(&text)));
     }
 
     pub fn say(&self, text: &str) {
@@ -56,8 +50,7 @@ impl Console {
 
     /// A piece of a result that is written while it comes.
     pub fn piece(&self, text: &str) {
-        let mut out = anstream::stdout().lock();
-        let _ = write!(out, "{text}").and_then(|()| out.flush());
+        to_stdout(&style::shown(text));
     }
 
     pub fn warn(&self, message: &str, hint: Option<&str>) {
@@ -74,6 +67,26 @@ impl Console {
     pub fn failure(&self, failure: &Failure) {
         let hint = hint_line(failure.hint.as_deref());
         to_stderr(&format!("{}: {}{hint}", label(failure), failure.message));
+        self.failure_document(failure);
+    }
+
+    /// A command line that is not understood: the parser's own words, and under `--json` the document.
+    pub fn usage(&self, error: &clap::Error) {
+        let words = error.to_string();
+        let safe = std::env::args_os().all(|word| word.to_string_lossy().chars().all(is_visible));
+        // The parser's styles cannot be told from sequences in the words that it repeats.
+        if safe {
+            drop(error.print());
+        } else {
+            to_stderr(words.trim_end());
+        }
+        let first = words.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        let tip = words.lines().find_map(|line| line.trim_start().strip_prefix("tip: "));
+        let failure = Failure::bad_input("bad-usage", first);
+        self.failure_document(&failure.hint(tip.unwrap_or("--help lists what this command takes")));
+    }
+
+    fn failure_document(&self, failure: &Failure) {
         if self.json {
             self.document(&json!({
                 "ok": false,
@@ -97,6 +110,12 @@ fn hint_line(hint: Option<&str>) -> String {
     hint.map_or(String::new(), |hint| format!("\n  {HINT}hint{HINT:#}: {hint}"))
 }
 
+/// Styles are stripped where nobody can see them.
+fn to_stdout(text: &str) {
+    let mut out = anstream::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
 fn to_stderr(text: &str) {
-    let _ = writeln!(anstream::stderr().lock(), "{text}");
+    let _ = writeln!(anstream::stderr().lock(), "{}", style::shown(text));
 }

@@ -4,7 +4,8 @@ use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::console::{Console, STRONG};
+use super::console::Console;
+use super::style::{STRONG, one_line, shown};
 
 /// More often is more than an eye sees.
 const FRAME: Duration = Duration::from_millis(80);
@@ -91,7 +92,7 @@ impl State {
         let lines = self.lines(width.saturating_sub(1), height.saturating_sub(1));
         let mut text = back(self.drawn);
         for line in &lines {
-            text += line;
+            text += &shown(line);
             text += "\x1b[K\n";
         }
         text += "\x1b[J";
@@ -118,20 +119,14 @@ impl State {
         }
         let line = |index: usize| {
             let row = &self.rows[index];
-            let name: String = row.name.chars().take(width).collect();
+            let name: String = one_line(&row.name).chars().take(width).collect();
             let room = width.saturating_sub(names + 2);
-            let plain = anstream::adapter::strip_str(&row.text).to_string();
-            let text: String = plain.chars().map(visible).take(room).collect();
+            let text: String = one_line(&row.text).chars().take(room).collect();
             let gap = " ".repeat(names - row.name.chars().count());
             format!("{STRONG}{name}{STRONG:#}{gap}  {text}")
         };
         shown.into_iter().map(line).collect()
     }
-}
-
-/// A row is one line, whatever a worker says.
-fn visible(letter: char) -> char {
-    if letter.is_control() { ' ' } else { letter }
 }
 
 fn back(lines: usize) -> String {
@@ -149,7 +144,7 @@ mod tests {
 
     fn shown(live: &Live, width: usize, height: usize) -> Vec<String> {
         let lines = live.lock().lines(width, height);
-        lines.iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect()
+        lines.iter().map(|line| one_line(line)).collect()
     }
 
     #[test]

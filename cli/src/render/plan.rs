@@ -7,8 +7,8 @@ use expert_contract::manifest::Origin;
 use expert_contract::plan::{Duration, MemoryEstimate, Plan, Recipe, Source, Strategy, Warmup};
 use expert_contract::resolve::{Place, Resolved, ShapeSource, estimate_steps};
 
-use super::console::{DIM, STRONG};
 use super::number::{bytes, grouped as count, short};
+use super::style::{DIM, STRONG};
 
 const LABEL: usize = 12;
 
@@ -50,6 +50,7 @@ impl Page {
     }
 
     fn row(&mut self, label: &str, text: &str) {
+        let text = text.replace(['\n', '\t'], " ");
         let _ = writeln!(self.0, "  {DIM}{label:<LABEL$}{DIM:#}{text}");
     }
 

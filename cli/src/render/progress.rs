@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use expert_contract::event::{Body, Event};
 
-use super::console::{Console, DIM, STRONG};
+use super::console::Console;
 use super::line;
 use super::live::Live;
 use super::number::{bytes, duration, grouped, seconds};
+use super::style::{DIM, STRONG, one_line};
 use crate::worker::{Interrupt, Notice};
 
 const PLAIN_EVERY: Duration = Duration::from_secs(10);
@@ -205,7 +206,7 @@ impl<'a> Board<'a> {
             return live.set(row, line);
         }
         if self.mode == Mode::Live && !line.is_empty() {
-            let shown: String = line.chars().take(width().saturating_sub(1)).collect();
+            let shown: String = one_line(line).chars().take(width().saturating_sub(1)).collect();
             let mut out = std::io::stderr().lock();
             let _ = write!(out, "\r{shown}\x1b[K").and_then(|()| out.flush());
             self.drawn = true;

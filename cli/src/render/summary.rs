@@ -133,6 +133,7 @@ pub fn plain(result: &Value) -> String {
 mod tests {
     use serde_json::json;
 
+    use super::super::style::shown;
     use super::*;
 
     #[test]
@@ -146,7 +147,7 @@ mod tests {
     fn base_and_adapter_stand_one_under_the_other() {
         let base = json!({"accuracy": 0.125, "low": 0.1, "high": 0.2, "loss": 2.5});
         let result = json!({"rows": 40, "scorer": "json", "base": base, "adapter": null});
-        let text = anstream::adapter::strip_str(&evaluated(&result)).to_string();
+        let text = anstream::adapter::strip_str(&shown(&evaluated(&result))).to_string();
         assert_eq!(
             text,
             "40 rows, judged by json\n      accuracy            95 %    loss\nbase     12.5%  10.0% to 20.0%  2.5000\n"
@@ -160,7 +161,7 @@ mod tests {
         let tag = json!({"name": "join", "base": share(0.0), "adapter": null});
         let text = parts(&json!({"by_level": [line], "by_tag": [tag]}));
         assert_eq!(
-            anstream::adapter::strip_str(&text).to_string(),
+            anstream::adapter::strip_str(&shown(&text)).to_string(),
             "\n         rows  base  adapter\nlevel 1    20  5.0%    50.0%\njoin       20  0.0%\n"
         );
         assert_eq!(parts(&json!({})), "");

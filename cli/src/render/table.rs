@@ -1,6 +1,6 @@
 //! Rows under aligned columns.
 
-use super::console::STRONG;
+use super::style::STRONG;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
@@ -23,7 +23,9 @@ impl Table {
     }
 
     pub fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
-        self.rows.push(cells.into_iter().map(Into::into).collect());
+        // A cell is one line, whatever name stands in it.
+        let line = |cell: String| cell.replace(['\n', '\t'], " ");
+        self.rows.push(cells.into_iter().map(|cell| line(cell.into())).collect());
     }
 
     pub fn render(&self) -> String {

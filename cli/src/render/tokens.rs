@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::console::{DIM, ERROR, GOOD, STRONG};
 use super::number::{bytes, grouped, seconds};
+use super::style::{DIM, ERROR, GOOD, STRONG};
 use super::{Align, Table};
 
 /// Ledger entries that are shown only where they happened, and how they are put.
@@ -72,10 +72,10 @@ fn preview(rows: &Value) -> String {
         });
         text += &format!("{STRONG}row {}{STRONG:#}{tokens}\n", index + 1);
         if let Some(error) = row["error"].as_str() {
-            text += &format!("{ERROR}{}{ERROR:#}\n", visible(error));
+            text += &format!("{ERROR}{error}{ERROR:#}\n");
         }
         for span in row["spans"].as_array().into_iter().flatten() {
-            let words = visible(span["text"].as_str().unwrap_or_default());
+            let words = span["text"].as_str().unwrap_or_default();
             let paint = if span["learned"] == true { GOOD } else { DIM };
             text += &format!("{paint}{words}{paint:#}");
         }
@@ -84,15 +84,11 @@ fn preview(rows: &Value) -> String {
     text
 }
 
-/// Data must not steer the terminal.
-fn visible(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
+    use super::super::style::shown;
     use super::*;
 
     #[test]
@@ -103,7 +99,7 @@ mod tests {
             "splits": {"train": {"documents": 1190, "rows": 40, "fill": 0.9993, "bytes": 10}},
             "preview": [{"spans": [{"text": "q\u{1b}[2J", "learned": false}, {"text": "a", "learned": true}], "tokens": 3, "supervised_tokens": 1}],
         });
-        let plain = anstream::adapter::strip_str(&text(&result)).to_string();
+        let plain = anstream::adapter::strip_str(&shown(&text(&result))).to_string();
         assert_eq!(
             plain,
             "row 1 (3 tokens, 1 learned)\nq\u{fffd}[2Ja\n\ncache  c/k (was there)\nrows   1,200 read, 1,190 used; 5,000 tokens, 900 of them learned\n       10 bad rows\ntrain  1,190 documents in 40 rows, 99.9% full\n"

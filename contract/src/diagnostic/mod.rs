@@ -7,7 +7,7 @@ mod suggest;
 use serde::Serialize;
 
 pub use code::Code;
-pub use render::{Style, render};
+pub use render::{Style, is_visible, render};
 pub use suggest::{closest, did_you_mean, one_of};
 
 use crate::source::{Place, Span};

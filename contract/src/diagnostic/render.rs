@@ -101,13 +101,18 @@ fn printable(text: &str) -> String {
 fn visible(c: char) -> char {
     match c {
         '\t' => ' ',
-        // Characters that turn or hide the text around them.
-        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' => {
-            '\u{fffd}'
-        }
-        c if c.is_control() => '\u{fffd}',
-        c => c,
+        c if is_visible(c) => c,
+        _ => '\u{fffd}',
     }
+}
+
+/// Whether a terminal shows the character for what it is: no control character, and none that turns or hides the text
+/// around it.
+pub fn is_visible(c: char) -> bool {
+    let hides = matches!(c,
+        '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
+    !(hides || c.is_control())
 }
 
 fn columns(text: &[char]) -> usize {
