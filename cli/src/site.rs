@@ -44,7 +44,7 @@ pub fn on_cpu(manifest: &Path) -> Site {
         hub_cache: hub_cache(),
         device: Device { kind: DeviceKind::Cpu, index: 0, name: String::new(), memory_bytes: None },
         devices: 1,
-        computes_bf16: false,
+        computes_bf16: cpu_computes_bf16(),
     }
 }
 
@@ -132,7 +132,25 @@ fn mps() -> Option<Found> {
 fn cpu() -> Found {
     let device =
         Device { kind: DeviceKind::Cpu, index: 0, name: "CPU".to_owned(), memory_bytes: memory_of_host() };
-    Found { device, devices: 1, computes_bf16: false }
+    Found { device, devices: 1, computes_bf16: cpu_computes_bf16() }
+}
+
+/// Whether the processor has instructions for bf16 products. Without them a product in bf16 is emulated, many times slower
+/// than one in fp32.
+#[cfg(target_arch = "x86_64")]
+fn cpu_computes_bf16() -> bool {
+    let cpuid = raw_cpuid::CpuId::new();
+    cpuid.get_extended_feature_info().is_some_and(|it| it.has_amx_bf16() || it.has_avx512_bf16())
+}
+
+#[cfg(target_arch = "aarch64")]
+fn cpu_computes_bf16() -> bool {
+    std::arch::is_aarch64_feature_detected!("bf16")
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn cpu_computes_bf16() -> bool {
+    false
 }
 
 /// Physical memory, or less where a container sets a limit.

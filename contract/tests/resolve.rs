@@ -56,6 +56,20 @@ fn plan(manifest: &Manifest, base: usize, site: &Site) -> Resolved {
 }
 
 #[test]
+fn sixteen_bits_without_units_for_them_are_multiplied_in_fp32() {
+    let half = |kind, computes_bf16| {
+        let site = Site { computes_bf16, ..site(None, kind) };
+        plan(&manifest(&[]), 1, &site).plan.machine
+    };
+    let without = half(DeviceKind::Cpu, false);
+    let with = half(DeviceKind::Cpu, true);
+    assert_eq!((without.dtype, without.fp32_products), (Dtype::Bf16, true));
+    assert_eq!((with.dtype, with.fp32_products), (Dtype::Bf16, false));
+    assert!(!half(DeviceKind::Cuda, true).fp32_products);
+    assert!(!half(DeviceKind::Cuda, false).fp32_products);
+}
+
+#[test]
 fn the_recipe_says_what_the_manifest_says() {
     let resolved = plan(&manifest(&[]), 0, &site(None, DeviceKind::Cuda));
     let recipe = &resolved.plan.recipe;

@@ -139,7 +139,8 @@ fn precision(resolved: &Resolved) -> String {
         "none" => String::new(),
         mode => format!(", {mode} activation checkpointing"),
     };
-    format!("{} on {}{tf32}{recompute}", machine.dtype, machine.device.name)
+    let products = if machine.fp32_products { ", products in fp32 (no units for 16 bits)" } else { "" };
+    format!("{} on {}{products}{tf32}{recompute}", machine.dtype, machine.device.name)
 }
 
 fn optimizer(recipe: &Recipe) -> String {

@@ -60,7 +60,7 @@ fn dequantized(load: &Load<'_>) -> u64 {
     match load.quantization {
         Quantization::Int4 | Quantization::Int8 => {
             let largest = load.shape.linears().iter().map(|linear| linear.inputs * linear.outputs).max();
-            largest.unwrap_or(0) * dtype_bytes(load.dtype)
+            largest.unwrap_or(0) * if load.fp32_products { 4 } else { dtype_bytes(load.dtype) }
         }
         _ => 0,
     }

@@ -14,6 +14,8 @@ pub struct Load<'a> {
     pub adapter: &'a Adapter,
     pub optimizer: OptimizerName,
     pub dtype: Dtype,
+    /// Frozen weights are held in fp32 although activations take 16 bits.
+    pub fp32_products: bool,
     pub device: DeviceKind,
     pub checkpointing: CheckpointingMode,
     pub fast_path: bool,
@@ -87,7 +89,7 @@ pub fn largest_micro_batch(load: &Load<'_>, wanted: u64, available: u64) -> u64 
 /// Of a spread base: this process's pieces, what is never spread for long (embedding and head), and the layer that computes
 /// beside the one that is being fetched.
 fn weights_here(load: &Load<'_>) -> u64 {
-    let whole = weights(load.shape, load.quantization, load.dtype);
+    let whole = weights(load.shape, load.quantization, load.dtype, load.fp32_products);
     if load.spread_over <= 1 {
         return whole;
     }
@@ -96,18 +98,19 @@ fn weights_here(load: &Load<'_>) -> u64 {
     whole.div_ceil(load.spread_over) + together + 2 * layers.div_ceil(load.shape.layers.max(1))
 }
 
-fn weights(shape: &Shape, quantization: Quantization, dtype: Dtype) -> u64 {
-    let full = dtype_bytes(dtype);
+fn weights(shape: &Shape, quantization: Quantization, dtype: Dtype, fp32_products: bool) -> u64 {
+    let full = if fp32_products { 4 } else { dtype_bytes(dtype) };
+    let half = if fp32_products { 4 } else { 2 };
     let linear = shape.linear_parameters();
     let blocks = match quantization {
         // NF4 with double quantization: half a byte, one 8-bit scale for 64 values, one fp32 for 256 scales.
         Quantization::Int4 => linear / 2 + linear / 64 + linear / (64 * 64),
         Quantization::Int8 => linear + row_scales(shape),
-        Quantization::Fp16 | Quantization::Bf16 => linear * 2,
+        Quantization::Fp16 | Quantization::Bf16 => linear * half,
         Quantization::None => linear * full,
     };
     let rest = match quantization {
-        Quantization::Fp16 | Quantization::Bf16 => 2,
+        Quantization::Fp16 | Quantization::Bf16 => half,
         _ => full,
     };
     blocks + shape.other_parameters() * rest
@@ -190,7 +193,7 @@ fn logits(load: &Load<'_>, tokens: u64) -> u64 {
     let chunk = (budget / (MASTER_BYTES * vocabulary * HEAD_ROWS)).max(1) * HEAD_ROWS;
     let rows = (chunk * heads_at_once(load)).min(tokens);
     // In 16 bits the product and the gradient are copies beside the fp32 logits.
-    let copies = if load.dtype == Dtype::Fp32 { 0 } else { bytes };
+    let copies = if load.dtype == Dtype::Fp32 || load.fp32_products { 0 } else { bytes };
     rows * vocabulary * (MASTER_BYTES + copies)
 }
 

@@ -79,7 +79,7 @@ codes! {
     DataFormat = "data-format", Error, "The data file's ending and `format` do not tell one format.";
 
     PrecisionConflict = "precision-conflict", Error, "`fp16` and `bf16` are both asked for.";
-    Fp16OnCpu = "fp16-on-cpu", Advice, "fp16 on a CPU is many times slower than bf16.";
+    Fp16OnCpu = "fp16-on-cpu", Advice, "fp16 is no faster than fp32 on a CPU.";
     SmallInt4 = "small-int4", Advice, "A base below about three billion parameters gains little from int4 and trains slower.";
     PagedWithoutCuda = "paged-without-cuda", Warning, "Paged optimizers page between GPU and host; without CUDA nothing is paged.";
     WarmupConflict = "warmup-conflict", Error, "`warmup_steps` and `warmup_ratio` are both above 0.";

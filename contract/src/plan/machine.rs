@@ -12,6 +12,9 @@ use super::recipe::word;
 pub struct Machine {
     pub device: Device,
     pub dtype: Dtype,
+    /// True on a CPU that has no units for the run's 16-bit format: the frozen weights are held in fp32 and products are
+    /// formed in fp32, while activations keep the 16-bit format. The result is that of the 16-bit format within rounding.
+    pub fp32_products: bool,
     /// Rows that go through the model at once; the worker halves it in place when memory runs out.
     pub micro_batch: u64,
     /// Micro-batches behind one optimizer step in each process: ceil(rows_per_step / micro_batch / processes).

@@ -33,6 +33,9 @@ pub fn build(
     let distributed = distributed(config, site, notes);
     let processes = distributed.map_or(1, |it| u64::from(it.processes));
     let spread = distributed.is_some_and(|it| it.strategy == DistributedStrategy::Fsdp2);
+    // A shard holds weights of one format only.
+    let fp32_products =
+        !spread && fit::fp32_products(dtype, recipe.base.quantization, site.device.kind, site.computes_bf16);
     let sized = base.shape.as_ref().map(|shape| {
         let load = Load {
             shape,
@@ -40,6 +43,7 @@ pub fn build(
             adapter: &recipe.adapter,
             optimizer: recipe.optimizer.name,
             dtype,
+            fp32_products,
             device: site.device.kind,
             checkpointing,
             // Weights that lie in pieces are known to the base's own modules alone.
@@ -62,6 +66,7 @@ pub fn build(
     let machine = Machine {
         device: site.device.clone(),
         dtype,
+        fp32_products,
         micro_batch,
         accumulation: recipe.batch.rows_per_step.div_ceil(micro_batch * processes),
         distributed,

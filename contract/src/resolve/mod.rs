@@ -37,6 +37,7 @@ pub struct Site {
     pub device: Device,
     /// How many devices of that kind there are.
     pub devices: u32,
+    /// Whether the device has units for bf16: tensor cores, AMX, AVX-512 BF16 or the like.
     pub computes_bf16: bool,
 }
 

@@ -16,7 +16,7 @@ pub struct MachineFacts {
 pub fn check(effective: &Effective<'_>, facts: MachineFacts, problems: &mut Problems) {
     let config = &effective.config;
     if facts.device == DeviceKind::Cpu && config.precision() == PrecisionRequest::Fp16 {
-        let message = "fp16 on a CPU is about nine times slower than bf16";
+        let message = "fp16 is no faster than fp32 on a CPU, which forms its products in fp32";
         let problem = Problem::new(Code::Fp16OnCpu, place(&config.fp16, effective), message);
         problems.push(problem.hint("use `--mixed-precision bf16` on this machine"));
     }

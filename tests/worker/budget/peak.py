@@ -13,6 +13,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from expert_worker.base.fp32_products import hold_in_fp32
 from expert_worker.train.fast.batch import Flat
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import Place
@@ -24,6 +25,8 @@ def model_of(plan: dict[str, Any]) -> Any:
     adapter, machine = plan["recipe"]["adapter"], plan["machine"]
     config = AutoConfig.from_pretrained(machine["paths"]["base"])
     model = AutoModelForCausalLM.from_config(config, dtype=DTYPES[machine["dtype"]])
+    if machine["fp32_products"]:
+        hold_in_fp32(model.requires_grad_(False), DTYPES[machine["dtype"]])
     lora = LoraConfig(
         r=adapter["rank"],
         lora_alpha=adapter["alpha"],

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from expert_worker.base import rope, warm
+from expert_worker.base import fp32_products, rope, warm
 from expert_worker.base.embedded import quietly
 from expert_worker.base.int8 import keep_scales
 from expert_worker.base.locate import locate
@@ -36,14 +36,24 @@ def load_base(plan: Plan, events: Events) -> Any:
     folder = locate(plan, events)
     events.stage("load base", _LOAD_BUDGET, plan.recipe.base.name)
     model = warm.take(plan, folder)
-    if model is None:
+    wide = _widens(plan, events)
+    if model is None or fp32_products.held(model) > wide:
         model = read_model(plan, folder)
     keep_scales(model)
     if quantizer_of(plan) is None and not _is_spread(plan):
         model = model.to(torch_device(plan))
     model.config.name_or_path = plan.recipe.base.name
     _report(model, plan, events)
+    if wide:
+        fp32_products.hold_in_fp32(model, compute_dtype(plan))
     return model.requires_grad_(False).eval()
+
+
+def _widens(plan: Plan, events: Events) -> bool:
+    """An export reads the weights as they are; whatever computes may hold them in fp32."""
+    if plan.request.stage == "export":
+        return False
+    return fp32_products.chosen(plan.machine.fp32_products, compute_dtype(plan), torch_device(plan), events)
 
 
 def read_model(plan: Plan, folder: Path) -> Any:

@@ -28,10 +28,14 @@ def keep(plan: Plan) -> bool:
     key = _key(plan, folder)
     if folder is None or key is None or key in _kept:
         return False
-    from expert_worker.base.load import read_model
+    from expert_worker.base import fp32_products
+    from expert_worker.base.load import compute_dtype, read_model
 
     _kept.clear()
-    _kept[key] = read_model(plan, folder)
+    model = read_model(plan, folder)
+    if plan.machine.fp32_products:
+        fp32_products.hold_in_fp32(model, compute_dtype(plan))
+    _kept[key] = model
     return True
 
 

@@ -84,6 +84,7 @@ class MemoryEstimate(Document):
 class Machine(Document):
     device: Device
     dtype: Dtype
+    fp32_products: bool
     micro_batch: U64
     accumulation: U64
     distributed: Distributed | None = None

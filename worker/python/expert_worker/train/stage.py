@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from pydantic import JsonValue
 
-from expert_worker.base import load_base, load_tokenizer, locate, torch_device
+from expert_worker.base import compute_dtype, load_base, load_tokenizer, locate, torch_device
 from expert_worker.checkpoint import Loaded, Store, refuse_unless_same
 from expert_worker.events import Events
 from expert_worker.plan import Plan, ResumeCheckpoint, ResumeNewest, TrainRequest
@@ -104,7 +104,7 @@ def prepare(
     parameters = list(adapter.trained(model).values())
     team.align(parameters)
     optimizing = optimizer.build(plan.recipe.optimizer, parameters, events)
-    scale = precision.LossScale.of(model.get_base_model().dtype)
+    scale = precision.LossScale.of(compute_dtype(plan))
     way = engine.build(plan, model, device, events, spread=team.spread)
     micro = saved.facts.micro_batch if saved else int(plan.machine.micro_batch)
     totals = Totals.from_json(saved.facts.totals) if saved else Totals()

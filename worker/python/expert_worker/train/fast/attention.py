@@ -1,8 +1,8 @@
 """Causal attention that never crosses from one document into the next, and never builds a mask.
 
-CPU: document by document, in 32 bits by torch's flash attention on views of the packed row, in 16 bits by
-blocks. CUDA: one variable-length kernel over all. Elsewhere, and where neither kernel exists: torch's own
-attention on each document.
+CPU: document by document, with products in 32 bits by torch's flash attention on views of the packed row, in
+16 bits by blocks. CUDA: one variable-length kernel over all. Elsewhere, and where neither kernel exists:
+torch's own attention on each document.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class _FlashCpu(torch.autograd.Function):
         out, repeat = torch.empty_like(q), q.shape[1] // k.shape[1]
         sums = []
         for start, end in documents.spans:
-            query = _heads_first(q, start, end, 1)
-            key, value = (_heads_first(x, start, end, repeat) for x in (k, v))
+            query = _heads_first(q, start, end, 1).float()
+            key, value = (_heads_first(x, start, end, repeat).float() for x in (k, v))
             part, log_sum = _FORWARD(query, key, value, 0.0, True, scale=scale)  # type: ignore[misc]
             out[start:end] = part[0].transpose(0, 1)
             sums.append(log_sum)
@@ -84,8 +84,8 @@ class _FlashCpu(torch.autograd.Function):
         groups = k.shape[1]
         repeat = q.shape[1] // groups
         for (start, end), log_sum in zip(ctx.documents.spans, sums, strict=True):
-            query, answer, back = (_heads_first(x, start, end, 1) for x in (q, out, grad))
-            key, value = (_heads_first(x, start, end, repeat) for x in (k, v))
+            query, answer, back = (_heads_first(x, start, end, 1).float() for x in (q, out, grad))
+            key, value = (_heads_first(x, start, end, repeat).float() for x in (k, v))
             dq, dk, dv = _BACKWARD(  # type: ignore[misc]
                 back, query, key, value, answer, log_sum, 0.0, True, scale=ctx.scale
             )

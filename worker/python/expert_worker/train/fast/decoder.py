@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import embedding
 from torch.utils.checkpoint import checkpoint
 
+from expert_worker.base.fp32_products import product_dtype
 from expert_worker.plan import FastParts
 
 from .attention import Documents, attend, kernel
@@ -139,7 +140,8 @@ class FastDecoder:
         self.norm = Norm.of(self.body.norm)
         self.place, self.checkpointing, self.neftune = place, checkpointing, neftune
         self.dtype = self.body.norm.weight.dtype
-        self.way = kernel(self.norm.weight.device, self.dtype, flash, parts.document_attention)
+        products = product_dtype(self.head, self.dtype)
+        self.way = kernel(self.norm.weight.device, products, flash, parts.document_attention)
         self._loss_of = head_loss if parts.chunked_loss else whole_head_loss
         self._noise = Columns("neftune")
 

@@ -50,7 +50,7 @@ class _HeadLoss(torch.autograd.Function):
         grads = torch.empty_like(hidden) if want_grad else None
         for start in range(0, hidden.shape[0], rows):
             part = slice(start, start + rows)
-            added, grad = _chunk(hidden[part], head, labels[part], want_grad)
+            added, grad = _chunk(hidden[part].to(head.dtype), head, labels[part], want_grad)
             loss += added
             if grads is not None and grad is not None:
                 grads[part] = grad
@@ -66,11 +66,13 @@ class _HeadLoss(torch.autograd.Function):
 
 
 def head_loss(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
-    """Summed loss of `hidden` [supervised, width] against `labels` [supervised], ignored ones left out."""
+    """Summed loss of `hidden` [supervised, width] against `labels` [supervised], ignored ones left out.
+
+    The products are formed in the head's format."""
     result: Tensor = _HeadLoss.apply(hidden, head, labels)
     return result
 
 
 def whole_head_loss(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
     """The same with all logits at once, as torch would do it: what the chunks are measured against."""
-    return cross_entropy((hidden @ head.t()).float(), labels, reduction="sum")
+    return cross_entropy((hidden.to(head.dtype) @ head.t()).float(), labels, reduction="sum")

@@ -1,0 +1,121 @@
+"""A 16-bit run on a processor without units for the format: products in fp32, results those of the format."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from scene import put_data, train
+from tiny import CONFIGS, apart, base, flat, gradients, lora, plain_loss
+
+from expert_worker.base import fp32_products
+from expert_worker.events import Events
+from expert_worker.train.fast.decoder import FastDecoder
+from expert_worker.train.fast.dropout import Place, install
+
+CPU = torch.device("cpu")
+# Between two ways of rounding to bf16, which has 8 bits.
+ROUNDING = 3e-2
+
+
+def held(kind: str = "qwen3", dtype: torch.dtype = torch.bfloat16, **options):
+    model = base(kind, dtype)
+    fp32_products.hold_in_fp32(model, dtype)
+    return lora(kind, model=model, **options)
+
+
+def fast(model, batch):
+    place = Place()
+    install(model, place)
+    decoder = FastDecoder(model, place)
+    loss = decoder.loss(batch)
+    loss.backward()
+    return decoder, loss, gradients(model)
+
+
+@pytest.mark.parametrize("kind", sorted(CONFIGS))
+def test_the_weights_keep_their_values_and_the_activations_their_format(kind):
+    before, model = base(kind, torch.bfloat16), base(kind, torch.bfloat16)
+    fp32_products.hold_in_fp32(model, torch.bfloat16)
+    assert model.lm_head.weight.dtype == model.model.layers[0].mlp.up_proj.weight.dtype == torch.float32
+    for (name, now), then in zip(model.named_parameters(), before.parameters(), strict=True):
+        assert torch.equal(now.float(), then.float()), name
+    ids = torch.tensor([[3, 5, 7, 9]])
+    seen = []
+    model.model.layers[1].register_forward_pre_hook(lambda _module, inputs: seen.append(inputs[0].dtype))
+    logits = model(input_ids=ids).logits
+    assert seen == [torch.bfloat16] and logits.dtype == torch.bfloat16
+    assert apart(logits, before(input_ids=ids).logits) < ROUNDING
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dora", [False, True])
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_the_fast_path_gives_the_gradients_of_fp32_within_rounding(dtype, dora, dropout):
+    decoder, loss, found = fast(held(dtype=dtype, dora=dora, dropout=dropout), flat())
+    exact = base(dtype=dtype).float()
+    _, expected, wanted = fast(lora(model=exact, dora=dora, dropout=dropout), flat())
+    assert decoder.way == "flash_cpu"
+    assert apart(loss, expected) < ROUNDING
+    assert found.keys() == wanted.keys() and all(gradient.norm() > 0 for gradient in wanted.values())
+    assert apart(joined(found), joined(wanted)) < ROUNDING
+
+
+def test_the_plain_path_agrees():
+    model = held()
+    expected = plain_loss(model, flat())
+    expected.backward()
+    wanted = gradients(model)
+    _, loss, found = fast(model, flat())
+    assert apart(loss, expected) < ROUNDING
+    assert apart(joined(found), joined(wanted)) < ROUNDING
+
+
+def joined(found):
+    return torch.cat([found[name].flatten() for name in sorted(found)])
+
+
+@pytest.mark.parametrize(
+    ("planned", "slowdown", "taken", "warned"),
+    [
+        (True, 8.0, True, False),
+        (False, 0.3, False, False),
+        (
+            False,
+            1.5,
+            False,
+            False,
+        ),  # What the processor is said to have decides while nothing speaks against it.
+        (True, 0.8, True, False),
+        (False, 7.9, True, True),  # Units that are there but switched off.
+        (True, 0.2, False, True),
+    ],
+)
+def test_a_measurement_wins_only_where_it_is_clear(monkeypatch, planned, slowdown, taken, warned):
+    monkeypatch.setattr(fp32_products, "_slowdown", lambda dtype: slowdown)
+    events, said = Events.in_memory()
+    assert fp32_products.chosen(planned, torch.bfloat16, CPU, events) is taken
+    bodies = [event.body for event in said.events]
+    assert [body.value for body in bodies if body.type == "applied"] == [taken]
+    assert any(body.type == "warning" for body in bodies) is warned
+
+
+def test_fp32_and_other_devices_are_never_measured(monkeypatch):
+    monkeypatch.setattr(fp32_products, "_slowdown", lambda dtype: pytest.fail("measured"))
+    events, said = Events.in_memory()
+    assert not fp32_products.chosen(True, torch.float32, CPU, events)
+    assert not fp32_products.chosen(True, torch.bfloat16, torch.device("cuda"), events)
+    assert said.events == []
+
+
+def test_the_product_is_really_measured():
+    assert 0.01 < fp32_products._slowdown(torch.bfloat16) < 1000
+
+
+def test_a_run_learns_and_says_how_its_products_are_formed(tmp_path, monkeypatch):
+    monkeypatch.setattr(fp32_products, "_slowdown", lambda dtype: 8.0)
+    put_data(monkeypatch)
+    changes = {"machine.dtype": "bf16", "machine.fp32_products": True, "recipe.precision.compute": "bf16"}
+    ran = train(tmp_path, changes)
+    assert ran.applied["fp32_products"] is True and ran.applied["base.dtype"] == "bfloat16"
+    assert ran.losses[-1] < ran.losses[0]
+    assert all(step.grad_norm > 0 for step in ran.of("progress"))

@@ -1,0 +1,117 @@
+"""Products of a 16-bit model formed in fp32, for processors without units for the 16-bit format.
+
+Such a processor emulates the format: on AVX2 a product in bf16 takes eight times as long as one in fp32. So
+the frozen weights are converted once (their values stay exactly those of the format), inputs are widened
+and outputs rounded back. Activations keep the 16-bit format, and so does the result, within rounding.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from expert_worker.events import Events
+
+_MARK = "products_in_fp32"
+# The plan goes by the processor's flags. A measurement must contradict them clearly before it wins, so that
+# two runs on one machine never differ by noise: with units a 16-bit product is faster than one in fp32,
+# without units it is 4 to 8 times slower.
+_CLEARLY = 2.0
+_QUANTIZED = ("Linear4bit", "Linear8bitLt")
+
+
+def product_dtype(module: nn.Module, dtype: torch.dtype) -> torch.dtype:
+    """The format in which this linear layer's products are formed for activations in `dtype`."""
+    return torch.float32 if getattr(module, _MARK, False) else dtype
+
+
+def chosen(planned: bool, dtype: torch.dtype, device: torch.device, events: Events) -> bool:
+    """The plan's choice, unless a product measured here contradicts it clearly."""
+    if dtype == torch.float32 or device.type != "cpu":
+        return False
+    times_slower = _slowdown(dtype)
+    contradicted = times_slower > _CLEARLY if not planned else times_slower < 1 / _CLEARLY
+    wide = planned != contradicted
+    name = str(dtype).removeprefix("torch.")
+    if contradicted:
+        events.warning(
+            "products-measured",
+            f"A {name} product takes {times_slower:.1f} times as long as one in fp32 here, against what the "
+            f"processor's flags say: products are formed in {'fp32' if wide else name}",
+        )
+    text = f"Products in fp32: {name} ones take {times_slower:.1f} times as long on this processor"
+    events.applied("fp32_products", wide, text if wide else None)
+    return wide
+
+
+def _slowdown(dtype: torch.dtype) -> float:
+    """How many times as long a product takes in `dtype` as in fp32: one thread, the best of a few."""
+    wide = torch.ones(128, 512)
+    weight = torch.ones(512, 512)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return _seconds(wide.to(dtype), weight.to(dtype)) / _seconds(wide, weight)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _seconds(x: Tensor, weight: Tensor) -> float:
+    best = float("inf")
+    for _ in range(4):  # The first one compiles the kernel.
+        began = time.thread_time()
+        nn.functional.linear(x, weight)
+        best = min(best, time.thread_time() - began)
+    return max(best, 1e-9)
+
+
+def held(model: Any) -> bool:
+    return any(getattr(module, _MARK, False) for module in model.modules())
+
+
+def hold_in_fp32(model: Any, dtype: torch.dtype) -> None:
+    """Converts the weights of all linear layers in place; every layer still takes and gives `dtype`.
+
+    An embedding that shares its weight with the head is converted with it. A second call changes nothing."""
+    if held(model):
+        return
+    converted: set[int] = set()
+    for module in model.modules():
+        if type(module) is nn.Linear and module.weight.dtype == dtype:
+            converted.add(id(module.weight))
+            setattr(module, _MARK, True)
+        elif type(module).__name__ in _QUANTIZED:
+            setattr(module, _MARK, True)
+            _compute_in_fp32(module)
+    for module in model.modules():
+        shares = isinstance(module, nn.Embedding) and id(module.weight) in converted
+        if shares:
+            module.register_forward_hook(_Rounded(dtype))
+    for module in model.modules():
+        if type(module) is nn.Linear and getattr(module, _MARK, False):
+            for parameter in module.parameters(recurse=False):
+                parameter.data = parameter.data.float()
+            module.register_forward_pre_hook(_widened)
+            module.register_forward_hook(_Rounded(dtype))
+
+
+def _compute_in_fp32(module: Any) -> None:
+    """bitsandbytes' own forward converts inputs to this format and outputs back."""
+    if hasattr(module, "compute_dtype"):
+        module.compute_dtype = torch.float32
+        module.compute_type_is_set = True
+
+
+def _widened(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return (inputs[0].float(), *inputs[1:])
+
+
+class _Rounded:
+    def __init__(self, dtype: torch.dtype) -> None:
+        self._dtype = dtype
+
+    def __call__(self, _module: nn.Module, _inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        return output.to(self._dtype)
