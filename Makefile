@@ -12,7 +12,7 @@ PYTEST_JOBS ?= 2
 RUST_SOURCES := $(shell find contract cli -name '*.rs' -o -name '*.toml' -o -name '*.json' 2>/dev/null) Cargo.toml Cargo.lock
 NATIVE_SOURCES := $(shell find worker/native -name '*.rs' -o -name '*.toml' 2>/dev/null) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: setup demo test test-rust test-python browser lint format lock bench experts clean help
+.PHONY: setup demo test test-all mutants test-rust test-python browser lint format lock bench experts clean help
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -53,10 +53,13 @@ demo: setup ## Train the SQL expert on the embedded base, on this machine, with 
 experts: setup ## Train and score every expert on the embedded base; unchanged experts are skipped
 	@$(EXPERT) train --all experts --model smollm2-135m --set evaluation.test_set_size=200
 
-test: test-rust test-python ## Every test
+test: test-rust test-python ## The tests that guard every change
+
+test-all: export EXPERT_FULL_TESTS = 1
+test-all: test ## Also the long tests: every crash trial, compiled layers, parity with TRL
 
 test-rust: setup
-	@cargo test --quiet --locked --workspace
+	@scripts/dev/cargo_test.py --locked --workspace
 
 # Tests open the report in a browser. If there is none and none can be installed, those tests are skipped with a message.
 browser:
@@ -66,7 +69,19 @@ browser:
 	} || echo "no Chromium: the report is not tested in a browser" >&2
 
 test-python: setup browser
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist worksteal
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist loadfile --no-loadscope-reorder
+
+# cargo-mutants takes minutes to build, so it is built only here.
+CARGO_MUTANTS := $(VENV)/mutants/bin/cargo-mutants
+CARGO_MUTANTS_VERSION := 27.1.0
+MODULES ?=
+
+$(CARGO_MUTANTS):
+	@echo "building cargo-mutants (some minutes)" >&2
+	@cargo install --quiet --locked --root $(VENV)/mutants cargo-mutants@$(CARGO_MUTANTS_VERSION)
+
+mutants: setup $(CARGO_MUTANTS) ## Mutation testing of all areas or MODULES="compatible loss"; OPTIONS="--sample 30 --keep"
+	@PATH="$(abspath $(dir $(CARGO_MUTANTS))):$$PATH" $(BIN)/python tests/mutation $(MODULES) $(OPTIONS)
 
 lint: setup ## Formatting, lints and types, Rust and Python, and the workflows
 	@cargo fmt --check

@@ -47,10 +47,14 @@ def walked(decoder, model, lengths):
     return loss.detach(), {name: gradient.clone() for name, gradient in gradients(model).items()}
 
 
-# Each costs half a minute.
+# Each takes half a minute.
 @pytest.mark.parametrize(
     ("dora", "dropout", "checkpointing"),
-    [(False, 0.0, "none"), (True, 0.3, "full"), (False, 0.3, "selective")],
+    [
+        (True, 0.3, "full"),
+        pytest.param(False, 0.0, "none", marks=pytest.mark.full),
+        pytest.param(False, 0.3, "selective", marks=pytest.mark.full),
+    ],
 )
 def test_what_is_traced_computes_the_same(dora, dropout, checkpointing):
     compare(lora(dora=dora, dropout=dropout), "aot_eager", checkpointing)
@@ -59,6 +63,7 @@ def test_what_is_traced_computes_the_same(dora, dropout, checkpointing):
     assert not torch._dynamo.utils.counters["graph_break"]
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not HAS_COMPILER, reason="torch's own compiler needs one for C++")
 def test_what_inductor_makes_computes_the_same():
     compare(lora(dropout=0.3), "inductor")

@@ -78,6 +78,7 @@ def test_two_processes_come_to_what_one_does_and_one_goes_on_from_their_checkpoi
     assert adapters_apart(on.output, alone.output) < 1e-6
 
 
+@pytest.mark.full
 def test_two_processes_go_on_from_a_checkpoint_of_one(tmp_path, alone):
     shutil.copytree(
         alone.output, tmp_path / "pair", ignore=shutil.ignore_patterns("checkpoint-[45]", "final")
@@ -123,6 +124,7 @@ def test_one_that_is_killed_ends_all_and_the_run_can_go_on(tmp_path, data):
     assert steps == [newest + 1]
 
 
+@pytest.mark.full
 def test_asked_to_stop_they_save_and_leave(tmp_path, data):
     worker = start(tmp_path, {**LONG, **together()}, "pair")
     await_checkpoint(worker)

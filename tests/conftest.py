@@ -1,0 +1,98 @@
+"""How the suite runs: slow files first, long tests only when asked for; the cost of each file at the end."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# One that starts last would keep one core busy while the other has nothing left. The table at the end of a run
+# shows when the order is out of date.
+SLOW_FIRST = (Path(__file__).parent / "slow_first.txt").read_text().split()
+SLOWEST = 25
+CPU_SECONDS = "cpu_seconds"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    ranks = {file: rank for rank, file in enumerate(SLOW_FIRST)}
+    items.sort(key=lambda item: ranks.get(_file(item.nodeid), len(ranks)))
+    if os.environ.get("EXPERT_FULL_TESTS") == "1":
+        return
+    long = [item for item in items if item.get_closest_marker("full")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    item.stash[_STARTED] = _cpu_seconds()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if call.when == "teardown" and _STARTED in item.stash:
+        report.user_properties.append((CPU_SECONDS, _cpu_seconds() - item.stash[_STARTED]))
+    return report
+
+
+_STARTED = pytest.StashKey[float]()
+
+
+def _cpu_seconds() -> float:
+    """Of this process and of its children that have ended. On a busy machine only this can be compared."""
+    spent = os.times()
+    return time.process_time() + spent.children_user + spent.children_system
+
+
+class Costs:
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = defaultdict(float)
+        self._cpu: dict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[report.nodeid] += report.duration
+        for name, value in report.user_properties:
+            if name == CPU_SECONDS and report.when == "teardown":
+                self._cpu[report.nodeid] += float(str(value))
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if len(self._seconds) < 2:
+            return
+        files: dict[str, list[str]] = defaultdict(list)
+        for test in self._seconds:
+            files[_file(test)].append(test)
+        write = terminalreporter.write_line
+        terminalreporter.section(f"slowest {SLOWEST} tests")
+        self._table(write, {test: [test] for test in self._seconds}, SLOWEST)
+        terminalreporter.section("files")
+        self._table(write, files, len(files))
+        write(f"{sum(self._seconds.values()):9.1f} {sum(self._cpu.values()):9.1f}  all")
+
+    def _table(self, write: Any, groups: dict[str, list[str]], most: int) -> None:
+        write("  seconds   CPU sec")
+        costs = [
+            (sum(self._seconds[test] for test in tests), sum(self._cpu[test] for test in tests), name)
+            for name, tests in groups.items()
+        ]
+        for seconds, cpu, name in sorted(costs, reverse=True)[:most]:
+            write(f"{seconds:9.1f} {cpu:9.1f}  {name}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Those that run tests for another process only hand their reports on.
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Costs())
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.split("::", maxsplit=1)[0].removeprefix("tests/")

@@ -1,0 +1,62 @@
+"""Which tests guard which module. Few and quick: they run once for every fault that is put into it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_CHECKPOINT = "tests/worker/checkpoint/test_checkpoint"
+
+
+@dataclass(frozen=True)
+class Python:
+    """A module of the worker, and the files of tests that guard it; these start no process."""
+
+    module: str
+    tests: tuple[str, ...]
+
+    @property
+    def source(self) -> str:
+        return f"worker/python/{self.module.replace('.', '/')}.py"
+
+
+@dataclass(frozen=True)
+class Rust:
+    """Files of one crate, and what `cargo test` is given to run the tests that guard them."""
+
+    crate: str
+    files: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+def _python(name: str, *tests: str) -> Python:
+    return Python(f"expert_worker.{name}", tests)
+
+
+AREAS: dict[str, Python | Rust] = {
+    "compatible": _python("checkpoint.compatible", f"{_CHECKPOINT}_compatible.py"),
+    "files": _python("checkpoint.files", f"{_CHECKPOINT}_store.py", "tests/worker/checkpoint/test_files.py"),
+    "record": _python("checkpoint.record", f"{_CHECKPOINT}_store.py"),
+    "retention": _python("checkpoint.retention", f"{_CHECKPOINT}_retention.py"),
+    "store": _python("checkpoint.store", f"{_CHECKPOINT}_store.py"),
+    "tensors": _python("checkpoint.tensors", f"{_CHECKPOINT}_store.py"),
+    "verify": _python("checkpoint.verify", f"{_CHECKPOINT}_store.py"),
+    "loss": _python("train.fast.head_loss", "tests/worker/train/test_head_loss.py"),
+    "batch": _python("train.fast.batch", "tests/worker/train/test_flat.py"),
+    "order": _python("train.data", "tests/worker/train/test_data.py", "tests/worker/train/test_order.py"),
+    "cache": _python("pretokenize.cache", "tests/worker/pretokenize/test_cache.py"),
+    "cache-record": _python("pretokenize.record", "tests/worker/pretokenize/test_cache.py"),
+    "digests": _python("run_record.digests", "tests/worker/run_record/test_digests.py"),
+    "rules": Rust(
+        "expert-contract", ("contract/src/rules/*.rs",), ("--test", "samples", "--test", "sets", "--lib")
+    ),
+    "resolve": Rust(
+        "expert-contract", ("contract/src/resolve/*.rs",), ("--test", "resolve", "--test", "paths", "--lib")
+    ),
+    "lock": Rust(
+        "expert-cli",
+        ("cli/src/lock/*.rs", "cli/src/changed.rs"),
+        ("--bins", "--test", "shelf", "--test", "train", "--test", "matrix"),
+    ),
+    "pack": Rust("expert-native", ("worker/native/src/pack.rs",), ("--test", "pack", "--lib")),
+    "mask": Rust("expert-native", ("worker/native/src/rows/dialogue.rs",), ("--lib",)),
+}

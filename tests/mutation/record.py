@@ -1,0 +1,91 @@
+"""What a run found, kept by date beside the benchmarks' results."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import math
+import platform
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benches" / "results"
+# Faults that change nothing that can be seen, by area and name: listed with the reason, and still counted.
+EXPLAINED: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "explained.json").read_text())
+
+
+@dataclass
+class Found:
+    area: str
+    possible: int
+    tests: list[str]
+    killed: int = 0
+    out_of_time: int = 0
+    survivors: list[str] = field(default_factory=list)
+    # Faults that no compiler takes are no faults.
+    unviable: int = 0
+
+    @property
+    def tried(self) -> int:
+        return self.killed + self.out_of_time + len(self.survivors)
+
+    @property
+    def noticed(self) -> int:
+        return self.killed + self.out_of_time
+
+    def document(self, seed: int) -> dict[str, Any]:
+        sampled = self.tried + self.unviable < self.possible
+        explained = EXPLAINED.get(self.area, {})
+        document: dict[str, Any] = {
+            "possible": self.possible,
+            "tried": self.tried,
+            "killed": self.killed,
+            "out_of_time": self.out_of_time,
+            "score": round(self.noticed / self.tried, 4) if self.tried else None,
+            "survivors": {name: explained.get(name, "not explained") for name in sorted(self.survivors)},
+            "tests": self.tests,
+        }
+        if self.unviable:
+            document["unviable"] = self.unviable
+        if sampled:
+            document["sample"] = {"seed": seed, "interval_95": interval(self.noticed, self.tried)}
+        return document
+
+
+def interval(hits: int, tried: int) -> list[float]:
+    """Wilson's, which holds for few tries and for shares near 1."""
+    if tried == 0:
+        return [0.0, 1.0]
+    z, share = 1.96, hits / tried
+    middle = share + z * z / (2 * tried)
+    reach = z * math.sqrt(share * (1 - share) / tried + z * z / (4 * tried * tried))
+    scale = 1 + z * z / tried
+    return [round(max(0.0, (middle - reach) / scale), 4), round(min(1.0, (middle + reach) / scale), 4)]
+
+
+def keep(document: dict[str, Any], area: str) -> Path:
+    """The latest result of each area; others of the same day stay."""
+    date = time.strftime("%Y-%m-%d")
+    path = RESULTS / f"{date}-mutation.json"
+    kept = json.loads(path.read_text()) if path.exists() else {"date": date, "areas": {}}
+    kept["areas"][area] = {**document, "versions": versions()}
+    tried = sum(one["tried"] for one in kept["areas"].values())
+    noticed = sum(one["killed"] + one["out_of_time"] for one in kept["areas"].values())
+    kept["tried"], kept["score"] = tried, round(noticed / tried, 4)
+    path.write_text(json.dumps(kept, indent=2) + "\n")
+    return path
+
+
+def versions() -> dict[str, str]:
+    packages = {name: importlib.metadata.version(name) for name in ("torch", "pytest")}
+    commit = _first_line(["git", "rev-parse", "--short=12", "HEAD"])
+    return {"commit": commit, "python": platform.python_version(), **packages}
+
+
+def _first_line(command: list[str]) -> str:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[0]

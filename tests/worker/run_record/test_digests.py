@@ -1,0 +1,44 @@
+"""What went in, by content."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from expert_worker.run_record.digests import base_digests, data_digests
+
+
+def digest(content: bytes) -> dict[str, object]:
+    return {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+
+
+def test_data_is_named_as_in_the_plan_and_what_is_gone_is_null(tmp_path: Path) -> None:
+    (tmp_path / "rows").write_bytes(b"a row")
+    found = data_digests(
+        {"train": str(tmp_path / "rows"), "gone": str(tmp_path / "none"), "at": str(tmp_path)}
+    )
+    assert found == {"train": digest(b"a row"), "gone": None, "at": None}
+    assert list(found) == ["at", "gone", "train"]
+
+
+def test_a_base_is_its_weights_settings_and_tokenizer(tmp_path: Path) -> None:
+    for name in ("b.safetensors", "a.gguf", "config.json", "tokenizer.json", "README.md", "notes.json"):
+        (tmp_path / name).write_bytes(name.encode())
+    found = base_digests(tmp_path)
+    assert list(found) == ["a.gguf", "b.safetensors", "config.json", "tokenizer.json"]
+    assert found["a.gguf"] == digest(b"a.gguf")
+    assert base_digests(None) == {}
+
+
+def test_the_hub_s_name_of_a_file_is_its_digest_and_nothing_else_is(tmp_path: Path) -> None:
+    """A link into the Hub's cache is believed; a file of such a name, or a link to another name, is read."""
+    told = "0" * 64
+    (tmp_path / "blobs").mkdir()
+    for name in (told, f"{told}0", "model"):
+        (tmp_path / "blobs" / name).write_bytes(b"weights")
+    for number, name in enumerate((told, f"{told}0", "model")):
+        (tmp_path / f"{number}.gguf").symlink_to(tmp_path / "blobs" / name)
+    found = base_digests(tmp_path)
+    assert found["0.gguf"] == {"sha256": told, "bytes": 7}
+    assert found["1.gguf"] == found["2.gguf"] == digest(b"weights")
+    assert data_digests({"own": str(tmp_path / "blobs" / told)})["own"] == digest(b"weights")

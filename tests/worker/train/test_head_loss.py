@@ -1,0 +1,107 @@
+"""The loss beside what torch makes of the same numbers, and its gradient."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from expert_worker.train.fast import head_loss
+from expert_worker.train.fast.batch import IGNORED
+
+
+def asked(rows: int, width: int = 8, words: int = 19) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    draw = torch.Generator().manual_seed(rows)
+    hidden = torch.randn(rows, width, generator=draw).requires_grad_()
+    return hidden, torch.randn(words, width, generator=draw), torch.randint(words, (rows,), generator=draw)
+
+
+@pytest.mark.parametrize("rows", [1, 31, 32, 33, 96, 100])
+def test_chunks_sum_to_the_whole_and_so_do_their_gradients(rows, monkeypatch):
+    """Chunks of 32 rows: one that is not full, several, and a last one that is smaller."""
+    monkeypatch.setattr(head_loss, "_CPU_BYTES", 1)
+    hidden, head, labels = asked(rows)
+    labels[rows // 2] = IGNORED
+    loss = head_loss.head_loss(hidden, head, labels)
+    (found,) = torch.autograd.grad(loss, hidden)
+    expected = cross_entropy(hidden @ head.t(), labels, reduction="sum", ignore_index=IGNORED)
+    (wanted,) = torch.autograd.grad(expected, hidden)
+    assert loss.dtype == torch.float32 and loss.shape == ()
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(found, wanted)
+    assert found[rows // 2].abs().max() == 0
+
+
+def test_the_gradient_is_scaled_by_what_comes_after():
+    hidden, head, labels = asked(5)
+    (once,) = torch.autograd.grad(head_loss.head_loss(hidden, head, labels), hidden)
+    (scaled,) = torch.autograd.grad(head_loss.head_loss(hidden, head, labels) * 0.25, hidden)
+    torch.testing.assert_close(scaled, once * 0.25)
+
+
+def test_without_a_gradient_the_loss_is_the_same():
+    hidden, head, labels = asked(40)
+    with_gradient = head_loss.head_loss(hidden, head, labels)
+    without = head_loss.head_loss(hidden.detach(), head, labels)
+    assert with_gradient.requires_grad and not without.requires_grad
+    assert torch.equal(with_gradient.detach(), without)
+
+
+def test_large_logits_do_not_overflow():
+    """exp(200) is beyond fp32."""
+    hidden = torch.tensor([[200.0], [200.0]]).requires_grad_()
+    head = torch.tensor([[1.0], [0.0], [-1.0]])
+    loss = head_loss.head_loss(hidden, head, torch.tensor([0, 1]))
+    assert loss.item() == pytest.approx(200.0)
+    (gradient,) = torch.autograd.grad(loss, hidden)
+    assert gradient.flatten().tolist() == pytest.approx([0.0, 1.0])
+
+
+def test_an_even_choice_among_four_costs_ln_4():
+    loss = head_loss.head_loss(torch.zeros(1, 2), torch.zeros(4, 2), torch.tensor([3]))
+    assert loss.item() == pytest.approx(math.log(4))
+
+
+def test_nothing_supervised_is_a_loss_of_nothing():
+    hidden, head, _ = asked(3)
+    loss = head_loss.head_loss(hidden, head, torch.full((3,), IGNORED))
+    (gradient,) = torch.autograd.grad(loss, hidden)
+    assert loss.item() == 0 and not gradient.any()
+
+
+def test_half_precision_is_summed_in_single():
+    hidden, head, labels = asked(64)
+    low, low_head = hidden.detach().bfloat16().requires_grad_(), head.bfloat16()
+    loss = head_loss.head_loss(low, low_head, labels)
+    (gradient,) = torch.autograd.grad(loss, low)
+    expected = cross_entropy((low @ low_head.t()).float(), labels, reduction="sum")
+    assert loss.dtype == torch.float32 and gradient.dtype == torch.bfloat16
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("words", "rows"), [(1, 6_291_456), (4096, 1536), (32_000, 192), (151_936, 32), (10**9, 32)]
+)
+def test_a_chunk_s_logits_stay_in_the_cache(words, rows):
+    """24 MiB of fp32, in whole blocks of 32 rows, and never fewer than one block."""
+    assert head_loss._chunk_rows(_Head(words)) == rows
+
+
+class _Head:
+    """A head as large as this machine need not hold."""
+
+    def __init__(self, words: int, device: str = "cpu") -> None:
+        self.shape, self.device = (words, 1), torch.device(device)
+
+
+def test_a_gpu_s_chunks_are_larger():
+    assert head_loss._chunk_rows(_Head(32_000, "cuda")) == 4192
+
+
+def test_whole_is_torch_s_own():
+    hidden, head, labels = asked(7)
+    torch.testing.assert_close(
+        head_loss.whole_head_loss(hidden, head, labels), head_loss.head_loss(hidden, head, labels)
+    )
