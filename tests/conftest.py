@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-# One that starts last would keep one core busy while the other has nothing left. The table at the end of a run
-# shows when the order is out of date.
+# A slow file that starts last keeps one core busy while the other has nothing left. The table at the end of a
+# run shows when the order is out of date.
 SLOW_FIRST = (Path(__file__).parent / "slow_first.txt").read_text().split()
 SLOWEST = 25
 CPU_SECONDS = "cpu_seconds"

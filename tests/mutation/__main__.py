@@ -21,7 +21,11 @@ def main() -> int:
     given = arguments()
     below = False
     for area in given.areas or AREAS:
-        found = examine(area, given.sample, given.seed)
+        guarded = AREAS[area]
+        if isinstance(guarded, Python):
+            found = examine(area, guarded, given.sample, given.seed)
+        else:
+            found = rust.examine(area, guarded, given.sample, given.seed, in_place=given.in_place)
         document = found.document(given.seed)
         print(f"{area}: {found.noticed} of {found.tried} noticed ({found.possible} possible)", flush=True)
         for name in sorted(found.survivors):
@@ -32,10 +36,7 @@ def main() -> int:
     return 1 if below else 0
 
 
-def examine(area: str, sample: int | None, seed: int) -> Found:
-    guarded = AREAS[area]
-    if not isinstance(guarded, Python):
-        return rust.examine(area, guarded, sample, seed)
+def examine(area: str, guarded: Python, sample: int | None, seed: int) -> Found:
     possible = faults((ROOT / guarded.source).read_text())
     chosen = possible
     if sample is not None and sample < len(possible):
@@ -66,6 +67,11 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", action="store_true", help="write the result to benches/results")
+    parser.add_argument(
+        "--in-place",
+        action="store_true",
+        help="Rust: change the sources of this checkout instead of a copy that is built from nothing",
+    )
     parser.add_argument("--least", type=float, default=0.0, metavar="SHARE", help="exit 1 below this score")
     given = parser.parse_args()
     unknown = [area for area in given.areas if area not in AREAS]

@@ -1,8 +1,8 @@
 """Tests one fault in a process forked from one that has loaded torch and everything else that is not ours.
 
-Why not mutmut or cosmic-ray: cosmic-ray starts Python for each fault and rewrites the source file, mutmut works
-in a copy of the sources, without the native module. Loading torch and transformers takes longer than the tests
-do. Here a fault costs one fork, and no file is touched.
+Why not mutmut or cosmic-ray: cosmic-ray starts Python for each fault and rewrites the source file, mutmut
+works in a copy of the sources, without the native module. Loading torch and transformers takes longer than
+the tests do. Here a fault costs one fork, and no file is touched.
 """
 
 from __future__ import annotations

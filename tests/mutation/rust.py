@@ -18,13 +18,13 @@ from record import ROOT, Found
 _NOTICED, _SURVIVED, _OUT_OF_TIME = "CaughtMutant", "MissedMutant", "Timeout"
 
 
-def examine(area: str, guarded: Rust, sample: int | None, seed: int) -> Found:
+def examine(area: str, guarded: Rust, sample: int | None, seed: int, *, in_place: bool) -> Found:
     possible = _listed(guarded)
     chosen = possible
     if sample is not None and sample < len(possible):
         chosen = random.Random(f"{seed} {area}").sample(possible, sample)
     found = Found(area, len(possible), list(guarded.tests))
-    for ending, name in _tested(guarded, chosen if chosen is not possible else []):
+    for ending, name in _tested(guarded, chosen if chosen is not possible else [], in_place):
         if ending == _SURVIVED:
             found.survivors.append(name)
         elif ending == _NOTICED:
@@ -43,12 +43,23 @@ def _listed(guarded: Rust) -> list[str]:
     return [one["name"] for one in json.loads(done.stdout)]
 
 
-def _tested(guarded: Rust, chosen: list[str]) -> list[tuple[str, str]]:
+def _tested(guarded: Rust, chosen: list[str], in_place: bool) -> list[tuple[str, str]]:
+    where = ["--in-place"] if in_place else []
     wanted = [part for name in chosen for part in ("--re", f"^{re.escape(name)}$")]
     with tempfile.TemporaryDirectory() as folder:
         # Its exit code tells whether there are survivors; without outcomes it failed.
         subprocess.run(
-            [*_command(guarded), *wanted, "--output", folder, "--baseline", "run", "--", *guarded.tests],
+            [
+                *_command(guarded),
+                *wanted,
+                *where,
+                "--output",
+                folder,
+                "--baseline",
+                "run",
+                "--",
+                *guarded.tests,
+            ],
             cwd=ROOT,
             env={**os.environ, "EXPERT_PYTHON": str(ROOT / ".venv" / "bin" / "python")},
             check=False,
