@@ -48,7 +48,7 @@ NUMERICAL = {
 }
 # Settings that must not move the result.
 HARMLESS = {
-    "fused": ({"recipe.optimizer.name": "adamw_torch_fused"}, "optimizer"),
+    "not fused": ({"recipe.optimizer.name": "adamw_torch"}, "optimizer"),
     "full checkpointing": ({"machine.checkpointing": "full"}, "gradient_checkpointing"),
     "selective checkpointing": ({"machine.checkpointing": "selective"}, "gradient_checkpointing"),
     "micro_batch": ({"machine.micro_batch": 1}, "micro_batch"),
@@ -170,7 +170,7 @@ def test_threads_are_read_back_from_torch(tmp_path, monkeypatch):
 def test_paging_needs_cuda_and_says_so(usual, tmp_path, monkeypatch):
     ran = run(tmp_path, {"recipe.optimizer.name": "paged_adamw_32bit"}, monkeypatch)
     assert [body.code for body in ran.of("warning")] == ["optimizer-unpaged"]
-    assert ran.losses == usual.losses
+    assert ran.losses == pytest.approx(usual.losses, rel=1e-6)
 
 
 def test_what_the_user_is_told(usual, tmp_path, monkeypatch):

@@ -25,6 +25,9 @@ class Engine(Protocol):
     def loss(self, batch: Flat) -> Tensor:
         """The summed loss, no gradient, nothing dropped."""
 
+    def parameters_changed(self) -> None:
+        """Must follow every change of the trained parameters: an optimizer step, a restored checkpoint."""
+
 
 class FastEngine:
     """On a CPU a batch is walked in pieces of whole documents: what stays in the caches is faster."""
@@ -62,6 +65,9 @@ class FastEngine:
             return sum(self._lanes.walk(self._loss, self._pieces(batch)), torch.zeros(()))
         finally:
             self._model.train()
+
+    def parameters_changed(self) -> None:
+        self._decoder.parameters_changed()
 
     def _loss(self, piece: Flat) -> Tensor:
         with torch.no_grad():
@@ -110,6 +116,9 @@ class PlainEngine:
                 return self._summed(batch)
         finally:
             self._model.train()
+
+    def parameters_changed(self) -> None:
+        """peft's modules derive everything from the parameters at each call."""
 
     def _summed(self, batch: Flat) -> Tensor:
         padded = _padded(batch.to(self._device))

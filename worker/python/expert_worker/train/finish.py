@@ -87,6 +87,7 @@ class Finish:
             return BestChoice(totals.step, "the last step: nothing was evaluated")
         if totals.best_step != totals.step:
             state.take_adapter(self._store.load(self._store.path(totals.best_step)), self._loop.model)
+            self._loop.engine.parameters_changed()
         direction = "highest" if wanted.greater_is_better else "lowest"
         count = len(totals.evaluated)
         reason = f"the {direction} {wanted.metric} of {count} evaluation{'s' if count > 1 else ''}"

@@ -13,6 +13,7 @@ from expert_worker.events import Events
 from expert_worker.plan import Plan
 from expert_worker.train import adapter, memory
 from expert_worker.train.data import Order
+from expert_worker.train.engine import Engine
 from expert_worker.train.optimizer import set_rate
 from expert_worker.train.pace import Pace
 from expert_worker.train.precision import LossScale
@@ -35,6 +36,7 @@ class Loop:
     events: Events
     model: Any
     optimizer: torch.optim.Optimizer
+    engine: Engine
     scale: LossScale
     window: Window
     team: Team
@@ -83,6 +85,7 @@ class Loop:
             return None
         self.optimizer.step()
         adapter.after_step(self.model, step + 1)
+        self.engine.parameters_changed()
         self.optimizer.zero_grad()
         self.scale.applied()
         self.totals.add(gathered.loss_sum, gathered.tokens, gathered.supervised)

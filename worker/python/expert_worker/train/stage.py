@@ -113,6 +113,7 @@ def prepare(
     window = Window(way, rows, parameters, plan.recipe.seed, micro, events, team)
     if saved is not None:
         state.restore(saved, model, optimizing, scale)
+        way.parameters_changed()
     validation = _validation(plan, source, way, micro, events, team)
     saves = saving.left(totals.step)
     keeper = Keeper(plan, store, model, optimizing, scale, window, source.key, steps, saves, events, team)
@@ -122,6 +123,7 @@ def prepare(
         events=events,
         model=model,
         optimizer=optimizing,
+        engine=way,
         scale=scale,
         window=window,
         team=team,

@@ -6,7 +6,7 @@ another way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,9 +86,17 @@ class Layer:
             setattr(self, part, compiled(getattr(self, part)))
 
     def make_ready(self) -> None:
+        for fused in self._fused():
+            fused.make_ready()
+
+    def invalidate(self) -> None:
+        for fused in self._fused():
+            fused.invalidate()
+
+    def _fused(self) -> Iterator[Fused]:
         for it in (self.query, self.key, self.value, self.output, self.gate, self.up, self.down):
             if isinstance(it, Fused):
-                it.make_ready()
+                yield it
 
     def attention(self, x: Tensor, turn: Turn) -> Tensor:
         query, key, value = self.asked(x, turn.cos, turn.sin)
@@ -144,6 +152,11 @@ class FastDecoder:
         self.way = kernel(self.norm.weight.device, products, flash, parts.document_attention)
         self._loss_of = head_loss if parts.chunked_loss else whole_head_loss
         self._noise = Columns("neftune")
+
+    def parameters_changed(self) -> None:
+        """What was derived from the trained parameters is computed again."""
+        for layer in self.layers:
+            layer.invalidate()
 
     def loss(self, batch: Flat) -> Tensor:
         """Summed over the supervised tokens; a batch without any gives an exact zero without gradient."""

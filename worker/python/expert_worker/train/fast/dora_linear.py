@@ -1,6 +1,6 @@
 """DoRA in one step: y = W (x - d) + (m / |W + s B A|) * (W d + s B A d), where d = dropout(x).
 
-As in peft the norm is a constant to the gradient. It depends on the adapter alone, so it is computed once an
+As in peft the norm is a constant to the gradient. It depends on the adapter alone, so it is computed once per
 optimizer step, and from products as narrow as the rank:
 |W + s B A|^2 = |W|^2 + 2 s rows(B * W A^T) + s^2 rows(B * B A A^T).
 """
@@ -21,26 +21,35 @@ from .weights import read
 
 
 class RowNorm:
-    """|W + s B A| by rows, kept until A or B changes."""
+    """|W + s B A| by rows, cached until `invalidate`.
+
+    A tensor's `_version` cannot decide this: torch's fused optimizers and those of bitsandbytes write to
+    parameters without increasing it.
+    """
 
     def __init__(self, base: nn.Module, scale: float) -> None:
         self._base, self._scale = base, scale
-        self._frozen: Tensor | None = None
-        self._known: tuple[int, int] | None = None
+        self._base_squared: Tensor | None = None
         self._norm = torch.empty(0)
+        self._valid = False
+
+    def invalidate(self) -> None:
+        """A or B has changed."""
+        self._valid = False
 
     @torch.no_grad()
     def of(self, down: Tensor, up: Tensor) -> Tensor:
-        version = (down._version, up._version)
-        if not torch.compiler.is_compiling() and version != self._known:
+        if not torch.compiler.is_compiling() and not self._valid:
             weight = read(self._base, torch.float32)
-            if self._frozen is None:
-                self._frozen = weight.square().sum(1)
+            if self._base_squared is None:
+                self._base_squared = weight.square().sum(1)
             a, b = down.float(), up.float()
             crossed = (b * (weight @ a.t())).sum(1)
             square = (b * (b @ (a @ a.t()))).sum(1)
-            total = self._frozen + 2 * self._scale * crossed + self._scale**2 * square
-            self._norm, self._known = total.clamp_min_(0).sqrt_(), version
+            total = self._base_squared + 2 * self._scale * crossed + self._scale**2 * square
+            # The norm first: another thread may look at `_valid` in between.
+            self._norm = total.clamp_min_(0).sqrt_()
+            self._valid = True
         return self._norm
 
 

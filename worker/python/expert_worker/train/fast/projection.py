@@ -44,6 +44,10 @@ class Fused:
         if self.norm is not None:
             self.norm.of(down, up)
 
+    def invalidate(self) -> None:
+        if self.norm is not None:
+            self.norm.invalidate()
+
     def _matrices(self) -> tuple[Tensor, Tensor]:
         down = self.module.lora_A[self.adapter].weight  # type: ignore[index, union-attr]
         return down, self.module.lora_B[self.adapter].weight  # type: ignore[index, union-attr]
