@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _CHECKPOINT = "tests/worker/checkpoint/test_checkpoint"
+_FILES = "tests/worker/checkpoint/test_files.py"
+_SHAPES = "tests/worker/checkpoint/test_compatible_shapes.py"
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,12 @@ def _python(name: str, *tests: str) -> Python:
 
 
 AREAS: dict[str, Python | Rust] = {
-    "compatible": _python("checkpoint.compatible", f"{_CHECKPOINT}_compatible.py"),
-    "files": _python("checkpoint.files", f"{_CHECKPOINT}_store.py", "tests/worker/checkpoint/test_files.py"),
+    "compatible": _python("checkpoint.compatible", f"{_CHECKPOINT}_compatible.py", _SHAPES),
+    "files": _python("checkpoint.files", f"{_CHECKPOINT}_store.py", _FILES),
     "record": _python("checkpoint.record", f"{_CHECKPOINT}_store.py"),
     "retention": _python("checkpoint.retention", f"{_CHECKPOINT}_retention.py"),
     "store": _python("checkpoint.store", f"{_CHECKPOINT}_store.py"),
-    "tensors": _python("checkpoint.tensors", f"{_CHECKPOINT}_store.py"),
+    "tensors": _python("checkpoint.tensors", f"{_CHECKPOINT}_store.py", _FILES),
     "verify": _python("checkpoint.verify", f"{_CHECKPOINT}_store.py"),
     "loss": _python("train.fast.head_loss", "tests/worker/train/test_head_loss.py"),
     "batch": _python("train.fast.batch", "tests/worker/train/test_flat.py"),

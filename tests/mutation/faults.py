@@ -27,23 +27,29 @@ class Fault:
     was: str
     now: str
     nth: int
-    module: ast.Module
+    tree: ast.Module
+    node: ast.AST
+    other: ast.AST
 
     @property
     def name(self) -> str:
         return f"{self.within}: {self.was} -> {self.now}" + (f" (#{self.nth})" if self.nth else "")
+
+    @property
+    def module(self) -> ast.Module:
+        """The module with this fault. The copy finds the node by identity: equal code elsewhere stays."""
+        return ast.fix_missing_locations(copy.deepcopy(self.tree, {id(self.node): self.other}))
 
 
 def faults(source: str) -> list[Fault]:
     tree = ast.parse(source)
     seen: dict[tuple[str, str, str], int] = {}
     found = []
-    for place, within in list(_places(tree)):
-        for was, now, changed in _changes(place, tree):
-            key = (within, was, now)
-            seen[key] = seen.get(key, -1) + 1
-            line = getattr(place, "lineno", 0)
-            found.append(Fault(line, within, was, now, seen[key], ast.fix_missing_locations(changed)))
+    for place, within in _places(tree):
+        for other in _others(place):
+            was, now = (ast.unparse(node).splitlines()[0] for node in (place, other))
+            seen[within, was, now] = nth = seen.get((within, was, now), -1) + 1
+            found.append(Fault(getattr(place, "lineno", 0), within, was, now, nth, tree, place, other))
     return found
 
 
@@ -67,18 +73,6 @@ def _speaks(node: ast.AST) -> bool:
     """A docstring, or an error with its message."""
     docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     return docstring or isinstance(node, ast.Raise)
-
-
-def _changes(node: ast.AST, tree: ast.Module) -> Iterator[tuple[str, str, ast.Module]]:
-    for other in _others(node):
-        was = "" if isinstance(node, ast.keyword) else ast.unparse(node).splitlines()[0]
-        now = ast.unparse(other).splitlines()[0]
-        yield was, now, _replaced(tree, node, other)
-
-
-def _replaced(tree: ast.Module, node: ast.AST, other: ast.AST) -> ast.Module:
-    # The copy finds the node by identity, so that equal code elsewhere stays as it is.
-    return copy.deepcopy(tree, {id(node): other})
 
 
 def _others(node: ast.AST) -> Iterator[ast.AST]:

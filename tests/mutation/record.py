@@ -17,6 +17,8 @@ RESULTS = ROOT / "benches" / "results"
 # Faults that change nothing that can be seen, by area and name: listed with the reason, and still counted.
 EXPLAINED: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "explained.json").read_text())
 
+_BEGIN, _END = "<!-- mutation scores, written by make mutants -->", "<!-- end -->"
+
 
 @dataclass
 class Found:
@@ -77,7 +79,32 @@ def keep(document: dict[str, Any], area: str) -> Path:
     noticed = sum(one["killed"] + one["out_of_time"] for one in kept["areas"].values())
     kept["tried"], kept["score"] = tried, round(noticed / tried, 4)
     path.write_text(json.dumps(kept, indent=2) + "\n")
+    _show(table(kept))
     return path
+
+
+def newest() -> Path | None:
+    return max(RESULTS.glob("*-mutation.json"), default=None)
+
+
+def table(kept: dict[str, Any]) -> str:
+    lines = ["| area | faults tried | of | noticed | 95% interval of a sample |", "|---|--:|--:|--:|---|"]
+    for area, one in sorted(kept["areas"].items()):
+        low, high = one.get("sample", {}).get("interval_95", (None, None))
+        between = "" if low is None else f"{low * 100:.0f}% to {high * 100:.0f}%"
+        lines.append(
+            f"| {area} | {one['tried']} | {one['possible']} | {one['score'] * 100:.0f}% | {between} |"
+        )
+    lines.append(f"| all | {kept['tried']} | | {kept['score'] * 100:.0f}% | |")
+    return "\n".join(lines)
+
+
+def _show(rows: str) -> None:
+    """In CONTRIBUTING, between two marks."""
+    path = ROOT / "CONTRIBUTING.md"
+    before, _, rest = path.read_text().partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    path.write_text(f"{before}{_BEGIN}\n{rows}\n{_END}{after}")
 
 
 def versions() -> dict[str, str]:
