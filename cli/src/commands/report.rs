@@ -30,7 +30,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
-    let path = write(&arguments(args, console)?, global)?;
+    let path = write(&arguments(args, console)?, global, console)?;
     if console.json {
         console.document(&json!({"ok": true, "report": path}));
     } else {
@@ -41,15 +41,19 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
 
 /// After a shelf was trained: a page that cannot be written is a pity, not a failure.
 pub fn refresh(shelf: &Path, global: &Global, console: &Console) {
-    match whole_shelf(shelf).and_then(|arguments| write(&arguments, global)) {
+    match whole_shelf(shelf).and_then(|arguments| write(&arguments, global, console)) {
         Ok(path) => console.say(&format!("all runs: {path}")),
         Err(failure) => console.warn(&failure.message, failure.hint.as_deref()),
     }
 }
 
-fn write(arguments: &[String], global: &Global) -> Result<String, Failure> {
+fn write(arguments: &[String], global: &Global, console: &Console) -> Result<String, Failure> {
     let python = Search::here(global.python.as_deref(), None).find()?;
-    run_module(&python, MODULE, arguments)
+    let ran = run_module(&python, MODULE, arguments)?;
+    for warning in &ran.warnings {
+        console.warn(warning, None);
+    }
+    Ok(ran.stdout)
 }
 
 fn arguments(args: &Args, console: &Console) -> Result<Vec<String>, Failure> {

@@ -10,11 +10,22 @@ use super::process;
 use crate::env;
 use crate::failure::{Failure, reason};
 
+/// What a module that succeeded printed.
+pub struct Ran {
+    pub stdout: String,
+    pub warnings: Vec<String>,
+}
+
 /// Standard output of `python -m MODULE ARGUMENTS`, or its error in its own words.
-pub fn run_module(python: &Found, module: &str, arguments: &[impl AsRef<OsStr>]) -> Result<String, Failure> {
+pub fn run_module(python: &Found, module: &str, arguments: &[impl AsRef<OsStr>]) -> Result<Ran, Failure> {
     let output = start(python, module, arguments).output().map_err(|error| not_started(python, &error))?;
     if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let warnings = stderr.lines().filter_map(|line| line.strip_prefix("warning: "));
+        return Ok(Ran {
+            stdout: String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+            warnings: warnings.map(str::to_owned).collect(),
+        });
     }
     Err(in_its_words(&String::from_utf8_lossy(&output.stderr), output.status.code()))
 }

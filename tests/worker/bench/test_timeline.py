@@ -4,7 +4,7 @@ import json
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from written_runs import event, step, write_run
+from written_runs import event, step, typed, write_run
 
 from expert_worker.bench import draw_text
 from expert_worker.bench.draw_svg import picture
@@ -24,7 +24,7 @@ EVENTS = [
 
 
 def test_each_lane_gets_its_time():
-    found = course("run", EVENTS, on_cpu=False)
+    found = course("run", typed(EVENTS), on_cpu=False)
     assert (found.seconds, found.tokens, len(found.steps)) == (11.0, 2000, 2)
     spent = {lane: found.spent(lane) for lane in found.lanes}
     wanted = {
@@ -43,12 +43,12 @@ def test_each_lane_gets_its_time():
 
 
 def test_on_a_cpu_launching_is_not_drawn_twice():
-    found = course("run", EVENTS, on_cpu=True)
+    found = course("run", typed(EVENTS), on_cpu=True)
     assert LAUNCH not in found.lanes and found.spent(COMPUTE) == pytest.approx(2.4)
 
 
 def test_the_strip_is_dark_where_the_lane_was_busy():
-    text = draw_text.courses([course("run", EVENTS, on_cpu=True)])
+    text = draw_text.courses([course("run", typed(EVENTS), on_cpu=True)])
     lines = {line[2:19].strip(): line.split("|")[1] for line in text.splitlines()[1:]}
     assert lines["tokenize"].startswith("█" * 16) and lines["tokenize"].endswith(" " * 40)
     assert lines["evaluate"].strip() and not lines["evaluate"][:40].strip()
@@ -56,17 +56,20 @@ def test_the_strip_is_dark_where_the_lane_was_busy():
 
 
 def test_before_and_after_are_compared_by_what_a_token_cost():
-    before = course("before", EVENTS, on_cpu=True)
+    before = course("before", typed(EVENTS), on_cpu=True)
     parts = {"data_wait": 0.0, "host_launch": 0.6, "device_compute": 0.6, "seconds": 1.0}
     of_step = {True: lambda it: step(it["time"], 1, **parts), False: lambda it: it}
     quick = [of_step[it["body"]["type"] == "progress"](it) for it in EVENTS]
-    text = draw_text.comparison(before, course("after", quick, on_cpu=True))
+    text = draw_text.comparison(before, course("after", typed(quick), on_cpu=True))
     lines = {line[2:19].strip(): line for line in text.splitlines()[1:]}
     assert lines["data wait"].endswith("gone") and lines["compute (device)"].endswith("2.00x")
 
 
 def test_the_picture_is_an_svg_of_both_runs_on_one_scale():
-    long, short = course("before <1>", EVENTS, on_cpu=True), course("after", EVENTS[:6], on_cpu=True)
+    long, short = (
+        course("before <1>", typed(EVENTS), on_cpu=True),
+        course("after", typed(EVENTS[:6]), on_cpu=True),
+    )
     drawn = picture([long, short])
     root = ElementTree.fromstring(drawn)
     texts = [it.text for it in root.iter("{http://www.w3.org/2000/svg}text")]

@@ -8,17 +8,17 @@ import time
 from pathlib import Path
 
 import pytest
-from written_runs import event, step, write_run
+from written_runs import event, step, typed, write_run
 
 from expert_worker.bench import sample as samples
 from expert_worker.bench.attach import newest_run, parse_command, worker_of, workers
 from expert_worker.bench.host import Machine, Tree, Watched
 from expert_worker.bench.parts import spent
-from expert_worker.bench.record import Tail, last_attempt
 from expert_worker.bench.sample import Sample
 from expert_worker.bench.statistics import summarize
 from expert_worker.bench.verdict import Seen, findings
 from expert_worker.bench.watch import find_run, watch
+from expert_worker.event_reader import EventFile, last_attempt
 
 
 def test_statistics_of_known_numbers():
@@ -27,22 +27,22 @@ def test_statistics_of_known_numbers():
     assert figures == {"mean": 3.0, "min": 1.0, "max": 5.0, "p50": 3.0, "p95": pytest.approx(4.8)}
 
 
-def test_a_tail_waits_for_whole_lines_and_passes_over_what_is_none(tmp_path):
+def test_a_file_that_grows_is_read_by_whole_lines(tmp_path):
     path = tmp_path / "events.jsonl"
-    tail = Tail(path)
-    assert tail.read() == []
+    file = EventFile(path)
+    assert list(file.read()) == []
     whole = json.dumps(event(1.0, "stage", name="train"))
     path.write_text(whole + "\nnot json\n" + whole[:9])
-    assert len(tail.read()) == 1
-    with path.open("a") as file:
-        file.write(whole[9:] + "\n")
-    assert [line["body"]["name"] for line in tail.read()] == ["train"]
-    assert tail.read() == []
+    assert len(list(file.read())) == 1
+    with path.open("a") as more:
+        more.write(whole[9:] + "\n")
+    assert [it.body.name for it in file.read()] == ["train"]
+    assert list(file.read()) == [] and file.left_out == 1
 
 
 def test_only_the_newest_attempt_counts():
-    lines = [step(5.0, 9), step(9.0, 3, attempt=2), step(7.0, 2, attempt=2)]
-    assert [line["body"]["step"] for line in last_attempt(lines)] == [2, 3]
+    events = typed([step(5.0, 9), step(9.0, 3, attempt=2), step(7.0, 2, attempt=2)])
+    assert [it.body.step for it in last_attempt(events)] == [2, 3]
 
 
 def test_time_is_attributed_part_by_part():
@@ -51,7 +51,7 @@ def test_time_is_attributed_part_by_part():
         event(2.0, "evaluated", step=1, metrics={}, seconds=1.0),
         event(3.0, "checkpoint", step=1, path="c", bytes=1, seconds=1.0),
     ]
-    found = spent(lines)
+    found = spent(typed(lines))
     wanted = {
         "data wait": 0.4, "transfer": 0.1, "forward and backward": 1.2, "update": 0.3, "evaluate": 1.0,
         "checkpoint": 1.0,
@@ -65,7 +65,7 @@ def test_time_is_attributed_part_by_part():
 def test_records_of_before_the_split_are_still_read():
     old = step(1.0, 1, seconds=2.0, data_wait=0.5)
     del old["body"]["host_launch"], old["body"]["device_compute"], old["body"]["transfer"]
-    found = spent([old])
+    found = spent(typed([old]))
     assert found.seconds["forward and backward"] == 1.5 and found.launch_to_compute is None
 
 
@@ -141,7 +141,7 @@ def seen(lines, **more):
     machine = Machine(99.0, 8 << 30, 16 << 30, 0)
     taken = [Sample(1.0, (), Tree(50.0, 1 << 30, 1, 4), machine, 1, 1.0)]
     usual = {
-        "samples": taken, "figures": samples.statistics(taken), "spent": spent(lines), "gpu": None,
+        "samples": taken, "figures": samples.statistics(taken), "spent": spent(typed(lines)), "gpu": None,
         "reserved": 0, "cores": 2, "attached": True, "stage": "train",
     }  # fmt: skip
     return Seen(**{**usual, **more})

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from sample_run import sample_run
 
+from expert_worker.errors import Failed
+from expert_worker.event_sinks import Record
+from expert_worker.events import Events
 from expert_worker.report import write_index, write_report
 
 from .browser import Browser, program
@@ -84,6 +87,40 @@ def test_both_pages_open_from_disk_alone_and_fit(
         assert browser.requests() == [page.as_uri()]
 
 
+LOG = """[...document.querySelectorAll('.log tr')].map(row => [...row.cells].map(cell => {
+  const range = document.createRange();
+  range.selectNodeContents(cell);
+  const lines = new Set([...range.getClientRects()].map(box => Math.round(box.top)));
+  return [cell.innerText, lines.size, cell.getBoundingClientRect().width];
+}))"""
+
+
+@pytest.mark.parametrize("width", [420, 1000, 1400])
+def test_what_happened_keeps_its_words_whole(browser: Browser, tmp_path: Path, width: int) -> None:
+    run = sample_run(tmp_path)
+    events = Events([], Record(run / "events.jsonl"), stage="train")
+    events.begin(120)
+    long = (
+        "The template `chatml` is used, for the tokenizer has none. " * 6
+        + "/a/path/"
+        + "without-a-space" * 12
+    )
+    events.warning("template", long, "Set prompt_template in the manifest.")
+    events.failed(Failed("The loss is no number any more. " * 9, hint="Lower the learning rate. " * 4))
+    events.close()
+    browser.look(write_report(run), width=width, scheme="light")
+    rows = browser.ask(LOG)
+    words = [row[1][0] for row in rows]
+    assert {"warning", "failed", "checkpoint", "out of memory", "chosen"} <= set(words)
+    assert all(lines <= 1 for row in rows for _, lines, _ in row[:2]), "times and kinds are one line each"
+    assert all(wide >= width * 0.6 for row in rows for _, _, wide in row[2:]), "the message has the room"
+    (message,) = [row[2][0] for row in rows if "Set prompt_template" in row[2][0]]
+    assert "\nSet prompt_template in the manifest." in message, "the hint has a line of its own"
+    assert browser.ask(OVERFLOWING) == [] and browser.ask(
+        "document.documentElement.scrollWidth <= innerWidth"
+    )
+
+
 def told(run: Path, kind: str) -> list[dict[str, Any]]:
     """The last word on every step, as the run's own record has it."""
     bodies = [json.loads(line)["body"] for line in (run / "events.jsonl").read_text().splitlines()]
@@ -104,7 +141,7 @@ def scale(ticks: list[Any], side: int) -> Any:
         ("Loss", "training", "loss", 1.0),
         ("Learning rate", "learning rate", "lr", 1e-4),
         ("Throughput", "tokens/s", "tokens_per_second", 1.0),
-        ("Memory", "allocated", "memory_allocated", 1e9),
+        ("Memory", "allocated", "memory_allocated", 2.0**30),
         ("Gradient", "norm", "grad_norm", 1.0),
         ("Tokens", "learnt from", "supervised_tokens", 1.0),
     ],

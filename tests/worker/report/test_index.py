@@ -9,7 +9,7 @@ from sample_run import sample_run, share
 from expert_worker.errors import BadInput
 from expert_worker.report import write_index
 from expert_worker.report.__main__ import main
-from expert_worker.report.index import address, by_worth
+from expert_worker.report.index import Listed, address, by_worth
 from expert_worker.report.read import read_run
 
 
@@ -26,7 +26,7 @@ def scored(folder: Path, correct: int | None) -> Path:
 
 def test_the_best_run_comes_first_and_one_without_a_score_last(tmp_path: Path) -> None:
     runs = [scored(tmp_path / str(place), correct) for place, correct in enumerate((100, None, 300))]
-    ordered = by_worth(read_run(run) for run in runs)
+    ordered = by_worth(Listed.of(read_run(run)) for run in runs)
     assert [run.folder for run in ordered] == [runs[2], runs[0], runs[1]]
 
 
@@ -34,7 +34,7 @@ def test_it_tells_score_speed_date_and_where_the_reports_are(tmp_path: Path) -> 
     runs = [scored(tmp_path / name, correct) for name, correct in (("a", 100), ("b & c", 300))]
     html = write_index(tmp_path / "report.html", runs).read_text()
     best, others = html.split("Other runs")
-    for part in ("1 expert, 2 runs", "75.0%", "5.2%", "+69.8 points", "311.2", "2 of 2", "6 min 37 s"):
+    for part in ("1 expert, 2 runs", "75.0%", "5.2%", "+69.8 points", "311.2", "2 of 2", "13m14s"):
         assert part in best, part
     assert "25.0%" in others
     assert 'href="b%20%26%20c/out/report.html"' in best and 'href="a/out/report.html"' in others

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from pydantic import ValidationError
-
 from expert_worker.event import Event, Heartbeat, Progress, Text
+from expert_worker.event_reader import parse
 
 _TAIL_BYTES = 1 << 20
+_MOST_ATTEMPTS = 2**32 - 2
 
 
 class Sink(Protocol):
@@ -111,7 +111,7 @@ def _mend_last_line(path: Path) -> None:
         lines = list(_last_lines(path))
         if not lines or lines[0].endswith(b"\n"):
             return
-        if _parse(lines[0]) is not None:
+        if parse(lines[0]) is not None:
             file.seek(0, os.SEEK_END)
             file.write(b"\n")
         else:
@@ -122,10 +122,11 @@ def _read_past(path: Path) -> Past:
     attempts, last_step = 0, 0
     if path.exists():
         for line in _last_lines(path):
-            event = _parse(line)
+            event = parse(line)
             if event is None:
                 continue
-            attempts = max(attempts, event.attempt)
+            # A damaged number must not make the next attempt's events invalid.
+            attempts = max(attempts, min(event.attempt, _MOST_ATTEMPTS))
             if isinstance(event.body, Progress):
                 last_step = event.body.step
                 break
@@ -141,10 +142,3 @@ def _last_lines(path: Path) -> Iterator[bytes]:
     if size > _TAIL_BYTES:
         lines = lines[1:]
     yield from reversed(lines)
-
-
-def _parse(line: bytes) -> Event | None:
-    try:
-        return Event.model_validate_json(line)
-    except ValidationError:
-        return None

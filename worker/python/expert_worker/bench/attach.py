@@ -9,8 +9,7 @@ import psutil
 
 from expert_worker.bench.locks import is_held
 from expert_worker.errors import BadInput
-
-RECORD = "events.jsonl"
+from expert_worker.event_reader import NAME
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ def newest_run() -> Worker | None:
 
 
 def record_of(folder: Path) -> Path:
-    path = folder / RECORD
+    path = folder / NAME
     if path.is_file():
         return path
     what = "holds no events.jsonl" if folder.is_dir() else "is no folder"

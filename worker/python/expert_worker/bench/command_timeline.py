@@ -11,9 +11,10 @@ from expert_worker.bench import draw_text, files
 from expert_worker.bench.attach import record_of
 from expert_worker.bench.draw_svg import picture
 from expert_worker.bench.out import put, talk
-from expert_worker.bench.record import Tail
 from expert_worker.bench.spans import LAUNCH, Course, course
 from expert_worker.errors import BadInput
+from expert_worker.event_reader import EventFile
+from expert_worker.report.records import PlanView, read_json, view
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +45,7 @@ def run(given: argparse.Namespace) -> int:
 
 def read(folder: Path, name: str) -> Course:
     record = record_of(folder)
-    found = course(name, Tail(record).read(), on_cpu=_on_cpu(folder))
+    found = course(name, EventFile(record).read(ended=True), on_cpu=_on_cpu(folder))
     if not found.steps:
         raise BadInput(
             f"{folder} has made no step yet, so there is nothing to draw",
@@ -62,11 +63,7 @@ def _names(folders: list[Path]) -> list[str]:
 
 
 def _on_cpu(folder: Path) -> bool:
-    try:
-        plan = json.loads((folder / "plan.json").read_bytes())
-        return bool(plan["machine"]["device"]["kind"] == "cpu")
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+    return view(PlanView, read_json(folder / "plan.json"))[0].machine.device.kind == "cpu"
 
 
 def _document(it: Course) -> dict[str, Any]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from expert_worker.bench.record import Line
+from expert_worker.event import Checkpoint, Evaluated, Event, Progress
 
 NAMES = ("data wait", "transfer", "forward and backward", "update", "evaluate", "checkpoint")
 
@@ -37,19 +36,15 @@ class Step:
         return max(0.0, self.seconds - self.data_wait - self.transfer - self.passes)
 
     @classmethod
-    def of(cls, body: dict[str, Any]) -> Step:
-        def number(name: str) -> float | None:
-            value = body.get(name)
-            return float(value) if isinstance(value, int | float) else None
-
+    def of(cls, body: Progress) -> Step:
         return cls(
-            int(body.get("step", 0)),
-            number("seconds") or 0.0,
-            int(body.get("tokens", 0)),
-            number("data_wait") or 0.0,
-            number("transfer") or 0.0,
-            number("host_launch"),
-            number("device_compute"),
+            body.step,
+            body.seconds,
+            body.tokens,
+            body.data_wait,
+            body.transfer or 0.0,
+            body.host_launch,
+            body.device_compute,
         )
 
 
@@ -95,15 +90,14 @@ class Spent:
         return sum(step.launch or 0.0 for step in split) / compute if compute else None
 
 
-def spent(lines: Iterable[Line]) -> Spent:
+def spent(events: Iterable[Event]) -> Spent:
     steps, evaluate, checkpoint = [], 0.0, 0.0
-    for line in lines:
-        body = line["body"]
-        kind = body.get("type")
-        if kind == "progress":
-            steps.append(Step.of(body))
-        elif kind == "evaluated":
-            evaluate += float(body.get("seconds", 0.0))
-        elif kind == "checkpoint":
-            checkpoint += float(body.get("seconds", 0.0))
+    for event in events:
+        match event.body:
+            case Progress() as body:
+                steps.append(Step.of(body))
+            case Evaluated(seconds=seconds):
+                evaluate += seconds
+            case Checkpoint(seconds=seconds):
+                checkpoint += seconds
     return Spent(tuple(steps), evaluate, checkpoint)

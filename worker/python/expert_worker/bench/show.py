@@ -66,7 +66,7 @@ def _launching(watch: Watch) -> str:
     ratio = watch.spent.launch_to_compute
     if watch.run is None or ratio is None:
         return ""
-    if watch.run.device.get("kind") != "cuda":
+    if watch.run.device.kind != "cuda":
         return "on a CPU launching and computing are the same time"
     return f"the host took {ratio:.0%} of the device's time to issue its work"
 

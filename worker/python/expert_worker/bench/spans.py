@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from expert_worker.bench.parts import Step
-from expert_worker.bench.record import Line, last_attempt
+from expert_worker.event import Checkpoint, Evaluated, Event, Progress, Stage
+from expert_worker.event_reader import last_attempt
 
 TOKENIZE, LOAD, DATA, TRANSFER, LAUNCH, COMPUTE, UPDATE, EVALUATE, SAVE = LANES = (
     "tokenize",
@@ -69,26 +70,26 @@ class Course:
         return sum((end - begin for begin, end in self.steps), 0.0)
 
 
-def course(name: str, lines: Sequence[Line], *, on_cpu: bool) -> Course:
+def course(name: str, recorded: Iterable[Event], *, on_cpu: bool) -> Course:
     """On a CPU the host launches what it computes itself, so that only one of the two is drawn."""
-    events = last_attempt(list(lines))
+    events = last_attempt(recorded)
     if not events:
         return Course(name, (), (), 0.0, 0, split=False)
-    origin, end = events[0]["time"], events[-1]["time"]
+    origin, end = events[0].time, events[-1].time
     spans = _stages(events, end)
     steps: list[tuple[float, float]] = []
     tokens, split = 0, False
-    for line in events:
-        body, now = line["body"], line["time"]
-        if body.get("type") == "progress":
+    for event in events:
+        body, now = event.body, event.time
+        if isinstance(body, Progress):
             step = Step.of(body)
             steps.append((now - step.seconds, now))
             tokens += step.tokens
             split = split or step.launch is not None
             spans += _step(step, now - step.seconds, now, on_cpu)
-        elif body.get("type") in ("evaluated", "checkpoint"):
-            lane = EVALUATE if body["type"] == "evaluated" else SAVE
-            spans.append(Span(lane, now - float(body.get("seconds", 0.0)), now))
+        elif isinstance(body, Evaluated | Checkpoint):
+            lane = EVALUATE if isinstance(body, Evaluated) else SAVE
+            spans.append(Span(lane, now - body.seconds, now))
     moved = tuple(
         Span(it.lane, max(0.0, it.begin - origin), it.end - origin)
         for it in spans
@@ -98,14 +99,14 @@ def course(name: str, lines: Sequence[Line], *, on_cpu: bool) -> Course:
     return Course(name, moved, moved_steps, end - origin, tokens, split)
 
 
-def _stages(events: Sequence[Line], end: float) -> list[Span]:
+def _stages(events: Sequence[Event], end: float) -> list[Span]:
     """A stage lasts until the next one begins."""
-    begun = [line for line in events if line["body"].get("type") == "stage"]
-    ends = [line["time"] for line in begun[1:]] + [end]
+    begun = [(event.time, event.body.name) for event in events if isinstance(event.body, Stage)]
+    ends = [time for time, _ in begun[1:]] + [end]
     return [
-        Span(lane, line["time"], until)
-        for line, until in zip(begun, ends, strict=True)
-        if (lane := _LANE_OF_STAGE.get(str(line["body"].get("name")))) is not None
+        Span(lane, time, until)
+        for (time, stage), until in zip(begun, ends, strict=True)
+        if (lane := _LANE_OF_STAGE.get(stage)) is not None
     ]
 
 

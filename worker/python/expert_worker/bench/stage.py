@@ -114,7 +114,7 @@ def _speed(steps: list[Progress]) -> dict[str, Any]:
 
 
 def _parts(step: Progress) -> dict[str, float]:
-    split = Step.of(step.model_dump())
+    split = Step.of(step)
     return {
         "seconds": split.seconds,
         "tokens": split.tokens,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -16,11 +15,11 @@ from expert_worker.bench.attach import Worker, newest_run, record_of, worker_of
 from expert_worker.bench.host import Watched, read_machine
 from expert_worker.bench.nvml import Gpus, open_gpus
 from expert_worker.bench.parts import Spent, spent
-from expert_worker.bench.record import Line, Tail, last_attempt
 from expert_worker.bench.sample import Sample
 from expert_worker.bench.verdict import Finding, Seen, findings
-
-_ENDS = frozenset({"finished", "failed"})
+from expert_worker.event import Event, Failed, Finished, Progress, Stage
+from expert_worker.event_reader import NAME, EventFile, last_attempt
+from expert_worker.report.records import Device, PlanView, read_json, view
 
 
 @dataclass
@@ -28,42 +27,35 @@ class Run:
     """The training that is watched: its events so far, and its process while that lives."""
 
     folder: Path
-    tail: Tail
+    record: EventFile
     watched: Watched | None
-    lines: list[Line] = field(default_factory=list)
-    new: list[Line] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    new: list[Event] = field(default_factory=list)
 
     def read(self, since: float) -> None:
-        """Events from before `since` tell where the run stands, but are not what was measured."""
-        for line in self.tail.read():
-            self.lines.append(line)
-            if line["time"] >= since:
-                self.new.append(line)
+        """Events from before `since` show where the run stands, but are not what was measured."""
+        for event in self.record.read():
+            self.events.append(event)
+            if event.time >= since:
+                self.new.append(event)
 
     @property
     def ended(self) -> bool:
-        lines = last_attempt(self.lines)
-        return bool(lines) and lines[-1]["body"].get("type") in _ENDS
+        events = last_attempt(self.events)
+        return bool(events) and isinstance(events[-1].body, Finished | Failed)
 
     @property
-    def step(self) -> dict[str, Any] | None:
+    def step(self) -> Progress | None:
         """The newest step that was measured here."""
-        steps = [line["body"] for line in self.new if line["body"].get("type") == "progress"]
-        return steps[-1] if steps else None
+        return next((it.body for it in reversed(self.new) if isinstance(it.body, Progress)), None)
 
     @property
     def stage(self) -> str | None:
-        names = [line["body"].get("name") for line in self.lines if line["body"].get("type") == "stage"]
-        return str(names[-1]) if names else None
+        return next((it.body.name for it in reversed(self.events) if isinstance(it.body, Stage)), None)
 
     @property
-    def device(self) -> dict[str, Any]:
-        try:
-            plan = json.loads((self.folder / "plan.json").read_bytes())
-            found = plan["machine"]["device"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return {}
-        return found if isinstance(found, dict) else {}
+    def device(self) -> Device:
+        return view(PlanView, read_json(self.folder / "plan.json"))[0].machine.device
 
 
 @dataclass(frozen=True)
@@ -84,16 +76,16 @@ class Watch:
 
     @property
     def findings(self) -> list[Finding]:
-        device = self.run.device if self.run else {}
-        on_gpu = self.gpus is not None and device.get("kind") == "cuda"
-        reserved = (self.run.step or {}).get("memory_reserved", 0) if self.run and on_gpu else 0
+        device = self.run.device if self.run else Device()
+        step = self.run.step if self.run else None
+        on_gpu = self.gpus is not None and device.kind == "cuda"
         return findings(
             Seen(
                 samples=self.samples,
                 figures=samples.statistics(self.samples),
                 spent=self.spent,
-                gpu=int(device.get("index", 0)) if on_gpu else None,
-                reserved=int(reserved),
+                gpu=device.index if on_gpu else None,
+                reserved=step.memory_reserved if step and on_gpu else 0,
                 cores=os.cpu_count() or 1,
                 attached=self.run is not None,
                 stage=self.run.stage if self.run else None,
@@ -127,7 +119,7 @@ class Watch:
         spent_here = self.spent
         return {
             "folder": str(self.run.folder),
-            "device": self.run.device.get("kind"),
+            "device": self.run.device.kind or None,
             "stage": self.run.stage,
             "ended": self.run.ended,
             "steps": len(spent_here.steps),
@@ -146,11 +138,11 @@ def find_run(folder: Path | None, *, alone: bool) -> Run | None:
         record = record_of(folder)
         return _run(folder, record, worker_of(folder))
     worker = newest_run()
-    return _run(worker.folder, worker.folder / "events.jsonl", worker) if worker else None
+    return _run(worker.folder, worker.folder / NAME, worker) if worker else None
 
 
 def _run(folder: Path, record: Path, worker: Worker | None) -> Run:
-    return Run(folder, Tail(record), Watched(worker.pid) if worker else None)
+    return Run(folder, EventFile(record), Watched(worker.pid) if worker else None)
 
 
 def watch(
@@ -192,6 +184,6 @@ def _look(at: float, gpus: Gpus | None, run: Run | None, began: float) -> Sample
         gpus=tuple(gpus.read()) if gpus is not None else (),
         process=run.watched.read() if run is not None and run.watched is not None else None,
         machine=read_machine(),
-        step=int(step["step"]) if step else None,
-        tokens_per_second=float(step["tokens_per_second"]) if step else None,
+        step=step.step if step else None,
+        tokens_per_second=step.tokens_per_second if step else None,
     )

@@ -1,4 +1,4 @@
-"""`report.html`: one file that tells a run from its records, readable from disk without a network."""
+"""`report.html`: one file that shows a run from its records, readable from disk without a network."""
 
 from expert_worker.report.write import refresh, write_index, write_report
 

@@ -17,7 +17,7 @@ def main(arguments: list[str] | None = None) -> int:
     if asked.index is None and len(asked.runs) > 1:
         parser.error("several runs need --index")
     try:
-        path = write_index(asked.index, asked.runs) if asked.index else write_report(asked.runs[0])
+        path = write_index(asked.index, asked.runs, _warn) if asked.index else write_report(asked.runs[0])
     except ExpertError as error:
         sys.stderr.write(f"error: {error.message}\n")
         if error.hint:
@@ -25,6 +25,10 @@ def main(arguments: list[str] | None = None) -> int:
         return error.exit_code
     sys.stdout.write(f"{path}\n")
     return 0
+
+
+def _warn(sentence: str) -> None:
+    sys.stderr.write(f"warning: left out: {sentence}\n")
 
 
 if __name__ == "__main__":

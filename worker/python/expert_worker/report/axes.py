@@ -31,8 +31,9 @@ class Axis:
 
 def axis_over(values: Sequence[float], count: int, *, from_zero: bool = False, room: float = 0.05) -> Axis:
     low, high = (min(0.0, *values) if from_zero else min(values)), max(values)
-    if high == low:
-        half = (abs(high) or 1) * 0.1
+    # Closer together than floats can divide counts as equal.
+    if high - low <= 1e-9 * max(abs(low), abs(high)) or high - low < 1e-100:
+        half = (abs(high) if abs(high) >= 1e-100 else 1.0) * 0.1
         low, high = (low if from_zero and low == 0 else low - half), high + half
     margin = (high - low) * room
     low, high = (low if from_zero and low == 0 else low - margin), high + margin
@@ -45,8 +46,9 @@ def axis_over(values: Sequence[float], count: int, *, from_zero: bool = False, r
 def steps_axis(steps: Sequence[float], count: int = 6) -> Axis:
     """Whole numbers, and no room at the sides."""
     low, high = min(steps), max(steps)
-    if low == high:
-        low, high = low - 1, high + 1
+    if high - low <= abs(high) * 1e-12:
+        half = max(1.0, abs(high) * 1e-6)
+        low, high = low - half, high + half
     step = max(1.0, _step(low, high, count))
     ticks = tuple(tick for tick in ticks_between(low, high, step) if float(tick).is_integer())
     return Axis(low, high, ticks, tuple(f"{tick:,.0f}" for tick in ticks))

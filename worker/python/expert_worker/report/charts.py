@@ -12,10 +12,11 @@ from itertools import pairwise
 
 from expert_worker.report.axes import SIDE, Axis, axis_over, steps_axis
 from expert_worker.report.numbers import short
+from expert_worker.report.series import Points, thinned
 
 _MOST_POINTS = 600
 _MOST_STRIPS = 150
-Points = Sequence[tuple[float, float]]
+_MOST_WORDS = 8
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def _grid(up: Axis) -> str:
 
 
 def _path(across: Axis, up: Axis, line: Line) -> str:
-    points = thinned(line.points)
+    points = thinned(line.points, _MOST_POINTS)
     places = [f"{across.place(x):.2f},{SIDE - up.place(y):.2f}" for x, y in points]
     name = f'data-name="{escape(line.name)}"'
     if line.dots or len(points) == 1:
@@ -107,28 +108,18 @@ def _path(across: Axis, up: Axis, line: Line) -> str:
     return f'<polyline class="line c{line.hue}{faint}" {name} points="{" ".join(places)}"/>'
 
 
-def thinned(points: Points, most: int = _MOST_POINTS) -> list[tuple[float, float]]:
-    """Of a long curve the lowest and highest point of each stretch, so that no spike is lost."""
-    if len(points) <= most:
-        return list(points)
-    size = math.ceil(len(points) / (most // 2))
-    kept: list[tuple[float, float]] = [points[0]]
-    for start in range(0, len(points), size):
-        stretch = points[start : start + size]
-        kept += sorted({min(stretch, key=lambda p: p[1]), max(stretch, key=lambda p: p[1])})
-    return [*kept, points[-1]]
-
-
 def _strips(across: Axis, lines: Sequence[Line]) -> str:
     """Each belongs to one step, and reaches half way to its neighbours."""
-    told: dict[float, list[str]] = {}
+    known = sorted({x for line in lines for x, _ in thinned(line.points, _MOST_POINTS)})
+    sampled = known[:: math.ceil(len(known) / _MOST_STRIPS)]
+    # Rare points, such as evaluations, have a strip whatever is sampled.
+    rare = [x for line in lines if len(line.points) <= _MOST_STRIPS // 3 for x, _ in line.points]
+    steps = sorted({*sampled, *rare, known[-1]})
+    told: dict[float, list[str]] = {step: [] for step in steps}
     for line in lines:
         for x, y in line.points:
-            told.setdefault(x, []).append(f"{escape(line.name)} {short(y)}")
-    sampled = sorted(told)[:: math.ceil(len(told) / _MOST_STRIPS)]
-    # Rare points, such as evaluations, are told whatever is sampled.
-    rare = [x for line in lines if len(line.points) <= _MOST_STRIPS // 3 for x, _ in line.points]
-    steps = sorted({*sampled, *rare, max(told)})
+            if x in told and len(told[x]) < _MOST_WORDS:
+                told[x].append(f"{escape(line.name)} {short(y)}")
     places = [across.share(step) for step in steps]
     edges = [0.0, *((a + b) / 2 for a, b in pairwise(places)), 100.0]
     strips = (

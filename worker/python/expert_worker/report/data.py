@@ -1,12 +1,14 @@
 """What went in: the row ledger, and how many tokens there were in documents of what length."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
-from typing import Any
 
+from expert_worker.report import records
 from expert_worker.report.histogram import lengths
-from expert_worker.report.numbers import short
 from expert_worker.report.parts import Raw, section, table
 from expert_worker.report.read import Run
+from expert_worker.report.records import Split
 
 _FIRST = ("read", "used", "bad", "truncated", "split_rows")
 _LAST = ("tokens", "supervised_tokens", "bytes")
@@ -21,59 +23,70 @@ _QUANTILES = (
 )
 
 
+_MOST_SOURCES = 12
+_MOST_COUNTS = 40
+_MOST_SPLITS = 4
+
+
+@dataclass(frozen=True)
+class Source:
+    name: str
+    counts: dict[str, int]
+
+    @classmethod
+    def of(cls, document: records.Raw) -> "Source":
+        name = document.get("name")
+        counts = {key: value for key, value in document.items() if type(value) is int and abs(value) < 2**63}
+        return cls(str(name).rsplit("/", 1)[-1] if isinstance(name, str) else "", counts)
+
+
 def rows_and_tokens(run: Run) -> str:
-    splits: dict[str, Any] = run.cache.get("splits") or {}
+    splits = sorted(run.cache.splits.items())[:_MOST_SPLITS]
     pictures = "".join(
-        lengths(
-            f"Document lengths, {name}",
-            split.get("length_histogram") or [],
-            split.get("length_quantiles") or [],
-        )
-        for name, split in sorted(splits.items())
+        lengths(f"Document lengths, {name}", split.length_histogram, split.length_quantiles)
+        for name, split in splits
     )
-    left, right = _ledger(run.cache.get("sources") or []) + _uses(splits), _splits(splits)
+    sources = [Source.of(document) for document in run.cache.sources[:_MOST_SOURCES]]
+    left, right = _ledger(sources) + _uses(splits), _splits(splits)
     tables = f"<div>{left}</div><div>{right}</div>" if left or right else ""
     body = tables + pictures
     return section("Data", Raw(f'<div class="charts">{body}</div>') if body else "")
 
 
-def _ledger(sources: list[dict[str, Any]]) -> str:
+def _ledger(sources: Sequence[Source]) -> str:
     """A line for everything that happened to any row at all, a column a source."""
-    names = {name for source in sources for name, value in source.items() if isinstance(value, int)}
-    between = sorted(names.difference(_FIRST, _LAST))
-    counts = [name for name in (*_FIRST, *between, *_LAST) if any(source.get(name) for source in sources)]
-    head = ["rows", *(str(source.get("name", "")).rsplit("/", 1)[-1] for source in sources)]
-    rows = [[name.replace("_", " "), *(f"{s.get(name, 0):,}" for s in sources)] for name in counts]
+    names = {name for source in sources for name in source.counts}
+    between = sorted(names.difference(_FIRST, _LAST))[:_MOST_COUNTS]
+    counts = [name for name in (*_FIRST, *between, *_LAST) if any(s.counts.get(name) for s in sources)]
+    head = ["rows", *(source.name for source in sources)]
+    rows = [[name.replace("_", " "), *(f"{s.counts.get(name, 0):,}" for s in sources)] for name in counts]
     return table(head, rows, frozenset(range(1, len(head))))
 
 
-def _splits(splits: dict[str, Any]) -> str:
-    named = sorted(splits.items())
-    columns = [_split(split) for _, split in named]
+def _splits(splits: Sequence[tuple[str, Split]]) -> str:
+    columns = [_split(split) for _, split in splits]
     labels = ("packed rows", "documents", "tokens", "learnt from", "fill", *_QUANTILES)
     rows = [[label, *(column[place] for column in columns)] for place, label in enumerate(labels)]
     kept = [row for row in rows if any(row[1:])]
-    return table(["tokens", *(name for name, _ in named)], kept, frozenset(range(1, len(named) + 1)))
+    return table(["tokens", *(name for name, _ in splits)], kept, frozenset(range(1, len(splits) + 1)))
 
 
-def _split(split: dict[str, Any]) -> list[str]:
-    tokens, supervised = split.get("tokens", 0), split.get("supervised_tokens", 0)
-    fill = split.get("fill")
-    quantiles = [f"{length:,}" for length in split.get("length_quantiles", [])]
+def _split(split: Split) -> list[str]:
+    quantiles = [f"{length:,}" for length in split.length_quantiles[: len(_QUANTILES)]]
     return [
-        f"{split.get('rows', 0):,}",
-        f"{split.get('documents', 0):,}",
-        short(tokens),
-        f"{supervised / tokens:.0%}" if tokens else "",
-        f"{fill:.1%}" if fill is not None else "",
+        f"{split.rows:,}",
+        f"{split.documents:,}",
+        f"{split.tokens:,}",
+        f"{split.supervised_tokens / split.tokens:.0%}" if split.tokens else "",
+        f"{split.fill:.1%}" if split.fill is not None else "",
         *quantiles,
         *[""] * (len(_QUANTILES) - len(quantiles)),
     ]
 
 
-def _uses(splits: dict[str, Any]) -> str:
+def _uses(splits: Sequence[tuple[str, Split]]) -> str:
     """What the room of the rows is used for: learnt from, only read, or empty."""
-    bars = "".join(_use(name, split) for name, split in sorted(splits.items()) if split.get("tokens"))
+    bars = "".join(_use(name, split) for name, split in splits if split.tokens)
     if not bars:
         return ""
     key = (
@@ -83,9 +96,9 @@ def _uses(splits: dict[str, Any]) -> str:
     return f"<figure><figcaption><b>What the tokens are for</b>{key}</figcaption>{bars}</figure>"
 
 
-def _use(name: str, split: dict[str, Any]) -> str:
-    tokens, learnt = split["tokens"], split.get("supervised_tokens", 0)
-    room = tokens / (split.get("fill") or 1.0)
+def _use(name: str, split: Split) -> str:
+    tokens, learnt = split.tokens, min(split.supervised_tokens, split.tokens)
+    room = tokens / (split.fill or 1.0)
     parts = [("c0", learnt), ("c1", tokens - learnt), ("empty", room - tokens)]
     cells = "".join(
         f'<i class="{kind}" style="width:{100 * count / room:.2f}%"></i>'

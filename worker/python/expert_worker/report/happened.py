@@ -1,46 +1,62 @@
 """What happened on the way: all that went wrong, and of the checkpoints the last ones."""
 
-from typing import Any
+from expert_worker import event as events
+from expert_worker.report.numbers import clock, size, whole
+from expert_worker.report.parts import Raw, section, table, text
+from expert_worker.report.read import Note, Resumed, Run
 
-from expert_worker.report.numbers import clock
-from expert_worker.report.parts import Raw, section, table
-from expert_worker.report.read import Run
-
-_ROUTINE = 20
+_LONGEST = 4000
 
 
 def happened(run: Run) -> str:
-    rows: list[tuple[object, str, str]] = [(_time(n), _kind(n), _text(n)) for n in _worth_telling(run.notes)]
-    if run.ending and run.ending["type"] == "failed":
-        rows.append((_time(run.ending), "failed", _with_hint(str(run.ending["message"]), run.ending)))
-    choice = run.record.get("best")
-    if choice:
-        rows.append(("", "chosen", f"final/ is step {choice['step']}: {choice['reason']}"))
-    return section("What happened", table(["", "", ""], rows)) if rows else ""
+    notes = sorted([*run.notes, *run.checkpoints], key=lambda noted: noted.time)
+    rows: list[tuple[object, object, object]] = [
+        (_time(noted.time), _kind(noted.what), _words(noted.what)) for noted in notes
+    ]
+    earlier = run.notes_in_all - len(run.notes)
+    if earlier > 0:
+        rows.insert(0, ("", "earlier", f"{whole(earlier)} more warnings and recoveries are in events.jsonl"))
+    if isinstance(run.ending, events.Failed):
+        ending = _with_hint(run.ending.message, run.ending.hint)
+        rows.append((_time(run.ended_at), "failed", ending))
+    choice = run.record.best
+    if choice and choice.step is not None:
+        rows.append(("", "chosen", f"final/ is step {choice.step}: {choice.reason}"))
+    rows += [("", "left out", _left_out(name, count)) for name, count in sorted(run.left_out.items())]
+    return section("What happened", table(["", "", ""], rows, kind="log"))
 
 
-def _worth_telling(notes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    routine = [place for place, note in enumerate(notes) if note["type"] in {"checkpoint", "best"}]
-    left_out = set(routine[:-_ROUTINE])
-    return [note for place, note in enumerate(notes) if place not in left_out]
+def _left_out(name: str, count: int) -> str:
+    what = "line" if name.endswith(".jsonl") else "value"
+    return f"{name}: {whole(count)} {what}{'' if count == 1 else 's'} could not be read and cannot be shown"
 
 
-def _kind(note: dict[str, Any]) -> str:
-    kind = note["type"] if note["type"] != "recovered" else note.get("kind", "recovered")
-    return str(kind).replace("_", " ")
+def _kind(note: Note) -> str:
+    match note:
+        case events.Recovered():
+            return note.kind.replace("_", " ")
+        case Resumed():
+            return "resumed"
+    return note.type
 
 
-def _text(note: dict[str, Any]) -> str:
-    if note["type"] == "checkpoint":
-        return f"step {note['step']}, {note['bytes'] / 1e6:.1f} MB in {note['seconds']:.2f} s"
-    if note["type"] == "best":
-        return f"step {note['step']}: {note['metric']} {note['value']:.5g}"
-    return _with_hint(str(note.get("detail") or note.get("message") or ""), note)
+def _words(note: Note) -> object:
+    match note:
+        case events.Checkpoint():
+            return f"step {note.step}, {size(note.bytes)} in {note.seconds:.2f} s"
+        case events.Best():
+            return f"step {note.step}: {note.metric} {note.value:.5g}"
+        case events.Recovered():
+            return _with_hint(note.detail, None)
+        case Resumed():
+            return f"Attempt {note.attempt} resumed from step {note.step}."
+    return _with_hint(note.message, note.hint)
 
 
-def _with_hint(text: str, note: dict[str, Any]) -> str:
-    return f"{text} {note['hint']}" if note.get("hint") else text
+def _with_hint(message: str, hint: str | None) -> Raw:
+    told = text(message[:_LONGEST])
+    return Raw(f"{told}<small>{text(hint[:_LONGEST])}</small>" if hint else told)
 
 
-def _time(event: dict[str, Any]) -> Raw:
-    return Raw(f"<time>{clock(event['time'])}</time>")
+def _time(time: float) -> Raw:
+    return Raw(f"<time>{clock(time)}</time>")

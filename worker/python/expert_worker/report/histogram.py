@@ -57,9 +57,9 @@ def bins_of(told: Sequence[tuple[int, int]]) -> list[Bin]:
     before = 0.0
     for place, (most, count) in enumerate(told):
         if place or count:
-            bins.append(Bin(max(before, most / 2), float(most), count))
-        before = max(float(most), 0.5)
-    return bins
+            bins.append(Bin(max(before, most / 2, 0.5), float(most), count))
+        before = max(before, float(most), 0.5)
+    return [bin for bin in bins if bin.most > bin.least]
 
 
 def _across(bins: Sequence[Bin]) -> Axis:

@@ -3,17 +3,19 @@
 import os
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
 from expert_worker.report import shares
 from expert_worker.report.axes import SIDE, axis_over, steps_axis
-from expert_worker.report.charts import svg, thinned
-from expert_worker.report.curves import series
+from expert_worker.report.charts import svg
 from expert_worker.report.numbers import duration, moment, short, whole
 from expert_worker.report.parts import Raw, document, section, state, table, text, tiles
 from expert_worker.report.read import Run
+from expert_worker.report.records import Result, Share
+from expert_worker.report.series import thinned
 from expert_worker.report.verdict import KEY
 
 _HEAD = (
@@ -31,59 +33,93 @@ _NUMBERS = frozenset({2, 3, 5, 6, 7})
 _SPARK_POINTS = 80
 
 
-def index(runs: Sequence[Run], home: Path) -> str:
+@dataclass(frozen=True)
+class Listed:
+    """What the index shows of a run: thousands of these fit into memory."""
+
+    folder: Path
+    expert: str
+    base_name: str
+    state: str
+    result: Result
+    steps: int
+    base: Share | None
+    adapter: Share | None
+    loss: tuple[tuple[float, float], ...]
+    last_time: float
+
+    @classmethod
+    def of(cls, run: Run) -> "Listed":
+        steps = (
+            run.result.steps if run.result.steps is not None else run.steps.last[0] if run.steps.last else 0
+        )
+        return cls(
+            folder=run.folder,
+            expert=run.expert,
+            base_name=run.recipe.base.name,
+            state=run.state,
+            result=run.result,
+            steps=steps,
+            base=run.scores.base if run.scores else None,
+            adapter=run.scores.adapter if run.scores else None,
+            loss=tuple(thinned(run.steps.series("loss"), _SPARK_POINTS)),
+            last_time=run.last_time,
+        )
+
+
+def index(runs: Sequence[Listed], home: Path, left_out: Sequence[str] = ()) -> str:
     """`home` is the folder that the page will lie in: links count from it, so that all of it can be moved."""
     ordered = by_worth(runs)
     best = _best(ordered)
-    others = [run for run in ordered if run not in best]
+    chosen = {id(run) for run in best}
+    others = [run for run in ordered if id(run) not in chosen]
     lead = f"{_count(len(best), 'expert')}, {_count(len(runs), 'run')} · {moment(time.time())}"
     sections = [
         f"<h1>Experts</h1>\n<p class='lead'>{lead}</p>",
         tiles(_totals(best, runs)),
         section("The best run of each expert", KEY + _table(best, home)),
         section("Other runs", _table(others, home)),
+        section("Left out", table([""], [[sentence] for sentence in left_out])),
     ]
     return document("Experts", sections)
 
 
-def by_worth(runs: Iterable[Run]) -> list[Run]:
+def by_worth(runs: Iterable[Listed]) -> list[Listed]:
     """By name; within an expert the best score first, then the lowest loss, then the newest."""
-    return sorted(runs, key=lambda run: (run.expert, -_accuracy(run), _loss(run), -run.told_at))
+    return sorted(runs, key=lambda run: (run.expert, -_accuracy(run), _loss(run), -run.last_time))
 
 
-def _best(ordered: Sequence[Run]) -> list[Run]:
-    firsts: dict[str, Run] = {}
+def _best(ordered: Sequence[Listed]) -> list[Listed]:
+    firsts: dict[str, Listed] = {}
     for run in ordered:
         firsts.setdefault(run.expert, run)
     return list(firsts.values())
 
 
-def _accuracy(run: Run) -> float:
-    return float((run.scores.get("adapter") or {}).get("accuracy", -1.0))
+def _accuracy(run: Listed) -> float:
+    known = run.adapter.accuracy if run.adapter else None
+    return -1.0 if known is None else known
 
 
-def _loss(run: Run) -> float:
-    found = run.result.get("eval_loss") or run.result.get("train_loss")
-    return float(found) if isinstance(found, int | float) else float("inf")
+def _loss(run: Listed) -> float:
+    found = run.result.eval_loss if run.result.eval_loss is not None else run.result.train_loss
+    return float("inf") if found is None else found
 
 
-def _totals(best: Sequence[Run], runs: Sequence[Run]) -> list[tuple[str, str]]:
-    gains = [
-        g for run in best if (g := shares.gain(run.scores.get("base"), run.scores.get("adapter"))) is not None
-    ]
-    seconds = sum(run.result.get("seconds") or 0.0 for run in runs)
+def _totals(best: Sequence[Listed], runs: Sequence[Listed]) -> list[tuple[str, str]]:
+    gains = [gain for run in best if (gain := shares.gain(run.base, run.adapter)) is not None]
     found = [
-        ("experts", str(len(best))),
-        ("runs finished", f"{sum(run.state == 'finished' for run in runs)} of {len(runs)}"),
-        ("tokens trained on", short(sum(run.result.get("tokens") or 0 for run in runs))),
-        ("time in training", duration(seconds)),
+        ("experts", whole(len(best))),
+        ("runs finished", f"{sum(run.state == 'finished' for run in runs):,} of {len(runs):,}"),
+        ("tokens trained on", short(sum(run.result.tokens or 0 for run in runs))),
+        ("time in training", duration(sum(run.result.seconds or 0.0 for run in runs))),
     ]
     if gains:
         found.insert(2, ("mean gain over the base", f"{sum(gains) / len(gains):+.1f} points"))
     return found
 
 
-def _table(runs: Sequence[Run], home: Path) -> str:
+def _table(runs: Sequence[Listed], home: Path) -> str:
     """Without the columns that no run has anything for."""
     rows = [_row(run, home) for run in runs]
     used = [place for place in range(len(_HEAD)) if any(row[place] for row in rows)]
@@ -92,27 +128,24 @@ def _table(runs: Sequence[Run], home: Path) -> str:
     return table([_HEAD[place] for place in used], kept, numbers, "runs")
 
 
-def _row(run: Run, home: Path) -> list[object]:
-    base, adapter = run.scores.get("base"), run.scores.get("adapter")
-    speed, spent = run.result.get("tokens_per_second"), run.result.get("seconds")
-    loss = run.result.get("eval_loss")
+def _row(run: Listed, home: Path) -> list[object]:
+    result = run.result
     return [
         _name(run, home),
-        shares.picture(base, adapter),
-        shares.number(base),
-        Raw(f"<b>{shares.number(adapter)}</b>") if adapter else "",
+        shares.picture(run.base, run.adapter),
+        shares.number(run.base),
+        Raw(f"<b>{shares.number(run.adapter)}</b>") if run.adapter else "",
         _spark(run),
-        f"{loss:.4f}" if isinstance(loss, int | float) else "",
-        short(speed) if isinstance(speed, int | float) else "",
-        duration(spent) if isinstance(spent, int | float) else "",
-        Raw(f"<time>{moment(run.told_at)}</time>") if run.told_at else "",
+        f"{result.eval_loss:.4f}" if result.eval_loss is not None else "",
+        short(result.tokens_per_second) if result.tokens_per_second is not None else "",
+        duration(result.seconds) if result.seconds is not None else "",
+        Raw(f"<time>{moment(run.last_time)}</time>") if run.last_time else "",
     ]
 
 
-def _name(run: Run, home: Path) -> Raw:
-    steps = run.result.get("steps") or (run.steps[-1]["step"] if run.steps else 0)
-    base = str(run.recipe.get("base", {}).get("name", "unknown base"))
-    words = [base, _count(steps, "step"), *([run.folder.name] if run.folder.name != base else [])]
+def _name(run: Listed, home: Path) -> Raw:
+    folder = run.folder.name
+    words = [run.base_name, _count(run.steps, "step"), *([folder] if folder != run.base_name else [])]
     link = escape(address(run.folder / "report.html", home))
     mood = state(run.state) if run.state != "finished" else ""
     return Raw(f'<a href="{link}">{text(run.expert)}</a> {mood}<small>{text(", ".join(words))}</small>')
@@ -125,8 +158,8 @@ def address(page: Path, home: Path) -> str:
         return page.resolve().as_uri()
 
 
-def _spark(run: Run) -> Raw:
-    points = thinned(series(run, "loss"), _SPARK_POINTS)
+def _spark(run: Listed) -> Raw:
+    points = run.loss
     if len(points) < 2:
         return Raw("")
     across, up = steps_axis([x for x, _ in points]), axis_over([y for _, y in points], 2)

@@ -1,93 +1,111 @@
 """How it was computed, and everything that was decided."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from expert_worker.report.parts import fold, pre, section, table
 from expert_worker.report.read import Run
+from expert_worker.report.records import Amount, Machine, Recipe
+
+_LONGEST = 200_000
 
 
 def machine_and_plan(run: Run) -> str:
+    record, plan = run.documents.get("run.json", {}), run.documents.get("plan.json", {})
     folds = [
-        ("Settings in force, as read back", run.record.get("applied") or run.applied),
-        ("Recipe", run.recipe),
-        ("Machine half of the plan", run.plan.get("machine")),
-        ("Packages", run.record.get("packages")),
-        ("Data files", run.record.get("data")),
-        ("Base model's files", run.record.get("base")),
+        ("Settings in force, as read back", record.get("applied") or run.applied),
+        ("Recipe", record.get("recipe") or plan.get("recipe")),
+        ("Machine half of the plan", plan.get("machine")),
+        ("Packages", record.get("packages")),
+        ("Data files", record.get("data")),
+        ("Base model's files", record.get("base")),
     ]
     made = "".join(fold(title, pre(_json(content))) for title, content in folds if content)
     tables = table(["recipe", ""], _settings(run.recipe)) + table(
-        ["machine", ""], [*_machine(run.record.get("machine", {})), *_origin(run)]
+        ["machine", ""], [*_machine(run.record.machine), *_origin(run)]
     )
     body = f'<div class="charts">{tables}</div>' if tables else ""
     return section("Recipe and machine", body + (f'<div class="box rest">{made}</div>' if made else ""))
 
 
-def _settings(recipe: dict[str, Any]) -> list[tuple[str, str]]:
+def _settings(recipe: Recipe) -> list[tuple[str, str]]:
     """What a reader asks for first; all of it is in the folds."""
-    adapter, optimizer = recipe.get("adapter", {}), recipe.get("optimizer", {})
-    batch, schedule = recipe.get("batch", {}), recipe.get("schedule", {})
-    length, warmup = schedule.get("duration", {}), schedule.get("warmup", {})
+    adapter, optimizer, batch, schedule = recipe.adapter, recipe.optimizer, recipe.batch, recipe.schedule
+    packing = "" if batch.packing is None else "yes" if batch.packing else "no"
     rows = [
-        ("Adapter", _words(adapter, "kind", "rank {rank}", "alpha {alpha:g}", "dropout {dropout:g}")),
-        ("Modules", ", ".join(adapter.get("target_modules") or [])),
-        ("Optimizer", _words(optimizer, "name", "rate {learning_rate:g}", "decay {weight_decay:g}")),
+        (
+            "Adapter",
+            _joined(
+                adapter.kind,
+                _form("rank {:,}", adapter.rank),
+                _form("alpha {:g}", adapter.alpha),
+                _form("dropout {:g}", adapter.dropout),
+            ),
+        ),
+        ("Modules", ", ".join(adapter.target_modules)),
+        (
+            "Optimizer",
+            _joined(
+                optimizer.name,
+                _form("rate {:g}", optimizer.learning_rate),
+                _form("decay {:g}", optimizer.weight_decay),
+            ),
+        ),
         (
             "Schedule",
-            ", ".join(filter(None, [schedule.get("kind"), _amount(warmup, "warm-up"), _amount(length)])),
+            _joined(schedule.kind, _amount(schedule.warmup, "warm-up"), _amount(schedule.duration)),
         ),
-        ("Batch", _words(batch, "{rows_per_step} rows a step", "{max_seq_length} tokens at most a row")),
-        ("Packing", {True: "yes", False: "no"}.get(batch.get("packing", None), "")),
-        ("Precision", str(recipe.get("precision", {}).get("compute", ""))),
-        ("Learns from", str(recipe.get("data", {}).get("train_on", ""))),
-        ("Seed", str(recipe.get("seed", ""))),
+        (
+            "Batch",
+            _joined(
+                _form("{:,} rows a step", batch.rows_per_step),
+                _form("at most {:,} tokens a row", batch.max_seq_length),
+            ),
+        ),
+        ("Packing", packing),
+        ("Precision", recipe.precision.compute),
+        ("Learns from", recipe.data.train_on),
+        ("Seed", "" if recipe.seed is None else str(recipe.seed)),
     ]
     return [(name, value) for name, value in rows if value]
 
 
-def _words(section: dict[str, Any], *forms: str) -> str:
-    """A plain word is a key whose value is told; a form is filled in, where its key has a value."""
-    told = []
-    for form in forms:
-        key = form.split("{")[1].split("}")[0].split(":")[0] if "{" in form else form
-        if section.get(key) is not None:
-            told.append(form.format(**section) if "{" in form else str(section[key]))
-    return ", ".join(told)
+def _joined(*parts: str) -> str:
+    return ", ".join(filter(None, parts))
 
 
-def _amount(amount: dict[str, Any], what: str = "") -> str:
-    value, unit = amount.get("value"), amount.get("unit")
-    if not value:
+def _form(form: str, value: float | None) -> str:
+    return "" if value is None else form.format(value)
+
+
+def _amount(amount: Amount, what: str = "") -> str:
+    if not amount.value:
         return ""
-    told = f"{value:.0%}" if unit == "ratio" else f"{value:g} {unit}"
+    told = f"{amount.value:.0%}" if amount.unit == "ratio" else f"{amount.value:g} {amount.unit}"
     return f"{told} {what}".strip()
 
 
-def _machine(machine: dict[str, Any]) -> list[tuple[str, str]]:
-    if not machine:
-        return []
-    device = machine.get("device", {})
-    system = [machine.get(name, "") for name in ("os", "architecture")]
-    return [
-        ("Device", f"{device.get('name', device.get('kind', '?'))}, {machine.get('dtype', '?')}"),
-        ("Processor", f"{machine.get('cpu_capability', '?')}, {machine.get('threads', '?')} threads"),
-        (
-            "System",
-            f"{' '.join(system)}, Python {machine.get('python', '?')}",
-        ),
-    ]
+def _machine(machine: Machine | None) -> Iterable[tuple[str, str]]:
+    if machine is None:
+        return
+    device = machine.device
+    yield "Device", f"{device.name or device.kind or '?'}, {machine.dtype}"
+    threads = "?" if machine.threads is None else f"{machine.threads:,}"
+    yield "Processor", f"{machine.cpu_capability}, {threads} threads"
+    yield "System", f"{machine.os} {machine.architecture}, Python {machine.python}"
 
 
 def _origin(run: Run) -> list[tuple[str, str]]:
     rows = [
-        ("Recipe digest", run.record.get("recipe_digest") or run.plan.get("recipe_digest")),
-        ("Token cache", run.record.get("cache_key")),
-        ("Commit", run.record.get("git_commit")),
-        ("Attempts", str(run.attempts) if run.attempts > 1 else None),
+        ("Recipe digest", run.record.recipe_digest or run.plan.recipe_digest),
+        ("Token cache", run.record.cache_key),
+        ("Commit", run.record.git_commit),
+        ("Attempts", f"{run.attempts:,}" if run.attempts > 1 else None),
     ]
-    return [(name, str(value)) for name, value in rows if value]
+    return [(name, value) for name, value in rows if value]
 
 
 def _json(content: Any) -> str:
-    return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False)
+    text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}\n… {len(text) - _LONGEST:,} characters more"

@@ -1,11 +1,12 @@
 """The page: sections in reading order, each empty where the run has nothing to say about it."""
 
+from collections.abc import Callable
 from html import escape
 
 from expert_worker.report import data, evaluation, machine
 from expert_worker.report.curves import curves
 from expert_worker.report.happened import happened
-from expert_worker.report.numbers import duration, gigabytes, moment, short, whole
+from expert_worker.report.numbers import duration, moment, short, size, whole
 from expert_worker.report.parts import document, state, tiles
 from expert_worker.report.read import Run
 from expert_worker.report.verdict import verdict
@@ -27,25 +28,33 @@ def page(run: Run) -> str:
 
 
 def _head(run: Run) -> str:
-    adapter, base = run.recipe.get("adapter", {}), run.recipe.get("base", {})
-    rank = f", rank {adapter['rank']}" if adapter.get("rank") else ""
-    lead = f"{adapter.get('kind', 'adapter')}{rank} on {base.get('name', 'an unknown base')}"
-    if base.get("quantization", "none") != "none":
-        lead += f" in {base['quantization']}"
-    if run.told_at:
-        lead += f" · {moment(run.told_at)}"
+    adapter, base = run.recipe.adapter, run.recipe.base
+    rank = f", rank {adapter.rank}" if adapter.rank else ""
+    lead = f"{adapter.kind}{rank} on {base.name}"
+    if base.quantization != "none":
+        lead += f" in {base.quantization}"
+    if run.last_time:
+        lead += f" · {moment(run.last_time)}"
     return f"<h1>{escape(run.expert)}{state(run.state)}</h1>\n<p class='lead'>{escape(lead)}</p>"
 
 
 def _numbers(run: Run) -> list[tuple[str, str]]:
-    result, last = run.result, (run.steps[-1] if run.steps else {})
-    known = [
-        ("training loss", result.get("train_loss", last.get("loss")), short),
-        ("validation loss", result.get("eval_loss"), short),
-        ("steps", result.get("steps", last.get("step")), whole),
-        ("tokens", result.get("tokens"), short),
-        ("tokens a second", result.get("tokens_per_second"), short),
-        ("peak memory", result.get("peak_memory_bytes"), gigabytes),
-        ("duration", result.get("seconds"), duration),
+    result, (step, loss) = run.result, run.steps.last or (None, None)
+    known: list[tuple[str, float | None, Callable[[float], str]]] = [
+        (
+            "training loss, mean" if result.train_loss is not None else "training loss",
+            _first(result.train_loss, loss),
+            short,
+        ),
+        ("validation loss", result.eval_loss, short),
+        ("steps", _first(result.steps, step), whole),
+        ("tokens", result.tokens, short),
+        ("tokens a second", result.tokens_per_second, short),
+        ("peak memory", result.peak_memory_bytes, size),
+        ("time in training", result.seconds, duration),
     ]
-    return [(label, show(value)) for label, value, show in known if isinstance(value, int | float)]
+    return [(label, show(value)) for label, value, show in known if value is not None]
+
+
+def _first(one: float | None, other: float | None) -> float | None:
+    return one if one is not None else other

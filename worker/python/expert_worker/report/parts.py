@@ -1,11 +1,13 @@
 """Pieces of HTML. Whatever text goes in is escaped here; `Raw` marks what is markup already."""
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import resources
 
 # The page shows text that models wrote: whatever it says, it may load and run nothing.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+_NO_CHARACTERS = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MOODS = {"finished": "good", "failed": "bad"}
 
 
@@ -22,12 +24,14 @@ def text(value: object) -> str:
 def document(title: str, sections: Iterable[str]) -> str:
     style = resources.files(__package__).joinpath("style.css").read_text(encoding="utf-8")
     body = "\n".join(filter(None, sections))
-    return (
+    # HTML knows no control characters but these; a lone surrogate has no bytes at all.
+    return _NO_CHARACTERS.sub(
+        "\N{REPLACEMENT CHARACTER}",
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n"
-        f"<body><main>\n{body}\n</main></body>\n</html>\n"
+        f"<body><main>\n{body}\n</main></body>\n</html>\n",
     )
 
 

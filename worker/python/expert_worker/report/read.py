@@ -1,123 +1,174 @@
-"""A run's records, read for telling: whatever is absent or half-written is left out, never an error."""
+"""A run's records, read for the report.
 
-import json
-from collections.abc import Iterator
+What is absent is left out. What does not fit is left out and counted, never an error.
+"""
+
+from __future__ import annotations
+
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from expert_worker import event as events
+from expert_worker.event_reader import NAME as EVENTS
+from expert_worker.event_reader import EventFile
+from expert_worker.exit import Exit
+from expert_worker.report import records
+from expert_worker.report.series import Steps
+
+MOST_NOTES = 200
+MOST_CHECKPOINTS = 20
+MOST_EVALUATIONS = 10_000
+_MOST_SETTINGS = 1000
+_STOPPED = frozenset({Exit.INTERRUPTED, Exit.TERMINATED})
+
+Ending = events.Finished | events.Failed
+Kind = TypeVar("Kind", bound=records.View)
+
+
+@dataclass(frozen=True)
+class Resumed:
+    attempt: int
+    step: int
+
+
+Note = events.WarningLine | events.Recovered | events.Checkpoint | events.Best | Resumed
+
+
+@dataclass(frozen=True)
+class Noted:
+    time: float
+    what: Note
 
 
 @dataclass
 class Run:
     folder: Path
-    steps: list[dict[str, Any]] = field(default_factory=list)
-    evaluations: list[dict[str, Any]] = field(default_factory=list)
-    notes: list[dict[str, Any]] = field(default_factory=list)
-    """Warnings, recoveries and checkpoints, in order, each with its `time`."""
+    steps: Steps = field(default_factory=Steps)
+    evaluations: deque[events.Evaluated] = field(default_factory=lambda: deque(maxlen=MOST_EVALUATIONS))
+    notes: deque[Noted] = field(default_factory=lambda: deque(maxlen=MOST_NOTES))
+    """The newest warnings, recoveries and resumptions."""
+    checkpoints: deque[Noted] = field(default_factory=lambda: deque(maxlen=MOST_CHECKPOINTS))
+    notes_in_all: int = 0
     applied: dict[str, Any] = field(default_factory=dict)
     attempts: int = 0
-    told_at: float = 0.0
-    ending: dict[str, Any] | None = None
-    record: dict[str, Any] = field(default_factory=dict)
-    plan: dict[str, Any] = field(default_factory=dict)
-    cache: dict[str, Any] = field(default_factory=dict)
-    scores: dict[str, Any] = field(default_factory=dict)
+    last_time: float = 0.0
+    ending: Ending | None = None
+    ended_at: float = 0.0
+    record: records.RunRecord = field(default_factory=records.RunRecord)
+    plan: records.PlanView = field(default_factory=records.PlanView)
+    cache: records.Cache = field(default_factory=records.Cache)
+    scores: records.Scores | None = None
+    documents: dict[str, records.Raw] = field(default_factory=dict)
+    """Each JSON file whole, for the parts that are shown as they are."""
+    left_out: dict[str, int] = field(default_factory=dict)
+    """By file: how many lines or values do not fit."""
 
     @property
     def complete(self) -> bool:
         """The report is written before the event that ends the run."""
-        return bool(self.steps) and self.result.get("steps") == self.steps[-1]["step"]
+        return self.steps.last is not None and self.result.steps == self.steps.last[0]
 
     @property
     def state(self) -> str:
         # A finished run stays so when a later attempt is refused before its first step.
-        if self.complete or (self.ending and self.ending["type"] == "finished"):
+        if self.complete or isinstance(self.ending, events.Finished):
             return "finished"
         if self.ending is None:
             return "not finished"
-        return "stopped" if self.ending.get("exit") in {130, 143} else "failed"
+        return "stopped" if self.ending.exit in _STOPPED else "failed"
 
     @property
     def expert(self) -> str:
-        return str(self.recipe.get("expert") or self.folder.name)
+        return self.recipe.expert or self.folder.name
 
     @property
-    def recipe(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.record.get("recipe") or self.plan.get("recipe") or {}
-        return found
+    def recipe(self) -> records.Recipe:
+        return self.record.recipe or self.plan.recipe or records.Recipe()
 
     @property
-    def result(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.record.get("result") or {}
-        return found
+    def result(self) -> records.Result:
+        return self.record.result
 
 
 def read_run(folder: Path) -> Run:
     run = Run(folder)
-    run.record = read_json(folder / "run.json")
-    run.plan = read_json(folder / "plan.json")
-    run.scores = read_json(folder / "evaluation.json")
-    run.cache = _cache(run)
-    for event in _events(folder / "events.jsonl"):
+    run.record = _document(run, "run.json", records.RunRecord)
+    run.plan = _document(run, "plan.json", records.PlanView)
+    scores = _document(run, "evaluation.json", records.Scores)
+    run.scores = scores if "evaluation.json" in run.documents else None
+    root, key = run.plan.machine.paths.cache, run.record.cache_key
+    if root and key and "\0" not in root:
+        # The token cache may have been removed since.
+        run.cache, _ = records.view(records.Cache, records.read_json(Path(root) / key / "cache.json"))
+    file = EventFile(folder / EVENTS)
+    for event in file.read(ended=True):
         _take(run, event)
+    if file.left_out:
+        run.left_out[EVENTS] = file.left_out
     return run
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}
+def _document(run: Run, name: str, kind: type[Kind]) -> Kind:
+    document = records.read_json(run.folder / name)
+    found, left_out = records.view(kind, document)
+    if document is not None:
+        run.documents[name] = document
+    elif (run.folder / name).is_file():
+        left_out = 1
+    if left_out:
+        run.left_out[name] = left_out
+    return found
 
 
-def _cache(run: Run) -> dict[str, Any]:
-    """The token cache may have been cleaned away since; then the report does without its statistics."""
-    root = run.plan.get("machine", {}).get("paths", {}).get("cache")
-    key = run.record.get("cache_key")
-    return read_json(Path(root) / key / "cache.json") if root and key else {}
+def _take(run: Run, event: events.Event) -> None:
+    body = event.body
+    run.last_time = event.time
+    match body:
+        case events.Progress():
+            run.steps.add(body)
+        case events.Started():
+            _begin_attempt(run, event.time, body)
+        case events.Evaluated():
+            run.evaluations.append(body)
+        case events.Applied():
+            if len(run.applied) < _MOST_SETTINGS:
+                run.applied[body.key] = body.value
+        case events.Checkpoint() | events.Best():
+            run.checkpoints.append(Noted(event.time, body))
+        case events.WarningLine() | events.Recovered():
+            _note(run, Noted(event.time, body))
+        case events.Finished() | events.Failed():
+            run.ending, run.ended_at = body, event.time
 
 
-def _events(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(event, dict) and isinstance(event.get("body"), dict):
-            yield event
-
-
-def _take(run: Run, event: dict[str, Any]) -> None:
-    body = event["body"]
-    kind = body.get("type")
-    run.told_at = event.get("time", run.told_at)
-    if kind == "started":
-        _begin_attempt(run, event)
-    elif kind == "progress":
-        run.steps.append(body)
-    elif kind == "evaluated":
-        run.evaluations.append(body)
-    elif kind == "applied":
-        run.applied[body["key"]] = body["value"]
-    elif kind in {"warning", "recovered", "checkpoint", "best"}:
-        run.notes.append({"time": event.get("time", 0.0), **body})
-    elif kind in {"finished", "failed"}:
-        run.ending = {"time": event.get("time", 0.0), **body}
-
-
-def _begin_attempt(run: Run, event: dict[str, Any]) -> None:
-    """A new attempt tells again what lies beyond the step it goes on from."""
-    last = event["body"].get("resumed_from", 0)
+def _begin_attempt(run: Run, time: float, body: events.Started) -> None:
+    """A new attempt repeats what lies beyond the step that it resumes from."""
+    last = body.resumed_from
     run.attempts += 1
     run.ending = None
-    run.steps = [body for body in run.steps if body["step"] <= last]
-    run.evaluations = [body for body in run.evaluations if body["step"] <= last]
-    run.notes = [note for note in run.notes if note.get("step", 0) <= last]
+    run.steps.drop_after(last)
+    while run.evaluations and run.evaluations[-1].step > last:
+        run.evaluations.pop()
+    _drop_after(run.checkpoints, last)
+    run.notes_in_all -= _drop_after(run.notes, last)
     if run.attempts > 1:
-        detail = f"Attempt {run.attempts} went on from step {last}."
-        run.notes.append({"time": event.get("time", 0.0), "type": "resumed", "step": last, "detail": detail})
+        _note(run, Noted(time, Resumed(run.attempts, last)))
+
+
+def _drop_after(notes: deque[Noted], step: int) -> int:
+    kept = [noted for noted in notes if _step(noted.what) <= step]
+    dropped = len(notes) - len(kept)
+    notes.clear()
+    notes.extend(kept)
+    return dropped
+
+
+def _note(run: Run, noted: Noted) -> None:
+    run.notes.append(noted)
+    run.notes_in_all += 1
+
+
+def _step(note: Note) -> int:
+    return 0 if isinstance(note, events.WarningLine) else note.step

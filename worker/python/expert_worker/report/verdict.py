@@ -5,19 +5,21 @@ from html import escape
 from expert_worker.report import shares
 from expert_worker.report.numbers import whole
 from expert_worker.report.read import Run
+from expert_worker.report.records import Share
 
 
 def verdict(run: Run) -> str:
-    base, adapter = run.scores.get("base"), run.scores.get("adapter")
+    if run.scores is None:
+        return ""
+    base, adapter = run.scores.base, run.scores.adapter
     best = adapter or base
-    if not best or "accuracy" not in best:
+    if best is None or best.accuracy is None:
         return ""
     who = "the adapter" if adapter else "the base alone"
-    rows = whole(run.scores.get("rows", best.get("total", 0)))
-    scorer = escape(str(run.scores.get("scorer", "unnamed")))
-    told = f"of {rows} test rows right by {who}, judged by the {scorer} scorer"
-    lines = [f"<p><b>{shares.number(best)}</b> {told}</p>"]
-    if adapter and base and "accuracy" in base:
+    rows = run.scores.rows if run.scores.rows is not None else best.total or 0
+    judged = f"of {whole(rows)} test rows right by {who}, judged by the {escape(run.scores.scorer)} scorer"
+    lines = [f"<p><b>{shares.number(best)}</b> {judged}</p>"]
+    if adapter and base and base.accuracy is not None:
         lines.append(f"<p>{_comparison(base, adapter)}</p>")
     scale = "".join(f'<span style="left:{share}%">{share}%</span>' for share in (0, 25, 50, 75, 100))
     plot = f'<div class="wide">{shares.picture(base, adapter)}<div class="scale">{scale}</div></div>'
@@ -30,7 +32,7 @@ KEY = (
 )
 
 
-def _comparison(base: shares.Share, adapter: shares.Share) -> str:
+def _comparison(base: Share, adapter: Share) -> str:
     points = shares.gain(base, adapter) or 0.0
     told = f"The base: {shares.told(base)}. The adapter: {shares.told(adapter)}. "
     change = f"{points:+.1f} points" if points else "No difference"

@@ -1,12 +1,12 @@
 """From runs' folders to their reports, and to the page that lists them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from expert_worker.checkpoint import files
 from expert_worker.errors import BadInput, ExpertError, storage_error
 from expert_worker.events import Events
-from expert_worker.report.index import index
+from expert_worker.report.index import Listed, index
 from expert_worker.report.page import page
 from expert_worker.report.read import Run, read_run
 
@@ -15,23 +15,48 @@ _RECORDS = ("events.jsonl", "run.json", "evaluation.json")
 
 
 def refresh(folder: Path, events: Events) -> None:
-    """At the end of a stage: a report that cannot be written is a pity, not a failure."""
+    """At the end of a stage. Whatever is wrong with a report, the stage's own work is done."""
     try:
         write_report(folder)
-    except ExpertError as error:
-        events.warning("report-not-written", error.message, error.hint)
+    except Exception as error:
+        message, hint = _words(folder, error)
+        events.warning("report-not-written", message, hint)
 
 
 def write_report(folder: Path) -> Path:
     return _put(folder / NAME, page(_read(folder)))
 
 
-def write_index(path: Path, folders: Sequence[Path]) -> Path:
-    """Each run's own report too, so that no link is dead and no page older than its run."""
-    runs = [_read(folder) for folder in folders]
-    for run in runs:
-        _put(run.folder / NAME, page(run))
-    return _put(path, index(runs, path.parent))
+def write_index(path: Path, folders: Sequence[Path], warn: Callable[[str], None] = lambda _: None) -> Path:
+    """Each run's own report too, so that no link is dead and no page older than its run. A folder that cannot
+    be read is left out: `warn` hears why, and the page says so."""
+    listed: list[Listed] = []
+    left_out: list[str] = []
+    for folder in folders:
+        try:
+            run = _read(folder)
+            _put(folder / NAME, page(run))
+            listed.append(Listed.of(run))
+        except Exception as error:
+            left_out.append(_words(folder, error)[0])
+            warn(left_out[-1])
+    if not listed:
+        raise BadInput(
+            f"None of these folders can be shown. {' '.join(left_out[:1])}",
+            hint="Name a folder that holds runs; `expert-cli runs` lists them.",
+            code="no-run",
+        )
+    return _put(path, index(listed, path.parent, left_out))
+
+
+def _words(folder: Path, error: Exception) -> tuple[str, str | None]:
+    if isinstance(error, ExpertError):
+        return error.message, error.hint
+    reason = (str(error).strip().splitlines() or ["no message"])[0]
+    return (
+        f"{folder / NAME} cannot be written: {type(error).__name__}: {reason}",
+        f"The run itself is unharmed. Keep {folder / 'events.jsonl'} and report this as a bug of expert-cli.",
+    )
 
 
 def _read(folder: Path) -> Run:
