@@ -49,7 +49,7 @@ AREAS: dict[str, Python | Rust] = {
     "cache-record": _python("pretokenize.record", "tests/worker/pretokenize/test_cache.py"),
     "digests": _python("run_record.digests", "tests/worker/run_record/test_digests.py"),
     "rules": Rust(
-        "expert-contract", ("contract/src/rules/*.rs",), ("--test", "samples", "--test", "sets", "--lib")
+        "expert-contract", ("contract/src/rules/*.rs",), ("--test", "samples", "--test", "codes", "--test", "machine", "--lib")
     ),
     "resolve": Rust(
         "expert-contract", ("contract/src/resolve/*.rs",), ("--test", "resolve", "--test", "paths", "--lib")

@@ -1,0 +1,55 @@
+//! What the rules say about a machine, at and beside each limit.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use expert_contract::diagnostic::Code;
+use expert_contract::manifest::{Options, from_bytes};
+use expert_contract::plan::DeviceKind;
+use expert_contract::rules::{MachineFacts, check_machine};
+
+fn found(config: &str, device: DeviceKind, devices: u32) -> Vec<Code> {
+    let manifest = format!(
+        r#"{{"name": "x", "base_models": ["Qwen/Qwen3-0.6B"],
+            "training": {{"dataset": "a.jsonl", "config": {{"rank": 8, "alpha": 16, {config}}}}}}}"#
+    );
+    let loaded = from_bytes(manifest.into_bytes(), Path::new("/nowhere/manifest.json"), &Options::default());
+    let manifest = loaded.manifest.unwrap();
+    let problems = check_machine(&manifest.effective(0).unwrap(), MachineFacts { device, devices });
+    manifest.locate(problems).iter().map(|found| found.code).collect()
+}
+
+#[test]
+fn as_many_processes_as_there_are_devices_and_no_more() {
+    for (processes, devices, fits) in [(1, 1, true), (2, 1, false), (2, 2, true), (2, 3, true), (3, 2, false)]
+    {
+        let config = format!(r#""distributed": {{"processes": {processes}}}"#);
+        let expected = if fits { vec![] } else { vec![Code::TooFewDevices] };
+        assert_eq!(found(&config, DeviceKind::Cuda, devices), expected, "{processes} on {devices}");
+        assert!(found(&config, DeviceKind::Cpu, devices).is_empty(), "processes share a CPU");
+    }
+    assert!(found(r#""distributed": {"processes": null}"#, DeviceKind::Cuda, 1).is_empty());
+}
+
+#[test]
+fn sixteen_bits_of_fp16_only_on_a_gpu() {
+    assert_eq!(found(r#""fp16": true"#, DeviceKind::Cpu, 1), [Code::Fp16OnCpu]);
+    for (config, device) in [
+        (r#""fp16": true"#, DeviceKind::Cuda),
+        (r#""fp16": false"#, DeviceKind::Cpu),
+        (r#""bf16": true"#, DeviceKind::Cpu),
+    ] {
+        assert!(found(config, device, 1).is_empty(), "{config}");
+    }
+}
+
+#[test]
+fn optimizers_are_paged_with_cuda_only() {
+    for optimizer in ["paged_adamw_8bit", "paged_adamw_32bit"] {
+        let config = format!(r#""optim": "{optimizer}""#);
+        assert_eq!(found(&config, DeviceKind::Cpu, 1), [Code::PagedWithoutCuda]);
+        assert_eq!(found(&config, DeviceKind::Mps, 1), [Code::PagedWithoutCuda]);
+        assert!(found(&config, DeviceKind::Cuda, 1).is_empty());
+    }
+    assert!(found(r#""optim": "adamw_bnb_8bit""#, DeviceKind::Cpu, 1).is_empty());
+}
