@@ -60,6 +60,9 @@ impl Failure {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 failure.hint("free some space, or choose another folder with -o")
             }
+            io::ErrorKind::FileTooLarge => {
+                failure.hint("raise the limit of file sizes (`ulimit -f` shows it), or use a file system that holds larger files")
+            }
             _ => failure.hint("make the folder writable, or choose another with -o"),
         }
     }

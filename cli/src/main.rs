@@ -30,6 +30,7 @@ mod worker;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    worker::keep_on_at_file_limit();
     let cli = match usage::parse() {
         Ok(cli) => cli,
         Err(error) => return usage::refuse(&error).into(),

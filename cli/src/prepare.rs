@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use expert_contract::diagnostic::{Diagnostic, Severity};
+use expert_contract::diagnostic::{Code, Diagnostic, Severity};
 use expert_contract::exit::Exit;
-use expert_contract::manifest::{self, Manifest, Options};
+use expert_contract::manifest::{self, Bases, Manifest, Options};
 use expert_contract::plan::Request;
 use expert_contract::resolve::{Place, Resolved, resolve};
 use expert_contract::rules::{MachineFacts, check_machine};
@@ -23,7 +23,12 @@ pub struct Prepared {
 /// A manifest that holds no error, a base that can be had, data that is there: or the reason why not.
 pub fn prepare(options: &PlanOptions, request: Request, console: &Console) -> Result<Prepared, Failure> {
     let path = options.manifest_file()?;
-    let settings = Options { strict: false, allowed: options.allow_path.clone(), sets: options.sets() };
+    let settings = Options {
+        strict: false,
+        allowed: options.allow_path.clone(),
+        sets: options.sets(),
+        bases: options.model.clone().map_or(Bases::First, Bases::Named),
+    };
     let loaded = manifest::load(&path, &settings);
     let mut diagnostics = loaded.diagnostics;
     let Some(manifest) = loaded.manifest else {
@@ -65,10 +70,14 @@ fn unknown(manifest: &Manifest, model: &str) -> Failure {
         .hint(format!("it has {}", names.join(", ")))
 }
 
-/// What is said of another base than the chosen one is for `validate` to say.
+/// What is said of another base than the chosen one is for `validate` to say, unless it was an error there.
 fn concerns(diagnostic: &Diagnostic, index: usize) -> bool {
-    let place = diagnostic.pointer.strip_prefix("/base_models/").and_then(|rest| rest.split('/').next());
-    place.is_none_or(|place| place == index.to_string())
+    let absent = matches!(
+        diagnostic.code,
+        Code::BaseMissing | Code::DataMissing | Code::DataEmpty | Code::DataPointer
+    );
+    let error = diagnostic.code.severity() == Severity::Error && !absent;
+    error || diagnostic.base().is_none_or(|base| base == index)
 }
 
 fn check_presence(resolved: &Resolved) -> Result<(), Failure> {

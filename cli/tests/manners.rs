@@ -151,3 +151,22 @@ fn the_guide_names_every_command_code_and_variable() {
         assert!(guide.contains(&format!("`{name}`")), "docs/commands.md lacks {name}");
     }
 }
+
+/// A limit on the size of files ends in words as a full disk does, not by a signal.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_limit_of_file_sizes_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = env!("CARGO_BIN_EXE_expert-cli");
+    let limited = |words: &str| {
+        let line = format!("ulimit -f 0; exec '{program}' {words}");
+        Command::new("sh").args(["-c", &line]).current_dir(folder.path()).output().unwrap()
+    };
+    let output = limited("init a");
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    assert!(text(&output.stderr).contains("ulimit -f"), "{}", text(&output.stderr));
+    let done = Command::new(program).args(["init", "b"]).current_dir(folder.path()).output().unwrap();
+    assert!(done.status.success());
+    let output = limited("train -m b --device cpu");
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+}

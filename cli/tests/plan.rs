@@ -120,3 +120,19 @@ fn what_is_missing_is_named_with_its_exit_code() {
     assert_eq!(output.status.code(), Some(2));
     assert!(talk(&output).contains("train.jsonl"), "{}", talk(&output));
 }
+
+#[test]
+fn an_error_in_another_base_is_a_warning() {
+    let expert = Expert::new(&json!([
+        {"name": "smollm2-135m-instruct"},
+        {"name": "Qwen/Qwen3-0.6B", "quantization": "int3"},
+    ]));
+    for more in [&[][..], &["--model", "smollm2-135m"]] {
+        let output = expert.plan(more);
+        assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+        assert!(talk(&output).contains("warning[unknown-word]: \"int3\""), "{}", talk(&output));
+    }
+    let output = expert.plan(&["--model", "qwen3-0.6b"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(talk(&output).contains("error[unknown-word]: \"int3\""), "{}", talk(&output));
+}

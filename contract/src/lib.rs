@@ -13,5 +13,6 @@ pub mod reference;
 pub mod resolve;
 pub mod rules;
 pub mod schema;
+mod secret;
 pub mod source;
 pub mod words;

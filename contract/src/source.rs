@@ -1,5 +1,9 @@
 //! Text that people wrote, and where in it something stands.
 
+use std::sync::OnceLock;
+
+use crate::secret::covered;
+
 /// A range of bytes in one of the [`Sources`]; source 0 is the manifest, the others are command line arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Span {
@@ -41,6 +45,8 @@ pub struct Source {
     pub name: String,
     pub text: String,
     line_starts: Vec<u32>,
+    /// The text as it may be shown.
+    covered: OnceLock<String>,
 }
 
 impl Source {
@@ -48,7 +54,7 @@ impl Source {
         let text = text.into();
         let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let line_starts = std::iter::once(0).chain(breaks.map(|(at, _)| narrow(at + 1))).collect();
-        Self { name: name.into(), text, line_starts }
+        Self { name: name.into(), text, line_starts, covered: OnceLock::new() }
     }
 
     pub fn place(&self, offset: u32) -> Place {
@@ -67,11 +73,12 @@ impl Source {
         self.line_starts.get(line.wrapping_sub(1)).map_or(self.text.len(), |start| *start as usize)
     }
 
-    /// A line without its line break; `line` counts from 1.
+    /// A line as it may be shown, with secrets covered and without its line break; `line` counts from 1.
     pub fn line(&self, line: usize) -> &str {
+        let shown = self.covered.get_or_init(|| covered(&self.text));
         let start = self.line_start(line);
-        let end = self.line_starts.get(line).map_or(self.text.len(), |next| *next as usize - 1);
-        let text = &self.text[start..end.max(start)];
+        let end = self.line_starts.get(line).map_or(shown.len(), |next| *next as usize - 1);
+        let text = &shown[start..end.max(start)];
         text.strip_suffix('\r').unwrap_or(text)
     }
 

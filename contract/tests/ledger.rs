@@ -233,9 +233,9 @@ fn config_examples() -> Vec<Example> {
         "early_stopping_patience" = 2 with { "training.config.load_best_model_at_end": true };
         "memory_clear_every" = 10;
         "pretokenized_cache" = "elsewhere/{model-slug}";
-        "checkpoint_mirror.target" = "/mnt/b" with { "training.config.checkpoint_mirror": {"target": "/mnt/a"} };
-        "checkpoint_mirror.compress" = true with { "training.config.checkpoint_mirror": {"target": "/mnt/a"} };
-        "checkpoint_mirror.background" = false with { "training.config.checkpoint_mirror": {"target": "/mnt/a"} };
+        "checkpoint_mirror.target" = "mnt/b" with { "training.config.checkpoint_mirror": {"target": "mnt/a"} };
+        "checkpoint_mirror.compress" = true with { "training.config.checkpoint_mirror": {"target": "mnt/a"} };
+        "checkpoint_mirror.background" = false with { "training.config.checkpoint_mirror": {"target": "mnt/a"} };
         "distributed.strategy" = "fsdp2" with { "training.config.distributed": {"processes": 4} };
         "distributed.processes" = 4 with { "training.config.distributed": {"strategy": "ddp"} };
     }

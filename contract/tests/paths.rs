@@ -141,3 +141,48 @@ fn files_that_are_no_manifests_are_said_to_be_so() {
     std::fs::File::create(&large).unwrap().set_len(100_000_000).unwrap();
     assert_eq!(code(&large), Code::FileTooLarge);
 }
+
+/// The folders that a run writes to are held to the same rule as its data.
+#[test]
+fn the_cache_and_the_mirror_stay_in_the_experts_folder() {
+    let shelf = Shelf::new("datasets/data.jsonl");
+    let elsewhere = shelf.elsewhere().to_string_lossy().replace('\\', "/");
+    let codes = |key: &str, value: &str, options: &Options| {
+        let config = serde_json::json!({"rank": 8, "alpha": 16, key: value});
+        let manifest = serde_json::json!({
+            "name": "x", "base_models": ["Qwen/Qwen3-0.6B"],
+            "training": {"dataset": "datasets/data.jsonl", "config": config},
+        });
+        std::fs::write(shelf.expert().join("manifest.json"), manifest.to_string()).unwrap();
+        shelf.codes(options)
+    };
+    let none = Options::default();
+    for key in ["pretokenized_cache", "checkpoint_mirror"] {
+        for place in ["cache", "a/b", "./a"] {
+            assert_eq!(codes(key, place, &none), [], "{key}: {place}");
+        }
+        for place in ["/etc", "~/x", "~", "../y", "a/../../y", &elsewhere, &format!("{elsewhere}/new")] {
+            assert_eq!(codes(key, place, &none), [Code::PathOutside], "{key}: {place}");
+        }
+        for place in [&elsewhere, "../../elsewhere/new"] {
+            assert_eq!(codes(key, place, &allowing(&shelf.elsewhere())), [], "{key}: {place}");
+        }
+        let sets = vec![Set::new(format!("training.config.{key}"), elsewhere.clone())];
+        assert_eq!(codes(key, "cache", &Options { sets, ..Options::default() }), [], "{key}");
+    }
+    for place in ["file:///etc/x", "file:/etc/x", "local:///etc/x"] {
+        assert_eq!(codes("checkpoint_mirror", place, &none), [Code::PathOutside], "{place}");
+    }
+    assert_eq!(codes("checkpoint_mirror", "simplecache::file:///etc", &none), [Code::PathInvalid]);
+    assert_eq!(codes("checkpoint_mirror", "s3://bucket/x", &none), []);
+}
+
+#[cfg(unix)]
+#[test]
+fn the_cache_is_not_written_through_a_link_that_leaves_the_folder() {
+    let shelf = Shelf::new("datasets/data.jsonl");
+    assert_eq!(shelf.codes(&Options::default()), []);
+    std::os::unix::fs::symlink(shelf.elsewhere(), shelf.expert().join("datasets_optimized")).unwrap();
+    assert_eq!(shelf.codes(&Options::default()), [Code::PathOutside]);
+    assert_eq!(shelf.codes(&allowing(&shelf.elsewhere())), []);
+}

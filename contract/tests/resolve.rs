@@ -184,3 +184,52 @@ fn one_device_makes_one_process_and_the_plan_says_so() {
     assert_eq!(resolved.plan.machine.distributed, None);
     assert!(resolved.notes.iter().any(|note| note.code == "one-process"));
 }
+
+/// Zero steps and zero rows are how other tools write "no limit".
+#[test]
+fn zero_means_unset() {
+    let sets =
+        [Set::new("training.config.max_steps", "0"), Set::new("evaluation", r#"{"test_set_size": 0}"#)];
+    let recipe = plan(&manifest(&sets), 0, &site(None, DeviceKind::Cuda)).plan.recipe;
+    assert_eq!(recipe.schedule.duration, Duration::Epochs(1.5));
+    assert_eq!(recipe.evaluation.test_set_size, None);
+    let sets = [
+        Set::new("training.config.max_steps", "7"),
+        Set::new("evaluation", r#"{"test_set_size": 3, "suite": ["a", "b"]}"#),
+    ];
+    let recipe = plan(&manifest(&sets), 0, &site(None, DeviceKind::Cuda)).plan.recipe;
+    assert_eq!((recipe.schedule.duration, recipe.evaluation.test_set_size), (Duration::Steps(7), Some(3)));
+    assert_eq!(recipe.evaluation.suite.as_deref(), Some("a, b"));
+}
+
+#[test]
+fn the_validation_file_goes_before_the_split() {
+    let sets = [Set::new("training.dataset.validation_split", "0.1")];
+    let data = plan(&manifest(&sets), 0, &site(None, DeviceKind::Cuda)).plan.recipe.data;
+    assert_eq!((data.validation.len(), data.validation_split), (1, None));
+}
+
+#[test]
+fn questions_may_stand_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut site = site(None, DeviceKind::Cuda);
+    site.manifest = folder.path().join("manifest.json");
+    let asked = |text: &str| {
+        std::fs::write(folder.path().join("cases"), text).unwrap();
+        let manifest = manifest(&[Set::new("evaluation", r#"{"test_cases": "cases"}"#)]);
+        let request = Request::Evaluate { adapter: None };
+        resolve(&manifest.effective(0).unwrap(), &site, request)
+            .map(|it| it.plan.recipe.evaluation.test_cases)
+    };
+    let one = asked(r#"[{"prompt": "a", "expected": "b"}]"#).unwrap();
+    assert_eq!((one[0].prompt.as_str(), one[0].expected.as_str()), ("a", "b"));
+    let lines =
+        asked("{\"question\": \"a\", \"answer\": \"b\"}\n\n{\"input\": \"c\", \"output\": \"d\"}\n").unwrap();
+    assert_eq!((lines.len(), lines[1].expected.as_str()), (2, "d"));
+    assert!(asked("{\"prompt\": \"a\"}\n").unwrap_err().message.contains("question 1 of `cases` lacks"));
+    assert!(asked("prompt,expected\n").unwrap_err().message.contains("neither a JSON list"));
+    std::fs::remove_file(folder.path().join("cases")).unwrap();
+    let manifest = manifest(&[Set::new("evaluation", r#"{"test_cases": "cases"}"#)]);
+    let absent = resolve(&manifest.effective(0).unwrap(), &site, Request::Evaluate { adapter: None });
+    assert!(absent.unwrap_err().message.contains("cannot be read"));
+}

@@ -39,7 +39,7 @@ struct FileReport<'a> {
 }
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
-    let options = Options { strict: args.strict, allowed: args.allow_path.clone(), sets: Vec::new() };
+    let options = Options { strict: args.strict, allowed: args.allow_path.clone(), ..Options::default() };
     let files = manifests(&args.paths)?;
     let loaded: Vec<_> = files.iter().map(|path| (path, load(path, &options))).collect();
     if console.json {

@@ -34,6 +34,7 @@ codes! {
     FileTooLarge = "file-too-large", Error, "The manifest is larger than 16 MiB, or holds more than 100,000 values: data that belongs in a dataset.";
     FileEmpty = "file-empty", Error, "The manifest holds nothing.";
     LfsPointer = "lfs-pointer", Error, "The file is a Git LFS pointer: its content was never fetched.";
+    OtherFormat = "other-format", Error, "The file is YAML or TOML; manifests are JSON.";
     InvalidUtf8 = "invalid-utf8", Error, "The manifest is not UTF-8 text.";
     ByteOrderMark = "byte-order-mark", Warning, "The manifest begins with a byte order mark, which other JSON readers refuse; it is skipped.";
     Syntax = "syntax", Error, "The text is not JSON at this place.";
@@ -70,7 +71,7 @@ codes! {
     SwitchedOff = "switched-off", Advice, "A setting belongs to a feature that another setting switches off.";
     InvalidSet = "invalid-set", Error, "An argument of `--set` is not `dotted.path=value`, or names no place in the manifest.";
 
-    PathOutside = "path-outside", Error, "Data lies outside the expert's folder, where a downloaded manifest must not reach.";
+    PathOutside = "path-outside", Error, "Data, the token cache or a mirror lies outside the expert's folder, where a downloaded manifest must not reach.";
     PathInvalid = "path-invalid", Error, "A path cannot be one on this system.";
     DataMissing = "data-missing", Warning, "A data file is not here; an error under `--strict`, for `plan` and for `train`.";
     DataPointer = "data-pointer", Warning, "A data file is a Git LFS pointer; an error under `--strict`, for `plan` and for `train`.";
@@ -91,7 +92,7 @@ codes! {
     MetricDirection = "metric-direction", Warning, "A loss is said to be better the greater it is, or accuracy the smaller it is.";
     EarlyStoppingUnused = "early-stopping-unused", Warning, "Early stopping needs `load_best_model_at_end`.";
     EvaluationWithoutData = "evaluation-without-data", Warning, "Evaluation is asked for and there is no validation data; nothing is evaluated.";
-    ValidationTwice = "validation-twice", Error, "`validation_split` and `validation_path` are both given.";
+    ValidationTwice = "validation-twice", Advice, "`validation_split` and `validation_path` are both given; the file is used.";
     AdapterConflict = "adapter-conflict", Error, "`adapters[]` and `training.config` disagree about the adapter.";
     RankMissing = "rank-missing", Error, "An adapter of the LoRA family lacks its rank or its alpha.";
     RankUnused = "rank-unused", Error, "The adapter's kind has no rank and no alpha.";
@@ -111,6 +112,8 @@ codes! {
     TooFewDevices = "too-few-devices", Error, "There are more processes than devices on this machine.";
     CheckpointingConflict = "checkpointing-conflict", Warning, "`gradient_checkpointing` and `activation_checkpointing` differ.";
     Credentials = "credentials", Error, "A password, key or token stands in the manifest.";
+    UnknownScorer = "unknown-scorer", Error, "The scorer is neither built in nor written as one that a package offers.";
+    ScorerInstalled = "scorer-installed", Advice, "The scorer comes from an installed package, which only the worker can look up.";
     SchedulerOption = "scheduler-option", Error, "The schedule takes no such option, or not with this value.";
     TemplateSource = "template-source", Error, "A `custom` prompt template needs its text, and only a custom one has one.";
     RopeScaling = "rope-scaling", Error, "The rope scaling lacks a number that its kind needs.";

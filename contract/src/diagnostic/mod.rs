@@ -80,6 +80,14 @@ pub struct Diagnostic {
     pub hint: Option<String>,
 }
 
+impl Diagnostic {
+    /// The place in `base_models` of the base that this is about, where it is about one.
+    pub fn base(&self) -> Option<usize> {
+        let rest = self.pointer.strip_prefix("/base_models/")?;
+        rest.split('/').next()?.parse().ok()
+    }
+}
+
 #[derive(Serialize)]
 struct Shape<'a> {
     code: &'static str,

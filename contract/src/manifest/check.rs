@@ -1,8 +1,10 @@
 //! Holds a document against the ledger: unknown keys, types, ranges, words, and keys without effect.
 
+use super::foreign;
 use super::json::{Member, Node, Object, Value, is_comment};
 use crate::diagnostic::{Code, Problem, closest, did_you_mean, one_of};
 use crate::ledger::{Class, Field, Kind, LARGEST, Section, Unknown};
+use crate::secret::is_secret_key;
 
 /// Every problem of `node` as an object of `section`.
 pub fn check(section: &'static Section, node: &Node, problems: &mut Vec<Problem>) {
@@ -144,19 +146,29 @@ impl Checker<'_> {
         let key = &member.key;
         let guesses = self.guesses > 0;
         self.guesses = self.guesses.saturating_sub(1);
+        if is_secret_key(key) && member.node.as_text().is_some_and(|text| !text.is_empty()) {
+            let message =
+                format!("`{key}` holds a secret, and everybody who reads the manifest would have it");
+            let hint = "remove it, and change the secret if anybody has seen it; the worker takes tokens from the \
+                        environment, such as HF_TOKEN, or from `hf auth login`";
+            return self.problems.push(Problem::new(Code::Credentials, member.key_span, message).hint(hint));
+        }
         match section.unknown {
             Unknown::Refuse => {
                 let message = format!("`{key}` is not a key of {}", title(section));
                 let names = section.fields.iter().flat_map(|field| field.keys).copied();
-                let hint = did_you_mean(key, names.filter(|_| guesses))
+                let hint = foreign::key(key)
+                    .or_else(|| did_you_mean(key, names.filter(|_| guesses)))
                     .unwrap_or_else(|| "remove it, or begin it with `_` to keep it as a comment".to_owned());
                 self.problems.push(Problem::new(Code::UnknownKey, member.key_span, message).hint(hint));
             }
             Unknown::Keep => {
                 let known = section.fields.iter().any(|field| field.keys.contains(&key.as_str()));
                 let names = section.honoured_names().filter(|_| guesses && !known);
-                if let Some(near) = closest(key, names) {
-                    let message = format!("`{key}` is kept as metadata and has no effect");
+                let message = format!("`{key}` is kept as metadata and has no effect");
+                if let Some(hint) = foreign::key(key).filter(|_| !known) {
+                    self.problems.push(Problem::new(Code::LikelyTypo, member.key_span, message).hint(hint));
+                } else if let Some(near) = closest(key, names) {
                     let hint = format!("did you mean `{near}`? else begin it with `_`");
                     self.problems.push(Problem::new(Code::LikelyTypo, member.key_span, message).hint(hint));
                 }
@@ -186,7 +198,7 @@ impl Checker<'_> {
         let hint = if name.ends_with("config.method") || name == "training.method" {
             "only `sft` (supervised fine-tuning) is trained here; another method is never replaced by it silently".to_owned()
         } else {
-            one_of(text, words)
+            foreign::value(name, text).map_or_else(|| one_of(text, words), str::to_owned)
         };
         self.problems.push(Problem::new(Code::UnknownWord, node.span, message).hint(hint));
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::section::section;
 use super::vocabulary::{
-    ActivationCheckpointing, CompileMode, GradientCheckpointing, Method, Modules, Together, Trackers,
+    ActivationCheckpointing, CompileMode, GradientCheckpointing, Limit, Method, Modules, Together, Trackers,
 };
 use crate::ledger::{
     COUNT, Class, FRACTION, Kind, LARGEST, NOT_NEGATIVE, POSITIVE, Range, SHARE, TEXTS, WHOLE,
@@ -44,8 +44,8 @@ section! {
         warmup_steps ["warmup_steps"]: u64 = 0, WHOLE, "Steps over which the learning rate rises; 0 leaves it to `warmup_ratio`.";
         warmup_ratio ["warmup_ratio"]: f64 = 0.0, FRACTION, "Share of all steps over which the learning rate rises.";
         epochs ["epochs", "num_epochs", "num_train_epochs"]: f64 = 3.0, POSITIVE, "Passes over the data; may be a fraction.";
-        max_steps ["max_steps"]: Option<u64> = None, Kind::OneOf(&[COUNT, Kind::Integer { min: -1, max: -1 }, Kind::Null]),
-            "Optimizer steps, in place of `epochs`; null or -1 leaves it to `epochs`.";
+        max_steps ["max_steps"]: Limit = Limit(None), Kind::OneOf(&[Kind::Integer { min: -1, max: LARGEST }, Kind::Null]),
+            "Optimizer steps, in place of `epochs`; null, 0 or -1 leaves it to `epochs`.";
 
         batch_size ["batch_size", "per_device_train_batch_size"]: u64 = 8, BATCH,
             "Rows that go through the model at once. With `gradient_accumulation_steps` it gives the rows of a step; where memory is short they are split further, with the same result.";
@@ -122,7 +122,7 @@ section! {
         memory_clear_every ["memory_clear_every"]: Option<u64> = None, Kind::OneOf(&[WHOLE, Kind::Null]),
             "Steps between two releases of the allocator's cached memory; 0 or null never.";
         pretokenized_cache ["pretokenized_cache"]: Option<String> = None, Kind::OneOf(&[Kind::Text, Kind::Null]),
-            "Folder of this expert's token caches, anywhere; `{expert-name}` and `{model-slug}` are filled in. `datasets_optimized/{expert-name}/tokenized` in the expert's folder where it is absent.";
+            "Folder of this expert's token caches, in the expert's folder or one that `--allow-path` names; `{expert-name}` and `{model-slug}` are filled in. `datasets_optimized/{expert-name}/tokenized` in the expert's folder where it is absent.";
         checkpoint_mirror ["checkpoint_mirror"]: Option<CheckpointMirror> = None,
             Kind::OneOf(&[Kind::Object(&CHECKPOINT_MIRROR), Kind::Null]),
             "A second place that checkpoints are copied to; a plain text is its target.";
@@ -164,7 +164,7 @@ section! {
         text_key: Some("target"),
     }
     honoured {
-        target ["target"]: String = String::new(), Kind::Text, "A folder, or any URL that fsspec opens. Credentials come from the environment.";
+        target ["target"]: String = String::new(), Kind::Text, "A folder in the expert's (or one that `--allow-path` names), or any URL that fsspec opens. Credentials come from the environment.";
         compress ["compress"]: bool = false, Kind::Bool, "Whether copies are compressed.";
         background ["background"]: bool = true, Kind::Bool, "Whether training goes on while a checkpoint is copied.";
     }

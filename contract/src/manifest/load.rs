@@ -38,7 +38,14 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
         _ => ("this file cannot be read", "check the path and the disk"),
     };
     let detail = if error.kind() == ErrorKind::NotFound { String::new() } else { format!(": {error}") };
-    let _ = path;
+    if error.kind() == ErrorKind::NotFound
+        && let Some(other) =
+            ["yaml", "yml", "toml"].iter().map(|end| path.with_extension(end)).find(|it| it.is_file())
+    {
+        let name = other.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        return Problem::new(Code::FileUnreadable, Span::default(), message)
+            .hint(format!("there is a {name} instead; manifests are JSON, so write it as manifest.json"));
+    }
     Problem::new(Code::FileUnreadable, Span::default(), format!("{message}{detail}")).hint(hint)
 }
 
@@ -79,6 +86,15 @@ fn look(text: &str) -> Option<Problem> {
         let problem = Problem::new(Code::FileEmpty, Span::default(), "this file holds no manifest");
         return Some(problem.hint("start from one that `expert-cli init NAME` writes"));
     }
+    if let Some((format, start, end)) = other_format(content) {
+        let before = text.len() - content.len();
+        let span = Span::new(0, before + start, before + end);
+        let problem =
+            Problem::new(Code::OtherFormat, span, format!("this looks like {format}; manifests are JSON"));
+        return Some(problem.hint(
+            "write it as JSON (a YAML or TOML library of Python converts it), or start from `expert-cli init NAME`",
+        ));
+    }
     let span = Span::new(0, 0, BYTE_ORDER_MARK.len());
     text.starts_with(BYTE_ORDER_MARK).then(|| {
         Problem::new(
@@ -88,6 +104,31 @@ fn look(text: &str) -> Option<Problem> {
         )
         .hint("save it as UTF-8 without BOM; other JSON readers refuse it")
     })
+}
+
+/// YAML or TOML, by the first line that is neither empty nor a comment, and where that line is.
+fn other_format(text: &str) -> Option<(&'static str, usize, usize)> {
+    let mut start = 0;
+    let found = text.split_inclusive('\n').find_map(|line| {
+        let (at, shown) = (start, line.trim());
+        start += line.len();
+        (!shown.is_empty() && !shown.starts_with('#')).then_some((at, shown))
+    });
+    let (at, line) = found?;
+    let is_name = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+    };
+    let table = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let key = |mark: char| line.split_once(mark).is_some_and(|(name, _)| is_name(name.trim()));
+    let format = if line == "---" || line.starts_with("%YAML") || key(':') {
+        "YAML"
+    } else if table.is_some_and(is_name) || key('=') {
+        "TOML"
+    } else {
+        return None;
+    };
+    Some((format, at, at + line.len()))
 }
 
 fn not_utf8(error: &std::string::FromUtf8Error) -> (String, Option<Problem>) {

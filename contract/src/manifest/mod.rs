@@ -6,6 +6,7 @@ mod config;
 mod dataset;
 mod document;
 mod effective;
+mod foreign;
 pub mod json;
 mod load;
 mod root;
@@ -22,13 +23,13 @@ pub use dataset::{Dataset, RowChecks, Task, Tasks, Weights};
 pub use document::Document;
 pub use effective::{Effective, model_slug};
 pub use load::{MAX_BYTES, is_lfs_pointer};
-pub use root::{Evaluation, Metrics, ROOT, Root, TestCase, Training};
+pub use root::{Evaluation, Metrics, ROOT, Root, TEST_CASE, TestCase, TestCases, Training};
 pub use section::Shown;
 pub use sets::Set;
 pub use setting::{Decode, Origin, Setting};
 pub use vocabulary::{
-    ActivationCheckpointing, CompileMode, DatasetType, GradientCheckpointing, Method, Modules, RopeWord,
-    Together, Trackers,
+    ActivationCheckpointing, CompileMode, DatasetType, GradientCheckpointing, Limit, Method, Modules, Name,
+    RopeWord, Together, Trackers,
 };
 
 use crate::diagnostic::{Code, Diagnostic, Problem, Severity, Style, render};
@@ -46,6 +47,18 @@ pub struct Options {
     /// Folders outside the expert's own that data may lie in.
     pub allowed: Vec<PathBuf>,
     pub sets: Vec<Set>,
+    /// Which bases the manifest is read for.
+    pub bases: Bases,
+}
+
+/// What is wrong with a base only matters where that base is used.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Bases {
+    #[default]
+    Every,
+    First,
+    /// As `--model` names it.
+    Named(String),
 }
 
 /// A manifest that can be resolved: nothing in it is an error.
@@ -131,11 +144,31 @@ fn from_text(text: String, before: Option<Problem>, path: &Path, options: &Optio
         rules::check(manifest, &mut problems);
         paths::check(manifest, options, &mut problems);
     }
-    let errors = problems.iter().any(|problem| problem.severity == Severity::Error);
-    diagnostics.extend(document.locate(problems));
+    let mut found = document.locate(problems);
+    if let Some(used) = manifest.as_ref().and_then(|manifest| used_base(manifest, &options.bases)) {
+        let of_another = |diagnostic: &&mut Diagnostic| diagnostic.base().is_some_and(|base| base != used);
+        for diagnostic in found.iter_mut().filter(of_another) {
+            diagnostic.severity = diagnostic.severity.min(Severity::Warning);
+        }
+    }
+    let errors = found.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
+    diagnostics.extend(found);
     diagnostics.sort_by_key(|diagnostic| (diagnostic.span.source, diagnostic.span.start));
     let manifest = manifest.filter(|_| syntax_holds && !errors);
     Loaded { manifest, document, diagnostics }
+}
+
+/// The place in `base_models` of the one base that is used; None where all are, or where places cannot be told.
+fn used_base(manifest: &Manifest, bases: &Bases) -> Option<usize> {
+    let listed = manifest.document.root.as_ref()?.as_object()?.get("base_models")?.as_list()?;
+    if listed.len() != manifest.bases.len() {
+        return None;
+    }
+    match bases {
+        Bases::Every => None,
+        Bases::First => Some(0),
+        Bases::Named(name) => manifest.find_base(name),
+    }
 }
 
 /// The typed tree, after holding it against the ledger. None where it is no object at all.

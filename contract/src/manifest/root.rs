@@ -8,6 +8,7 @@ use super::dataset::{DATASET, Dataset};
 use super::json::{Node, Value};
 use super::section::section;
 use super::setting::Decode;
+use super::vocabulary::{Limit, Name};
 use crate::ledger::{Class, Kind, TEXTS, Unknown};
 
 const TEXT_OR_NULL: Kind = Kind::OneOf(&[Kind::Text, Kind::Null]);
@@ -86,12 +87,13 @@ section! {
     /// How finished adapters are scored.
     Evaluation = EVALUATION at "evaluation" {}
     honoured {
-        suite ["suite"]: Option<String> = None, TEXT_OR_NULL, "Name under which results are compared with others.";
+        suite ["suite"]: Name = Name(None), Kind::OneOf(&[Kind::Text, TEXTS, Kind::Null]), "Name under which results are compared with others.";
         scorer ["scorer"]: Option<String> = None, TEXT_OR_NULL,
-            "What judges an answer: `sql`, `json`, `cypher`, `typescript`, `exact`, `regex`, or an installed entry point's name.";
-        test_cases ["test_cases"]: Vec<TestCase> = Vec::new(), Kind::List(&Kind::Object(&TEST_CASE)), "Questions asked beside the test set.";
-        test_set_size ["test_set_size"]: Option<u64> = None, Kind::OneOf(&[crate::ledger::COUNT, Kind::Null]),
-            "Rows of the test set that are scored; all where it is absent.";
+            "What judges an answer: `sql`, `json`, `cypher`, `typescript`, `exact`, `regex`, or `package:name` for one that an installed package offers.";
+        test_cases ["test_cases"]: TestCases = TestCases::default(), Kind::OneOf(&[Kind::List(&Kind::Object(&TEST_CASE)), Kind::Text, Kind::Null]),
+            "Questions asked beside the test set: a list, or a file in the expert's folder with a JSON list or one JSON object per line.";
+        test_set_size ["test_set_size"]: Limit = Limit(None), Kind::OneOf(&[crate::ledger::WHOLE, Kind::Null]),
+            "Rows of the test set that are scored; all where it is absent, null or 0.";
         metrics ["metrics"]: Metrics = Metrics::default(), Kind::OneOf(&[TEXTS, Kind::Map(&Kind::Any)]),
             "Names of the numbers to report; all that the scorer gives where it is absent. An object holds past results and is kept.";
         max_new_tokens ["max_new_tokens"]: Option<u32> = None, Kind::OneOf(&[Kind::Integer { min: 1, max: 1_048_576 }, Kind::Null]),
@@ -133,5 +135,41 @@ impl Decode for Metrics {
 
     fn show(&self) -> Option<serde_json::Value> {
         self.0.show()
+    }
+}
+
+/// Questions in the manifest itself, or the file that holds them.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TestCases {
+    Listed(Vec<TestCase>),
+    File(String),
+}
+
+impl Default for TestCases {
+    fn default() -> Self {
+        Self::Listed(Vec::new())
+    }
+}
+
+impl TestCases {
+    pub fn file(&self) -> Option<&String> {
+        if let Self::File(path) = self { Some(path) } else { None }
+    }
+}
+
+impl Decode for TestCases {
+    fn decode(node: &Node) -> Option<Self> {
+        match &node.value {
+            Value::Null => Some(Self::default()),
+            Value::Text(path) => Some(Self::File(path.clone())),
+            _ => Vec::decode(node).map(Self::Listed),
+        }
+    }
+
+    fn show(&self) -> Option<serde_json::Value> {
+        match self {
+            Self::Listed(cases) => cases.show(),
+            Self::File(path) => Some(path.as_str().into()),
+        }
     }
 }

@@ -28,6 +28,41 @@ word! {
     Together { Ddp = "ddp", Fsdp2 = "fsdp2", Deepspeed = "deepspeed" }
 }
 
+/// A count; null, 0 and -1 stand for none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Limit(pub Option<u64>);
+
+impl Decode for Limit {
+    fn decode(node: &Node) -> Option<Self> {
+        match node.value {
+            Value::Null => Some(Self(None)),
+            Value::Number(number) if number <= 0.0 => Some(Self(None)),
+            _ => u64::decode(node).map(|count| Self(Some(count))),
+        }
+    }
+
+    fn show(&self) -> Option<serde_json::Value> {
+        self.0.show()
+    }
+}
+
+/// Text, or a list of texts that is read as one.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Name(pub Option<String>);
+
+impl Decode for Name {
+    fn decode(node: &Node) -> Option<Self> {
+        match &node.value {
+            Value::List(_) => Vec::<String>::decode(node).map(|names| Self(Some(names.join(", ")))),
+            _ => Option::decode(node).map(Self),
+        }
+    }
+
+    fn show(&self) -> Option<serde_json::Value> {
+        self.0.show()
+    }
+}
+
 /// `true`, `false`, `"selective"` or `"full"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GradientCheckpointing {
@@ -77,7 +112,7 @@ pub enum RopeWord {
 
 impl RopeWord {
     pub const WORDS: &[&str] =
-        &["none", "default", "linear", "dynamic", "yarn", "longrope", "llama3", "ntk-by-parts"];
+        &["none", "default", "linear", "dynamic", "yarn", "longrope", "llama3", "ntk-by-parts", "yarn-128k"];
 }
 
 impl Decode for RopeWord {
@@ -85,6 +120,8 @@ impl Decode for RopeWord {
         match node.as_text()? {
             "none" | "default" => Some(Self::Default),
             "ntk-by-parts" => Some(Self::NtkByParts),
+            // A model card's label; as with every plain word, the base's own setting stays.
+            "yarn-128k" => Some(Self::Kind(RopeKind::Yarn)),
             word => RopeKind::parse(word).map(Self::Kind),
         }
     }

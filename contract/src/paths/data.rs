@@ -9,7 +9,7 @@ use crate::diagnostic::{Code, Problem, Severity};
 use crate::manifest::{DatasetType, Manifest, Options, is_lfs_pointer};
 use crate::source::Span;
 
-const STAY_INSIDE: &str = "keep it in the expert's folder, or allow the other folder with --allow-path";
+pub const STAY_INSIDE: &str = "keep it in the expert's folder, or allow the other folder with --allow-path";
 
 /// A data path on this system: backslashes separate folders wherever the manifest was written.
 pub fn data_path(text: &str, folder: &Path) -> PathBuf {
@@ -45,6 +45,8 @@ fn named(manifest: &Manifest) -> Vec<(String, Span)> {
         add(task.validation_path.as_ref(), task.validation_path.span);
         add(task.test_path.as_ref(), task.test_path.span);
     }
+    let cases = &manifest.root.evaluation.test_cases;
+    add(cases.file(), cases.span);
     for base in &manifest.bases {
         add(base.template_path.as_ref(), base.template_path.span);
     }
@@ -143,7 +145,7 @@ impl Checker<'_> {
 }
 
 /// Links followed. Of a path that is not there, the nearest folder that is decides.
-fn is_under(path: &Path, root: &Path) -> bool {
+pub fn is_under(path: &Path, root: &Path) -> bool {
     let Ok(root) = fs::canonicalize(root) else { return false };
     let existing = path.ancestors().find_map(|part| {
         let part = if part.as_os_str().is_empty() { Path::new(".") } else { part };

@@ -2,21 +2,27 @@
 
 mod base;
 mod data;
+mod written;
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 pub use base::base_is_known;
 pub use data::data_path;
+pub use written::{Target, mirror_target};
 
 use crate::diagnostic::{Code, Problem, Severity};
 use crate::manifest::{Manifest, Options, model_slug};
 use crate::plan::DataFormat;
 
+/// Where token caches go that the manifest names no folder for.
+pub const DEFAULT_CACHE: &str = "datasets_optimized/{expert-name}/tokenized";
+
 /// Every path that the manifest names, held against the disk.
 pub fn check(manifest: &Manifest, options: &Options, problems: &mut Vec<Problem>) {
     data::check(manifest, options, problems);
     base::check(manifest, options, problems);
+    written::check(manifest, options, problems);
     for effective in manifest.all_effective() {
         let cache = &effective.config.pretokenized_cache;
         if let Some(unknown) = cache.as_deref().and_then(unknown_placeholder) {

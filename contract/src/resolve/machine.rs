@@ -2,7 +2,7 @@
 
 use crate::budget::Load;
 use crate::manifest::{CompileMode, Config, Effective, Together};
-use crate::paths::{anywhere, fill_placeholders};
+use crate::paths::{DEFAULT_CACHE, Target, anywhere, fill_placeholders, mirror_target};
 use crate::plan::{
     Compile, DeviceKind, Distributed, DistributedStrategy, FastParts, Loader, Logging, Machine,
     MemoryEstimate, Mirror, Paths, Recipe, Threads,
@@ -10,9 +10,6 @@ use crate::plan::{
 
 use super::sources::Sources;
 use super::{FoundBase, Note, Site, fit, model_slug, text};
-
-/// Beside the manifest, where none is named or where the named one belongs to another system.
-const DEFAULT_CACHE: &str = "datasets_optimized/{expert-name}/tokenized";
 
 /// Tokens whose activations stay in a CPU's cache, as `benches/train` measured it.
 const CPU_PIECE: u64 = 512;
@@ -83,7 +80,10 @@ pub fn build(
         logging: Logging { steps: *config.logging_steps, trackers: config.report.0.clone() },
         save_total_limit: *config.save_total_limit,
         mirror: config.checkpoint_mirror.as_ref().map(|mirror| Mirror {
-            target: mirror.target.value.clone(),
+            target: match mirror_target(&mirror.target, site.expert_dir()) {
+                Target::Folder(folder) => text(&folder),
+                _ => mirror.target.value.clone(),
+            },
             compress: *mirror.compress,
             background: *mirror.background,
         }),

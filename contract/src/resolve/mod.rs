@@ -1,6 +1,7 @@
 //! From a checked manifest to a plan: every decision that a run needs, made once and here.
 
 mod base;
+mod cases;
 mod data;
 mod fit;
 mod machine;
@@ -81,7 +82,7 @@ pub fn resolve(expert: &Effective<'_>, site: &Site, request: Request) -> Result<
     let template = template(expert, site)?;
     let base = base::find(&expert.base.name, site.expert_dir(), &site.hub_cache);
     let sources = sources::collect(&expert.manifest.root.training.dataset, site);
-    let recipe = recipe::build(expert, &base, template, &sources);
+    let recipe = recipe::build(expert, &base, template, &sources, &cases::read(expert, site)?);
     let fact = |source| DataFacts::of(source, sources.paths.get(&source.name).map(PathBuf::as_path));
     let facts = recipe.data.train.iter().map(fact).collect();
     let (machine, largest_micro_batch) = machine::build(expert, &recipe, &base, &sources, site, &mut notes);

@@ -9,7 +9,13 @@ use crate::plan::{
 use super::FoundBase;
 use super::sources::Sources;
 
-pub fn build(expert: &Effective<'_>, base: &FoundBase, template: Template, sources: &Sources) -> Recipe {
+pub fn build(
+    expert: &Effective<'_>,
+    base: &FoundBase,
+    template: Template,
+    sources: &Sources,
+    cases: &[crate::manifest::TestCase],
+) -> Recipe {
     let (root, config) = (&expert.manifest.root, &expert.config);
     let dataset = &root.training.dataset;
     let validated = !sources.validation.is_empty() || dataset.validation_split.is_some();
@@ -23,7 +29,7 @@ pub fn build(expert: &Effective<'_>, base: &FoundBase, template: Template, sourc
         optimizer: optimizer(config),
         schedule: schedule(expert),
         precision: Precision { compute: config.precision(), tf32: *config.use_tf32 },
-        evaluation: evaluation(expert, validated),
+        evaluation: evaluation(expert, validated, cases),
         saving: saving(config),
         decoding: decoding(root),
         seed: *config.seed,
@@ -164,11 +170,11 @@ fn schedule(expert: &Effective<'_>) -> Schedule {
         kind: *config.lr_scheduler,
         options: config.lr_scheduler_kwargs.value.clone(),
         warmup: expert.warmup(),
-        duration: config.max_steps.map_or(Duration::Epochs(*config.epochs), Duration::Steps),
+        duration: config.max_steps.0.map_or(Duration::Epochs(*config.epochs), Duration::Steps),
     }
 }
 
-fn evaluation(expert: &Effective<'_>, validated: bool) -> Evaluation {
+fn evaluation(expert: &Effective<'_>, validated: bool, cases: &[crate::manifest::TestCase]) -> Evaluation {
     let (declared, config) = (&expert.manifest.root.evaluation, &expert.config);
     let strategy = if validated { *config.evaluation_strategy } else { Strategy::No };
     let wanted = *config.load_best_model_at_end && strategy != Strategy::No;
@@ -177,12 +183,11 @@ fn evaluation(expert: &Effective<'_>, validated: bool) -> Evaluation {
         steps: (strategy == Strategy::Steps).then(|| config.eval_steps.unwrap_or(*config.save_steps)),
         rows: (strategy != Strategy::No).then_some(*config.eval_rows).flatten(),
         best: wanted.then(|| best(expert)),
-        suite: declared.suite.value.clone(),
+        suite: declared.suite.0.clone(),
         scorer: declared.scorer.value.clone(),
         metrics: declared.metrics.0.clone(),
-        test_set_size: *declared.test_set_size,
-        test_cases: declared
-            .test_cases
+        test_set_size: declared.test_set_size.0,
+        test_cases: cases
             .iter()
             .map(|case| TestCase { prompt: case.prompt.value.clone(), expected: case.expected.value.clone() })
             .collect(),

@@ -6,7 +6,7 @@ use crate::manifest::Effective;
 
 pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     let config = &effective.config;
-    let Some(steps) = *config.max_steps else { return };
+    let Some(steps) = config.max_steps.0 else { return };
     if config.epochs.is_given() && config.epochs.origin >= config.max_steps.origin {
         let message =
             format!("`max_steps` is {steps}, so `epochs` has no effect: training ends after {steps} steps");

@@ -25,6 +25,7 @@ mod quantization;
 mod rank;
 mod rope;
 mod scheduler;
+mod scorer;
 mod soft_prompts;
 mod switched_off;
 mod tasks;
@@ -56,6 +57,7 @@ const MANIFEST_RULES: &[fn(&Manifest, &mut Problems)] = &[
     template::check,
     rope::check,
     soft_prompts::check,
+    scorer::check,
 ];
 
 /// Rules about what trains one base.

@@ -30,7 +30,9 @@ def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ask(*texts: str, limits: Limits = ROOMY) -> list[str]:
-    found = judge_all("test-offered", [{"completion": "right"}] * len(texts), texts, limits=limits)
+    found = judge_all(
+        "Expert_test.offered:test-offered", [{"completion": "right"}] * len(texts), texts, limits=limits
+    )
     return ["" if verdict.correct else verdict.reason for verdict in found]
 
 
@@ -90,3 +92,15 @@ def test_a_built_in_scorer_judges_in_its_child() -> None:
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT MAX(i) FROM n"
     found = judge_all("sql", [row] * 3, ["SELECT id FROM ships", endless, "ATTACH 'x' AS y"])
     assert [verdict.correct for verdict in found] == [True, False, False]
+
+
+def test_an_offered_scorer_is_found_by_its_package_and_name(
+    offered: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from expert_worker.evaluate.scorers import check_scorer
+
+    monkeypatch.syspath_prepend(tmp_path)
+    check_scorer("expert-test-offered:test-offered")
+    for name in ("other:test-offered", "expert-test-offered:other", "expert-test-offered"):
+        with pytest.raises(ExpertError, match="no scorer named"):
+            check_scorer(name)

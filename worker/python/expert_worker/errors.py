@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from expert_worker.exit import Exit
 
-_STORAGE_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
+_STORAGE_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM})
 
 
 class ExpertError(Exception):
@@ -78,6 +78,10 @@ def storage_error(error: OSError, doing: str) -> ExpertError:
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return Storage(
             f"Cannot {doing}: {reason}{where}", hint="Free some space or choose another folder with -o."
+        )
+    if error.errno == errno.EFBIG:
+        return Storage(
+            f"Cannot {doing}: {reason}{where}", hint="Raise the limit of file sizes (ulimit -f shows it)."
         )
     if error.errno in _STORAGE_ERRNOS:
         return Storage(

@@ -1,6 +1,6 @@
 //! What differs by operating system in starting, asking and killing a worker. Each file offers the same:
 //! `prepare`, `Worker` (`started`, `wait`), `Group` (`adopt`, `ask`, `kill`, `collect`, `leader_ended`), `on_interrupt`,
-//! `cause_of_death` and `replace`.
+//! `cause_of_death`, `keep_on_at_file_limit` and `replace`.
 
 #[cfg(unix)]
 mod unix;
@@ -8,9 +8,9 @@ mod unix;
 mod windows;
 
 #[cfg(unix)]
-pub use unix::{Group, Worker, cause_of_death, on_interrupt, prepare, replace};
+pub use unix::{Group, Worker, cause_of_death, keep_on_at_file_limit, on_interrupt, prepare, replace};
 #[cfg(windows)]
-pub use windows::{Group, Worker, cause_of_death, on_interrupt, prepare, replace};
+pub use windows::{Group, Worker, cause_of_death, keep_on_at_file_limit, on_interrupt, prepare, replace};
 
 /// Why a process ended that did not end by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,6 +3,8 @@
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,7 +12,7 @@ use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, kill_process_group, waitid, waitpid,
 };
-use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use super::Death;
@@ -107,6 +109,12 @@ pub fn on_interrupt(receive: impl Fn(Interrupt) + Send + 'static) -> io::Result<
         }
     });
     Ok(())
+}
+
+/// A write beyond the limit of file sizes is then an error of that write, not the end of this process.
+/// Programs that this one starts have the signal as usual; Python ignores it by itself.
+pub fn keep_on_at_file_limit() {
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
 }
 
 /// The command takes this process's place; only a failure to start it returns.

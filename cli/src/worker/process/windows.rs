@@ -73,6 +73,9 @@ pub fn on_interrupt(receive: impl Fn(Interrupt) + Send + 'static) -> io::Result<
     ctrlc::set_handler(move || receive(Interrupt::Interrupt)).map_err(io::Error::other)
 }
 
+/// Windows has no such limit.
+pub fn keep_on_at_file_limit() {}
+
 /// Windows replaces no process: this one waits, and leaves Ctrl-C to the command.
 pub fn replace(command: &mut Command) -> io::Result<ExitStatus> {
     ctrlc::set_handler(|| {}).map_err(io::Error::other)?;

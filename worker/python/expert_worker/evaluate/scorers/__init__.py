@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from importlib.metadata import entry_points
+import re
+from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from expert_worker.errors import BadInput
@@ -25,19 +26,36 @@ def find_scorer(name: str) -> Scorer:
     if name in BUILT_IN:
         module, _, kind = BUILT_IN[name].partition(":")
         return cast(Scorer, getattr(importlib.import_module(module), kind)())
-    for offered in entry_points(group=ENTRY_POINTS, name=name):
-        return cast(Scorer, offered.load()())
+    for point in offered(name):
+        return cast(Scorer, point.load()())
     raise unknown(name)
 
 
 def check_scorer(name: str) -> None:
     """Refuses a name that nothing answers to, before any model is loaded."""
-    if name not in BUILT_IN and not entry_points(group=ENTRY_POINTS, name=name):
+    if name not in BUILT_IN and not offered(name):
         raise unknown(name)
 
 
+def offered(name: str) -> list[EntryPoint]:
+    """The entry points of `name` or of `package:name`."""
+    package, _, entry = name.rpartition(":")
+    points = list(entry_points(group=ENTRY_POINTS, name=entry))
+    return [point for point in points if not package or _of(point) == _normalized(package)]
+
+
+def _of(point: EntryPoint) -> str | None:
+    return _normalized(point.dist.name) if point.dist else None
+
+
+def _normalized(package: str) -> str:
+    """As package indexes compare names."""
+    return re.sub(r"[-_.]+", "-", package).lower()
+
+
 def unknown(name: str) -> BadInput:
-    offered = sorted({*BUILT_IN, *(point.name for point in entry_points(group=ENTRY_POINTS))})
+    installed = [f"{_of(point)}:{point.name}" for point in entry_points(group=ENTRY_POINTS)]
+    offered = [*sorted(BUILT_IN), *sorted(installed)]
     return BadInput(
         f"There is no scorer named {name!r}",
         hint=f"evaluation.scorer may be {', '.join(offered)}. A package can offer more as {ENTRY_POINTS}.",
