@@ -11,14 +11,14 @@ use fs_err as fs;
 use crate::commands::train::ASKED;
 use crate::experts::MANIFEST;
 use crate::git::{Refusal, Repository, Revision};
-use crate::lock::{self, Code, SOURCES};
+use crate::lock::{self, code};
 use crate::render::Console;
 use crate::site;
 use crate::worker::Search;
 
 /// The worker's package where a repository holds its sources, as this project's own does.
 const WORKER: &str = "worker/python/expert_worker";
-const NATIVE: &str = "worker/native/src";
+const NATIVE: [&str; 2] = ["worker/native/src", "worker/native/Cargo.toml"];
 
 /// Leaves the manifests of experts that changed since the revision; all of them, with a warning, where git cannot tell.
 pub fn keep_changed(
@@ -99,9 +99,11 @@ impl Past {
     /// Code that every expert is made with: the worker's own, and what lies on the shelf beside the experts.
     fn shared_code(&self, folder: &Path, manifests: &[PathBuf]) -> Result<bool, Refusal> {
         let worker = self.repository.root().join(WORKER);
-        let own = SOURCES.map(|part| worker.join(part));
-        let native = self.repository.root().join(NATIVE);
-        let of_the_worker = |file: &PathBuf| own.iter().chain([&native]).any(|part| file.starts_with(part));
+        let native = NATIVE.map(|part| self.repository.root().join(part));
+        let of_the_worker = |file: &PathBuf| {
+            file.strip_prefix(&worker).is_ok_and(code::decides)
+                || native.iter().any(|part| file.starts_with(part))
+        };
         if self.files.iter().any(of_the_worker) {
             return Ok(true);
         }
@@ -136,8 +138,8 @@ impl Past {
         let home = manifest.parent().unwrap_or(Path::new("."));
         let locked = lock::read(&home.join(lock::FILE));
         let python = Search::here(python, Some(home)).find().ok().map(|found| found.python);
-        let now = Code::of(python.as_deref());
-        locked.values().any(|entry| entry.inputs.code.differs(&now))
+        let now = code::of(python.as_deref());
+        locked.values().any(|entry| !lock::inputs::code_differences(&entry.inputs.code, &now).is_empty())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use serde_json::{Value, json};
+use serde_json::{Number, Value, json};
 
 use crate::experts::portable;
 use crate::failure::Failure;
@@ -77,7 +77,8 @@ impl Comparison {
     }
 }
 
-fn differences(documents: &[Value]) -> BTreeMap<String, Sides> {
+/// What is null is absent, and numbers are compared as numbers.
+pub fn differences(documents: &[Value]) -> BTreeMap<String, Sides> {
     let flat: Vec<BTreeMap<String, Value>> = documents
         .iter()
         .map(|document| {
@@ -104,9 +105,23 @@ fn flatten(value: &Value, path: &str, leaves: &mut BTreeMap<String, Value>) {
             }
         }
         Value::Null => {}
+        Value::Number(number) => {
+            leaves.insert(path.to_owned(), plain(number));
+        }
         leaf => {
             leaves.insert(path.to_owned(), leaf.clone());
         }
+    }
+}
+
+/// 8.0 is 8, whichever language wrote it.
+fn plain(number: &Number) -> Value {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match number.as_f64() {
+        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT => {
+            Value::from(float as i64)
+        }
+        _ => Value::from(number.clone()),
     }
 }
 
@@ -123,5 +138,6 @@ mod tests {
         assert_eq!(found["adapter.rank"], [Some(json!(8)), Some(json!(16))]);
         assert_eq!(found["gone"], [Some(json!(true)), None]);
         assert!(differences(&[one.clone(), one]).is_empty());
+        assert!(differences(&[json!({"a": 8, "b": 0}), json!({"a": 8.0, "b": -0.0})]).is_empty());
     }
 }

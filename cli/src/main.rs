@@ -23,7 +23,7 @@ mod runs;
 mod scaffold;
 mod site;
 mod slots;
-mod training;
+mod train;
 mod usage;
 mod worker;
 

@@ -160,16 +160,34 @@ fn code_that_experts_share_retrains_all_of_them() {
 #[test]
 fn an_adapter_that_is_locked_to_another_worker_is_retrained() {
     let shelf = Shelf::new();
-    let lock = |version: &str| {
+    let planned = shelf.expert_cli(&["train", "-m", "experts/b", "--device", "cpu", "--dry-run", "--json"]);
+    let planned: serde_json::Value = serde_json::from_slice(&planned.stdout).unwrap();
+    let now = &planned["plan"]["inputs"]["code"];
+    assert!(now["worker"].is_string() && now["native"].is_string(), "{now}");
+    let lock = |change: &str, value: serde_json::Value| {
+        let mut code = now.clone();
+        code[change] = value;
         let inputs = json!({"recipe": "", "data": {}, "base": null, "tokenizer": null, "template": "",
-            "code": {"version": version, "worker": null}});
+            "code": code});
         let result = json!({"adapter": "", "steps": 1, "device": "cpu", "threads": 1, "score": null});
         json!({"format": 1, "adapters": {"x": {"inputs": inputs, "result": result}}}).to_string()
     };
-    shelf.write("experts/a/expert.lock", &lock("0.0.1"));
-    shelf.write("experts/b/expert.lock", &lock(env!("CARGO_PKG_VERSION")));
+    let same = lock("version", env!("CARGO_PKG_VERSION").into());
+    shelf.write("experts/b/expert.lock", &same);
+    for (change, value) in [
+        ("version", "0.0.1".into()),
+        ("worker", "0".repeat(64).into()),
+        ("worker", serde_json::Value::Null),
+        ("native", serde_json::Value::Null),
+    ] {
+        shelf.write("experts/a/expert.lock", &lock(change, value));
+        shelf.commit();
+        assert_eq!(shelf.names(), ["a"], "{change}");
+    }
+    shelf.write("experts/a/expert.lock", &same);
     shelf.commit();
-    assert_eq!(shelf.names(), ["a"]);
+    assert!(shelf.names().is_empty());
+    shelf.write("experts/a/expert.lock", &lock("version", "0.0.1".into()));
     // Where the repository holds the worker itself, git has the say.
     shelf.write("worker/python/expert_worker/train/loop.py", "");
     shelf.commit();

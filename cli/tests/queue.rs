@@ -100,7 +100,7 @@ fn what_changed_is_trained_anew_and_nothing_else() {
     let first = lock(&world, "a");
     edit(&world, "experts/a/datasets/train.jsonl", "Monday", "Sunday");
     let (output, document) = world.json(ALL, "final=two,score");
-    assert!(talk(&output).contains("a: trains anew, for datasets/train.jsonl changed"), "{}", talk(&output));
+    assert!(talk(&output).contains("a: retraining: datasets/train.jsonl changed"), "{}", talk(&output));
     assert_eq!(document["experts"][0]["finished_before"], false, "{document}");
     assert_eq!(document["experts"][1]["finished_before"], true);
     let second = lock(&world, "a");
@@ -174,7 +174,12 @@ fn a_single_training_names_what_changed_since_the_earlier_run() {
     edit(&world, "experts/a/datasets/train.jsonl", "Monday", "Sunday");
     let (output, document) = world.json("train -m experts/a --device cpu", NOBODY);
     assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &"output-used".into()));
-    assert!(document["error"]["message"].as_str().unwrap().contains("datasets/train.jsonl changed"));
+    assert!(
+        document["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("since then changed:\n  datasets/train.jsonl: ")
+    );
 }
 
 #[test]

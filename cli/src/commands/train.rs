@@ -9,13 +9,13 @@ use serde_json::Value;
 use super::plan;
 use crate::failure::Failure;
 use crate::launch::Supervision;
-use crate::lock::Digests;
+use crate::lock::{self, Digests};
 use crate::options::TrainOptions;
 use crate::prepare::prepare;
 use crate::queue;
 use crate::render::{Board, Console, summary};
 use crate::site;
-use crate::training::{Trained, Trainer};
+use crate::train::{Trained, Trainer};
 use crate::usage::Global;
 
 const SHELF: &str = "Every expert of a folder";
@@ -85,7 +85,10 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let prepared = prepare(&args.options, ASKED, console)?;
     if args.dry_run {
         let mut prepared = prepared;
-        prepared.resolved.plan.request = args.request(&prepared.resolved.plan);
+        let plan = &mut prepared.resolved.plan;
+        plan.request = args.request(plan);
+        let digests = Digests::open(&site::home());
+        plan.inputs = Some(lock::inputs::here(plan, global.python.as_deref(), &digests));
         plan::show(&prepared, false, console);
         return Ok(Exit::Done);
     }

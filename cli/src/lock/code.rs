@@ -1,46 +1,86 @@
 //! The code that decides an adapter: this program's version, and the worker's sources as they are installed.
 //!
-//! The worker's package is found in the interpreter's folders by hand, for starting Python to ask takes longer than
-//! everything else that is done for an expert with nothing to do.
+//! The worker's package is looked up in the interpreter's folders: starting Python to ask takes longer than everything
+//! else that is done for an expert with nothing to do. Only where it is not found there, Python is asked.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use expert_contract::digest::hex;
+use expert_contract::plan::Code;
 use fs_err as fs;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::env;
 use crate::output::children;
 
-/// What of the worker decides the bytes of an adapter; drawing, reporting and scoring do not.
-pub const SOURCES: [&str; 5] = ["base", "checkpoint", "pretokenize", "run_record", "train"];
+/// What of the worker cannot decide the bytes of an adapter. Whatever is not named here counts.
+const NEUTRAL: [&str; 5] = ["bench", "export", "generate", "report", "tracking"];
 const PACKAGE: &str = "expert_worker";
+const NATIVE: &str = "_native.";
+/// The native module holds the digest of its sources behind this word.
+const MARK: &[u8] = b"expert-native-sources:";
+const DIGITS: usize = 64;
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Code {
-    pub version: String,
-    /// SHA-256 over the sources; null where the package is not found without asking Python.
-    pub worker: Option<String>,
+/// Read once: what a command started with is what its workers run.
+pub fn of(python: Option<&Path>) -> Code {
+    static READ: Mutex<BTreeMap<Option<PathBuf>, Code>> = Mutex::new(BTreeMap::new());
+    let mut known = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    let read = || read(python.and_then(find_package).or_else(beside_executable).as_deref());
+    known.entry(python.map(Path::to_owned)).or_insert_with(read).clone()
 }
 
-impl Code {
-    pub fn of(python: Option<&Path>) -> Self {
-        let package = python.and_then(find_package);
-        Self {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            worker: package.map(|package| digest_of(&package)),
-        }
-    }
+/// The sources that this program was built with, in a checkout where the worker is not installed: `matrix` in CI.
+fn beside_executable() -> Option<PathBuf> {
+    let executable = std::env::current_exe().ok()?.canonicalize().ok()?;
+    let package = executable.ancestors().nth(3)?.join("worker/python").join(PACKAGE);
+    Some(package).filter(|package| package.join("__init__.py").is_file())
+}
 
-    /// What is unknown differs from nothing.
-    pub fn differs(&self, other: &Self) -> bool {
-        let workers = self.worker.as_ref().zip(other.worker.as_ref());
-        self.version != other.version || workers.is_some_and(|(mine, theirs)| mine != theirs)
+fn read(package: Option<&Path>) -> Code {
+    let native = |package: &Path| native_digest(package).or_else(|| native_sources(package));
+    Code {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        worker: package.map(digest_of),
+        native: package.and_then(native),
     }
+}
+
+/// What the module will say when it is built from the sources beside the package.
+fn native_sources(package: &Path) -> Option<String> {
+    let root = package.parent()?.parent()?.join("native");
+    let manifest = root.join("Cargo.toml");
+    let mut files = below(&root.join("src"), |_| true);
+    files.push(manifest.clone());
+    manifest.is_file().then(|| digest_of_files(&root, &files))
+}
+
+/// Whether a file of the worker's package, by its path in it, decides what a run leaves.
+pub fn decides(file: &Path) -> bool {
+    let first = file.components().next().map(|part| part.as_os_str().to_string_lossy().into_owned());
+    let neutral = first.is_some_and(|first| NEUTRAL.contains(&first.as_str()));
+    !neutral && file.extension().is_some_and(|end| end == "py")
+}
+
+/// Where it is by looking, or else where Python says that it is: an editable installation may be an import hook.
+fn find_package(python: &Path) -> Option<PathBuf> {
+    look_for_package(python).or_else(|| ask_for_package(python))
+}
+
+fn ask_for_package(python: &Path) -> Option<PathBuf> {
+    const QUESTION: &str =
+        "import importlib.util as u; s = u.find_spec('expert_worker'); print(s.origin if s else '')";
+    let mut command = Command::new(python);
+    command.args(["-c", QUESTION]).env(env::SAFE_PATH.name, "1");
+    let answer = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let origin = PathBuf::from(String::from_utf8(answer.stdout).ok()?.trim());
+    origin.parent().filter(|_| origin.is_file()).map(Path::to_owned)
 }
 
 /// Where Python would import the worker from: PYTHONPATH first, then the interpreter's packages and what they link to.
-pub fn find_package(python: &Path) -> Option<PathBuf> {
+pub fn look_for_package(python: &Path) -> Option<PathBuf> {
     let listed = std::env::var_os("PYTHONPATH").unwrap_or_default();
     let listed = std::env::split_paths(&listed).filter(|folder| folder.is_absolute()).collect::<Vec<_>>();
     let sites = package_folders(python);
@@ -78,31 +118,52 @@ fn linked_from(site: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Over names and contents, whatever the system's line ends.
 fn digest_of(package: &Path) -> String {
+    let files = below(package, |file| file.strip_prefix(package).is_ok_and(decides));
+    digest_of_files(package, &files)
+}
+
+/// Over names and contents, whatever the system's line ends. The native module's build script does the same.
+fn digest_of_files(root: &Path, files: &[PathBuf]) -> String {
+    let mut named: Vec<(String, &PathBuf)> = files
+        .iter()
+        .map(|file| (crate::experts::portable(file.strip_prefix(root).unwrap_or(file)), file))
+        .collect();
+    named.sort();
     let mut digest = Sha256::new();
-    for folder in SOURCES {
-        for file in sources(&package.join(folder)) {
-            let name = file.strip_prefix(package).unwrap_or(&file);
-            let text = fs::read(&file).unwrap_or_default();
-            let text: Vec<u8> = text.into_iter().filter(|byte| *byte != b'\r').collect();
-            digest.update(format!("{} {}\n", crate::experts::portable(name), text.len()));
-            digest.update(&text);
-        }
+    for (name, file) in named {
+        let text = fs::read(file).unwrap_or_default();
+        let text: Vec<u8> = text.into_iter().filter(|byte| *byte != b'\r').collect();
+        digest.update(format!("{name} {}\n", text.len()));
+        digest.update(&text);
     }
     hex(&digest.finalize())
 }
 
-fn sources(folder: &Path) -> Vec<PathBuf> {
+/// By its sources where it says them: two builds of the same sources are the same code. Otherwise by its bytes.
+fn native_digest(package: &Path) -> Option<String> {
+    let module = children(package).into_iter().find(|file| {
+        let library = file.extension().is_some_and(|end| end == "so" || end == "pyd");
+        library && name(file).starts_with(NATIVE)
+    })?;
+    let bytes = fs::read(module).ok()?;
+    let found = bytes.windows(MARK.len()).position(|window| window == MARK);
+    let digest = found.and_then(|at| bytes.get(at + MARK.len()..at + MARK.len() + DIGITS));
+    let digest = digest.filter(|digest| digest.iter().all(u8::is_ascii_hexdigit));
+    digest
+        .map(|digest| String::from_utf8_lossy(digest).into_owned())
+        .or_else(|| Some(hex(&Sha256::digest(&bytes))))
+}
+
+fn below(folder: &Path, wanted: impl Fn(&Path) -> bool + Copy) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for child in children(folder) {
         if child.is_dir() {
-            found.extend(sources(&child));
-        } else if child.extension().is_some_and(|end| end == "py") {
+            found.extend(below(&child, wanted));
+        } else if wanted(&child) {
             found.push(child);
         }
     }
-    found.sort();
     found
 }
 
@@ -121,17 +182,65 @@ mod tests {
     }
 
     #[test]
-    fn only_sources_that_decide_count() {
+    fn everything_counts_that_is_not_known_to_decide_nothing() {
         let root = tempfile::tempdir().unwrap();
         let digest = || digest_of(root.path());
         write(root.path(), "train/loop.py", "a\nb\n");
-        let first = digest();
+        let mut last = digest();
         write(root.path(), "train/loop.py", "a\r\nb\r\n");
         write(root.path(), "report/page.py", "x");
         write(root.path(), "train/__pycache__/loop.pyc", "x");
-        assert_eq!(digest(), first);
-        write(root.path(), "train/fast/loss.py", "");
-        assert_ne!(digest(), first);
+        assert_eq!(digest(), last);
+        for file in ["train/fast/loss.py", "evaluate/a.py", "plan/a.py", "process/a.py", "new/a.py", "top.py"]
+        {
+            write(root.path(), file, "");
+            assert_ne!(digest(), last, "{file}");
+            last = digest();
+        }
+    }
+
+    #[test]
+    fn the_native_module_counts_by_the_sources_that_it_names() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(native_digest(root.path()), None);
+        let sources = "ab".repeat(32);
+        let built = |padding: &str, sources: &str| {
+            write(root.path(), "_native.abi3.so", &format!("{padding}expert-native-sources:{sources}|"));
+            native_digest(root.path()).unwrap()
+        };
+        assert_eq!(built("here", &sources), sources);
+        assert_eq!(built("there", &sources), sources, "another build of the same sources");
+        assert_ne!(built("there", &"cd".repeat(32)), sources);
+        write(root.path(), "_native.abi3.so", "no mark");
+        let by_bytes = native_digest(root.path());
+        write(root.path(), "_native.abi3.so", "no mark either");
+        assert!(by_bytes.is_some() && by_bytes != native_digest(root.path()));
+    }
+
+    /// The build script and this program must agree, or a checkout would differ from its own build.
+    #[test]
+    fn sources_and_the_module_built_from_them_are_the_same_code() {
+        let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../worker/python/expert_worker");
+        if let Some(built) = native_digest(&package) {
+            assert_eq!(native_sources(&package), Some(built), "run `make setup`");
+        }
+    }
+
+    /// Where no file says where the package is, the interpreter does.
+    #[cfg(unix)]
+    #[test]
+    fn a_package_behind_an_import_hook_is_asked_for() {
+        use std::os::unix::fs::PermissionsExt;
+        let root = tempfile::tempdir().unwrap();
+        write(root.path(), "src/expert_worker/__init__.py", "");
+        let package = root.path().join("src/expert_worker");
+        let python = root.path().join("env/bin/python");
+        let answer = format!("#!/bin/sh\necho '{}'\n", package.join("__init__.py").display());
+        write(root.path(), "env/bin/python", &answer);
+        std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(look_for_package(&python), None);
+        assert_eq!(find_package(&python), Some(package));
+        assert!(of(Some(&python)).worker.is_some());
     }
 
     #[test]

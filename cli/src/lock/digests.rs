@@ -138,7 +138,8 @@ fn changed_at(data: &std::fs::Metadata) -> Option<u64> {
     u64::try_from(data.modified().ok()?.duration_since(UNIX_EPOCH).ok()?.as_nanos()).ok()
 }
 
-fn read_digest(path: &Path) -> Option<String> {
+/// Reads the file, whatever is remembered of it.
+pub fn read_digest(path: &Path) -> Option<String> {
     let mut file = fs::File::open(path).ok()?;
     let mut buffer = vec![0_u8; 1 << 20];
     let mut digest = Sha256::new();

@@ -1,39 +1,36 @@
-//! Everything that decides a trained adapter, by digest.
+//! Everything that decides a trained adapter, by digest: taken here, compared here, and nowhere else.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use expert_contract::digest;
-use expert_contract::plan::Plan;
-use expert_contract::resolve::{EMBEDDED, Place};
-use serde::{Deserialize, Serialize};
+use expert_contract::plan::{Code, Inputs, Plan};
+use expert_contract::resolve::{EMBEDDED, is_hub_id};
+use serde::Serialize;
 
-use super::code::Code;
+use super::code;
 use super::digests::Digests;
-use crate::prepare::Prepared;
 use crate::worker::Search;
 
-/// How a difference of recipes is called: they come out of the manifest and of nothing else.
+/// How a difference of recipes is called: they come out of the manifest and the flags that stand in for it.
 pub const RECIPE: &str = "manifest";
 
-/// What is not known here is null, and differs from nothing.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Inputs {
-    /// The manifest's digest: comments, formatting and settings of the machine do not count.
-    pub recipe: String,
-    /// Source name -> SHA-256 of every byte that its rows are read from.
-    pub data: BTreeMap<String, String>,
-    /// `sha256:` of the weights and their configuration, or `revision:` of the Hub's snapshot.
-    pub base: Option<String>,
-    pub tokenizer: Option<String>,
-    pub template: String,
-    pub code: Code,
+/// What a difference means for a run that is to be resumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    Recipe,
+    /// Data, base, tokenizer or template: a resumed run would be made of two things.
+    Material,
+    /// The program itself: a resumed run is finished by another version of it.
+    Code,
 }
 
-/// One thing that is not as it was.
+/// One thing that is not as it was, or is not known to be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
     pub what: String,
+    pub kind: Kind,
     pub locked: String,
     pub found: String,
 }
@@ -44,66 +41,77 @@ impl std::fmt::Display for Difference {
     }
 }
 
-impl Inputs {
-    pub fn of(prepared: &Prepared, python: Option<&Path>, digests: &Digests) -> Self {
-        let plan = &prepared.resolved.plan;
-        let folder = base_folder(plan);
-        let revision = match &prepared.resolved.base.place {
-            Place::Hub { snapshot: Some(snapshot), .. } => {
-                snapshot.file_name().map(|name| format!("revision:{}", name.to_string_lossy()))
-            }
-            _ => None,
-        };
-        Self {
-            recipe: plan.recipe_digest.clone(),
-            data: data(plan, digests),
-            base: revision
-                .or_else(|| digests.of_files(&weights(folder.as_deref())).map(|it| format!("sha256:{it}"))),
-            tokenizer: digests.of_files(&tokenizer(folder.as_deref())),
-            template: digest::of(&plan.recipe.template),
-            code: Code::of(python),
-        }
+/// Of this plan's data, base and code, as they are now.
+pub fn of(plan: &Plan, python: Option<&Path>, digests: &Digests) -> Inputs {
+    let folder = base_folder(plan);
+    Inputs {
+        recipe: plan.recipe_digest.clone(),
+        data: data(plan, digests),
+        base: base(plan, folder.as_deref(), digests),
+        tokenizer: digests.of_files(&tokenizer(folder.as_deref())),
+        template: digest::of(&plan.recipe.template),
+        code: code::of(python),
     }
+}
 
-    /// The same, with the interpreter that the worker would run in.
-    pub fn here(prepared: &Prepared, python: Option<&Path>, digests: &Digests) -> Self {
-        let expert = Path::new(&prepared.resolved.plan.machine.paths.expert_dir);
-        let found = Search::here(python, Some(expert)).find().ok();
-        Self::of(prepared, found.as_ref().map(|found| found.python.as_path()), digests)
-    }
+/// The same, with the interpreter that the worker would run in.
+pub fn here(plan: &Plan, python: Option<&Path>, digests: &Digests) -> Inputs {
+    let expert = Path::new(&plan.machine.paths.expert_dir);
+    let found = Search::here(python, Some(expert)).find().ok();
+    of(plan, found.as_ref().map(|found| found.python.as_path()), digests)
+}
 
-    /// What differs from `self`, the older, to `found`.
-    pub fn differences(&self, found: &Self) -> Vec<Difference> {
-        let plain = |what: &str, locked: &str, found: &str| {
-            let (locked, found) = (locked.to_owned(), found.to_owned());
-            (locked != found).then(|| Difference { what: what.to_owned(), locked, found })
-        };
-        let known = |what: &str, locked: &Option<String>, found: &Option<String>| {
-            plain(what, locked.as_deref()?, found.as_deref()?)
-        };
-        let names = self.data.keys().chain(found.data.keys().filter(|name| !self.data.contains_key(*name)));
-        let absent = || "absent".to_owned();
-        let data = names.filter_map(|name| {
-            let locked = self.data.get(name).cloned().unwrap_or_else(absent);
-            let found = found.data.get(name).cloned().unwrap_or_else(absent);
-            plain(name, &locked, &found)
-        });
-        let others = [
-            plain(RECIPE, &self.recipe, &found.recipe),
-            known("base", &self.base, &found.base),
-            known("tokenizer", &self.tokenizer, &found.tokenizer),
-            plain("template", &self.template, &found.template),
-            plain("expert-cli", &self.code.version, &found.code.version),
-            known("worker", &self.code.worker, &found.code.worker),
-        ];
-        data.chain(others.into_iter().flatten()).collect()
-    }
+/// What differs from `before` to `now`. Two unknown digests differ too: what is unknown is not the same.
+pub fn differences(before: &Inputs, now: &Inputs) -> Vec<Difference> {
+    let names = before.data.keys().chain(now.data.keys().filter(|name| !before.data.contains_key(*name)));
+    let data = names.filter_map(|name| {
+        difference(name, Kind::Material, before.data.get(name), now.data.get(name), "absent")
+    });
+    let one = |what: &str, kind: Kind, before: Option<&String>, now: Option<&String>| {
+        difference(what, kind, before, now, "unknown")
+    };
+    let others = [
+        one(RECIPE, Kind::Recipe, Some(&before.recipe), Some(&now.recipe)),
+        one("base", Kind::Material, before.base.as_ref(), now.base.as_ref()),
+        one("tokenizer", Kind::Material, before.tokenizer.as_ref(), now.tokenizer.as_ref()),
+        one("template", Kind::Material, Some(&before.template), Some(&now.template)),
+    ];
+    data.chain(others.into_iter().flatten()).chain(code_differences(&before.code, &now.code)).collect()
+}
+
+pub fn code_differences(before: &Code, now: &Code) -> Vec<Difference> {
+    let one = |what: &str, before: Option<&String>, now: Option<&String>| {
+        difference(what, Kind::Code, before, now, "unknown")
+    };
+    let each = [
+        one("expert-cli", Some(&before.version), Some(&now.version)),
+        one("worker", before.worker.as_ref(), now.worker.as_ref()),
+        one("native module", before.native.as_ref(), now.native.as_ref()),
+    ];
+    each.into_iter().flatten().collect()
+}
+
+fn difference(
+    what: &str,
+    kind: Kind,
+    before: Option<&String>,
+    now: Option<&String>,
+    none: &str,
+) -> Option<Difference> {
+    let same = before.is_some() && before == now;
+    let text = |side: Option<&String>| side.map_or_else(|| none.to_owned(), Clone::clone);
+    (!same).then(|| Difference { what: what.to_owned(), kind, locked: text(before), found: text(now) })
+}
+
+/// One line per difference, each indented.
+pub fn listed(differences: &[Difference]) -> String {
+    differences.iter().map(|it| format!("\n  {it}")).collect()
 }
 
 /// A digest is recognised by its first digits.
 fn short(text: &str) -> &str {
     let bare = text.strip_prefix("sha256:").or(text.strip_prefix("revision:")).unwrap_or(text);
-    if bare.len() >= 40 { &bare[..12] } else { bare }
+    if bare.len() >= 40 { bare.get(..12).unwrap_or(bare) } else { bare }
 }
 
 fn data(plan: &Plan, digests: &Digests) -> BTreeMap<String, String> {
@@ -114,7 +122,16 @@ fn data(plan: &Plan, digests: &Digests) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The embedded base stands in the cache once it is converted.
+/// A snapshot of the Hub is named by its contents; any other folder is read.
+fn base(plan: &Plan, folder: Option<&Path>, digests: &Digests) -> Option<String> {
+    if is_hub_id(&plan.recipe.base.name) {
+        let revision = folder?.file_name()?.to_string_lossy();
+        return Some(format!("revision:{revision}"));
+    }
+    digests.of_files(&weights(folder)).map(|it| format!("sha256:{it}"))
+}
+
+/// The embedded base is in the worker's home once it is converted.
 fn base_folder(plan: &Plan) -> Option<PathBuf> {
     let paths = &plan.machine.paths;
     match &paths.base {
@@ -126,13 +143,22 @@ fn base_folder(plan: &Plan) -> Option<PathBuf> {
     }
 }
 
+/// Whether the base can be digested: it is neither to be downloaded nor to be converted.
+pub fn base_is_here(plan: &Plan) -> bool {
+    base_folder(plan).is_some_and(|folder| folder.join("config.json").is_file())
+}
+
 fn weights(folder: Option<&Path>) -> Vec<PathBuf> {
     matching(folder, |name| name == "config.json" || ends_with(name, "safetensors"))
 }
 
 fn tokenizer(folder: Option<&Path>) -> Vec<PathBuf> {
+    const NAMED: [&str; 4] = ["special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt"];
     matching(folder, |name| {
-        name.starts_with("tokenizer") || name == "special_tokens_map.json" || ends_with(name, "jinja")
+        name.starts_with("tokenizer")
+            || NAMED.contains(&name)
+            || ends_with(name, "jinja")
+            || ends_with(name, "model")
     })
 }
 
@@ -155,20 +181,48 @@ mod tests {
 
     fn inputs(recipe: &str, data: &[(&str, &str)], base: Option<&str>) -> Inputs {
         let data = data.iter().map(|(name, digest)| ((*name).to_owned(), (*digest).to_owned())).collect();
-        Inputs { recipe: recipe.to_owned(), data, base: base.map(str::to_owned), ..Inputs::default() }
+        let code =
+            Code { version: "1".to_owned(), worker: Some("w".to_owned()), native: Some("n".to_owned()) };
+        Inputs {
+            recipe: recipe.to_owned(),
+            data,
+            base: base.map(str::to_owned),
+            tokenizer: Some("t".to_owned()),
+            template: "p".to_owned(),
+            code,
+        }
     }
 
     #[test]
-    fn what_differs_is_named_and_what_is_unknown_differs_from_nothing() {
+    fn what_differs_is_named_with_both_digests() {
         let locked = inputs("r", &[("train", "1"), ("old", "2")], Some("sha256:a"));
-        assert!(locked.differences(&locked).is_empty());
-        assert!(locked.differences(&inputs("r", &[("train", "1"), ("old", "2")], None)).is_empty());
-        let found = locked.differences(&inputs("s", &[("train", "3"), ("new", "4")], Some("sha256:b")));
+        assert!(differences(&locked, &locked).is_empty());
+        let found = differences(&locked, &inputs("s", &[("train", "3"), ("new", "4")], Some("sha256:b")));
         let named: Vec<_> = found.iter().map(ToString::to_string).collect();
         assert_eq!(
             named,
             ["old: 2 -> absent", "train: 1 -> 3", "new: absent -> 4", "manifest: r -> s", "base: a -> b"]
         );
+    }
+
+    #[test]
+    fn what_is_unknown_is_never_the_same() {
+        let known = inputs("r", &[], Some("sha256:a"));
+        let unknown = inputs("r", &[], None);
+        for (before, now, line) in [
+            (&known, &unknown, "base: a -> unknown"),
+            (&unknown, &known, "base: unknown -> a"),
+            (&unknown, &unknown, "base: unknown -> unknown"),
+        ] {
+            let found: Vec<_> = differences(before, now).iter().map(ToString::to_string).collect();
+            assert_eq!(found, [line]);
+        }
+        let mut without_code = known.clone();
+        without_code.code.worker = None;
+        without_code.code.native = None;
+        let found = differences(&without_code, &without_code);
+        assert_eq!(found.iter().map(|it| it.what.as_str()).collect::<Vec<_>>(), ["worker", "native module"]);
+        assert!(found.iter().all(|it| it.kind == Kind::Code));
     }
 
     #[test]

@@ -1,32 +1,31 @@
 //! `expert.lock`: what each of an expert's trained adapters was made of, and what came out.
 //!
-//! It stands beside the manifest and is meant to be committed. The folder of a run holds the same inputs for itself
-//! (`inputs.json`), for a lock may come from another machine than the run.
+//! It is beside the manifest and meant to be committed. A run records the same inputs for itself, in its checkpoints and
+//! in `run.json`, because a lock may come from another machine than the run.
 
-mod code;
+pub mod code;
 mod digests;
-mod inputs;
+pub mod inputs;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use expert_contract::manifest::model_slug;
-use expert_contract::plan::Plan;
+use expert_contract::plan::{Inputs, Plan};
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use code::{Code, SOURCES, find_package};
-pub use digests::Digests;
-pub use inputs::{Inputs, RECIPE};
+pub use code::look_for_package as find_package;
+pub use digests::{Digests, read_digest};
+pub use inputs::{Difference, Kind, differences, listed};
 
 use crate::durable;
 use crate::failure::Failure;
 
 pub const FILE: &str = "expert.lock";
 const FORMAT: u32 = 1;
-const INPUTS: &str = "inputs.json";
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Document {
@@ -101,24 +100,10 @@ impl Place {
     }
 }
 
-/// The entries of an expert's lock. One that cannot be read locks nothing; it is written anew.
+/// The entries of an expert's lock. One that cannot be read locks nothing; it is written again.
 pub fn read(file: &Path) -> BTreeMap<String, Entry> {
     let document = fs::read(file).ok().and_then(|text| serde_json::from_slice::<Document>(&text).ok());
     document.filter(|it| it.format == FORMAT).map(|it| it.adapters).unwrap_or_default()
-}
-
-/// What the run in this folder was begun with.
-pub fn begun_with(run: &Path) -> Option<Inputs> {
-    serde_json::from_slice(&fs::read(run.join(INPUTS)).ok()?).ok()
-}
-
-pub fn note_inputs(run: &Path, inputs: &Inputs) -> Result<(), Failure> {
-    durable::write_json(&run.join(INPUTS), inputs)
-}
-
-/// SHA-256 of the weights that a run left.
-pub fn adapter_digest(run: &Path, digests: &Digests) -> Option<String> {
-    digests.of_file(&run.join("final").join("adapter_model.safetensors"))
 }
 
 /// Refuses what is not as the expert's lock says, and shows what differs.
@@ -132,18 +117,18 @@ pub fn check(plan: &Plan, inputs: &Inputs) -> Result<(), Failure> {
         )
         .hint("train it once without --locked, and commit the lock"));
     };
-    let differences = entry.inputs.differences(inputs);
+    let differences = differences(&entry.inputs, inputs);
     if differences.is_empty() {
         return Ok(());
     }
-    let listed: Vec<String> = differences.iter().map(|it| format!("\n  {it}")).collect();
-    let message = format!("{} is not what its {FILE} says:{}", plan.recipe.expert, listed.concat());
+    let message = format!("{} is not what its {FILE} says:{}", plan.recipe.expert, listed(&differences));
     Err(Failure::bad_input("lock-differs", message)
         .hint("train without --locked to lock it as it is now, or undo the change"))
 }
 
 #[cfg(test)]
 mod tests {
+    use expert_contract::plan::Code;
     use serde_json::json;
 
     use super::*;
@@ -152,7 +137,7 @@ mod tests {
         let inputs = Inputs {
             recipe: recipe.to_owned(),
             template: "t".to_owned(),
-            code: Code { version: "1".to_owned(), worker: None },
+            code: Code { version: "1".to_owned(), ..Code::default() },
             ..Inputs::default()
         };
         let result = Outcome {

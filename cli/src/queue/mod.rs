@@ -21,7 +21,7 @@ use crate::prepare::{Prepared, prepare};
 use crate::render::{Console, summary};
 use crate::site;
 use crate::slots::Slots;
-use crate::training::{Trained, Trainer};
+use crate::train::{Trained, Trainer};
 use crate::usage::Global;
 use crate::worker::{self, Search, Warm};
 
@@ -101,7 +101,7 @@ fn refuse_unlocked(waiting: &[Waiting], trainer: &Trainer) -> Result<(), Failure
     let refusals: Vec<Failure> = waiting
         .iter()
         .filter_map(|one| one.prepared.as_ref().ok())
-        .filter_map(|one| lock::check(&one.resolved.plan, &trainer.inputs(one)).err())
+        .filter_map(|one| lock::check(&one.resolved.plan, &trainer.inputs(&one.resolved.plan)).err())
         .collect();
     let messages: Vec<&str> = refusals.iter().map(|failure| failure.message.as_str()).collect();
     let message = messages.join("\n");

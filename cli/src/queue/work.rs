@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::prepare::Prepared;
 use crate::render::{Board, Console, Live};
 use crate::slots::Slots;
-use crate::training::{Trained, Trainer};
+use crate::train::{Trained, Trainer};
 use crate::worker;
 
 struct Shift<'a> {

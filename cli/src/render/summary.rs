@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::number::{bytes, grouped, seconds, short};
 use super::{Align, Table};
 use crate::queue::Ended;
-use crate::training::Trained;
+use crate::train::Trained;
 
 /// The result of one training run. What the worker left out or could not tell is left out.
 pub fn trained(result: &Value) -> String {

@@ -17,6 +17,8 @@ use serde_json::Value;
 /// Far more than anything here takes; only a hang reaches it.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
+pub const BASE: &str = "home/bases/smollm2-135m-instruct";
+
 pub struct World {
     folder: tempfile::TempDir,
 }
@@ -27,7 +29,18 @@ impl World {
         let example = std::fs::read_to_string(repository().join("tests/examples/plan.json")).unwrap();
         let plan = example.replace("{folder}", folder.path().to_str().unwrap());
         std::fs::write(folder.path().join("plan.json"), plan).unwrap();
-        Self { folder }
+        let world = Self { folder };
+        world.leave_base();
+        world
+    }
+
+    /// The embedded base, as if it had been converted on this machine before.
+    fn leave_base(&self) {
+        let base = self.path(BASE);
+        std::fs::create_dir_all(&base).unwrap();
+        for name in ["config.json", "model.safetensors", "tokenizer.json"] {
+            std::fs::write(base.join(name), "{}").unwrap();
+        }
     }
 
     /// With a shelf of experts in `experts/`.

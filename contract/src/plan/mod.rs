@@ -4,6 +4,7 @@
 //! and its digest names the result. [`Machine`] says *how it is computed here* and may change between two
 //! attempts at one run.
 
+mod inputs;
 mod machine;
 mod recipe;
 mod request;
@@ -11,6 +12,7 @@ mod request;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use inputs::{Code, Inputs};
 pub use machine::{
     CheckpointingMode, Compile, Device, DeviceKind, Distributed, DistributedStrategy, Dtype, FastParts,
     Loader, Logging, Machine, MemoryEstimate, Mirror, Paths, Threads, Tracker,
@@ -41,11 +43,21 @@ pub struct Plan {
     pub machine: Machine,
     /// What this invocation of the worker is asked to do.
     pub request: Request,
+    /// Digests of what the run is made of; null in plans that train nothing.
+    #[serde(default)]
+    pub inputs: Option<Inputs>,
 }
 
 impl Plan {
     pub fn new(recipe: Recipe, machine: Machine, request: Request) -> Self {
-        Self { contract: CONTRACT_VERSION, recipe_digest: recipe.digest(), recipe, machine, request }
+        Self {
+            contract: CONTRACT_VERSION,
+            recipe_digest: recipe.digest(),
+            recipe,
+            machine,
+            request,
+            inputs: None,
+        }
     }
 }
 

@@ -20,6 +20,8 @@ pub enum Request {
         evaluate: bool,
         profile: bool,
     },
+    /// Fetch or convert the base where it is not on this machine yet, and tell its folder.
+    Base,
     /// Train the recipe's few steps in passing, the longest batch first, and tell what they took.
     Bench {
         /// Seconds after which the measurement is given up.
@@ -47,6 +49,7 @@ impl Request {
         match self {
             Self::Pretokenize { .. } => "pretokenize",
             Self::Train { .. } => "train",
+            Self::Base => "base",
             Self::Bench { .. } => "bench",
             Self::Evaluate { .. } => "evaluate",
             Self::Generate { .. } => "generate",

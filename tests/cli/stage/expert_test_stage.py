@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from expert_worker.checkpoint.files import sha256
 from expert_worker.errors import Missing
 from expert_worker.events import Events
 from expert_worker.plan import Plan
@@ -23,6 +24,8 @@ def raw(events: Events, data: bytes) -> None:
 
 def run(plan: Plan, events: Events) -> dict[str, object]:
     events.begin()
+    if plan.request.stage == "base":
+        return fetched(plan)
     Path(os.environ["EXPERT_TEST_PID_FILE"]).write_text(str(os.getpid()))
     acts = [act.partition("=") for act in os.environ["EXPERT_TEST_ACTS"].split(",")]
     meant = True
@@ -36,6 +39,15 @@ def run(plan: Plan, events: Events) -> dict[str, object]:
         else:
             ACTS[name](events, argument)
     return result_of(plan, scored=any(name == "score" for name, _, _ in acts))
+
+
+def fetched(plan: Plan) -> dict[str, object]:
+    """A base that was not on this machine is there now."""
+    folder = Path(plan.machine.paths.home) / "bases" / plan.recipe.base.name
+    folder.mkdir(parents=True)
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        (folder / name).write_text("{}")
+    return {"ok": True, "folder": str(folder)}
 
 
 def result_of(plan: Plan, *, scored: bool) -> dict[str, object]:
@@ -74,12 +86,23 @@ def leave_scores(plan: Plan, _argument: str) -> None:
     (Path(plan.machine.paths.output) / "evaluation.json").write_text(json.dumps(SCORE))
 
 
+def digests(folder: Path) -> dict[str, object]:
+    """As the worker records them; its own function would cost an import of torch."""
+    return {path.name: {"sha256": sha256(path), "bytes": path.stat().st_size} for path in folder.iterdir()}
+
+
 def leave_a_finished_run(plan: Plan, weights: str) -> None:
     output = Path(plan.machine.paths.output)
     (output / "final").mkdir(parents=True, exist_ok=True)
     (output / "final" / "adapter_config.json").write_text("{}")
     (output / "final" / "adapter_model.safetensors").write_text(weights)
-    record = {"recipe_digest": plan.recipe_digest, "result": {"ok": True, "steps": 7, "eval_loss": 0.5}}
+    record = {
+        "recipe_digest": plan.recipe_digest,
+        "recipe": plan.recipe.model_dump(mode="json"),
+        "inputs": plan.inputs.model_dump(mode="json") if plan.inputs else None,
+        "final": digests(output / "final"),
+        "result": {"ok": True, "steps": 7, "eval_loss": 0.5},
+    }
     (output / "run.json").write_text(json.dumps(record))
 
 
@@ -201,7 +224,15 @@ def grandchild(events: Events, _argument: str) -> None:
 def leave_a_checkpoint(plan: Plan, step: str) -> None:
     folder = Path(plan.machine.paths.output) / f"checkpoint-{step}"
     folder.mkdir(parents=True)
-    (folder / "state.json").write_text(json.dumps({"facts": {"recipe_digest": plan.recipe_digest}}))
+    (folder / "trainer.json").write_text(step)
+    facts = {
+        "recipe_digest": plan.recipe_digest,
+        "recipe": plan.recipe.model_dump(mode="json"),
+        "inputs": plan.inputs.model_dump(mode="json") if plan.inputs else None,
+        "threads": plan.machine.threads.compute,
+    }
+    state = {"facts": facts, "files": digests(folder)}
+    (folder / "state.json").write_text(json.dumps(state))
 
 
 OF_THE_PLAN = {

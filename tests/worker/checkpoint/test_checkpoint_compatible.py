@@ -7,6 +7,7 @@ import pytest
 
 from expert_worker.checkpoint import Facts, refuse_unless_same
 from expert_worker.errors import BadInput
+from expert_worker.plan import Code, Inputs
 
 RECIPE: dict[str, Any] = {
     "seed": 1,
@@ -15,9 +16,24 @@ RECIPE: dict[str, Any] = {
     "schedule": {"duration": {"unit": "epochs", "value": 2.0}},
 }
 KEY = "c" * 64
+INPUTS = Inputs(
+    recipe="r",
+    data={"train": "1"},
+    base="sha256:a",
+    tokenizer="t",
+    template="p",
+    code=Code(version="1", worker="w", native="n"),
+)
 
 
-def check(now: dict[str, Any], *, extend: bool = False, key: str = KEY) -> None:
+def check(
+    now: dict[str, Any],
+    *,
+    extend: bool = False,
+    key: str = KEY,
+    begun: Inputs | None = INPUTS,
+    inputs: Inputs | None = INPUTS,
+) -> None:
     facts = Facts(
         recipe_digest="d",
         recipe=RECIPE,
@@ -26,8 +42,9 @@ def check(now: dict[str, Any], *, extend: bool = False, key: str = KEY) -> None:
         micro_batch=1,
         totals={},
         metrics={},
+        inputs=begun,
     )
-    refuse_unless_same(facts, now, key, extend=extend)
+    refuse_unless_same(facts, now, key, inputs, extend=extend)
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
@@ -84,6 +101,36 @@ def test_extend_does_not_shorten_or_change_the_unit(duration: dict[str, Any]) ->
         check(changed("schedule.duration", duration), extend=True)
 
 
-def test_other_rows_under_the_same_recipe_are_refused() -> None:
+@pytest.mark.parametrize("extend", [False, True])
+def test_other_rows_are_refused_whether_the_recipe_is_longer_or_not(extend: bool) -> None:
+    recipe = changed("schedule.duration.value", 3.0) if extend else copy.deepcopy(RECIPE)
     with pytest.raises(BadInput, match="training data changed"):
-        check(copy.deepcopy(RECIPE), key="f" * 64)
+        check(recipe, key="f" * 64, extend=extend)
+
+
+@pytest.mark.parametrize("extend", [False, True])
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        ({"data": {"train": "2"}}, "data.train: 1 in the checkpoint, 2 now"),
+        ({"base": "sha256:b"}, "base: sha256:a in the checkpoint, sha256:b now"),
+        ({"tokenizer": "u"}, "tokenizer: t in the checkpoint, u now"),
+    ],
+)
+def test_another_base_or_other_data_is_refused(change: dict[str, Any], shown: str, extend: bool) -> None:
+    recipe = changed("schedule.duration.value", 3.0) if extend else copy.deepcopy(RECIPE)
+    with pytest.raises(BadInput) as refusal:
+        check(recipe, inputs=INPUTS.model_copy(update=change), extend=extend)
+    assert shown in refusal.value.message and refusal.value.exit_code == 2
+
+
+def test_what_is_unknown_is_not_the_same() -> None:
+    unknown = INPUTS.model_copy(update={"base": None})
+    for begun, inputs in ((unknown, INPUTS), (INPUTS, unknown), (unknown, unknown), (None, INPUTS)):
+        with pytest.raises(BadInput, match="base"):
+            check(copy.deepcopy(RECIPE), begun=begun, inputs=inputs)
+
+
+def test_other_code_is_for_the_command_line_to_warn_of() -> None:
+    code = Code(version="2", worker="x", native="y")
+    check(copy.deepcopy(RECIPE), inputs=INPUTS.model_copy(update={"code": code}))

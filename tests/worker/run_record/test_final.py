@@ -1,5 +1,6 @@
 """`final/` and run.json: loadable by plain peft, free of paths and hash order, complete."""
 
+import hashlib
 import json
 import subprocess
 from pathlib import Path
@@ -167,7 +168,10 @@ def test_run_json_names_everything_that_went_in(tmp_path: Path) -> None:
     blob.write_bytes(b"weights")
     (base / "model.safetensors").symlink_to(blob)
     (base / "config.json").write_text("{}")
-    Path(plan.machine.paths.output).mkdir()
+    final = Path(plan.machine.paths.output) / "final"
+    final.mkdir(parents=True)
+    (final / "adapter_model.safetensors").write_bytes(b"weights")
+    (final / "README.md").write_text("people edit this")
     path = write_run_record(
         plan,
         cache_key="c" * 64,
@@ -182,6 +186,8 @@ def test_run_json_names_everything_that_went_in(tmp_path: Path) -> None:
     assert record["result"] == {"steps": 20, "train_loss": None}
     assert record["packages"]["torch"] == torch.__version__
     assert record["base"]["model.safetensors"] == {"sha256": "ab" * 32, "bytes": 7}
+    digest = hashlib.sha256(b"weights").hexdigest()
+    assert record["final"] == {"adapter_model.safetensors": {"sha256": digest, "bytes": 7}}
     assert record["data"]["datasets/train.jsonl"]["bytes"] == 3
     assert record["data"]["datasets/validation.jsonl"] is None
     assert list(record) == sorted(record)

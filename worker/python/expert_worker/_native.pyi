@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypedDict, final
 
+SOURCES: str
 ENCODER_VERSION: int
 SUPERVISED: int
 BUILTIN_TEMPLATES: list[tuple[str, str]]

@@ -14,7 +14,7 @@ from expert_worker.plan import Plan
 
 Run = Callable[[Plan, Events], JsonValue]
 
-STAGES = ("pretokenize", "train", "bench", "evaluate", "generate", "export")
+STAGES = ("pretokenize", "train", "base", "bench", "evaluate", "generate", "export")
 # Only training owns the output folder, and with it the record of its events.
 RECORDED = frozenset({"train"})
 READS_STDIN = frozenset({"generate"})

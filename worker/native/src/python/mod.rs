@@ -12,8 +12,12 @@ mod tokenizer;
 
 use pyo3::prelude::*;
 
+/// Which sources this module was built from; `expert-cli` finds it in the file without loading it.
+const SOURCES: &str = concat!("expert-native-sources:", env!("EXPERT_NATIVE_SOURCES"));
+
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("SOURCES", SOURCES)?;
     module.add("ENCODER_VERSION", crate::encoder::ENCODER_VERSION)?;
     module.add("SUPERVISED", crate::encoder::SUPERVISED)?;
     module.add("BUILTIN_TEMPLATES", crate::template::BUILTIN.to_vec())?;

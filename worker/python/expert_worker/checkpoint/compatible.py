@@ -1,4 +1,8 @@
-"""Whether a run may go on from a checkpoint: only under the recipe that made it, or a longer one if asked."""
+"""Whether a run may be resumed from a checkpoint: only with the recipe, data and base that made it.
+
+`expert-cli` compares before it starts a worker and writes anything; this is the same rule once more, over
+the checkpoint that was really loaded and the token cache that was really opened.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,6 +10,7 @@ from typing import Any
 
 from expert_worker.checkpoint.record import Facts
 from expert_worker.errors import BadInput
+from expert_worker.plan import Inputs
 
 _DURATION = "schedule.duration"
 _ABSENT = "(absent)"
@@ -21,8 +26,11 @@ class Difference:
         return f"{self.field}: {_show(self.was)} in the checkpoint, {_show(self.now)} now"
 
 
-def refuse_unless_same(facts: Facts, recipe: dict[str, Any], cache_key: str, *, extend: bool) -> None:
-    """Only the recipe counts. Logging, retention, mirror, workers and output are free to change."""
+def refuse_unless_same(
+    facts: Facts, recipe: dict[str, Any], cache_key: str, inputs: Inputs | None = None, *, extend: bool
+) -> None:
+    """Logging, retention, mirror, workers and output are free to change. The worker's code is too:
+    `expert-cli` warns of it, and the run keeps the digest of the code that began it."""
     found = list(differences(facts.recipe, recipe))
     longer = [d for d in found if d.field.startswith(_DURATION)]
     others = [d for d in found if d not in longer]
@@ -32,12 +40,31 @@ def refuse_unless_same(facts: Facts, recipe: dict[str, Any], cache_key: str, *, 
         raise _changed(longer, "--extend means more epochs or steps, never fewer. --fresh starts over.")
     if longer and not extend:
         raise _changed(longer, "Add --extend to train for longer, or start over with --fresh.")
-    if not found and facts.cache_key != cache_key:
+    _refuse_other_inputs(facts, inputs)
+    if facts.cache_key != cache_key:
         raise BadInput(
             "The training data changed since the checkpoint was saved: "
             f"token cache {facts.cache_key[:12]} then, {cache_key[:12]} now",
             hint="Restore the data, or start over with --fresh.",
             code="data-changed",
+        )
+
+
+def _refuse_other_inputs(facts: Facts, inputs: Inputs | None) -> None:
+    """A plan without digests was not written by a command that resumes; its token cache is still compared."""
+    if inputs is None:
+        return
+    free = {"code", "recipe"}
+    before = facts.inputs.model_dump(exclude=free) if facts.inputs is not None else {}
+    found = list(differences(before, inputs.model_dump(exclude=free)))
+    # What is not known is not the same.
+    found += [Difference(name, None, None) for name in ("base", "tokenizer") if before.get(name) is None]
+    if found:
+        lines = "\n".join(f"  {difference}" for difference in found)
+        raise BadInput(
+            f"The checkpoint was made of something else:\n{lines}",
+            hint="Restore what changed, or start over with --fresh.",
+            code="inputs-changed",
         )
 
 

@@ -10,10 +10,11 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationError
 
 from expert_worker.checkpoint import files
-from expert_worker.document import U64, Document
+from expert_worker.document import U32, U64, Document
+from expert_worker.plan import Inputs
 
 NAME = "state.json"
-FORMAT = 1
+FORMAT = 2
 
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
@@ -41,6 +42,10 @@ class Facts(Document):
     """Running sums: tokens, seconds, epochs, whatever the summary at the end is made of."""
     metrics: Annotated[dict[str, float], BeforeValidator(finite)]
     """Of the evaluation at exactly this step; empty where there was none."""
+    inputs: Inputs | None = None
+    """Digests of what the run was begun with."""
+    threads: U32 | None = None
+    """The number of compute threads decides the last bits, so a resumed run keeps it."""
 
 
 class Record(Document):
@@ -64,6 +69,8 @@ def read(folder: Path) -> Record:
     try:
         raw = (folder / NAME).read_bytes()
         document = json.loads(raw)
+        if (found := document.get("format")) != FORMAT and isinstance(found, int):
+            raise DamagedError(f"{NAME} is of format {found}, this version reads {FORMAT}")
         seal = document.pop("seal")
         if seal != _seal(document):
             raise DamagedError(f"{NAME} does not match its own digest")
@@ -74,8 +81,6 @@ def read(folder: Path) -> Record:
         raise DamagedError(f"{NAME} cannot be read: {str(error).splitlines()[0]}") from None
     if sealed(record) != raw:
         raise DamagedError(f"{NAME} is not as it was written")
-    if record.format != FORMAT:
-        raise DamagedError(f"{NAME} is of format {record.format}, this version reads {FORMAT}")
     return record
 
 

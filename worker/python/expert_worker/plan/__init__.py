@@ -4,6 +4,7 @@ The mirror of the contract crate's `plan` module; a test holds the two together.
 plans. `recipe` says what comes out, `machine` how it is computed here, `request` what this process shall do.
 """
 
+from expert_worker.plan.inputs import Code, Inputs
 from expert_worker.plan.load import CONTRACT_VERSION, Plan, load_plan, parse_plan
 from expert_worker.plan.machine import (
     CheckpointingMode,
@@ -63,6 +64,7 @@ from expert_worker.plan.recipe import (
     WarmupSteps,
 )
 from expert_worker.plan.request import (
+    BaseRequest,
     BenchRequest,
     EvaluateRequest,
     ExportRequest,
@@ -82,10 +84,12 @@ __all__ = [
     "AdapterKind",
     "BadRow",
     "Base",
+    "BaseRequest",
     "Batch",
     "BenchRequest",
     "BestModel",
     "CheckpointingMode",
+    "Code",
     "Compile",
     "Data",
     "DataFormat",
@@ -102,6 +106,7 @@ __all__ = [
     "ExportRequest",
     "FastParts",
     "GenerateRequest",
+    "Inputs",
     "Loader",
     "Logging",
     "Machine",

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from expert_worker.document import U32, Document
 from expert_worker.errors import BadInput, Missing
+from expert_worker.plan.inputs import Inputs
 from expert_worker.plan.machine import Machine
 from expert_worker.plan.recipe import Recipe
 from expert_worker.plan.request import Request
@@ -21,6 +22,7 @@ class Plan(Document):
     recipe: Recipe
     machine: Machine
     request: Request
+    inputs: Inputs | None = None
 
 
 def load_plan(path: Path) -> Plan:

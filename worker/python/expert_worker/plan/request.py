@@ -37,6 +37,10 @@ class TrainRequest(Document):
     profile: bool
 
 
+class BaseRequest(Document):
+    stage: Literal["base"]
+
+
 class BenchRequest(Document):
     stage: Literal["bench"]
     limit_seconds: float
@@ -61,6 +65,12 @@ class ExportRequest(Document):
 
 
 Request = Annotated[
-    PretokenizeRequest | TrainRequest | BenchRequest | EvaluateRequest | GenerateRequest | ExportRequest,
+    PretokenizeRequest
+    | TrainRequest
+    | BaseRequest
+    | BenchRequest
+    | EvaluateRequest
+    | GenerateRequest
+    | ExportRequest,
     Field(discriminator="stage"),
 ]

@@ -8,6 +8,7 @@ from typing import Any
 from expert_worker.checkpoint import files
 
 _HUB_BLOB = re.compile(r"[0-9a-f]{64}")
+CARD = "README.md"
 _WEIGHTS = ("*.safetensors", "*.gguf", "config.json", "tokenizer.json")
 
 
@@ -21,6 +22,12 @@ def base_digests(folder: Path | None) -> dict[str, Any]:
         return {}
     found = {path for pattern in _WEIGHTS for path in folder.glob(pattern)}
     return {path.name: _describe(path) for path in sorted(found)}
+
+
+def final_digests(folder: Path) -> dict[str, Any]:
+    """By which a finished adapter is verified. The model card is left out: people edit it."""
+    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != CARD]
+    return {path.relative_to(folder).as_posix(): _describe(path) for path in found}
 
 
 def _describe(path: Path) -> dict[str, Any] | None:

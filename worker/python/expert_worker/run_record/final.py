@@ -11,6 +11,7 @@ import torch
 from expert_worker.checkpoint import files, tensors
 from expert_worker.checkpoint.refusal import refusals_in_words
 from expert_worker.run_record.adapter import CONFIG, WEIGHTS
+from expert_worker.run_record.digests import CARD
 
 NAME = "final"
 TEMPLATE = "template.json"
@@ -34,7 +35,7 @@ def write_final(
         **tokenizer_files(tokenizer),
         CONFIG: files.json_bytes(dict(config)),
         TEMPLATE: files.json_bytes(dict(template)),
-        "README.md": card.encode(),
+        CARD: card.encode(),
     }
 
     def fill(folder: Path) -> None:

@@ -12,7 +12,8 @@ import torch
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import refusals_in_words
 from expert_worker.plan import Plan
-from expert_worker.run_record.digests import base_digests, data_digests
+from expert_worker.run_record.digests import base_digests, data_digests, final_digests
+from expert_worker.run_record.final import NAME as FINAL
 from expert_worker.run_record.git import commit_of
 
 NAME = "run.json"
@@ -62,6 +63,8 @@ def write_run_record(
         "packages": package_versions(),
         "machine": _machine(plan),
         "git_commit": commit_of(Path(plan.machine.paths.expert_dir)),
+        "inputs": plan.inputs.model_dump(mode="json") if plan.inputs else None,
+        "final": final_digests(output / FINAL),
         "data": data_digests(plan.machine.paths.data),
         "base": base_digests(base_folder),
     }

@@ -100,4 +100,6 @@ class Keeper:
             micro_batch=self._window.micro_batch,
             totals=totals.as_json(),
             metrics=metrics,
+            inputs=self._plan.inputs,
+            threads=self._plan.machine.threads.compute,
         )

@@ -59,6 +59,7 @@ def _train(plan: Plan, events: Events, team: Team) -> tuple[dict[str, Any], Any,
         locate(plan, events)
     if saved is not None:
         _refuse_other_recipe(plan, saved, source)
+        plan = _with_inputs_of(plan, saved)
     events.begin(saved.step if saved else 0)
     trackers = start_trackers(plan, events, saved.step if saved else 0) if team.speaks else None
     try:
@@ -176,7 +177,16 @@ def _chosen(plan: Plan, store: Store) -> Loaded | None:
 def _refuse_other_recipe(plan: Plan, saved: Loaded, source: Source) -> None:
     extend = isinstance(plan.request, TrainRequest) and plan.request.extend
     recipe = plan.recipe.model_dump(mode="json")
-    refuse_unless_same(saved.facts, recipe, source.key, extend=extend)
+    refuse_unless_same(saved.facts, recipe, source.key, plan.inputs, extend=extend)
+
+
+def _with_inputs_of(plan: Plan, saved: Loaded) -> Plan:
+    """A resumed run keeps the inputs recorded when it started; --extend changes the recipe."""
+    begun = saved.facts.inputs
+    if begun is None:
+        return plan
+    kept = begun.model_copy(update={"recipe": plan.recipe_digest})
+    return plan.model_copy(update={"inputs": kept})
 
 
 def _validation(

@@ -10,14 +10,17 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 
+mod record;
+
+pub use record::{Begun, FINAL, RunRecord, checkpoints, has_whole_checkpoint};
+
 /// What a run leaves in its folder besides its checkpoints. The record and the adapter of the finished run go first,
 /// so that a removal that is cut short leaves no folder that looks finished.
-const FILES: [&str; 10] = [
+const FILES: [&str; 9] = [
     "run.json",
     "final",
     "events.jsonl",
     "plan.json",
-    "inputs.json",
     "report.html",
     "evaluation.json",
     "tensorboard",
@@ -40,8 +43,8 @@ pub enum State {
     Unused,
     /// Steps were made, and no run of this recipe is finished.
     Used,
-    /// This very recipe is finished here, with this result.
-    Finished(Value),
+    /// This very recipe is finished here.
+    Finished(RunRecord),
 }
 
 impl RunFolder {
@@ -53,10 +56,6 @@ impl RunFolder {
 
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    pub fn state(&self, recipe_digest: &str) -> State {
-        state(&self.path, recipe_digest)
     }
 
     /// Removes what a run leaves, and nothing else: the folder may be anyone's.
@@ -83,30 +82,20 @@ impl RunFolder {
         }
         Ok(())
     }
-
-    /// The recipe of what stands here, finished or not.
-    pub fn recipe_digest(&self) -> Option<String> {
-        let recipe = |value: &Value| value["recipe_digest"].as_str().map(str::to_owned);
-        let checkpoints = children(&self.path).into_iter().filter(|path| checkpoint_step(path).is_some());
-        checkpoints
-            .filter_map(|folder| read_json(&folder.join("state.json")))
-            .find_map(|state| recipe(&state["facts"]))
-            .or_else(|| read_record(&self.path).and_then(|record| recipe(&record)))
-    }
 }
 
 /// Also for folders that are not held, where the answer may be old by the time it is used.
 pub fn state(path: &Path, recipe_digest: &str) -> State {
-    let record = read_record(path);
-    let finished = path.join("final").join("adapter_config.json").is_file();
-    match record {
-        Some(mut record) if finished && record["recipe_digest"] == recipe_digest => {
-            State::Finished(record["result"].take())
-        }
+    match RunRecord::of(path) {
+        Some(record) if record.recipe_digest == recipe_digest => State::Finished(record),
         Some(_) => State::Used,
-        None if finished || has_checkpoint(path) || made_a_step(path) => State::Used,
+        None if has_adapter(path) || !checkpoints(path).is_empty() || made_a_step(path) => State::Used,
         None => State::Unused,
     }
+}
+
+fn has_adapter(path: &Path) -> bool {
+    path.join(FINAL).join("adapter_config.json").is_file()
 }
 
 pub fn read_record(path: &Path) -> Option<Value> {
@@ -121,10 +110,6 @@ pub fn read_json(path: &Path) -> Option<Value> {
 pub fn holder(path: &Path) -> Option<String> {
     let mut file = fs::File::open(path.join("lock")).ok()?;
     matches!(file.file().try_lock_shared(), Err(TryLockError::WouldBlock)).then(|| signature(&mut file))
-}
-
-fn has_checkpoint(path: &Path) -> bool {
-    children(path).iter().any(|child| checkpoint_step(child).is_some())
 }
 
 /// `checkpoint-120` -> 120
@@ -233,9 +218,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
         write(path, "run.json", r#"{"recipe_digest":"d","result":{"ok":true}}"#);
-        assert_eq!(state(path, "d"), State::Used);
-        write(path, "final/adapter_config.json", "{}");
-        assert_eq!(state(path, "d"), State::Finished(serde_json::json!({"ok": true})));
+        assert!(matches!(state(path, "d"), State::Finished(record) if record.result["ok"] == true));
         assert_eq!(state(path, "e"), State::Used);
     }
 

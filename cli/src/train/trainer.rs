@@ -1,16 +1,19 @@
 //! One expert's training, from the rules of its output folder to its lock.
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
-use expert_contract::plan::{Plan, Request, Resume};
+use expert_contract::plan::{Inputs, Plan, Request, Resume};
+use expert_contract::resolve::EMBEDDED;
 use serde_json::Value;
 
+use super::decide::{Asked, Decision, decide};
 use crate::adapter;
 use crate::commands::train::{Args, absolute};
 use crate::failure::Failure;
 use crate::launch::{Home, carry_out_with};
-use crate::lock::{self, Digests, Entry, Inputs, Outcome, Score};
-use crate::output::{self, RunFolder, State, read_json};
+use crate::lock::{self, Digests, Entry, Outcome, Score};
+use crate::output::{Begun, RunFolder, RunRecord, read_json};
 use crate::prepare::Prepared;
 use crate::usage::Global;
 use crate::worker::{Notice, Warm};
@@ -46,31 +49,31 @@ pub struct Trainer<'a> {
 }
 
 impl Trainer<'_> {
-    /// Trains the expert, unless the output folder says that there is nothing to do or that it must not be touched.
+    /// Trains the expert, unless its folder says that there is nothing to do or that it must not be touched.
     pub fn train(&self, prepared: &Prepared, notify: &mut dyn FnMut(Notice)) -> Result<Trained, Failure> {
         let mut plan = prepared.resolved.plan.clone();
         if let Some(mirror) = &mut plan.machine.mirror {
             mirror.background &= !self.args.no_background_upload;
         }
-        let inputs = self.inputs(prepared);
-        if self.args.locked {
-            lock::check(&plan, &inputs)?;
-        }
         if self.args.evaluate {
             refuse_without_test_set(&plan)?;
         }
+        self.fetch_base(&mut plan, notify)?;
+        let inputs = self.inputs(&plan);
+        if self.args.locked {
+            lock::check(&plan, &inputs)?;
+        }
         let folder = RunFolder::claim(Path::new(&plan.machine.paths.output))?;
-        let mut trained = if let Some(result) = self.settle(&folder, &plan, &inputs, notify)? {
-            drop(folder);
-            Trained::Before(result)
-        } else {
-            keep_threads(&folder, &mut plan);
-            plan.request = self.args.request(&plan);
-            // What goes on keeps the word of what it was begun with.
-            if folder.recipe_digest().is_none() || lock::begun_with(folder.path()).is_none() {
-                lock::note_inputs(folder.path(), &inputs)?;
+        let mut trained = match decide(folder.path(), &plan, &inputs, self.args.asked())? {
+            Decision::Done(result) => {
+                drop(folder);
+                Trained::Before(result)
             }
-            self.carry_out(&plan, Home::Run(folder), notify).map(Trained::Now)?
+            decision => {
+                self.make_ready(&folder, &mut plan, decision, notify)?;
+                plan.inputs = Some(inputs.clone());
+                self.carry_out(&plan, Home::Run(folder), notify).map(Trained::Now)?
+            }
         };
         // A run that trained now has scored itself; one that was finished before may not have.
         if self.args.evaluates(&plan) && !trained.result()["evaluation"].is_object() {
@@ -80,61 +83,85 @@ impl Trainer<'_> {
             };
             trained.add("evaluation", score);
         }
-        // A base that was fetched or converted meanwhile is known by now.
-        self.enter(&plan, &self.inputs(prepared), trained.result(), notify)?;
+        self.enter(&plan, trained.result(), notify)?;
         Ok(trained)
     }
 
-    pub fn inputs(&self, prepared: &Prepared) -> Inputs {
-        Inputs::here(prepared, self.global.python.as_deref(), self.digests)
+    pub fn inputs(&self, plan: &Plan) -> Inputs {
+        lock::inputs::here(plan, self.global.python.as_deref(), self.digests)
+    }
+
+    /// A base that is not on this machine yet has no digest, and nothing could be compared with it.
+    pub fn fetch_base(&self, plan: &mut Plan, notify: &mut dyn FnMut(Notice)) -> Result<(), Failure> {
+        static FETCHING: Mutex<()> = Mutex::new(());
+        if lock::inputs::base_is_here(plan) {
+            return Ok(());
+        }
+        let _alone = FETCHING.lock().unwrap_or_else(PoisonError::into_inner);
+        if lock::inputs::base_is_here(plan) {
+            return Ok(());
+        }
+        let fetching = adapter::asking(plan.clone(), Request::Base);
+        let result = self.carry_out(&fetching, Home::of(&fetching)?, notify)?;
+        if plan.recipe.base.name != EMBEDDED {
+            plan.machine.paths.base = result["folder"].as_str().map(str::to_owned);
+        }
+        Ok(())
     }
 
     /// Whether this very expert is finished, and scored where that is wanted. Holds no lock, so the answer may be old.
     pub fn is_done(&self, prepared: &Prepared) -> bool {
-        let (plan, inputs) = (&prepared.resolved.plan, self.inputs(prepared));
+        let plan = &prepared.resolved.plan;
+        let inputs = self.inputs(plan);
         let run = Path::new(&plan.machine.paths.output);
-        let finished = matches!(output::state(run, &plan.recipe_digest), State::Finished(_));
-        let same = lock::begun_with(run).is_none_or(|begun| begun.differences(&inputs).is_empty());
+        let decision = decide(run, plan, &inputs, self.args.asked());
         let scored = !self.args.evaluates(plan) || self.kept_score(plan, &inputs).is_some();
-        !self.args.fresh && finished && same && scored
+        matches!(decision, Ok(Decision::Done(_))) && scored
     }
 
-    /// The rules of a used output folder. Some where the very same is finished in it.
-    fn settle(
+    fn make_ready(
         &self,
         folder: &RunFolder,
-        plan: &Plan,
-        inputs: &Inputs,
+        plan: &mut Plan,
+        decision: Decision,
         notify: &mut dyn FnMut(Notice),
-    ) -> Result<Option<Value>, Failure> {
-        if self.args.fresh {
-            folder.clear()?;
-            return Ok(None);
-        }
-        let state = folder.state(&plan.recipe_digest);
-        if state == State::Unused {
-            return Ok(None);
-        }
-        let changed = changes(folder, plan, inputs);
-        match state {
-            State::Finished(result) if changed.is_empty() => return Ok(Some(result)),
-            _ if changed.is_empty() || self.args.extend => {}
-            _ if self.args.all.is_some() => {
-                notify(Notice::Remark(&format!("trains anew, for {} changed", changed.join(", "))));
-                folder.start_over()?;
-                return Ok(None);
+    ) -> Result<(), Failure> {
+        let (remark, begun) = match decision {
+            Decision::Resume { threads, remark } => {
+                // Another number of threads rounds otherwise: a run that is resumed keeps its own.
+                plan.machine.threads.compute = threads.or(plan.machine.threads.compute);
+                (remark, true)
             }
-            _ => {}
+            Decision::Replace { remark } => {
+                if self.args.fresh {
+                    folder.clear()?
+                } else {
+                    folder.start_over()?
+                }
+                (remark, false)
+            }
+            Decision::Begin | Decision::Done(_) => (None, self.args.resumes()),
+        };
+        if let Some(remark) = &remark {
+            notify(Notice::Remark(remark));
         }
-        if self.args.resumes() { Ok(None) } else { Err(used(folder.path(), &changed)) }
+        plan.request = self.args.request(plan);
+        if let Request::Train { resume, .. } = &mut plan.request {
+            *resume = match (begun, resume.clone()) {
+                (true, Resume::Nothing) => Resume::Newest,
+                (false, _) => Resume::Nothing,
+                (true, asked) => asked,
+            };
+        }
+        Ok(())
     }
 
     /// The evaluation that belongs to the adapter, if the lock says that it does.
     fn kept_score(&self, plan: &Plan, inputs: &Inputs) -> Option<Value> {
         let run = Path::new(&plan.machine.paths.output);
         let entry = lock::Place::of(plan)?.entry()?;
-        let same = entry.inputs.differences(inputs).is_empty()
-            && lock::adapter_digest(run, self.digests).as_ref() == Some(&entry.result.adapter);
+        let same = lock::differences(&entry.inputs, inputs).is_empty()
+            && RunRecord::of(run)?.adapter() == Some(entry.result.adapter.as_str());
         let kept = read_json(&run.join("evaluation.json")).filter(|_| same)?;
         (Score::of(&kept) == Some(entry.result.score?)).then(|| without_answers(kept))
     }
@@ -150,25 +177,18 @@ impl Trainer<'_> {
         carry_out_with(plan, home, &self.args.supervision, self.global, self.warm.as_ref(), notify)
     }
 
-    /// What was made of what, into the run's folder and into the expert's lock.
-    fn enter(
-        &self,
-        plan: &Plan,
-        inputs: &Inputs,
-        result: &Value,
-        notify: &mut dyn FnMut(Notice),
-    ) -> Result<(), Failure> {
+    /// What was made of what, as the run has recorded it, into the expert's lock.
+    fn enter(&self, plan: &Plan, result: &Value, notify: &mut dyn FnMut(Notice)) -> Result<(), Failure> {
         let run = Path::new(&plan.machine.paths.output);
-        let Some(adapter) = lock::adapter_digest(run, self.digests) else { return Ok(()) };
-        if lock::begun_with(run).as_ref() != Some(inputs) {
-            lock::note_inputs(run, inputs)?;
-        }
+        let Some(record) = RunRecord::of(run) else { return Ok(()) };
+        let (Some(inputs), Some(adapter)) = (&record.inputs, record.adapter()) else { return Ok(()) };
         let Some(place) = lock::Place::of(plan) else { return Ok(()) };
-        let before = place.entry().filter(|entry| entry.inputs.differences(inputs).is_empty());
+        let before = place.entry().filter(|entry| lock::differences(&entry.inputs, inputs).is_empty());
         if self.args.locked {
             if before.is_some_and(|entry| entry.result.adapter != adapter) {
                 notify(Notice::Remark(
-                    "made of what the lock says, with other last bits: another processor, thread count or torch",
+                    "inputs match expert.lock, but the adapter's bytes differ: expected on a different CPU, thread \
+                     count or torch version",
                 ));
             }
             return Ok(());
@@ -177,39 +197,14 @@ impl Trainer<'_> {
         let same = before.filter(|entry| entry.result.adapter == adapter);
         let score = score.or_else(|| same.and_then(|entry| entry.result.score));
         let result = Outcome {
-            adapter,
+            adapter: adapter.to_owned(),
             steps: result["steps"].as_u64(),
             device: plan.machine.device.kind.as_str().to_owned(),
-            threads: used_threads(run, plan),
+            threads: Begun::of_run(run).and_then(|begun| begun.threads).or(plan.machine.threads.compute),
             score,
         };
         place.write(&Entry { inputs: inputs.clone(), result })
     }
-}
-
-/// What differs between the run in the folder and this plan, in a few words each.
-fn changes(folder: &RunFolder, plan: &Plan, inputs: &Inputs) -> Vec<String> {
-    let begun = lock::begun_with(folder.path());
-    let mut changed: Vec<String> =
-        begun.iter().flat_map(|begun| begun.differences(inputs)).map(|it| it.what).collect();
-    let other_recipe = folder.recipe_digest().is_some_and(|recipe| recipe != plan.recipe_digest);
-    if other_recipe && !changed.iter().any(|what| what == lock::RECIPE) {
-        changed.push(lock::RECIPE.to_owned());
-    }
-    changed
-}
-
-/// Another number of threads rounds otherwise: a run that goes on keeps its own.
-fn keep_threads(folder: &RunFolder, plan: &mut Plan) {
-    if folder.recipe_digest().is_some() {
-        plan.machine.threads.compute = used_threads(folder.path(), plan);
-    }
-}
-
-fn used_threads(run: &Path, plan: &Plan) -> Option<u32> {
-    let before = read_json(&run.join("plan.json"));
-    let before = before.and_then(|before| before["machine"]["threads"]["compute"].as_u64());
-    before.and_then(|threads| u32::try_from(threads).ok()).or(plan.machine.threads.compute)
 }
 
 fn without_answers(mut evaluation: Value) -> Value {
@@ -233,22 +228,22 @@ pub fn has_test_set(plan: &Plan) -> bool {
     !plan.recipe.data.test.is_empty() || !plan.recipe.evaluation.test_cases.is_empty()
 }
 
-fn used(path: &Path, changed: &[String]) -> Failure {
-    let since = if changed.is_empty() {
-        String::new()
-    } else {
-        format!(", and since then {} changed", changed.join(", "))
-    };
-    Failure::bad_input("output-used", format!("{} holds an earlier run{since}", path.display()))
-        .hint("--resume goes on with it, --fresh removes it, -o names another folder")
-}
-
 impl Args {
     pub fn resumes(&self) -> bool {
         self.resume.is_some() || self.extend
     }
 
-    /// A shelf is scored as far as there are test sets.
+    pub fn asked(&self) -> Asked<'_> {
+        Asked {
+            fresh: self.fresh,
+            resume: self.resumes(),
+            checkpoint: self.resume.as_deref().filter(|path| *path != Path::new("auto")),
+            extend: self.extend,
+            shelf: self.all.is_some(),
+        }
+    }
+
+    /// A shelf is scored where there are test sets.
     pub fn evaluates(&self, plan: &Plan) -> bool {
         self.evaluate || (self.all.is_some() && !self.no_evaluate && has_test_set(plan))
     }

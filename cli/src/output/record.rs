@@ -1,0 +1,177 @@
+//! What a run says about itself: `run.json` when it is finished, `state.json` in each of its checkpoints.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use expert_contract::plan::Inputs;
+use fs_err as fs;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{checkpoint_step, children};
+use crate::lock::read_digest;
+
+const RECORD: &str = "run.json";
+const STATE: &str = "state.json";
+pub const FINAL: &str = "final";
+const WEIGHTS: &str = "adapter_model.safetensors";
+
+/// `run.json`, as far as it decides what may be done with the run.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct RunRecord {
+    pub recipe_digest: String,
+    #[serde(default)]
+    pub recipe: Value,
+    #[serde(default)]
+    pub result: Value,
+    pub inputs: Option<Inputs>,
+    /// The files of `final/`, by which it is verified.
+    #[serde(default, rename = "final")]
+    adapter: BTreeMap<String, FileDigest>,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+struct FileDigest {
+    sha256: String,
+}
+
+/// `state.json`; the worker checks its seal before it uses the checkpoint.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+struct Checkpoint {
+    facts: Facts,
+    #[serde(default)]
+    files: BTreeMap<String, FileDigest>,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+struct Facts {
+    recipe_digest: String,
+    #[serde(default)]
+    recipe: Value,
+    inputs: Option<Inputs>,
+    threads: Option<u32>,
+}
+
+/// What a run in a folder was begun with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Begun {
+    pub recipe_digest: String,
+    pub recipe: Value,
+    /// None where it is not on record.
+    pub inputs: Option<Inputs>,
+    pub threads: Option<u32>,
+}
+
+impl RunRecord {
+    pub fn of(run: &Path) -> Option<Self> {
+        read(&run.join(RECORD))
+    }
+
+    /// SHA-256 of the weights, as they were when the run ended.
+    pub fn adapter(&self) -> Option<&str> {
+        self.adapter.get(WEIGHTS).map(|file| file.sha256.as_str())
+    }
+
+    /// Which files of `final/` are not as the run left them, in a few words each.
+    pub fn damages(&self, run: &Path) -> Vec<String> {
+        if self.adapter().is_none() {
+            return vec![format!("{RECORD} does not say what {FINAL}/ must be")];
+        }
+        damages(&run.join(FINAL), &self.adapter)
+            .into_iter()
+            .map(|(name, how)| format!("{FINAL}/{name} is {how}"))
+            .collect()
+    }
+}
+
+impl Begun {
+    /// From the newest checkpoint that can be read, or else from the finished run's record.
+    pub fn of_run(run: &Path) -> Option<Self> {
+        let mut folders = checkpoints(run);
+        folders.reverse();
+        folders.iter().find_map(|folder| Self::of_checkpoint(folder)).or_else(|| {
+            let record = RunRecord::of(run)?;
+            Some(Self {
+                recipe_digest: record.recipe_digest,
+                recipe: record.recipe,
+                inputs: record.inputs,
+                threads: None,
+            })
+        })
+    }
+
+    pub fn of_checkpoint(folder: &Path) -> Option<Self> {
+        let Checkpoint { facts, .. } = read(&folder.join(STATE))?;
+        Some(Self {
+            recipe_digest: facts.recipe_digest,
+            recipe: facts.recipe,
+            inputs: facts.inputs,
+            threads: facts.threads,
+        })
+    }
+}
+
+/// Folders with a checkpoint's name, oldest first.
+pub fn checkpoints(run: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<(u64, PathBuf)> = children(run)
+        .into_iter()
+        .filter_map(|path| checkpoint_step(&path).map(|step| (step, path)))
+        .filter(|(_, path)| path.is_dir())
+        .collect();
+    found.sort();
+    found.into_iter().map(|(_, path)| path).collect()
+}
+
+/// Whether a run can be resumed from any of its checkpoints.
+pub fn has_whole_checkpoint(run: &Path) -> bool {
+    checkpoints(run).iter().rev().any(|folder| {
+        read::<Checkpoint>(&folder.join(STATE))
+            .is_some_and(|it| !it.files.is_empty() && damages(folder, &it.files).is_empty())
+    })
+}
+
+fn damages(folder: &Path, files: &BTreeMap<String, FileDigest>) -> Vec<(String, &'static str)> {
+    let look = |(name, file): (&String, &FileDigest)| match read_digest(&folder.join(name)) {
+        None => Some((name.clone(), "missing")),
+        Some(found) if found != file.sha256 => Some((name.clone(), "damaged")),
+        Some(_) => None,
+    };
+    files.iter().filter_map(look).collect()
+}
+
+fn read<T: DeserializeOwned>(file: &Path) -> Option<T> {
+    serde_json::from_slice(&fs::read(file).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use expert_contract::digest::hex;
+    use sha2::{Digest, Sha256};
+
+    fn write(folder: &Path, name: &str, text: &str) {
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn a_final_folder_is_held_against_its_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path();
+        let entry = |text: &str| json!({"sha256": hex(&Sha256::digest(text)), "bytes": text.len()});
+        let record = |files: Value| {
+            write(run, RECORD, &json!({"recipe_digest": "d", "inputs": null, "final": files}).to_string());
+            RunRecord::of(run).unwrap().damages(run)
+        };
+        write(run, "final/adapter_model.safetensors", "weights");
+        write(run, "final/README.md", "mine");
+        assert!(record(json!({WEIGHTS: entry("weights")})).is_empty());
+        assert_eq!(record(json!({WEIGHTS: entry("others")})), ["final/adapter_model.safetensors is damaged"]);
+        assert_eq!(record(json!({WEIGHTS: entry("weights"), "a": entry("")})), ["final/a is missing"]);
+        assert_eq!(record(json!({})).len(), 1, "without digests nothing is verified");
+    }
+}

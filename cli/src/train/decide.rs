@@ -1,0 +1,247 @@
+//! What may be done with the run that a folder holds: decided from what is on record, before anything is written.
+
+use std::path::{Path, PathBuf};
+
+use expert_contract::plan::{Inputs, Plan};
+use serde_json::Value;
+
+use crate::compare;
+use crate::failure::Failure;
+use crate::lock::{self, Difference, Kind};
+use crate::output::{self, Begun, RunRecord, State};
+
+const DURATION: &str = "schedule.duration";
+
+/// What the command line asks for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Asked<'a> {
+    pub fresh: bool,
+    pub resume: bool,
+    /// The checkpoint that `--resume` names.
+    pub checkpoint: Option<&'a Path>,
+    pub extend: bool,
+    /// `--all`: what changed is retrained.
+    pub shelf: bool,
+}
+
+#[derive(Debug, PartialEq)]
+pub enum Decision {
+    /// This very run is finished and whole.
+    Done(Value),
+    /// Nothing is there yet.
+    Begin,
+    /// The run is resumed with what it was begun with. The remark is for the user.
+    Resume { threads: Option<u32>, remark: Option<String> },
+    /// The run that is there is set aside, and another one begun.
+    Replace { remark: Option<String> },
+}
+
+/// `inputs` are those of now.
+pub fn decide(run: &Path, plan: &Plan, inputs: &Inputs, asked: Asked) -> Result<Decision, Failure> {
+    if asked.fresh {
+        return Ok(Decision::Replace { remark: None });
+    }
+    match output::state(run, &plan.recipe_digest) {
+        State::Unused => Ok(Decision::Begin),
+        State::Finished(record) => finished(run, plan, inputs, asked, record),
+        State::Used => used(run, plan, inputs, asked),
+    }
+}
+
+fn finished(
+    run: &Path,
+    plan: &Plan,
+    inputs: &Inputs,
+    asked: Asked,
+    record: RunRecord,
+) -> Result<Decision, Failure> {
+    let same = record.inputs.as_ref().is_some_and(|before| lock::differences(before, inputs).is_empty());
+    if !same {
+        return used(run, plan, inputs, asked);
+    }
+    let damages = record.damages(run);
+    if damages.is_empty() {
+        return Ok(Decision::Done(record.result));
+    }
+    let damages = damages.join(", ");
+    if output::has_whole_checkpoint(run) {
+        let remark = format!("{damages}: rebuilding it from the newest checkpoint");
+        return Ok(Decision::Resume { threads: threads(run), remark: Some(remark) });
+    }
+    Ok(Decision::Replace { remark: Some(format!("{damages}, and no checkpoint is left: retraining")) })
+}
+
+/// There is a run that is not this very one, finished and whole.
+fn used(run: &Path, plan: &Plan, inputs: &Inputs, asked: Asked) -> Result<Decision, Failure> {
+    let begun = match asked.checkpoint {
+        // One that cannot be read is for the worker to refuse, in its words.
+        Some(named) => Begun::of_checkpoint(named),
+        None => Begun::of_run(run),
+    };
+    let Some(begun) = begun else {
+        return without_record(run, asked);
+    };
+    let (changed, unknown) = match &begun.inputs {
+        Some(before) => (lock::differences(before, inputs), false),
+        None => (Vec::new(), true),
+    };
+    let recipe = recipe_changes(&begun, plan);
+    let others: Vec<Difference> = changed.into_iter().filter(|it| it.kind != Kind::Recipe).collect();
+    if asked.shelf {
+        return Ok(for_shelf(run, &begun, &recipe, &others, unknown));
+    }
+    if !asked.resume {
+        return Err(refuse_used(run, &recipe, &others, unknown));
+    }
+    refuse_other_recipe(&recipe, asked.extend)?;
+    if unknown {
+        return Err(refuse_unknown(run));
+    }
+    refuse_other_material(run, plan, &others)?;
+    let code: Vec<Difference> = others.into_iter().filter(|it| it.kind == Kind::Code).collect();
+    Ok(Decision::Resume { threads: begun.threads, remark: (!code.is_empty()).then(|| of_other_code(&code)) })
+}
+
+/// No checkpoint can be read. Without any, nothing can be mixed and the run begins at step 0; where there are some, the
+/// worker says of each why it cannot be used.
+fn without_record(run: &Path, asked: Asked) -> Result<Decision, Failure> {
+    if asked.resume || asked.shelf {
+        return Ok(Decision::Resume { threads: None, remark: None });
+    }
+    Err(refuse_used(run, &Recipe::default(), &[], false))
+}
+
+fn for_shelf(run: &Path, begun: &Begun, recipe: &Recipe, others: &[Difference], unknown: bool) -> Decision {
+    let mut changed: Vec<&str> = others.iter().map(|it| it.what.as_str()).collect();
+    if !recipe.is_same() {
+        changed.push(lock::inputs::RECIPE);
+    }
+    if unknown {
+        return Decision::Replace {
+            remark: Some(format!("retraining: {} does not say what its run was begun with", run.display())),
+        };
+    }
+    if changed.is_empty() {
+        return Decision::Resume { threads: begun.threads, remark: None };
+    }
+    Decision::Replace { remark: Some(format!("retraining: {} changed", changed.join(", "))) }
+}
+
+/// The settings that differ between the recipe of the run and that of now.
+#[derive(Debug, Default)]
+struct Recipe {
+    /// `field: old -> new`
+    fields: Vec<String>,
+    /// Only the duration differs, and it is longer.
+    longer: bool,
+}
+
+impl Recipe {
+    fn is_same(&self) -> bool {
+        self.fields.is_empty()
+    }
+}
+
+fn recipe_changes(begun: &Begun, plan: &Plan) -> Recipe {
+    if begun.recipe_digest == plan.recipe_digest {
+        return Recipe::default();
+    }
+    let now = serde_json::to_value(&plan.recipe).unwrap_or_default();
+    let found = compare::differences(&[begun.recipe.clone(), now.clone()]);
+    let text = |side: &Option<Value>| side.as_ref().map_or_else(|| "null".to_owned(), Value::to_string);
+    let mut fields: Vec<String> = found
+        .iter()
+        .map(|(name, sides)| format!("{name}: {} -> {}", text(&sides[0]), text(&sides[1])))
+        .collect();
+    if fields.is_empty() {
+        fields.push(format!("{}: {} -> {}", lock::inputs::RECIPE, begun.recipe_digest, plan.recipe_digest));
+    }
+    let duration = |recipe: &Value, key: &str| recipe["schedule"]["duration"][key].clone();
+    let only_duration = !found.is_empty() && found.keys().all(|name| name.starts_with(DURATION));
+    let same_unit = duration(&begun.recipe, "unit") == duration(&now, "unit");
+    let more = duration(&now, "value").as_f64() > duration(&begun.recipe, "value").as_f64();
+    Recipe { fields, longer: only_duration && same_unit && more }
+}
+
+fn refuse_other_recipe(recipe: &Recipe, extend: bool) -> Result<(), Failure> {
+    if recipe.is_same() || (recipe.longer && extend) {
+        return Ok(());
+    }
+    let only_duration = recipe.fields.iter().all(|field| field.starts_with(DURATION));
+    let hint = match (recipe.longer, only_duration) {
+        (true, _) => "add --extend to train for longer, or start over with --fresh",
+        (false, true) => "--extend means more epochs or steps, never fewer; --fresh starts over",
+        (false, false) => "undo the change, or start over with --fresh",
+    };
+    let message = format!("the recipe is not the one that the run was begun with:{}", lines(&recipe.fields));
+    Err(Failure::bad_input("recipe-changed", message).hint(hint))
+}
+
+fn refuse_other_material(run: &Path, plan: &Plan, others: &[Difference]) -> Result<(), Failure> {
+    let found: Vec<String> = others
+        .iter()
+        .filter(|it| it.kind == Kind::Material)
+        .map(|it| match place_of(plan, &it.what) {
+            Some(place) => format!("{it} ({})", place.display()),
+            None => it.to_string(),
+        })
+        .collect();
+    if found.is_empty() {
+        return Ok(());
+    }
+    let message = format!("the run in {} was begun with something else:{}", run.display(), lines(&found));
+    Err(Failure::bad_input("inputs-changed", message)
+        .hint("restore what changed, or start over with --fresh; -o names another folder"))
+}
+
+fn place_of(plan: &Plan, what: &str) -> Option<PathBuf> {
+    let paths = &plan.machine.paths;
+    match what {
+        "base" | "tokenizer" => paths.base.as_ref().map(PathBuf::from),
+        source => paths.data.get(source).map(PathBuf::from),
+    }
+}
+
+fn refuse_unknown(run: &Path) -> Failure {
+    let message = format!("{} does not say what its run was begun with", run.display());
+    Failure::bad_input("inputs-unknown", message)
+        .hint("its data or base may have changed since; --fresh starts over, -o names another folder")
+}
+
+/// Hours of training are not thrown away for an update of the program, and its results are not passed off as one
+/// version's: the run's record keeps the code that began it.
+fn of_other_code(code: &[Difference]) -> String {
+    format!(
+        "the program changed since this run was begun, and the adapter will be made by both:{}\n  \
+         --fresh trains it by this one alone",
+        lock::listed(code)
+    )
+}
+
+fn refuse_used(run: &Path, recipe: &Recipe, others: &[Difference], unknown: bool) -> Failure {
+    let mut changed = recipe.fields.clone();
+    changed.extend(others.iter().map(ToString::to_string));
+    if unknown {
+        changed.push("what it was begun with is not on record".to_owned());
+    }
+    let since =
+        if changed.is_empty() { String::new() } else { format!("; since then changed:{}", lines(&changed)) };
+    let material = others.iter().any(|it| it.kind == Kind::Material);
+    let hint = match (recipe.is_same(), recipe.longer) {
+        _ if material || unknown => "--fresh starts over, -o names another folder",
+        (true, _) => "--resume resumes it, --fresh starts over, -o names another folder",
+        (false, true) => {
+            "--resume --extend trains it for longer, --fresh starts over, -o names another folder"
+        }
+        (false, false) => "--fresh starts over, -o names another folder",
+    };
+    Failure::bad_input("output-used", format!("{} holds an earlier run{since}", run.display())).hint(hint)
+}
+
+fn threads(run: &Path) -> Option<u32> {
+    Begun::of_run(run).and_then(|begun| begun.threads)
+}
+
+fn lines(each: &[String]) -> String {
+    each.iter().map(|line| format!("\n  {line}")).collect()
+}

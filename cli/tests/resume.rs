@@ -1,0 +1,232 @@
+//! What may be done with the run that a folder holds: resumed only over what it was begun with, skipped only where it is
+//! whole.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::Path;
+
+use common::{BASE, World, talk};
+use serde_json::{Value, json};
+
+const RUN: &str = "experts/a/weights/smollm2-135m-instruct";
+const TRAIN: &str = "train -m experts/a --device cpu";
+const ALL: &str = "train --all --device cpu --jobs 1 --no-evaluate";
+/// A worker that must not be started.
+const NOBODY: &str = "die=9";
+
+fn edit(world: &World, file: &str, from: &str, to: &str) {
+    let text = std::fs::read_to_string(world.path(file)).unwrap();
+    assert!(text.contains(from), "{file} has no {from}");
+    std::fs::write(world.path(file), text.replace(from, to)).unwrap();
+}
+
+fn change(file: &Path, edit: impl Fn(&mut Value)) {
+    let mut document: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    edit(&mut document);
+    std::fs::write(file, document.to_string()).unwrap();
+}
+
+/// Every file of the run's folder with its content; the lock is there to be taken.
+fn contents(world: &World) -> Vec<(String, Vec<u8>)> {
+    fn walk(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                walk(&path, found);
+            } else if path.file_name().unwrap() != "lock" {
+                found.push((path.display().to_string(), std::fs::read(&path).unwrap()));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&world.path(RUN), &mut found);
+    found.sort();
+    found
+}
+
+fn interrupted() -> World {
+    let world = World::shelf(&["a"]);
+    world.json(TRAIN, "steps=2,checkpoint=2,missing");
+    assert!(world.path(RUN).join("checkpoint-2/state.json").is_file());
+    world
+}
+
+fn finished() -> World {
+    let world = World::shelf(&["a"]);
+    let (output, _) = world.json(ALL, "steps=2,checkpoint=2,final=whole");
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    world
+}
+
+fn refused(world: &World, arguments: &str, code: &str) -> String {
+    let before = contents(world);
+    let (output, document) = world.json(arguments, NOBODY);
+    assert_eq!(output.status.code(), Some(2), "{arguments}: {}", talk(&output));
+    assert_eq!(document["error"]["code"], code, "{arguments}: {document}");
+    assert_eq!(contents(world), before, "a refused command writes nothing");
+    document["error"]["message"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn other_data_is_refused_with_and_without_extend() {
+    let world = interrupted();
+    edit(&world, "experts/a/datasets/train.jsonl", "Monday", "Sunday");
+    for flags in ["--resume", "--resume --extend", "--extend --epochs 50", "--resume=NAMED"] {
+        let flags = flags.replace("NAMED", &format!("{RUN}/checkpoint-2"));
+        let message = refused(&world, &format!("{TRAIN} {flags}"), "inputs-changed");
+        assert!(message.contains("\n  datasets/train.jsonl: ") && message.contains(" -> "), "{message}");
+        assert!(!message.contains("base"), "{message}");
+    }
+}
+
+#[test]
+fn other_weights_or_another_tokenizer_of_the_base_are_refused() {
+    for (file, what) in [("model.safetensors", "base: "), ("tokenizer.json", "tokenizer: ")] {
+        let world = interrupted();
+        std::fs::write(world.path(BASE).join(file), "{ }").unwrap();
+        let message = refused(&world, &format!("{TRAIN} --resume"), "inputs-changed");
+        assert!(message.contains(&format!("\n  {what}")), "{message}");
+    }
+}
+
+#[test]
+fn other_code_is_told_and_the_run_keeps_the_code_that_began_it() {
+    let world = interrupted();
+    change(&world.path(RUN).join("checkpoint-2/state.json"), |state| {
+        state["facts"]["inputs"]["code"]["worker"] = "0".repeat(64).into();
+    });
+    let (output, document) = world.json(&format!("{TRAIN} --resume"), "steps=3,missing");
+    assert_eq!(output.status.code(), Some(3), "{document}");
+    let said = talk(&output);
+    assert!(said.contains("the program changed") && said.contains("worker: 000000000000 -> "), "{said}");
+    // A shelf does not mix two versions.
+    let (output, _) = world.json(ALL, "final=w");
+    assert!(talk(&output).contains("retraining: worker changed"), "{}", talk(&output));
+}
+
+#[test]
+fn a_refused_recipe_is_shown_field_by_field_and_writes_nothing() {
+    let world = interrupted();
+    let message = refused(&world, &format!("{TRAIN} --resume --lora-rank 4"), "recipe-changed");
+    assert!(message.contains("\n  adapter.rank: 8 -> 4"), "{message}");
+    let message = refused(&world, &format!("{TRAIN} --resume --extend --lora-rank 4"), "recipe-changed");
+    assert!(message.contains("adapter.rank"), "{message}");
+    refused(&world, &format!("{TRAIN} --resume --epochs 50"), "recipe-changed");
+    refused(&world, &format!("{TRAIN} --resume --extend --epochs 0.5"), "recipe-changed");
+    let (output, document) = world.json(&format!("{TRAIN} --extend --epochs 50"), "missing");
+    assert_eq!(output.status.code(), Some(3), "longer is what --extend is for: {document}");
+}
+
+#[test]
+fn a_plain_start_over_a_longer_recipe_says_how_to_train_for_longer() {
+    let world = finished();
+    let before = contents(&world);
+    let output = world.expert_cli(&["train", "-m", "experts/a", "--device", "cpu", "--epochs", "50"], NOBODY);
+    let output = { output }.output().unwrap();
+    let said = talk(&output);
+    assert!(said.contains("schedule.duration.value: ") && said.contains("--resume --extend"), "{said}");
+    assert_eq!((output.status.code(), contents(&world)), (Some(2), before));
+}
+
+#[test]
+fn a_run_that_does_not_say_what_it_was_begun_with_is_not_taken_for_the_same() {
+    let world = interrupted();
+    change(&world.path(RUN).join("checkpoint-2/state.json"), |state| state["facts"]["inputs"] = Value::Null);
+    refused(&world, &format!("{TRAIN} --resume"), "inputs-unknown");
+    let (output, _) = world.json(ALL, "final=w");
+    assert!(talk(&output).contains("does not say what its run was begun with"), "{}", talk(&output));
+
+    let world = finished();
+    change(&world.path(RUN).join("run.json"), |record| record["inputs"] = Value::Null);
+    edit(&world, "experts/a/datasets/train.jsonl", "Monday", "Sunday");
+    let (_, document) = world.json(ALL, "final=new");
+    assert_eq!(document["experts"][0]["finished_before"], false, "{document}");
+}
+
+#[test]
+fn a_damaged_adapter_is_named_and_rebuilt_from_a_checkpoint_and_never_signed() {
+    let world = finished();
+    let weights = world.path(RUN).join("final/adapter_model.safetensors");
+    let lock = || std::fs::read(world.path("experts/a/expert.lock")).unwrap();
+    let signed = lock();
+    std::fs::write(&weights, "whole!").unwrap();
+    // Whatever ends the rebuilding, the lock is not signed for what is damaged.
+    world.json(ALL, "missing");
+    assert_eq!(lock(), signed);
+    let (output, _) = world.json(TRAIN, "final=whole");
+    let said = talk(&output);
+    assert!(
+        said.contains("final/adapter_model.safetensors is damaged: rebuilding it from the newest"),
+        "{said}"
+    );
+    let plan = std::fs::read(world.path(RUN).join("plan.json")).unwrap();
+    let plan: Value = serde_json::from_slice(&plan).unwrap();
+    assert_eq!(plan["request"]["resume"]["from"], "newest");
+    assert_eq!((std::fs::read_to_string(&weights).unwrap().as_str(), lock()), ("whole", signed));
+    assert_eq!(world.json(ALL, NOBODY).0.status.code(), Some(0), "and then it is whole");
+}
+
+#[test]
+fn a_damaged_adapter_without_a_whole_checkpoint_is_retrained() {
+    let world = finished();
+    std::fs::write(world.path(RUN).join("final/adapter_model.safetensors"), "").unwrap();
+    std::fs::write(world.path(RUN).join("checkpoint-2/trainer.json"), "").unwrap();
+    let (output, _) = world.json(ALL, "final=whole");
+    assert!(talk(&output).contains("no checkpoint is left: retraining"), "{}", talk(&output));
+    assert!(!world.path(RUN).join("checkpoint-2").exists());
+}
+
+#[test]
+fn a_model_card_may_be_edited() {
+    let world = finished();
+    std::fs::write(world.path(RUN).join("final/README.md"), "mine").unwrap();
+    let (output, _) = world.json(ALL, NOBODY);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+}
+
+#[test]
+fn a_resumed_run_keeps_its_threads_though_its_plan_is_lost() {
+    let world = World::shelf(&["a"]);
+    let threads = |count: &str, acts: &str| {
+        let mut command =
+            world.expert_cli(&[TRAIN, "--resume"].join(" ").split(' ').collect::<Vec<_>>(), acts);
+        command.env("OMP_NUM_THREADS", count).output().unwrap();
+        let plan = std::fs::read(world.path(RUN).join("plan.json")).unwrap();
+        serde_json::from_slice::<Value>(&plan).unwrap()["machine"]["threads"]["compute"].clone()
+    };
+    assert_eq!(threads("3", "checkpoint=1,missing"), 3);
+    std::fs::remove_file(world.path(RUN).join("plan.json")).unwrap();
+    assert_eq!(threads("5", "missing"), 3, "its own");
+}
+
+#[test]
+fn a_base_that_is_not_here_yet_is_fetched_before_it_is_compared() {
+    let world = World::shelf(&["a"]);
+    std::fs::remove_dir_all(world.path(BASE)).unwrap();
+    world.json(TRAIN, "checkpoint=2,missing");
+    let state: Value =
+        serde_json::from_slice(&std::fs::read(world.path(RUN).join("checkpoint-2/state.json")).unwrap())
+            .unwrap();
+    assert!(state["facts"]["inputs"]["base"].is_string(), "{state}");
+    // The converted base can be made again, and is the same.
+    std::fs::remove_dir_all(world.path(BASE)).unwrap();
+    let (output, document) = world.json(&format!("{TRAIN} --resume"), "missing");
+    assert_eq!((output.status.code(), &document["error"]["code"]), (Some(3), &json!("missing")));
+}
+
+#[test]
+fn the_lock_names_the_data_that_the_run_was_begun_with() {
+    let world = World::shelf(&["a"]);
+    let gate = world.path("gate");
+    let words = [TRAIN, "--json"].join(" ");
+    let acts = format!("await={},final=w", gate.display());
+    let cli = world.expert_cli(&words.split(' ').collect::<Vec<_>>(), &acts).spawn().unwrap();
+    world.worker();
+    edit(&world, "experts/a/datasets/train.jsonl", "Monday", "Sunday");
+    std::fs::write(gate, "").unwrap();
+    assert_eq!(cli.wait_with_output().unwrap().status.code(), Some(0));
+    let (_, document) = world.json(ALL, "final=new");
+    assert_eq!(document["experts"][0]["finished_before"], false, "{document}");
+}
