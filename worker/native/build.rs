@@ -1,6 +1,7 @@
 //! Gives the module the digest of the sources that it is built from, so that `expert-cli` can tell one build of the
 //! same sources from another on any machine.
 
+use std::fmt::Write;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,10 @@ fn main() -> io::Result<()> {
         digest.update(format!("{name} {}\n", text.len()));
         digest.update(&text);
     }
-    let hex: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut hex = String::new();
+    for byte in digest.finalize() {
+        write!(hex, "{byte:02x}").map_err(io::Error::other)?;
+    }
     println!("cargo::rustc-env=EXPERT_NATIVE_SOURCES={hex}");
     println!("cargo::rerun-if-changed=src");
     println!("cargo::rerun-if-changed=Cargo.toml");

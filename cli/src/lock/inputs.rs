@@ -105,7 +105,7 @@ fn difference(
 
 /// One line per difference, each indented.
 pub fn listed(differences: &[Difference]) -> String {
-    differences.iter().map(|it| format!("\n  {it}")).collect()
+    differences.iter().fold(String::new(), |text, it| text + &format!("\n  {it}"))
 }
 
 /// A digest is recognised by its first digits.

@@ -44,7 +44,7 @@ pub enum State {
     /// Steps were made, and no run of this recipe is finished.
     Used,
     /// This very recipe is finished here.
-    Finished(RunRecord),
+    Finished(Box<RunRecord>),
 }
 
 impl RunFolder {
@@ -87,7 +87,7 @@ impl RunFolder {
 /// Also for folders that are not held, where the answer may be old by the time it is used.
 pub fn state(path: &Path, recipe_digest: &str) -> State {
     match RunRecord::of(path) {
-        Some(record) if record.recipe_digest == recipe_digest => State::Finished(record),
+        Some(record) if record.recipe_digest == recipe_digest => State::Finished(Box::new(record)),
         Some(_) => State::Used,
         None if has_adapter(path) || !checkpoints(path).is_empty() || made_a_step(path) => State::Used,
         None => State::Unused,

@@ -53,7 +53,7 @@ fn finished(
     plan: &Plan,
     inputs: &Inputs,
     asked: Asked,
-    record: RunRecord,
+    record: Box<RunRecord>,
 ) -> Result<Decision, Failure> {
     let same = record.inputs.as_ref().is_some_and(|before| lock::differences(before, inputs).is_empty());
     if !same {
@@ -243,5 +243,5 @@ fn threads(run: &Path) -> Option<u32> {
 }
 
 fn lines(each: &[String]) -> String {
-    each.iter().map(|line| format!("\n  {line}")).collect()
+    each.iter().fold(String::new(), |text, line| text + "\n  " + line)
 }

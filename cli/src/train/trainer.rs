@@ -134,9 +134,9 @@ impl Trainer<'_> {
             }
             Decision::Replace { remark } => {
                 if self.args.fresh {
-                    folder.clear()?
+                    folder.clear()?;
                 } else {
-                    folder.start_over()?
+                    folder.start_over()?;
                 }
                 (remark, false)
             }
