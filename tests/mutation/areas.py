@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 _CHECKPOINT = "tests/worker/checkpoint/test_checkpoint"
 _FILES = "tests/worker/checkpoint/test_files.py"
+_EDGES = "tests/worker/checkpoint/test_store_edges.py"
 _SHAPES = "tests/worker/checkpoint/test_compatible_shapes.py"
 
 
@@ -39,7 +40,7 @@ AREAS: dict[str, Python | Rust] = {
     "files": _python("checkpoint.files", f"{_CHECKPOINT}_store.py", _FILES),
     "record": _python("checkpoint.record", f"{_CHECKPOINT}_store.py"),
     "retention": _python("checkpoint.retention", f"{_CHECKPOINT}_retention.py"),
-    "store": _python("checkpoint.store", f"{_CHECKPOINT}_store.py"),
+    "store": _python("checkpoint.store", f"{_CHECKPOINT}_store.py", _EDGES),
     "tensors": _python("checkpoint.tensors", f"{_CHECKPOINT}_store.py", _FILES),
     "verify": _python("checkpoint.verify", f"{_CHECKPOINT}_store.py"),
     "loss": _python("train.fast.head_loss", "tests/worker/train/test_head_loss.py"),
@@ -49,7 +50,9 @@ AREAS: dict[str, Python | Rust] = {
     "cache-record": _python("pretokenize.record", "tests/worker/pretokenize/test_cache.py"),
     "digests": _python("run_record.digests", "tests/worker/run_record/test_digests.py"),
     "rules": Rust(
-        "expert-contract", ("contract/src/rules/*.rs",), ("--test", "samples", "--test", "codes", "--test", "machine", "--lib")
+        "expert-contract",
+        ("contract/src/rules/*.rs",),
+        ("--test", "samples", "--test", "codes", "--test", "machine", "--lib"),
     ),
     "resolve": Rust(
         "expert-contract", ("contract/src/resolve/*.rs",), ("--test", "resolve", "--test", "paths", "--lib")
@@ -59,6 +62,6 @@ AREAS: dict[str, Python | Rust] = {
         ("cli/src/lock/*.rs", "cli/src/changed.rs"),
         ("--bins", "--test", "shelf", "--test", "train", "--test", "matrix"),
     ),
-    "pack": Rust("expert-native", ("worker/native/src/pack.rs",), ("--test", "pack", "--lib")),
-    "mask": Rust("expert-native", ("worker/native/src/rows/dialogue.rs",), ("--lib",)),
+    "pack": Rust("expert-native", ("worker/native/src/pack.rs",), ("--test", "pack")),
+    "spill": Rust("expert-native", ("worker/native/src/spill.rs",), ("--test", "spill")),
 }

@@ -30,6 +30,8 @@ class Found:
     survivors: list[str] = field(default_factory=list)
     # Faults that no compiler takes are no faults.
     unviable: int = 0
+    # The time was over on the clock and not on the processor: the machine was busy, or everything waited.
+    undecided: list[str] = field(default_factory=list)
 
     @property
     def tried(self) -> int:
@@ -53,6 +55,8 @@ class Found:
         }
         if self.unviable:
             document["unviable"] = self.unviable
+        if self.undecided:
+            document["undecided"] = sorted(self.undecided)
         if sampled:
             document["sample"] = {"seed": seed, "interval_95": interval(self.noticed, self.tried)}
         return document

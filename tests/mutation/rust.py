@@ -79,4 +79,13 @@ def _without_place(mutant: dict[str, Any]) -> str:
 
 def _command(guarded: Rust) -> list[str]:
     files = [part for file in guarded.files for part in ("--file", file)]
-    return ["cargo", "mutants", "--package", guarded.crate, *files, "--no-shuffle", "--minimum-test-timeout", "300"]
+    return [
+        "cargo",
+        "mutants",
+        "--package",
+        guarded.crate,
+        *files,
+        "--no-shuffle",
+        "--minimum-test-timeout",
+        "300",
+    ]

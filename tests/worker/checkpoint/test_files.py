@@ -153,6 +153,15 @@ def test_a_failure_while_it_is_filled_leaves_the_old_folder(tmp_path: Path) -> N
     assert (tmp_path / "run" / "below" / "deep" / "file").read_bytes() == b"old"
 
 
+def test_a_tree_is_removed_and_an_absent_one_is_none(tmp_path: Path) -> None:
+    for name in ("a.partial", "b.trash"):
+        folder_of(tmp_path / name)
+    (tmp_path / "kept").write_bytes(b"")
+    files.remove_tree(tmp_path / "a.partial")
+    files.remove_tree(tmp_path / "absent")
+    assert names(tmp_path) == ["b.trash", "kept"]
+
+
 def test_a_folder_is_gone_under_its_name_before_its_files_are(tmp_path: Path, calls: list[str]) -> None:
     folder_of(tmp_path / "run")
     files.discard_folder(tmp_path / "run")

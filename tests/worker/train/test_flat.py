@@ -27,7 +27,7 @@ def test_a_document_s_first_token_is_asked_of_nobody():
 
 
 def test_a_masked_token_is_not_asked_for_but_may_be_asked():
-    labels = torch.tensor([1, IGNORED, 3, IGNORED])
+    labels = torch.tensor([1, -100, 3, -100])
     flat = Flat(torch.arange(4), labels, torch.arange(4), (4,))
     assert flat.sources.tolist() == [1] and flat.targets.tolist() == [3]
     assert supervised(labels, flat.positions) == 1

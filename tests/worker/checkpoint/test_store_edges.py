@@ -1,0 +1,88 @@
+"""The store at its borders: no folder yet, exactly enough room, folders that were set aside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from expert_worker.checkpoint import Facts, Store
+from expert_worker.errors import Storage
+from expert_worker.events import Events
+
+
+@pytest.fixture
+def heard():
+    return Events.in_memory()
+
+
+@pytest.fixture
+def store(tmp_path: Path, heard) -> Store:
+    store = Store(tmp_path / "out", heard[0])
+    store.open()
+    return store
+
+
+def save(store: Store, *steps: int) -> None:
+    facts = Facts.model_validate(
+        {
+            "recipe_digest": "d" * 64, "recipe": {}, "cache_key": "c" * 64, "total_steps": 9,
+            "micro_batch": 1, "totals": {}, "metrics": {},
+        }
+    )  # fmt: skip
+    for step in steps:
+        store.commit(step, {"x.safetensors": {"a": torch.tensor([float(step)])}}, facts)
+
+
+def names(store: Store) -> list[str]:
+    return sorted(path.name for path in store.output.iterdir())
+
+
+def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path, heard) -> None:
+    store = Store(tmp_path / "none", heard[0])
+    assert store.candidates() == [] and store.newest_valid() is None
+
+
+def test_exactly_enough_room_is_enough(store: Store, monkeypatch) -> None:
+    monkeypatch.setattr(store, "free", lambda: 1000)
+    store.demand_room(1000)
+    with pytest.raises(Storage):
+        store.demand_room(1001)
+
+
+def test_what_no_policy_keeps_is_deleted_and_named(store: Store) -> None:
+    save(store, 1, 2, 3)
+    assert store.retain(2, None) == [1]
+    assert names(store) == ["checkpoint-2", "checkpoint-3"]
+    assert store.retain(1, 2) == []
+    assert store.retain(None, None) == []
+
+
+def test_set_aside_twice_the_older_one_gives_way(store: Store) -> None:
+    save(store, 1, 2)
+    store.rewind(1)
+    assert names(store) == ["checkpoint-1", "checkpoint-2.superseded"]
+    (store.output / "checkpoint-2.superseded" / "mark").write_bytes(b"")
+    save(store, 3)
+    assert "checkpoint-2.superseded" not in names(store), "step 3 is past it"
+    save(store, 2)
+    store.rewind(1)
+    assert names(store) == ["checkpoint-1", "checkpoint-2.superseded", "checkpoint-3.superseded"]
+    save(store, 2)
+    assert names(store) == ["checkpoint-1", "checkpoint-2", "checkpoint-3.superseded"]
+
+
+def test_an_older_leftover_of_the_same_name_is_replaced(store: Store) -> None:
+    save(store, 1, 2)
+    old = store.output / "checkpoint-2.superseded"
+    old.mkdir()
+    (old / "mark").write_bytes(b"")
+    store.rewind(1)
+    assert old.is_dir() and not (old / "mark").exists()
+
+
+def test_the_seconds_of_a_save_are_those_that_it_took(store: Store, heard) -> None:
+    save(store, 1)
+    body = heard[1].events[-1].body
+    assert body.type == "checkpoint" and 0 <= body.seconds < 600
