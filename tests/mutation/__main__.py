@@ -11,6 +11,7 @@ import math
 import random
 import sys
 import time
+from pathlib import Path
 
 import child
 import rust
@@ -81,8 +82,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--keep", action="store_true", help="write the result to benches/results")
     parser.add_argument(
         "--in-place",
-        action="store_true",
-        help="Rust: change the sources of this checkout instead of a copy that is built from nothing",
+        type=Path,
+        metavar="FOLDER",
+        help="Rust: change the sources of that checkout, which nobody uses, instead of a new copy",
     )
     parser.add_argument("--least", type=float, default=0.0, metavar="SHARE", help="exit 1 below this score")
     given = parser.parse_args()

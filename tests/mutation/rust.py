@@ -18,7 +18,7 @@ from record import ROOT, Found
 _NOTICED, _SURVIVED, _OUT_OF_TIME = "CaughtMutant", "MissedMutant", "Timeout"
 
 
-def examine(area: str, guarded: Rust, sample: int | None, seed: int, *, in_place: bool) -> Found:
+def examine(area: str, guarded: Rust, sample: int | None, seed: int, *, in_place: Path | None) -> Found:
     possible = _listed(guarded)
     chosen = possible
     if sample is not None and sample < len(possible):
@@ -43,7 +43,7 @@ def _listed(guarded: Rust) -> list[str]:
     return [one["name"] for one in json.loads(done.stdout)]
 
 
-def _tested(guarded: Rust, chosen: list[str], in_place: bool) -> list[tuple[str, str]]:
+def _tested(guarded: Rust, chosen: list[str], in_place: Path | None) -> list[tuple[str, str]]:
     where = ["--in-place"] if in_place else []
     wanted = [part for name in chosen for part in ("--re", f"^{re.escape(name)}$")]
     with tempfile.TemporaryDirectory() as folder:
@@ -60,7 +60,7 @@ def _tested(guarded: Rust, chosen: list[str], in_place: bool) -> list[tuple[str,
                 "--",
                 *guarded.tests,
             ],
-            cwd=ROOT,
+            cwd=in_place or ROOT,
             env={**os.environ, "EXPERT_PYTHON": str(ROOT / ".venv" / "bin" / "python")},
             check=False,
         )
