@@ -1,4 +1,4 @@
-//! Which adapter a command works with: the one that is named, or the one that the expert's run left.
+//! The adapter that a command uses: the named one, or the one of the expert's run.
 
 use std::path::{Path, PathBuf};
 
@@ -20,8 +20,11 @@ pub fn named(folder: &Path) -> Result<String, Failure> {
     let places: [PathBuf; 2] = [folder.to_owned(), folder.join("final")];
     let found = places.iter().find(|place| place.join(CONFIG).is_file());
     found.map(|place| absolute(place)).ok_or_else(|| {
-        Failure::bad_input("no-adapter", format!("{} is no adapter: it has no {CONFIG}", folder.display()))
-            .hint("name a run's folder, its final/, or one of its checkpoints")
+        Failure::bad_input(
+            "no-adapter",
+            format!("{} is not an adapter: it has no {CONFIG}", folder.display()),
+        )
+        .hint("name a run's folder, its final/, or one of its checkpoints")
     })
 }
 
@@ -30,7 +33,7 @@ pub fn not_trained(plan: &Plan) -> Failure {
         .hint("train first, or name an adapter with --adapter")
 }
 
-/// The plan asked for something that depends on where its own run lives.
+/// A plan whose request needs the run's folder.
 pub fn asking(mut plan: Plan, request: Request) -> Plan {
     plan.request = request;
     plan

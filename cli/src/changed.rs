@@ -1,4 +1,4 @@
-//! Which experts would come out differently than at a git revision.
+//! Experts whose result would differ from that of a git revision.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ use crate::render::Console;
 use crate::site;
 use crate::worker::Search;
 
-/// The worker's package where a repository holds its sources, as this project's own does.
+/// The worker's package, if the repository holds its sources, as this project does.
 const WORKER: &str = "worker/python/expert_worker";
 const NATIVE: [&str; 2] = ["worker/native/src", "worker/native/Cargo.toml"];
 
-/// Leaves the manifests of experts that changed since the revision; all of them, with a warning, where git cannot tell.
+/// Keeps the manifests of experts that changed since the revision; all of them, with a warning, if git has no answer.
 pub fn keep_changed(
     manifests: &mut Vec<PathBuf>,
     shelf: &Path,
@@ -31,7 +31,7 @@ pub fn keep_changed(
     match changed(manifests, shelf, reference, python) {
         Ok(changed) => manifests.retain(|manifest| changed.contains(manifest)),
         Err(refusal) => console.warn(
-            &format!("every expert is taken, for what changed since {reference} cannot be told: {refusal}"),
+            &format!("all experts are listed, because the changes since {reference} are unknown: {refusal}"),
             Some("fetch the history (git fetch --unshallow, or fetch-depth: 0 in CI) and check the revision's name"),
         ),
     }
@@ -60,7 +60,7 @@ fn changed(
 struct Past {
     repository: Repository,
     revision: Revision,
-    /// What differs from then to now.
+    /// The differences between the revision and the working tree.
     files: Vec<PathBuf>,
 }
 
@@ -82,7 +82,7 @@ impl Past {
             Some(plans.into_iter().map(|plan| plan.recipe).collect::<Vec<_>>())
         };
         let (before, now) = (recipes(before), recipes(now));
-        // A manifest that does not hold is taken, so that its run says why.
+        // An invalid manifest is listed, so that its run reports the errors.
         Ok(before.is_none() || now.is_none() || before != now)
     }
 
@@ -96,7 +96,7 @@ impl Past {
         read.iter().filter(outside).any(|path| self.files.iter().any(|file| file.starts_with(path)))
     }
 
-    /// Code that every expert is made with: the worker's own, and what lies on the shelf beside the experts.
+    /// Code that every expert depends on: the worker's, and files on the shelf beside the experts.
     fn shared_code(&self, folder: &Path, manifests: &[PathBuf]) -> Result<bool, Refusal> {
         let worker = self.repository.root().join(WORKER);
         let native = NATIVE.map(|part| self.repository.root().join(part));
@@ -130,7 +130,7 @@ impl Past {
         Ok(manifest.is_file() || self.repository.contents(&self.revision, &manifest)?.is_some())
     }
 
-    /// Git cannot see a new version of the installed worker; the lock can. Where git holds its sources, git has the say.
+    /// Git does not see a new version of the installed worker; the lock does. If git has its sources, git decides.
     fn is_locked_to_other_code(&self, manifest: &Path, python: Option<&Path>) -> bool {
         if self.repository.root().join(WORKER).is_dir() {
             return false;
@@ -147,8 +147,8 @@ fn canonical(path: &Path) -> Result<PathBuf, Refusal> {
     path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Whether a file of an expert's folder decides what comes out. Data and the code that makes it do;
-/// prose, results and everything that a run leaves behind do not.
+/// Whether a file of an expert's folder affects the result. Data and the code that makes it do; prose,
+/// results and run folders do not.
 fn decides(file: &Path) -> bool {
     const MADE: [&str; 4] = ["weights", "datasets_optimized", "results", "reports"];
     const RECORDS: [&str; 5] = ["report.html", "run.json", "events.jsonl", "plan.json", lock::FILE];
@@ -163,10 +163,10 @@ fn decides(file: &Path) -> bool {
     !(prose || hidden || made || RECORDS.contains(&name.as_str()))
 }
 
-/// For every base: what the manifest decides, without comments, metadata and settings of the machine.
+/// For every base: the recipe, without comments, metadata and machine settings.
 fn plans(bytes: Vec<u8>, path: &Path) -> Option<Vec<Plan>> {
     let manifest = read(bytes, path)?;
-    // Recipes are the same on every machine, so any site will do.
+    // Recipes are the same on every machine, so the host does not matter.
     let site = site::on_cpu(path);
     manifest
         .all_effective()

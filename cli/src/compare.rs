@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::output::{read_json, read_record};
 use crate::runs::{Run, is_run, look};
 
-/// A value for each run; None where the run has no such key.
+/// A value for each run; None if the run does not have the key.
 pub type Sides = Vec<Option<Value>>;
 
 pub struct Comparison {
@@ -20,7 +20,7 @@ pub struct Comparison {
     pub machine: BTreeMap<String, Sides>,
 }
 
-/// Where things lie and what was estimated says nothing about a run's result.
+/// Paths and estimates are not compared.
 const OF_THE_PLACE: [&str; 2] = ["paths.", "estimate."];
 
 impl Comparison {
@@ -32,7 +32,7 @@ impl Comparison {
         let plans: Vec<Value> =
             paths.iter().map(|path| read_json(&path.join("plan.json")).unwrap_or_default()).collect();
         let records = paths.iter().map(|path| read_record(path).unwrap_or_default());
-        // What a run ended with is in its record; one under way has only its plan.
+        // A finished run has a record; one in progress has only its plan.
         let recipes: Vec<Value> =
             records
                 .zip(&plans)
@@ -64,7 +64,7 @@ impl Comparison {
         })
     }
 
-    /// The shortest words that tell the runs apart.
+    /// The shortest names that distinguish the runs.
     pub fn names(&self) -> Vec<String> {
         let folder = |run: &Run| run.path.file_name().map(|name| name.to_string_lossy().into_owned());
         let candidates: [Vec<String>; 2] = [
@@ -95,7 +95,7 @@ pub fn differences(documents: &[Value]) -> BTreeMap<String, Sides> {
         .collect()
 }
 
-/// Lists are compared whole: which of two lists' third elements differ tells nobody anything.
+/// Lists are compared as a whole, not element by element.
 fn flatten(value: &Value, path: &str, leaves: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! The one way to write a file that must survive a crash: whole or not at all.
+//! Writes a file atomically, so that it survives a crash.
 
 use std::io::{self, Write};
 use std::path::Path;

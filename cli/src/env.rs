@@ -1,4 +1,4 @@
-//! Every environment variable that this program reads or hands to its worker.
+//! Every environment variable that this program reads or passes to its worker.
 
 pub struct Variable {
     pub name: &'static str,
@@ -21,14 +21,14 @@ pub const STOP_GRACE: Variable =
 pub const VIRTUAL_ENV: Variable =
     public("VIRTUAL_ENV", "the active virtual environment, searched for the worker");
 pub const HOME: Variable =
-    public("EXPERT_HOME", "where converted bases and tokenizers are kept (the user's cache folder)");
+    public("EXPERT_HOME", "folder of converted bases and tokenizers (the user's cache folder)");
 pub const HF_HUB_CACHE: Variable = public("HF_HUB_CACHE", "the Hub's cache of models (HF_HOME/hub)");
 pub const HF_HOME: Variable = public("HF_HOME", "the Hugging Face cache, read by the worker");
 pub const HF_HUB_OFFLINE: Variable = public("HF_HUB_OFFLINE", "any value: the worker downloads nothing");
 pub const CUDA_VISIBLE_DEVICES: Variable =
     public("CUDA_VISIBLE_DEVICES", "the GPUs that may be used, by number");
 pub const OMP_NUM_THREADS: Variable =
-    public("OMP_NUM_THREADS", "the processor's threads that training may use (one a core)");
+    public("OMP_NUM_THREADS", "CPU threads that training may use (one per core)");
 pub const NO_COLOR: Variable = public("NO_COLOR", "any value: no colour");
 /// The worker dies with the process of this id.
 pub const PARENT_PID: Variable = internal("EXPERT_PARENT_PID", "the CLI's process id");

@@ -27,7 +27,7 @@ pub fn below(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(manifests)
 }
 
-/// An expert goes by its folder's name where its manifest cannot be asked.
+/// An expert is named after its folder if its manifest cannot be read.
 pub fn folder_name(manifest: &Path) -> String {
     let folder = manifest.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.map_or_else(|| std::env::current_dir().unwrap_or_default(), Path::to_owned);

@@ -1,4 +1,4 @@
-//! How a command ends when it could not do its work: a code for the shell, words for the person.
+//! A failed command: an exit code for the shell, a message for the user.
 
 use std::io;
 use std::path::Path;
@@ -13,7 +13,7 @@ pub struct Failure {
     pub code: String,
     pub message: String,
     pub hint: Option<String>,
-    /// What is wrong with a manifest, piece by piece; already shown, and part of the document under `--json`.
+    /// The diagnostics of a manifest; already shown, and part of the document under `--json`.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -43,7 +43,7 @@ impl Failure {
         Self { diagnostics, ..Self::bad_input("bad-manifest", message) }
     }
 
-    /// The shortest word for what went wrong: a manifest's first error, or the failure's own code.
+    /// The code of the failure: a manifest's first error, or the failure's code.
     pub fn cause(&self) -> &str {
         let first = self.diagnostics.iter().find(|it| it.severity == Severity::Error);
         first.map_or(&self.code, |diagnostic| diagnostic.code.as_str())
@@ -72,7 +72,7 @@ impl Failure {
     }
 }
 
-/// The system's words without Rust's "(os error 2)".
+/// The system's message without Rust's "(os error 2)".
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.find(" (os error").map_or(text.clone(), |end| text[..end].to_owned())

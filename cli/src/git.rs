@@ -1,4 +1,4 @@
-//! What git knows of a folder, asked through its plumbing.
+//! Queries git's plumbing commands about a folder.
 //!
 //! The repository may be a download, and its configuration can name programs: file system monitors, hooks, filters,
 //! external diffs, transports. None of them runs: every call goes through [`git`], which switches them off.
@@ -11,7 +11,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Why git cannot answer, in a few words for a warning.
+/// The reason why git has no answer, for a warning.
 pub type Refusal = String;
 
 /// Submodules of submodules that are looked into.
@@ -117,7 +117,7 @@ impl Repository {
     }
 
     fn inside(&self, path: &Path) -> Result<PathBuf, Refusal> {
-        // What has been deleted has no other path than the one that it had.
+        // A deleted file keeps its old path.
         if let Ok(inside) = path.strip_prefix(&self.root) {
             return Ok(inside.to_owned());
         }
@@ -212,6 +212,6 @@ fn names(list: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 fn complaint(output: &Output) -> Refusal {
     let text = String::from_utf8_lossy(&output.stderr);
-    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("git failed without a word");
+    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("git failed without a message");
     first.trim_start_matches("fatal: ").trim_start_matches("error: ").to_owned()
 }

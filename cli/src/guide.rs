@@ -1,4 +1,4 @@
-//! The guide's pages and the README, held against this program: each command is one that it takes, each link leads somewhere.
+//! Tests the guide's pages and the README: this program accepts each command, and each link has a target.
 
 use std::path::{Path, PathBuf};
 

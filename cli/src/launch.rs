@@ -1,4 +1,4 @@
-//! From a plan to its result: the run's folder is taken, the plan written, the worker run.
+//! From a plan to its result: locks the run's folder, writes the plan, runs the worker.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::render::{Board, Console};
 use crate::usage::Global;
 use crate::worker::{Launch, Limits, Notice, Search, Stdin, Warm, supervise};
 
-/// How a worker is watched; shared by every command that starts one.
+/// Supervision options, shared by every command that starts a worker.
 #[derive(clap::Args, Debug, Clone)]
 pub struct Supervision {
-    /// End a worker that has been silent for this long and beyond its stage's own budget
+    /// End a worker without progress for this many seconds and for longer than its stage's budget
     #[arg(long, value_name = "SECONDS", value_parser = positive_seconds)]
     pub stall_timeout: Option<Duration>,
 }
@@ -29,11 +29,11 @@ fn positive_seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("`{text}` is not a positive number of seconds"))
 }
 
-/// Where the plan and the log of one invocation stand.
+/// The paths of one invocation's plan and log.
 pub enum Home {
     /// Training owns its output folder.
     Run(RunFolder),
-    /// The rest work in passing.
+    /// The others use a temporary folder.
     Passing(tempfile::TempDir),
 }
 
@@ -53,7 +53,7 @@ impl Home {
         }
     }
 
-    /// A log that a failure names must be there to be read.
+    /// A log that a failure names must exist.
     fn keep(self) {
         if let Self::Passing(folder) = self {
             let _kept: PathBuf = folder.keep();
@@ -75,7 +75,7 @@ pub fn carry_out(
     result
 }
 
-/// The same for callers that draw for themselves, or have a warm parent for the worker.
+/// The same for callers with their own display or with a warm parent for the worker.
 pub fn carry_out_with(
     plan: &Plan,
     home: Home,

@@ -10,19 +10,19 @@ use expert_contract::manifest::Set;
 use crate::experts::MANIFEST;
 use crate::failure::Failure;
 
-/// Which expert, on which base and data, with which changes: what decides a plan.
+/// The expert, base, data and changes that decide a plan.
 #[derive(Args, Debug, Clone)]
 pub struct PlanOptions {
-    /// The expert's manifest.json, or its folder (the working directory, if it is one)
+    /// The expert's manifest.json, or its folder (default: the working directory)
     #[arg(long, short, value_name = "PATH")]
     pub manifest: Option<PathBuf>,
     /// The base to use: its name in the manifest, or a short one such as smollm2-135m
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
-    /// Training data in place of the manifest's
+    /// Training data instead of the manifest's
     #[arg(long, short, value_name = "PATH")]
     pub data: Option<PathBuf>,
-    /// Where the run lives (weights/<model> beside the manifest)
+    /// The run's folder (default: weights/<model> beside the manifest)
     #[arg(long, short, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// Change one value: a dotted path of the manifest and a JSON value; bare words are strings
@@ -31,10 +31,10 @@ pub struct PlanOptions {
     /// Where to train and compute
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
     pub device: DeviceChoice,
-    /// Number format to compute in: fp16, bf16, or no for 32 bits
+    /// Number format to compute in: fp16, bf16, or no for fp32
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub mixed_precision: Option<MixedPrecision>,
-    /// A folder that the manifest's datasets and outputs may lie in, besides the expert's own
+    /// Another folder that may hold the manifest's datasets and outputs
     #[arg(long, value_name = "ROOT")]
     pub allow_path: Vec<PathBuf>,
 }
@@ -47,13 +47,13 @@ pub struct TrainOptions(PlanOptions);
 #[derive(Args)]
 #[command(next_help_heading = "Settings, in place of the manifest's")]
 struct Shorthands {
-    /// Passes over the data; may be a fraction
+    /// Number of epochs; may be a fraction
     #[arg(long, value_name = "N")]
     epochs: Option<f64>,
-    /// Optimizer steps, in place of epochs
+    /// Optimizer steps, instead of epochs
     #[arg(long, value_name = "N")]
     max_steps: Option<u64>,
-    /// Rows that go through the model at once
+    /// Rows per micro-batch
     #[arg(long, value_name = "ROWS")]
     batch_size: Option<u64>,
     /// Rank of the adapter
@@ -77,7 +77,7 @@ pub enum MixedPrecision {
 }
 
 impl PlanOptions {
-    /// Every change that the command line asks for, shorthands first, so that an explicit `--set` has the last word.
+    /// Every change of the command line, shorthands first, so that an explicit `--set` wins.
     pub fn sets(&self) -> Vec<Set> {
         let precision = |key: &str, named: MixedPrecision| {
             shorthand("--mixed-precision", key, self.mixed_precision.map(|value| value == named))
@@ -136,7 +136,7 @@ impl FromArgMatches for TrainOptions {
 
 impl Args for TrainOptions {
     fn augment_args(command: Command) -> Command {
-        // What a command adds to these stands under its own heading again.
+        // Options that a command adds appear under its own heading.
         Shorthands::augment_args(PlanOptions::augment_args(command)).next_help_heading(Resettable::Reset)
     }
 

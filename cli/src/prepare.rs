@@ -1,4 +1,4 @@
-//! From the command line to a plan: the way that `plan` and every command that starts a worker share.
+//! From the command line to a plan, for `plan` and every command that starts a worker.
 
 use std::path::Path;
 
@@ -16,11 +16,11 @@ use crate::{site, slots};
 
 pub struct Prepared {
     pub resolved: Resolved,
-    /// What the manifest has besides errors.
+    /// The manifest's warnings and advice.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// A manifest that holds no error, a base that can be had, data that is there: or the reason why not.
+/// A manifest without errors, a base that can be loaded and existing data, or the reason why not.
 pub fn prepare(options: &PlanOptions, request: Request, console: &Console) -> Result<Prepared, Failure> {
     let path = options.manifest_file()?;
     let settings = Options {
@@ -57,7 +57,7 @@ pub fn prepare(options: &PlanOptions, request: Request, console: &Console) -> Re
     Ok(Prepared { resolved, diagnostics })
 }
 
-/// Which of the manifest's bases is meant; the first one where none is named.
+/// The selected base of the manifest; the first one by default.
 fn choose(manifest: &Manifest, model: Option<&str>) -> Result<usize, Failure> {
     model
         .map_or(Some(0), |name| manifest.find_base(name))

@@ -1,4 +1,4 @@
-//! Runs on disk: folders that training left, below an expert's `weights/` or where `-o` put them.
+//! Runs on disk: the folders of trainings, in an expert's `weights/` or given with `-o`.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::output::{checkpoint_step, children, holder, read_json, read_record};
 pub enum State {
     Running,
     Finished,
-    /// Interrupted or failed, with checkpoints to go on from.
+    /// Interrupted or failed, with checkpoints to resume from.
     Resumable,
     /// Ended before its first checkpoint.
     Ended,
@@ -42,7 +42,7 @@ pub struct Run {
     pub tokens: Option<u64>,
     pub train_loss: Option<f64>,
     pub eval_loss: Option<f64>,
-    /// Share of the test set that base and adapter answer rightly.
+    /// Accuracy of base and adapter on the test set.
     pub base_accuracy: Option<f64>,
     pub accuracy: Option<f64>,
     pub tokens_per_second: Option<f64>,
@@ -105,7 +105,7 @@ pub fn look(path: &Path) -> Run {
     }
 }
 
-/// The expert whose `weights/` the run lies in.
+/// The expert whose `weights/` has the run.
 fn owner(path: &Path) -> String {
     let home = path.parent().filter(|it| it.ends_with("weights")).and_then(Path::parent).unwrap_or(path);
     home.file_name().unwrap_or(home.as_os_str()).to_string_lossy().into_owned()
@@ -130,7 +130,7 @@ struct LastWords {
     time: Option<f64>,
 }
 
-/// The newest step on record with its loss, and when anything was said last.
+/// The newest recorded step with its loss, and the time of the last event.
 fn last_words(path: &Path) -> LastWords {
     let mut last = LastWords::default();
     let Ok(file) = fs::File::open(path.join("events.jsonl")) else { return last };

@@ -1,4 +1,4 @@
-//! What this machine is: its device, and where things are kept.
+//! Facts about this machine: its device, and its folders.
 
 use std::path::{Path, PathBuf};
 
@@ -34,7 +34,7 @@ pub fn of(options: &PlanOptions, manifest: &Path) -> Result<Site, Failure> {
     })
 }
 
-/// For questions whose answer no device changes.
+/// For plans that do not depend on the device.
 pub fn on_cpu(manifest: &Path) -> Site {
     Site {
         manifest: std::path::absolute(manifest).unwrap_or_else(|_| manifest.to_owned()),
@@ -51,7 +51,7 @@ pub fn on_cpu(manifest: &Path) -> Site {
 pub fn device(choice: DeviceChoice) -> Result<Found, Failure> {
     match choice {
         DeviceChoice::Cpu => Ok(cpu()),
-        DeviceChoice::Mps => mps().ok_or_else(|| absent("mps", "this is no Mac with Apple silicon")),
+        DeviceChoice::Mps => mps().ok_or_else(|| absent("mps", "MPS needs an Apple-silicon Mac")),
         DeviceChoice::Cuda => {
             let reason = "the NVIDIA driver's library (NVML) does not answer or lists no GPU";
             cuda().ok_or_else(|| absent("cuda", reason))
@@ -70,7 +70,7 @@ fn cuda() -> Option<Found> {
     gpus().into_iter().next()
 }
 
-/// The devices beside `first` that its plans fit as well, itself among them.
+/// The devices like `first`, including itself.
 pub fn devices_like(first: &Device, choice: DeviceChoice) -> Vec<Device> {
     let all = if first.kind == DeviceKind::Cuda && choice != DeviceChoice::Cpu { gpus() } else { Vec::new() };
     let as_large = |device: &Device| device.memory_bytes >= first.memory_bytes;
@@ -81,8 +81,8 @@ pub fn devices_like(first: &Device, choice: DeviceChoice) -> Vec<Device> {
     devices
 }
 
-/// The GPUs that the driver shows, by way of the library that nvidia-smi uses; nothing is linked.
-/// They are numbered as torch numbers them, which sees only what CUDA_VISIBLE_DEVICES leaves.
+/// The driver's GPUs, through NVML (loaded at run time). They are numbered as in torch, which sees
+/// only those in CUDA_VISIBLE_DEVICES.
 fn gpus() -> Vec<Found> {
     let Ok(nvml) = nvml_wrapper::Nvml::init() else { return Vec::new() };
     let count = nvml.device_count().unwrap_or(0);
@@ -95,7 +95,7 @@ fn gpus() -> Vec<Found> {
     found.collect()
 }
 
-/// Numbers up to the first that is none, as the driver reads them. Names of other kinds leave all.
+/// Numbers up to the first invalid one, as the driver reads them. Other kinds of names select all.
 fn visible_gpus(named: Option<&std::ffi::OsStr>, count: u32) -> Vec<u32> {
     let Some(named) = named.and_then(|named| named.to_str()) else { return (0..count).collect() };
     let numbers: Vec<Option<i64>> = named.split(',').map(|word| word.trim().parse().ok()).collect();
@@ -162,7 +162,7 @@ fn memory_of_host() -> Option<u64> {
     Some(limit.map_or(total, |limit| limit.min(total))).filter(|bytes| *bytes > 0)
 }
 
-/// Converted bases, compiled tokenizers, base scores: everything that can be made again.
+/// Converted bases, compiled tokenizers, base scores: files that can be made again.
 pub fn home() -> PathBuf {
     if let Some(named) = env::HOME.get() {
         return PathBuf::from(named);

@@ -1,9 +1,9 @@
-//! How many experts train at once, and on how many threads each: decided here and nowhere else.
+//! Decides how many experts train at once, and on how many threads each.
 //!
 //! A step of a small base gains less than twice from a second thread, and start-up, scoring and saving gain nothing, so
-//! experts side by side with one thread each get more done than one after the other with all (see `benches/shelf`).
-//! The number of threads decides the last bits of an adapter: it stands in the plan, and a run that goes on keeps the
-//! one that it began with.
+//! experts in parallel with one thread each are faster than one after the other with all threads (see `benches/shelf`).
+//! The number of threads affects rounding: the plan records it, and a resumed run keeps its
+//! number.
 
 use expert_contract::plan::{Device, DeviceKind, Plan};
 use sysinfo::System;
@@ -12,13 +12,13 @@ use crate::env;
 use crate::options::DeviceChoice;
 use crate::site;
 
-/// Of a machine's memory, what experts may fill together.
+/// The share of a machine's memory for all experts together.
 const MEMORY_SHARE: f64 = 0.8;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Slots {
     pub jobs: usize,
-    /// For each of them; None leaves it to torch, where no result depends on it.
+    /// For each of them; None leaves it to torch, if no result depends on it.
     pub threads: Option<u32>,
     /// One after the other is given to the jobs.
     pub devices: Vec<Device>,
@@ -57,7 +57,7 @@ pub fn threads_alone(device: &Device) -> Option<u32> {
     (device.kind == DeviceKind::Cpu).then(cores)
 }
 
-/// A core each, as long as memory allows.
+/// One core each, up to what memory allows.
 fn side_by_side(cores: u32, memory: Option<u64>, largest: u64) -> usize {
     let room = match (memory, largest) {
         (Some(memory), 1..) => (MEMORY_SHARE * memory as f64 / largest as f64) as usize,
@@ -66,7 +66,7 @@ fn side_by_side(cores: u32, memory: Option<u64>, largest: u64) -> usize {
     room.clamp(1, cores as usize)
 }
 
-/// Those that this process may use; hyper-threads do not count, and OMP_NUM_THREADS has the last word.
+/// Cores that this process may use, without hyper-threads; OMP_NUM_THREADS overrides it.
 fn cores() -> u32 {
     let named = env::OMP_NUM_THREADS.get().and_then(|text| text.to_str()?.parse().ok());
     let allowed = std::thread::available_parallelism().map_or(1, usize::from);

@@ -25,7 +25,7 @@ pub struct Global {
     /// Print one JSON document on standard output
     #[arg(long, global = true)]
     pub json: bool,
-    /// Say nothing but the result, warnings and errors
+    /// Print only the result, warnings and errors
     #[arg(long, short, global = true)]
     pub quiet: bool,
     /// The Python interpreter that runs the worker

@@ -95,7 +95,7 @@ fn equal_losses_pass_and_the_numbers_stand_beside_the_plans() {
     assert_eq!(document["planned"]["tokens_per_second"], 40.0);
     let one = variant(&document, "1 of 16 rows at once");
     assert_eq!((&one["measured"]["tokens_per_second"], &one["losses"]), (&85.0.into(), &"equal".into()));
-    assert_eq!(variant(&document, "32 rows a step")["losses"], "not_comparable");
+    assert_eq!(variant(&document, "32 rows per step")["losses"], "not_comparable");
     assert!(variant(&document, "TF32 off")["why"].as_str().unwrap().contains("CUDA"));
 }
 

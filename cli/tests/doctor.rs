@@ -38,7 +38,7 @@ fn it_answers_without_any_python() {
     assert_eq!(output.status.code(), Some(3));
     assert_eq!(document["ok"], false);
     assert_eq!(check(&document, "python")["status"], "missing");
-    assert!(check(&document, "python")["mend"].as_str().unwrap().contains("--python"));
+    assert!(check(&document, "python")["fix"].as_str().unwrap().contains("--python"));
     assert_eq!(check(&document, "git")["status"], "warning");
     for name in ["expert-cli", "device", "memory", "disk", "Hub cache"] {
         assert!(!check(&document, name)["found"].as_str().unwrap().is_empty(), "{name}");
@@ -79,8 +79,8 @@ fn the_environment_of_the_checkout_is_found_from_any_folder_and_named_where_it_i
     let folder = tempfile::tempdir().unwrap();
 
     let (_, document) = asked(&built.expert_cli, folder.path());
-    let mend = check(&document, "python")["mend"].as_str().unwrap().to_owned();
-    assert!(mend.contains(&format!("which makes {}", venv.display())), "{mend}");
+    let fix = check(&document, "python")["fix"].as_str().unwrap().to_owned();
+    assert!(fix.contains(&format!("which makes {}", venv.display())), "{fix}");
 
     script(&venv.join("bin/python"), "echo 'broken' >&2; exit 1");
     // Also by way of a link, as a person puts one into a folder of PATH.

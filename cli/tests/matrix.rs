@@ -218,7 +218,7 @@ fn what_git_cannot_tell_means_every_expert_and_a_warning() {
     for reference in ["nowhere", "--output=owned", "-h", "", "HEAD:experts", "HEAD~9"] {
         let (names, talk) = shelf.changed_since(reference);
         assert_eq!(names, ["a", "b"], "{reference}");
-        assert!(talk.contains("warning: every expert is taken"), "{reference}: {talk}");
+        assert!(talk.contains("warning: all experts are listed"), "{reference}: {talk}");
     }
     assert!(!shelf.path("owned").exists());
 

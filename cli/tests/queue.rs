@@ -1,4 +1,4 @@
-//! `train --all`: what is trained, what is passed over, and what is trained anew.
+//! `train --all`: what is trained, what is skipped, and what is trained again.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]
 

@@ -66,7 +66,7 @@ fn a_silent_worker_is_reported_and_ended_where_asked() {
     let world = World::new();
     let output = world.work("quiet-stage=0.2,hang").args(["--stall-timeout", "1"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(talk(&output).contains("warning: stage mute has been silent for"), "{}", talk(&output));
+    assert!(talk(&output).contains("warning: no progress in stage mute for"), "{}", talk(&output));
     assert!(talk(&output).contains("was ended, as --stall-timeout asks"), "{}", talk(&output));
     assert!(!alive(world.worker()));
 }
@@ -116,7 +116,7 @@ fn a_worker_of_another_contract_is_refused() {
     let world = World::new();
     let output = world.work("other-contract").output().unwrap();
     assert_eq!(output.status.code(), Some(3));
-    assert!(talk(&output).contains("the worker speaks version 99 of the contract"), "{}", talk(&output));
+    assert!(talk(&output).contains("the worker has version 99 of the contract"), "{}", talk(&output));
     assert!(!alive(world.worker()));
 }
 
@@ -127,7 +127,7 @@ fn a_plan_of_another_contract_is_refused_by_both_sides() {
     std::fs::write(world.path("plan.json"), plan.replace("\"contract\": 1", "\"contract\": 2")).unwrap();
     let output = world.work("steps=1").output().unwrap();
     assert_eq!(output.status.code(), Some(3));
-    assert!(talk(&output).contains("speaks version 2 of the contract"), "{}", talk(&output));
+    assert!(talk(&output).contains("has version 2 of the contract"), "{}", talk(&output));
 }
 
 #[test]
@@ -136,13 +136,16 @@ fn garbage_floods_and_torn_lines_are_passed_over() {
     let output = world.work("garbage=500,flood=20,steps=2").output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     let talk = talk(&output);
-    assert!(talk.contains("a line of the worker's output is no event: \u{fffd}[31mnot an event 0"), "{talk}");
-    assert!(talk.contains("501 lines of the worker's output were no events"), "{talk}");
+    assert!(
+        talk.contains("a line of the worker's output is not an event: \u{fffd}[31mnot an event 0"),
+        "{talk}"
+    );
+    assert!(talk.contains("501 lines of the worker's output were not events"), "{talk}");
     assert!(talk.lines().count() < 10, "{talk}");
 
     let output = world.work("torn,leave=0").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(self::talk(&output).contains("without saying why"), "{}", self::talk(&output));
+    assert!(self::talk(&output).contains("without an error message"), "{}", self::talk(&output));
 }
 
 #[test]
@@ -152,7 +155,7 @@ fn failures_of_every_kind_become_a_message_and_a_code() {
         ("unforeseen", 1, "error: ZeroDivisionError: a secret place in the code (details: "),
         ("die=9", 1, "killed from outside (signal 9)\n  hint: most often the system ran out of memory"),
         ("die=11", 1, "crashed in native code (segmentation fault)"),
-        ("leave=7", 1, "the worker ended (exit status: 7) without saying why"),
+        ("leave=7", 1, "the worker ended (exit status: 7) without an error message"),
     ];
     for (acts, code, message) in cases {
         let output = World::new().work(acts).output().unwrap();

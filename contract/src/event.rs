@@ -1,4 +1,4 @@
-//! Events: one JSON object a line, from the worker to the CLI and into `events.jsonl`.
+//! Events: one JSON object per line, from the worker to the CLI and into `events.jsonl`.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What every line carries, whatever it says.
+/// The fields of every line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Event {
     /// Seconds since the epoch.
     pub time: f64,
-    /// Which start of this run wrote the line, from 1. Readers drop an earlier attempt's steps beyond `resumed_from`.
+    /// The attempt of this run that wrote the line, from 1. Readers drop an earlier attempt's steps beyond `resumed_from`.
     pub attempt: u32,
     pub body: Body,
 }
@@ -26,14 +26,14 @@ pub enum Body {
         stage: String,
         pid: u32,
         recipe_digest: String,
-        /// The step that this attempt goes on from; 0 for a fresh start.
+        /// The step that this attempt resumes from; 0 for a fresh start.
         resumed_from: u64,
     },
     /// The worker has begun a part of its work.
     Stage {
         name: String,
         detail: Option<String>,
-        /// Seconds that this part may take before its silence is worth a warning.
+        /// Seconds without progress in this part before a warning.
         quiet_budget: f64,
     },
     /// A countable part of a stage: rows tokenized, answers scored, bytes copied.
@@ -56,7 +56,7 @@ pub enum Body {
     Applied {
         key: String,
         value: Value,
-        /// What the user is told, where the setting deserves a line: "TF32 enabled".
+        /// The message for the user, if the setting has one: "TF32 enabled".
         note: Option<String>,
     },
     Evaluated {
@@ -77,7 +77,7 @@ pub enum Body {
         metric: String,
         value: f64,
     },
-    /// Something went wrong and was mended without changing the result's meaning.
+    /// A problem was handled without changing the result's meaning.
     Recovered {
         kind: Recovery,
         step: u64,
@@ -88,7 +88,7 @@ pub enum Body {
         message: String,
         hint: Option<String>,
     },
-    /// Every two seconds; `ticks` counts the main loop's rounds, so that a stuck loop shows.
+    /// Every two seconds; `ticks` counts the main loop's iterations, so that a stuck loop is visible.
     Heartbeat {
         ticks: u64,
         stage: String,
@@ -99,11 +99,11 @@ pub enum Body {
         text: String,
         done: bool,
     },
-    /// The last line of an attempt that did its work; `result` is the stage's own document.
+    /// The last line of a successful attempt; `result` is the stage's result document.
     Finished {
         result: Value,
     },
-    /// The last line of an attempt that did not.
+    /// The last line of a failed attempt.
     Failed {
         exit: u8,
         code: String,
@@ -128,11 +128,11 @@ pub struct Progress {
     /// Seconds of this step, and of it those spent waiting for data.
     pub seconds: f64,
     pub data_wait: f64,
-    /// Seconds that the step's batches took on their way to the device.
+    /// Seconds of copying the step's batches to the device.
     pub transfer: Option<f64>,
-    /// Seconds until the host had issued the step's forward and backward passes.
+    /// Seconds until the host had launched the step's forward and backward passes.
     pub host_launch: Option<f64>,
-    /// Seconds from their beginning to their end on the device; on a CPU host and device are one, and so is this.
+    /// Seconds from their beginning to their end on the device; on a CPU this equals the host's time.
     pub device_compute: Option<f64>,
     pub memory_allocated: u64,
     pub memory_reserved: u64,
@@ -148,8 +148,8 @@ pub enum Recovery {
     OutOfMemory,
     /// Loss or gradients were not finite: the step was not applied.
     NonFinite,
-    /// A damaged checkpoint was passed over for an older one.
+    /// A damaged checkpoint was skipped for an older one.
     DamagedCheckpoint,
-    /// A tracker stopped answering; training went on.
+    /// A tracker stopped responding; training continued.
     Tracker,
 }

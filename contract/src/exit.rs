@@ -5,11 +5,11 @@ use std::process::ExitCode;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// The command did what was asked.
+    /// The command succeeded.
     Done = 0,
     /// The work itself failed.
     Failed = 1,
-    /// Bad manifest, data or usage: mend the input.
+    /// Bad manifest, data or usage: fix the input.
     BadInput = 2,
     /// Something is missing on this machine: worker, device or base model.
     Missing = 3,
@@ -39,7 +39,7 @@ impl Exit {
         self as u8
     }
 
-    /// The worker's exit status in our words; anything unforeseen is a failure of the work.
+    /// The worker's exit status as one of these; any other status counts as a failure of the work.
     pub fn from_code(code: i32) -> Self {
         Self::ALL
             .into_iter()

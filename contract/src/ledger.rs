@@ -1,4 +1,4 @@
-//! The field ledger: every key of the manifest, what it takes, and what becomes of it.
+//! The key ledger: every key of the manifest, its values, and whether it has an effect.
 //!
 //! Checking, decoding, the JSON Schema and the reference all read these tables; no key is described anywhere else.
 
@@ -14,19 +14,19 @@ pub struct Section {
     pub unknown: Unknown,
     /// Keys that must be there.
     pub required: &'static [&'static str],
-    /// A plain text in place of the object stands for this one key.
+    /// A plain string instead of the object sets this key.
     pub text_key: Option<&'static str>,
     /// Keys with these endings are metadata.
     pub metadata_endings: &'static [&'static str],
-    /// A section whose keys may stand here too, as the format's first generation had it.
+    /// A section whose keys may appear here too, as in version 1.0 of the format.
     pub shorthand: Option<&'static Section>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unknown {
-    /// Every key here has an effect; one that has none is a mistake.
+    /// Every key here has an effect; an unknown one is an error.
     Refuse,
-    /// Free-form metadata is welcome here.
+    /// Free-form metadata is allowed here.
     Keep,
 }
 
@@ -36,7 +36,7 @@ pub struct Field {
     pub keys: &'static [&'static str],
     pub kind: Kind,
     pub class: Class,
-    /// What holds where the key is absent; null where that depends on something else, which `doc` says.
+    /// The default; null if it depends on something else, which `doc` says.
     pub default: fn() -> Option<Value>,
     pub doc: &'static str,
 }
@@ -49,7 +49,7 @@ pub enum Class {
         reason: &'static str,
         instead: &'static str,
     },
-    /// Kept for other readers of the manifest; not judged.
+    /// Kept for other readers of the manifest; not checked.
     Metadata,
 }
 

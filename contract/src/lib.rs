@@ -1,4 +1,4 @@
-//! What the `expert-cli` binary and its worker must agree on.
+//! The interface between the `expert-cli` binary and its worker.
 
 pub mod budget;
 pub mod diagnostic;

@@ -1,4 +1,4 @@
-//! The reference for people: pages of the user guide that are generated from the ledger and the codes.
+//! Pages of the user guide that are generated from the ledger and the codes.
 
 use std::fmt::Write;
 
@@ -23,7 +23,7 @@ pub struct LedgerRow {
     pub instead: Option<&'static str>,
 }
 
-/// Every key of the manifest and what becomes of it.
+/// Every key of the manifest and its effect.
 pub fn ledger_rows() -> Vec<LedgerRow> {
     entries(&ROOT).iter().map(row).collect()
 }
@@ -109,7 +109,7 @@ fn section_text(section: &'static Section) -> String {
     let endings = section.metadata_endings.iter().map(|ending| format!("`*{ending}`"));
     let names: Vec<_> = metadata.iter().map(|field| format!("`{}`", field.name())).chain(endings).collect();
     if !names.is_empty() {
-        let _ = write!(text, "\nMetadata, kept and not judged: {}.\n", names.join(", "));
+        let _ = write!(text, "\nMetadata, kept and not checked: {}.\n", names.join(", "));
     }
     text
 }
@@ -151,8 +151,8 @@ const DIAGNOSTICS_HEAD: &str = "# Diagnostics
 
 <!-- Generated from the codes; `UPDATE=1 cargo test -p expert-contract --test generated` writes it. -->
 
-Everything that `expert-cli validate` can say about a manifest. An error cannot run. A warning names something that has no
-effect, and what holds instead, or something that is not here yet. Advice tells what would go better.
+Everything that `expert-cli validate` can report about a manifest. With an error nothing runs. A warning names a setting that has no
+effect, and the value that is used, or something that is missing on this machine. Advice names a better setting.
 
 | code | severity | meaning |
 |---|---|---|

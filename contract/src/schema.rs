@@ -94,7 +94,7 @@ fn requirement(section: &Section, key: &str) -> Value {
 }
 
 fn property(field: &'static Field, spelling: usize, definitions: &mut Map<String, Value>) -> Value {
-    // What is not honoured is not judged either, so its kind is left open.
+    // Keys without effect are not checked, so their type is not restricted.
     let mut schema = if field.is_honoured() { kind(&field.kind, definitions) } else { json!({}) };
     let description = match field.class {
         _ if spelling > 0 => format!("Another spelling of `{}`. {}", field.name(), field.doc),

@@ -1,5 +1,5 @@
-//! What is generated from the ledger, the codes and the contract's types, checked in, so that editors, people and Python
-//! can be held against it. `UPDATE=1 cargo test -p expert-contract --test generated` writes it.
+//! Files generated from the ledger, the codes and the contract's types; checked in for editors, readers and
+//! Python. `UPDATE=1 cargo test -p expert-contract --test generated` writes it.
 
 #![allow(clippy::unwrap_used)]
 

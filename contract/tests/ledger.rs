@@ -244,7 +244,7 @@ fn config_examples() -> Vec<Example> {
 /// One word only is accepted, or the words mean the same, or a file is read.
 const WITHOUT_CHOICE: [&str; 2] = ["training.config.method", "base_models[].template_path"];
 
-/// What is wrong with an example, if anything is.
+/// The problem of an example, if there is one.
 fn check(path: &str, example: &Example) -> Option<String> {
     let mut around = example.around.clone();
     let before = plan(&with(&around));

@@ -1,4 +1,4 @@
-//! Where data may lie.
+//! Where data may be.
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};

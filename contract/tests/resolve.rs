@@ -144,7 +144,7 @@ fn a_batch_that_does_not_fit_is_split_and_said_so() {
     let resolved = plan(&manifest(&[]), 0, &site(Some(8 << 30), DeviceKind::Cuda));
     let machine = &resolved.plan.machine;
     assert!(machine.micro_batch < wanted, "{}", machine.micro_batch);
-    assert_eq!(machine.micro_batch * machine.accumulation, 64, "a step still sees the same rows");
+    assert_eq!(machine.micro_batch * machine.accumulation, 64, "a step still has the same rows");
     assert!(resolved.notes.iter().any(|note| note.code == "micro-batch-lowered"));
     let roomy = plan(&manifest(&[]), 0, &site(Some(139 << 30), DeviceKind::Cuda));
     assert_eq!((roomy.plan.machine.micro_batch, roomy.notes.len()), (16, 0));

@@ -88,7 +88,7 @@ fn shown(argument: &str) -> String {
 fn mistakes_point_at_the_argument() {
     assert_eq!(
         shown("training.config.batch_size=0"),
-        "error[out-of-range]: `training.config.batch_size` is 0, which is out of its range\n \
+        "error[out-of-range]: `training.config.batch_size` is 0, which is out of range\n \
          --> --set:1:28\n  |\n1 | training.config.batch_size=0\n  |                            ^\n  = hint: write a whole number from 1 to 65536\n"
     );
     assert_eq!(

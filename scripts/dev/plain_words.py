@@ -37,7 +37,7 @@ PHRASES: tuple[tuple[str, str], ...] = (
     (r"\b(?:lies?|lying)\b(?!\s+about)", "is (in)"),
     (r"\bpass(?:ed|es|ing)?\s+over\b", "skip"),
     (
-        r"(?<!there\s)\b(?:is|are|was|were|be)\s+no\s+(?!longer\b|more\b|less\b|fewer\b|later\b|earlier\b)\w",
+        r"(?<!there\s)\b(?:is|are|was|were|be)\s+no\s+(?!longer\b|more\b|less\b|fewer\b|later\b|earlier\b|\w+er\s+than\b)\w",
         "is not a",
     ),
     (rf"\b(?:an?|one|two|each|\d+)\s+(?:\w+\s+)?an?\s+(?:{UNIT})\b", "one X per Y"),
@@ -89,7 +89,7 @@ class Finding(NamedTuple):
 
 
 # Comment signs, quotes with their prefixes, and the expressions in an f-string.
-MARKS = re.compile(r'\{[^{}"\']*\}|^#+|^[rbfuRBFU]*(?:"""|"|\')|(?:"""|"|\')$')
+MARKS = re.compile(r'\{[^{}]*\}|^#+|^[rbfuRBFU]*(?:"""|"|\')|(?:"""|"|\')$')
 
 
 def python_prose(source: str) -> Iterator[Piece]:

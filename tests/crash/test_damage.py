@@ -1,4 +1,4 @@
-"""Bit flips and truncations in every file of the newest checkpoint: noticed, passed over, never used."""
+"""Bit flips and truncations in every file of the newest checkpoint: detected, skipped, never used."""
 
 import random
 import shutil

@@ -11,7 +11,7 @@ from trials import SIGKILL, Runs, Server
 pytestmark = pytest.mark.timeout(1800)
 
 STEPS = 7
-# Ten rows, four a step, two at once: an epoch is three steps, the last of them smaller.
+# Ten rows, four per step, two at once: an epoch is three steps, the last of them smaller.
 CHANGES = {
     **DEFAULTS,
     "recipe.adapter.dropout": 0.1,

@@ -19,7 +19,7 @@ use crate::render::number::bytes;
 use crate::runs::{self, State};
 use crate::site;
 
-/// What the worker leaves in a token cache, and nobody else in a folder of such a name.
+/// A file that only the worker writes into a token cache.
 const DESCRIPTION: &str = "cache.json";
 const KEY_LENGTH: usize = 32;
 
@@ -68,12 +68,12 @@ fn of_expert(path: &Path, console: &Console) -> Vec<Leftover> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let runs = runs::of_expert(folder);
     if runs.iter().any(|run| run.state == State::Running) {
-        console.warn(&format!("{} is being trained and is passed over", portable(folder)), None);
+        console.warn(&format!("{} is being trained and is skipped", portable(folder)), None);
         return Vec::new();
     }
     let loaded = manifest::load(path, &Options::default());
     let Some(manifest) = &loaded.manifest else {
-        console.warn(&format!("{} has errors and is passed over", portable(path)), None);
+        console.warn(&format!("{} has errors and is skipped", portable(path)), None);
         return Vec::new();
     };
     let needed: BTreeSet<String> = runs.iter().flat_map(|run| keys_of_run(&run.path)).collect();
@@ -85,7 +85,7 @@ fn of_expert(path: &Path, console: &Console) -> Vec<Leftover> {
         .collect()
 }
 
-/// Where the caches of the manifest's bases lie.
+/// The cache folders of the manifest's bases.
 fn cache_roots(manifest: &Manifest) -> BTreeSet<PathBuf> {
     let request = Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
     let site = site::on_cpu(&manifest.path);
@@ -100,7 +100,7 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Only what the worker made: a data set that somebody keeps here has another shape.
+/// Only folders that the worker made: other data sets have another layout.
 fn is_cache(path: &Path) -> bool {
     let name = name(path);
     let key = name.len() == KEY_LENGTH && name.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -108,7 +108,7 @@ fn is_cache(path: &Path) -> bool {
     key && own && path.join(DESCRIPTION).is_file()
 }
 
-/// The caches that a run was made from, finished or to be resumed.
+/// The caches that a run uses, finished or to be resumed.
 fn keys_of_run(run: &Path) -> Vec<String> {
     let states = children(run).into_iter().map(|child| child.join("state.json"));
     let records = states.chain([run.join("run.json")]);

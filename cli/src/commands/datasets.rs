@@ -1,4 +1,4 @@
-//! `datasets`: the data that experts name, and whether it is there.
+//! `datasets`: the data that experts name, and whether it exists.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `doctor`: what this machine has, and how to mend what it lacks.
+//! `doctor`: what this machine has, and how to fix what is missing.
 
 use expert_contract::exit::Exit;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! `evaluate`: base against adapter on the test set.
+//! `evaluate`: scores base and adapter on the test set.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ use crate::usage::Global;
 pub struct Args {
     #[command(flatten)]
     options: PlanOptions,
-    /// The adapter's folder (what the expert's run left)
+    /// The adapter's folder (default: that of the expert's run)
     #[arg(long, value_name = "DIR", conflicts_with = "base_only")]
     adapter: Option<PathBuf>,
     /// Score the base alone
@@ -34,7 +34,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         None if args.base_only => None,
         None => Some(adapter::of_run(&plan).ok_or_else(|| {
             adapter::not_trained(&plan)
-                .hint("train first, name an adapter with --adapter, or take --base-only")
+                .hint("train first, name an adapter with --adapter, or use --base-only")
         })?),
     };
     let plan = adapter::asking(plan, Request::Evaluate { adapter });

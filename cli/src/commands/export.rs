@@ -1,4 +1,4 @@
-//! `export`: the adapter merged into its base, or the plain adapter, each checked against the other's logits.
+//! `export`: the adapter merged into its base, or the plain adapter; the logits of both are compared.
 
 use std::path::{Path, PathBuf};
 
@@ -19,16 +19,16 @@ use crate::usage::Global;
 pub struct Args {
     #[command(flatten)]
     options: PlanOptions,
-    /// A whole model: the adapter's weights added to the base's
+    /// A merged model: the adapter's weights added to the base's
     #[arg(long)]
     merge: bool,
     /// The adapter alone, in PEFT's layout
     #[arg(long)]
     adapter: bool,
-    /// The adapter's folder (what the expert's run left)
+    /// The adapter's folder (default: that of the expert's run)
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
-    /// The new folder (export/merged or export/adapter in the run's)
+    /// The new folder (default: export/merged or export/adapter in the run's folder)
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
     #[command(flatten)]

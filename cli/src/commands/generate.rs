@@ -1,4 +1,4 @@
-//! `generate`: base and adapter answer the same prompt, as they write; without a prompt, a prompt a line.
+//! `generate`: base and adapter answer the same prompt, streamed; without a prompt, one per line of standard input.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -20,10 +20,10 @@ use crate::worker::Notice;
 pub struct Args {
     #[command(flatten)]
     options: PlanOptions,
-    /// The adapter's folder (what the expert's run left; the base alone, if it left none)
+    /// The adapter's folder (default: that of the expert's run; the base alone, if there is none)
     #[arg(long, value_name = "DIR")]
     adapter: Option<PathBuf>,
-    /// What to answer; without it each line of standard input is a prompt
+    /// The prompt; without it each line of standard input is one
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
     #[command(flatten)]
@@ -38,7 +38,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         None => adapter::of_run(&plan),
     };
     if adapter.is_none() {
-        console.say(&format!("nothing is trained in {}: the base answers alone", plan.machine.paths.output));
+        console.say(&format!("there is no adapter in {}: only the base answers", plan.machine.paths.output));
     }
     let last = if adapter.is_some() { "adapter" } else { "base" };
     let plan = adapter::asking(plan, request(adapter));
@@ -75,11 +75,11 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     Ok(Exit::Done)
 }
 
-/// The answers on standard output, each under its author's name.
+/// The answers on standard output, each labelled base or adapter.
 struct Page<'a> {
     console: &'a Console,
     last: &'static str,
-    /// A person sits there and is shown when it is their turn.
+    /// On a terminal a prompt sign is shown.
     asks: bool,
     speaker: String,
 }

@@ -22,13 +22,13 @@ pub struct Args {
     /// Where the folder is made, or with --ci where the experts are (experts/ if there is one, else here)
     #[arg(long, value_name = "DIR")]
     parent: Option<PathBuf>,
-    /// Settings for a situation, each with its reason in the manifest
+    /// Settings for a kind of machine or task, each with its reason in the manifest
     #[arg(long, value_enum, default_value_t)]
     preset: Preset,
     /// List the presets and what they are for
     #[arg(long, conflicts_with_all = ["name", "ci"])]
     list_presets: bool,
-    /// Write a workflow that trains each changed expert for a moment, into the repository in the working directory
+    /// Write a workflow that trains each changed expert for a few steps, into the repository of the working directory
     #[arg(long, conflicts_with = "name", requires = "tool")]
     ci: bool,
     /// The repository and commit that the workflow gets expert-cli from
@@ -98,10 +98,10 @@ fn repository(tool: &str, experts: &Path, console: &Console) -> Result<Exit, Fai
             "no-repository",
             "there is no git repository in the working directory",
         )
-        .hint("run it in the repository's topmost folder"));
+        .hint("run it in the repository's top folder"));
     }
     if file.symlink_metadata().is_ok() {
-        return Err(there_already(file).hint("remove it first, or keep it as it is"));
+        return Err(there_already(file).hint("remove it first, or keep it"));
     }
     let text = workflow::text(Some(&named(tool)?), &plain(&portable(experts))?);
     durable::write(file, text.as_bytes()).map_err(|error| Failure::writing("write", file, &error))?;
@@ -123,19 +123,19 @@ fn named(tool: &str) -> Result<Tool<'_>, Failure> {
             && commit.bytes().all(|byte| byte.is_ascii_hexdigit())
     });
     let refused = || {
-        Failure::bad_input("bad-tool", format!("{tool:?} names no commit of a repository")).hint(
+        Failure::bad_input("bad-tool", format!("{tool:?} does not name a commit of a repository")).hint(
             "write OWNER/NAME@ and the commit's 40 digits: a branch or tag could change under the workflow",
         )
     };
     found.map(|(repository, commit)| Tool { repository, commit }).ok_or_else(refused)
 }
 
-/// It stands in a shell's command line.
+/// It is part of a shell command line.
 fn plain(folder: &str) -> Result<String, Failure> {
     if !folder.starts_with(['-', '/']) && folder.bytes().all(|byte| byte == b'/' || is_plain(byte)) {
         return Ok(folder.to_owned());
     }
-    Err(Failure::bad_input("bad-folder", format!("{folder:?} cannot stand in a workflow"))
+    Err(Failure::bad_input("bad-folder", format!("{folder:?} cannot be used in a workflow"))
         .hint("name a folder inside the repository, of letters, digits, - _ . and /"))
 }
 

@@ -1,4 +1,4 @@
-//! One command a file. Each has `Args` and `run`.
+//! One file per command. Each has `Args` and `run`.
 
 mod bench;
 mod clean;
@@ -29,13 +29,13 @@ use crate::usage::Cli;
 #[derive(Subcommand)]
 pub enum Command {
     Plan(plan::Args),
-    /// Check manifests: every problem with its place, before anything is started
+    /// Check manifests: every problem with its location, before anything starts
     Validate(validate::Args),
     /// Print a document's JSON Schema, or the ledger of the manifest's keys
     Schema(schema::Args),
     /// Build the token cache, without training
     Pretokenize(pretokenize::Args),
-    /// Train an expert, or every one of a folder
+    /// Train an expert, or every expert of a folder
     Train(Box<train::Args>),
     /// Score base and adapter on the test set
     Evaluate(evaluate::Args),
@@ -43,25 +43,25 @@ pub enum Command {
     Generate(generate::Args),
     /// Write the merged model or the plain adapter to a new folder
     Export(export::Args),
-    /// See where the time goes, what each optimisation is worth, and which settings are the fastest
+    /// Show where time goes, what each optimisation gains, and which settings are fastest
     Bench(bench::Args),
-    /// Write a run's report.html again, or a page over all runs
+    /// Rewrite a run's report.html, or an index of all runs
     Report(Box<report::Args>),
-    /// List what training left, or compare runs
+    /// List runs, or compare them
     Runs(runs::Args),
     /// List the data that experts name
     Datasets(datasets::Args),
     /// Remove token caches that no run refers to
     Clean(clean::Args),
-    /// Show what this machine has for training, and how to mend what it lacks
+    /// Show what this machine has for training, and how to fix what is missing
     Doctor(doctor::Args),
-    /// Make a new expert that can be trained as it is, or a workflow for a shelf of them
+    /// Make a new expert that trains as it is, or a CI workflow for experts
     Init(init::Args),
     /// List experts for a CI matrix, all or those that changed
     Matrix(matrix::Args),
     /// Print the shell's completion script
     Completions(completions::Args),
-    /// Carry out a plan that was written before (train --dry-run --json prints one)
+    /// Run a plan that was written before (train --dry-run --json prints one)
     Work(work::Args),
 }
 

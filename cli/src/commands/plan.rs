@@ -1,4 +1,4 @@
-//! `plan`: everything that a run would do, before it does any of it.
+//! `plan`: shows show what a run would do, without doing it.
 
 use clap::Args as ClapArgs;
 use expert_contract::exit::Exit;
@@ -11,12 +11,12 @@ use crate::options::TrainOptions;
 use crate::prepare::{Prepared, prepare};
 use crate::render::{Console, plan as view};
 
-/// Show everything resolved: steps, tokens, batch, memory against the device, and who decided each value
+/// Show every resolved setting and its source, steps, tokens, batch, and memory compared with the device
 #[derive(ClapArgs)]
 pub struct Args {
     #[command(flatten)]
     pub options: TrainOptions,
-    /// List every setting, defaults too
+    /// List every setting, including defaults
     #[arg(long)]
     pub all: bool,
 }

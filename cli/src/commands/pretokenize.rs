@@ -19,16 +19,16 @@ use crate::worker;
 pub struct Args {
     #[command(flatten)]
     options: PlanOptions,
-    /// Every expert of a folder (experts)
+    /// Every expert of a folder (default: experts)
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "experts", conflicts_with_all = ["manifest", "data", "output"])]
     all: Option<PathBuf>,
-    /// Show this many rows decoded, with what is learnt from in colour
+    /// Show this many decoded rows, with the supervised tokens in colour
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "3", default_value_t = 0)]
     preview: u32,
-    /// Build again although there is a cache
+    /// Build again even if there is a cache
     #[arg(long)]
     force: bool,
-    /// Threads that tokenize (every core)
+    /// Threads that tokenize (default: every core)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     jobs: Option<u32>,
     #[command(flatten)]

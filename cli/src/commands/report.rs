@@ -1,4 +1,4 @@
-//! `report`: writes a run's report.html again, or those of many runs and the page that lists them.
+//! `report`: rewrites a run's report.html, or those of many runs and their index.
 
 use std::path::{Path, PathBuf};
 
@@ -20,9 +20,9 @@ const PAGE: &str = "report.html";
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// A run's folder, or one that holds experts or runs (that of the manifest's own run)
+    /// A run's folder, or one that holds experts or runs (default: that of the manifest's run)
     run: Option<PathBuf>,
-    /// Every run of a folder (experts), and a page there that lists them, the best of each expert first
+    /// Every run of a folder (default: experts), and an index, the best run of each expert first
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "experts", conflicts_with_all = ["run", "manifest", "output"])]
     all: Option<PathBuf>,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     Ok(Exit::Done)
 }
 
-/// After a shelf was trained: a page that cannot be written is a pity, not a failure.
+/// After training a shelf: a page that cannot be written is a warning, not a failure.
 pub fn refresh(shelf: &Path, global: &Global, console: &Console) {
     match whole_shelf(shelf).and_then(|arguments| write(&arguments, global, console)) {
         Ok(path) => console.say(&format!("all runs: {path}")),
@@ -70,7 +70,7 @@ fn own_run(args: &Args, console: &Console) -> Result<String, Failure> {
     Ok(prepare(&args.options, request, console)?.resolved.plan.machine.paths.output)
 }
 
-/// The page lies in the folder itself, so that both can be moved together.
+/// The page is in the folder itself, so that both can be moved together.
 fn whole_shelf(shelf: &Path) -> Result<Vec<String>, Failure> {
     let found = runs::below(shelf)?;
     if found.is_empty() {

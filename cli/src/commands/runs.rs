@@ -1,4 +1,4 @@
-//! `runs`: what training left, in what state it is, and how two runs differ.
+//! `runs`: lists runs with their state, and shows how two runs differ.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ pub struct Args {
     /// An expert, or the folder that holds experts or runs
     #[arg(default_value = "experts")]
     folder: PathBuf,
-    /// Runs to set side by side: the settings that differ, and the results
+    /// Runs to compare: the settings that differ, and the results
     #[arg(long, value_name = "RUN", num_args = 2.., conflicts_with = "folder")]
     compare: Vec<PathBuf>,
 }

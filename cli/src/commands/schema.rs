@@ -15,7 +15,7 @@ pub struct Args {
     /// The schema of one line of events.jsonl
     #[arg(long)]
     event: bool,
-    /// Every key of the manifest, what it takes and what becomes of it
+    /// Every key of the manifest, its values and its effect
     #[arg(long)]
     ledger: bool,
 }

@@ -1,4 +1,4 @@
-//! `train`: one expert, or with `--all` every one of a shelf.
+//! `train`: one expert, or with `--all` every expert of a shelf.
 
 use std::path::{Path, PathBuf};
 
@@ -24,10 +24,10 @@ const SHELF: &str = "Every expert of a folder";
 pub struct Args {
     #[command(flatten)]
     pub options: TrainOptions,
-    /// Go on from the newest checkpoint that verifies (auto), or from this one
+    /// Resume from the newest checkpoint that verifies (auto), or from this one
     #[arg(long, value_name = "auto|PATH", num_args = 0..=1, default_missing_value = "auto", conflicts_with = "fresh")]
     pub resume: Option<PathBuf>,
-    /// Remove what an earlier run left in the output folder, and start at step 0
+    /// Remove the earlier run in the output folder, and start at step 0
     #[arg(long)]
     pub fresh: bool,
     /// Train a finished or interrupted run for longer than its recipe said
@@ -36,23 +36,23 @@ pub struct Args {
     /// Score base and adapter on the test set, before and after (--all does where there is a test set)
     #[arg(long)]
     pub evaluate: bool,
-    /// Train only what expert.lock says: refuse where manifest, data, base or code differ
+    /// Train only what expert.lock says: refuse if manifest, data, base or code differ
     #[arg(long, conflicts_with_all = ["data", "output", "extend"])]
     pub locked: bool,
-    /// Record where the time goes, step by step
+    /// Record where the time of each step goes
     #[arg(long)]
     pub profile: bool,
-    /// Copy each checkpoint to its mirror before training goes on, not beside it
+    /// Wait for each checkpoint's copy to the mirror before training continues
     #[arg(long)]
     pub no_background_upload: bool,
     /// Show the plan and stop
     #[arg(long, conflicts_with = "all")]
     pub dry_run: bool,
-    /// Train every expert of a folder (experts): finished ones are passed over, interrupted ones go on, and those whose
-    /// manifest, data, base or code changed are trained anew
+    /// Train every expert of a folder (default: experts): finished ones are skipped, interrupted ones are resumed, and
+    /// those whose manifest, data, base or code changed are trained again
     #[arg(long, help_heading = SHELF, value_name = "DIR", num_args = 0..=1, default_missing_value = "experts", conflicts_with_all = ["manifest", "data", "output"])]
     pub all: Option<PathBuf>,
-    /// Only these experts, with --all: names with commas between them
+    /// Only these experts, with --all: names separated by commas
     #[arg(long, help_heading = SHELF, value_name = "NAMES", requires = "all", conflicts_with = "manifest", value_delimiter = ',')]
     pub only: Vec<String>,
     /// Only experts whose result would differ from that of this git revision, with --all
@@ -65,13 +65,13 @@ pub struct Args {
         allow_hyphen_values = true
     )]
     pub changed_since: Option<String>,
-    /// Experts that train at once, with --all (one a GPU, or one a core of the processor as memory allows)
+    /// Experts that train at once, with --all (default: one per GPU, or one per CPU core up to what memory allows)
     #[arg(long, help_heading = SHELF, value_name = "N", requires = "all", conflicts_with = "manifest", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub jobs: Option<u32>,
     /// Do not score, with --all
     #[arg(long, help_heading = SHELF, requires = "all", conflicts_with_all = ["evaluate", "manifest"])]
     pub no_evaluate: bool,
-    /// Start Python anew for every expert, with --all, instead of forking it from one that has everything loaded (Linux)
+    /// Start a new Python for every expert, with --all, instead of forking it from a process that has everything loaded (Linux)
     #[arg(long, help_heading = SHELF, requires = "all", conflicts_with = "manifest")]
     pub separate: bool,
     #[command(flatten)]
@@ -107,7 +107,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     Ok(Exit::Done)
 }
 
-/// Until it is known what the output folder holds.
+/// Until the content of the output folder is known.
 pub const ASKED: Request =
     Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
 

@@ -1,4 +1,4 @@
-//! `validate [PATH...]`: everything that is wrong with manifests, before anything is started.
+//! `validate [PATH...]`: reports every problem in manifests, before anything starts.
 
 use std::path::{Path, PathBuf};
 
@@ -17,10 +17,10 @@ pub struct Args {
     /// Manifests, experts, or folders of experts (this folder's manifest.json, else experts/)
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Data and base models that are absent here are errors
+    /// Missing data and base models are errors
     #[arg(long)]
     strict: bool,
-    /// A folder that data may lie in, besides the expert's own
+    /// Another folder that may hold data
     #[arg(long, value_name = "ROOT")]
     allow_path: Vec<PathBuf>,
 }
@@ -59,7 +59,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     Ok(exit(loaded.iter().map(|(_, loaded)| loaded)))
 }
 
-/// A base model that is absent is this machine's want; everything else is the input's.
+/// A missing base model is a problem of this machine; everything else is one of the input.
 fn exit<'a>(loaded: impl Iterator<Item = &'a Loaded>) -> Exit {
     let errors =
         loaded.flat_map(|loaded| &loaded.diagnostics).filter(|found| found.severity == Severity::Error);
@@ -106,7 +106,7 @@ fn manifests(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     Err(none("here: neither manifest.json nor experts/"))
 }
 
-/// A file is taken as it is; a folder stands for its manifest, or for those of the folders in it.
+/// A file is used as it is; a folder means its manifest, or those of the folders in it.
 fn below(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);

@@ -1,4 +1,4 @@
-//! `work PLAN`: carries out a plan that was written before, here or on another machine.
+//! `work PLAN`: runs a plan that was written before, here or on another machine.
 
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,7 @@ fn read_plan(path: &Path) -> Result<Plan, Failure> {
         return Err(Failure::missing(
             "contract-mismatch",
             format!(
-                "{} speaks {theirs} of the contract, this expert-cli speaks {CONTRACT_VERSION}",
+                "{} has version {theirs} of the contract, this expert-cli has {CONTRACT_VERSION}",
                 path.display()
             ),
         )

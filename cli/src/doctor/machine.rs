@@ -1,4 +1,4 @@
-//! The machine around the worker: device, memory, disk, caches, git.
+//! The machine: device, memory, disk, caches, git.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ pub fn this_program() -> Check {
     Check::good("expert-cli", format!("{}, contract {CONTRACT_VERSION}{place}", env!("CARGO_PKG_VERSION")))
 }
 
-/// What the driver shows, and whether torch can use it.
+/// The driver's devices, and whether torch can use them.
 pub fn device(report: Option<&Report>) -> Check {
     let Ok(found) = site::device(DeviceChoice::Auto) else {
         return Check::warning("device", "none was recognised", "training falls back to the CPU");
@@ -73,7 +73,7 @@ pub fn memory() -> Check {
         return Check::warning(
             "memory",
             found,
-            "close other programs, or take a smaller base, before training on the CPU",
+            "close other programs, or use a smaller base, before training on the CPU",
         );
     }
     Check::good("memory", found)
@@ -89,12 +89,10 @@ pub fn disk() -> Check {
     let shown: Vec<_> =
         found.iter().map(|(place, free)| format!("{} free at {}", bytes(*free), place.display())).collect();
     match found.iter().map(|(_, free)| *free).min() {
-        None => Check::warning("disk", "free space cannot be told", "make sure that some GiB are free"),
-        Some(least) if least < ENOUGH_DISK => Check::warning(
-            "disk",
-            shown.join(", "),
-            "free some space; EXPERT_HOME moves what is kept between runs",
-        ),
+        None => Check::warning("disk", "free space is unknown", "make sure that several GiB are free"),
+        Some(least) if least < ENOUGH_DISK => {
+            Check::warning("disk", shown.join(", "), "free some space, or set EXPERT_HOME to another disk")
+        }
         Some(_) => Check::good("disk", shown.join(", ")),
     }
 }

@@ -1,4 +1,4 @@
-//! What this machine has for training, and how to mend what it lacks. Nothing here needs Python to answer.
+//! What this machine has for training, and how to fix what is missing. It works without Python, too.
 
 mod machine;
 mod probe;
@@ -12,9 +12,9 @@ use crate::usage::Global;
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     Good,
-    /// Training works without it, or slower.
+    /// Training works without it, possibly slower.
     Warning,
-    /// Nothing can be trained until it is mended.
+    /// Training is impossible until it is fixed.
     Missing,
 }
 
@@ -24,20 +24,20 @@ pub struct Check {
     pub status: Status,
     pub found: String,
     /// What to do about it.
-    pub mend: Option<String>,
+    pub fix: Option<String>,
 }
 
 impl Check {
     fn good(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, status: Status::Good, found: found.into(), mend: None }
+        Self { name, status: Status::Good, found: found.into(), fix: None }
     }
 
-    fn warning(name: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { name, status: Status::Warning, found: found.into(), mend: Some(mend.into()) }
+    fn warning(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { name, status: Status::Warning, found: found.into(), fix: Some(fix.into()) }
     }
 
-    fn missing(name: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { name, status: Status::Missing, found: found.into(), mend: Some(mend.into()) }
+    fn missing(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { name, status: Status::Missing, found: found.into(), fix: Some(fix.into()) }
     }
 }
 

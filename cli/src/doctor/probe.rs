@@ -1,4 +1,4 @@
-//! Asking the worker what it has: `python -m expert_worker doctor`.
+//! Runs `python -m expert_worker doctor`.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::env;
 use crate::failure::reason;
 
-/// Importing torch from a cold network disk takes its time; a broken driver takes forever.
+/// Importing torch from a cold network disk is slow; a broken driver may hang.
 const PATIENCE: Duration = Duration::from_mins(3);
 
 #[derive(Debug, Deserialize)]
@@ -52,7 +52,7 @@ pub struct Gpu {
     pub memory_bytes: u64,
 }
 
-/// The worker's report, or its last words on why there is none.
+/// The worker's report, or its last output as the reason why there is none.
 pub fn ask(python: &Path) -> Result<Report, String> {
     let mut child = Command::new(python)
         .args(["-m", "expert_worker", "doctor"])
@@ -89,5 +89,5 @@ fn read_all(stream: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String
 
 fn last_words(stderr: &str) -> String {
     let last = stderr.lines().rev().map(str::trim).find(|line| !line.is_empty());
-    last.unwrap_or("it ended without a word").to_owned()
+    last.unwrap_or("it ended without output").to_owned()
 }

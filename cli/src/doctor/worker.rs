@@ -1,4 +1,4 @@
-//! The interpreter, the package, and the libraries that it stands on.
+//! The interpreter, the package, and the libraries that it needs.
 
 use expert_contract::plan::CONTRACT_VERSION;
 
@@ -7,7 +7,7 @@ use super::probe::{Report, ask};
 use crate::usage::Global;
 use crate::worker::Search;
 
-/// Packages without which nothing is trained, and the oldest release that is supported.
+/// Required packages, and the oldest release that is supported.
 const NEEDED: [(&str, &str); 4] =
     [("torch", "2.11"), ("transformers", "5.5"), ("peft", "0.18"), ("safetensors", "0.5")];
 
@@ -15,8 +15,8 @@ pub fn checks(global: &Global) -> (Vec<Check>, Option<Report>) {
     let found = match Search::here(global.python.as_deref(), None).find() {
         Ok(found) => found,
         Err(failure) => {
-            let mend = failure.hint.unwrap_or_default();
-            return (vec![Check::missing("python", failure.message, mend)], None);
+            let fix = failure.hint.unwrap_or_default();
+            return (vec![Check::missing("python", failure.message, fix)], None);
         }
     };
     let rule = [vec![found.rule.to_owned()], found.skipped].concat().join("; ");
@@ -52,10 +52,8 @@ fn contract(report: &Report) -> Check {
     if report.contract == CONTRACT_VERSION {
         return Check::good("worker", format!("expert-worker {version}, contract {CONTRACT_VERSION}"));
     }
-    let found = format!(
-        "expert-worker {version} speaks contract {}, this program {CONTRACT_VERSION}",
-        report.contract
-    );
+    let found =
+        format!("expert-worker {version} has contract {}, this program {CONTRACT_VERSION}", report.contract);
     Check::missing("worker", found, "install expert-cli and expert-worker of the same version")
 }
 
@@ -104,7 +102,7 @@ fn bitsandbytes(report: &Report) -> Check {
     }
 }
 
-/// By the numbers before anything else: `2.15.0+cu132` is 2.15.0.
+/// By the leading numbers: `2.15.0+cu132` is 2.15.0.
 fn older(version: &str, oldest: &str) -> bool {
     let numbers = |text: &str| -> Vec<u32> {
         let plain = text.split(|c: char| !c.is_ascii_digit() && c != '.').next().unwrap_or_default();

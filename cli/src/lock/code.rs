@@ -105,7 +105,7 @@ fn package_folders(python: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// An editable installation leaves a line with the place of its sources.
+/// An editable installation has a file with the path of its sources.
 fn linked_from(site: &Path) -> Vec<PathBuf> {
     let links = children(site).into_iter().filter(|file| file.extension().is_some_and(|end| end == "pth"));
     let texts = links.filter_map(|file| fs::read_to_string(file).ok()).collect::<Vec<_>>();
@@ -123,7 +123,7 @@ fn digest_of(package: &Path) -> String {
     digest_of_files(package, &files)
 }
 
-/// Over names and contents, whatever the system's line ends. The native module's build script does the same.
+/// Over names and contents, with normalised line ends. The native module's build script does the same.
 fn digest_of_files(root: &Path, files: &[PathBuf]) -> String {
     let mut named: Vec<(String, &PathBuf)> = files
         .iter()

@@ -1,4 +1,4 @@
-//! SHA-256 of files, remembered for large ones: a base of gigabytes is read once, not at every start.
+//! SHA-256 of files, cached for large ones: a base of several gigabytes is read once, not at every start.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -13,9 +13,9 @@ use sha2::{Digest, Sha256};
 
 use crate::durable;
 
-/// Smaller files are read anew each time.
+/// Smaller files are read each time.
 const LARGE: u64 = 4 << 20;
-/// A file that was written just now may be written again without its time telling.
+/// A file written within the clock's resolution may change without a new time stamp.
 const SETTLED: Duration = Duration::from_secs(2);
 const FILE: &str = "digests.json";
 
@@ -36,7 +36,7 @@ struct Known {
     sha256: String,
 }
 
-/// What changes when a file's contents do.
+/// Metadata that changes with a file's contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Stamp {
     bytes: u64,
@@ -45,7 +45,7 @@ struct Stamp {
 }
 
 impl Digests {
-    /// `home` is where everything is kept that can be made again.
+    /// `home` is the folder of everything that can be made again.
     pub fn open(home: &Path) -> Self {
         let file = home.join(FILE);
         let known = fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
@@ -95,7 +95,7 @@ impl Digests {
 }
 
 impl Drop for Digests {
-    /// What cannot be kept is read again next time.
+    /// A digest that cannot be cached is computed again next time.
     fn drop(&mut self) {
         let memory = self.lock();
         if memory.changed
@@ -125,7 +125,7 @@ fn stamp(path: &Path) -> Option<Stamp> {
     Some(Stamp { bytes: data.len(), written })
 }
 
-/// The time that nobody can set back.
+/// The time that cannot be set back (ctime).
 #[cfg(unix)]
 fn changed_at(data: &std::fs::Metadata) -> Option<u64> {
     use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! `expert.lock`: what each of an expert's trained adapters was made of, and what came out.
+//! `expert.lock`: the inputs and results of an expert's trained adapters.
 //!
 //! It is beside the manifest and meant to be committed. A run records the same inputs for itself, in its checkpoints and
 //! in `run.json`, because a lock may come from another machine than the run.
@@ -45,7 +45,7 @@ pub struct Outcome {
     /// SHA-256 of the adapter's weights.
     pub adapter: String,
     pub steps: Option<u64>,
-    /// Where these very bytes come out again.
+    /// The environment that reproduces these bytes.
     pub device: String,
     pub threads: Option<u32>,
     pub score: Option<Score>,
@@ -59,7 +59,7 @@ pub struct Score {
 }
 
 impl Score {
-    /// What `evaluate` reported, where it scored both.
+    /// The scores of `evaluate`, if it scored both.
     pub fn of(evaluation: &Value) -> Option<Self> {
         let accuracy = |who: &str| evaluation[who]["accuracy"].as_f64();
         let rows = evaluation["rows"].as_u64()?;
@@ -74,7 +74,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// None where the run lives elsewhere than the manifest says: what is tried out locks nothing.
+    /// None if the run is outside the manifest's output folder: such trials do not write the lock.
     pub fn of(plan: &Plan) -> Option<Self> {
         let (expert, key) = (Path::new(&plan.machine.paths.expert_dir), model_slug(&plan.recipe.base.name));
         let usual = expert.join("weights").join(&key) == Path::new(&plan.machine.paths.output);
@@ -106,7 +106,7 @@ pub fn read(file: &Path) -> BTreeMap<String, Entry> {
     document.filter(|it| it.format == FORMAT).map(|it| it.adapters).unwrap_or_default()
 }
 
-/// Refuses what is not as the expert's lock says, and shows what differs.
+/// Refuses inputs that differ from the expert's lock, and shows the difference.
 pub fn check(plan: &Plan, inputs: &Inputs) -> Result<(), Failure> {
     let place = Place::of(plan);
     let Some(entry) = place.as_ref().and_then(Place::entry) else {
@@ -121,9 +121,9 @@ pub fn check(plan: &Plan, inputs: &Inputs) -> Result<(), Failure> {
     if differences.is_empty() {
         return Ok(());
     }
-    let message = format!("{} is not what its {FILE} says:{}", plan.recipe.expert, listed(&differences));
+    let message = format!("{} differs from its {FILE}:{}", plan.recipe.expert, listed(&differences));
     Err(Failure::bad_input("lock-differs", message)
-        .hint("train without --locked to lock it as it is now, or undo the change"))
+        .hint("train without --locked to update the lock, or undo the change"))
 }
 
 #[cfg(test)]

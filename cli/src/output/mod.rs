@@ -14,8 +14,8 @@ mod record;
 
 pub use record::{Begun, FINAL, RunRecord, checkpoints, has_whole_checkpoint};
 
-/// What a run leaves in its folder besides its checkpoints. The record and the adapter of the finished run go first,
-/// so that a removal that is cut short leaves no folder that looks finished.
+/// The files of a run besides its checkpoints. The record and the adapter of a finished run are removed first, so that
+/// an interrupted removal does not look finished.
 const FILES: [&str; 9] = [
     "run.json",
     "final",
@@ -30,7 +30,7 @@ const FILES: [&str; 9] = [
 /// The adapter of the run before, kept while the next one is made.
 const PREVIOUS: &str = "previous";
 
-/// A run's folder, held until this is dropped.
+/// A run's folder, locked until this is dropped.
 pub struct RunFolder {
     path: PathBuf,
     _lock: fs::File,
@@ -39,9 +39,9 @@ pub struct RunFolder {
 /// What earlier runs left.
 #[derive(Debug, PartialEq)]
 pub enum State {
-    /// Nothing that a new run would spoil.
+    /// Nothing that a new run would overwrite.
     Unused,
-    /// Steps were made, and no run of this recipe is finished.
+    /// The folder has steps, and no finished run of this recipe.
     Used,
     /// This very recipe is finished here.
     Finished(Box<RunRecord>),
@@ -58,7 +58,7 @@ impl RunFolder {
         &self.path
     }
 
-    /// Removes what a run leaves, and nothing else: the folder may be anyone's.
+    /// Removes the files of a run, and nothing else: the folder may hold other files.
     pub fn clear(&self) -> Result<(), Failure> {
         self.remove_all(&FILES)
     }
@@ -84,7 +84,7 @@ impl RunFolder {
     }
 }
 
-/// Also for folders that are not held, where the answer may be old by the time it is used.
+/// Also for folders that are not locked; the answer may be outdated when it is used.
 pub fn state(path: &Path, recipe_digest: &str) -> State {
     match RunRecord::of(path) {
         Some(record) if record.recipe_digest == recipe_digest => State::Finished(Box::new(record)),
@@ -117,7 +117,7 @@ pub fn checkpoint_step(path: &Path) -> Option<u64> {
     path.file_name()?.to_str()?.strip_prefix("checkpoint-")?.parse().ok()
 }
 
-/// Checkpoints, those half written or half removed, and the logs of crashes.
+/// Checkpoints, partly written or removed ones too, and crash logs.
 fn is_of_a_run(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let log = name.strip_prefix("worker-").and_then(|rest| rest.strip_suffix(".log"));
@@ -151,7 +151,7 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Held by the operating system, so that it ends with its process however that ends; the file says who holds it.
+/// Locked by the operating system, so that it ends with its process in any case; the file names the holder.
 fn lock(folder: &Path) -> Result<fs::File, Failure> {
     let path = folder.join("lock");
     let open = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);

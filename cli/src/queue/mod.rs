@@ -1,7 +1,7 @@
-//! `train --all`: every expert of a shelf, past those that fail, and one summary.
+//! `train --all`: every expert of a shelf, with one summary. A failure does not stop the others.
 //!
-//! Nothing of the queue itself is kept: what stands in the experts' folders says what is done, and a queue that was
-//! killed and is started again goes on from there.
+//! The queue keeps no state on disk: the experts' folders show what is done, and a killed queue resumes from
+//! there.
 
 mod select;
 mod work;
@@ -25,7 +25,7 @@ use crate::train::{Trained, Trainer};
 use crate::usage::Global;
 use crate::worker::{self, Search, Warm};
 
-/// How one expert of the queue ended; None where the queue was stopped before its turn.
+/// How one expert of the queue ended; None if the queue was stopped before its turn.
 pub struct Ended {
     pub expert: String,
     pub outcome: Option<Result<Trained, Failure>>,
@@ -38,7 +38,7 @@ struct Waiting {
 }
 
 pub fn run(shelf: &Path, args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
-    // A queue that was stopped goes on where it was.
+    // A stopped queue can be resumed.
     let mut args = args.clone();
     if args.resume.is_none() && !args.fresh {
         args.resume = Some("auto".into());
@@ -82,7 +82,7 @@ impl Waiting {
     }
 }
 
-/// Worth its start for two experts or more. This thread outlives every worker, and so does what it starts.
+/// Only for two experts or more. This thread outlives every worker, and so does the warm parent.
 fn warm_parent(waiting: &[Waiting], trainer: &Trainer) -> Option<Warm> {
     let to_do = || {
         let prepared = waiting.iter().filter_map(|one| one.prepared.as_ref().ok());
@@ -96,7 +96,7 @@ fn warm_parent(waiting: &[Waiting], trainer: &Trainer) -> Option<Warm> {
     Warm::start(&python)
 }
 
-/// Before anything is trained: a shelf that is half as locked is not as locked.
+/// Checked for all experts before anything is trained.
 fn refuse_unlocked(waiting: &[Waiting], trainer: &Trainer) -> Result<(), Failure> {
     let refusals: Vec<Failure> = waiting
         .iter()
@@ -136,7 +136,7 @@ fn document(ended: &Ended) -> Value {
     }
 }
 
-/// An interrupt tells its own code; otherwise one failure is a failure of the whole.
+/// An interrupt has its own exit code; otherwise one failure fails the queue.
 fn exit_of(ended: &[Ended]) -> Exit {
     if let Some(signal) = worker::interrupted() {
         return signal.exit();

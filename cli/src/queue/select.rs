@@ -1,4 +1,4 @@
-//! Which experts of a shelf are meant.
+//! The selected experts of a shelf.
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +33,7 @@ pub fn select(
     Ok(manifests)
 }
 
-/// An expert goes by its folder's name and by the one in its manifest.
+/// An expert is selected by its folder's name or by the name in its manifest.
 fn named(manifests: &[PathBuf], only: &[String]) -> Result<Vec<PathBuf>, Failure> {
     let names: Vec<[String; 2]> = manifests.iter().map(|manifest| names_of(manifest)).collect();
     for wanted in only {

@@ -1,4 +1,4 @@
-//! The slots at work: each takes the next expert that waits, until none does.
+//! Runs the slots: each takes the next waiting expert, until there is none.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ struct Shift<'a> {
     live: Option<Live>,
 }
 
-/// Each thread starts a worker and stays with it to its end: a worker dies with the thread that started it.
+/// Each thread starts a worker and waits for its end: a worker ends with the thread that started it.
 pub fn work(waiting: Vec<Waiting>, slots: &Slots, trainer: &Trainer, console: &Console) -> Vec<Ended> {
     let names: Vec<String> = waiting.iter().map(|one| one.expert.clone()).collect();
     let ended: Vec<Mutex<Option<Result<Trained, Failure>>>> =
@@ -78,7 +78,7 @@ impl Shift<'_> {
         trained
     }
 
-    /// What failed before its turn was told when it was found.
+    /// Failures before the turn were reported already.
     fn tell(&self, index: usize, outcome: Option<&Result<Trained, Failure>>) {
         let word = match outcome {
             Some(Ok(Trained::Now(_))) => "done".to_owned(),

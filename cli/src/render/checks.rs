@@ -1,4 +1,4 @@
-//! What `doctor` found, one line a check and one for how to mend it.
+//! The results of `doctor`: one line per check and one for its fix.
 
 use super::style::{ERROR, GOOD, HINT, WARNING};
 use crate::doctor::{Check, Status};
@@ -15,8 +15,8 @@ fn line(check: &Check, width: usize) -> String {
         Status::Missing => (ERROR, "missing"),
     };
     let mut text = format!("{paint}{mark}{paint:#}  {:<width$}  {}\n", check.name, check.found);
-    if let Some(mend) = &check.mend {
-        text += &format!("{:9}{:width$}  {HINT}mend{HINT:#}: {mend}\n", "", "");
+    if let Some(fix) = &check.fix {
+        text += &format!("{:9}{:width$}  {HINT}fix{HINT:#}: {fix}\n", "", "");
     }
     text
 }

@@ -1,4 +1,4 @@
-//! Data goes to standard output, talk to standard error. A reader that went away is nobody's error.
+//! Results go to standard output, messages to standard error. A closed pipe is not an error.
 //!
 //! Whatever passes through here is made safe for a terminal first; no caller has to remember it.
 
@@ -24,7 +24,7 @@ impl Console {
         Self { json, quiet }
     }
 
-    /// The command's result, as text. Styles are stripped where nobody can see them.
+    /// The command's result, as text. Styles are stripped if the stream is not a terminal.
     pub fn data(&self, text: &str) {
         let end = if text.ends_with('\n') { "" } else { "\n" };
         to_stdout(&format!("{}{end}", style::shown(text)));
@@ -43,12 +43,12 @@ impl Console {
         }
     }
 
-    /// What a manifest's check found, with the places underlined. Styles are stripped where nobody can see them.
+    /// The diagnostics of a manifest, with the positions underlined. Styles are stripped if the stream is not a terminal.
     pub fn report(&self, diagnostics: &[Diagnostic], sources: &Sources) {
         diagnostic::show(diagnostics, sources, self.quiet);
     }
 
-    /// A piece of a result that is written while it comes.
+    /// A part of a result that is written as it arrives.
     pub fn piece(&self, text: &str) {
         to_stdout(&style::shown(text));
     }
@@ -57,13 +57,13 @@ impl Console {
         to_stderr(&format!("{WARNING}warning{WARNING:#}: {message}{}", hint_line(hint)));
     }
 
-    /// One failure of several: what it belongs to, and no document of its own.
+    /// One failure of several, with its subject, without a separate document.
     pub fn trouble(&self, name: &str, failure: &Failure) {
         let hint = hint_line(failure.hint.as_deref());
         to_stderr(&format!("{ERROR}error{ERROR:#}: {name}: {}{hint}", failure.message));
     }
 
-    /// On standard error for the person, and under `--json` as the one document that was promised.
+    /// On standard error for the user, and with `--json` as the one document.
     pub fn failure(&self, failure: &Failure) {
         let hint = hint_line(failure.hint.as_deref());
         to_stderr(&format!("{}: {}{hint}", label(failure), failure.message));
@@ -74,7 +74,7 @@ impl Console {
     pub fn usage(&self, error: &clap::Error) {
         let words = error.to_string();
         let safe = std::env::args_os().all(|word| word.to_string_lossy().chars().all(is_visible));
-        // The parser's styles cannot be told from sequences in the words that it repeats.
+        // The parser's styles cannot be distinguished from escape sequences in the arguments that it repeats.
         if safe {
             drop(error.print());
         } else {
@@ -98,7 +98,7 @@ impl Console {
     }
 }
 
-/// Who asked for a stop and got it is not told of an error.
+/// A requested stop is not reported as an error.
 fn label(failure: &Failure) -> String {
     match failure.exit {
         Exit::Interrupted | Exit::Terminated => format!("{WARNING}stopped{WARNING:#}"),

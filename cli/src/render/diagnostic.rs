@@ -1,4 +1,4 @@
-//! Diagnostics on standard error; colours are stripped where nobody can see them.
+//! Diagnostics on standard error; colours are stripped if it is not a terminal.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! Events that read in one line.
+//! Events shown as one line.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ fn learning_rate(lr: f64) -> String {
     if lr == 0.0 { "0".to_owned() } else { format!("{lr:.2e}") }
 }
 
-/// Bounds of an accuracy are left to the table at the end and to the report.
+/// The bounds of an accuracy are shown in the table at the end and in the report.
 pub fn evaluated(step: u64, metrics: &BTreeMap<String, f64>) -> String {
     let scores = ["base", "adapter"].into_iter().filter_map(|side| {
         metrics.get(&format!("{side}_accuracy")).map(|score| format!("{side} {}", percent(*score)))
@@ -56,7 +56,7 @@ pub fn recovery(kind: Recovery) -> &'static str {
     match kind {
         Recovery::OutOfMemory => "out of memory, micro-batch split",
         Recovery::NonFinite => "loss not finite, step not applied",
-        Recovery::DamagedCheckpoint => "damaged checkpoint passed over",
+        Recovery::DamagedCheckpoint => "damaged checkpoint skipped",
         Recovery::Tracker => "a tracker stopped answering",
     }
 }

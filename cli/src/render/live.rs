@@ -1,4 +1,4 @@
-//! A table on the terminal that is drawn again in place: one row an expert, while several are trained at once.
+//! A table on the terminal that is redrawn in place: one row per expert, while several train at once.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::console::Console;
 use super::style::{STRONG, one_line, shown};
 
-/// More often is more than an eye sees.
+/// More often is not visible.
 const FRAME: Duration = Duration::from_millis(80);
 
 pub struct Live {
@@ -16,7 +16,7 @@ pub struct Live {
 
 struct State {
     rows: Vec<Row>,
-    /// Lines that stand on the screen now.
+    /// Lines that are on the screen now.
     drawn: usize,
     drawn_at: Option<Instant>,
 }
@@ -28,7 +28,7 @@ struct Row {
 }
 
 impl Live {
-    /// Only for a person who watches.
+    /// Only on a terminal.
     pub fn new(console: &Console, names: &[String]) -> Option<Self> {
         let watched = !console.quiet && std::io::stderr().is_terminal();
         watched.then(|| Self::of(names))
@@ -72,7 +72,7 @@ impl Live {
 }
 
 impl Drop for Live {
-    /// The summary says it all.
+    /// The summary has everything.
     fn drop(&mut self) {
         self.lock().erase();
     }
@@ -108,7 +108,7 @@ impl State {
         }
     }
 
-    /// As many as fit; what still moves goes before what has ended.
+    /// As many as fit; running experts before finished ones.
     fn lines(&self, width: usize, height: usize) -> Vec<String> {
         let names = self.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
         let mut shown: Vec<usize> = (0..self.rows.len()).collect();

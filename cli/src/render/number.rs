@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Formats numbers for people.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ pub fn duration(duration: Duration) -> String {
     }
 }
 
-/// Seconds from outside, which may be anything.
+/// Seconds from the worker, which may be any value.
 pub fn seconds(seconds: f64) -> String {
     Duration::try_from_secs_f64(seconds).map_or_else(|_| "?".to_owned(), duration)
 }

@@ -1,4 +1,4 @@
-//! A plan as a person reads it.
+//! A plan as text.
 
 use std::fmt::Write;
 
@@ -70,7 +70,7 @@ fn base(resolved: &Resolved) -> String {
         (Place::Folder(folder), _) => folder.display().to_string(),
         (Place::Hub { snapshot: Some(_), .. }, _) => "in the Hub's cache".to_owned(),
         (Place::Hub { .. }, ShapeSource::Published) => {
-            "not in the Hub's cache: fetched when training starts; dimensions as published".to_owned()
+            "not in the Hub's cache: downloaded when training starts; dimensions as published".to_owned()
         }
         (Place::Hub { .. } | Place::Absent, _) => "not on this machine".to_owned(),
     };
@@ -122,19 +122,19 @@ fn rows(recipe: &Recipe) -> String {
 fn batch(resolved: &Resolved) -> String {
     let (batch, machine) = (&resolved.plan.recipe.batch, &resolved.plan.machine);
     let packed = if batch.packing { "packed rows" } else { "rows" };
-    let grouped = if batch.group_by_length { ", rows of like length together" } else { "" };
+    let grouped = if batch.group_by_length { ", rows of similar length together" } else { "" };
     let together = machine
         .distributed
         .map_or_else(String::new, |it| format!(" in each of {} processes ({})", it.processes, it.strategy));
     format!(
-        "{} {packed} of {} tokens a step = {} at a time x {}{together}{grouped}",
+        "{} {packed} of {} tokens per step = {} at a time x {}{together}{grouped}",
         batch.rows_per_step, batch.max_seq_length, machine.micro_batch, machine.accumulation
     )
 }
 
 fn precision(resolved: &Resolved) -> String {
     let machine = &resolved.plan.machine;
-    let tf32 = if resolved.plan.recipe.precision.tf32 { ", TF32 where the device has it" } else { "" };
+    let tf32 = if resolved.plan.recipe.precision.tf32 { ", TF32 if the device has it" } else { "" };
     let recompute = match machine.checkpointing.as_str() {
         "none" => String::new(),
         mode => format!(", {mode} activation checkpointing"),
@@ -232,9 +232,9 @@ fn settings(page: &mut Page, resolved: &Resolved, all: bool) {
     let shown: Vec<_> =
         resolved.settings.iter().filter(|setting| all || setting.origin != Origin::Default).collect();
     page.title(if all {
-        "Settings, and who decided them"
+        "Settings, and their source"
     } else {
-        "Settings that are not defaults, and who decided them"
+        "Settings that are not defaults, and their source"
     });
     let width = shown.iter().map(|setting| setting.key.len()).max().unwrap_or(0) + 2;
     for setting in shown {

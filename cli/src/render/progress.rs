@@ -1,4 +1,4 @@
-//! A running worker as the user sees it: one live line on a terminal, a plain line now and then elsewhere.
+//! Displays a running worker: one live line on a terminal, otherwise a plain line now and then.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ const PLAIN_EVERY: Duration = Duration::from_secs(10);
 enum Mode {
     Live,
     Plain,
-    /// One row of a table that is drawn by somebody else.
+    /// One row of a table that is drawn elsewhere.
     Row,
     /// Warnings only.
     Quiet,
@@ -27,12 +27,12 @@ enum Mode {
 pub struct Board<'a> {
     console: &'a Console,
     mode: Mode,
-    /// What the live line shows, and whether it is on the screen.
+    /// The content of the live line, and whether it is on the screen.
     line: String,
     drawn: bool,
     last_plain: Option<Instant>,
     garbage: u64,
-    /// Put before every line where several workers speak at once.
+    /// The prefix of every line when several workers run at once.
     name: Option<String>,
     row: Option<(&'a Live, usize)>,
 }
@@ -56,7 +56,7 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// For one of several workers: a row of the table, or lines that each say whose they are.
+    /// For one of several workers: a row of the table, or lines with its name.
     pub fn of_several(console: &'a Console, live: Option<&'a Live>, row: usize, name: &str) -> Self {
         let mut board = Self::new(console);
         board.mode = match (console.quiet, live) {
@@ -76,26 +76,23 @@ impl<'a> Board<'a> {
             Notice::Remark(text) => self.say(text),
             Notice::Quiet(quiet) => {
                 let state = if quiet.beating {
-                    "its process lives, its work stands still"
+                    "the worker is alive but makes no progress"
                 } else {
-                    "nothing is heard of it"
+                    "no heartbeat from the worker"
                 };
                 self.warn(
-                    &format!("stage {} has been silent for {}: {state}", quiet.stage, duration(quiet.lasted)),
-                    Some("it goes on waiting; Ctrl-C stops it, --stall-timeout SECONDS ends it without you"),
+                    &format!("no progress in stage {} for {}: {state}", quiet.stage, duration(quiet.lasted)),
+                    Some("the run keeps waiting; Ctrl-C stops it, --stall-timeout SECONDS ends it automatically"),
                 );
             }
             Notice::Stopping(signal, grace) => {
                 let again = if signal == Interrupt::Interrupt { "; Ctrl-C again quits at once" } else { "" };
-                self.say(&format!(
-                    "stopping: the worker saves and leaves, within {}{again}",
-                    duration(grace)
-                ));
+                self.say(&format!("stopping: the worker saves and exits, within {}{again}", duration(grace)));
             }
         }
     }
 
-    /// Makes room for text that somebody else writes.
+    /// Clears the live line for other text.
     pub fn set_aside(&mut self) {
         self.clear();
         self.line.clear();
@@ -106,7 +103,7 @@ impl<'a> Board<'a> {
         if self.garbage > 1 {
             let count = self.garbage;
             self.warn(
-                &format!("{count} lines of the worker's output were no events and were passed over"),
+                &format!("{count} lines of the worker's output were not events and were skipped"),
                 None,
             );
         }
@@ -152,11 +149,11 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// The first stray line is shown, the rest are counted: a flood must not drown the terminal.
+    /// The first line that is not an event is shown, the rest are counted, to keep the terminal readable.
     fn stray(&mut self, text: &str) {
         self.garbage += 1;
         if self.garbage == 1 {
-            self.warn(&format!("a line of the worker's output is no event: {text}"), None);
+            self.warn(&format!("a line of the worker's output is not an event: {text}"), None);
         }
     }
 

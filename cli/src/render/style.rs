@@ -2,7 +2,7 @@
 //!
 //! Names, paths, a worker's words and a model's answers are mixed with the program's own text wherever something is
 //! shown. A style is therefore not written as an escape sequence but between marks that no other text can hold: they
-//! carry a number that is drawn anew by each process. [`shown`] turns what stands between marks into escape sequences
+//! have a random number, one per process. [`shown`] turns what stands between marks into escape sequences
 //! and replaces control characters everywhere else.
 
 use std::fmt;
@@ -38,7 +38,7 @@ impl fmt::Display for Paint {
 
 fn mark() -> &'static str {
     static MARK: OnceLock<String> = OnceLock::new();
-    // U+FDD0 is no character that texts exchange.
+    // U+FDD0 is a noncharacter: texts do not contain it.
     MARK.get_or_init(|| format!("\u{fdd0}{:016x}\u{fdd0}", RandomState::new().build_hasher().finish()))
 }
 

@@ -1,4 +1,4 @@
-//! What is said when work is done.
+//! The summary of finished work.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use super::{Align, Table};
 use crate::queue::Ended;
 use crate::train::Trained;
 
-/// The result of one training run. What the worker left out or could not tell is left out.
+/// The result of one training run. Missing values are left out.
 pub fn trained(result: &Value) -> String {
     let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
     let number = |key: &str| result[key].as_f64();
@@ -36,7 +36,7 @@ pub fn trained(result: &Value) -> String {
     table.render()
 }
 
-/// One line an expert.
+/// One line per expert.
 pub fn shelf(ended: &[Ended]) -> String {
     let columns = [
         ("expert", Align::Left),
@@ -67,7 +67,7 @@ pub fn shelf(ended: &[Ended]) -> String {
     table.render()
 }
 
-/// Base against adapter, as `evaluate` found them.
+/// Scores of base and adapter.
 pub fn evaluated(result: &Value) -> String {
     let columns =
         [("", Align::Left), ("accuracy", Align::Right), ("95 %", Align::Right), ("loss", Align::Right)];
@@ -90,7 +90,7 @@ pub fn evaluated(result: &Value) -> String {
     text + &table.render() + &parts(result)
 }
 
-/// The same by level and by tag, where the rows have any.
+/// The same by level and by tag, if the rows have any.
 fn parts(result: &Value) -> String {
     let columns =
         [("", Align::Left), ("rows", Align::Right), ("base", Align::Right), ("adapter", Align::Right)];
@@ -111,7 +111,7 @@ fn parts(result: &Value) -> String {
     if empty { String::new() } else { format!("\n{}", table.render()) }
 }
 
-/// Any other stage's result: its plain values, one a line.
+/// Any other stage's result: its scalar values, one per line.
 pub fn plain(result: &Value) -> String {
     let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
     for (key, value) in result.as_object().into_iter().flatten() {

@@ -8,7 +8,7 @@ pub enum Align {
     Right,
 }
 
-/// Column heads with their alignment, and rows of as many cells. An empty head line is left out.
+/// Column heads with their alignment, and rows with as many cells. An empty head line is left out.
 pub struct Table {
     columns: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,

@@ -1,4 +1,4 @@
-//! What `pretokenize` did: the cache, what became of the rows, and rows as they are learned.
+//! The result of `pretokenize`: the cache, the row counts, and preview rows.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::number::{bytes, grouped, seconds};
 use super::style::{DIM, ERROR, GOOD, STRONG};
 use super::{Align, Table};
 
-/// Ledger entries that are shown only where they happened, and how they are put.
+/// Ledger entries that are shown only if they are above 0, with their text.
 const HAPPENINGS: [(&str, &str); 10] = [
     ("bad", "bad rows"),
     ("truncated", "cut to the longest length"),
@@ -63,7 +63,7 @@ fn split_line(split: &Value) -> String {
     format!("{} documents in {} rows{fill}", count("documents"), count("rows"))
 }
 
-/// Context is dim, what is learned is green.
+/// Context is dim, supervised tokens are green.
 fn preview(rows: &Value) -> String {
     let mut text = String::new();
     for (index, row) in rows.as_array().into_iter().flatten().enumerate() {

@@ -1,4 +1,4 @@
-//! What `init` writes: an expert that is small, whole and trainable as it is, and a workflow for a repository of experts.
+//! The files that `init` writes: a small, complete, trainable expert, and a workflow for a repository of experts.
 
 pub mod name;
 mod preset;
@@ -8,7 +8,7 @@ pub mod workflow;
 pub use preset::Preset;
 pub use rows::{Split, rows};
 
-/// The manifest's text as a person would lay it out, with the preset's parts as they stand in its file.
+/// The manifest's text in a readable layout, with the preset's parts unchanged.
 pub fn manifest(name: &str, preset: Preset) -> serde_json::Result<String> {
     let parts = preset.parts()?;
     Ok(include_str!("manifest.json")

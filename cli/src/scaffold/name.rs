@@ -1,4 +1,4 @@
-//! What an expert may be called.
+//! Valid names of experts.
 
 use crate::failure::Failure;
 
@@ -16,7 +16,7 @@ pub fn check(name: &str) -> Result<(), Failure> {
     if letters && ends && name.len() <= LONGEST && !device {
         return Ok(());
     }
-    let why = if device { "is a device's name on Windows" } else { "is no name for an expert" };
+    let why = if device { "is a device's name on Windows" } else { "is not a valid name for an expert" };
     Err(Failure::bad_input("bad-name", format!("{name:?} {why}"))
         .hint("use at most 64 of a-z, 0-9, - _ and . between two letters or digits, such as expert-sql"))
 }

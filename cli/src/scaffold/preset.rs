@@ -1,4 +1,4 @@
-//! Settings for the usual situations: fragments of a manifest, each with its reasons in `_why` comments.
+//! Settings for common machines and tasks: fragments of a manifest, with the reasons in `_why` comments.
 
 use clap::ValueEnum;
 use serde::Deserialize;

@@ -9,7 +9,7 @@ const PEOPLE: [&str; 16] = [
 const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 const MINUTES: [&str; 4] = ["00", "15", "30", "45"];
 const HOURS: std::ops::Range<usize> = 8..18;
-/// What is done, and how it is said.
+/// The action, and its phrasings.
 const PHRASES: [(&str, &str); 8] = [
     ("meet", "Meet {who} on {day} at {time}."),
     ("meet", "I need to see {who} {day}, {time}."),

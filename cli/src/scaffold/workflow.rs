@@ -1,17 +1,17 @@
 //! The workflow that trains each changed expert. One text for this repository and for those that `init --ci` writes it into.
 
-/// Where the workflow's jobs get expert-cli from.
+/// The repository and commit of expert-cli for the workflow's jobs.
 pub struct Tool<'a> {
     pub repository: &'a str,
     pub commit: &'a str,
 }
 
-/// Where a checkout of expert-cli lies in another repository's jobs.
+/// The folder of expert-cli's checkout in another repository's jobs.
 const FOLDER: &str = ".expert-cli";
 
 pub const PATH: &str = ".github/workflows/experts.yml";
 
-/// Without a tool, for the repository that is expert-cli's own.
+/// Without a tool, for expert-cli's repository.
 pub fn text(tool: Option<&Tool<'_>>, experts: &str) -> String {
     let (prefix, directory, checkout) = match tool {
         None => (String::new(), String::new(), String::new()),

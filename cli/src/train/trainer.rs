@@ -1,4 +1,4 @@
-//! One expert's training, from the rules of its output folder to its lock.
+//! One expert's training, from the check of its output folder to its lock.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -21,7 +21,7 @@ use crate::worker::{Notice, Warm};
 /// How one expert's training ended.
 pub enum Trained {
     Now(Value),
-    /// The very same was finished before.
+    /// The same run was finished before.
     Before(Value),
 }
 
@@ -75,7 +75,7 @@ impl Trainer<'_> {
                 self.carry_out(&plan, Home::Run(folder), notify).map(Trained::Now)?
             }
         };
-        // A run that trained now has scored itself; one that was finished before may not have.
+        // A run that trained now has scores; one that was finished before may not have.
         if self.args.evaluates(&plan) && !trained.result()["evaluation"].is_object() {
             let score = match self.kept_score(&plan, &inputs) {
                 Some(kept) => kept,
@@ -109,7 +109,7 @@ impl Trainer<'_> {
         Ok(())
     }
 
-    /// Whether this very expert is finished, and scored where that is wanted. Holds no lock, so the answer may be old.
+    /// Whether this expert is finished, and scored if requested. Takes no lock, so the answer may be outdated.
     pub fn is_done(&self, prepared: &Prepared) -> bool {
         let plan = &prepared.resolved.plan;
         let inputs = self.inputs(plan);
@@ -215,12 +215,12 @@ fn without_answers(mut evaluation: Value) -> Value {
     evaluation
 }
 
-/// Told before hours of training, not after.
+/// Checked before hours of training, not after.
 fn refuse_without_test_set(plan: &Plan) -> Result<(), Failure> {
     if has_test_set(plan) {
         return Ok(());
     }
-    Err(Failure::bad_input("no-test-set", "there is nothing to score on: the manifest names no test set")
+    Err(Failure::bad_input("no-test-set", "there are no test rows: the manifest names no test set")
         .hint("set training.dataset.test_path or evaluation.test_cases, or leave --evaluate out"))
 }
 

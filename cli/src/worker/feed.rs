@@ -1,4 +1,4 @@
-//! The worker's standard input: held open in silence, or fed with prompts.
+//! The worker's standard input: kept open without data, or fed with prompts.
 
 use std::io::{BufRead, Write};
 use std::process::ChildStdin;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::spawn::Stdin;
 
-/// Dropping it closes a quiet pipe, which tells the worker that this process is gone: it lives as long as the worker.
+/// Dropping it closes the pipe, which the worker takes as the end of this process: it is kept as long as the worker.
 pub struct Feed {
     pipe: Arc<Mutex<Option<ChildStdin>>>,
     kind: Stdin,
@@ -25,12 +25,12 @@ impl Feed {
         feed
     }
 
-    /// Whether the worker waits for a person, whose silence is nobody's fault.
+    /// Whether the worker waits for a person's input; then there is no stall.
     pub fn is_awaited(&self) -> bool {
         self.kind == Stdin::Prompts
     }
 
-    /// A worker that waits for a prompt hears of a stop only by the end of its input.
+    /// A worker that waits for a prompt notices a stop only at the end of its input.
     pub fn stop(&self) {
         if self.kind == Stdin::Prompts {
             self.pipe.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -1,4 +1,4 @@
-//! What comes out of the worker's standard output, read on a thread of its own.
+//! Reads the worker's standard output on a separate thread.
 
 use std::io::{BufReader, Read};
 use std::sync::mpsc::{self, Receiver};
@@ -8,13 +8,13 @@ use expert_contract::event::Event;
 
 use super::lines::{LONGEST, Line, next_line};
 
-/// Lines waiting to be drawn; a flood beyond them slows the worker down instead of filling memory.
+/// Lines waiting to be displayed; more of them slow the worker down instead of filling memory.
 const WAITING: usize = 1024;
 const EXCERPT: usize = 120;
 
 pub enum Message {
     Event(Box<Event>),
-    /// A line that is no event; its beginning.
+    /// The beginning of a line that is not an event.
     Garbage(String),
     End,
 }

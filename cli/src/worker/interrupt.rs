@@ -1,6 +1,6 @@
-//! Ctrl-C and TERM. The first asks the workers to save and leave; the second kills them and this process at once.
+//! Ctrl-C and TERM. The first asks the workers to save and exit; the second kills them and this process at once.
 //!
-//! The second is carried out on the signal's own thread: whatever the rest of the program waits for, the terminal is free.
+//! The second is handled on the signal thread, so it works while the rest of the program waits.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
@@ -28,7 +28,7 @@ impl Interrupt {
     }
 }
 
-/// What a kill may take, and what a last word may: a terminal that is stopped (Ctrl-S) must not hold us.
+/// Time limits for the kill and for the last message: a stopped terminal (Ctrl-S) must not block.
 const PARTING: Duration = Duration::from_millis(200);
 
 #[derive(Default)]
@@ -45,7 +45,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// From the first call on, signals are handled here and no longer end this process by themselves.
+    /// From the first call on, signals are handled here and no longer end this process directly.
     pub fn new(group: Group) -> io::Result<Self> {
         let group = Arc::new(group);
         if STATE.get().is_none() && STATE.set(Mutex::default()).is_ok() {
@@ -95,7 +95,7 @@ fn receive(signal: Interrupt) {
 fn say_goodbye() {
     let (said, heard) = mpsc::channel();
     thread::spawn(move || {
-        let _ = writeln!(io::stderr(), "\nstopped at once: what was not saved is lost");
+        let _ = writeln!(io::stderr(), "\nstopped at once: progress since the last checkpoint is lost");
         let _ = said.send(());
     });
     let _ = heard.recv_timeout(PARTING);

@@ -1,8 +1,8 @@
-//! Lines of a stream that nobody vouches for: bounded, and never an error for what they hold.
+//! Reads lines of an untrusted stream: bounded in length, any content is accepted.
 
 use std::io::{self, BufRead};
 
-/// A `finished` event may carry every scored answer; nothing honest is longer.
+/// A `finished` event may hold every scored answer; no valid event is longer.
 pub const LONGEST: usize = 16 << 20;
 
 #[derive(Debug, PartialEq, Eq)]

@@ -13,10 +13,10 @@ use crate::failure::Failure;
 use crate::lock::find_package;
 
 const VENV: &str = ".venv";
-/// A file that tells this project's checkout from any other folder with a `target` in it.
+/// A file that identifies this project's checkout among folders with a `target` in them.
 const SOURCES: &str = "worker/python/expert_worker/__init__.py";
 
-/// What the search looks at; taken from the process by [`Search::here`], given by tests.
+/// The inputs of the search; [`Search::here`] takes them from the process, tests set them.
 #[derive(Debug, Default, Clone)]
 pub struct Search {
     /// `--python`
@@ -155,7 +155,7 @@ impl Search {
             .hint(self.remedy().replace("into this interpreter", "into a virtual environment"))
     }
 
-    /// Relative entries of PATH mean the working directory, which may be a downloaded expert's.
+    /// Relative entries of PATH are relative to the working directory, which may be a downloaded expert's.
     fn look_up(&self, name: &OsStr) -> Option<PathBuf> {
         let mut file_name = name.to_owned();
         if !Path::new(name).to_string_lossy().ends_with(EXE_SUFFIX) {
@@ -167,7 +167,7 @@ impl Search {
             .find(|file| is_executable(file) && self.allowed(file))
     }
 
-    /// The folder itself decides, not what a link in it points to: the link is what the expert brought.
+    /// The folder decides, not the target of a link in it: the link comes with the expert.
     fn allowed(&self, python: &Path) -> bool {
         let Some(expert) = &self.expert_folder else { return true };
         let folder = python.parent().and_then(|folder| folder.canonicalize().ok());

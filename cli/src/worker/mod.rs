@@ -1,4 +1,4 @@
-//! The Python worker: found, started, heard, stopped.
+//! The Python worker: locating, starting, supervising and stopping it.
 
 mod feed;
 mod inbox;

@@ -1,4 +1,4 @@
-//! A module of the worker that does one thing and leaves, such as writing a report.
+//! Runs a module of the worker that does one task and exits, such as writing a report.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ pub struct Ran {
     pub warnings: Vec<String>,
 }
 
-/// Standard output of `python -m MODULE ARGUMENTS`, or its error in its own words.
+/// Standard output of `python -m MODULE ARGUMENTS`, or its error message.
 pub fn run_module(python: &Found, module: &str, arguments: &[impl AsRef<OsStr>]) -> Result<Ran, Failure> {
     let output = start(python, module, arguments).output().map_err(|error| not_started(python, &error))?;
     if output.status.success() {
@@ -30,7 +30,7 @@ pub fn run_module(python: &Found, module: &str, arguments: &[impl AsRef<OsStr>])
     Err(in_its_words(&String::from_utf8_lossy(&output.stderr), output.status.code()))
 }
 
-/// The module takes this program's place on the terminal: it talks, draws, hears Ctrl-C and ends by itself.
+/// The module replaces this program on the terminal: it prints, handles Ctrl-C and exits.
 pub fn hand_over(python: &Found, module: &str, arguments: &[impl AsRef<OsStr>]) -> Result<Exit, Failure> {
     let status = process::replace(&mut start(python, module, arguments))
         .map_err(|error| not_started(python, &error))?;
@@ -51,8 +51,8 @@ fn not_started(python: &Found, error: &std::io::Error) -> Failure {
 fn in_its_words(stderr: &str, code: Option<i32>) -> Failure {
     let word = |name: &str| stderr.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
     let last =
-        || stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it ended without a word");
-    let message = word("error: ").unwrap_or_else(|| format!("the worker could not do it: {}", last()));
+        || stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it ended without output");
+    let message = word("error: ").unwrap_or_else(|| format!("the worker failed: {}", last()));
     let exit = code.map_or(Exit::Failed, Exit::from_code);
     Failure { hint: word("hint: "), ..Failure::new(exit, "worker-failed", message) }
 }

@@ -1,4 +1,4 @@
-//! What a worker's end means: its last event, its status, and what was asked of it, put into words.
+//! Explains a worker's end from its last event, its exit status and its request.
 
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::silence::Quiet;
 use super::spawn::Launch;
 use crate::failure::Failure;
 
-/// What is known when the worker has ended.
+/// The facts when the worker has ended.
 #[derive(Default)]
 pub struct Facts {
     /// The `finished` or `failed` event, if one came.
@@ -50,7 +50,7 @@ fn other_contract(theirs: u32, launch: &Launch) -> Failure {
     let ours = expert_contract::plan::CONTRACT_VERSION;
     Failure::missing(
         "contract-mismatch",
-        format!("the worker speaks version {theirs} of the contract, this expert-cli speaks {ours}"),
+        format!("the worker has version {theirs} of the contract, this expert-cli has {ours}"),
     )
     .hint(format!(
         "install the expert-worker package of version {} for {}",
@@ -65,18 +65,18 @@ fn stalled(quiet: &Quiet) -> Failure {
         Exit::Failed,
         "stalled",
         format!(
-            "the worker was silent in stage {} for {seconds} s and was ended, as --stall-timeout asks",
+            "the worker made no progress in stage {} for {seconds} s and was ended because of --stall-timeout",
             quiet.stage
         ),
     )
-    .hint("train again with --resume to go on from the last checkpoint")
+    .hint("train again with --resume to continue from the last checkpoint")
 }
 
 fn interrupted(asked: Interrupt, grace: Option<Duration>) -> Failure {
     let message = match grace {
         Some(grace) => {
             format!(
-                "the worker did not stop within {} s and was ended; what it did since its last save is lost",
+                "the worker did not stop within {} s and was ended; progress since its last checkpoint is lost",
                 grace.as_secs()
             )
         }
@@ -89,9 +89,9 @@ fn died(status: ExitStatus, launch: &Launch) -> Failure {
     let log = launch.log.display();
     match cause_of_death(status) {
         Some(Death::Killed) => {
-            Failure::new(Exit::Failed, "worker-killed", "the worker was killed from outside (signal 9)").hint(
-                "most often the system ran out of memory: lower batch_size or max_seq_length, close other programs, \
-                 and see `dmesg` for the kernel's own words; --resume goes on from the last checkpoint",
+            Failure::new(Exit::Failed, "worker-killed", "the worker was killed (signal 9)").hint(
+                "usually the system ran out of memory: lower batch_size or max_seq_length, close other programs, and \
+                 see `dmesg` for the kernel's messages; --resume continues from the last checkpoint",
             )
         }
         Some(Death::Crashed(number)) => Failure::new(
@@ -99,11 +99,11 @@ fn died(status: ExitStatus, launch: &Launch) -> Failure {
             "worker-crashed",
             format!("the worker crashed in native code ({}); its log is {log}", crash_name(number)),
         )
-        .hint("--resume goes on from the last checkpoint; `expert-cli doctor` checks the installation"),
+        .hint("--resume continues from the last checkpoint; `expert-cli doctor` checks the installation"),
         None => Failure::new(
             Exit::Failed,
             "worker-ended",
-            format!("the worker ended ({status}) without saying why{}; its log is {log}", last_words(launch)),
+            format!("the worker ended ({status}) without an error message{}; its log is {log}", last_words(launch)),
         ),
     }
 }
@@ -122,7 +122,7 @@ fn never_started(status: ExitStatus, launch: &Launch) -> Failure {
         failure = Failure { exit: Exit::Missing, code: "worker-not-started".to_owned(), ..failure };
         failure.message = format!("{python} cannot run the worker{}", last_words(launch));
         failure.hint =
-            Some("the worker needs Python 3.11 or newer; `expert-cli doctor` shows what is wrong".to_owned());
+            Some("the worker needs Python 3.11 or newer; `expert-cli doctor` shows the problem".to_owned());
     }
     failure
 }

@@ -1,4 +1,4 @@
-//! Whether the worker still gets on. Heartbeats alone prove nothing: their tick count must move.
+//! Detects a stalled worker. Heartbeats alone prove nothing: their tick count must change.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ const STARTING: Duration = Duration::from_mins(3);
 pub struct Quiet {
     pub stage: String,
     pub lasted: Duration,
-    /// Heartbeats still come, so the process lives while its main loop stands still.
+    /// Heartbeats still arrive, so the process is alive but its main loop makes no progress.
     pub beating: bool,
 }
 
@@ -56,12 +56,12 @@ impl Silence {
         now.saturating_duration_since(self.last_sign)
     }
 
-    /// Whether the worker is to be ended. A stage that said it would be silent for longer is believed.
+    /// Whether to end the worker. A stage may announce a longer time without progress.
     pub fn stalled(&self, after: Duration, now: Instant) -> bool {
         self.lasted(now) >= after.max(self.budget)
     }
 
-    /// Some when the silence has just outlasted the stage's budget, and again each time it has doubled.
+    /// Some when the time without progress exceeds the stage's budget, and again each time it has doubled.
     pub fn check(&mut self, now: Instant) -> Option<Quiet> {
         let lasted = self.lasted(now);
         if lasted < self.warn_after {

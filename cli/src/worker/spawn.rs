@@ -13,10 +13,10 @@ use super::warm::Warm;
 use crate::env;
 use crate::failure::{Failure, reason};
 
-/// What the worker's standard input is.
+/// The worker's standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stdin {
-    /// Held open without a byte; its end tells the worker that this process is gone.
+    /// Kept open without data; the worker takes its end as the end of this process.
     Quiet,
     /// Prompts, read from ours line by line and passed on as JSON strings.
     Prompts,
@@ -27,10 +27,10 @@ pub struct Launch<'a> {
     pub python: Found,
     pub stage: &'static str,
     pub plan: PathBuf,
-    /// Takes what the worker and its libraries say outside of events.
+    /// Receives output of the worker and its libraries that is not an event.
     pub log: PathBuf,
     pub stdin: Stdin,
-    /// Has one ready, if all is well.
+    /// A warm parent, if it is running.
     pub warm: Option<&'a Warm>,
 }
 
@@ -41,13 +41,13 @@ pub struct Started {
 }
 
 impl Launch<'_> {
-    /// The death signal that the worker asks for follows the *thread* that calls this: it must outlive the worker.
+    /// The worker's parent-death signal is tied to the *thread* that calls this: it must outlive the worker.
     pub fn start(&self) -> Result<Started, Failure> {
         if let Some(started) = self.warm.and_then(|warm| warm.hand_over(self)) {
             return Ok(started);
         }
         if let Some(asked) = interrupt::requested() {
-            // It came while a warm parent was waited for.
+            // It arrived while waiting for a warm parent.
             return Err(Failure::new(
                 asked.exit(),
                 "interrupted",
@@ -87,7 +87,7 @@ impl Launch<'_> {
         open().map(fs::File::into_file).map_err(|error| Failure::writing("write the log", &self.log, &error))
     }
 
-    /// The last line of the log that says something, for endings that left no event.
+    /// The last non-empty line of the log, for ends without an event.
     pub fn last_words(&self) -> Option<String> {
         tail(&self.log).lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
     }

@@ -1,4 +1,4 @@
-//! One worker from its start to its end, however it ends.
+//! Supervises one worker from its start to its end.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
@@ -19,26 +19,26 @@ use crate::env;
 use crate::failure::Failure;
 
 const ROUND: Duration = Duration::from_millis(100);
-/// A worker that has said its last word may still have libraries to shut down.
+/// A worker may still shut down libraries after its last event.
 const FAREWELL: Duration = Duration::from_secs(10);
 const DEFAULT_GRACE: Duration = Duration::from_mins(2);
 
-/// What the caller is told while the worker runs.
+/// Notices to the caller while the worker runs.
 pub enum Notice<'a> {
     Event(&'a Event),
-    /// A line that is no event; it is passed over.
+    /// A line that is not an event; it is skipped.
     Garbage(&'a str),
     Quiet(Quiet),
-    /// Something that the user is told in passing.
+    /// A message for the user.
     Remark(&'a str),
-    /// The worker was asked to save and leave, and has this long.
+    /// The worker was asked to save and exit, within this time.
     Stopping(Interrupt, Duration),
 }
 
 pub struct Limits {
     /// From the first signal to the kill.
     pub grace: Duration,
-    /// Silence after which the worker is ended; never without it.
+    /// Time without progress after which the worker is ended; never without it.
     pub stall: Option<Duration>,
 }
 
@@ -50,7 +50,7 @@ impl Limits {
     }
 }
 
-/// Blocks until the worker is gone, and returns the result that it reported.
+/// Blocks until the worker has ended, and returns its result.
 pub fn supervise(launch: &Launch, limits: &Limits, notify: &mut dyn FnMut(Notice)) -> Result<Value, Failure> {
     let Started { mut worker, stdin, stdout } = launch.start()?;
     let group = Group::adopt(&worker).map_err(|error| Failure::supervising("take charge of", &error))?;
@@ -68,7 +68,7 @@ pub fn supervise(launch: &Launch, limits: &Limits, notify: &mut dyn FnMut(Notice
     if let Some(inbox) = inbox {
         run.listen(&inbox, &mut worker, notify);
     }
-    // Whatever the worker started and left behind goes with it.
+    // The worker's remaining child processes are ended too.
     run.watched.group.kill();
     let status = worker.wait().map_err(|error| Failure::supervising("wait for", &error))?;
     judge(run.facts, status, launch)
@@ -90,7 +90,7 @@ impl Run<'_> {
             match inbox.recv_timeout(ROUND) {
                 Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => break self.await_end(worker),
                 Ok(message) => self.hear(message, notify),
-                // Nothing more to read, and nobody left to write.
+                // No more input, and no writer left.
                 Err(RecvTimeoutError::Timeout) if self.watched.group.leader_ended(worker) => {
                     break self.drain(inbox, notify);
                 }
@@ -160,7 +160,7 @@ impl Run<'_> {
         }
     }
 
-    /// Standard output is closed, so the worker is on its way out; if it lingers, it is helped.
+    /// Standard output is closed, so the worker is exiting; if it takes too long, it is killed.
     fn await_end(&mut self, worker: &mut Worker) {
         let deadline = Instant::now() + FAREWELL;
         while !self.watched.group.leader_ended(worker) && Instant::now() < deadline {
@@ -168,7 +168,7 @@ impl Run<'_> {
         }
     }
 
-    /// A child that the worker left behind may hold the pipe open: take what is there, wait for nothing.
+    /// A remaining child of the worker may keep the pipe open: read the available lines without waiting.
     fn drain(&mut self, inbox: &Receiver<Message>, notify: &mut dyn FnMut(Notice)) {
         while let Ok(message) = inbox.recv_timeout(ROUND) {
             if matches!(message, Message::End) {

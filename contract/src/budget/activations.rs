@@ -1,6 +1,6 @@
-//! What the forward pass leaves for the backward pass, and the working set of the layer at hand.
+//! Activations that the forward pass saves for the backward pass, and the working set of one layer.
 //!
-//! The terms follow the worker's decoder, operation by operation; where that changes, this changes with it.
+//! The terms follow the worker's decoder, operation by operation; a change there needs a change here.
 
 use super::estimate::{Load, dtype_bytes, targets};
 use super::shape::{Linear, Shape};
@@ -18,14 +18,14 @@ pub(super) fn activations(load: &Load<'_>, tokens: u64) -> u64 {
     elements * tokens * dtype_bytes(load.dtype) + working_set(load, tokens) + dequantized(load)
 }
 
-/// Elements that a token leaves in one layer's attention and in its MLP.
+/// Saved elements per token in one layer's attention and in its MLP.
 fn fast(load: &Load<'_>) -> (u64, u64) {
     let shape = load.shape;
     let (query, key) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
     let [q, k, v, o, gate, up, down] = shape.linears();
     let kept = |linears: &[Linear]| linears.iter().any(|linear| targets(load.adapter, linear));
     let own = |linears: &[Linear]| linears.iter().map(|linear| beside(load, linear)).sum::<u64>();
-    // The residual stream, the norm's output where an adapter reads it, q, k, v and the answer.
+    // The residual stream, the norm's output if an adapter reads it, q, k, v and the attention output.
     let normed = if kept(&[q, k, v]) { shape.hidden } else { 0 };
     let before_norm = if shape.qk_norm { query + key } else { 0 };
     let attention = shape.hidden + normed + before_norm + 2 * query + 2 * key + own(&[q, k, v, o]);
@@ -35,7 +35,7 @@ fn fast(load: &Load<'_>) -> (u64, u64) {
     (attention, mlp)
 }
 
-/// What an adapter keeps beside its input: the product as narrow as the rank, and for DoRA the direction's output.
+/// An adapter saves, besides its input, the low-rank product, and for DoRA the direction's output.
 fn beside(load: &Load<'_>, linear: &Linear) -> u64 {
     if !targets(load.adapter, linear) {
         return 0;

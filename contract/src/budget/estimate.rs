@@ -19,20 +19,20 @@ pub struct Load<'a> {
     pub device: DeviceKind,
     pub checkpointing: CheckpointingMode,
     pub fast_path: bool,
-    /// Processes that the base's weights are spread over; 1 where each holds them all.
+    /// Processes that the base's weights are sharded over; 1 if each holds all of them.
     pub spread_over: u64,
     pub piece_tokens: Option<u64>,
     pub rows: u64,
     pub row_length: u64,
 }
 
-/// Adapter weights, their gradients and the optimizer's moments are kept in fp32 whatever the base is.
+/// Adapter weights, their gradients and the optimizer's moments are fp32 for any base.
 const MASTER_BYTES: u64 = 4;
-/// Bytes of fp32 logits that the fast path's head and loss hold at a time; rows are taken by so many.
+/// Bytes of fp32 logits that the fast path's head and loss hold at a time; it sets the chunk's number of rows.
 const HEAD_BYTES_CPU: u64 = 24 << 20;
 const HEAD_BYTES_GPU: u64 = 512 << 20;
 const HEAD_ROWS: u64 = 32;
-/// What a CUDA context, cuBLAS workspaces and the allocator's rounding take before the first tensor.
+/// Memory of a CUDA context, cuBLAS workspaces and the allocator's rounding before the first tensor.
 const CUDA_CONTEXT: u64 = 640 << 20;
 
 pub fn estimate(load: &Load<'_>) -> MemoryEstimate {
@@ -44,7 +44,7 @@ pub fn estimate(load: &Load<'_>) -> MemoryEstimate {
         gradients: trained * MASTER_BYTES,
         optimizer: optimizer_bytes(load.optimizer, trained),
         activations: activations(load, tokens),
-        // The head is done before the layers' backward pass begins: only what it needs beyond that one's working set counts.
+        // The head is done before the layers' backward pass begins: only memory beyond that working set counts.
         logits: logits(load, tokens).saturating_sub(working_set(load, tokens)),
         context: if load.device == DeviceKind::Cuda { CUDA_CONTEXT } else { 0 },
         total: 0,
@@ -59,10 +59,10 @@ pub fn estimate(load: &Load<'_>) -> MemoryEstimate {
     parts
 }
 
-/// On a CPU that many pieces are walked side by side, unless one has a single processor.
+/// On a CPU this many chunks are processed in parallel, unless there is a single core.
 const LANES: u64 = 2;
 
-/// Documents are not cut, so a piece may be as long as a row; one that is has the processors for itself.
+/// Documents are not split, so a chunk may be as long as a row; such a chunk uses all cores.
 fn tokens_at_once(load: &Load<'_>) -> u64 {
     let all = load.rows * load.row_length;
     match load.piece_tokens {
@@ -86,7 +86,7 @@ pub fn largest_micro_batch(load: &Load<'_>, wanted: u64, available: u64) -> u64 
     low
 }
 
-/// Of a spread base: this process's pieces, what is never spread for long (embedding and head), and the layer that computes
+/// For a sharded base: this process's shards, the gathered embedding and head, and the layer that computes
 /// beside the one that is being fetched.
 fn weights_here(load: &Load<'_>) -> u64 {
     let whole = weights(load.shape, load.quantization, load.dtype, load.fp32_products);
@@ -181,7 +181,7 @@ fn optimizer_bytes(name: OptimizerName, trained: u64) -> u64 {
     }
 }
 
-/// What the head and the loss hold at a time.
+/// Memory of the head and the loss.
 fn logits(load: &Load<'_>, tokens: u64) -> u64 {
     let bytes = dtype_bytes(load.dtype);
     let vocabulary = load.shape.vocabulary;

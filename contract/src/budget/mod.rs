@@ -1,7 +1,7 @@
-//! What a run will need of the device's memory, part by part, and the largest micro-batch that fits.
+//! Estimates the device memory of a run, part by part, and the largest micro-batch that fits.
 //!
-//! The formulas count what the worker really keeps. `tests/worker/budget` holds them against measured peaks, and
-//! `benches/gpu` against those of a GPU.
+//! The formulas count the tensors that the worker keeps. `tests/worker/budget` compares them with measured peaks,
+//! and `benches/gpu` with those of a GPU.
 
 mod activations;
 mod estimate;

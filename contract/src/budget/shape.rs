@@ -1,4 +1,4 @@
-//! A decoder's dimensions: read from its `config.json`, or known for bases that people name before they have them.
+//! A decoder's dimensions: read from its `config.json`, or from a table for bases that are not downloaded yet.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -15,7 +15,7 @@ pub struct Shape {
     pub head_dim: u64,
     /// Whether the head shares the embedding's weights.
     pub tied: bool,
-    /// Whether queries and keys are normalised a head at a time (Qwen3).
+    /// Whether queries and keys are normalised per head (Qwen3).
     pub qk_norm: bool,
     /// Longest text that the base was trained for.
     pub positions: u64,

@@ -1,4 +1,4 @@
-//! Every problem that a manifest, or an argument that changes one, can have. The words are stable.
+//! Every problem that a manifest, or an argument that changes one, can have. The codes are stable.
 
 use super::Severity;
 
@@ -16,7 +16,7 @@ macro_rules! codes {
                 match self { $(Self::$variant => $word),+ }
             }
 
-            /// What it is unless the place where it is found says otherwise.
+            /// The default severity.
             pub fn severity(self) -> Severity {
                 match self { $(Self::$variant => Severity::$severity),+ }
             }
@@ -30,95 +30,95 @@ macro_rules! codes {
 }
 
 codes! {
-    FileUnreadable = "file-unreadable", Error, "The manifest is not there, is no file, or may not be read.";
+    FileUnreadable = "file-unreadable", Error, "The manifest does not exist, is not a file, or cannot be read.";
     FileTooLarge = "file-too-large", Error, "The manifest is larger than 16 MiB, or holds more than 100,000 values: data that belongs in a dataset.";
     FileEmpty = "file-empty", Error, "The manifest holds nothing.";
     LfsPointer = "lfs-pointer", Error, "The file is a Git LFS pointer: its content was never fetched.";
     OtherFormat = "other-format", Error, "The file is YAML or TOML; manifests are JSON.";
     InvalidUtf8 = "invalid-utf8", Error, "The manifest is not UTF-8 text.";
     ByteOrderMark = "byte-order-mark", Warning, "The manifest begins with a byte order mark, which other JSON readers refuse; it is skipped.";
-    Syntax = "syntax", Error, "The text is not JSON at this place.";
+    Syntax = "syntax", Error, "The text is not valid JSON here.";
     Comment = "comment", Error, "JSON has no comments; a key that begins with `_` serves as one.";
     TrailingComma = "trailing-comma", Error, "JSON allows no comma before a closing bracket.";
-    MissingComma = "missing-comma", Error, "Two values or two keys stand beside each other without a comma.";
+    MissingComma = "missing-comma", Error, "Two values or two keys are not separated by a comma.";
     UnquotedText = "unquoted-text", Error, "A key or a text lacks its double quotes.";
     UnclosedBracket = "unclosed-bracket", Error, "An object or a list is never closed.";
     UnterminatedText = "unterminated-text", Error, "A text is never closed.";
-    ControlCharacter = "control-character", Error, "A raw control character (NUL, line break, tab) stands where JSON wants an escape.";
-    InvalidEscape = "invalid-escape", Error, "A backslash is followed by something that JSON gives no meaning to.";
-    LoneSurrogate = "lone-surrogate", Error, "Half of a UTF-16 pair is no character.";
-    InvalidNumber = "invalid-number", Error, "A number is not written as JSON wants it.";
+    ControlCharacter = "control-character", Error, "A raw control character (NUL, line break, tab) is used where JSON needs an escape.";
+    InvalidEscape = "invalid-escape", Error, "A backslash is followed by an unknown escape.";
+    LoneSurrogate = "lone-surrogate", Error, "Half of a UTF-16 pair is not a character.";
+    InvalidNumber = "invalid-number", Error, "A number is not in JSON's format.";
     NotFinite = "not-finite", Error, "NaN and Infinity are not numbers in JSON, and no setting means them.";
     NumberTooLarge = "number-too-large", Error, "A number is beyond what a 64-bit float holds.";
     TooDeep = "too-deep", Error, "Objects and lists are nested deeper than 64 levels.";
     TrailingContent = "trailing-content", Error, "Something follows the end of the manifest.";
-    DuplicateKey = "duplicate-key", Error, "A key stands twice in one object; readers disagree on which counts.";
-    DuplicateComment = "duplicate-comment", Warning, "A comment key stands twice in one object; tools that rewrite the file keep only one.";
+    DuplicateKey = "duplicate-key", Error, "A key appears twice in one object; readers disagree on which one counts.";
+    DuplicateComment = "duplicate-comment", Warning, "A comment key appears twice in one object; tools that rewrite the file keep only one.";
 
     NotAnObject = "not-an-object", Error, "The manifest as a whole must be a JSON object.";
-    UnknownKey = "unknown-key", Error, "A key that nothing reads stands where every key has an effect.";
-    LikelyTypo = "likely-typo", Warning, "A key that is kept as metadata is nearly the name of one that has an effect.";
-    MissingKey = "missing-key", Error, "A key without which nothing can run is absent.";
+    UnknownKey = "unknown-key", Error, "An unknown key is in a section where every key has an effect.";
+    LikelyTypo = "likely-typo", Warning, "A metadata key is similar to a key that has an effect.";
+    MissingKey = "missing-key", Error, "A required key is missing.";
     WrongType = "wrong-type", Error, "A value is of another type than its key takes.";
     OutOfRange = "out-of-range", Error, "A number is outside the range that its key takes.";
     UnknownWord = "unknown-word", Error, "A word is not one of those that its key takes.";
     EmptyValue = "empty-value", Error, "A text or list that must hold something is empty.";
     InvalidName = "invalid-name", Error, "The expert's name cannot be the name of a folder on every system.";
     InvalidDigest = "invalid-digest", Error, "A SHA-256 is not 64 hexadecimal digits.";
-    SchemaVersion = "schema-version", Error, "The manifest declares a generation of the format that is not known, or not the one it is written in.";
+    SchemaVersion = "schema-version", Error, "The manifest declares an unknown version of the format, or a version that differs from its keys.";
     Conflict = "conflict", Error, "Two keys that mean the same setting hold different values.";
-    NoEffect = "no-effect", Warning, "A key is accepted and changes nothing; the message says what holds instead.";
+    NoEffect = "no-effect", Warning, "A key is accepted and has no effect; the message names the value that is used.";
     SwitchedOff = "switched-off", Advice, "A setting belongs to a feature that another setting switches off.";
-    InvalidSet = "invalid-set", Error, "An argument of `--set` is not `dotted.path=value`, or names no place in the manifest.";
+    InvalidSet = "invalid-set", Error, "An argument of `--set` is not `dotted.path=value`, or names no key of the manifest.";
 
     PathOutside = "path-outside", Error, "Data, the token cache or a mirror lies outside the expert's folder, where a downloaded manifest must not reach.";
-    PathInvalid = "path-invalid", Error, "A path cannot be one on this system.";
-    DataMissing = "data-missing", Warning, "A data file is not here; an error under `--strict`, for `plan` and for `train`.";
+    PathInvalid = "path-invalid", Error, "A path is not valid on this system.";
+    DataMissing = "data-missing", Warning, "A data file is missing; an error under `--strict`, for `plan` and for `train`.";
     DataPointer = "data-pointer", Warning, "A data file is a Git LFS pointer; an error under `--strict`, for `plan` and for `train`.";
-    DataEmpty = "data-empty", Warning, "A data file holds nothing; an error under `--strict`, for `plan` and for `train`.";
-    BaseMissing = "base-missing", Warning, "A base model's folder is not here; an error under `--strict`, for `plan` and for `train`.";
-    DataFormat = "data-format", Error, "The data file's ending and `format` do not tell one format.";
+    DataEmpty = "data-empty", Warning, "A data file is empty; an error under `--strict`, for `plan` and for `train`.";
+    BaseMissing = "base-missing", Warning, "A base model's folder is missing; an error under `--strict`, for `plan` and for `train`.";
+    DataFormat = "data-format", Error, "The data file's extension and `format` disagree, or neither names a format.";
 
-    PrecisionConflict = "precision-conflict", Error, "`fp16` and `bf16` are both asked for.";
+    PrecisionConflict = "precision-conflict", Error, "`fp16` and `bf16` are both set.";
     Fp16OnCpu = "fp16-on-cpu", Advice, "fp16 is no faster than fp32 on a CPU.";
     SmallInt4 = "small-int4", Advice, "A base below about three billion parameters gains little from int4 and trains slower.";
-    PagedWithoutCuda = "paged-without-cuda", Warning, "Paged optimizers page between GPU and host; without CUDA nothing is paged.";
+    PagedWithoutCuda = "paged-without-cuda", Warning, "Paged optimizers page between GPU and host; without CUDA they run as their plain form.";
     WarmupConflict = "warmup-conflict", Error, "`warmup_steps` and `warmup_ratio` are both above 0.";
     WarmupUnused = "warmup-unused", Warning, "The schedule has no warm-up.";
     StepsOverEpochs = "steps-over-epochs", Warning, "`max_steps` and `epochs` are both set; `max_steps` wins.";
-    BestWithoutEvaluation = "best-without-evaluation", Error, "The best checkpoint cannot be chosen where nothing is evaluated.";
+    BestWithoutEvaluation = "best-without-evaluation", Error, "The best checkpoint cannot be chosen without evaluation.";
     BestBetweenSaves = "best-between-saves", Error, "The best evaluation may fall on a step that is not saved.";
     UnknownMetric = "unknown-metric", Error, "The metric is not one that evaluation during training measures.";
-    MetricDirection = "metric-direction", Warning, "A loss is said to be better the greater it is, or accuracy the smaller it is.";
+    MetricDirection = "metric-direction", Warning, "`greater_is_better` is true for a loss, or false for accuracy.";
     EarlyStoppingUnused = "early-stopping-unused", Warning, "Early stopping needs `load_best_model_at_end`.";
-    EvaluationWithoutData = "evaluation-without-data", Warning, "Evaluation is asked for and there is no validation data; nothing is evaluated.";
+    EvaluationWithoutData = "evaluation-without-data", Warning, "Evaluation is set and there is no validation data; nothing is evaluated.";
     ValidationTwice = "validation-twice", Advice, "`validation_split` and `validation_path` are both given; the file is used.";
     AdapterConflict = "adapter-conflict", Error, "`adapters[]` and `training.config` disagree about the adapter.";
     RankMissing = "rank-missing", Error, "An adapter of the LoRA family lacks its rank or its alpha.";
     RankUnused = "rank-unused", Error, "The adapter's kind has no rank and no alpha.";
     AdapterModules = "adapter-modules", Error, "The module lists do not fit the adapter's kind.";
     MuonWithDora = "muon-with-dora", Error, "Muon works on matrices; DoRA's magnitudes are vectors.";
-    PromptWithoutTokens = "prompt-without-tokens", Error, "Prompt learning has no `soft_prompts` to learn.";
-    SoftPromptsUnused = "soft-prompts-unused", Warning, "Soft prompts stand beside a weight adapter and are not trained.";
-    SoftPromptText = "soft-prompt-text", Error, "A soft prompt that starts from a text names none.";
+    PromptWithoutTokens = "prompt-without-tokens", Error, "Prompt learning has no `soft_prompts`.";
+    SoftPromptsUnused = "soft-prompts-unused", Warning, "Soft prompts are given for a weight adapter and are not trained.";
+    SoftPromptText = "soft-prompt-text", Error, "A soft prompt is initialised from a text that is missing.";
     PromptPacking = "prompt-packing", Warning, "Prompt learning cannot use packed rows; packing is off.";
-    PackingOverGrouping = "packing-over-grouping", Warning, "Packed rows are all of one length; there is nothing to group.";
+    PackingOverGrouping = "packing-over-grouping", Warning, "Packed rows have one length; there is nothing to group.";
     LoaderWithoutWorkers = "loader-without-workers", Warning, "Prefetching and persistent workers need workers.";
     LoaderUnused = "loader-unused", Advice, "Rows come from the mapped token cache, which needs no loader processes.";
     GraphsWithoutCompile = "graphs-without-compile", Warning, "CUDA graphs are captured by `torch_compile`, which is off.";
     DistributedUnsupported = "distributed-unsupported", Error, "The processes cannot train this expert together in this way.";
-    DistributedUncompiled = "distributed-uncompiled", Warning, "A base that is spread over processes is not compiled.";
+    DistributedUncompiled = "distributed-uncompiled", Warning, "A base that is sharded over processes is not compiled.";
     IdleProcesses = "idle-processes", Error, "There are more processes than rows in a step.";
     TooFewDevices = "too-few-devices", Error, "There are more processes than devices on this machine.";
     CheckpointingConflict = "checkpointing-conflict", Warning, "`gradient_checkpointing` and `activation_checkpointing` differ.";
-    Credentials = "credentials", Error, "A password, key or token stands in the manifest.";
+    Credentials = "credentials", Error, "A password, key or token is in the manifest.";
     UnknownScorer = "unknown-scorer", Error, "The scorer is neither built in nor written as one that a package offers.";
     ScorerInstalled = "scorer-installed", Advice, "The scorer comes from an installed package, which only the worker can look up.";
-    SchedulerOption = "scheduler-option", Error, "The schedule takes no such option, or not with this value.";
+    SchedulerOption = "scheduler-option", Error, "The schedule does not have this option, or not with this value.";
     TemplateSource = "template-source", Error, "A `custom` prompt template needs its text, and only a custom one has one.";
     RopeScaling = "rope-scaling", Error, "The rope scaling lacks a number that its kind needs.";
     RopeUnchanged = "rope-unchanged", Warning, "The rope scaling names a kind and no factor; the base's own setting stays.";
-    TaskWeights = "task-weights", Error, "The weights of a mixture do not fit its tasks.";
+    TaskWeights = "task-weights", Error, "The weights of a mixture do not match its tasks.";
     TaskData = "task-data", Error, "`type`, `path` and `tasks` of the dataset do not fit together.";
     FieldConflict = "field-conflict", Error, "`text_field` and `field_mapping` name different fields for the text.";
     LengthBounds = "length-bounds", Error, "`min_length` is above `max_length`.";

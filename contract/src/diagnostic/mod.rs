@@ -1,4 +1,4 @@
-//! What is wrong with an input, where, and what to do about it.
+//! A problem of an input: what, where, and what to do about it.
 
 mod code;
 mod render;
@@ -17,7 +17,7 @@ use crate::source::{Place, Span};
 pub enum Severity {
     /// The run would go better otherwise.
     Advice,
-    /// Something that was written has no effect, or is not here yet.
+    /// A setting has no effect, or a file is missing on this machine.
     Warning,
     /// This cannot run.
     Error,
@@ -33,7 +33,7 @@ impl Severity {
     }
 }
 
-/// A problem as a check sees it: it knows the place, not yet its line or pointer.
+/// A problem as a check reports it: with its position, without line and pointer yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     pub code: Code,
@@ -67,7 +67,7 @@ impl Problem {
     }
 }
 
-/// A problem that a person can find: the unit of every report.
+/// A problem with file, line and pointer: the unit of every report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
     pub code: Code,

@@ -1,4 +1,4 @@
-//! A diagnostic as people read it: what, where, the line, the place in the line, what to do.
+//! A diagnostic as text: what, where, the line with the position marked, what to do.
 
 use super::{Code, Diagnostic, Severity};
 use crate::source::{Place, Source, Sources};
@@ -29,7 +29,7 @@ pub fn render(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> Strin
         let arrow = paint.with(BLUE, "-->");
         lines.push(format!("{gutter}{arrow} {}:{line}:{column}", printable(&source.name)));
         let window = Window::around(source, diagnostic, style.width);
-        // The line itself would carry the secret into logs.
+        // The line would put the secret into logs.
         if diagnostic.code != Code::Credentials && !window.text.trim().is_empty() {
             lines.push(format!("{gutter} {bar}"));
             lines.push(format!("{} {bar} {}", paint.with(BLUE, &line.to_string()), window.text));
@@ -83,7 +83,7 @@ impl Window {
     }
 }
 
-/// Which characters of a long line are shown: the place with what stands before it, as far as there is room.
+/// The shown part of a long line: the position and the text before it, up to the width.
 fn crop(length: usize, start: usize, end: usize, width: usize) -> (usize, usize) {
     if length <= width {
         return (0, length);
@@ -93,7 +93,7 @@ fn crop(length: usize, start: usize, end: usize, width: usize) -> (usize, usize)
     (first, (first + width).min(length))
 }
 
-/// Nothing from a file may move the cursor or recolour a terminal.
+/// Text from a file must not contain terminal control codes.
 fn printable(text: &str) -> String {
     text.chars().map(visible).collect()
 }

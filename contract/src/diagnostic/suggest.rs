@@ -1,4 +1,4 @@
-//! "Did you mean": the nearest of the words that would have been right.
+//! "Did you mean": the most similar valid word.
 
 /// The candidate that a person most likely meant, if any is near enough to say so.
 pub fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -35,7 +35,7 @@ fn allowed(length: usize) -> usize {
     }
 }
 
-/// Case and the usual separators are what people get wrong most.
+/// Case and separators are the most common mistakes.
 fn fold(word: &str) -> Vec<char> {
     word.chars().filter(|c| !matches!(c, '_' | '-' | ' ' | '.')).flat_map(char::to_lowercase).collect()
 }

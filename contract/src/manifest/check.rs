@@ -1,4 +1,4 @@
-//! Holds a document against the ledger: unknown keys, types, ranges, words, and keys without effect.
+//! Checks a document against the ledger: unknown keys, types, ranges, enum values, and keys without effect.
 
 use super::foreign;
 use super::json::{Member, Node, Object, Value, is_comment};
@@ -13,9 +13,9 @@ pub fn check(section: &'static Section, node: &Node, problems: &mut Vec<Problem>
 
 struct Checker<'a> {
     problems: &'a mut Vec<Problem>,
-    /// Off while a value is only tried on, so that trying does not try in turn.
+    /// Off while an alternative is only tried, to avoid recursion.
     hints: bool,
-    /// How many more keys are compared with the known ones; a file with thousands of strays needs no guess for each.
+    /// How many more unknown keys get a suggestion; a file with thousands of them does not need one for each.
     guesses: usize,
 }
 
@@ -57,7 +57,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The alternative whose type the value has judges it.
+    /// The alternative with the value's type checks it.
     fn one_of(&mut self, kinds: &[Kind], all: &Kind, node: &Node, name: &str) {
         let alternatives: Vec<_> = kinds.iter().filter(|kind| fits(kind, node)).collect();
         match alternatives.as_slice() {
@@ -130,11 +130,14 @@ impl Checker<'_> {
             let Some((first, others)) = found.split_first() else { continue };
             for other in others {
                 if other.node.to_json() == first.node.to_json() {
-                    let message = format!("`{}` says again what `{}` says", other.key, first.key);
+                    let message = format!("`{}` duplicates `{}`", other.key, first.key);
                     let hint = "keep one of the two spellings";
                     self.problems.push(Problem::new(Code::NoEffect, other.key_span, message).hint(hint));
                 } else {
-                    let message = format!("`{}` and `{}` are one setting and differ", first.key, other.key);
+                    let message = format!(
+                        "`{}` and `{}` are one setting and have different values",
+                        first.key, other.key
+                    );
                     let hint = format!("keep `{}`", first.key);
                     self.problems.push(Problem::new(Code::Conflict, other.key_span, message).hint(hint));
                 }
@@ -188,15 +191,15 @@ impl Checker<'_> {
         let too_large =
             matches!((kind, &node.value), (Kind::Integer { max: LARGEST, .. }, Value::Number(n)) if *n > 0.0);
         let expected = if too_large { format!("a whole number up to {LARGEST}") } else { kind.describe() };
-        let message = format!("`{name}` is {}, which is out of its range", shown(node));
+        let message = format!("`{name}` is {}, which is out of range", shown(node));
         self.problems
             .push(Problem::new(Code::OutOfRange, node.span, message).hint(format!("write {expected}")));
     }
 
     fn word(&mut self, words: &[&str], text: &str, node: &Node, name: &str) {
-        let message = format!("{} is no value of `{name}`", shown(node));
+        let message = format!("invalid value {} for `{name}`", shown(node));
         let hint = if name.ends_with("config.method") || name == "training.method" {
-            "only `sft` (supervised fine-tuning) is trained here; another method is never replaced by it silently".to_owned()
+            "only `sft` (supervised fine-tuning) is supported; other methods are never silently replaced by it".to_owned()
         } else {
             foreign::value(name, text).map_or_else(|| one_of(text, words), str::to_owned)
         };

@@ -22,39 +22,39 @@ section! {
     Config = CONFIG at "training.config" {}
     honoured {
         method ["method"]: Method = Method::Sft, Kind::Word(Method::WORDS),
-            "Supervised fine-tuning, the only method here; any other is an error, never trained as this one.";
+            "Supervised fine-tuning, the only method; any other is an error.";
         adapter_type ["adapter_type"]: AdapterKind = AdapterKind::Lora, Kind::Word(AdapterKind::WORDS),
             "The adapter's kind. `rslora` is LoRA scaled by the square root of the rank; `prompt` learns `soft_prompts` instead of weights.";
         rank ["rank", "lora_rank"]: Option<u32> = None, Kind::OneOf(&[RANK, Kind::Null]),
             "Rank of the adapter's matrices; the LoRA family needs one, ia3 and prompt have none.";
         alpha ["alpha", "lora_alpha"]: Option<f64> = None, Kind::OneOf(&[POSITIVE, Kind::Null]),
             "The adapter's scale is alpha / rank (alpha / sqrt(rank) for rslora); the LoRA family needs one.";
-        dropout ["dropout", "lora_dropout"]: f64 = 0.0, FRACTION, "Share of the adapter's inputs that is zeroed while training.";
+        dropout ["dropout", "lora_dropout"]: f64 = 0.0, FRACTION, "Dropout on the adapter's inputs during training.";
         target_modules ["target_modules"]: Modules = Modules::default(),
             Kind::OneOf(&[TEXTS, Kind::Word(&[Modules::ALL_LINEAR])]),
             "Names of the linear layers that get an adapter; `all-linear` means those of attention and MLP.";
         feedforward_modules ["feedforward_modules"]: Vec<String> = Vec::new(), TEXTS,
-            "For ia3: those of `target_modules` whose input is scaled in place of their output.";
+            "For ia3: the `target_modules` whose input is scaled instead of their output.";
 
         learning_rate ["learning_rate"]: f64 = 2e-4, RATE, "Peak learning rate.";
         lr_scheduler ["lr_scheduler", "lr_scheduler_type"]: ScheduleKind = ScheduleKind::Cosine, Kind::Word(ScheduleKind::WORDS),
-            "How the learning rate falls after the warm-up.";
+            "The learning rate's schedule after the warm-up.";
         lr_scheduler_kwargs ["lr_scheduler_kwargs"]: BTreeMap<String, f64> = BTreeMap::new(), Kind::Map(&NOT_NEGATIVE),
             "Numbers that the schedule takes: `num_cycles` (cosine, cosine_with_restarts), `power` and `lr_end` (polynomial), `min_lr_ratio` (linear, cosine, one_cycle).";
-        warmup_steps ["warmup_steps"]: u64 = 0, WHOLE, "Steps over which the learning rate rises; 0 leaves it to `warmup_ratio`.";
-        warmup_ratio ["warmup_ratio"]: f64 = 0.0, FRACTION, "Share of all steps over which the learning rate rises.";
-        epochs ["epochs", "num_epochs", "num_train_epochs"]: f64 = 3.0, POSITIVE, "Passes over the data; may be a fraction.";
+        warmup_steps ["warmup_steps"]: u64 = 0, WHOLE, "Warm-up steps; 0 uses `warmup_ratio`.";
+        warmup_ratio ["warmup_ratio"]: f64 = 0.0, FRACTION, "Share of all steps that is warm-up.";
+        epochs ["epochs", "num_epochs", "num_train_epochs"]: f64 = 3.0, POSITIVE, "Number of epochs; may be a fraction.";
         max_steps ["max_steps"]: Limit = Limit(None), Kind::OneOf(&[Kind::Integer { min: -1, max: LARGEST }, Kind::Null]),
             "Optimizer steps, in place of `epochs`; null, 0 or -1 leaves it to `epochs`.";
 
         batch_size ["batch_size", "per_device_train_batch_size"]: u64 = 8, BATCH,
-            "Rows that go through the model at once. With `gradient_accumulation_steps` it gives the rows of a step; where memory is short they are split further, with the same result.";
-        gradient_accumulation_steps ["gradient_accumulation_steps"]: u64 = 1, BATCH, "Batches behind one optimizer step.";
+            "Rows per micro-batch. With `gradient_accumulation_steps` it gives the rows per step; if memory is short, micro-batches are split further, with the same result.";
+        gradient_accumulation_steps ["gradient_accumulation_steps"]: u64 = 1, BATCH, "Micro-batches per optimizer step.";
         max_seq_length ["max_seq_length", "max_length"]: u32 = 2048, Kind::Integer { min: 8, max: 1_048_576 },
-            "Tokens in a row at most; `training.dataset.overlong` says what becomes of longer ones.";
+            "Maximum tokens per row; `training.dataset.overlong` decides about longer rows.";
         packing ["packing"]: bool = false, Kind::Bool,
             "Whether several documents share a row. Attention never crosses from one to another, so the result is that of separate rows.";
-        group_by_length ["group_by_length"]: bool = false, Kind::Bool, "Whether rows of like length share a batch; only without packing.";
+        group_by_length ["group_by_length"]: bool = false, Kind::Bool, "Whether rows of similar length share a batch; only without packing.";
 
         optim ["optim"]: OptimizerName = OptimizerName::AdamwTorchFused, Kind::Word(OptimizerName::WORDS), "The optimizer.";
         weight_decay ["weight_decay"]: f64 = 0.0, SHARE, "Decoupled weight decay.";
@@ -64,19 +64,19 @@ section! {
         max_grad_norm ["max_grad_norm"]: Option<f64> = Some(1.0), Kind::OneOf(&[NOT_NEGATIVE, Kind::Null]),
             "Global norm that gradients are clipped to; 0 or null leaves them alone.";
         neftune_noise_alpha ["neftune_noise_alpha"]: Option<f64> = None, Kind::OneOf(&[NOT_NEGATIVE, Kind::Null]),
-            "Scale of the noise added to embeddings while training; 0 or null adds none.";
-        seed ["seed"]: u64 = 42, Kind::Integer { min: 0, max: LARGEST }, "Everything random follows from it.";
+            "NEFTune: scale of the noise added to embeddings during training; 0 or null adds none.";
+        seed ["seed"]: u64 = 42, Kind::Integer { min: 0, max: LARGEST }, "Seed of every random draw.";
 
         fp16 ["fp16"]: bool = false, Kind::Bool,
-            "Compute in float16. Where neither `fp16` nor `bf16` is given, bf16 is used where the device computes in it.";
+            "Compute in float16. If neither `fp16` nor `bf16` is set, bf16 is used on devices that support it.";
         bf16 ["bf16"]: bool = false, Kind::Bool, "Compute in bfloat16.";
         use_tf32 ["use_tf32", "tf32"]: bool = true, Kind::Bool, "Allow TensorFloat-32 in float32 products, on devices that have it.";
-        use_sdpa ["use_sdpa"]: bool = true, Kind::Bool, "Use torch's fused attention; false takes the plain one.";
+        use_sdpa ["use_sdpa"]: bool = true, Kind::Bool, "Use torch's scaled_dot_product_attention; false uses eager attention.";
         flash_attention_2 ["flash_attention_2"]: bool = false, Kind::Bool,
-            "Use FlashAttention where it is installed and fits the device; else `use_sdpa` decides.";
+            "Use FlashAttention if it is installed and supports the device; else `use_sdpa` decides.";
         gradient_checkpointing ["gradient_checkpointing"]: GradientCheckpointing = GradientCheckpointing::Off,
             Kind::OneOf(&[Kind::Bool, Kind::Word(GradientCheckpointing::WORDS)]),
-            "Recompute activations in the backward pass: `selective` attention only, `full` (and true) each layer. Saves memory, costs a third of the speed.";
+            "Recompute activations in the backward pass: `selective` attention only, `full` (and true) each layer. Saves memory, costs about a third of the speed.";
         gradient_checkpointing_kwargs ["gradient_checkpointing_kwargs"]: CheckpointingOptions = CheckpointingOptions::default(),
             Kind::Object(&CHECKPOINTING_OPTIONS), "Details of `gradient_checkpointing`.";
         activation_checkpointing ["activation_checkpointing"]: Option<ActivationCheckpointing> = None,
@@ -89,14 +89,14 @@ section! {
         use_cuda_graphs ["use_cuda_graphs"]: bool = false, Kind::Bool, "Replay captured CUDA graphs: `torch_compile` in its mode `reduce-overhead`.";
 
         dataloader_num_workers ["dataloader_num_workers"]: u32 = 0, WORKERS,
-            "Processes that prepare rows, where rows do not come from the mapped token cache.";
+            "Loader processes; not used with the token cache.";
         dataloader_pin_memory ["dataloader_pin_memory"]: bool = true, Kind::Bool, "Copy to a GPU from pinned memory.";
         dataloader_prefetch_factor ["dataloader_prefetch_factor"]: Option<u32> = None,
             Kind::OneOf(&[Kind::Integer { min: 1, max: 1_024 }, Kind::Null]), "Batches that each worker prepares ahead.";
         dataloader_persistent_workers ["dataloader_persistent_workers"]: bool = false, Kind::Bool, "Keep workers between epochs.";
-        dataloader_drop_last ["dataloader_drop_last"]: bool = false, Kind::Bool, "Leave out an epoch's last, smaller step.";
+        dataloader_drop_last ["dataloader_drop_last"]: bool = false, Kind::Bool, "Drop the last, smaller step of an epoch.";
 
-        logging_steps ["logging_steps"]: u64 = 10, COUNT, "Steps between two lines of progress in logs and trackers.";
+        logging_steps ["logging_steps"]: u64 = 10, COUNT, "Steps between two log lines.";
         report ["report", "report_to"]: Trackers = Trackers(vec![Tracker::Tensorboard]),
             Kind::OneOf(&[Kind::Word(&["none", "tensorboard", "wandb"]), Kind::List(&Kind::Word(Tracker::WORDS))]),
             "Trackers that get the run's numbers, beside the run's own events and report.";
@@ -104,38 +104,38 @@ section! {
             "When checkpoints are written; `no` writes one only when the run ends or is stopped.";
         save_steps ["save_steps"]: u64 = 500, COUNT, "Steps between two checkpoints.";
         save_total_limit ["save_total_limit"]: Option<u32> = Some(3), Kind::OneOf(&[Kind::Integer { min: 1, max: 100_000 }, Kind::Null]),
-            "Checkpoints kept, the best one among them; the newest is never deleted, null keeps all.";
+            "Checkpoints to keep, including the best; the newest is never deleted, null keeps all.";
         evaluation_strategy ["evaluation_strategy", "eval_strategy"]: Strategy = Strategy::No, Kind::Word(Strategy::WORDS),
-            "When the loss on the validation data is measured, and the accuracy where the best checkpoint is chosen by it.";
+            "When the validation loss is measured, and the accuracy if the best checkpoint is chosen by it.";
         eval_steps ["eval_steps"]: Option<u64> = None, Kind::OneOf(&[COUNT, Kind::Null]),
-            "Steps between two evaluations; as `save_steps` where it is absent.";
-        load_best_model_at_end ["load_best_model_at_end"]: bool = false, Kind::Bool, "Make the best checkpoint the final adapter, not the last one.";
+            "Steps between two evaluations; `save_steps` by default.";
+        load_best_model_at_end ["load_best_model_at_end"]: bool = false, Kind::Bool, "Use the best checkpoint as the final adapter, not the last one.";
         eval_rows ["eval_rows"]: Option<u64> = None, Kind::OneOf(&[COUNT, Kind::Null]),
-            "Rows of the validation data that each evaluation during training looks at, spread over all of it; all where it is absent.";
+            "Validation rows per evaluation during training, evenly sampled; all by default.";
         metric_for_best_model ["metric_for_best_model"]: String = "eval_loss".to_owned(), Kind::Text,
-            "What the best checkpoint is best at: `eval_loss` (or `loss`), or `accuracy`, for which answers to validation rows are generated and scored as `evaluate` scores them.";
+            "The metric that chooses the best checkpoint: `eval_loss` (or `loss`), or `accuracy`, for which answers to validation rows are generated and scored as `evaluate` scores them.";
         greater_is_better ["greater_is_better"]: Option<bool> = None, Kind::OneOf(&[Kind::Bool, Kind::Null]),
-            "Whether a greater metric is better; false for a loss and true for accuracy where it is absent.";
+            "Whether a greater metric is better; by default false for a loss and true for accuracy.";
         early_stopping_patience ["early_stopping_patience"]: Option<u32> = None,
             Kind::OneOf(&[Kind::Integer { min: 1, max: 1_000_000 }, Kind::Null]),
             "Evaluations without a better value after which training stops; needs `load_best_model_at_end`.";
         memory_clear_every ["memory_clear_every"]: Option<u64> = None, Kind::OneOf(&[WHOLE, Kind::Null]),
-            "Steps between two releases of the allocator's cached memory; 0 or null never.";
+            "Steps between two releases of the allocator's cached memory; 0 or null for never.";
         pretokenized_cache ["pretokenized_cache"]: Option<String> = None, Kind::OneOf(&[Kind::Text, Kind::Null]),
             "Folder of this expert's token caches, in the expert's folder or one that `--allow-path` names; `{expert-name}` and `{model-slug}` are filled in. `datasets_optimized/{expert-name}/tokenized` in the expert's folder where it is absent.";
         checkpoint_mirror ["checkpoint_mirror"]: Option<CheckpointMirror> = None,
             Kind::OneOf(&[Kind::Object(&CHECKPOINT_MIRROR), Kind::Null]),
-            "A second place that checkpoints are copied to; a plain text is its target.";
+            "Where checkpoints are copied to; a plain string is the target.";
         distributed ["distributed"]: Option<Distributed> = None, Kind::OneOf(&[Kind::Object(&DISTRIBUTED), Kind::Null]),
-            "Several processes of this machine that train the expert together, each on a device of its own; a plain text is their strategy. A step sees the same rows whatever their number, and a checkpoint goes on with any.";
+            "Several processes on this machine that train the expert together, each on its own device; a plain string is the strategy. A step has the same rows for any number of processes, and a checkpoint can be resumed with any number.";
     }
     kept {
         ["use_unsloth"]: Kind::Bool, Class::Advice {
-            reason: "training here has a fast path of its own and does not load Unsloth",
+            reason: "training uses a built-in fast path and does not load Unsloth",
             instead: "remove the key; nothing else is needed",
         }, "Asks the predecessor for Unsloth.";
         ["cuda_graph_warmup_steps"]: WHOLE, Class::Advice {
-            reason: "torch.compile decides itself when a graph is captured",
+            reason: "torch.compile decides when a graph is captured",
             instead: "remove the key",
         }, "Steps before CUDA graphs are captured.";
         ["memory_efficient_attention"]: Kind::Bool, Class::Advice {
@@ -158,7 +158,7 @@ section! {
 }
 
 section! {
-    /// A second place that checkpoints are copied to.
+    /// Where checkpoints are copied to.
     CheckpointMirror = CHECKPOINT_MIRROR at "training.config.checkpoint_mirror" {
         required: &["target"],
         text_key: Some("target"),
@@ -166,7 +166,7 @@ section! {
     honoured {
         target ["target"]: String = String::new(), Kind::Text, "A folder in the expert's (or one that `--allow-path` names), or any URL that fsspec opens. Credentials come from the environment.";
         compress ["compress"]: bool = false, Kind::Bool, "Whether copies are compressed.";
-        background ["background"]: bool = true, Kind::Bool, "Whether training goes on while a checkpoint is copied.";
+        background ["background"]: bool = true, Kind::Bool, "Whether training continues while a checkpoint is copied.";
     }
     kept {}
 }
@@ -178,15 +178,15 @@ section! {
     }
     honoured {
         strategy ["strategy"]: Together = Together::Ddp, Kind::Word(Together::WORDS),
-            "`ddp`: each process holds the whole base. `fsdp2`: the base's weights are spread over the processes, for bases that do not fit one device. `deepspeed` is refused.";
+            "`ddp`: each process holds the whole base. `fsdp2`: the base's weights are sharded over the processes, for bases that do not fit one device. `deepspeed` is refused.";
         processes ["processes", "num_processes"]: Option<u32> = None, Kind::OneOf(&[Kind::Integer { min: 1, max: 64 }, Kind::Null]),
-            "How many; null takes one for each GPU, and on a CPU only one.";
+            "Number of processes; null means one per GPU, and one on a CPU.";
     }
     kept {}
 }
 
 impl Config {
-    /// What `fp16` and `bf16` ask for together.
+    /// The precision that `fp16` and `bf16` select together.
     pub fn precision(&self) -> PrecisionRequest {
         match (*self.fp16, *self.bf16) {
             (_, true) => PrecisionRequest::Bf16,

@@ -22,13 +22,13 @@ section! {
     honoured {
         path ["path"]: Option<String> = None, PATH,
             "The training data: a file in the expert's folder, or `name::split::config` of a Hub dataset.";
-        validation_path ["validation_path"]: Option<String> = None, PATH, "The data that evaluation during training measures the loss on.";
+        validation_path ["validation_path"]: Option<String> = None, PATH, "The data for evaluation during training.";
         test_path ["test_path"]: Option<String> = None, PATH, "The data that finished adapters are scored on.";
         validation_split ["validation_split"]: Option<f64> = None, Kind::OneOf(&[PART, Kind::Null]),
             "Share of the training rows held out for validation.";
         kind ["type"]: Option<DatasetType> = None, Kind::OneOf(&[Kind::Word(DatasetType::WORDS), Kind::Null]),
-            "`single` file, `huggingface` dataset, or `multi_task` mixture; told from `path` and `tasks` where it is absent.";
-        format ["format"]: Option<DataFormat> = None, FORMAT, "The files' format; told from their endings where it is absent.";
+            "`single` file, `huggingface` dataset, or `multi_task` mixture; derived from `path` and `tasks` by default.";
+        format ["format"]: Option<DataFormat> = None, FORMAT, "The files' format; derived from the file extension by default.";
         streaming ["streaming"]: bool = false, Kind::Bool, "Tokenize for this run only, and keep no token cache of it.";
         field_mapping ["field_mapping"]: BTreeMap<String, String> = BTreeMap::new(), Kind::Map(&Kind::Text),
             "Canonical field to the row's own field, dotted where it is nested: `{\"completion\": \"output.sql\"}`.";
@@ -39,17 +39,17 @@ section! {
         weights ["weights"]: Weights = Weights::default(), Kind::OneOf(&[Kind::List(&NOT_NEGATIVE), Kind::Map(&NOT_NEGATIVE)]),
             "Weights of the tasks, by name or in their order.";
         validation ["validation"]: RowChecks = RowChecks::default(), Kind::OneOf(&[Kind::Object(&ROW_CHECKS), Kind::Null]),
-            "Which rows are dropped before anything is learnt from them.";
+            "Which rows are dropped before training.";
         train_on ["train_on"]: TrainOn = TrainOn::Completions, Kind::Word(TrainOn::WORDS),
-            "Which tokens are learnt: the last answer, every assistant turn, or all.";
-        on_bad_row ["on_bad_row"]: BadRow = BadRow::Error, Kind::Word(BadRow::WORDS), "What a row that cannot be read does: end the run, or be counted.";
-        overlong ["overlong"]: Overlong = Overlong::Truncate, Kind::Word(Overlong::WORDS), "What becomes of rows longer than `max_seq_length`.";
+            "Which tokens are supervised: the last answer, every assistant turn, or all.";
+        on_bad_row ["on_bad_row"]: BadRow = BadRow::Error, Kind::Word(BadRow::WORDS), "What happens with a row that cannot be read: end the run, or count it.";
+        overlong ["overlong"]: Overlong = Overlong::Truncate, Kind::Word(Overlong::WORDS), "What happens with rows longer than `max_seq_length`.";
         text_dialogue ["text_dialogue"]: TextDialogue = TextDialogue::Parse, Kind::Word(TextDialogue::WORDS),
             "Whether a `text` that is itself a rendered dialogue is parsed into messages.";
     }
     kept {
         ["augmentation"]: Kind::Any, Class::Advice {
-            reason: "rows are trained as they stand in the file",
+            reason: "rows are used as they are in the file",
             instead: "write the augmented rows into the dataset, where they can be reviewed",
         }, "Asks for rows to be altered while training.";
         ["max_in_memory_samples"]: Kind::OneOf(&[COUNT, Kind::Null]), Class::Advice {
@@ -57,7 +57,7 @@ section! {
             instead: "remove the key",
         }, "Rows that a streamed source may hold to shuffle among.";
         ["error_injection_ratio"]: Kind::Any, Class::Advice {
-            reason: "rows are trained as they stand in the file",
+            reason: "rows are used as they are in the file",
             instead: "write the damaged rows into the dataset, where they can be reviewed",
         }, "Asks for a share of the rows to be damaged.";
         ["source"]: Kind::Any, Class::Metadata, "Where the data came from.";
@@ -68,7 +68,7 @@ section! {
 }
 
 section! {
-    /// Which rows are dropped before anything is learnt from them.
+    /// Which rows are dropped before training.
     RowChecks = ROW_CHECKS at "training.dataset.validation" {}
     honoured {
         deduplicate ["deduplicate"]: bool = false, Kind::Bool, "Drop rows that repeat an earlier one exactly.";
@@ -85,12 +85,12 @@ section! {
         text_key: Some("path"),
     }
     honoured {
-        name ["name"]: Option<String> = None, PATH, "The task's name; its path where it is absent.";
+        name ["name"]: Option<String> = None, PATH, "The task's name; its path by default.";
         path ["path"]: String = String::new(), Kind::Text, "The task's training data, as `training.dataset.path`.";
         validation_path ["validation_path"]: Option<String> = None, PATH, "The task's validation data.";
         test_path ["test_path"]: Option<String> = None, PATH, "The task's test data.";
-        format ["format"]: Option<DataFormat> = None, FORMAT, "The task's format, where it is not the dataset's.";
-        weight ["weight"]: Option<f64> = None, Kind::OneOf(&[NOT_NEGATIVE, Kind::Null]), "The task's share, in proportion to the others'; 1 where it is absent.";
+        format ["format"]: Option<DataFormat> = None, FORMAT, "The task's format, if it differs from the dataset's.";
+        weight ["weight"]: Option<f64> = None, Kind::OneOf(&[NOT_NEGATIVE, Kind::Null]), "The task's share relative to the others; 1 by default.";
     }
     kept {
         ["description"]: Kind::Any, Class::Metadata, "What the task is.";
@@ -155,7 +155,7 @@ impl Decode for Weights {
 }
 
 impl Dataset {
-    /// The kind that is declared, or that `path` and `tasks` speak of.
+    /// The kind that is declared, or that follows from `path` and `tasks`.
     pub fn resolved_kind(&self) -> DatasetType {
         let huggingface = self.path.as_deref().is_some_and(|path| path.contains("::"))
             || *self.format == Some(DataFormat::Huggingface);
@@ -191,12 +191,12 @@ impl Dataset {
         fields
     }
 
-    /// Whether anything is there to measure a validation loss on.
+    /// Whether there is any validation data.
     pub fn has_validation(&self) -> bool {
         self.has_validation_files() || self.validation_split.is_some()
     }
 
-    /// Whether validation rows are apart from the training rows, where they can be read again to be asked.
+    /// Whether validation rows come from their own file, so that answers to them can be scored.
     pub fn has_validation_files(&self) -> bool {
         self.validation_path.is_some() || self.tasks.0.iter().any(|task| task.validation_path.is_some())
     }

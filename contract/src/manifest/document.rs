@@ -1,4 +1,4 @@
-//! A manifest's text with the tree read from it, and what turns problems into diagnostics.
+//! A manifest's text with the parsed tree, and the conversion of problems into diagnostics.
 
 use std::collections::HashSet;
 
@@ -6,13 +6,13 @@ use super::json::{Node, pointer};
 use crate::diagnostic::{Diagnostic, Problem};
 use crate::source::{Source, Sources};
 
-/// More problems than this help nobody; the worst are kept.
+/// Limit of reported problems; the worst are kept.
 const MAX_DIAGNOSTICS: usize = 200;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
     pub sources: Sources,
-    /// Null where the text is no JSON.
+    /// Null where the text is not JSON.
     pub root: Option<Node>,
 }
 

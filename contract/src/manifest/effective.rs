@@ -8,7 +8,7 @@ use super::vocabulary::{ActivationCheckpointing, GradientCheckpointing};
 use super::{Manifest, Shown};
 use crate::plan::{AdapterKind, CheckpointingMode, Warmup};
 
-/// What trains one base: defaults, then `adapters[]`, `training.config`, the base's `overrides`, and the command line.
+/// The settings for one base: defaults, then `adapters[]`, `training.config`, the base's `overrides`, and the command line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Effective<'a> {
     pub manifest: &'a Manifest,
@@ -16,7 +16,7 @@ pub struct Effective<'a> {
     pub config: Config,
 }
 
-/// The base models of either generation; the first generation's adapters stand at the root.
+/// The base models of either version; in version 1.0 the adapters are at the root.
 pub(super) fn bases(root: &Root) -> Vec<BaseModel> {
     let mut bases = root.base_models.value.clone();
     if let (true, Some(base)) = (bases.is_empty(), &*root.base_model) {
@@ -63,7 +63,7 @@ impl Manifest {
         overrides.or(self.config.clone()).or(adapter)
     }
 
-    /// The base that `--model` names: the whole name, its last part, or its slug, whatever the case; or its number from 0.
+    /// The base that `--model` names: the whole name, its last part, or its slug, in any case; or its index from 0.
     pub fn find_base(&self, name: &str) -> Option<usize> {
         let wanted = model_slug(name);
         let exact = self.bases.iter().position(|base| base.name.eq_ignore_ascii_case(name));
@@ -76,7 +76,7 @@ impl Manifest {
     }
 }
 
-/// The short name of a base in folders: its last part in lower case, with `-` for what a folder's name should not hold.
+/// The short name of a base in folders: its last part in lower case, with `-` for characters that a folder name should not have.
 pub fn model_slug(name: &str) -> String {
     let last = name.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or_default();
     let clean: String = last
@@ -88,12 +88,12 @@ pub fn model_slug(name: &str) -> String {
 }
 
 impl Effective<'_> {
-    /// What is trained: packing gives way to prompt learning.
+    /// Effective packing: off for prompt learning.
     pub fn packing(&self) -> bool {
         *self.config.packing && *self.config.adapter_type != AdapterKind::Prompt
     }
 
-    /// What is trained: grouping gives way to packing.
+    /// Effective grouping: off with packing.
     pub fn group_by_length(&self) -> bool {
         *self.config.group_by_length && !self.packing()
     }
@@ -132,7 +132,7 @@ impl Effective<'_> {
         *dataset.use_pretokenized && !*dataset.streaming
     }
 
-    /// The metric in the worker's word.
+    /// The metric by the worker's name for it.
     pub fn best_metric(&self) -> &str {
         match self.config.metric_for_best_model.as_str() {
             "loss" => "eval_loss",

@@ -1,4 +1,4 @@
-//! From a file's bytes to text, with a clear word about everything that is no manifest.
+//! From a file's bytes to text, with a clear message for everything that is not a manifest.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -13,7 +13,7 @@ pub const MAX_BYTES: u64 = 16 * 1024 * 1024;
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 const LFS_HEADER: &[u8] = b"version https://git-lfs.github.com/spec/";
 
-/// What a file holds; reading stops at the limit, however large the file is.
+/// The file's content; reading stops at the limit.
 pub fn read_bytes(path: &Path) -> Result<Vec<u8>, Problem> {
     let metadata = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?;
     if !metadata.is_file() {
@@ -34,7 +34,7 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
         ErrorKind::NotFound => {
             ("there is no such file", "check the path, or create one with `expert-cli init NAME`")
         }
-        ErrorKind::PermissionDenied => ("this file may not be read", "check its permissions"),
+        ErrorKind::PermissionDenied => ("there is no permission to read this file", "check its permissions"),
         _ => ("this file cannot be read", "check the path and the disk"),
     };
     let detail = if error.kind() == ErrorKind::NotFound { String::new() } else { format!(": {error}") };
@@ -83,7 +83,7 @@ pub fn decode(bytes: Vec<u8>) -> (String, Option<Problem>) {
 fn look(text: &str) -> Option<Problem> {
     let content = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     if content.trim_matches([' ', '\t', '\r', '\n']).is_empty() {
-        let problem = Problem::new(Code::FileEmpty, Span::default(), "this file holds no manifest");
+        let problem = Problem::new(Code::FileEmpty, Span::default(), "this file does not contain a manifest");
         return Some(problem.hint("start from one that `expert-cli init NAME` writes"));
     }
     if let Some((format, start, end)) = other_format(content) {

@@ -1,4 +1,4 @@
-//! `manifest.json`: read with the place of everything, checked as a whole, and resolved for one base model.
+//! `manifest.json`: parsed with positions, checked as a whole, and resolved for one base model.
 
 mod base;
 mod check;
@@ -36,15 +36,15 @@ use crate::diagnostic::{Code, Diagnostic, Problem, Severity, Style, render};
 use crate::source::Source;
 use crate::{paths, rules};
 
-/// More than anyone trains one expert for.
+/// More bases than one expert is trained for.
 pub const MAX_BASES: usize = 100;
 
-/// What the command line says about how a manifest is read.
+/// Command line options for reading a manifest.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// What is absent on this machine is an error, not a warning.
+    /// Missing files and bases are errors, not warnings.
     pub strict: bool,
-    /// Folders outside the expert's own that data may lie in.
+    /// Folders outside the expert's folder that may hold data.
     pub allowed: Vec<PathBuf>,
     pub sets: Vec<Set>,
     /// Which bases the manifest is read for.
@@ -69,9 +69,9 @@ pub struct Manifest {
     pub folder: PathBuf,
     pub document: Document,
     pub root: Root,
-    /// `training.config` with the first generation's shorthand beneath it.
+    /// `training.config` with the version 1.0 shorthand below it.
     pub config: Config,
-    /// The base models of either generation.
+    /// The base models of either version.
     pub bases: Vec<BaseModel>,
 }
 
@@ -89,7 +89,7 @@ impl Loaded {
         self.manifest.is_some()
     }
 
-    /// Every diagnostic as people read it.
+    /// Every diagnostic as text.
     pub fn rendered(&self, style: Style) -> String {
         let texts: Vec<_> = self
             .diagnostics
@@ -124,7 +124,7 @@ fn unread(path: &Path, text: String, problem: Problem) -> Loaded {
 }
 
 fn from_text(text: String, before: Option<Problem>, path: &Path, options: &Options) -> Loaded {
-    // The mark keeps its place in the text as a blank, so that offsets stay those of the file.
+    // The byte order mark becomes a blank, so that offsets match the file.
     let start = if before.is_some() { '\u{feff}'.len_utf8() } else { 0 };
     let readable = format!("{}{}", " ".repeat(start), &text[start..]);
     let mut parsed = json::parse(&readable, 0);
@@ -171,7 +171,7 @@ fn used_base(manifest: &Manifest, bases: &Bases) -> Option<usize> {
     }
 }
 
-/// The typed tree, after holding it against the ledger. None where it is no object at all.
+/// The typed tree, after checking it against the ledger. None if it is not an object.
 fn typed(root: &json::Node, problems: &mut Vec<Problem>) -> Option<(Root, Config, Vec<BaseModel>)> {
     check::check(&ROOT, root, problems);
     let object = root.as_object()?;
@@ -193,7 +193,7 @@ fn typed(root: &json::Node, problems: &mut Vec<Problem>) -> Option<(Root, Config
     Some((typed, config, bases))
 }
 
-/// Every base is resolved and judged by itself, so their number is limited before that is begun.
+/// Every base is resolved and checked separately, so their number is limited first.
 fn too_many_bases(object: &json::Object) -> Option<Problem> {
     let list = object.get("base_models")?;
     let found = list.as_list()?.len();
@@ -215,7 +215,7 @@ fn display_path(path: &Path) -> String {
 }
 
 impl Manifest {
-    /// Problems found later (by a rule that needs the device, say) as diagnostics of this manifest.
+    /// Problems found later (for example by a rule that needs the device) as diagnostics of this manifest.
     pub fn locate(&self, problems: Vec<Problem>) -> Vec<Diagnostic> {
         self.document.locate(problems)
     }

@@ -23,16 +23,16 @@ section! {
         name ["name"]: String = String::new(), Kind::Text,
             "The expert's name: letters, digits, `.`, `_` and `-`. It names the expert's folders.";
         schema_version ["schema_version"]: Option<String> = None, TEXT_OR_NULL,
-            "Generation of the format, `1.0` or `2.0`; told from the keys where it is absent.";
+            "Version of the format, `1.0` or `2.0`; derived from the keys by default.";
         base_model ["base_model"]: Option<BaseModel> = None, Kind::OneOf(&[Kind::Object(&BASE_MODEL), Kind::Null]),
-            "The base model, in the first generation of the format.";
+            "The base model, in version 1.0 of the format.";
         base_models ["base_models"]: Vec<BaseModel> = Vec::new(), Kind::List(&Kind::Object(&BASE_MODEL)),
             "The base models that the expert can be trained for; the first one is the default.";
         adapters ["adapters"]: Vec<AdapterEntry> = Vec::new(), Kind::List(&Kind::Object(&ADAPTER)),
-            "The adapter, described, in the first generation of the format.";
+            "The description of the adapter, in version 1.0 of the format.";
         soft_prompts ["soft_prompts"]: Vec<SoftPrompt> = Vec::new(), Kind::List(&Kind::Object(&SOFT_PROMPT)),
-            "Virtual tokens to learn, where `adapter_type` is `prompt`.";
-        training ["training"]: Training = Training::default(), Kind::Object(&TRAINING), "What is learnt from, and how.";
+            "Virtual tokens to train, for `adapter_type: prompt`.";
+        training ["training"]: Training = Training::default(), Kind::Object(&TRAINING), "Training data and settings.";
         evaluation ["evaluation"]: Evaluation = Evaluation::default(), Kind::OneOf(&[Kind::Object(&EVALUATION), Kind::Null]),
             "How finished adapters are scored.";
         schema ["$schema"]: Option<String> = None, TEXT_OR_NULL, "The JSON Schema that an editor checks the manifest against.";
@@ -49,8 +49,8 @@ section! {
         ["limitations"]: Kind::Any, Class::Metadata, "What it cannot do.";
         ["constraints"]: Kind::Any, Class::Metadata, "How a runtime may combine it.";
         ["routing"]: Kind::Any, Class::Metadata, "How a runtime chooses it.";
-        ["perf"]: Kind::Any, Class::Metadata, "What it costs a runtime.";
-        ["runtime"]: Kind::Any, Class::Metadata, "What it needs of a runtime.";
+        ["perf"]: Kind::Any, Class::Metadata, "Its cost for a runtime.";
+        ["runtime"]: Kind::Any, Class::Metadata, "Its requirements for a runtime.";
         ["quality_metrics"]: Kind::Any, Class::Metadata, "Results of past evaluations.";
         ["integrity"]: Kind::Any, Class::Metadata, "Digests and signatures of a package.";
         ["load_order"]: Kind::Any, Class::Metadata, "When a runtime loads it.";
@@ -59,15 +59,15 @@ section! {
 }
 
 section! {
-    /// What is learnt from, and how.
+    /// Training data and settings.
     Training = TRAINING at "training" {
         unknown: Unknown::Keep,
         shorthand: Some(&CONFIG),
     }
     honoured {
-        dataset ["dataset"]: Dataset = Dataset::default(), Kind::Object(&DATASET), "What is learnt from; a plain text is its path.";
+        dataset ["dataset"]: Dataset = Dataset::default(), Kind::Object(&DATASET), "The training data; a plain string is its path.";
         config ["config"]: Config = Config::default(), Kind::Object(&CONFIG),
-            "How it is learnt. The first generation's shorthand has these keys directly in `training`; they are read there too.";
+            "Training settings. Version 1.0 manifests may have these keys directly in `training`.";
         decoding ["decoding"]: Decoding = Decoding::default(), Kind::OneOf(&[Kind::Object(&DECODING), Kind::Null]), "How answers are generated.";
     }
     kept {
@@ -77,9 +77,9 @@ section! {
         ["base_model_version"]: Kind::Any, Class::Metadata, "The base that it was trained on.";
         ["alternative_checkpoints"]: Kind::Any, Class::Metadata, "Other checkpoints worth having.";
         ["quality_score"]: Kind::Any, Class::Metadata, "Result of a past evaluation.";
-        ["test_scenarios"]: Kind::Any, Class::Metadata, "What was tried by hand.";
+        ["test_scenarios"]: Kind::Any, Class::Metadata, "Manual tests.";
         ["dataset_generation"]: Kind::Any, Class::Metadata, "How the data was made.";
-        ["script"]: Kind::Any, Class::Metadata, "A script that once trained it; never run.";
+        ["script"]: Kind::Any, Class::Metadata, "A script that trained it earlier; never run.";
     }
 }
 
@@ -95,23 +95,23 @@ section! {
         test_set_size ["test_set_size"]: Limit = Limit(None), Kind::OneOf(&[crate::ledger::WHOLE, Kind::Null]),
             "Rows of the test set that are scored; all where it is absent, null or 0.";
         metrics ["metrics"]: Metrics = Metrics::default(), Kind::OneOf(&[TEXTS, Kind::Map(&Kind::Any)]),
-            "Names of the numbers to report; all that the scorer gives where it is absent. An object holds past results and is kept.";
+            "Names of the metrics to report; all of the scorer's by default. An object holds past results and is kept.";
         max_new_tokens ["max_new_tokens"]: Option<u32> = None, Kind::OneOf(&[Kind::Integer { min: 1, max: 1_048_576 }, Kind::Null]),
-            "Tokens of an answer at most; as `training.decoding` has it where it is absent.";
+            "Maximum tokens of an answer; `training.decoding` by default.";
     }
     kept {
-        ["failure_modes"]: Kind::Any, Class::Metadata, "How it is known to fail.";
+        ["failure_modes"]: Kind::Any, Class::Metadata, "Known failures.";
     }
 }
 
 section! {
-    /// A question with the answer that is wanted.
+    /// A question with the expected answer.
     TestCase = TEST_CASE at "evaluation.test_cases[]" {
         required: &["prompt", "expected"],
     }
     honoured {
         prompt ["prompt", "input", "question"]: String = String::new(), Kind::Text, "The question.";
-        expected ["expected", "output", "expected_output", "answer"]: String = String::new(), Kind::Text, "The answer that is wanted.";
+        expected ["expected", "output", "expected_output", "answer"]: String = String::new(), Kind::Text, "The expected answer.";
     }
     kept {
         ["name"]: Kind::Any, Class::Metadata, "The case's name.";

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shown {
     pub key: &'static str,
-    /// None where the value is an object with keys of its own.
+    /// None if the value is an object with keys.
     pub value: Option<serde_json::Value>,
     pub origin: super::Origin,
     pub span: crate::source::Span,
@@ -63,7 +63,7 @@ macro_rules! section {
         // A section without honoured keys reads nothing.
         #[allow(unused_variables)]
         impl $name {
-            /// Reads what is there and fits; everything else keeps its default.
+            /// Reads the keys that are present and valid; everything else keeps its default.
             pub fn from_object(object: &$crate::manifest::json::Object) -> Self {
                 Self { $($field: $crate::manifest::setting::read(object, &[$($key),+], $default),)* }
             }
@@ -74,7 +74,7 @@ macro_rules! section {
                 Self { $($field: self.$field.or(other.$field),)* }
             }
 
-            /// The same values, said to come from another layer.
+            /// The same values, attributed to another layer.
             #[must_use]
             pub fn moved(self, origin: $crate::manifest::Origin) -> Self {
                 Self { $($field: self.$field.moved(origin),)* }

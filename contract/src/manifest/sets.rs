@@ -7,7 +7,7 @@ use crate::diagnostic::{Code, Problem, did_you_mean};
 use crate::ledger::Section;
 use crate::source::{Source, Span};
 
-/// One argument: a dotted path of the manifest and a JSON value; words that are no JSON are texts.
+/// One argument: a dotted path of the manifest and a JSON value; values that are not JSON are strings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Set {
     pub path: String,
@@ -26,7 +26,7 @@ impl Set {
         Self { path: path.into(), value: value.into(), option: option.into() }
     }
 
-    /// `path=value` as it stands behind `--set`.
+    /// `path=value` as given to `--set`.
     pub fn parse(argument: &str) -> Result<Self, String> {
         match argument.split_once('=') {
             Some((path, value)) if !path.trim().is_empty() => Ok(Self::new(path.trim(), value)),
@@ -44,7 +44,7 @@ impl Set {
     }
 }
 
-/// Puts each value in its place; what cannot be put is a problem that points at the argument.
+/// Sets each value; one that cannot be set is a problem that points at the argument.
 pub fn apply(document: &mut Document, sets: &[Set]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for set in sets {

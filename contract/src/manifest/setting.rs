@@ -9,12 +9,12 @@ use super::json::{Node, Object, Value, is_comment, number_json};
 use crate::source::Span;
 use crate::words::Word;
 
-/// Who decided a value; a later one wins over an earlier one.
+/// The source of a value; a later one wins over an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
-    /// Nobody: the key is absent.
+    /// The key is absent.
     Default,
-    /// `base_models[].adapters[]` fills what `training.config` leaves out.
+    /// `base_models[].adapters[]`, used for keys that `training.config` leaves out.
     Adapter,
     /// The manifest, at the key itself.
     Manifest,
@@ -58,7 +58,7 @@ impl<T> Setting<T> {
         self.origin != Origin::Default
     }
 
-    /// Whether something is written that does not fit, which has been complained about already.
+    /// Whether an invalid value is written, which has been reported already.
     pub fn is_broken(&self) -> bool {
         !self.is_given() && self.span != Span::default()
     }
@@ -70,7 +70,7 @@ impl<T> Setting<T> {
         if other.origin > self.origin || tells_of_a_mistake { other } else { self }
     }
 
-    /// The same, said to come from another layer; what the command line says stays its own.
+    /// The same, attributed to another layer; command line values keep theirs.
     #[must_use]
     pub fn moved(mut self, origin: Origin) -> Self {
         if self.origin == Origin::Manifest {
@@ -97,7 +97,7 @@ impl<T> Deref for Setting<T> {
 pub trait Decode: Sized {
     fn decode(node: &Node) -> Option<Self>;
 
-    /// The value as JSON, for tables; objects with keys of their own have no one value.
+    /// The value as JSON, for tables; objects with keys have no single value.
     fn show(&self) -> Option<Json>;
 }
 

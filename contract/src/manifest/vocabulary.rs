@@ -1,4 +1,4 @@
-//! Words that only the manifest uses; the others stand in the plan.
+//! Enum values that only the manifest uses; the others are in the plan.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -100,7 +100,7 @@ impl Decode for GradientCheckpointing {
     }
 }
 
-/// How a manifest names a kind of rope scaling: the plan's words, and the names that the wild knows.
+/// How a manifest names a kind of rope scaling: the plan's names, and other common names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RopeWord {
     /// The base's own setting.

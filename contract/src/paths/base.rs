@@ -1,4 +1,4 @@
-//! Whether a base model can be had at all.
+//! Whether a base model can be found.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ pub fn check(manifest: &Manifest, options: &Options, problems: &mut Vec<Problem>
             continue;
         }
         let severity = if options.strict { Severity::Error } else { Severity::Warning };
-        let what = if is_foreign(name) { "is a path of another system and not here" } else { "is not here" };
+        let what = if is_foreign(name) { "is a path of another operating system" } else { "is not here" };
         let problem =
             Problem::new(Code::BaseMissing, name.span, format!("the base model `{}` {what}", **name));
         problems.push(problem.severity(severity).hint(

@@ -1,4 +1,4 @@
-//! Data files: inside the expert's folder, there, and not empty.
+//! Data files: inside the expert's folder, existing, and not empty.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -64,7 +64,7 @@ impl Checker<'_> {
             let problem = Problem::new(Code::PathInvalid, span, "a path cannot hold a NUL character");
             return Err(problem.hint("remove it"));
         }
-        // What the command line names is the person's own choice.
+        // Paths on the command line are the user's choice.
         let free = span.is_argument();
         if !free && !self.is_allowed(text) {
             Self::lexically_inside(text, span)?;
@@ -75,7 +75,7 @@ impl Checker<'_> {
             Err(error) => return Err(self.absent(text, span, &error)),
         };
         if !free && !self.is_allowed(text) && !is_under(&path, self.folder) {
-            let message = format!("`{text}` leads out of the expert's folder by a symbolic link");
+            let message = format!("`{text}` leaves the expert's folder through a symbolic link");
             return Err(Problem::new(Code::PathOutside, span, message).hint(STAY_INSIDE));
         }
         if metadata.is_dir() {
@@ -96,11 +96,11 @@ impl Checker<'_> {
         } else {
             return Ok(());
         };
-        let message = format!("`{text}` {reason}, and data lies in the expert's folder");
+        let message = format!("`{text}` {reason}, and data must be in the expert's folder");
         Err(Problem::new(Code::PathOutside, span, message).hint(STAY_INSIDE))
     }
 
-    /// Whether the path lies in a folder that the command line allows, links followed.
+    /// Whether the path is in a folder that the command line allows, with links resolved.
     fn is_allowed(&self, text: &str) -> bool {
         let path = data_path(text, self.folder);
         self.options.allowed.iter().any(|root| is_under(&path, root))
@@ -112,11 +112,14 @@ impl Checker<'_> {
 
     fn absent(&self, text: &str, span: Span, error: &std::io::Error) -> Problem {
         let (message, hint) = if error.kind() == std::io::ErrorKind::PermissionDenied {
-            (format!("`{text}` may not be read"), "check the permissions of the file and its folders")
+            (
+                format!("there is no permission to read `{text}`"),
+                "check the permissions of the file and its folders",
+            )
         } else {
             (
                 format!("`{text}` is not here"),
-                "make or fetch the data first; the path counts from the manifest's folder",
+                "make or download the data first; the path is relative to the manifest's folder",
             )
         };
         Problem::new(Code::DataMissing, span, message).severity(self.severity()).hint(hint)
@@ -125,7 +128,7 @@ impl Checker<'_> {
     fn content(&self, text: &str, path: &Path, length: u64, span: Span) -> Result<(), Problem> {
         if length == 0 {
             let problem = Problem::new(Code::DataEmpty, span, format!("`{text}` is empty"));
-            return Err(problem.severity(self.severity()).hint("make or fetch the data first"));
+            return Err(problem.severity(self.severity()).hint("make or download the data first"));
         }
         let mut head = [0; 64];
         let read = File::open(path).and_then(|mut file| file.read(&mut head));
@@ -144,7 +147,7 @@ impl Checker<'_> {
     }
 }
 
-/// Links followed. Of a path that is not there, the nearest folder that is decides.
+/// Links are resolved. For a path that does not exist, the nearest existing folder decides.
 pub fn is_under(path: &Path, root: &Path) -> bool {
     let Ok(root) = fs::canonicalize(root) else { return false };
     let existing = path.ancestors().find_map(|part| {

@@ -1,4 +1,4 @@
-//! Where the manifest's paths lead. Data stays inside the expert's folder; base models and caches may be anywhere.
+//! The manifest's paths. Data stays inside the expert's folder; base models and caches may be anywhere.
 
 mod base;
 mod data;
@@ -18,7 +18,7 @@ use crate::plan::DataFormat;
 /// Where token caches go that the manifest names no folder for.
 pub const DEFAULT_CACHE: &str = "datasets_optimized/{expert-name}/tokenized";
 
-/// Every path that the manifest names, held against the disk.
+/// Checks every path in the manifest against the disk.
 pub fn check(manifest: &Manifest, options: &Options, problems: &mut Vec<Problem>) {
     data::check(manifest, options, problems);
     base::check(manifest, options, problems);
@@ -26,16 +26,16 @@ pub fn check(manifest: &Manifest, options: &Options, problems: &mut Vec<Problem>
     for effective in manifest.all_effective() {
         let cache = &effective.config.pretokenized_cache;
         if let Some(unknown) = cache.as_deref().and_then(unknown_placeholder) {
-            let message = format!("`{{{unknown}}}` is no placeholder");
+            let message = format!("`{{{unknown}}}` is not a placeholder");
             let problem = Problem::new(Code::PathInvalid, cache.span, message);
             problems.push(problem.hint("use `{expert-name}` and `{model-slug}`"));
         }
         if let Some(foreign) = cache.as_deref().filter(|cache| is_foreign(cache)) {
             let message = format!(
-                "`{foreign}` is a path of another system; the token cache is kept beside the manifest"
+                "`{foreign}` is a path of another operating system; the token cache is kept beside the manifest"
             );
             let problem = Problem::new(Code::PathInvalid, cache.span, message).severity(Severity::Warning);
-            problems.push(problem.hint("leave the key out, or name a folder that every system has"));
+            problems.push(problem.hint("remove the key, or name a folder that exists on every system"));
         }
     }
 }
@@ -52,8 +52,8 @@ pub fn fill_placeholders(text: &str, expert: &str, base: &str) -> String {
     text.replace("{expert-name}", expert).replace("{model-slug}", &model_slug(base))
 }
 
-/// A path that may be anywhere: beside the manifest, absolute, or under the home folder. None where it is a path of
-/// another system, which leads nowhere here.
+/// A path that may be anywhere: beside the manifest, absolute, or under the home folder. None if it is a path of
+/// another operating system.
 pub fn anywhere(text: &str, folder: &Path) -> Option<PathBuf> {
     if is_foreign(text) {
         return None;

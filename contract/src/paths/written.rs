@@ -88,7 +88,7 @@ fn mirror(manifest: &Manifest, effective: &Effective<'_>, options: &Options, pro
     }
 }
 
-/// What the command line names is the person's own choice.
+/// Paths on the command line are the user's choice.
 fn may_write(path: &Path, folder: &Path, span: Span, options: &Options) -> bool {
     span.is_argument()
         || is_under(path, folder)

@@ -1,4 +1,4 @@
-//! How the recipe is computed here. All of it may differ between two attempts at one run.
+//! How the recipe is computed on this machine. All of it may differ between two attempts at one run.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ pub struct Machine {
     /// True on a CPU that has no units for the run's 16-bit format: the frozen weights are held in fp32 and products are
     /// formed in fp32, while activations keep the 16-bit format. The result is that of the 16-bit format within rounding.
     pub fp32_products: bool,
-    /// Rows that go through the model at once; the worker halves it in place when memory runs out.
+    /// Rows per micro-batch; the worker halves it when memory runs out.
     pub micro_batch: u64,
-    /// Micro-batches behind one optimizer step in each process: ceil(rows_per_step / micro_batch / processes).
+    /// Micro-batches per optimizer step in each process: ceil(rows_per_step / micro_batch / processes).
     pub accumulation: u64,
-    /// Null where one process does everything.
+    /// Null for a single process.
     pub distributed: Option<Distributed>,
-    /// Tokens of a micro-batch that the fast path walks at once, in whole documents; null walks all of them together.
-    /// A piece that stays in a CPU's cache is faster, and the gradients add up to the same.
+    /// Tokens of a micro-batch that the fast path processes at once, in whole documents; null processes all of them
+    /// together. A chunk that fits a CPU's cache is faster, and the gradients have the same sum.
     pub piece_tokens: Option<u64>,
     /// False takes the plain transformers + peft path (for comparison and for unknown architectures).
     pub fast_path: bool,
@@ -36,14 +36,14 @@ pub struct Machine {
     pub threads: Threads,
     pub loader: Loader,
     pub logging: Logging,
-    /// Checkpoints kept, the best one among them; the newest is never deleted, null keeps all.
+    /// Checkpoints to keep, including the best; the newest is never deleted, null keeps all.
     pub save_total_limit: Option<u32>,
     pub mirror: Option<Mirror>,
     pub paths: Paths,
     pub estimate: MemoryEstimate,
 }
 
-/// What the fast path is made of. All of it is on, unless a benchmark asks what one part is worth.
+/// The parts of the fast path. All are on, unless a benchmark measures one of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FastParts {
@@ -60,11 +60,11 @@ impl FastParts {
 }
 
 word! {
-    /// `ddp`: every process holds the base. `fsdp2`: its weights are spread over them.
+    /// `ddp`: every process holds the base. `fsdp2`: its weights are sharded over them.
     DistributedStrategy { Ddp = "ddp", Fsdp2 = "fsdp2" }
 }
 
-/// Processes that train together, each on a device of its own: `device.index` and those that follow.
+/// Processes that train together, each on its own device: `device.index` and the following ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Distributed {
@@ -105,7 +105,7 @@ pub struct Threads {
     pub pretokenize: Option<u32>,
 }
 
-/// Honoured where rows do not come from the mapped cache; the worker reports what is in force.
+/// Honoured where rows do not come from the mapped cache; the worker reports the values in use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Loader {
@@ -132,11 +132,11 @@ pub struct Mirror {
     /// Any fsspec URL.
     pub target: String,
     pub compress: bool,
-    /// False copies before training goes on.
+    /// False waits for the copy before training continues.
     pub background: bool,
 }
 
-/// Absolute places on this machine.
+/// Absolute paths on this machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Paths {
@@ -149,7 +149,7 @@ pub struct Paths {
     pub home: String,
     /// The base's folder; null for a Hub id that the worker finds in the Hub's cache, and for the embedded base.
     pub base: Option<String>,
-    /// Source name -> absolute file. Hub datasets do not stand here.
+    /// Source name -> absolute file. Hub datasets are not listed.
     pub data: BTreeMap<String, String>,
 }
 

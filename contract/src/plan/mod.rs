@@ -1,8 +1,8 @@
-//! `plan.json`: everything a run does, with no default left open. Rust writes it, the worker reads it.
+//! `plan.json`: every setting of a run, with defaults filled in. Rust writes it, the worker reads it.
 //!
-//! The two halves answer different questions. [`Recipe`] says *what comes out*: it is the same on every machine
-//! and its digest names the result. [`Machine`] says *how it is computed here* and may change between two
-//! attempts at one run.
+//! It has two halves. [`Recipe`] decides the result: it is the same on every machine and its digest identifies
+//! the result. [`Machine`] says how it is computed here and may change between two attempts at one
+//! run.
 
 mod inputs;
 mod machine;
@@ -41,7 +41,7 @@ pub struct Plan {
     pub recipe_digest: String,
     pub recipe: Recipe,
     pub machine: Machine,
-    /// What this invocation of the worker is asked to do.
+    /// The task of this invocation of the worker.
     pub request: Request,
     /// Digests of what the run is made of; null in plans that train nothing.
     #[serde(default)]
@@ -62,7 +62,7 @@ impl Plan {
 }
 
 impl Recipe {
-    /// The name of the result: equal on any machine and from any working directory.
+    /// Identifies the result: equal on any machine and from any working directory.
     pub fn digest(&self) -> String {
         digest::of(self)
     }

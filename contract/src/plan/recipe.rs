@@ -1,4 +1,4 @@
-//! What decides the result. Only semantics: no absolute path, no device, nothing that a faster machine would change.
+//! Settings that decide the result: no absolute path, no device, nothing that a faster machine would change.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ pub struct Recipe {
     pub evaluation: Evaluation,
     pub saving: Saving,
     pub decoding: Decoding,
-    /// Everything random is a function of this number and of where it is drawn.
+    /// Every random draw is a function of this number and of its position.
     pub seed: u64,
 }
 
@@ -83,7 +83,7 @@ word! {
     RopeKind { Linear = "linear", Dynamic = "dynamic", Yarn = "yarn", Longrope = "longrope", Llama3 = "llama3" }
 }
 
-/// What is handed to transformers as `rope_scaling`, already in its own words.
+/// `rope_scaling` as transformers takes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RopeScaling {
@@ -213,13 +213,13 @@ word! { SoftPromptInit { Random = "random", Text = "text", VocabSample = "vocab_
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Batch {
-    /// Rows behind one optimizer step, over all micro-batches and devices.
+    /// Rows per optimizer step, over all micro-batches and devices.
     pub rows_per_step: u64,
     pub max_seq_length: u32,
     pub packing: bool,
-    /// Only without packing: rows of like length share a micro-batch.
+    /// Only without packing: rows of similar length share a micro-batch.
     pub group_by_length: bool,
-    /// Whether an epoch's last, smaller step is left out.
+    /// Whether an epoch's last, smaller step is dropped.
     pub drop_last: bool,
 }
 

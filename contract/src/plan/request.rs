@@ -1,4 +1,4 @@
-//! What one invocation of the worker is asked to do with the plan.
+//! The task of one invocation of the worker.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ pub enum Request {
     },
     /// Fetch or convert the base where it is not on this machine yet, and tell its folder.
     Base,
-    /// Train the recipe's few steps in passing, the longest batch first, and tell what they took.
+    /// Train the recipe's few steps as a measurement, the longest batch first, and report their time and memory.
     Bench {
         /// Seconds after which the measurement is given up.
         limit_seconds: f64,

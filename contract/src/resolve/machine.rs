@@ -14,7 +14,7 @@ use super::{FoundBase, Note, Site, fit, model_slug, text};
 /// Tokens whose activations stay in a CPU's cache, as `benches/train` measured it.
 const CPU_PIECE: u64 = 512;
 
-/// The machine's half of the plan, and the most rows that fit at once where that can be told.
+/// The machine's half of the plan, and the most rows that fit at once if that is known.
 pub fn build(
     expert: &Effective<'_>,
     recipe: &Recipe,
@@ -43,7 +43,7 @@ pub fn build(
             fp32_products,
             device: site.device.kind,
             checkpointing,
-            // Weights that lie in pieces are known to the base's own modules alone.
+            // Only the base's own modules can work with sharded weights.
             fast_path: !spread,
             spread_over: if spread { processes } else { 1 },
             piece_tokens,
@@ -106,7 +106,7 @@ fn distributed(config: &Config, site: &Site, notes: &mut Vec<Note>) -> Option<Di
     }
     notes.push(Note::new(
         "one-process",
-        format!("`distributed` asks for {strategy} and comes to one process here, which trains by itself"),
+        format!("`distributed` sets {strategy}, but there is only one process here, so it has no effect"),
         "give `processes` a number, or remove the key to silence this",
     ));
     None

@@ -1,4 +1,4 @@
-//! From a checked manifest to a plan: every decision that a run needs, made once and here.
+//! From a checked manifest to a plan: every decision that a run needs, made once, here.
 
 mod base;
 mod cases;
@@ -22,7 +22,7 @@ use crate::diagnostic::{Code, Problem};
 use crate::manifest::{Effective, Shown, model_slug};
 use crate::plan::{Device, Plan, Request, Template, TemplateKind};
 
-/// What there is on this machine, and what the command line says of places.
+/// Facts about this machine, and paths from the command line.
 #[derive(Debug, Clone)]
 pub struct Site {
     /// Absolute path of the manifest.
@@ -75,7 +75,7 @@ pub struct Resolved {
     pub settings: Vec<Shown>,
 }
 
-/// Decides everything. What is absent on this machine is told by [`FoundBase::is_here`] and [`DataFacts::is_here`]:
+/// Makes every decision. [`FoundBase::is_here`] and [`DataFacts::is_here`] say what is missing on this machine:
 /// whether that is an error depends on the command.
 pub fn resolve(expert: &Effective<'_>, site: &Site, request: Request) -> Result<Resolved, Problem> {
     let mut notes = Vec::new();

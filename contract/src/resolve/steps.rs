@@ -1,4 +1,4 @@
-//! How many optimizer steps a run will take, and how sure that is.
+//! The number of optimizer steps of a run, and whether it is exact.
 
 use serde::Serialize;
 

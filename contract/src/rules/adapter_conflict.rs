@@ -1,4 +1,4 @@
-//! `adapters[]` describes what `training.config` trains; where both speak they must agree.
+//! `adapters[]` describes what `training.config` trains; keys in both must agree.
 
 use std::collections::BTreeSet;
 

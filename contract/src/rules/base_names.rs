@@ -1,4 +1,4 @@
-//! Each base has a name, and a folder of its own for its runs.
+//! Each base has a name, and its own folder for runs.
 
 use std::collections::HashMap;
 

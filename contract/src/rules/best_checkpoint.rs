@@ -45,13 +45,13 @@ fn metric(effective: &Effective<'_>, problems: &mut Problems) {
     answered_rows(effective, problems);
 }
 
-/// A part of the training rows is held out as tokens; only a file's rows can be asked as questions.
+/// A split of the training rows exists only as tokens; answers can be scored only for rows of a file.
 fn answered_rows(effective: &Effective<'_>, problems: &mut Problems) {
     let dataset = &effective.manifest.root.training.dataset;
     if effective.best_metric() == "accuracy" && dataset.has_validation() && !dataset.has_validation_files() {
         let span = effective.config.metric_for_best_model.span;
         let message =
-            "`accuracy` needs validation rows in a file of their own, and there is only a `validation_split`";
+            "`accuracy` needs a separate file of validation rows, and there is only a `validation_split`";
         let problem = Problem::new(Code::UnknownMetric, span, message);
         problems.push(problem.hint("name a `validation_path`, or use `eval_loss`"));
     }
@@ -64,7 +64,7 @@ fn saved_when_measured(effective: &Effective<'_>, problems: &mut Problems) {
         (Strategy::Steps, Strategy::Steps) if config.save_steps.is_multiple_of(every) => return,
         (Strategy::Epoch, Strategy::Epoch) => return,
         (Strategy::Steps, Strategy::Steps) => format!(
-            "`save_steps` is {} and no multiple of `eval_steps`, which is {every}: a saved step may have no evaluation",
+            "`save_steps` is {} and not a multiple of `eval_steps`, which is {every}: a saved step may have no evaluation",
             *config.save_steps
         ),
         (evaluation, save) => {

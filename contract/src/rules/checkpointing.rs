@@ -1,4 +1,4 @@
-//! Two keys speak of recomputation; the more explicit one holds, and the message says what that is.
+//! Two keys set activation checkpointing; the more explicit one is used, and the message names it.
 
 use super::Problems;
 use crate::diagnostic::{Code, Problem};
@@ -21,7 +21,7 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
         && (asked != holds || contradicts)
     {
         let message = format!(
-            "`activation_checkpointing` is `{activation}` and `gradient_checkpointing` is {}: what holds is `{holds}`",
+            "`activation_checkpointing` is `{activation}` and `gradient_checkpointing` is {}: `{holds}` is used",
             crate::manifest::Decode::show(&gradient.value).unwrap_or_default()
         );
         let problem =

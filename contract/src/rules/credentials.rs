@@ -1,4 +1,4 @@
-//! A manifest is shared and committed: what opens a store must not stand in it.
+//! A manifest is shared and committed: it must not contain credentials.
 
 use super::Problems;
 use crate::diagnostic::{Code, Problem};
@@ -10,9 +10,8 @@ const SECRETS: &[&str] = &["key", "token", "secret", "password", "signature", "c
 pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     let Some(mirror) = effective.config.checkpoint_mirror.as_ref() else { return };
     if holds_secret(&mirror.target.value) {
-        let message =
-            "`checkpoint_mirror` holds credentials, which a manifest hands to everybody who reads it";
-        let hint = "take them out, and change them if anybody has seen them; the store's own environment \
+        let message = "`checkpoint_mirror` holds credentials, which everybody who reads the manifest can see";
+        let hint = "remove them, and change them if anybody has seen them; the store's environment \
                     variables or its configuration file hold them";
         problems.push(Problem::new(Code::Credentials, mirror.target.span, message).hint(hint));
     }

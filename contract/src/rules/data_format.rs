@@ -1,4 +1,4 @@
-//! A file's format is told by `format`, or by its ending.
+//! A file's format comes from `format`, or from its extension.
 
 use super::Problems;
 use crate::diagnostic::{Code, Problem};
@@ -27,10 +27,10 @@ fn judge<T>(path: Option<&str>, setting: &Setting<T>, format: Option<DataFormat>
     let Some(path) = path.filter(|path| !path.trim().is_empty() && !path.contains("::")) else { return };
     let problem = match (format, format_of_ending(path)) {
         (None, None) => {
-            Problem::new(Code::DataFormat, setting.span, "the file's ending does not tell its format")
+            Problem::new(Code::DataFormat, setting.span, "the format is not clear from the file's extension")
                 .hint("add \"format\": \"jsonl\" (or json, csv, parquet, arrow)")
         }
-        // JSON lines in a .json file are common, and the reader tells them apart.
+        // JSON lines in a .json file are common, and the reader detects them.
         (Some(DataFormat::Json | DataFormat::Jsonl), Some(DataFormat::Json | DataFormat::Jsonl)) => return,
         (Some(format), Some(ending)) if format != ending => Problem::new(
             Code::DataFormat,

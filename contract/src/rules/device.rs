@@ -1,4 +1,4 @@
-//! What a machine makes of the settings.
+//! Rules that depend on the machine.
 
 use super::{Problems, place};
 use crate::diagnostic::{Code, Problem};
@@ -23,13 +23,13 @@ pub fn check(effective: &Effective<'_>, facts: MachineFacts, problems: &mut Prob
     too_few_devices(effective, facts, problems);
     let paged = matches!(*config.optim, OptimizerName::PagedAdamw8bit | OptimizerName::PagedAdamw32bit);
     if facts.device != DeviceKind::Cuda && paged {
-        let message = format!("nothing is paged without CUDA: `{}` runs as its plain form", *config.optim);
+        let message = format!("paging needs CUDA: `{}` runs as its plain form", *config.optim);
         let problem = Problem::new(Code::PagedWithoutCuda, place(&config.optim, effective), message);
         problems.push(problem.hint("use `adamw_torch_fused`; an adapter's optimizer state is small"));
     }
 }
 
-/// Processes on a CPU share its cores; anywhere else each wants a device of its own.
+/// Processes on a CPU share its cores; elsewhere each needs its own device.
 fn too_few_devices(effective: &Effective<'_>, facts: MachineFacts, problems: &mut Problems) {
     let Some(wanted) = effective.config.distributed.as_ref() else { return };
     let Some(processes) = *wanted.processes else { return };
@@ -37,6 +37,6 @@ fn too_few_devices(effective: &Effective<'_>, facts: MachineFacts, problems: &mu
         let (have, kind) = (facts.devices, facts.device);
         let message = format!("{processes} processes need a {kind} device each, and there are {have} here");
         let problem = Problem::new(Code::TooFewDevices, wanted.processes.span, message);
-        problems.push(problem.hint("lower `processes`; null takes as many as there are devices"));
+        problems.push(problem.hint("lower `processes`; null means one per device"));
     }
 }

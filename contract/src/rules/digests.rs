@@ -1,4 +1,4 @@
-//! A digest that is demanded can be met.
+//! A required digest is a valid one.
 
 use super::Problems;
 use crate::diagnostic::{Code, Problem};
@@ -12,7 +12,7 @@ pub fn check(manifest: &Manifest, problems: &mut Problems) {
             let problem = Problem::new(
                 Code::InvalidDigest,
                 base.sha256.span,
-                "this is no SHA-256: 64 hexadecimal digits",
+                "this is not a SHA-256 digest (64 hexadecimal digits)",
             );
             problems.push(problem.hint("leave it empty to accept any weights"));
         }

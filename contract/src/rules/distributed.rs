@@ -12,7 +12,7 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
         Together::Fsdp2 => spread(effective, wanted, problems),
         Together::Deepspeed => {
             let message =
-                "DeepSpeed is not used here: it spreads optimizer states, which are small for an adapter";
+                "DeepSpeed is not supported: it shards optimizer states, which are small for an adapter";
             let problem = Problem::new(Code::DistributedUnsupported, wanted.strategy.span, message);
             problems.push(problem.hint("use `ddp`, or `fsdp2` where the base does not fit one device"));
         }
@@ -23,17 +23,17 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
 fn spread(effective: &Effective<'_>, wanted: &Distributed, problems: &mut Problems) {
     let quantization = &effective.base.quantization;
     if matches!(**quantization, Quantization::Int4 | Quantization::Int8) {
-        let message = format!("FSDP2 cannot spread weights that are quantized to {}", **quantization);
+        let message = format!("FSDP2 cannot shard weights that are quantized to {}", **quantization);
         let problem = Problem::new(Code::DistributedUnsupported, wanted.strategy.span, message);
         problems.push(problem.hint("use `ddp`, where each process holds the quantized base, or a bf16 base"));
     }
     if *effective.config.adapter_type == AdapterKind::Prompt {
-        let message = "FSDP2 cannot spread an embedding that soft prompts are put before";
+        let message = "FSDP2 cannot shard the embedding when soft prompts are trained";
         let problem = Problem::new(Code::DistributedUnsupported, wanted.strategy.span, message);
         problems.push(problem.hint("use `ddp` for prompt learning"));
     }
     if *effective.config.torch_compile {
-        let message = "`torch_compile` has no effect on a base that FSDP2 spreads: it runs uncompiled";
+        let message = "`torch_compile` has no effect with FSDP2: the base runs uncompiled";
         problems.push(
             Problem::new(Code::DistributedUncompiled, effective.config.torch_compile.span, message)
                 .hint("set it to false, or use `ddp`"),
@@ -41,7 +41,7 @@ fn spread(effective: &Effective<'_>, wanted: &Distributed, problems: &mut Proble
     }
 }
 
-/// A step's rows are dealt out: with more processes than rows some would never have any.
+/// A step's rows are divided: with more processes than rows some would have none.
 fn idle(effective: &Effective<'_>, wanted: &Distributed, problems: &mut Problems) {
     let config = &effective.config;
     let rows = config.batch_size.saturating_mul(*config.gradient_accumulation_steps);

@@ -1,4 +1,4 @@
-//! Steps win over epochs. An override or argument that sets steps over the manifest's epochs is meant so.
+//! Steps win over epochs. An override or argument that sets steps over the manifest's epochs is intended.
 
 use super::Problems;
 use crate::diagnostic::{Code, Problem};

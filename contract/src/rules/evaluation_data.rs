@@ -1,4 +1,4 @@
-//! Evaluation needs data, and data for it wants evaluation.
+//! Evaluation needs data, and validation data needs evaluation.
 
 use super::Problems;
 use crate::diagnostic::{Code, Problem};
@@ -27,7 +27,8 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
         } else {
             dataset.validation_path.key
         };
-        let message = "the validation data is not used while training: `evaluation_strategy` is `no` where it is absent";
+        let message =
+            "the validation data is not used while training: `evaluation_strategy` is `no` by default";
         let problem = Problem::new(Code::SwitchedOff, span, message);
         problems.push(problem.hint("add \"evaluation_strategy\": \"steps\" to `training.config`"));
     }

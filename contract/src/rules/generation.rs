@@ -1,4 +1,4 @@
-//! A manifest is of one generation of the format.
+//! A manifest has one version of the format.
 
 use super::Problems;
 use crate::diagnostic::{Code, Problem};
@@ -7,7 +7,8 @@ use crate::manifest::Manifest;
 pub fn check(manifest: &Manifest, problems: &mut Problems) {
     let root = &manifest.root;
     if root.base_model.is_some() && !root.base_models.is_empty() {
-        let message = "`base_model` and `base_models` are both there; they are one setting in two generations of the format";
+        let message =
+            "`base_model` and `base_models` are both set; they are one setting in two versions of the format";
         let problem = Problem::new(Code::Conflict, root.base_model.key, message);
         problems.push(problem.hint("move the base into `base_models`"));
     }
@@ -15,11 +16,8 @@ pub fn check(manifest: &Manifest, problems: &mut Problems) {
     let span = root.schema_version.span;
     let first = matches!(version, "1.0" | "1");
     if !first && !matches!(version, "2.0" | "2") {
-        let problem = Problem::new(
-            Code::SchemaVersion,
-            span,
-            format!("generation `{version}` of the format is not known"),
-        );
+        let problem =
+            Problem::new(Code::SchemaVersion, span, format!("version `{version}` of the format is unknown"));
         problems.push(problem.hint("write \"2.0\""));
     } else if first && !root.base_models.is_empty() {
         let message = "`schema_version` is 1.0, and `base_models` belongs to 2.0";

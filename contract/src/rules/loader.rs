@@ -1,4 +1,4 @@
-//! Loader processes: what needs them, and where they are not needed.
+//! Loader processes: settings that need them, and runs that do not.
 
 use super::Problems;
 use crate::diagnostic::{Code, Problem};

@@ -1,4 +1,4 @@
-//! What no single key can get wrong: one rule a file, each a function that names what it finds.
+//! Rules across several keys: one file per rule, each a function that reports its findings.
 
 mod adapter_conflict;
 mod base_names;
@@ -84,7 +84,7 @@ const BASE_RULES: &[fn(&Effective<'_>, &mut Problems)] = &[
     credentials::check,
 ];
 
-/// What can be said without knowing the machine.
+/// Rules that do not need the machine.
 pub fn check(manifest: &Manifest, problems: &mut Problems) {
     for rule in MANIFEST_RULES {
         rule(manifest, problems);
@@ -96,14 +96,14 @@ pub fn check(manifest: &Manifest, problems: &mut Problems) {
     }
 }
 
-/// What depends on the machine that one base is trained on.
+/// Rules that depend on the machine that one base is trained on.
 pub fn check_machine(effective: &Effective<'_>, facts: MachineFacts) -> Problems {
     let mut problems = Vec::new();
     device::check(effective, facts, &mut problems);
     problems
 }
 
-/// Where a message about a setting points: the value if it was written, else the base that it holds for.
+/// Where a message about a setting points: the value if it was written, else its base.
 fn place<T>(setting: &Setting<T>, effective: &Effective<'_>) -> Span {
     if setting.is_given() { setting.span } else { effective.base.name.span }
 }

@@ -19,7 +19,7 @@ pub fn check(manifest: &Manifest, problems: &mut Problems) {
         return;
     }
     let reason = if RESERVED.contains(&name.to_ascii_lowercase().as_str()) {
-        "is a name that systems keep for themselves".to_owned()
+        "is a name that operating systems reserve".to_owned()
     } else if name.len() > LONGEST {
         format!("is longer than {LONGEST} characters")
     } else if let Some(c) = name.chars().find(|c| !(c.is_ascii_alphanumeric() || "._-".contains(*c))) {

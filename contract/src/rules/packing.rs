@@ -1,4 +1,4 @@
-//! What packing excludes, and what excludes packing.
+//! Settings that packing excludes, and settings that exclude packing.
 
 use super::Problems;
 use crate::diagnostic::{Code, Problem};

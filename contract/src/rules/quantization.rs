@@ -1,4 +1,4 @@
-//! Four bits pay off for bases that do not fit otherwise.
+//! int4 is for bases that do not fit otherwise.
 
 use super::Problems;
 use crate::diagnostic::{Code, Problem};

@@ -1,4 +1,4 @@
-//! Each kind of rope scaling has numbers that it cannot do without.
+//! Each kind of rope scaling has required numbers.
 
 use super::Problems;
 use crate::diagnostic::{Code, Problem};
@@ -19,7 +19,7 @@ fn judge(rope: &RopeScaling, span: Span, problems: &mut Problems) {
         return;
     }
     if rope.is_word() {
-        let message = "the kind alone says nothing of the length: the base's own rope setting stays";
+        let message = "the kind alone gives no length: the base's own rope setting is used";
         let problem = Problem::new(Code::RopeUnchanged, span, message);
         problems.push(problem.hint("write an object with `type` and `factor`, or remove the key"));
         return;

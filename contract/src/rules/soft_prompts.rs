@@ -1,4 +1,4 @@
-//! Soft prompts are what prompt learning learns, and nothing else uses them.
+//! Soft prompts are for prompt learning only.
 
 use super::{Problems, place};
 use crate::diagnostic::{Code, Problem};
@@ -34,10 +34,9 @@ pub fn check_base(effective: &Effective<'_>, problems: &mut Problems) {
         problems.push(problem.hint("add \"soft_prompts\": [{\"name\": \"style\", \"tokens\": 32}]"));
     }
     if kind != AdapterKind::Prompt && !prompts.is_empty() {
-        let message = format!(
-            "`soft_prompts` have no effect: a `{kind}` adapter is trained, and no virtual tokens beside it"
-        );
+        let message =
+            format!("`soft_prompts` have no effect: a `{kind}` adapter is trained, without virtual tokens");
         let problem = Problem::new(Code::SoftPromptsUnused, prompts.key, message);
-        problems.push(problem.hint("they are trained where `adapter_type` is `prompt`"));
+        problems.push(problem.hint("they are trained with `adapter_type: prompt`"));
     }
 }

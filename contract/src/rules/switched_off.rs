@@ -1,4 +1,4 @@
-//! Settings of a feature that is off. One message a feature; a switch that a later layer turned off is meant so.
+//! Settings of a feature that is off. One message per feature; a switch that a later layer turned off is intended.
 
 use super::Problems;
 use crate::diagnostic::{Code, Problem};
@@ -6,7 +6,7 @@ use crate::manifest::{Effective, Origin, Setting};
 use crate::plan::{OptimizerName, Strategy};
 use crate::source::Span;
 
-/// A setting that may stand without effect.
+/// A setting that may have no effect.
 struct Part {
     key: &'static str,
     origin: Origin,

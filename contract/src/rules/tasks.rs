@@ -1,4 +1,4 @@
-//! One file, one Hub dataset, or a mixture whose weights fit its tasks.
+//! One file, one Hub dataset, or a mixture whose weights match its tasks.
 
 use std::collections::BTreeSet;
 
@@ -80,7 +80,7 @@ fn mixture(dataset: &Dataset, problems: &mut Problems) {
         let problem = Problem::new(
             Code::TaskData,
             dataset.path.span,
-            "`path` stands beside `tasks`; one of them names the data",
+            "`path` and `tasks` are both set; only one of them can name the data",
         );
         problems.push(problem.hint("make a task of it, or remove it"));
     }
@@ -95,14 +95,14 @@ fn mixture(dataset: &Dataset, problems: &mut Problems) {
         if !names.insert(name.as_str()) {
             let problem =
                 Problem::new(Code::TaskData, task.path.span, format!("two tasks are named `{name}`"));
-            problems.push(problem.hint("give each task a `name` of its own"));
+            problems.push(problem.hint("give each task a different `name`"));
         }
     }
     weights(dataset, &names, problems);
     if tasks.iter().all(|(_, share, _)| *share <= 0.0) {
         let span = if dataset.weights.is_given() { dataset.weights.span } else { dataset.tasks.span };
         let problem =
-            Problem::new(Code::TaskWeights, span, "every weight is 0, so there is nothing to learn from");
+            Problem::new(Code::TaskWeights, span, "every weight is 0, so there is no training data");
         problems.push(problem.hint("give at least one task a weight above 0"));
     }
 }
@@ -118,7 +118,7 @@ fn weights(dataset: &Dataset, names: &BTreeSet<&str>, problems: &mut Problems) {
         Weights::ByName(weights) => {
             for name in weights.keys().filter(|name| !names.contains(name.as_str())) {
                 let problem =
-                    Problem::new(Code::TaskWeights, span, format!("`{name}` has a weight and is no task"));
+                    Problem::new(Code::TaskWeights, span, format!("`{name}` has a weight but is not a task"));
                 let known: Vec<_> = names.iter().copied().collect();
                 problems.push(problem.hint(one_of(name, &known)));
             }
@@ -126,11 +126,8 @@ fn weights(dataset: &Dataset, names: &BTreeSet<&str>, problems: &mut Problems) {
         Weights::InOrder(_) => {}
     }
     if dataset.weights.is_given() && dataset.tasks.0.iter().any(|task| task.weight.is_some()) {
-        let problem = Problem::new(
-            Code::TaskWeights,
-            span,
-            "`weights` stand beside tasks with a `weight` of their own",
-        );
+        let problem =
+            Problem::new(Code::TaskWeights, span, "`weights` is set, and tasks have a `weight` too");
         problems.push(problem.hint("keep one of the two"));
     }
 }

@@ -1,4 +1,4 @@
-//! A custom template brings its text; the others have theirs.
+//! A custom template needs its text; the others have theirs.
 
 use super::Problems;
 use crate::diagnostic::{Code, Problem};

@@ -1,4 +1,4 @@
-//! One warm-up holds; a ratio wins over 0 steps.
+//! Only one warm-up setting is used; a ratio wins over 0 steps.
 
 use super::Problems;
 use crate::diagnostic::{Code, Problem};

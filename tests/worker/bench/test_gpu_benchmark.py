@@ -57,7 +57,7 @@ def test_what_is_missing_is_named(tmp_path, words, said):
 
 
 def test_the_floor_is_that_of_the_aim():
-    """About 298k tokens a second at 790 TFLOP/s, on packed rows of 2,048."""
+    """About 298k tokens per second at 790 TFLOP/s, on packed rows of 2,048."""
     assert 790e12 / SHAPES.QWEN_06B.operations_a_token(1024) == pytest.approx(298e3, rel=0.05)
     names = [it.name for it in SHAPES.cases(tiny=False)]
     assert len(names) == 9 and names[-3:] == ["lora-16x2048", "dora-16x2048", "qlora-16x2048"]

@@ -196,7 +196,7 @@ def test_files_hold_raw_samples_and_a_page_that_loads_nothing(bench, tmp_path):
     [
         (["watch", "--duration", "0"], 2, "not a positive number"),
         (["watch", "--interval", "soon"], 2, "not a positive number"),
-        (["watch", "--run", "nowhere"], 2, "is no folder"),
+        (["watch", "--run", "nowhere"], 2, "is not a folder"),
         (["watch", "--run", "."], 2, "holds no events.jsonl"),
         (["watch", "--output", "nowhere/f.json"], 4, "cannot be written"),
         (["watch", "--alone", "--run", "."], 2, "not allowed with"),

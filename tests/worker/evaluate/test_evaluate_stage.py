@@ -157,7 +157,7 @@ def test_test_cases_stand_in_for_a_test_set(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_adapter_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"is no adapter: it has no adapter_config\.json"):
+    with pytest.raises(BadInput, match=r"is not an adapter: it has no adapter_config\.json"):
         checked_adapter(str(tmp_path))
     assert checked_adapter(None) is None
 

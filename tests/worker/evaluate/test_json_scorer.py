@@ -36,7 +36,7 @@ def test_the_same_meaning_is_right(gold: Any, answer: str) -> None:
         ({"a": [1, {"b": 2}]}, '{"a": [1, {"b": "2"}]}', 'a[1].b is "2" instead of 2'),
         ({"a": 1}, '{"a": 1, "b": 2}', "['a', 'b'] instead of ['a']"),
         ({"a": 1}, '{"a": 1, "a": 1}', "a key occurs twice"),
-        ({"a": 1}, '{"a": NaN}', "NaN is no JSON"),
+        ({"a": 1}, '{"a": NaN}', "NaN is not JSON"),
         ({"a": 1}, "", "not JSON"),
         ({"a": 1}, "{'a': 1}", "not JSON"),
         ([1, 2], "[2, 1]", "[0] is 2 instead of 1"),

@@ -149,7 +149,7 @@ def test_an_unknown_folder_is_never_overwritten(workshop: Workshop) -> None:
     first = workshop.build(path)
     (first.folder / "cache.json").unlink()
     (first.folder / "notes.txt").write_text("mine")
-    with pytest.raises(BadInput, match="is no token cache"):
+    with pytest.raises(BadInput, match="is not a token cache"):
         workshop.build(path)
     assert (first.folder / "notes.txt").read_text() == "mine"
 

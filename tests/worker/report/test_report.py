@@ -106,7 +106,7 @@ def test_it_is_drawn_for_light_and_dark_and_for_narrow_screens(written: tuple[st
     assert "prefers-color-scheme: dark" in html and "max-width: 620px" in html
     assert ("meta", "name", "viewport") in page.attributes
     labels = [value for tag, name, value in page.attributes if tag == "svg" and name == "aria-label"]
-    assert any(label.startswith("Loss in nats a token: training from 2") for label in labels)
+    assert any(label.startswith("Loss in nats per token: training from 2") for label in labels)
     titles = (
         "Loss",
         "Accuracy",

@@ -16,7 +16,7 @@ impl Packed {
         &self.documents[self.starts[at] as usize..self.starts[at + 1] as usize]
     }
 
-    /// Every document a row of its own.
+    /// Every document in a separate row.
     pub fn apart(count: usize) -> Self {
         Self { starts: (0..=count as u32).collect(), documents: (0..count as u32).collect() }
     }
@@ -82,7 +82,7 @@ struct Rows {
     top: Vec<u32>,
     /// The row below each row in its stack.
     next: Vec<u32>,
-    /// Bit `f` is set where the stack of free space `f` holds a row; the second level tells which words have bits.
+    /// Bit `f` is set where the stack of free space `f` holds a row; the second level says which words have bits.
     bits: Vec<u64>,
     words: Vec<u64>,
 }

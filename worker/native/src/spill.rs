@@ -109,7 +109,7 @@ fn take(units: &[u16], at: &mut usize) -> u32 {
     u32::from(unit & !LARGE) << 16 | u32::from(low)
 }
 
-/// Takes documents from many threads at once; in which order they come to lie is of no matter.
+/// Takes documents from many threads at once; their order does not matter.
 pub struct SpillWriter {
     file: File,
     units: AtomicU64,

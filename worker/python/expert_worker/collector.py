@@ -1,5 +1,5 @@
-"""The garbage collector goes through every object of torch and its kin again and again while they are
-imported. None of them is garbage."""
+"""Disables garbage collection during heavy imports: it would scan every object of torch and transformers
+repeatedly."""
 
 import gc
 from collections.abc import Iterator

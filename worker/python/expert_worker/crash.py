@@ -25,7 +25,7 @@ def _classify(error: BaseException) -> ExpertError:
     if isinstance(error, ImportError):
         return _not_importable(error)
     if isinstance(error, OSError) and error.errno is not None:
-        return storage_error(error, "go on")
+        return storage_error(error, "continue")
     # By name: torch has its own, and this module must not import torch to know it.
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return Failed(
@@ -38,7 +38,7 @@ def _classify(error: BaseException) -> ExpertError:
             f"torch.compile could not compile the model's layers: {first_line}",
             code="not-compiled",
             hint="The usual causes: torch_compile_backend is not installed, or there is no C++ compiler or, "
-            "for a GPU, no Triton. Set torch_compile to false: the result is the same but for rounding.",
+            "for a GPU, no Triton. Set torch_compile to false: the result is the same up to rounding.",
         )
     return Failed(f"{type(error).__name__}: {first_line}", code="unforeseen")
 

@@ -1,4 +1,6 @@
-"""What a stage raises when it cannot go on. `__main__` turns each into a `failed` event and an exit code."""
+"""Errors that a stage raises when it cannot continue. `__main__` turns each into a `failed` event and an
+exit code.
+"""
 
 import errno
 from typing import ClassVar
@@ -30,7 +32,7 @@ class Failed(ExpertError):
 
 
 class BadInput(ExpertError):
-    """Manifest, plan or data must be mended by a person."""
+    """Manifest, plan or data must be fixed by the user."""
 
     exit = Exit.BAD_INPUT
     default_code = "bad-input"
@@ -58,7 +60,7 @@ class Locked(ExpertError):
 
 
 class Interrupted(ExpertError):
-    """The user asked to stop; what was worth saving is saved."""
+    """The user requested a stop; progress is saved."""
 
     default_code = "interrupted"
 

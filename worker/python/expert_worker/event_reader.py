@@ -35,7 +35,7 @@ class EventFile:
     def __init__(self, path: Path) -> None:
         self._path, self._at = path, 0
         self.left_out = 0
-        """Lines so far that were no events."""
+        """Lines so far that are not events."""
 
     def read(self, *, ended: bool = False) -> Iterator[Event]:
         """What came since the last call. A last line without its newline is still being written and waits,

@@ -28,12 +28,12 @@ def find_stage(name: str) -> Run:
 
 
 def loads_torch(name: str) -> bool:
-    """Whether finding the stage takes the seconds that torch and its kin need."""
+    """Whether the stage imports torch and transformers, which takes seconds."""
     return module_of(name) == _module(name) and name not in _WITHOUT_TORCH and "torch" not in sys.modules
 
 
 def module_of(name: str) -> str:
-    """Tests put a stage of their own in a real one's place: by environment, which no document can set."""
+    """Tests replace a stage through the environment, which no document can set."""
     substitute = os.environ.get("EXPERT_TEST_STAGE")
     if substitute and re.fullmatch(r"expert_test_[a-z_]+", substitute):
         return substitute

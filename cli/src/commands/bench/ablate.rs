@@ -1,4 +1,4 @@
-//! `bench ablate`: each optimisation on and off, each in a worker of its own.
+//! `bench ablate`: each optimisation on and off, each in a separate worker.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ use crate::render::{Align, Console, Table};
 use crate::usage::Global;
 use crate::worker::{Search, run_module};
 
-/// Measure what each optimisation is worth here: on and off, one at a time, each in a process of its own
+/// Measure the gain of each optimisation on this machine: on and off, one at a time, each in a separate process
 #[derive(clap::Args)]
 #[command(mut_arg("output", |arg| arg.help("Folder for ablation.json and ablation.html (only shown)")))]
 pub struct Args {
@@ -38,7 +38,7 @@ pub struct Args {
     supervision: Supervision,
 }
 
-/// A variant's result, or why there is none.
+/// A variant's result, or the reason why there is none.
 struct Outcome {
     variant: Variant,
     told: Result<(Measured, Losses), String>,
@@ -54,7 +54,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         list(&variants, console);
         return Ok(Exit::Done);
     }
-    // Told before the hours of measuring, not after.
+    // Checked before hours of measuring, not after.
     if let Some(folder) = &args.options.output {
         fs::create_dir_all(folder).map_err(|error| Failure::writing("create", folder, &error))?;
     }

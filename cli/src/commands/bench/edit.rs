@@ -1,4 +1,4 @@
-//! Changes to a manifest's text: each value in its place, everything else as it was written.
+//! Edits a manifest's text: changes the values and keeps everything else as it is.
 
 use expert_contract::ledger::Section;
 use expert_contract::manifest::ROOT;
@@ -18,7 +18,7 @@ pub struct Changed {
     /// Counts from 1.
     pub line: usize,
     pub key: &'static str,
-    /// The value that stands there; None where the key is new.
+    /// The present value; None for a new key.
     pub before: Option<String>,
     pub after: String,
 }
@@ -29,7 +29,7 @@ struct Replacement {
     text: String,
 }
 
-/// The text with the settings in force for `bases[base]`, and what changed. None where the text has no
+/// The text with the new settings for `bases[base]`, and the changes. None where the text has no
 /// `training.config` to write to.
 pub fn apply(text: &str, base: usize, settings: &[Setting]) -> Option<(String, Vec<Changed>)> {
     let root = parse(text, 0).root?;
@@ -58,7 +58,7 @@ pub fn apply(text: &str, base: usize, settings: &[Setting]) -> Option<(String, V
             replacements.push(Replacement { start, end, text: after });
         }
     }
-    // What only this base needs stands with its overrides, where it has any.
+    // Settings for this base only go to its overrides, if it has any.
     let target = overrides.filter(|object| !object.members.is_empty()).unwrap_or(config);
     if let (Some(last), false) = (target.members.last(), fresh.is_empty()) {
         let at = last.node.span.end as usize;
@@ -87,7 +87,7 @@ fn member<'a>(node: &'a Node, path: &[&str]) -> Option<&'a Node> {
     path.iter().try_fold(node, |node, key| node.as_object()?.get(key))
 }
 
-/// Of either generation of the format.
+/// Of either version of the format.
 fn overrides(root: &Node, base: usize) -> Option<&Object> {
     let list = member(root, &["base_models"]).and_then(Node::as_list);
     let base = list.map_or_else(|| member(root, &["base_model"]), |list| list.get(base))?;
@@ -106,7 +106,7 @@ fn spellings(key: &'static str) -> &'static [&'static str] {
     config(&ROOT).and_then(|section| section.field(key)).map_or(&[], |field| field.keys)
 }
 
-/// What stands between two members: a line break with the last one's indentation, or a blank.
+/// The separator of two members: a line break with the last one's indentation, or a space.
 fn separator(text: &str, key_start: usize) -> String {
     let line_start = text[..key_start].rfind('\n').map_or(0, |at| at + 1);
     let before = &text[line_start..key_start];

@@ -1,4 +1,4 @@
-//! A few steps of a plan, trained in passing by a worker of their own.
+//! Trains a few steps of a plan in a separate worker, as a measurement.
 
 use expert_contract::plan::{self, Plan, Request, Strategy};
 use serde::Serialize;
@@ -20,7 +20,7 @@ pub struct Extent {
     pub limit: u64,
 }
 
-/// What one measurement told.
+/// The result of one measurement.
 #[derive(Debug, Clone, Serialize)]
 pub struct Measured {
     pub tokens_per_second: f64,
@@ -35,7 +35,7 @@ pub struct Measured {
     pub details: Value,
 }
 
-/// The plan with its result thrown away: a few steps, nothing saved, nothing evaluated, nothing tracked.
+/// The plan as a measurement: a few steps, without saving, evaluation and tracking.
 pub fn shortened(plan: &Plan, extent: &Extent) -> Plan {
     let mut recipe = plan.recipe.clone();
     recipe.schedule.duration = plan::Duration::Steps(extent.steps);
@@ -52,7 +52,7 @@ pub fn measure(plan: &Plan, supervision: &Supervision, global: &Global) -> Resul
     // Changes to the recipe were made after its digest was taken.
     let plan = Plan::new(plan.recipe.clone(), plan.machine.clone(), plan.request.clone());
     let result = carry_out_with(&plan, Home::of(&plan)?, supervision, global, None, &mut |_| {})?;
-    told(result).ok_or_else(|| Failure::bad_input("bench-result", "the worker's measurement says no speed"))
+    told(result).ok_or_else(|| Failure::bad_input("bench-result", "the worker's measurement has no speed"))
 }
 
 fn told(details: Value) -> Option<Measured> {
@@ -69,7 +69,7 @@ fn told(details: Value) -> Option<Measured> {
     })
 }
 
-/// A person's Ctrl-C ends the whole series; anything else only the one measurement.
+/// Ctrl-C ends the whole series; any other failure ends only one measurement.
 pub fn ends_all(failure: &Failure) -> bool {
     interrupted().is_some() || failure.code == "worker-missing" || failure.code == "worker-not-started"
 }

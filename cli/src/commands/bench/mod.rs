@@ -1,4 +1,4 @@
-//! `bench`: where the time goes, what each optimisation is worth here, and which settings are the fastest.
+//! `bench`: where time goes, what each optimisation gains on this machine, and which settings are fastest.
 
 mod ablate;
 mod edit;

@@ -7,7 +7,7 @@ use super::measure::Measured;
 use super::variants::Expected;
 use crate::render::number::percent;
 
-/// Sums in another order differ by this share in fp32.
+/// Relative difference in fp32 from another order of summation.
 const SAME: f64 = 2e-3;
 /// In 16 bits, where each product is rounded.
 const SAME_NARROW: f64 = 2e-2;
@@ -19,9 +19,9 @@ const NEAR: f64 = 5e-2;
 pub enum Losses {
     Equal,
     Differ,
-    /// Some way apart, as they may be.
+    /// Different, as expected.
     Apart,
-    /// Other rows were learnt from.
+    /// Trained on other rows.
     NotComparable,
 }
 
@@ -37,11 +37,11 @@ impl Losses {
     }
 }
 
-/// The first loss is of the same weights and the next show the updates; after these, every difference of rounding
-/// has grown with all that was learnt.
+/// The first loss has the same weights and the next ones show the updates; later, rounding differences
+/// grow.
 const COMPARED: usize = 3;
 
-/// The largest relative difference between the losses of the first steps; what is no number is as far off as can be.
+/// The largest relative difference between the losses of the first steps; NaN counts as infinite.
 pub fn apart(planned: &[f64], other: &[f64]) -> f64 {
     let difference = |(a, b): (&f64, &f64)| (a - b).abs() / a.abs().max(1e-9);
     let worse = |worst: f64, one: f64| if one.is_nan() { f64::INFINITY } else { worst.max(one) };

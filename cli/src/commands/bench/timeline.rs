@@ -9,13 +9,13 @@ use crate::render::Console;
 use crate::usage::Global;
 use crate::worker::{Search, hand_over};
 
-/// Draw where the time of a run went, or of two: tokenizing, waiting for data, computing, saving
+/// Draw where the time of one or two runs went: tokenizing, waiting for data, computing, saving
 #[derive(clap::Args)]
 pub struct Args {
     /// The folder of a run
     #[arg(long, value_name = "DIR")]
     run: PathBuf,
-    /// The run before, drawn above it on the same scale
+    /// An earlier run, drawn above it on the same scale
     #[arg(long, value_name = "DIR")]
     against: Option<PathBuf>,
     /// Write the picture as SVG

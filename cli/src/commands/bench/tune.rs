@@ -25,7 +25,7 @@ const WORTH: f64 = 1.02;
 /// Sizes tried below the largest that fits.
 const SIZES: usize = 4;
 
-/// Find the largest micro-batch that fits and the fastest settings; a step still sees the same rows
+/// Find the largest micro-batch that fits and the fastest settings; a step still has the same rows
 #[derive(clap::Args)]
 #[command(mut_arg("output", |arg| arg.help("Folder for tuning.json (only shown)")))]
 pub struct Args {
@@ -33,10 +33,10 @@ pub struct Args {
     options: TrainOptions,
     #[command(flatten)]
     extent: Extent,
-    /// Try other number formats as well: faster, but the numbers that come out differ
+    /// Try other number formats as well: faster, but with different results
     #[arg(long)]
     precision: bool,
-    /// Write the settings found into the manifest; comments and formatting stay
+    /// Write the settings into the manifest; comments and formatting stay
     #[arg(long)]
     write: bool,
     #[command(flatten)]
@@ -105,7 +105,7 @@ impl Search<'_> {
     /// The largest divisor of a step's rows that fits, and some below it: smaller ones may be faster.
     fn sizes(&mut self, plan: &Plan, largest: Option<u64>) -> Result<(), Failure> {
         let rows = plan.recipe.batch.rows_per_step;
-        // An estimate may be off by a tenth, and what does not fit costs one measurement.
+        // An estimate may be off by 10%, and a size that does not fit costs one measurement.
         let most = largest.map_or(rows, |largest| largest + largest / 5 + 1);
         let divisors: Vec<u64> =
             (1..=rows.min(4096)).rev().filter(|size| rows.is_multiple_of(*size)).collect();
@@ -122,7 +122,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// One change at a time to the best so far; what is faster stays.
+    /// Tries one change at a time to the best so far, and keeps it if it is faster.
     fn switches(&mut self) -> Result<(), Failure> {
         if self.trials.get(self.best).is_none_or(|trial| trial.fitting().is_none()) {
             return Ok(());
@@ -185,7 +185,7 @@ fn nothing_fits(trials: &[Trial]) -> Failure {
         .hint("lower max_seq_length, set gradient_checkpointing to \"full\", or raise --limit")
 }
 
-/// What the manifest must say for the plan that was found.
+/// The manifest's settings for the plan that was found.
 fn settings(planned: &Plan, best: &Plan) -> Vec<Setting> {
     let machine = &best.machine;
     let rows = best.recipe.batch.rows_per_step;
@@ -220,7 +220,7 @@ fn lines(file: &Path, base: usize, settings: &[Setting]) -> Result<(String, Vec<
     })
 }
 
-/// What is written must still be the manifest it was.
+/// The written text must still be a valid manifest.
 fn check(text: &str, file: &Path) -> Result<(), Failure> {
     let loaded = manifest::from_bytes(text.as_bytes().to_vec(), file, &Options::default());
     if loaded.ok() { Ok(()) } else { Err(Failure::manifest(file, loaded.diagnostics)) }
@@ -264,7 +264,7 @@ fn shown(search: &Search<'_>, best: &Trial, changes: &[Changed], file: &Path) ->
     }
     let mut text = table.render();
     if changes.is_empty() {
-        return text + "\nthe manifest says so already";
+        return text + "\nthe manifest has these settings already";
     }
     text += &format!("\nin {}:", file.display());
     for it in changes {

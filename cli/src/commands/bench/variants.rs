@@ -1,17 +1,17 @@
-//! What `ablate` switches: one thing at a time, against the run as it is planned.
+//! The variants of `ablate`: one change at a time, compared with the run as planned.
 
 use expert_contract::plan::{CheckpointingMode, Compile, DeviceKind, Dtype, Plan, Quantization};
 use serde::Serialize;
 
-/// What the losses must be beside the plan's own.
+/// How the losses must compare with the plan's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expected {
-    /// The same computation: equal but for the order of sums.
+    /// The same computation: equal up to the order of summation.
     Same,
     /// The same in another number format.
     Near,
-    /// The base itself is rounded in another way: how far apart the losses are is a finding, not a fault.
+    /// The base is rounded differently: the difference of the losses is a result, not a fault.
     Rounded,
     /// Other rows in a step, so other losses.
     Other,
@@ -26,7 +26,7 @@ pub struct Variant {
 
 pub enum Change {
     To(Box<Plan>),
-    /// Why it cannot be tried here.
+    /// The reason why it cannot be tried here.
     Impossible(String),
 }
 
@@ -115,11 +115,11 @@ impl Series<'_> {
         });
         match self.plan.machine.piece_tokens {
             Some(tokens) => {
-                let name = format!("pieces of {tokens} tokens off");
+                let name = format!("chunks of {tokens} tokens off");
                 self.add("pieces", name, Expected::Same, |plan| plan.machine.piece_tokens = None);
             }
             None => {
-                self.cannot("pieces", "pieces", "only a CPU walks a batch in pieces that stay in its cache");
+                self.cannot("pieces", "pieces", "only a CPU splits a batch into chunks that fit its cache");
             }
         }
         let flash = self.plan.machine.flash_attention;
@@ -168,7 +168,7 @@ impl Series<'_> {
                 plan.machine.compile = mode("reduce-overhead");
             });
         } else {
-            self.cannot("compile", "compile with CUDA graphs", "there is no CUDA here");
+            self.cannot("compile", "compile with CUDA graphs", "this machine has no CUDA");
         }
     }
 
@@ -205,7 +205,7 @@ impl Series<'_> {
         }
     }
 
-    /// The same rows a step in other pieces, and other rows a step.
+    /// The same rows per step in other micro-batches, and other rows per step.
     fn batches(&mut self) {
         let (rows, micro) = (self.plan.recipe.batch.rows_per_step, self.plan.machine.micro_batch);
         let mut sizes = vec![1, rows];
@@ -215,7 +215,7 @@ impl Series<'_> {
             self.add("batch", name, Expected::Same, |plan| set_micro_batch(plan, size));
         }
         for rows in [rows * 2, rows * 4] {
-            self.add("batch", format!("{rows} rows a step"), Expected::Other, |plan| {
+            self.add("batch", format!("{rows} rows per step"), Expected::Other, |plan| {
                 plan.recipe.batch.rows_per_step = rows;
                 set_micro_batch(plan, rows);
             });

@@ -1,4 +1,4 @@
-//! `bench watch`: samples beside a running train. The worker's own module does it, on this terminal.
+//! `bench watch`: samples a running train. A module of the worker does it, on this terminal.
 
 use std::path::PathBuf;
 
@@ -9,19 +9,19 @@ use crate::render::Console;
 use crate::usage::Global;
 use crate::worker::{Search, hand_over};
 
-/// Sample GPU, processor and memory beside a running train, and say what it waits for
+/// Sample GPU, CPU and memory during a running train, and name its bottleneck
 #[derive(clap::Args)]
 pub struct Args {
-    /// The run to watch (the newest that trains)
+    /// The run to watch (default: the newest that trains)
     #[arg(long, value_name = "DIR", conflicts_with = "alone")]
     run: Option<PathBuf>,
-    /// Watch the machine, whatever trains on it
+    /// Watch the machine, without a run
     #[arg(long)]
     alone: bool,
     /// Seconds between two samples
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     interval: f64,
-    /// Seconds in all; Ctrl-C ends it earlier, with what there is
+    /// Seconds in total; Ctrl-C ends it earlier, with the samples so far
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     duration: f64,
     /// Write everything as JSON, raw samples too

@@ -1,4 +1,4 @@
-//! What differs by operating system in starting, asking and killing a worker. Each file offers the same:
+//! Starting, stopping and killing a worker on each operating system. Each file offers the same:
 //! `prepare`, `Worker` (`started`, `wait`), `Group` (`adopt`, `ask`, `kill`, `collect`, `leader_ended`), `on_interrupt`,
 //! `cause_of_death`, `keep_on_at_file_limit` and `replace`.
 
@@ -12,10 +12,10 @@ pub use unix::{Group, Worker, cause_of_death, keep_on_at_file_limit, on_interrup
 #[cfg(windows)]
 pub use windows::{Group, Worker, cause_of_death, keep_on_at_file_limit, on_interrupt, prepare, replace};
 
-/// Why a process ended that did not end by itself.
+/// The cause of a process's abnormal end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Death {
-    /// Killed from outside: on Linux mostly by the kernel, for want of memory.
+    /// Killed by another process: on Linux mostly by the kernel, out of memory.
     Killed,
     /// A fault in native code, by the signal's or exception's number.
     Crashed(i32),

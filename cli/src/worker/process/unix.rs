@@ -1,4 +1,4 @@
-//! Linux and macOS: process groups and signals. (That a worker dies with this process is the worker's own doing.)
+//! Linux and macOS: process groups and signals. (The worker ends itself when this process dies.)
 
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -18,12 +18,12 @@ use signal_hook::iterator::Signals;
 use super::Death;
 use crate::worker::Interrupt;
 
-/// In a group of its own, a worker does not get the terminal's Ctrl-C: this program decides what it hears.
+/// In a separate group a worker does not get the terminal's Ctrl-C: this program forwards it.
 pub fn prepare(command: &mut Command) {
     command.process_group(0);
 }
 
-/// A process that is this one's to wait for: started by it, or forked for it by a warm parent.
+/// A process that this one waits for: started by it, or forked for it by a warm parent.
 pub struct Worker {
     pid: Pid,
     started: Option<Child>,
@@ -72,7 +72,7 @@ impl Group {
         pid_of(child).map(|leader| Self { leader })
     }
 
-    /// Only the leader: its data-loading children must not die before it has saved.
+    /// Only the leader: its data-loading children must not end before it has saved.
     pub fn ask(&self, interrupt: Interrupt) {
         let signal = match interrupt {
             Interrupt::Interrupt => Signal::INT,
@@ -85,7 +85,7 @@ impl Group {
         let _ = kill_process_group(self.leader, Signal::KILL);
     }
 
-    /// After a kill, so that no zombie is left where nobody adopts orphans.
+    /// After a kill, so that no zombie is left if no process adopts orphans.
     pub fn collect(&self, patience: Duration) {
         let deadline = Instant::now() + patience;
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
@@ -94,7 +94,7 @@ impl Group {
         }
     }
 
-    /// Without collecting its status: until that is done, its number belongs to no other group.
+    /// Without collecting its status: until then its id is not reused for another group.
     pub fn leader_ended(&self, _worker: &mut Worker) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         !matches!(waitid(WaitId::Pid(self.leader), options), Ok(None))
@@ -117,7 +117,7 @@ pub fn keep_on_at_file_limit() {
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
 }
 
-/// The command takes this process's place; only a failure to start it returns.
+/// The command replaces this process; returns only if it cannot be started.
 pub fn replace(command: &mut Command) -> io::Result<ExitStatus> {
     Err(command.exec())
 }

@@ -15,7 +15,7 @@ use crate::worker::Interrupt;
 
 const CREATE_NEW_PROCESS_GROUP: u32 = 0x0000_0200;
 
-/// A group of its own does not get the console's Ctrl-C, and can be sent `CTRL_BREAK`.
+/// A separate group does not get the console's Ctrl-C, and can be sent `CTRL_BREAK`.
 pub fn prepare(command: &mut Command) {
     command.creation_flags(CREATE_NEW_PROCESS_GROUP);
 }
@@ -59,16 +59,16 @@ impl Group {
         self.job.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Windows keeps nothing of a process that nobody holds a handle to.
+    /// Windows keeps nothing of a process without open handles.
     pub fn collect(&self, _patience: Duration) {}
 
-    /// The handle of a child stays its own until it is dropped, so nothing is lost by collecting the status at once.
+    /// The child's handle stays valid until it is dropped, so its status can be collected at once.
     pub fn leader_ended(&self, worker: &mut Worker) -> bool {
         !matches!(worker.child.try_wait(), Ok(None))
     }
 }
 
-/// The console tells no TERM from Ctrl-C.
+/// The console does not distinguish TERM from Ctrl-C.
 pub fn on_interrupt(receive: impl Fn(Interrupt) + Send + 'static) -> io::Result<()> {
     ctrlc::set_handler(move || receive(Interrupt::Interrupt)).map_err(io::Error::other)
 }
@@ -76,7 +76,7 @@ pub fn on_interrupt(receive: impl Fn(Interrupt) + Send + 'static) -> io::Result<
 /// Windows has no such limit.
 pub fn keep_on_at_file_limit() {}
 
-/// Windows replaces no process: this one waits, and leaves Ctrl-C to the command.
+/// Windows cannot replace a process: this one waits, and leaves Ctrl-C to the command.
 pub fn replace(command: &mut Command) -> io::Result<ExitStatus> {
     ctrlc::set_handler(|| {}).map_err(io::Error::other)?;
     command.status()

@@ -1,4 +1,4 @@
-//! macOS and Windows: forking a process that has loaded their frameworks is not sound, or not possible.
+//! macOS and Windows: forking a process that has loaded their frameworks is unsafe or impossible.
 
 use super::super::locate::Found;
 use super::super::spawn::{Launch, Started};

@@ -1,5 +1,5 @@
-//! Linux: the kernel gives this process the orphans among its descendants, so a worker that the server forks twice is
-//! ours: to wait for, to signal, and to take along when this process dies.
+//! Linux: this process is a subreaper, so a worker that the server double-forks becomes its child: it can wait for it,
+//! signal it, and end it when it dies.
 
 use std::io::{self, BufRead, BufReader, IoSlice, Read};
 use std::mem::MaybeUninit;
@@ -25,7 +25,7 @@ const ROUND: Duration = Duration::from_millis(100);
 
 pub struct Warm {
     found: Found,
-    /// None once it has failed: from then on every worker is started by itself.
+    /// None once it has failed: from then on every worker is started separately.
     server: Mutex<Option<Server>>,
 }
 
@@ -36,13 +36,13 @@ struct Server {
 }
 
 impl Warm {
-    /// The server dies with the thread that calls this.
+    /// The server ends with the thread that calls this.
     pub fn start(python: &Found) -> Option<Self> {
         let server = Server::start(python).ok()?;
         Some(Self { found: python.clone(), server: Mutex::new(Some(server)) })
     }
 
-    /// A worker for this launch, or None where it has to be started by itself.
+    /// A worker for this launch, or None if it has to be started separately.
     pub fn hand_over(&self, launch: &Launch) -> Option<Started> {
         if launch.python != self.found {
             return None;
@@ -72,7 +72,7 @@ impl Server {
         Ok(Self { child, control: BufReader::new(ours), watched })
     }
 
-    /// None where the server is well but must not fork.
+    /// None if the server works but must not fork.
     fn hand_over(&mut self, launch: &Launch) -> io::Result<Option<Started>> {
         let log = launch.open_log().map_err(|failure| io::Error::other(failure.message))?;
         let (their_input, input) = io::pipe()?;
@@ -124,7 +124,7 @@ fn is_pause(error: &io::Error) -> bool {
 }
 
 impl Drop for Server {
-    /// It has nothing to save, and the workers that it forked are not its own: they stay.
+    /// It has nothing to save, and the workers that it forked are not its children: they continue.
     fn drop(&mut self) {
         self.watched.group.kill();
         let _ = self.child.wait();

@@ -1,6 +1,6 @@
-//! A warm parent for the workers of one queue: `python -m expert_worker serve` has paid for imports and for the base's
-//! weights, and each worker is forked from it. Linux can hand such a child over to this process, which then watches over
-//! it as over one of its own; elsewhere every worker is started by itself.
+//! A warm parent for the workers of one queue: `python -m expert_worker serve` has loaded the imports and the base's
+//! weights, and each worker is forked from it. On Linux such a child becomes a child of this process; elsewhere every worker is
+//! started separately.
 
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;

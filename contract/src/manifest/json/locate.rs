@@ -1,4 +1,4 @@
-//! From a place in the text back to the JSON pointer of what stands there.
+//! From a position in the text back to the JSON pointer of the value there.
 
 use super::{Node, Value, push_pointer};
 use crate::source::Span;
@@ -42,7 +42,7 @@ fn exact(node: &Node, span: Span, path: &mut Vec<String>) -> bool {
     token.is_some()
 }
 
-/// Values that came from the command line stand inside objects of the file, where places tell nothing.
+/// Values from the command line are inside objects of the file, so their positions do not follow the nesting.
 fn may_hold(node: &Node, span: Span) -> bool {
     span.is_argument() || node.span.is_argument() || node.span.contains(span)
 }

@@ -1,4 +1,4 @@
-//! JSON as people write it: a reader that keeps every place and finds every mistake in one pass.
+//! A JSON parser that keeps the position of every value and finds every mistake in one pass.
 
 mod locate;
 mod number;
@@ -24,7 +24,7 @@ pub enum Value {
     Text(String),
     List(Vec<Node>),
     Object(Object),
-    /// Something that is not JSON and has been complained about.
+    /// Something that is not JSON and has been reported.
     Unreadable,
 }
 

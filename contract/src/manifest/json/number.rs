@@ -1,4 +1,4 @@
-//! Numbers: what JSON allows, and a plain word about what it does not.
+//! Numbers: what JSON allows, and messages for what it does not.
 
 use crate::diagnostic::{Code, Problem};
 use crate::source::Span;

@@ -1,4 +1,4 @@
-//! Objects, lists and what stands between them.
+//! Objects, lists and separators.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use super::{Member, Node, Object, Value, is_comment, number, push_pointer, text}
 use crate::diagnostic::{Code, Problem};
 use crate::source::Span;
 
-/// Deeper nesting is refused; no manifest comes near it and the reader's stack stays small.
+/// Deeper nesting is refused; no manifest needs it, and it bounds the parser's stack.
 pub const MAX_DEPTH: usize = 64;
 
 /// Real manifests hold some hundreds of values.
@@ -14,7 +14,7 @@ pub const MAX_VALUES: usize = 100_000;
 
 pub const TOO_LARGE_HINT: &str = "a manifest describes an expert; keep rows in the dataset's files";
 
-/// After this many mistakes in the text itself the rest would only be noise.
+/// After this many syntax errors the rest is noise.
 pub const MAX_PROBLEMS: usize = 50;
 
 pub struct Parsed {
@@ -32,7 +32,7 @@ pub fn parse(source: &str, number: u32) -> Parsed {
     Parsed { root, problems: parser.problems }
 }
 
-/// Reading cannot go on; the reason is among the problems.
+/// Parsing cannot continue; the reason is among the problems.
 struct Stop;
 
 type Step<T> = Result<T, Stop>;
@@ -164,7 +164,7 @@ impl Parser<'_> {
                     self.comma_problem(
                         comma,
                         Code::TrailingComma,
-                        "a comma stands before the closing bracket",
+                        "there is a comma before the closing bracket",
                     )?;
                 }
                 return Ok(false);
@@ -173,7 +173,7 @@ impl Parser<'_> {
             Some(_) => {}
         }
         if first && commas > 0 || commas > 1 {
-            self.comma_problem(comma, Code::Syntax, "a comma stands here without a value before it")?;
+            self.comma_problem(comma, Code::Syntax, "there is a comma here without a value before it")?;
         }
         let astray = std::mem::take(&mut self.astray);
         if !first && commas == 0 && !astray && self.peek().is_some_and(is_start) {
@@ -181,7 +181,7 @@ impl Parser<'_> {
             let what = if close == '}' { "entry" } else { "value" };
             let problem =
                 Problem::new(Code::MissingComma, span, format!("a comma is missing before this {what}"));
-            self.push(problem.hint("put a comma behind the one before"))?;
+            self.push(problem.hint("put a comma after the previous one"))?;
         }
         Ok(true)
     }
@@ -215,12 +215,12 @@ impl Parser<'_> {
             Problem::new(
                 Code::DuplicateComment,
                 span,
-                format!("the comment `{key}` stands twice in one object"),
+                format!("the comment `{key}` appears twice in one object"),
             )
-            .hint("give each comment a key of its own, such as `_comment_2`")
+            .hint("give each comment its own key, such as `_comment_2`")
         } else {
-            Problem::new(Code::DuplicateKey, span, format!("`{key}` stands twice in one object"))
-                .hint("keep one of the two; the first is read on with here")
+            Problem::new(Code::DuplicateKey, span, format!("`{key}` appears twice in one object"))
+                .hint("keep one of the two; the first is used here")
         };
         self.push(problem)
     }
@@ -265,7 +265,7 @@ impl Parser<'_> {
         let text = text::read(self.source, self.number, start, &mut problems);
         self.at = text.end;
         if self.source[start..].starts_with('\'') {
-            self.unquoted(start, "texts stand in double quotes in JSON", &text.value)?;
+            self.unquoted(start, "JSON strings use double quotes", &text.value)?;
         }
         for problem in problems {
             self.astray |= problem.code == Code::UnterminatedText;

@@ -3,14 +3,14 @@
 use crate::diagnostic::{Code, Problem};
 use crate::source::Span;
 
-/// What stands between two quotes, decoded; mistakes are reported and replaced, so that reading goes on.
+/// The decoded text between two quotes; mistakes are reported and replaced, so that parsing continues.
 pub struct Text {
     pub value: String,
     /// The offset behind the closing quote.
     pub end: usize,
 }
 
-/// Reads the text whose opening quote stands at `start`.
+/// Reads the string whose opening quote is at `start`.
 pub fn read(source: &str, number: u32, start: usize, problems: &mut Vec<Problem>) -> Text {
     let quote = source.as_bytes()[start];
     let mut reader = Reader { source, number, at: start + 1, value: String::new(), problems };
@@ -72,7 +72,7 @@ impl<'a> Reader<'a, '_> {
         self.problem(
             Code::ControlCharacter,
             start,
-            format!("{name} stands raw in a text"),
+            format!("a raw {name} is in a string"),
             &format!("write {escape}"),
         );
         self.value.push(control);
@@ -99,7 +99,12 @@ impl<'a> Reader<'a, '_> {
             'u' => self.unicode(start),
             _ => {
                 let hint = "a backslash itself is written \\\\; in paths / works on every system";
-                self.problem(Code::InvalidEscape, start, format!("`\\{kind}` is no escape in JSON"), hint);
+                self.problem(
+                    Code::InvalidEscape,
+                    start,
+                    format!("`\\{kind}` is not an escape in JSON"),
+                    hint,
+                );
                 self.value.push('\\');
                 kind
             }

@@ -9,5 +9,5 @@ pub use write::{Totals, write_rows};
 
 /// The columns, as other trainers' packed sets name them.
 pub const COLUMNS: [&str; 3] = ["input_ids", "labels", "seq_lengths"];
-/// Marks a label that the loss passes over.
+/// A label that the loss ignores.
 pub const IGNORED: i32 = -100;

@@ -39,8 +39,8 @@ pub struct Tables {
     pub byte_pairs: Numbers<u32>,
     /// Open addressing, at most two thirds full: both ids of a pair above its rank.
     pub pairs: Numbers<u64>,
-    /// Words that come out as one token, by their bytes' hash: the commonest case of a new word. The id below a
-    /// part of the hash, so that other words are told apart without looking at their bytes.
+    /// Words that are one token, by their bytes' hash: the most common case of a new word. The id is stored
+    /// below a part of the hash, so that other words are distinguished without comparing bytes.
     pub whole: Numbers<u64>,
 }
 
@@ -183,7 +183,7 @@ impl Bpe {
     }
 }
 
-/// The table of pairs; of a pair that is told twice, the later rank counts, as in `tokenizers`.
+/// The table of pairs; for a pair that appears twice, the later rank counts, as in `tokenizers`.
 pub fn pair_table(merges: &[Merge]) -> Vec<u64> {
     let mut table = vec![EMPTY; (merges.len() * 3 / 2).next_power_of_two().max(64)];
     let (shift, last) = (shift_of(table.len()), table.len() - 1);

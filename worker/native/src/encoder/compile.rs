@@ -101,7 +101,7 @@ pub fn compile(json: &[u8]) -> Result<Vec<u8>, String> {
         prefix,
         suffix,
     };
-    // By merges alone, which then tell which words come out whole.
+    // By merges alone, which then show which words become one token.
     let Stored { bpe, .. } = Stored::read(Memory::hold(&compiled.to_bytes(&[])))
         .ok_or("it could not be read back once compiled")?;
     let single = if document.model.ignore_merges {
@@ -113,7 +113,7 @@ pub fn compile(json: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 impl Compiled {
-    /// Most tokens come out of their own bytes, but some never do: merges of lower rank get in between.
+    /// Most tokens result from encoding their bytes, but some never do: merges of lower rank interfere.
     fn singles(&self, bpe: &Bpe) -> Vec<bool> {
         let mut ids = Vec::new();
         let mut comes_out = |id: u32| {
@@ -163,7 +163,7 @@ fn vocabulary(value: &Value) -> Result<HashMap<&str, u32>, String> {
     map.iter()
         .map(|(token, id)| id.as_u64().map(|id| (token.as_str(), id as u32)))
         .collect::<Option<_>>()
-        .ok_or_else(|| "its vocabulary holds an id that is no number".into())
+        .ok_or_else(|| "its vocabulary holds an id that is not a number".into())
 }
 
 /// GPT-2's printable stand-ins for bytes, from character to byte.
@@ -176,7 +176,7 @@ fn byte_of(character: char) -> Option<u8> {
     }
 }
 
-/// The bytes that stand for no printable character of their own, in order.
+/// The bytes without a printable character, in order.
 fn hidden_bytes() -> impl Iterator<Item = u8> {
     (0..=255u8).filter(|byte| !matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff))
 }
@@ -229,7 +229,7 @@ fn merges(pairs: &[Pair], vocabulary: &HashMap<&str, u32>) -> Result<Vec<Merge>,
         return Err("it has too many merges".into());
     }
     let id = |token: &str| {
-        vocabulary.get(token).copied().ok_or_else(|| format!("a merge uses {token:?}, which is no token"))
+        vocabulary.get(token).copied().ok_or_else(|| format!("a merge uses {token:?}, which is not a token"))
     };
     let mut joined = String::new();
     pairs
@@ -237,7 +237,9 @@ fn merges(pairs: &[Pair], vocabulary: &HashMap<&str, u32>) -> Result<Vec<Merge>,
         .map(|pair| {
             let (left, right) = match pair {
                 Pair::Split(left, right) => (left.as_str(), right.as_str()),
-                Pair::Joined(text) => text.split_once(' ').ok_or_else(|| format!("{text:?} is no merge"))?,
+                Pair::Joined(text) => {
+                    text.split_once(' ').ok_or_else(|| format!("{text:?} is not a merge"))?
+                }
             };
             joined.clear();
             joined.push_str(left);

@@ -1,4 +1,4 @@
-//! Tables that lie in a mapped file as they are used, so that opening a tokenizer is mapping it.
+//! Tables in a mapped file in their final layout, so that opening a tokenizer only maps it.
 
 use std::io;
 use std::ops::Deref;
@@ -9,7 +9,7 @@ use fs_err::File;
 use memmap2::Mmap;
 
 #[cfg(target_endian = "big")]
-compile_error!("compiled tokenizers are little-endian and used as they lie in their files");
+compile_error!("compiled tokenizers are little-endian and used directly from their files");
 
 /// Every array in a compiled tokenizer begins at a multiple of this many bytes.
 pub const ALIGNMENT: usize = 8;

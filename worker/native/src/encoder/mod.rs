@@ -79,7 +79,7 @@ impl<'a> Encoder<'a> {
         Self { tokenizer, words: WordCache::new(), text: Vec::new() }
     }
 
-    /// Appends the ids of `text` to `out`; those whose first byte lies in a span carry [`SUPERVISED`].
+    /// Appends the ids of `text` to `out`; those whose first byte is in a span carry [`SUPERVISED`].
     pub fn encode(&mut self, text: &str, spans: &[Span], out: &mut Vec<u32>) {
         let mut cursor = 0;
         let tokenizer = self.tokenizer;
@@ -169,7 +169,7 @@ fn supervised(spans: &[Span], at: usize) -> u32 {
     if spans.iter().any(|span| span.start <= at && at < span.end) { SUPERVISED } else { 0 }
 }
 
-/// Where position `at` of `text` comes to lie once the text is composed.
+/// The offset of position `at` of `text` after the text is composed.
 fn composed_length(text: &str, at: usize) -> usize {
     text.get(..at).map_or(at, |head| head.nfc().map(|(character, _)| character.len_utf8()).sum())
 }

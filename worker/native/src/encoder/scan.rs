@@ -24,7 +24,7 @@ pub enum Split {
     Marks,
 }
 
-/// Calls `each` with every piece of `padded`, whose last [`PADDING`] bytes are no text.
+/// Calls `each` with every piece of `padded`, whose last [`PADDING`] bytes are not text.
 #[inline]
 pub fn pieces(split: Split, padded: &[u8], each: impl FnMut(Range<usize>)) {
     let scan = Scan { text: &padded[..padded.len() - PADDING], padded, classes: Classes::get() };
@@ -170,7 +170,7 @@ impl Scan<'_> {
         }
     }
 
-    /// `\s+(?!\S)|\s+`; a digit that has been cut off ends the text as far as the look-ahead can see.
+    /// `\s+(?!\S)|\s+`; a digit that has been cut off ends the text for the look-ahead.
     fn spaces(&self, at: usize, digits: bool) -> usize {
         let end = self.run(at, |class| class == SPACE || class == NEWLINE);
         if digits && self.class(end).0 == NUMBER {

@@ -1,4 +1,4 @@
-//! The compiled tokenizer's file: little-endian arrays, each after its length, used where they lie.
+//! The compiled tokenizer's file: little-endian arrays, each after its length, used in place.
 
 use std::sync::Arc;
 

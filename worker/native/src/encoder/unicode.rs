@@ -1,4 +1,4 @@
-//! Character classes that pre-tokenizers tell apart, one byte a code point.
+//! Character classes that pre-tokenizers distinguish, one byte per code point.
 
 use std::sync::OnceLock;
 

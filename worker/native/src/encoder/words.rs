@@ -15,9 +15,9 @@ const SHORT: usize = PADDING - 1;
 const FEW: usize = 3;
 /// In place of a slot's count: its ids are in the arena, from the first number on, as many as the second says.
 const MANY: u32 = u32::MAX;
-/// Ids in the arena before short words are learned anew.
+/// Ids in the arena before the cache of short words is cleared.
 const ARENA_LIMIT: usize = 1 << 19;
-/// Bytes of long words kept before the long cache starts anew.
+/// Bytes of long words kept before the long cache is cleared.
 const LONG_LIMIT: usize = 4 << 20;
 
 /// Ids that [`WordCache::encode`] may write beyond a word's own: there must be room for them.
@@ -53,7 +53,7 @@ impl WordCache {
 
     /// Appends the ids of `text[piece]`, each with `flag`.
     ///
-    /// `text` goes on for [`PADDING`] bytes after any piece. `out` must have room for an id for every byte of the
+    /// `text` has [`PADDING`] bytes after any piece. `out` must have room for an id for every byte of the
     /// piece, and for [`SLACK`] more: whoever encodes a text reserves it once.
     #[inline(always)]
     pub fn encode(&mut self, bpe: &Bpe, text: &[u8], piece: Range<usize>, flag: u32, out: &mut Vec<u32>) {

@@ -98,7 +98,7 @@ fn mixed(seed: u64, place: u64) -> u64 {
     state ^ (state >> 31)
 }
 
-/// Packs documents, or gives each a row, and writes the Arrow file.
+/// Packs documents, or puts each into a separate row, and writes the Arrow file.
 pub fn write_split(
     path: &Path,
     ingested: &Ingested,

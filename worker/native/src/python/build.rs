@@ -89,7 +89,7 @@ impl Build {
         (self.train.len(), self.held_out.len())
     }
 
-    /// Writes one part as an Arrow file; `capacity` packs, none gives each document a row.
+    /// Writes one part as an Arrow file; `capacity` packs, without it each document has a separate row.
     #[pyo3(signature = (path, *, held_out, capacity, threads, progress))]
     fn write<'py>(
         &self,

@@ -37,7 +37,7 @@ impl From<Failure> for PyErr {
     }
 }
 
-/// The error's number where Python must be able to tell it from others.
+/// The error's number if Python must distinguish it from others.
 fn errno(kind: ErrorKind) -> i32 {
     match kind {
         ErrorKind::NotFound => 2,

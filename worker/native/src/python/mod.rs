@@ -1,6 +1,6 @@
 //! The Python layer: argument conversion, the GIL released around work, errors as exceptions with data.
 
-// Arguments arrive from Python as values of their own, and many of them under names.
+// Arguments arrive from Python by value, many of them as keywords.
 #![allow(clippy::needless_pass_by_value, clippy::too_many_arguments)]
 
 mod build;

@@ -1,4 +1,4 @@
-//! `MappedRows`: the rows of a cache, read where they lie.
+//! `MappedRows`: the memory-mapped rows of a cache.
 
 use std::path::PathBuf;
 

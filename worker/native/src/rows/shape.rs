@@ -44,7 +44,7 @@ impl Shaper {
         if self.mapping.is_empty() { self.recognise(&row) } else { self.recognise(&self.mapped(&row)?) }
     }
 
-    /// The row under its canonical names; what is not mapped is left out, except where it has the name already.
+    /// The row under its canonical names; unmapped fields are dropped, unless they have a canonical name.
     fn mapped<'a>(&self, row: &Object<'a>) -> Result<Object<'a>, Fault> {
         let mut out = Object::default();
         for (name, path) in &self.mapping {

@@ -38,7 +38,7 @@ impl Guard {
         Self { inside: if inside.is_empty() { None } else { AhoCorasick::new(inside).ok() }, edges }
     }
 
-    /// Whether nothing in the template can tell this content from any other.
+    /// Whether the template treats this content like any other.
     pub fn passes(&self, content: &str) -> bool {
         let edge =
             |character: Option<char>| character.is_some_and(|character| self.edges.contains(&character));

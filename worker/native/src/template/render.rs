@@ -180,7 +180,7 @@ impl<'a> Renderer<'a> {
         self.last_answer(turns, out)
     }
 
-    /// The last of `turns` inside a text that goes on after it.
+    /// The last of `turns` inside a text that continues after it.
     fn answer_at(&self, turns: &[Turn<'_>], text: &str, cursor: usize) -> Result<Span, Fault> {
         let Some((answer, before)) = turns.split_last() else { return Err(left_out()) };
         let prompt = self.engine.turns(before, true).unwrap_or_default();
@@ -257,5 +257,5 @@ fn reserved(turns: &[Turn<'_>]) -> Option<Fault> {
     turns
         .iter()
         .any(holds)
-        .then(|| Fault::new("reserved_character", "the row holds U+FDD0 or U+FDD1, which are no characters"))
+        .then(|| Fault::new("reserved_character", "the row holds U+FDD0 or U+FDD1, which are noncharacters"))
 }

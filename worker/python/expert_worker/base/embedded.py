@@ -75,7 +75,7 @@ def _forget_quantizer(model: Any) -> None:
                 delattr(holder, name)
     model.config.name_or_path = NAME
     if hasattr(model.config, "_model_name_or_path"):
-        del model.config._model_name_or_path  # The GGUF's own title, which is no place.
+        del model.config._model_name_or_path  # The GGUF's title, which is not a path.
 
 
 def _sync(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A mend for 8-bit weights on a CPU: peft's DoRA moves them in place, and the copy comes without its
+"""A workaround for 8-bit weights on a CPU: peft's DoRA moves them in place, and the copy lacks its
 scales."""
 
 from types import MethodType

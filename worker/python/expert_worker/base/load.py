@@ -57,7 +57,7 @@ def _widens(plan: Plan, events: Events) -> bool:
 
 
 def read_model(plan: Plan, folder: Path) -> Any:
-    """As it lies in the folder, quantized and spread out as the plan says."""
+    """The base from its folder, quantized and placed on devices as in the plan."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     quietly()
@@ -133,7 +133,7 @@ def quantizer_of(plan: Plan) -> Any:
 
 
 def _report(model: Any, plan: Plan, events: Events) -> None:
-    """What was loaded, as the model itself says."""
+    """The loaded model's own description."""
     from expert_worker.train.fast.weights import is_4bit
 
     kinds = {type(module).__name__ for module in model.modules()}

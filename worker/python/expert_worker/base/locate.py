@@ -1,4 +1,4 @@
-"""Where the base model lies: a folder, the Hub's cache, a download, or the embedded one."""
+"""Locates the base model: a folder, the Hub's cache, a download, or the embedded one."""
 
 import hashlib
 from pathlib import Path

@@ -23,7 +23,7 @@ _kept: dict[_Key, Any] = {}
 
 
 def keep(plan: Plan) -> bool:
-    """Loads the plan's base unless it is here; tells whether it was loaded now."""
+    """Loads the plan's base unless it is loaded; returns whether it was loaded now."""
     folder = _folder(plan)
     key = _key(plan, folder)
     if folder is None or key is None or key in _kept:
@@ -48,7 +48,7 @@ def take(plan: Plan, folder: Path) -> Any | None:
 
 
 def _folder(plan: Plan) -> Path | None:
-    """Where it lies already; a child fetches or converts what does not, and tells of it."""
+    """The path of a base that is on disk; a child downloads or converts others, and reports it."""
     from expert_worker.base.embedded import NAME
 
     paths = plan.machine.paths
@@ -59,7 +59,7 @@ def _folder(plan: Plan) -> Path | None:
 
 
 def _key(plan: Plan, folder: Path | None) -> _Key | None:
-    """None for what cannot be shared: it lives on a device, or is not as it lies on the disk."""
+    """None for bases that cannot be shared: on a device, or quantized after loading."""
     from expert_worker.base.load import attention_of, compute_dtype
 
     base = plan.recipe.base

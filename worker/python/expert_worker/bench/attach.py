@@ -46,16 +46,16 @@ def record_of(folder: Path) -> Path:
     path = folder / NAME
     if path.is_file():
         return path
-    what = "holds no events.jsonl" if folder.is_dir() else "is no folder"
+    what = "holds no events.jsonl" if folder.is_dir() else "is not a folder"
     raise BadInput(
-        f"{folder} {what}, so it is no run that could be measured",
+        f"{folder} {what}, so it is not a run that can be measured",
         hint="Name the folder that training writes to; `expert-cli runs` lists them.",
         code="no-run",
     )
 
 
 def _worker(process: psutil.Process) -> Worker | None:
-    """Told by its command line: `python -m expert_worker STAGE --plan FOLDER/plan.json`."""
+    """Identified by its command line: `python -m expert_worker STAGE --plan FOLDER/plan.json`."""
     try:
         line = process.cmdline()
         started = process.create_time()

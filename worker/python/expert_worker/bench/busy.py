@@ -12,7 +12,7 @@ _INTERVAL = 0.1
 
 
 class Busy:
-    """Asks in a thread of its own while the block runs. `mean` is None where no driver tells."""
+    """Samples in a separate thread while the block runs. `mean` is None if no driver reports it."""
 
     def __init__(self, device: Device) -> None:
         opened = open_gpus() if device.kind == "cuda" else ""

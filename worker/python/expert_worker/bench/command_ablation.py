@@ -33,7 +33,7 @@ def read(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise BadInput(f"{path} is not JSON: {error}") from error
     if not isinstance(document, dict) or not {"planned", "variants"} <= document.keys():
-        raise BadInput(f"{path} is no result of `expert-cli bench ablate`")
+        raise BadInput(f"{path} is not a result of `expert-cli bench ablate`")
     return document
 
 
@@ -55,14 +55,14 @@ def drawn(document: dict[str, Any]) -> str:
     left_out = [[it["name"], it["why"]] for it in document["variants"] if not it.get("measured")]
     lead = (
         f"{document['expert']} on {document['base']}, {document['device']['name']} in {document['dtype']}, "
-        f"{document['rows_per_step']} rows of {document['max_seq_length']} tokens a step, "
+        f"{document['rows_per_step']} rows of {document['max_seq_length']} tokens per step, "
         f"{document['steps']} steps each"
     )
     return page(
         "What each optimisation is worth",
         lead,
         [
-            section("Measured", charts([bars("Tokens a second", speed), bars("Peak memory, MiB", memory)])),
+            section("Measured", charts([bars("Tokens per second", speed), bars("Peak memory, MiB", memory)])),
             section("One thing changed at a time", table(head, rows, frozenset({1, 2, 3, 4}))),
             section("Not measured here", table(["", "why"], left_out)),
         ],

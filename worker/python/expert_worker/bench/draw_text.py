@@ -1,4 +1,4 @@
-"""A course in the terminal: a lane a line, and what each came to."""
+"""A timeline in the terminal: one line per lane, with its total."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SHADES = " ░▒▓█"
 
 
 def courses(drawn: Sequence[Course]) -> str:
-    """One under the other on the same scale, so that before and after can be compared by eye."""
+    """Two timelines on the same scale, to compare before and after."""
     longest = max(course.seconds for course in drawn)
     lanes = [lane for lane in LANES if any(course.of(lane) for course in drawn)]
     return "\n\n".join(_course(course, lanes, longest) for course in drawn)

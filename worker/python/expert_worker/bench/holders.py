@@ -55,8 +55,8 @@ def _held(pid: int, worker: Worker | None, memory: dict[int, int | None]) -> Hel
 
 
 def standing(worker: Worker) -> Standing:
-    """Left over is the worker of a run that nobody waits for any more: its lock is free and its starter gone.
-    Stages that work in passing have no lock to tell by, and are let alone."""
+    """A leftover worker: its run's lock is free and its starter is gone. Stages without a run folder have no
+    lock and are not touched."""
     lock = worker.folder / "lock"
     if not worker.trains or not lock.is_file():
         return "at work"
@@ -106,6 +106,6 @@ def _end(pid: int, grace: float) -> Freed:
     except psutil.NoSuchProcess:
         return Freed(pid, True, "was gone already")
     except psutil.TimeoutExpired:
-        return Freed(pid, False, "does not end: it may hang in the driver, which only a restart mends")
+        return Freed(pid, False, "does not end: it may hang in the driver, which needs a restart")
     except psutil.AccessDenied:
         return Freed(pid, False, "belongs to another user")

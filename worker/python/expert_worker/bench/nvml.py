@@ -1,4 +1,4 @@
-"""What the NVIDIA driver tells, through its own library (NVML). Whatever it does not tell is None."""
+"""Readings of the NVIDIA driver through NVML. A reading that is not available is None."""
 
 from __future__ import annotations
 

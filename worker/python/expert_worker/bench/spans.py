@@ -20,7 +20,7 @@ TOKENIZE, LOAD, DATA, TRANSFER, LAUNCH, COMPUTE, UPDATE, EVALUATE, SAVE = LANES 
     "evaluate",
     "save",
 )
-# Shorter than any clock of an event tells.
+# Below the resolution of event times.
 _LEAST = 1e-6
 
 _LANE_OF_STAGE = {
@@ -53,7 +53,7 @@ class Course:
     seconds: float
     tokens: int
     split: bool
-    """Whether launching was told apart from computing."""
+    """Whether launch and compute time were measured separately."""
 
     def of(self, lane: str) -> list[Span]:
         return [span for span in self.spans if span.lane == lane]

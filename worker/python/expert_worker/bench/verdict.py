@@ -86,7 +86,7 @@ def _spill(seen: Seen) -> Finding | None:
         return None
     return Finding(
         "spill",
-        f"Training has reserved {over / _MIB:.0f} MiB more than lies on the card: "
+        f"Training has reserved {over / _MIB:.0f} MiB more than the card has: "
         "the rest is in shared memory, at a fraction of the speed",
         "Lower batch_size and raise gradient_accumulation_steps by as much, or quantize the base; "
         "`expert-cli bench tune` finds what fits.",

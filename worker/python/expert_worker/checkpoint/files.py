@@ -85,7 +85,7 @@ def build_folder(target: Path, fill: Callable[[Path], None]) -> None:
         fill(temp)
         publish_folder(temp, target)
     except BaseException:
-        # Best effort only: on a dying disk the first error is the one worth telling.
+        # Best effort only: on a failing disk the first error is the one to report.
         shutil.rmtree(temp, ignore_errors=True)
         raise
 

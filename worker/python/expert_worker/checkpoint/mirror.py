@@ -1,4 +1,6 @@
-"""Copies finished checkpoints to any fsspec target as training goes on. Failures are told, never raised."""
+"""Copies finished checkpoints to any fsspec target while training continues. Failures are reported, never
+raised.
+"""
 
 import queue
 import re
@@ -83,7 +85,7 @@ class Mirror:
             self._events.warning(
                 "mirror-failed",
                 f"{folder.name} was not copied to {self.target}: {self._words(error)}",
-                "The checkpoint itself is safe. Mend the target, or copy the folder by hand.",
+                "The checkpoint itself is safe. Fix the target, or copy the folder by hand.",
             )
         finally:
             with self._lock:

@@ -1,4 +1,4 @@
-"""`state.json`: what a checkpoint says about itself. Written last: a folder without it is no checkpoint."""
+"""`state.json`: the description of a checkpoint. Written last: a folder without it is not a checkpoint."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ class FileEntry(Document):
 
 
 class Facts(Document):
-    """What the trainer knows at this step and needs to go on, or to refuse to."""
+    """The trainer's state at this step, needed to resume or to refuse it."""
 
     recipe_digest: str
     recipe: dict[str, Any]
@@ -56,7 +56,7 @@ class Record(Document):
 
 
 class DamagedError(Exception):
-    """Why a folder is not a checkpoint one can go on from."""
+    """The reason why a folder is not a valid checkpoint."""
 
 
 def sealed(record: Record) -> bytes:

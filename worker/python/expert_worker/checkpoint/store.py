@@ -114,7 +114,7 @@ class Store:
             ) from None
 
     def rewind(self, step: int) -> None:
-        """Going on from an older checkpoint: what lies beyond it belongs to the time line that is left."""
+        """Resuming from an older checkpoint: newer ones belong to the abandoned attempt."""
         with self._storage("set newer checkpoints aside"):
             for path in self.candidates():
                 if step_of(path) > step:
@@ -165,7 +165,7 @@ class Store:
                 files.discard_folder(path)
 
     def _report_damage(self, path: Path, reason: DamagedError, fallback: int) -> None:
-        detail = f"{path.name} was passed over: {reason}. Going on from checkpoint-{fallback}."
+        detail = f"{path.name} was skipped: {reason}. Resuming from checkpoint-{fallback}."
         self._events.recovered("damaged_checkpoint", fallback, detail)
 
     def _storage(self, doing: str, needed: Callable[[], int] = int) -> AbstractContextManager[None]:

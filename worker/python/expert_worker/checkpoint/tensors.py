@@ -22,7 +22,7 @@ _DTYPES = {
 
 
 def encode(tensors: Mapping[str, torch.Tensor]) -> Iterator[bytes | memoryview]:
-    """The file's bytes, piece by piece. Wide types first, so that every tensor is aligned where it lies."""
+    """The file's bytes, in chunks. Wide types first, so that every tensor is aligned."""
     order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     end = 0
@@ -49,5 +49,5 @@ def _bytes_of(tensor: torch.Tensor) -> bytes | memoryview:
 
 
 def decode(path: Path) -> dict[str, torch.Tensor]:
-    """Tensors of their own memory: the file may be deleted or replaced while they are in use."""
+    """Tensors with separate memory: the file may be deleted or replaced while they are in use."""
     return load(path.read_bytes())

@@ -18,7 +18,7 @@ def unfenced(text: str) -> str:
 def statement(text: str, *starts: str) -> str:
     """One statement of a query language: from the first opening word to a semicolon or an empty line.
 
-    Empty where no opening word stands at the start of a line or after a colon: prose is no answer.
+    Empty where no opening word stands at the start of a line or after a colon: prose is not an answer.
     """
     body = unfenced(text)
     words = "|".join(starts)

@@ -1,6 +1,6 @@
-"""The base's best prompt: with or without three examples, whichever does better on validation rows.
-
-An adapter that beats a base which was merely asked badly has shown nothing.
+"""The base's best prompt: with or without three examples, whichever scores higher on validation
+rows.
+Beating a badly prompted base would prove nothing.
 """
 
 from __future__ import annotations

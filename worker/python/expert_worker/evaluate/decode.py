@@ -52,7 +52,7 @@ def answer_all(
     each_batch: Callable[[int], None] = lambda _: None,
     stop_asked: Callable[[], bool] = lambda: False,
 ) -> list[str]:
-    """What the model writes after each prompt. `each_batch` hears how many rows a batch had."""
+    """The model's answer to each prompt. `each_batch` is called with the number of rows of each batch."""
     order = sorted(range(len(prompts)), key=lambda place: (len(prompts[place].ids), place))
     size = GPU_ROWS if model.device.type == "cuda" else CPU_ROWS
     texts = [""] * len(prompts)

@@ -1,4 +1,4 @@
-"""Asks one subject and judges what it says."""
+"""Generates a subject's answers and scores them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ class Examiner:
         self.scorer = plan.recipe.evaluation.scorer or "exact"
 
     def base(self, rows: Sequence[Row]) -> dict[str, Any]:
-        """The base with its best prompt; kept, because it costs as much as the adapter and never changes."""
+        """The base with its best prompt; cached, because it costs as much as the adapter and never
+        changes.
+        """
         kept, key = KeptScores(Path(self.plan.machine.paths.home)), self._base_key(rows)
         found = kept.load(key)
         if found is not None:

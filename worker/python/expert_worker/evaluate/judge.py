@@ -1,7 +1,7 @@
-"""The scoring child: `python -m expert_worker.evaluate.judge SCORER`. One question a line in,
-one verdict a line out.
-
-It touches model output and nothing else does, so it expects to be killed at any moment.
+"""The scoring child: `python -m expert_worker.evaluate.judge SCORER`. One question per line
+in, one verdict per line
+out.
+Only this process handles model output, and it may be killed at any moment.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def main(name: str) -> None:
 
 
 def judged(scorer: Scorer, row: Row, text: str) -> Verdict:
-    """No answer may end the child: what a scorer did not foresee is a wrong answer with its reason."""
+    """No answer may end the child: an unexpected error of a scorer counts as a wrong answer with its
+    reason.
+    """
     try:
         return scorer.judge(row, scorer.extract(text))
     except MemoryError:

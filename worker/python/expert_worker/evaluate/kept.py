@@ -1,4 +1,6 @@
-"""The base's answers, kept by what they depend on, so that each adapter on it need not pay for them again."""
+"""The base's answers, cached by everything they depend on, so that another adapter does not generate them
+again.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ def digest(parts: Mapping[str, Any]) -> str:
 
 
 def fingerprint(folder: Path) -> str:
-    """A base by the size and both ends of each of its files: reading gigabytes would tell little more."""
+    """Identifies a base by the size and both ends of each of its files, without reading gigabytes."""
     mark = hashlib.sha256()
     for path in sorted(folder.glob("*")):
         if path.suffix in {".safetensors", ".json", ".jinja", ".gguf", ".model"}:
@@ -34,7 +36,7 @@ def fingerprint(folder: Path) -> str:
 
 
 class KeptScores:
-    """One JSON file a digest under the worker's home; a damaged one is as good as none."""
+    """One JSON file per digest in the worker's home; a damaged one is ignored."""
 
     def __init__(self, home: Path) -> None:
         self.folder = home / "base-scores"

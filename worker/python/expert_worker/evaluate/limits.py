@@ -1,4 +1,4 @@
-"""What a scoring child may use. It binds itself to the system's limits; time and memory are its parent's."""
+"""Limits of a scoring child. It sets the system's limits itself; its parent enforces time and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loss of reference answers: what the model thinks of the right answer, by supervised token."""
+"""The mean loss of the reference answers per supervised token."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Whether a run's adapter says elsewhere what it says here: `final/` in plain transformers and peft, which
-know nothing of this program, against the way `evaluate` asks, token for token."""
+"""Compares a run's adapter in plain transformers and peft with `evaluate`, token for
+token."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class Compared:
 
     @property
     def same(self) -> bool:
-        """A stop sequence ends an answer here; there it goes on to the end of its own."""
+        """A stop sequence ends an answer here; plain transformers continues to EOS."""
         return bool(self.here) and self.there[: len(self.here)] == self.here
 
 
 def compare(run: Path, count: int) -> list[Compared]:
-    """`count` questions of the test set, asked one at a time."""
+    """`count` questions of the test set, one at a time."""
     plan = _plan(run)
     rows = spread(rows_of(plan, plan.recipe.data.test), count)
     if not rows:
-        raise BadInput(f"{run} was trained without a test set: there is nothing to ask", code="no-test-set")
+        raise BadInput(f"{run} was trained without a test set: there are no questions", code="no-test-set")
     events, _ = Events.in_memory("evaluate")
     here = list(_asked_here(plan, events, run / "final", rows))
     there = list(_asked_there(plan, locate(plan, events), run / "final", rows))
@@ -53,7 +53,7 @@ def compare(run: Path, count: int) -> list[Compared]:
 def _plan(run: Path) -> Plan:
     if not (run / "plan.json").is_file() or not (run / "final" / "adapter_config.json").is_file():
         raise BadInput(
-            f"{run} is no finished run: it needs a plan.json and a final/",
+            f"{run} is not a finished run: it needs a plan.json and a final/",
             hint="Name the output folder of `expert-cli train`.",
             code="no-run",
         )
@@ -69,7 +69,7 @@ def _asked_here(plan: Plan, events: Events, adapter: Path, rows: Sequence[Row]) 
 
 
 def _asked_there(plan: Plan, base: Path, adapter: Path, rows: Sequence[Row]) -> Iterator[list[int]]:
-    """As a stranger would: the base from its folder, everything else from `final/`."""
+    """As any user of peft would: the base from its folder, everything else from `final/`."""
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

@@ -1,4 +1,4 @@
-"""Rows to score: what is asked, what is right, and whatever else a scorer needs, as one mapping each."""
+"""Rows to score: one mapping each, with question, reference answer and the scorer's other fields."""
 
 from __future__ import annotations
 

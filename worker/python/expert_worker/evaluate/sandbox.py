@@ -1,7 +1,7 @@
 """Runs a scorer on model output in a child process that may hang, crash or be hostile.
 
-Each child lives in a throwaway folder with a bare environment. Its parent holds the clock and watches its
-memory; an answer that breaks a limit is wrong, its child is killed, and a fresh one goes on behind it.
+Each child has a temporary folder and a minimal environment. Its parent enforces time and memory; an answer
+that exceeds a limit is wrong, its child is killed, and a new one continues.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KEPT_VARIABLES = ("SYSTEMROOT", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
 
 
 class _Broken(Exception):
-    """The child is gone or had to go; the message says why."""
+    """The child ended or was killed; the message says why."""
 
 
 def judge_all(

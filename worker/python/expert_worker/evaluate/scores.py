@@ -72,7 +72,7 @@ def by_level(row: Row) -> Sequence[str]:
 def failures(
     rows: Sequence[Row], base: Sequence[Judged] | None, adapter: Sequence[Judged] | None
 ) -> list[dict[str, Any]]:
-    """What went wrong, side by side: the adapter's wrong answers, or the base's where there is no adapter."""
+    """Failures, side by side: the adapter's wrong answers, or the base's where there is no adapter."""
     wrong = adapter if adapter is not None else base or []
     places = [place for place, answer in enumerate(wrong) if not answer["correct"]]
     return _examples(rows, base, adapter, places, FAILURES)
@@ -81,7 +81,7 @@ def failures(
 def gains(
     rows: Sequence[Row], base: Sequence[Judged] | None, adapter: Sequence[Judged] | None
 ) -> list[dict[str, Any]]:
-    """What was learnt, side by side: where the adapter is right and the base is not."""
+    """Gains, side by side: the adapter is right and the base is not."""
     pairs = enumerate(zip(base or [], adapter or [], strict=False))
     places = [place for place, (before, after) in pairs if after["correct"] and not before["correct"]]
     return _examples(rows, base, adapter, places, GAINS)

@@ -1,4 +1,4 @@
-"""`expert-cli evaluate`: base against adapter on the same rows, judged by a real parser or engine."""
+"""`expert-cli evaluate`: scores base and adapter on the same rows with a real parser or engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How sure an accuracy is."""
+"""Confidence intervals of accuracies."""
 
 from __future__ import annotations
 

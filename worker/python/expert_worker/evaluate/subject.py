@@ -1,4 +1,4 @@
-"""What is evaluated: a model with its tokenizer, with an adapter that can be switched off."""
+"""The evaluated model with its tokenizer, with an adapter that can be disabled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Subject:
     tokenizer: Any
     template: str | None
     has_adapter: bool
-    # What tells this base from another of the same name.
+    # Distinguishes this base from another of the same name.
     base_mark: str = ""
 
     @contextmanager
@@ -60,7 +60,7 @@ def checked_adapter(adapter: str | None) -> Path | None:
     for name in ("adapter_config.json", "adapter_model.safetensors"):
         if not (folder / name).is_file():
             raise BadInput(
-                f"{folder} is no adapter: it has no {name}",
+                f"{folder} is not an adapter: it has no {name}",
                 hint="Name a run's final/ folder or one of its checkpoints with --adapter, or train first.",
                 code="no-adapter",
             )

@@ -1,4 +1,4 @@
-"""What a scorer is asked and what it says."""
+"""The interface of scorers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Verdict:
-    """`reason` tells a reader why an answer is wrong; it is empty for a right one."""
+    """`reason` says why an answer is wrong; it is empty for a right one."""
 
     correct: bool
     reason: str = ""

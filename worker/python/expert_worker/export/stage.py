@@ -49,7 +49,7 @@ def _check_adapter(adapter: Path) -> None:
     for name in ("adapter_config.json", "adapter_model.safetensors"):
         if not (adapter / name).is_file():
             raise BadInput(
-                f"{adapter} is no adapter: it has no {name}",
+                f"{adapter} is not an adapter: it has no {name}",
                 hint="Train first, or name the run's final/ or one of its checkpoints with --adapter.",
                 code="no-adapter",
             )

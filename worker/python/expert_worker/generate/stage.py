@@ -1,4 +1,4 @@
-"""`expert-cli generate`: one prompt, or a prompt a line from standard input, answered by base and adapter."""
+"""`expert-cli generate`: base and adapter answer one prompt, or one per line of standard input."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(plan: Plan, events: Events) -> JsonValue:
 
 
 def prompts(lines: Iterable[str]) -> Iterator[str]:
-    """Each line one JSON string, so that a prompt may hold line breaks; empty lines are passed over."""
+    """Each line is one JSON string, so that a prompt may hold line breaks; empty lines are skipped."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

@@ -1,4 +1,4 @@
-"""Builds a cache in a folder of its own; `ensure` decides when, and publishes it."""
+"""Builds a cache in a temporary folder; `ensure` decides when, and publishes it."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def in_words(error: NativeError) -> ExpertError:
 
 
 def bad_rows(problems: Sequence[Problem], total: int) -> BadInput:
-    """Every broken row in one message, so that all can be mended before the next try."""
+    """Every broken row in one message, so that all can be fixed before the next try."""
     if problems and problems[0][0] == "lfs_pointer":
         _, file, _, message = problems[0]
         return BadInput(
@@ -184,7 +184,7 @@ def bad_rows(problems: Sequence[Problem], total: int) -> BadInput:
     noun = "row is" if total == 1 else "rows are"
     return BadInput(
         "\n".join([f"{total} {noun} broken:", *lines, *more]),
-        hint='Mend the rows, or set training.dataset.on_bad_row to "skip" to leave them out.',
+        hint='Fix the rows, or set training.dataset.on_bad_row to "skip" to leave them out.',
         code="bad-rows",
     )
 

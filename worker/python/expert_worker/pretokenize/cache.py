@@ -1,4 +1,4 @@
-"""A finished cache: its description, and its rows read where they lie."""
+"""A finished cache: its description, and its memory-mapped rows."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Cache:
-    """A token cache. `existed` tells whether it was there before it was asked for."""
+    """A token cache. `existed` says whether it was built before."""
 
     key: str
     folder: Path

@@ -72,7 +72,7 @@ def _compiled(vocabulary: Vocabulary, folder: Path) -> Tokenizer | str:
         try:
             return Tokenizer.open(str(path))
         except ValueError:
-            pass  # Damaged, or laid out by another version: compiled anew.
+            pass  # Damaged, or with another version's layout: compiled again.
     try:
         compiled = Tokenizer.compile(vocabulary.tokenizer_json)
     except (ValueError, NativeError) as error:
@@ -83,7 +83,7 @@ def _compiled(vocabulary: Vocabulary, folder: Path) -> Tokenizer | str:
 
 
 def _verdict(vocabulary: Vocabulary, template: str, folder: Path, events: Events) -> str | None:
-    """What differs from the reference, if anything: checked once, in a process of its own, and kept."""
+    """The difference from the reference, if any: checked once, in a separate process, and cached."""
     marks = [vocabulary.digest, hashlib.sha256(template.encode()).hexdigest(), str(ENCODER_VERSION)]
     path = folder / f"{hashlib.sha256(' '.join(marks).encode()).hexdigest()}.exact.json"
     if path.is_file():

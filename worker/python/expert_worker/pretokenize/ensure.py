@@ -63,7 +63,7 @@ def _build(inputs: Inputs, target: Path, events: Events) -> None:
 def _refuse_unknown(target: Path) -> None:
     if target.exists() and not (target / FILE).is_file():
         raise BadInput(
-            f"{target} is in the way and is no token cache",
+            f"{target} is in the way and is not a token cache",
             hint="Move it away, or set pretokenized_cache to another folder.",
             code="cache-in-the-way",
         )

@@ -1,7 +1,7 @@
 """`python -m expert_worker.pretokenize.exactness`: is the native encoder exact here?
 
-Reads `{"folder", "template"}` from standard input and writes `{"mismatch": null | text, ...}`. A process of
-its own, so that a build never loads the slow tokenizer nor transformers.
+Reads `{"folder", "template"}` from standard input and writes `{"mismatch": null | text, ...}`. A separate
+process, so that a build never loads the slow tokenizer or transformers.
 """
 
 from __future__ import annotations

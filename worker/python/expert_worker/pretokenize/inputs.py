@@ -26,7 +26,7 @@ class Inputs:
     plan: Plan
     vocabulary: Vocabulary
     template: str
-    # What the key is made of, as cache.json tells it.
+    # The inputs of the key, as recorded in cache.json.
     parts: dict[str, Any]
 
     @property
@@ -97,7 +97,7 @@ def recipe_for(
     except ValueError as error:
         raise BadInput(
             f"The chat template cannot be read: {error}",
-            hint="Mend the template, or set prompt_template to a built-in one.",
+            hint="Fix the template, or set prompt_template to a built-in one.",
             code="template-damaged",
         ) from None
 

@@ -70,7 +70,7 @@ class Description(Document):
 
 
 def read_description(folder: Path) -> Description | None:
-    """None where there is none, or of another format, or the files beside it are not those it tells of."""
+    """None if it does not exist, has another format, or does not match the files beside it."""
     try:
         found = Description.model_validate_json((folder / FILE).read_bytes())
     except (OSError, ValidationError):

@@ -1,4 +1,4 @@
-"""The stage `pretokenize`: build the plan's token cache, or find that it is there; tell what is in it."""
+"""The stage `pretokenize`: builds the plan's token cache if it does not exist, and reports its content."""
 
 from __future__ import annotations
 

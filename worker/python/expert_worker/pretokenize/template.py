@@ -10,7 +10,7 @@ from expert_worker.plan import Plan
 from expert_worker.pretokenize.vocabulary import Vocabulary
 
 _BUILTIN = dict(BUILTIN_TEMPLATES)
-# For a base whose tokenizer has no template of its own.
+# For a base whose tokenizer has no template.
 _FALLBACK = "chatml"
 
 

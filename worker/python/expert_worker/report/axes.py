@@ -1,7 +1,7 @@
-"""Where numbers lie on a picture, and what is written beside it.
-
-Pictures are 1000 by 1000 and stretched to their place, so that lines fit any screen; words are HTML over
-them, so that they keep their size.
+"""Axes: positions of numbers on a chart, and labels. Charts are
+1000
+by 1000 and stretched, so that lines fit any screen; labels are HTML over them, so that they keep their
+size.
 """
 
 import math

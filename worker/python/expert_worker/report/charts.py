@@ -1,7 +1,7 @@
-"""Curves: a stretched SVG for the lines, HTML for the words, and a strip a point that tells its numbers when
-it is pointed at.
-
-Nothing here runs: tooltips are the style sheet's work.
+"""Curves: a stretched SVG for the lines, HTML for the labels, and one strip per point that shows its numbers
+under the pointer.
+There
+is no script: the style sheet makes the tooltips.
 """
 
 import math

@@ -25,11 +25,11 @@ def curves(run: Run) -> str:
         Line("learnt from", series("supervised_tokens")),
     ]
     charts = [
-        curve("Loss", "nats a token", [*_loss(run), Line("validation", _evaluated(run), hue=1, dots=True)]),
+        curve("Loss", "nats per token", [*_loss(run), Line("validation", _evaluated(run), hue=1, dots=True)]),
         curve("Accuracy on validation", "share right", [Line("accuracy", _accuracy(run), dots=True)]),
         curve("Learning rate", "", [Line("learning rate", series("lr"))], from_zero=True),
         curve("Throughput", "tokens/s", [Line("tokens/s", series("tokens_per_second"))], from_zero=True),
-        curve("Tokens", "tokens a step", tokens, from_zero=True),
+        curve("Tokens", "tokens per step", tokens, from_zero=True),
         curve("Memory", "GiB", memory, from_zero=True),
         curve("Gradient", "norm", [Line("norm", series("grad_norm"))], from_zero=True),
         curve("GPU", "% busy", [Line("busy", series("gpu_util"))], from_zero=True),

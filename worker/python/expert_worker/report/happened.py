@@ -1,4 +1,4 @@
-"""What happened on the way: all that went wrong, and of the checkpoints the last ones."""
+"""What happened during the run: all problems, and the last checkpoints."""
 
 from expert_worker import event as events
 from expert_worker.report.numbers import clock, size, whole

@@ -28,12 +28,12 @@ class Bin:
         return f"{lengths} tokens<br>{self.count:,} documents"
 
 
-def lengths(title: str, told: Sequence[tuple[int, int]], quantiles: Sequence[int] = ()) -> str:
-    """`told` are [most tokens, documents], as the cache describes them; lengths lie on a logarithmic axis.
+def lengths(title: str, counts: Sequence[tuple[int, int]], quantiles: Sequence[int] = ()) -> str:
+    """`counts` are [most tokens, documents], as the cache describes them; lengths have a logarithmic axis.
 
     `quantiles` are the cache's too: shortest, a quarter, the median, and more.
     """
-    bins = bins_of(told)
+    bins = bins_of(counts)
     total = sum(bin.count for bin in bins)
     if not total:
         return ""
@@ -51,11 +51,11 @@ def lengths(title: str, told: Sequence[tuple[int, int]], quantiles: Sequence[int
     return card(title, legend, f"{up.factor} documents".strip(), "tokens in a document", plot)
 
 
-def bins_of(told: Sequence[tuple[int, int]]) -> list[Bin]:
+def bins_of(counts: Sequence[tuple[int, int]]) -> list[Bin]:
     """An empty first bin only says where the second begins. Where nothing says so, bins double."""
     bins: list[Bin] = []
     before = 0.0
-    for place, (most, count) in enumerate(told):
+    for place, (most, count) in enumerate(counts):
         if place or count:
             bins.append(Bin(max(before, most / 2, 0.5), float(most), count))
         before = max(before, float(most), 0.5)

@@ -68,7 +68,7 @@ class Listed:
 
 
 def index(runs: Sequence[Listed], home: Path, left_out: Sequence[str] = ()) -> str:
-    """`home` is the folder that the page will lie in: links count from it, so that all of it can be moved."""
+    """`home` is the folder of the page: links are relative to it, so that all of it can be moved."""
     ordered = by_worth(runs)
     best = _best(ordered)
     chosen = {id(run) for run in best}

@@ -59,8 +59,8 @@ def _settings(recipe: Recipe) -> list[tuple[str, str]]:
         (
             "Batch",
             _joined(
-                _form("{:,} rows a step", batch.rows_per_step),
-                _form("at most {:,} tokens a row", batch.max_seq_length),
+                _form("{:,} rows per step", batch.rows_per_step),
+                _form("at most {:,} tokens per row", batch.max_seq_length),
             ),
         ),
         ("Packing", packing),

@@ -49,7 +49,7 @@ def _numbers(run: Run) -> list[tuple[str, str]]:
         ("validation loss", result.eval_loss, short),
         ("steps", _first(result.steps, step), whole),
         ("tokens", result.tokens, short),
-        ("tokens a second", result.tokens_per_second, short),
+        ("tokens per second", result.tokens_per_second, short),
         ("peak memory", result.peak_memory_bytes, size),
         ("time in training", result.seconds, duration),
     ]

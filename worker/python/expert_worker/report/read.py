@@ -1,6 +1,6 @@
 """A run's records, read for the report.
 
-What is absent is left out. What does not fit is left out and counted, never an error.
+Missing values are left out. Invalid ones are left out and counted, never an error.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _take(run: Run, event: events.Event) -> None:
 
 
 def _begin_attempt(run: Run, time: float, body: events.Started) -> None:
-    """A new attempt repeats what lies beyond the step that it resumes from."""
+    """A new attempt repeats the steps after the one that it resumes from."""
     last = body.resumed_from
     run.attempts += 1
     run.ending = None

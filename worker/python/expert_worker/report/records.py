@@ -265,7 +265,7 @@ def read_json(path: Path) -> Raw | None:
 
 
 def view(kind: type[Kind], document: Raw | None) -> tuple[Kind, int]:
-    """The document as far as it fits, and how many of its values do not."""
+    """The valid part of the document, and the number of invalid values."""
     counted: Counter[str] = Counter()
     try:
         return kind.model_validate(document or {}, context=counted), counted["left out"]

@@ -45,7 +45,7 @@ def number(share: Share | None) -> str:
 
 
 def apart(base: Share, adapter: Share) -> bool:
-    """Whether the intervals do not touch, so that chance is no explanation."""
+    """Whether the intervals do not overlap, so that chance does not explain the difference."""
     return _above(adapter, base) or _above(base, adapter)
 
 

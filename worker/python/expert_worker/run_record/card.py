@@ -84,7 +84,7 @@ def _training(recipe: Recipe, outcome: Outcome) -> Iterator[tuple[str, str]]:
     yield "Base quantization", recipe.base.quantization
     yield "Optimizer", f"{optimizer.name}, learning rate {optimizer.learning_rate:g}"
     yield "Schedule", recipe.schedule.kind
-    yield "Rows a step", f"{batch.rows_per_step} of up to {batch.max_seq_length} tokens"
+    yield "Rows per step", f"{batch.rows_per_step} of up to {batch.max_seq_length} tokens"
     yield "Packing", "yes" if batch.packing else "no"
     yield "Duration", _duration(recipe)
     yield "Steps", f"{outcome.steps:,}"

@@ -74,7 +74,7 @@ def write_run_record(
 
 
 def package_versions() -> dict[str, str | None]:
-    # torch's own word tells its build too.
+    # torch's version string includes its build.
     return {name: _version(name) for name in _PACKAGES} | {"torch": str(torch.__version__)}
 
 

@@ -1,4 +1,4 @@
-"""Dataset files: one JSON object a line, the same bytes on every platform."""
+"""Dataset files: one JSON object per line, the same bytes on every platform."""
 
 from __future__ import annotations
 

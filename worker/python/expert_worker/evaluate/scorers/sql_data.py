@@ -27,7 +27,7 @@ PARENTS = 9  # keys to refer to where the schema leaves the parent's table out
 
 
 def ddl(schema: list[dict[str, Any]]) -> str:
-    """The CREATE TABLE statements, one a line: what the model is shown and what the database is made of.
+    """The CREATE TABLE statements, one per line: shown to the model and used to create the database.
 
     Short, because a model reads it with every question; a name follows its comma at once, as it follows a
     parenthesis or a dot in a query, so that its tokens are the same in both.
