@@ -58,9 +58,9 @@ section! {
 
         optim ["optim"]: OptimizerName = OptimizerName::AdamwTorchFused, Kind::Word(OptimizerName::WORDS), "The optimizer.";
         weight_decay ["weight_decay"]: f64 = 0.0, SHARE, "Decoupled weight decay.";
-        adam_beta1 ["adam_beta1"]: f64 = 0.9, BETA, "Decay of the first moment (momentum for sgd and muon).";
-        adam_beta2 ["adam_beta2"]: f64 = 0.999, BETA, "Decay of the second moment.";
-        adam_epsilon ["adam_epsilon"]: f64 = 1e-8, POSITIVE, "Added to the denominator.";
+        adam_beta1 ["adam_beta1"]: f64 = 0.9, BETA, "Decay of Adam's first moment; without effect on adafactor, muon and sgd.";
+        adam_beta2 ["adam_beta2"]: f64 = 0.999, BETA, "Decay of Adam's second moment; without effect on adafactor, muon and sgd.";
+        adam_epsilon ["adam_epsilon"]: f64 = 1e-8, POSITIVE, "Added to Adam's denominator; without effect on adafactor, muon and sgd.";
         max_grad_norm ["max_grad_norm"]: Option<f64> = Some(1.0), Kind::OneOf(&[NOT_NEGATIVE, Kind::Null]),
             "Global norm that gradients are clipped to; 0 or null leaves them alone.";
         neftune_noise_alpha ["neftune_noise_alpha"]: Option<f64> = None, Kind::OneOf(&[NOT_NEGATIVE, Kind::Null]),

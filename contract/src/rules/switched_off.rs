@@ -59,13 +59,21 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
 
 fn adam(effective: &Effective<'_>, report: &mut impl FnMut(bool, &str, Origin, &[Part])) {
     let config = &effective.config;
-    let beta1 = part("adam_beta1", &config.adam_beta1);
-    let others = [part("adam_beta2", &config.adam_beta2), part("adam_epsilon", &config.adam_epsilon)];
-    let why = format!("`{}` has none", *config.optim);
-    let only_first = matches!(*config.optim, OptimizerName::Sgd | OptimizerName::Muon);
-    report(only_first, &why, config.optim.origin, &others);
-    let [beta2, epsilon] = others;
-    report(*config.optim == OptimizerName::Adafactor, &why, config.optim.origin, &[beta1, beta2, epsilon]);
+    let settings = [
+        part("adam_beta1", &config.adam_beta1),
+        part("adam_beta2", &config.adam_beta2),
+        part("adam_epsilon", &config.adam_epsilon),
+    ];
+    let is_adam = match *config.optim {
+        OptimizerName::AdamwTorch
+        | OptimizerName::AdamwTorchFused
+        | OptimizerName::AdamwBnb8bit
+        | OptimizerName::PagedAdamw32bit
+        | OptimizerName::PagedAdamw8bit => true,
+        OptimizerName::Adafactor | OptimizerName::Sgd | OptimizerName::Muon => false,
+    };
+    let why = format!("`{}` is not an Adam optimizer", *config.optim);
+    report(!is_adam, &why, config.optim.origin, &settings);
 }
 
 fn report(why: &str, switch: Origin, parts: &[Part], problems: &mut Problems) {

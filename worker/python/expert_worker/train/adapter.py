@@ -51,7 +51,13 @@ def _config(recipe: Adapter, total_steps: int) -> Any:
     common["target_modules"] = list(recipe.target_modules)
     if recipe.kind == "ia3":
         return peft.IA3Config(feedforward_modules=list(recipe.feedforward_modules), **common)
-    rank, alpha = recipe.rank or 8, recipe.alpha or 16.0
+    if recipe.rank is None or recipe.alpha is None:
+        raise BadInput(
+            f"A {recipe.kind} adapter needs a rank and an alpha, and the plan has none",
+            hint="Make the plan with this version of expert-cli.",
+            code="adapter-without-rank",
+        )
+    rank, alpha = recipe.rank, recipe.alpha
     if recipe.kind == "lokr":
         common |= {"alpha": _whole(alpha), "rank_dropout": recipe.dropout}
         return peft.LoKrConfig(r=rank, **common)

@@ -1,8 +1,8 @@
-"""Optimizers by their usual names. What is in force is reported from the object that was made."""
+"""Optimizers by their usual names. The settings reported are read from the optimizer that was made."""
 
 import importlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import torch
 from torch import nn
@@ -10,13 +10,17 @@ from torch import nn
 from expert_worker.errors import BadInput, Missing
 from expert_worker.events import Events
 from expert_worker.plan import Optimizer
+from expert_worker.plan.recipe import OptimizerName
 
 # Paging needs CUDA's unified memory; elsewhere the same update runs unpaged.
-_UNPAGED = {"paged_adamw_32bit": "adamw_torch", "paged_adamw_8bit": "adamw_bnb_8bit"}
+_UNPAGED: dict[OptimizerName, OptimizerName] = {
+    "paged_adamw_32bit": "adamw_torch",
+    "paged_adamw_8bit": "adamw_bnb_8bit",
+}
 
 
 def build(recipe: Optimizer, trained: Sequence[nn.Parameter], events: Events) -> torch.optim.Optimizer:
-    name: str = recipe.name
+    name = recipe.name
     if name in _UNPAGED and trained[0].device.type != "cuda":
         name = _UNPAGED[name]
         events.warning(
@@ -27,7 +31,12 @@ def build(recipe: Optimizer, trained: Sequence[nn.Parameter], events: Events) ->
     return optimizer
 
 
-def _make(name: str, recipe: Optimizer, trained: list[nn.Parameter]) -> torch.optim.Optimizer:
+def state_bytes(trained: Sequence[nn.Parameter]) -> int:
+    """What the state comes to at most: two moments in fp32 per parameter."""
+    return 8 * sum(parameter.numel() for parameter in trained)
+
+
+def _make(name: OptimizerName, recipe: Optimizer, trained: list[nn.Parameter]) -> torch.optim.Optimizer:
     rate, decay = recipe.learning_rate, recipe.weight_decay
     adam: dict[str, Any] = {
         "lr": rate,
@@ -46,8 +55,10 @@ def _make(name: str, recipe: Optimizer, trained: list[nn.Parameter]) -> torch.op
             return _adafactor(trained, rate, decay)
         case "muon":
             return _muon(trained, rate, decay)
-        case _:
+        case "adamw_bnb_8bit" | "paged_adamw_8bit" | "paged_adamw_32bit":
             return _bitsandbytes(name, trained, adam)
+        case _:
+            assert_never(name)
 
 
 def _adafactor(trained: list[nn.Parameter], rate: float, decay: float) -> torch.optim.Optimizer:
