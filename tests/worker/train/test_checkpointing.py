@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 
 import pytest
+import torch
+from scene import put_data, rows, train
 from tiny import apart, flat, gradients, lora
 
 from expert_worker.train import checkpointing
@@ -38,3 +41,33 @@ def test_what_is_computed_again(wanted, expected):
     reference, kept, *_ = walked("none")
     assert apart(loss, reference) < 1e-6
     assert max(apart(found[name], kept[name]) for name in kept) < 1e-5
+
+
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("checkpointing", ["selective", "full"])
+def test_a_backward_pass_on_another_thread_draws_the_same(tmp_path, monkeypatch, fast, checkpointing):
+    """As on CUDA, where autograd has a thread for each device."""
+    put_data(monkeypatch, rows(8))
+    recipe = {
+        "recipe.adapter.dropout": 0.2,
+        "recipe.schedule.duration": {"unit": "steps", "value": 2},
+        "recipe.saving.strategy": "no",
+        "machine.fast_path": fast,
+        "machine.checkpointing": checkpointing,
+        "machine.piece_tokens": None,
+    }
+    expected = train(tmp_path, recipe, output="here")
+    threads = []
+    backward = torch.Tensor.backward
+
+    def elsewhere(self, *arguments, **named):
+        thread = threading.Thread(target=backward, args=(self, *arguments), kwargs=named)
+        thread.start()
+        thread.join()
+        threads.append(thread)
+
+    monkeypatch.setattr(torch.Tensor, "backward", elsewhere)
+    found = train(tmp_path, recipe, output="there")
+    assert threads and found.applied["path"] == ("fast" if fast else "plain")
+    assert found.losses == expected.losses
+    assert found.final("adapter_model.safetensors") == expected.final("adapter_model.safetensors")

@@ -7,9 +7,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 from plans import example_plan
+from scene import put_data, rows, train
 
 from expert_worker.events import Events
-from expert_worker.train import precision
+from expert_worker.train import memory, precision
+from expert_worker.train.fast import decoder
 from expert_worker.train.fast.attention import kernel
 
 GIB = 1 << 30
@@ -17,17 +19,19 @@ GIB = 1 << 30
 
 @pytest.fixture
 def limits(monkeypatch):
-    """A device of 24 GiB that remembers its limit; what torch had before is put back."""
+    """A device of 24 GiB, 20 of them free, that remembers its limit; what torch had before is put back."""
     held: dict[int, float] = {}
+    current: list[int] = []
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda index: (20 * GIB, 24 * GIB))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda index: 1 * GIB)
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     benchmark = torch.backends.cudnn.benchmark
-    device = SimpleNamespace(total_memory=24 * GIB)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: device)
     monkeypatch.setattr(
         torch.cuda, "set_per_process_memory_fraction", lambda share, at: held.update({at: share})
     )
     monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda at: held[at])
-    yield held
+    yield SimpleNamespace(held=held, current=current)
     torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
     torch.backends.cudnn.benchmark = benchmark
 
@@ -46,12 +50,55 @@ def test_tf32_is_read_back_from_torch(tmp_path, limits, wanted):
     assert torch.backends.cuda.matmul.allow_tf32 is torch.backends.cudnn.allow_tf32 is wanted
 
 
-def test_memory_is_capped_below_what_the_device_has(tmp_path, limits, monkeypatch):
+@pytest.mark.parametrize(("system", "reserve"), [("linux", GIB // 2), ("win32", GIB)])
+def test_memory_is_capped_below_what_is_free(tmp_path, limits, monkeypatch, system, reserve):
+    """Other programs hold some of it, and this process's own part is not free."""
     monkeypatch.setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+    monkeypatch.setattr("sys.platform", system)
     applied = prepared(tmp_path, {})
-    assert list(limits) == [1]
-    assert applied["memory_limit_bytes"][0] == pytest.approx(24 * GIB - (512 << 20), rel=1e-6)
+    assert list(limits.held) == [1] and limits.current == [1]
+    assert applied["memory_limit_bytes"][0] == pytest.approx(21 * GIB - reserve, rel=1e-6)
     assert applied["allocator"][0] == "expandable_segments:True"
+
+
+class Refused(Exception):
+    """NVML's errors derive from no error of Python's but this."""
+
+
+def test_utilization_is_asked_for_until_it_is_refused(monkeypatch):
+    asked, clock = [], [0.0]
+
+    def answer(device):
+        asked.append(clock[0])
+        if len(asked) == 3:
+            raise Refused("Not Supported")
+        return 40 + len(asked)
+
+    monkeypatch.setattr(torch.cuda, "utilization", answer)
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    measured = memory.Utilization(torch.device("cuda", 0))
+    found = []
+    for second in range(0, 30, 2):
+        clock[0] = float(second)
+        found.append(measured.now())
+    assert asked == [0.0, 6.0, 12.0]
+    assert found == [41.0] * 3 + [42.0] * 3 + [None] * 9
+    assert memory.Utilization(torch.device("cpu")).now() is None and len(asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "known"),
+    [
+        ("CUDA out of memory. Tried to allocate 2.00 GiB", True),
+        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", True),
+        ("cuDNN error: CUDNN_STATUS_ALLOC_FAILED", True),
+        ("NCCL error: Failed to CUDA malloc 4194304 bytes", True),
+        ("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED", False),
+        ("mat1 and mat2 shapes cannot be multiplied", False),
+    ],
+)
+def test_a_device_that_is_full_is_told_from_other_errors(words, known):
+    assert memory.ran_out(RuntimeError(words)) is known
 
 
 @pytest.mark.parametrize(("capability", "way"), [((9, 0), "torch_varlen"), ((7, 5), "sdpa_by_document")])
@@ -59,3 +106,19 @@ def test_a_gpu_without_flash_attention_attends_document_by_document(capability, 
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     assert kernel(torch.device("cuda", 0), torch.float16, flash=False) == way
     assert kernel(torch.device("cuda", 0), torch.float32, flash=False) == "sdpa_by_document"
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_flash_attention_reaches_the_choice_of_a_kernel(tmp_path, wanted, monkeypatch):
+    asked = []
+    chosen = decoder.kernel
+
+    def recorded(device, dtype, flash, document_attention):
+        asked.append(flash)
+        return chosen(device, dtype, flash, document_attention)
+
+    monkeypatch.setattr(decoder, "kernel", recorded)
+    put_data(monkeypatch, rows(4))
+    one_step = {"recipe.schedule.duration": {"unit": "steps", "value": 1}}
+    train(tmp_path, {"machine.flash_attention": wanted, **one_step})
+    assert asked == [wanted]

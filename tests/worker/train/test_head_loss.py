@@ -105,3 +105,19 @@ def test_whole_is_torch_s_own():
     torch.testing.assert_close(
         head_loss.whole_head_loss(hidden, head, labels), head_loss.head_loss(hidden, head, labels)
     )
+
+
+def gradient(scale: float) -> torch.Tensor:
+    draw = torch.Generator().manual_seed(1)
+    hidden = torch.randn(64, 32, generator=draw).to(torch.bfloat16).requires_grad_()
+    head = torch.randn(97, 32, generator=draw).to(torch.bfloat16)
+    labels = torch.randint(97, (64,), generator=draw)
+    (found,) = torch.autograd.grad(head_loss.head_loss(hidden, head, labels) * scale, hidden)
+    return found
+
+
+def test_the_scale_is_not_rounded_to_the_format_of_the_activations():
+    """1/389 has no near neighbour in bf16: rounded first, it would move all gradients to one side."""
+    scale = torch.tensor(1 / 389)
+    assert abs(float(scale.bfloat16() / scale) - 1) > 1e-3
+    assert torch.equal(gradient(float(scale)), (gradient(1.0).float() * scale).bfloat16())

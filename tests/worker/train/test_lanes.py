@@ -11,14 +11,14 @@ from tiny import apart, base, flat, gradients, lora
 from expert_worker.train.engine import FastEngine
 from expert_worker.train.fast import head_loss, lora_linear
 from expert_worker.train.fast.decoder import FastDecoder
-from expert_worker.train.fast.dropout import Place, install
+from expert_worker.train.fast.dropout import Place, PlaceByThread, install
 from expert_worker.train.lanes import Lanes
 
 LENGTHS = (9, 12, 17, 5, 30, 2, 8, 21)
 
 
 def engine(model, room, threads):
-    place = Place()
+    place = PlaceByThread() if threads > 1 else Place()
     install(model, place)
     lanes = Lanes(room, threads) if room else None
     return FastEngine(model, FastDecoder(model, place), torch.device("cpu"), lanes)

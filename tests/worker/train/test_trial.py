@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from scene import put_data, rows, train
 
 from expert_worker.errors import Failed, Storage
+from expert_worker.train import memory
 from expert_worker.train.data import InMemory
 from expert_worker.train.engine import FastEngine
 from expert_worker.train.rhythm import Rhythm
@@ -37,7 +39,33 @@ def pretend_memory_of_its_own(monkeypatch):
 
     real = stage.try_largest
     gpu = SimpleNamespace(type="cuda")
-    monkeypatch.setattr(stage, "try_largest", lambda w, r, o, v, d, e, t: real(w, r, o, v, gpu, e, t))
+    monkeypatch.setattr(memory, "reserved", holding)
+    monkeypatch.setattr(stage, "try_largest", lambda w, r, o, v, d, e, t, s: real(w, r, o, v, gpu, e, t, s))
+
+
+HELD = []
+
+
+@contextmanager
+def holding(size, device):
+    HELD.append(size)
+    yield
+    HELD.append(0)
+
+
+def test_the_trial_leaves_room_for_the_optimizer(tmp_path, monkeypatch):
+    """Its state is allocated in the first step, after the trial; a resumed run has it already."""
+    put_data(monkeypatch, ONE_LONG)
+    pretend_memory_of_its_own(monkeypatch)
+    HELD.clear()
+    rooms = []
+    backward = FastEngine.backward
+    monkeypatch.setattr(
+        FastEngine, "backward", lambda s, b, c: (rooms.append(HELD[-1]), backward(s, b, c))[1]
+    )
+    ran = train(tmp_path, SHORT)
+    state = 8 * ran.applied["adapter"]["trained_parameters"]
+    assert state > 0 and rooms[0] == state and set(rooms[1:]) == {0}
 
 
 def test_the_longest_batches_come_before_the_first_step(tmp_path, monkeypatch):

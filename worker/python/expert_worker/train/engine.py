@@ -12,7 +12,7 @@ from expert_worker.plan import Compile, Plan
 from expert_worker.train import checkpointing
 from expert_worker.train.fast.batch import CPU_MULTIPLE, IGNORED, Flat
 from expert_worker.train.fast.decoder import FastDecoder, Wrapper
-from expert_worker.train.fast.dropout import Place, install
+from expert_worker.train.fast.dropout import Place, PlaceByThread, install
 from expert_worker.train.fast.eligible import obstacle
 from expert_worker.train.lanes import Lanes
 from expert_worker.train.random import FORWARD, seed_everything
@@ -155,17 +155,18 @@ def _padded(batch: Flat) -> _Padded:
 
 def build(plan: Plan, model: Any, device: torch.device, events: Events, *, spread: bool = False) -> Engine:
     """Chooses the path and says which, and why not the faster one."""
-    place = Place()
+    reason = _obstacle(plan, model, spread)
+    lanes = _lanes(plan, device) if reason is None else None
+    place = PlaceByThread() if lanes is not None and lanes.count > 1 else Place()
     replaced = install(model, place)
     if replaced:
         events.applied("dropout", plan.recipe.adapter.dropout, None)
-    reason = _obstacle(plan, model, spread)
     noise = plan.recipe.optimizer.neftune
     alpha = noise.noise_alpha if noise else 0.0
     if alpha:
         events.applied("neftune", alpha, "NEFTune noise on the embeddings")
     if reason is None:
-        return _fast(plan, model, place, alpha, device, events)
+        return _fast(plan, model, place, alpha, device, lanes, events)
     events.applied("path", "plain", f"Plain transformers + peft path: {reason}")
     if plan.machine.compile:
         events.warning("not-compiled", "torch_compile has no effect on the plain path: it runs uncompiled")
@@ -181,7 +182,13 @@ def _obstacle(plan: Plan, model: Any, spread: bool) -> str | None:
 
 
 def _fast(
-    plan: Plan, model: Any, place: Place, alpha: float, device: torch.device, events: Events
+    plan: Plan,
+    model: Any,
+    place: Place,
+    alpha: float,
+    device: torch.device,
+    lanes: Lanes | None,
+    events: Events,
 ) -> FastEngine:
     machine = plan.machine
     decoder = FastDecoder(
@@ -213,18 +220,18 @@ def _fast(
             "Decoder layers are compiled at their first batches, which takes a minute or so",
         )
     events.applied("piece_tokens", machine.piece_tokens)
-    return FastEngine(model, decoder, device, _lanes(plan, device, events))
+    if lanes is not None:
+        events.applied("lanes", lanes.count)
+    return FastEngine(model, decoder, device, lanes)
 
 
-def _lanes(plan: Plan, device: torch.device, events: Events) -> Lanes | None:
+def _lanes(plan: Plan, device: torch.device) -> Lanes | None:
     """None where a batch is walked whole."""
     tokens = plan.machine.piece_tokens
     if tokens is None or device.type != "cpu":
         return None
     # Compiled layers are made once, by one thread.
-    lanes = Lanes(tokens, 1 if plan.machine.compile else torch.get_num_threads())
-    events.applied("lanes", lanes.count)
-    return lanes
+    return Lanes(tokens, 1 if plan.machine.compile else torch.get_num_threads())
 
 
 def _compiler(wanted: Compile) -> Wrapper:

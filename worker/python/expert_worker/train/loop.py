@@ -53,6 +53,7 @@ class Loop:
     def __post_init__(self) -> None:
         self.parameters = list(adapter.trained(self.model).values())
         self.pace = Pace()
+        self.utilization = memory.Utilization(self.device)
 
     def run(self) -> None:
         """Returns when all steps are done or nothing gets better; raises Interrupted once it has saved."""
@@ -151,7 +152,7 @@ class Loop:
             device_compute=gathered.split.device_compute,
             memory_allocated=held.allocated,
             memory_reserved=held.reserved,
-            gpu_util=memory.utilization(self.device),
+            gpu_util=self.utilization.now(),
             eta=self.pace.eta(self.total_steps - self.totals.step),
         )
 

@@ -1,7 +1,11 @@
 """What the process and the device hold, and what is done where it is not enough."""
 
 import gc
+import math
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +13,18 @@ import torch
 
 from expert_worker.errors import Failed
 from expert_worker.events import Events
+
+# As torch, CUDA's libraries and NCCL say it.
+_OUT_OF_MEMORY = (
+    "out of memory",
+    "not enough memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "CUSOLVER_STATUS_ALLOC_FAILED",
+    "CUSPARSE_STATUS_ALLOC_FAILED",
+    "Failed to CUDA malloc",
+    "Failed to CUDA calloc",
+)
 
 
 @dataclass(frozen=True)
@@ -49,14 +65,39 @@ def _high_water() -> int:
     return 0
 
 
-def utilization(device: torch.device) -> float | None:
-    """Percent, where the driver tells."""
-    if device.type != "cuda":
-        return None
+class Utilization:
+    """Percent of the GPU's time in use, by NVML.
+
+    It is asked every few seconds, as one call takes milliseconds, and no more once it has refused: MIG
+    partitions, vGPUs, WSL2 and containers without NVML do."""
+
+    SECONDS = 5.0
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._available = device.type == "cuda"
+        self._value: float | None = None
+        self._asked = -math.inf
+
+    def now(self) -> float | None:
+        if not self._available or time.monotonic() - self._asked < self.SECONDS:
+            return self._value
+        self._asked = time.monotonic()
+        try:
+            self._value = float(torch.cuda.utilization(self._device))
+        except Exception:  # NVML's errors have a base class in a package that may be absent.
+            self._available, self._value = False, None
+        return self._value
+
+
+@contextmanager
+def reserved(size: int, device: torch.device) -> Iterator[None]:
+    """Holds `size` bytes of the device's memory that something else will need later."""
+    held = torch.empty(size, dtype=torch.uint8, device=device)
     try:
-        return float(torch.cuda.utilization(device))
-    except (RuntimeError, ModuleNotFoundError):
-        return None
+        yield
+    finally:
+        del held
 
 
 def release() -> None:
@@ -70,7 +111,7 @@ def ran_out(error: BaseException) -> bool:
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     said = str(error)
-    return "out of memory" in said or "not enough memory" in said
+    return any(words in said for words in _OUT_OF_MEMORY)
 
 
 def too_large_together(rows: int) -> Failed:

@@ -1,6 +1,7 @@
 """Number formats: TF32, cuDNN, and the loss scale that keeps fp16 gradients from vanishing."""
 
 import os
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 from expert_worker.events import Events
 from expert_worker.plan import Plan
 
-_RESERVE = 512 << 20
+_RESERVE, _WINDOWS_RESERVE = 512 << 20, 1 << 30
 
 
 def prepare(plan: Plan, events: Events) -> None:
@@ -28,6 +29,8 @@ def prepare(plan: Plan, events: Events) -> None:
 
 
 def _prepare_cuda(plan: Plan, events: Events) -> None:
+    # What names no device uses the current one: pinned memory, bitsandbytes' paged optimizers.
+    torch.cuda.set_device(plan.machine.device.index)
     torch.backends.cuda.matmul.allow_tf32 = plan.recipe.precision.tf32
     torch.backends.cudnn.allow_tf32 = plan.recipe.precision.tf32
     torch.backends.cudnn.benchmark = True
@@ -38,10 +41,13 @@ def _prepare_cuda(plan: Plan, events: Events) -> None:
 
 
 def _limit_memory(index: int, events: Events) -> None:
-    """A Windows driver would spill into shared memory and crawl; a refusal can be answered by smaller
-    batches."""
-    total = torch.cuda.get_device_properties(index).total_memory
-    torch.cuda.set_per_process_memory_fraction(max(0.5, 1 - _RESERVE / total), index)
+    """Below what is free now: a Windows driver would spill into shared memory and become slow; a refusal can
+    be answered by smaller batches. The reserve is for what the driver takes outside torch's allocator."""
+    free, total = torch.cuda.mem_get_info(index)
+    reserve = _WINDOWS_RESERVE if sys.platform == "win32" else _RESERVE
+    # What this process holds already is not free, and counts toward its share.
+    limit = free + torch.cuda.memory_reserved(index) - reserve
+    torch.cuda.set_per_process_memory_fraction(min(1.0, max(limit, total // 10) / total), index)
     limit = int(total * torch.cuda.get_per_process_memory_fraction(index))
     events.applied("memory_limit_bytes", limit)
     held = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF")

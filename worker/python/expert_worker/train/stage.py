@@ -118,7 +118,8 @@ def prepare(
     validation = _validation(plan, source, way, micro, events, team)
     saves = saving.left(totals.step)
     keeper = Keeper(plan, store, model, optimizing, scale, window, source.key, steps, saves, events, team)
-    try_largest(window, source.train, order, validation, device, events, team)
+    state_bytes = 0 if saved else optimizer.state_bytes(parameters)
+    try_largest(window, source.train, order, validation, device, events, team, state_bytes)
     loop = Loop(
         plan=plan,
         events=events,

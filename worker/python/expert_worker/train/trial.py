@@ -9,6 +9,7 @@ import math
 import torch
 
 from expert_worker.events import Events
+from expert_worker.train import memory
 from expert_worker.train.data import Order, Rows, longest, row_lengths
 from expert_worker.train.team import Team
 from expert_worker.train.validation import Validation
@@ -25,10 +26,12 @@ def try_largest(
     device: torch.device,
     events: Events,
     team: Team,
+    state_bytes: int = 0,
 ) -> None:
-    """`rows` can be read in any order. Where memory is the device's own both batches are always tried. On a
-    CPU, which has nothing to refuse with but the death of the process, only if they go well beyond the first
-    step's."""
+    """`rows` can be read in any order; `state_bytes` is what the optimizer allocates in the first step.
+
+    Where memory is the device's own both batches are always tried. On a CPU, where too much memory ends the
+    process, only if they go well beyond the first step's."""
     refuses = device.type != "cpu"
     lengths = row_lengths(rows)
     first = sum(lengths[row] for row in order.step(0)[: window.micro_batch])
@@ -39,7 +42,8 @@ def try_largest(
     if refuses or most > _MUCH_LONGER * first:
         events.stage("try largest batch", 600.0, f"{len(trained)} rows")
         alone = window.reading(rows)
-        alone.gather(0, trained)
+        with memory.reserved(state_bytes if refuses else 0, device):
+            alone.gather(0, trained)
         alone.clear()
         window.micro_batch = alone.micro_batch
         events.applied("micro_batch.tried", window.micro_batch)

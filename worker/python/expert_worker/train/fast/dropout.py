@@ -53,11 +53,18 @@ def token_keys(
     return _scramble_(keys).to(device)
 
 
-class Place(threading.local):
-    """Where the tokens of the current thread's forward pass stand; shared by every module that draws."""
+class Place:
+    """Where the tokens of the current forward pass stand; shared by every module that draws.
+
+    On CUDA the backward pass, and with it recomputation, runs on a thread of autograd's: what one thread has
+    set must be seen by the others."""
 
     def __init__(self, keys: Tensor | None = None) -> None:
         self.keys = keys
+
+
+class PlaceByThread(Place, threading.local):
+    """For several forward passes at once on a CPU, each on a thread that walks its own way back too."""
 
 
 class Columns:
