@@ -75,6 +75,16 @@ def test_tensorboard_reads_what_was_said(tmp_path: Path) -> None:
     assert {"LR", "Throughput/tokens_per_sec", "Memory/allocated_gb", "GPU/utilization"} <= set(read)
 
 
+def test_logging_steps_decide_what_tensorboard_gets(tmp_path: Path) -> None:
+    plan = example_plan(tmp_path, {"machine.logging.steps": 4, "machine.logging.trackers": ["tensorboard"]})
+    events, _ = Events.in_memory()
+    trackers = start_trackers(plan, events)
+    for step in range(1, 11):
+        events.progress(**progress(step))
+    trackers.close()
+    assert [step for step, _ in curves(tmp_path / "out" / "tensorboard")["Loss/train"]] == [4, 8, 10]
+
+
 def test_a_resumed_run_replaces_the_steps_it_tells_again(tmp_path: Path) -> None:
     plan = example_plan(tmp_path)
     for resumed_from, steps, shift in ((0, (1, 2, 3), 0.0), (1, (2, 3, 4), 10.0)):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from scene import put_data, rows, train
 
+from expert_worker.errors import BadInput
+
 STEPS = {"unit": "steps", "value": 3}
 
 # (changes, applied key that must differ, whether losses must differ)
@@ -201,3 +203,17 @@ def test_checkpoints_are_mirrored(tmp_path, monkeypatch):
         ]
         stepped = [i for i, body in enumerate(told) if body.type == "progress"]
         assert background or copied[0] < stepped[1]
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_fp32_products_are_formed_where_the_plan_says(wanted, tmp_path, monkeypatch):
+    """The measured speeds are near each other, so the plan decides."""
+    monkeypatch.setattr("expert_worker.base.fp32_products._slowdown", lambda dtype: 1.5)
+    ran = run(tmp_path, {"machine.dtype": "bf16", "machine.fp32_products": wanted}, monkeypatch)
+    assert ran.applied["fp32_products"] is wanted
+
+
+@pytest.mark.parametrize("key", ["recipe.adapter.rank", "recipe.adapter.alpha"])
+def test_a_plan_without_a_rank_is_refused(key, tmp_path, monkeypatch):
+    with pytest.raises(BadInput, match="needs a rank and an alpha"):
+        run(tmp_path, {key: None}, monkeypatch)

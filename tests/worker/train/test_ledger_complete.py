@@ -1,7 +1,9 @@
-"""No setting of the plan without a test that it is applied: here, or in the test that is named for it."""
+"""No setting of the plan without a test that it is applied: in test_ledger, or in the test named here for it,
+which must exist and must set it."""
 
 from __future__ import annotations
 
+import ast
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,12 +18,20 @@ TESTS = Path(__file__).parents[2]
 LEDGER = "worker/train/test_ledger.py"
 DATA = "worker/pretokenize/test_data.py"
 CUDA = "worker/train/test_cuda_settings.py"
-DECODE = "worker/evaluate/test_decode.py"
 SCORED = "worker/evaluate/test_evaluate_stage.py"
+DECODING = "worker/evaluate/test_decoding_settings.py"
+TRACKING = "worker/tracking/test_tracking.py"
 BEST = "worker/train/test_stage.py::test_evaluation_best_and_early_stopping"
 ROPE = "worker/base/test_load.py::test_rope_scaling_reaches_the_model"
+ADAPTERS = "worker/train/test_stage.py::test_every_adapter_loads_back_with_plain_peft"
 LOADER = f"{LEDGER}::test_rows_that_are_not_mapped_come_through_loader_workers"
-TOGETHER = "worker/train/test_distributed.py::test_two_processes_come_to_what_one_does"
+TOGETHER = (
+    "worker/train/test_distributed.py"
+    "::test_two_processes_come_to_what_one_does_and_one_goes_on_from_their_checkpoint"
+)
+ROWS = "worker/train/test_scoring.py::test_only_as_many_rows_are_looked_at_as_are_asked_for"
+PARTS = "worker/train/test_stopwatch.py::test_a_switched_off_part_is_told_and_changes_no_loss"
+NARROW = f"{DECODING}::test_a_narrow_choice_leaves_the_likeliest_token"
 KEY = "worker/pretokenize/test_key.py::test_what_decides_the_rows_changes_the_key"
 
 ELSEWHERE = {
@@ -29,9 +39,9 @@ ELSEWHERE = {
     "recipe.base.sha256": "worker/base/test_load.py::test_the_digest_is_checked",
     "recipe.base.rope_scaling": ROPE,
     "recipe.template": KEY,
-    "recipe.data.train": "worker/pretokenize/test_key.py::test_any_byte_of_the_data_changes_the_key",
-    "recipe.data.validation": f"{LEDGER}::test_evaluation_strategies",
-    "recipe.data.test": f"{SCORED}::test_nothing_to_score_is_refused_before_a_model_is_loaded",
+    "recipe.data.train": f"{DATA}::test_a_mixture_takes_shares",
+    "recipe.data.validation": f"{DATA}::test_validation_data_of_its_own",
+    "recipe.data.test": f"{DECODING}::test_as_many_rows_of_the_test_set_as_asked_for",
     "recipe.data.validation_split": KEY,
     "recipe.data.field_mapping": KEY,
     "recipe.data.train_on": KEY,
@@ -41,34 +51,35 @@ ELSEWHERE = {
     "recipe.data.deduplicate": KEY,
     "recipe.data.min_length": KEY,
     "recipe.data.max_length": f"{DATA}::test_duplicates_and_lengths",
-    "recipe.adapter.feedforward_modules": "worker/train/test_stage.py::test_every_adapter_loads_back",
-    "recipe.adapter.soft_prompts": "worker/train/test_stage.py::test_every_adapter_loads_back",
+    "recipe.adapter.feedforward_modules": ADAPTERS,
+    "recipe.adapter.soft_prompts": ADAPTERS,
     "recipe.batch.max_seq_length": KEY,
     "recipe.batch.packing": KEY,
     "recipe.schedule.duration": f"{LEDGER}::test_durations",
     "recipe.precision.tf32": f"{CUDA}::test_tf32_is_read_back_from_torch",
     "recipe.evaluation.strategy": f"{LEDGER}::test_evaluation_strategies",
     "recipe.evaluation.steps": f"{LEDGER}::test_evaluation_strategies",
-    "recipe.evaluation.rows": "worker/train/test_scoring.py::test_only_as_many_rows_are_looked_at",
+    "recipe.evaluation.rows": ROWS,
     "recipe.evaluation.best": BEST,
-    "recipe.evaluation.scorer": "worker/evaluate/test_sandbox.py::test_an_unknown_scorer_is_named",
-    "recipe.evaluation.test_set_size": f"{SCORED}::test_the_adapter_is_told_from_its_base",
+    "recipe.evaluation.scorer": f"{SCORED}::test_nothing_to_score_is_refused_before_a_model_is_loaded",
+    "recipe.evaluation.test_set_size": f"{DECODING}::test_as_many_rows_of_the_test_set_as_asked_for",
     "recipe.evaluation.test_cases": f"{SCORED}::test_test_cases_stand_in_for_a_test_set",
     "recipe.saving": f"{LEDGER}::test_saving_strategies",
-    "recipe.decoding.temperature": f"{DECODE}::test_sampling_depends_on_its_seed_alone",
-    "recipe.decoding.top_p": f"{DECODE}::test_sampling_depends_on_its_seed_alone",
-    "recipe.decoding.top_k": f"{DECODE}::test_sampling_depends_on_its_seed_alone",
-    "recipe.decoding.min_p": f"{DECODE}::test_sampling_depends_on_its_seed_alone",
-    "recipe.decoding.stop_sequences": f"{DECODE}::test_an_answer_ends_before_a_stop_sequence",
-    "recipe.decoding.max_new_tokens": f"{DECODE}::test_an_answer_ends_at_eos",
+    "recipe.decoding.temperature": f"{DECODING}::test_a_temperature_samples",
+    "recipe.decoding.top_p": NARROW,
+    "recipe.decoding.top_k": NARROW,
+    "recipe.decoding.min_p": NARROW,
+    "recipe.decoding.stop_sequences": f"{DECODING}::test_an_answer_ends_before_a_stop_sequence",
+    "recipe.decoding.max_new_tokens": f"{DECODING}::test_an_answer_has_at_most_as_many_tokens_as_asked_for",
     "machine.distributed": TOGETHER,
-    "machine.fast_parts": "worker/train/test_stopwatch.py::test_a_switched_off_part_is_told",
-    "machine.flash_attention": f"{CUDA}::test_a_gpu_without_flash_attention",
+    "machine.fast_parts": PARTS,
+    "machine.fp32_products": f"{LEDGER}::test_fp32_products_are_formed_where_the_plan_says",
+    "machine.flash_attention": f"{CUDA}::test_flash_attention_reaches_the_choice_of_a_kernel",
     "machine.threads.compute": f"{LEDGER}::test_threads_are_read_back_from_torch",
     "machine.threads.pretokenize": "worker/pretokenize/test_key.py::test_threads_give_the_same_bytes",
     "machine.loader": LOADER,
-    "machine.logging.steps": "worker/tracking/test_tracking.py::test_logging_steps_thin_the_curve",
-    "machine.logging.trackers": "worker/tracking/test_tracking.py::test_tensorboard_reads_what_was_said",
+    "machine.logging.steps": f"{TRACKING}::test_logging_steps_decide_what_tensorboard_gets",
+    "machine.logging.trackers": f"{TRACKING}::test_tensorboard_reads_what_was_said",
     "machine.save_total_limit": f"{LEDGER}::test_saving_strategies",
     "machine.mirror": f"{LEDGER}::test_checkpoints_are_mirrored",
 }
@@ -114,7 +125,57 @@ def test_every_entry_is_about_a_setting_that_there_is() -> None:
         assert any(within(setting, [place]) for setting in ALL), place
 
 
-@pytest.mark.parametrize("named", sorted(set(ELSEWHERE.values())))
-def test_every_test_that_is_named_is_there(named: str) -> None:
+def definitions(file: Path) -> dict[str, ast.stmt]:
+    """What a module defines, by name."""
+    found: dict[str, ast.stmt] = {}
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found[node.name] = node
+        elif isinstance(node, ast.Assign):
+            found |= {target.id: node for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found[node.target.id] = node
+    return found
+
+
+def written(test: str, known: dict[str, ast.stmt]) -> set[str]:
+    """Every text and keyword in a test and in what it uses of its module: constants, helpers, fixtures."""
+    texts: set[str] = set()
+    left, seen = [test], set()
+    while left:
+        name = left.pop()
+        if name in seen or name not in known:
+            continue
+        seen.add(name)
+        for node in ast.walk(known[name]):
+            if isinstance(node, ast.Name):
+                left.append(node.id)
+            elif isinstance(node, ast.arg):
+                left.append(node.arg)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.add(node.value)
+            elif isinstance(node, ast.keyword) and node.arg is not None:
+                texts.add(node.arg.replace("__", "."))
+    return texts
+
+
+def sets(setting: str, text: str) -> bool:
+    """The setting itself, a part of it, or what it is a part of."""
+    inside = text == setting or text.startswith(f"{setting}.")
+    return inside or ("." in text and setting.startswith(f"{text}."))
+
+
+@pytest.mark.parametrize(("setting", "named"), sorted(ELSEWHERE.items()))
+def test_every_test_that_is_named_is_there_and_sets_its_key(setting: str, named: str) -> None:
     file, _, test = named.partition("::")
-    assert f"def {test}" in (TESTS / file).read_text()
+    known = definitions(TESTS / file)
+    assert test in known, f"{file} has no {test}"
+    assert any(sets(setting, text) for text in written(test, known)), f"{test} does not set {setting}"
+
+
+def test_a_test_that_does_not_set_a_key_is_found_out() -> None:
+    known = definitions(Path(__file__).parent / "test_lokr.py")
+    texts = written("test_dropout_does_not_depend_on_the_micro_batch", known)
+    assert any(sets("recipe.adapter.dropout", text) for text in texts)
+    assert any(sets("recipe.batch", text) for text in texts)
+    assert not any(sets("recipe.optimizer.name", text) for text in texts)
