@@ -63,5 +63,9 @@ AREAS: dict[str, Python | Rust] = {
         ("--bins", "--test", "shelf", "--test", "train", "--test", "matrix"),
     ),
     "pack": Rust("expert-native", ("worker/native/src/pack.rs",), ("--test", "pack")),
-    "spill": Rust("expert-native", ("worker/native/src/spill.rs",), ("--test", "spill")),
+    "mask": Rust(
+        "expert-native",
+        ("worker/native/src/arrow/write.rs", "worker/native/src/spill.rs"),
+        ("--test", "mask", "--test", "spill"),
+    ),
 }

@@ -102,6 +102,17 @@ def test_a_refused_replacement_leaves_the_old_file_alone(
     assert names(tmp_path) == ["file"] and (tmp_path / "file").read_bytes() == b"old"
 
 
+def test_a_file_that_cannot_even_be_begun_is_the_refusal_that_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise PermissionError("not here")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(PermissionError, match="not here"):
+        files.replace(tmp_path / "file", b"new")
+
+
 def test_json_is_the_same_for_the_same_document(tmp_path: Path) -> None:
     written = files.replace_json(tmp_path / "file", {"b": [1], "a": "ü"})
     expected = '{\n  "a": "ü",\n  "b": [\n    1\n  ]\n}\n'.encode()
@@ -224,3 +235,11 @@ def test_tensors_are_aligned_the_widest_first() -> None:
 def test_tensors_that_need_a_gradient_can_be_saved(tmp_path: Path) -> None:
     files.write(tmp_path / "x", tensors.encode({"a": torch.ones(2, requires_grad=True)}))
     assert tensors.decode(tmp_path / "x")["a"].tolist() == [1, 1]
+
+
+def test_leftovers_are_named_and_everything_else_stays(tmp_path: Path) -> None:
+    folder_of(tmp_path / "checkpoint-1.partial")
+    (tmp_path / "checkpoint-2").mkdir()
+    assert files.remove_leftovers(tmp_path / "absent") == []
+    assert files.remove_leftovers(tmp_path) == ["checkpoint-1.partial"]
+    assert names(tmp_path) == ["checkpoint-2"]

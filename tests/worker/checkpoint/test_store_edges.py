@@ -51,6 +51,24 @@ def test_exactly_enough_room_is_enough(store: Store, monkeypatch) -> None:
         store.demand_room(1001)
 
 
+def test_a_step_that_is_saved_already_is_left_alone_and_named(store: Store) -> None:
+    save(store, 1)
+    before = (store.path(1) / "x.safetensors").stat().st_ino
+    found = store.newest_valid()
+    assert found is not None and store.commit(1, {}, found.facts) == store.path(1)
+    assert (store.path(1) / "x.safetensors").stat().st_ino == before
+
+
+def test_parts_may_be_in_folders(store: Store) -> None:
+    save(store, 1)
+    found = store.newest_valid()
+    assert found is not None
+    path = store.commit(2, {"below/deep/notes.bin": b"notes", "top.json": {"a": 1}}, found.facts)
+    assert (path / "below" / "deep" / "notes.bin").read_bytes() == b"notes"
+    newest = store.newest_valid()
+    assert newest is not None and newest.step == 2 and newest.json("top.json") == {"a": 1}
+
+
 def test_what_no_policy_keeps_is_deleted_and_named(store: Store) -> None:
     save(store, 1, 2, 3)
     assert store.retain(2, None) == [1]
