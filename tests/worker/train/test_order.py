@@ -120,3 +120,18 @@ def test_keys_are_drawn_by_step_row_and_place():
     alone, together = keys(1, 4, [0]), keys(1, 4, [2, 0])
     assert len(alone) == 3 and together[2:] == alone
     assert keys(1, 5, [0]) != alone and keys(2, 4, [0]) != alone
+
+
+def test_boundaries_begin_at_nothing_and_end_at_the_last_token():
+    _, _, bounds, _ = ROWS.batch([1, 2])
+    assert bounds.tolist() == [0, 1, 3, 5]
+
+
+def test_rows_may_be_arrays_of_numpy():
+    class Arrays:
+        def batch(self, indices):
+            return tuple(part.numpy() for part in ROWS.batch(indices))
+
+    batch, expected = data.flat(Arrays(), [0, 1]), data.flat(ROWS, [0, 1])
+    assert torch.equal(batch.ids, expected.ids) and torch.equal(batch.labels, expected.labels)
+    assert torch.equal(batch.positions, expected.positions) and batch.lengths == expected.lengths
