@@ -41,3 +41,7 @@ def test_best_and_newest_are_never_deleted(steps: set[int], limit: int, data: st
     kept = len(steps) - len(gone)
     assert kept <= max(limit, 2)
     assert kept >= min(len(steps), limit)
+
+
+def test_a_limit_of_one_keeps_one_where_the_newest_is_the_best() -> None:
+    assert doomed([1, 2, 3], policies(1, 3)) == [1, 2]
