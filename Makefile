@@ -89,7 +89,9 @@ lint: setup ## Formatting, lints and types, Rust and Python, and the workflows
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/python scripts/dev/plain_words.py README CONTRIBUTING CHANGELOG openspec docs/README docs/bench docs/c docs/first docs/memory docs/resume docs/s docs/t docs/y experts benches scripts .github .ci Makefile worker/python/expert_worker/tracking worker/python/expert_worker/serve worker/python/expert_worker/process worker/python/expert_worker/plan worker/python/expert_worker/event
+	@$(BIN)/python scripts/dev/plain_words.py README CONTRIBUTING CHANGELOG docs openspec contract cli/src worker/native experts benches scripts .github .ci Makefile \
+		$(addprefix worker/python/expert_worker/,tracking serve process plan event base bench checkpoint evaluate export generate pretokenize report run_record)
+	@$(BIN)/python scripts/dev/structure.py
 	@$(BIN)/zizmor --offline --quiet --pedantic .github/workflows
 
 format: setup ## Format everything in place

@@ -1,5 +1,5 @@
-//! Gives the module the digest of the sources that it is built from, so that `expert-cli` can tell one build of the
-//! same sources from another on any machine.
+//! Gives the module the digest of the sources that it is built from, so that `expert-cli` can compare builds on any
+//! machine.
 
 use std::fmt::Write;
 use std::fs;

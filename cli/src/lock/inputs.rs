@@ -61,7 +61,7 @@ pub fn here(plan: &Plan, python: Option<&Path>, digests: &Digests) -> Inputs {
     of(plan, found.as_ref().map(|found| found.python.as_path()), digests)
 }
 
-/// What differs from `before` to `now`. Two unknown digests differ too: what is unknown is not the same.
+/// What differs from `before` to `now`. Two unknown digests differ too.
 pub fn differences(before: &Inputs, now: &Inputs) -> Vec<Difference> {
     let names = before.data.keys().chain(now.data.keys().filter(|name| !before.data.contains_key(*name)));
     let data = names.filter_map(|name| {

@@ -17,7 +17,7 @@ const STATE: &str = "state.json";
 pub const FINAL: &str = "final";
 const WEIGHTS: &str = "adapter_model.safetensors";
 
-/// `run.json`, as far as it decides what may be done with the run.
+/// The part of `run.json` that decides what may be done with the run.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct RunRecord {
     pub recipe_digest: String,

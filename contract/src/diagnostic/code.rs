@@ -71,7 +71,7 @@ codes! {
     SwitchedOff = "switched-off", Advice, "A setting belongs to a feature that another setting switches off.";
     InvalidSet = "invalid-set", Error, "An argument of `--set` is not `dotted.path=value`, or names no key of the manifest.";
 
-    PathOutside = "path-outside", Error, "Data, the token cache or a mirror lies outside the expert's folder, where a downloaded manifest must not reach.";
+    PathOutside = "path-outside", Error, "Data, the token cache or a mirror is outside the expert's folder, which a downloaded manifest must not use.";
     PathInvalid = "path-invalid", Error, "A path is not valid on this system.";
     DataMissing = "data-missing", Warning, "A data file is missing; an error under `--strict`, for `plan` and for `train`.";
     DataPointer = "data-pointer", Warning, "A data file is a Git LFS pointer; an error under `--strict`, for `plan` and for `train`.";

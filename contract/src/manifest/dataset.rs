@@ -14,7 +14,7 @@ const FORMAT: Kind = Kind::OneOf(&[Kind::Word(DataFormat::WORDS), Kind::Null]);
 const TASK_OBJECT: Kind = Kind::Object(&TASK);
 
 section! {
-    /// What is learnt from.
+    /// The training data.
     Dataset = DATASET at "training.dataset" {
         text_key: Some("path"),
         metadata_endings: &["_distribution"],

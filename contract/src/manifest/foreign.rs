@@ -78,7 +78,7 @@ const KEYS: &[(&str, &str)] = &[
     ("load_best_model", "training.config.load_best_model_at_end"),
     ("use_wandb", "training.config.report: \"wandb\""),
     ("wandb_project", "training.config.report: \"wandb\", with the project in WANDB_PROJECT"),
-    ("logging_dir", "training.config.report; TensorBoard's files lie in the run's folder"),
+    ("logging_dir", "training.config.report; TensorBoard's files are in the run's folder"),
     ("output_dir", "the command line: `-o DIR`"),
     ("resume_from_checkpoint", "the command line: `train --resume`"),
     ("deepspeed", "training.config.distributed"),
@@ -141,7 +141,7 @@ mod tests {
             let path = here.split([':', ',', ';', ' ']).next().unwrap();
             assert!(
                 path == "the" || ledger.iter().any(|known| known.split(' ').next() == Some(path)),
-                "{foreign} leads to {path}, which is no key"
+                "{foreign} leads to {path}, which is not a key"
             );
             assert!(!ledger.contains(&format!("training.config.{foreign}")), "{foreign} is a key here");
         }

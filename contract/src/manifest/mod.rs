@@ -158,7 +158,7 @@ fn from_text(text: String, before: Option<Problem>, path: &Path, options: &Optio
     Loaded { manifest, document, diagnostics }
 }
 
-/// The place in `base_models` of the one base that is used; None where all are, or where places cannot be told.
+/// The place in `base_models` of the one base that is used; None if all are used, or if positions are unknown.
 fn used_base(manifest: &Manifest, bases: &Bases) -> Option<usize> {
     let listed = manifest.document.root.as_ref()?.as_object()?.get("base_models")?.as_list()?;
     if listed.len() != manifest.bases.len() {

@@ -1,5 +1,5 @@
 //! Folders that a run writes to besides its own: the token cache and the mirror of checkpoints. A manifest may be a
-//! download, so they lie in the expert's folder or where the command line allows it, as data does.
+//! download, so they must be in the expert's folder or where the command line allows it, like data.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ pub enum Target {
     Url(String),
     /// A path of another system.
     Foreign,
-    /// A chain of file systems with a local one in it, whose folder nothing here can tell.
+    /// A chain of file systems with a local one in it, whose folder is unknown here.
     Chained,
 }
 
@@ -59,7 +59,7 @@ fn cache(manifest: &Manifest, effective: &Effective<'_>, options: &Options, prob
     let cache = &effective.config.pretokenized_cache;
     let text = cache.as_deref().filter(|text| !is_foreign(text)).unwrap_or(DEFAULT_CACHE);
     let filled = fill_placeholders(text, &manifest.root.name, &effective.base.name);
-    // A name that is no folder's is the name's fault.
+    // A name that is not a valid folder name is reported as the name's problem.
     let named = !cache.is_given() && filled.contains("..");
     let path = anywhere(&filled, &manifest.folder).filter(|_| !named);
     if let Some(path) = path.filter(|path| !may_write(path, &manifest.folder, cache.span, options)) {
@@ -102,7 +102,7 @@ fn stays_below(path: &Path) -> bool {
 }
 
 fn outside(text: &str, path: &Path, span: Span, what: &str) -> Problem {
-    let message = format!("`{text}` leads to {}, and {what} lies in the expert's folder", path.display());
+    let message = format!("`{text}` leads to {}, and {what} must be in the expert's folder", path.display());
     Problem::new(Code::PathOutside, span, message).hint(STAY_INSIDE)
 }
 

@@ -20,7 +20,7 @@ pub enum Request {
         evaluate: bool,
         profile: bool,
     },
-    /// Fetch or convert the base where it is not on this machine yet, and tell its folder.
+    /// Download or convert the base if it is not on this machine yet, and report its folder.
     Base,
     /// Train the recipe's few steps as a measurement, the longest batch first, and report their time and memory.
     Bench {

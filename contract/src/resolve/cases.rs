@@ -1,4 +1,4 @@
-//! Questions for an evaluation that stand in a file of their own.
+//! Questions for an evaluation from a separate file.
 
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::json::{Node, Value, parse};

@@ -45,7 +45,7 @@ class Facts(Document):
     inputs: Inputs | None = None
     """Digests of what the run was begun with."""
     threads: U32 | None = None
-    """The number of compute threads decides the last bits, so a resumed run keeps it."""
+    """The number of compute threads affects rounding, so a resumed run keeps it."""
 
 
 class Record(Document):
