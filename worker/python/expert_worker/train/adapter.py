@@ -1,4 +1,4 @@
-"""The adapter: built by peft from the plan, started from the seed before anything else draws."""
+"""Builds the adapter with peft from the plan, initialised from the seed before any other random draw."""
 
 import math
 from typing import Any
@@ -37,7 +37,7 @@ def build(plan: Plan, base: Any, tokenizer: Any, total_steps: int, events: Event
 
 
 def trained(model: Any) -> dict[str, torch.nn.Parameter]:
-    """What the optimizer moves, by name, in the order of names."""
+    """The trainable parameters by name, sorted."""
     return dict(sorted((name, p) for name, p in model.named_parameters() if p.requires_grad))
 
 
@@ -70,7 +70,7 @@ def _config(recipe: Adapter, total_steps: int) -> Any:
 
 
 def _adalora(kind: Any, rank: int, total_steps: int, common: dict[str, Any]) -> Any:
-    """Half as many ranks again at the start, given up step by step during the middle of the run."""
+    """Starts with 1.5 times the rank and prunes it during the middle of the run."""
     return kind(
         init_r=math.ceil(rank * 1.5),
         target_r=rank,
@@ -133,7 +133,7 @@ def _report(model: Any, events: Events) -> None:
 
 
 def extra_loss(model: Any) -> torch.Tensor | None:
-    """AdaLoRA asks its factors to stay orthogonal; no other kind adds to the loss."""
+    """AdaLoRA regularises its factors to stay orthogonal; no other kind adds to the loss."""
     config = model.peft_config[model.active_adapter]
     weight = getattr(config, "orth_reg_weight", 0.0)
     if not weight:
@@ -149,6 +149,6 @@ def extra_loss(model: Any) -> torch.Tensor | None:
 
 
 def after_step(model: Any, step: int) -> None:
-    """AdaLoRA moves its ranks between modules, from gradients that are still there."""
+    """AdaLoRA moves ranks between modules, from gradients that are not cleared yet."""
     if hasattr(model.base_model, "update_and_allocate"):
         model.base_model.update_and_allocate(step)

@@ -1,4 +1,4 @@
-"""Gradient checkpointing on the plain path: whole layers by transformers' own means, or attention alone."""
+"""Gradient checkpointing on the plain path: whole layers through transformers, or attention only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch.utils.checkpoint import checkpoint
 
 
 def apply(model: Any, wanted: str) -> str:
-    """Switches it on and says what is in force: none, selective or full."""
+    """Enables it and returns the mode in use: none, selective or full."""
     if wanted == "selective" and _attention_alone(model):
         return "selective"
     if wanted == "none":
@@ -20,7 +20,7 @@ def apply(model: Any, wanted: str) -> str:
 
 
 def _attention_alone(model: nn.Module) -> int:
-    """How many attention modules now compute again on the way back what they computed before."""
+    """The number of attention modules that are recomputed in the backward pass."""
     found = [module for module in model.modules() if type(module).__name__.endswith("Attention")]
     for module in found:
         module.forward = _again(module, module.forward)

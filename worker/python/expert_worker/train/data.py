@@ -1,4 +1,4 @@
-"""Which rows a step sees, and the rows themselves. The order is a pure function of (seed, step)."""
+"""Samples the rows of a step and reads them. The order is a pure function of (seed, step)."""
 
 import heapq
 import math
@@ -36,7 +36,7 @@ class Order:
     seed: int
     drop_last: bool = False
     lengths: tuple[int, ...] | None = None
-    """Given where rows of like length are to share a step."""
+    """Set if rows of similar length share a step."""
 
     @property
     def steps_per_epoch(self) -> int:
@@ -44,7 +44,7 @@ class Order:
         return max(1, whole if self.drop_last else math.ceil(self.rows / self.rows_per_step))
 
     def epoch(self, step: int) -> float:
-        """How many epochs lie behind once `step` steps are done."""
+        """Finished epochs after `step` steps."""
         return step / self.steps_per_epoch
 
     def step(self, step: int) -> list[int]:
@@ -71,7 +71,7 @@ def _permutation(order: Order, epoch: int) -> list[int]:
 
 
 def _with_steps_shuffled(rows: list[int], size: int, draw: torch.Generator) -> list[int]:
-    """Whole steps change places; the last, smaller one stays last so that no step is cut in two."""
+    """Whole steps are shuffled; the last, smaller one stays last, so that no step is split."""
     whole = len(rows) // size
     places = torch.randperm(whole, generator=draw).tolist()
     return [row for place in places for row in rows[place * size : (place + 1) * size]] + rows[whole * size :]
@@ -79,7 +79,7 @@ def _with_steps_shuffled(rows: list[int], size: int, draw: torch.Generator) -> l
 
 def order_of(plan: Plan, rows: Rows) -> Order:
     if len(rows) == 0:
-        raise BadInput("There is nothing to train on: the data set has no rows", code="no-rows")
+        raise BadInput("There are no rows to train on: the data set is empty", code="no-rows")
     batch = plan.recipe.batch
     lengths = tuple(row_lengths(rows)) if batch.group_by_length and not batch.packing else None
     return Order(len(rows), batch.rows_per_step, plan.recipe.seed, batch.drop_last, lengths)
@@ -93,7 +93,7 @@ def total_steps(plan: Plan, order: Order) -> int:
 
 
 def row_lengths(rows: Rows) -> list[int]:
-    """From the rows' own table of lengths where they have one."""
+    """From the rows' table of lengths, if they have one."""
     known = getattr(rows, "row_lengths", None)
     if known is not None:
         return [int(length) for length in (known() if callable(known) else known)]
@@ -106,14 +106,14 @@ def longest(lengths: Sequence[int], count: int) -> list[int]:
 
 
 def flat(rows: Rows, indices: Sequence[int]) -> Flat:
-    """One batch on the CPU, with nothing drawn at its tokens."""
+    """One batch on the CPU, without dropout keys."""
     ids, labels, bounds, positions = (_tensor(part) for part in rows.batch(indices))
     lengths = tuple((bounds[1:] - bounds[:-1]).tolist())
     return Flat(ids.long(), labels.long(), positions.long(), lengths)
 
 
 def keyed(batch: Flat, seed: int, step: int, indices: Sequence[int], lengths: Sequence[int]) -> Flat:
-    """With each token's key for whatever is drawn at it; `lengths` are those of all rows."""
+    """With each token's dropout key; `lengths` are those of all rows."""
     keys = token_keys(seed, step, list(indices), [lengths[index] for index in indices])
     return replace(batch, keys=keys, step=step)
 
@@ -124,7 +124,7 @@ def _tensor(part: Any) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class InMemory:
-    """Rows of documents, each (ids, labels): for tests, and for data that never was a file."""
+    """Rows of documents, each (ids, labels): for tests, and for data that is not in a file."""
 
     packed: list[list[tuple[list[int], list[int]]]]
 

@@ -1,4 +1,4 @@
-"""The two ways from a batch to a loss: the fast path, and plain transformers + peft."""
+"""The two paths from a batch to a loss: the fast path, and plain transformers + peft."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -23,14 +23,14 @@ class Engine(Protocol):
         """Adds `scale` times the summed loss's gradient to the parameters; returns the summed loss."""
 
     def loss(self, batch: Flat) -> Tensor:
-        """The summed loss, no gradient, nothing dropped."""
+        """The summed loss, without gradient and dropout."""
 
     def parameters_changed(self) -> None:
         """Must follow every change of the trained parameters: an optimizer step, a restored checkpoint."""
 
 
 class FastEngine:
-    """On a CPU a batch is walked in pieces of whole documents: what stays in the caches is faster."""
+    """On a CPU, a batch is processed in chunks of whole documents: chunks that fit the caches are faster."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ def _accumulate(parameter: Tensor, gradient: Tensor | None) -> None:
 
 
 class PlainEngine:
-    """transformers' own forward on padded documents: right for every architecture and every kind of
+    """transformers' own forward on padded documents: for every architecture and every kind of
     adapter."""
 
     def __init__(
@@ -124,7 +124,7 @@ class PlainEngine:
         padded = _padded(batch.to(self._device))
         self._place.keys = padded.keys
         if self._model.training and batch.keys is not None and batch.keys.numel():
-            # What peft draws for whole modules (LoKr's dropout) is the same for all micro-batches of a step.
+            # peft's draws for whole modules (LoKr's dropout) are the same for all micro-batches of a step.
             seed_everything(self._seed, FORWARD, batch.step)
         output = self._model(input_ids=padded.ids, attention_mask=padded.mask, use_cache=False)
         logits = output.logits[:, -padded.ids.shape[1] :][:, :-1].float()
@@ -137,7 +137,7 @@ class PlainEngine:
 
 
 class _Padded:
-    """One document a row, padded behind."""
+    """One document per row, right-padded."""
 
     def __init__(self, ids: Tensor, labels: Tensor, mask: Tensor, keys: Tensor | None) -> None:
         self.ids, self.labels, self.mask, self.keys = ids, labels, mask, keys
@@ -154,7 +154,7 @@ def _padded(batch: Flat) -> _Padded:
 
 
 def build(plan: Plan, model: Any, device: torch.device, events: Events, *, spread: bool = False) -> Engine:
-    """Chooses the path and says which, and why not the faster one."""
+    """Chooses the path and reports it, with the reason if it is not the fast one."""
     reason = _obstacle(plan, model, spread)
     lanes = _lanes(plan, device) if reason is None else None
     place = PlaceByThread() if lanes is not None and lanes.count > 1 else Place()
@@ -177,7 +177,7 @@ def build(plan: Plan, model: Any, device: torch.device, events: Events, *, sprea
 
 def _obstacle(plan: Plan, model: Any, spread: bool) -> str | None:
     if spread:
-        return "the base's weights are spread over the processes, which only its own modules know"
+        return "the base's weights are sharded over the processes, which only its own modules support"
     return obstacle(model) if plan.machine.fast_path else "it is switched off"
 
 
@@ -217,7 +217,7 @@ def _fast(
         events.applied(
             "torch_compile",
             machine.compile.backend,
-            "Decoder layers are compiled at their first batches, which takes a minute or so",
+            "Decoder layers are compiled at their first batches, which takes about a minute",
         )
     events.applied("piece_tokens", machine.piece_tokens)
     if lanes is not None:
@@ -226,11 +226,11 @@ def _fast(
 
 
 def _lanes(plan: Plan, device: torch.device) -> Lanes | None:
-    """None where a batch is walked whole."""
+    """None if a batch is processed as a whole."""
     tokens = plan.machine.piece_tokens
     if tokens is None or device.type != "cpu":
         return None
-    # Compiled layers are made once, by one thread.
+    # Layers are compiled once, by one thread.
     return Lanes(tokens, 1 if plan.machine.compile else torch.get_num_threads())
 
 
@@ -245,7 +245,7 @@ def _mode(wanted: Compile) -> str | None:
 
 
 def _disturb(model: Any, place: Place, alpha: float) -> None:
-    """NEFTune on the plain path: the same noise, added behind the embedding."""
+    """NEFTune on the plain path: the same noise, added after the embedding."""
     if not alpha:
         return
     from expert_worker.train.fast.dropout import Columns, uniform

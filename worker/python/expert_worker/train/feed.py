@@ -21,7 +21,7 @@ Row = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 class RowSet(Dataset[Row]):
-    """One item a row. A worker that is spawned opens the file for itself."""
+    """One item per row. A spawned worker opens the file itself."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -44,7 +44,7 @@ def _reopen(kind: Any, path: Any) -> RowSet:
 
 
 class InOrder(Sampler[int]):
-    """The rows that this process sees of every step from `start` on."""
+    """The rows of this process for every step from `start`."""
 
     def __init__(self, order: Order, start: int, total: int, team: Team) -> None:
         self._order, self._start, self._total, self._team = order, start, total, team
@@ -110,7 +110,7 @@ def _loader(rows: RowSet, order: InOrder, plan: Plan) -> DataLoader[Row]:
 
 
 def report(loader: DataLoader[Row], events: Events) -> None:
-    """As the loader itself says."""
+    """As reported by the loader."""
     events.applied("dataloader_num_workers", loader.num_workers, f"{loader.num_workers} loader workers")
     events.applied("dataloader_pin_memory", loader.pin_memory)
     events.applied("dataloader_prefetch_factor", loader.prefetch_factor)

@@ -1,4 +1,4 @@
-"""The end of a run: the best or the last adapter becomes `final/`, and the run is put on record."""
+"""The end of a run: the best or the last adapter becomes `final/`, and the run is recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commits checkpoints, keeps the ones that retention wants, and hands finished ones to the mirror."""
+"""Commits checkpoints, applies retention, and passes finished ones to the mirror."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Keeper:
         events: Events,
         team: Team,
     ) -> None:
-        """`saves` is how many are to come."""
+        """`saves` is the number of remaining saves."""
         self._plan, self._store = plan, store
         self._model, self._optimizer, self._scale, self._window = model, optimizer, scale, window
         self._cache_key, self._total_steps = cache_key, total_steps
@@ -53,10 +53,10 @@ class Keeper:
             self._demand_room(saves, events)
 
     def _demand_room(self, saves: int, events: Events) -> None:
-        """One checkpoint and `final/` must fit; where what is kept beside them will not, that is told."""
+        """One checkpoint and `final/` must fit; a warning is given if all kept checkpoints will not."""
         adapter = sum(p.numel() * p.element_size() for p in trained(self._model).values())
         limit = self._plan.machine.save_total_limit
-        # The one that is to go goes when its successor is whole.
+        # A checkpoint is deleted after its successor is complete.
         held = saves if limit is None else min(saves, max(limit, 1) + 1)
         self._store.demand_room((_IN_CHECKPOINT + _IN_FINAL) * adapter)
         free = self._store.free()
@@ -69,8 +69,8 @@ class Keeper:
             )
 
     def save(self, totals: Totals, metrics: dict[str, float]) -> None:
-        """Once a step: a stop right after a save has nothing to add. Of a team the first process writes, and
-        nobody leaves before that is done."""
+        """At most once per step: a stop right after a save does nothing. Rank 0 writes; all ranks then wait
+        at a barrier."""
         if totals.step in (0, self._saved):
             return
         if self._team.speaks:

@@ -1,7 +1,7 @@
-"""Pieces of a batch side by side on a CPU, each on threads of its own.
+"""Processes chunks of a batch in parallel on a CPU, each on its own threads.
 
-Small products and passes over a piece hardly gain from a second thread; two pieces at once use two
-processors whole. Results come back in the order of the pieces, so that sums over them are always the same.
+Small products hardly gain from a second thread; two chunks in parallel use two cores fully. Results
+are returned in the order of the chunks, so that their sums are always the same.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,16 +13,16 @@ import torch
 
 from expert_worker.train.fast.batch import Flat
 
-# The budget in the contract crate counts on no more.
+# The memory budget in the contract crate assumes this maximum.
 _MOST_LANES = 2
-# How far the pieces of one turn may together exceed what is meant to be walked at once.
+# How far the chunks of one turn may exceed the chunk size together.
 _SLACK = 1.25
 
 Result = TypeVar("Result")
 
 
 class Lanes:
-    """`room` is about how many tokens a piece has."""
+    """`room` is the approximate number of tokens of a chunk."""
 
     def __init__(self, room: int, threads: int) -> None:
         self.count = min(threads, _MOST_LANES)
@@ -30,7 +30,7 @@ class Lanes:
         self._pool: ThreadPoolExecutor | None = None
 
     def pieces(self, batch: Flat) -> list[Flat]:
-        """As many pieces as come out even on the lanes."""
+        """As many chunks as divide evenly among the threads."""
         turns = -(-len(batch.ids) // (self._room * self.count))
         return batch.pieces(turns * self.count)
 
@@ -46,7 +46,7 @@ class Lanes:
             yield from (future.result() for future in running)
 
     def _turns(self, pieces: Sequence[Flat]) -> list[list[Flat]]:
-        """Neighbours go together as long as they fit; a long document has all threads for itself."""
+        """Neighbours are grouped while they fit; a long document uses all threads."""
         number = held = count = 0
         numbers = []
         for piece in pieces:

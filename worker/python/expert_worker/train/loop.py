@@ -30,7 +30,7 @@ Save = Callable[[Totals, dict[str, float]], None]
 
 @dataclass
 class Loop:
-    """Everything that training needs, put together by the stage."""
+    """Everything that training needs, built by the stage."""
 
     plan: Plan
     events: Events
@@ -56,7 +56,7 @@ class Loop:
         self.utilization = memory.Utilization(self.device)
 
     def run(self) -> None:
-        """Returns when all steps are done or nothing gets better; raises Interrupted once it has saved."""
+        """Returns when all steps are done or early stopping applies; raises Interrupted after saving."""
         while self.totals.step < self.total_steps:
             began = time.monotonic()
             step = self.totals.step
@@ -77,7 +77,7 @@ class Loop:
                 return
 
     def _step(self, step: int, rows: list[int], gathered: Gathered) -> float | None:
-        """Applies the window's gradient; None where it was not fit to be applied."""
+        """Applies the accumulated gradient; None if it was not finite."""
         self._add_extra_loss()
         norm = self._clip()
         self.totals.step = step + 1
@@ -99,7 +99,7 @@ class Loop:
             (extra * self.scale.value).backward()  # type: ignore[no-untyped-call]
 
     def _clip(self) -> float:
-        """The gradients' norm, unscaled, before they are cut to the largest that is allowed."""
+        """The unscaled gradient norm before clipping."""
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         if self.scale.value != 1:
             for gradient in gradients:
@@ -113,18 +113,18 @@ class Loop:
     def _skip(self, step: int, rows: list[int], gathered: Gathered) -> None:
         self.window.clear()
         if math.isfinite(gathered.loss_sum) and self.scale.overflowed():
-            detail = f"fp16 gradients overflowed: step left out, loss scale now {self.scale.value:g}"
+            detail = f"fp16 gradients overflowed: step skipped, loss scale now {self.scale.value:g}"
             self.events.recovered("non_finite", step, detail)
             return
         named = ", ".join(map(str, rows[:16])) + (" ..." if len(rows) > 16 else "")
-        self.events.recovered("non_finite", step, f"Loss or gradients are not finite; left out rows {named}")
+        self.events.recovered("non_finite", step, f"Loss or gradients are not finite; skipped rows {named}")
         self.totals.skipped_in_a_row += 1
         if self.totals.skipped_in_a_row >= _BAD_STEPS_IN_A_ROW:
             good = self.totals.step - self.totals.skipped_in_a_row
             self.save(self.totals, {})
             raise Failed(
                 f"{_BAD_STEPS_IN_A_ROW} steps in a row had a loss or gradients that are not finite; "
-                f"the adapter is as it was after step {good}, and saved",
+                f"the adapter is that of step {good}, and saved",
                 hint="Lower learning_rate, use bf16 instead of fp16, or look at the rows named above.",
                 code="diverged",
             )
@@ -172,7 +172,7 @@ class Loop:
         return metrics
 
     def _wants_best(self) -> bool:
-        """A best that is not on disk could not be taken at the end."""
+        """A best checkpoint must be on disk to be used at the end."""
         return self.plan.recipe.evaluation.best is not None and self.totals.best_step == self.totals.step
 
     def _exhausted(self) -> bool:
@@ -187,7 +187,7 @@ class Loop:
         return True
 
     def _leave(self) -> None:
-        """At a step's boundary: what a half-gathered window held is thrown away and will be done again."""
+        """At a step boundary: a partial gradient accumulation is discarded and will be repeated."""
         self.save(self.totals, {})
         raise self.events.stop.interrupted(f"Stopped after step {self.totals.step}; the checkpoint is saved")
 
@@ -198,7 +198,7 @@ class Loop:
 
 
 def _metric(metrics: dict[str, float], name: str) -> float:
-    """`loss` and `eval_loss` are one metric, as people write either."""
+    """`loss` and `eval_loss` are the same metric."""
     for known in (name, f"eval_{name}", name.removeprefix("eval_")):
         if known in metrics:
             return metrics[known]

@@ -1,4 +1,4 @@
-"""What the process and the device hold, and what is done where it is not enough."""
+"""Memory of process and device, and the handling of out-of-memory errors."""
 
 import gc
 import math
@@ -58,7 +58,7 @@ def peak(device: torch.device) -> int:
 
 
 def _high_water() -> int:
-    """Of this program alone: what getrusage tells begins with the peak of the process that started it."""
+    """Of this program only: getrusage includes the peak of the parent process."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
@@ -101,7 +101,7 @@ def reserved(size: int, device: torch.device) -> Iterator[None]:
 
 
 def release() -> None:
-    """What no tensor holds any more goes back to the device."""
+    """Returns cached memory to the device."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -115,7 +115,7 @@ def ran_out(error: BaseException) -> bool:
 
 
 def too_large_together(rows: int) -> Failed:
-    """Where processes pass through the model in step, none can do its part in smaller pieces."""
+    """Processes that run the model in lockstep cannot use smaller micro-batches independently."""
     return Failed(
         f"{rows} rows at once do not fit into the device's memory",
         hint="Lower batch_size, which leaves the result as it is if gradient_accumulation_steps makes up for "
@@ -125,7 +125,7 @@ def too_large_together(rows: int) -> Failed:
 
 
 def halved(rows: int, step: int, what: str, events: Events) -> int:
-    """How many rows to try after `rows` did not fit; `what` is done again with them."""
+    """The number of rows to try after `rows` did not fit; `what` is repeated with them."""
     if rows <= 1:
         raise Failed(
             "One row alone does not fit into the device's memory",
@@ -134,6 +134,6 @@ def halved(rows: int, step: int, what: str, events: Events) -> int:
         )
     fewer = (rows + 1) // 2
     release()
-    detail = f"Out of memory with {rows} rows at once: {what} is done again with {fewer}"
+    detail = f"Out of memory with {rows} rows at once: {what} is repeated with {fewer}"
     events.recovered("out_of_memory", step, detail)
     return fewer

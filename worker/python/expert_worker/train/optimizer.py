@@ -64,7 +64,7 @@ def _make(name: OptimizerName, recipe: Optimizer, trained: list[nn.Parameter]) -
 def _adafactor(trained: list[nn.Parameter], rate: float, decay: float) -> torch.optim.Optimizer:
     from transformers.optimization import Adafactor
 
-    # Our schedule sets the rate, so Adafactor's own is off.
+    # Our schedule sets the rate, so Adafactor's is off.
     made: torch.optim.Optimizer = Adafactor(  # type: ignore[no-untyped-call]
         trained, lr=rate, weight_decay=decay, scale_parameter=False, relative_step=False, warmup_init=False
     )

@@ -1,11 +1,11 @@
-"""How fast it goes: tokens a second, and the time that is left, without evaluations and saves."""
+"""Throughput: tokens per second, and the remaining time, without evaluations and saves."""
 
 from dataclasses import dataclass
 
 
 @dataclass
 class Pace:
-    """The first step pays for warming up, so the figures count from its end."""
+    """The first step includes warm-up, so the figures count from its end."""
 
     steps: int = 0
     tokens: int = 0

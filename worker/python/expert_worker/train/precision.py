@@ -14,7 +14,7 @@ _RESERVE, _WINDOWS_RESERVE = 512 << 20, 1 << 30
 
 
 def prepare(plan: Plan, events: Events) -> None:
-    """Process-wide settings, each reported as torch then says it is."""
+    """Process-wide settings, each reported as read back from torch."""
     threads = plan.machine.threads.compute
     if threads:
         torch.set_num_threads(threads)
@@ -23,7 +23,7 @@ def prepare(plan: Plan, events: Events) -> None:
         _prepare_cuda(plan, events)
     else:
         torch.use_deterministic_algorithms(True, warn_only=True)
-        # It would write NaN over every fresh tensor, to betray whoever reads before writing: a debugging aid.
+        # It would fill every new tensor with NaN to find uninitialised reads: a debugging aid.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         events.applied("deterministic", torch.are_deterministic_algorithms_enabled())
 
@@ -56,7 +56,7 @@ def _limit_memory(index: int, events: Events) -> None:
 
 @dataclass
 class LossScale:
-    """Doubles after a while without overflow, halves at one. A scale of 1 that never moves is no scaling."""
+    """Doubles after a while without overflow, halves at one. A constant scale of 1 means no scaling."""
 
     value: float = 1.0
     steady: int = 0
@@ -78,7 +78,7 @@ class LossScale:
             self.value, self.steady = self.value * 2, 0
 
     def overflowed(self) -> bool:
-        """True where a smaller scale may help; False where the numbers themselves are bad."""
+        """True if a smaller scale may help; False if the unscaled numbers are not finite."""
         if not self.moving or self.value <= 1:
             return False
         self.value, self.steady = self.value / 2, 0

@@ -23,7 +23,7 @@ def profiled(plan: Plan, events: Events) -> Iterator[None]:
     kinds = [ProfilerActivity.CPU]
     if plan.machine.device.kind == "cuda":
         kinds.append(ProfilerActivity.CUDA)
-    # A batch's pieces are walked on threads of their own.
+    # A batch's chunks are processed on separate threads.
     threads = _ExperimentalConfig(profile_all_threads=True)
     with profile(activities=kinds, experimental_config=threads) as recorded:
         yield

@@ -1,4 +1,4 @@
-"""Everything random, as a function of where it is drawn: no generator's state needs to be kept."""
+"""Random draws as a function of their position: no generator state needs to be saved."""
 
 import torch
 
@@ -6,7 +6,7 @@ from expert_worker.train.fast.dropout import mix
 
 
 def generator(seed: int, *place: int) -> torch.Generator:
-    """A CPU generator for one purpose; `place` tells purposes and their steps apart."""
+    """A CPU generator for one purpose; `place` distinguishes purposes and steps."""
     stem = mix(seed)
     for number in place:
         stem = mix((stem << 32) + number + 1)
@@ -14,7 +14,7 @@ def generator(seed: int, *place: int) -> torch.Generator:
 
 
 def seed_everything(seed: int, *place: int) -> None:
-    """For libraries that draw from torch's own generators (peft's initialisation, a base's own dropout)."""
+    """For libraries that use torch's global generators (peft's initialisation, a base's own dropout)."""
     torch.manual_seed(generator(seed, *place).initial_seed())
 
 

@@ -1,4 +1,4 @@
-"""How often something is done in a run: every so many steps, at the end of epochs, and always at the last
+"""An interval in a run: every n steps, at the end of epochs, and always at the last
 step."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from expert_worker.plan import Evaluation, Saving
 
 @dataclass(frozen=True)
 class Rhythm:
-    """`every` is None where it is never done, and 0 where it is done at the last step alone."""
+    """`every` is None for never, and 0 for the last step only."""
 
     every: int | None
     total_steps: int
@@ -26,13 +26,13 @@ class Rhythm:
                 return cls(int(chosen.steps or 0), total_steps)
 
     def due(self, step: int) -> bool:
-        """Whether it is time once `step` steps are done."""
+        """Whether it is due after `step` steps."""
         if self.every is None:
             return False
         return step == self.total_steps or bool(self.every and step % self.every == 0)
 
     def left(self, step: int) -> int:
-        """How often it will still be done after `step` steps."""
+        """The number of remaining times after `step` steps."""
         if self.every is None or step >= self.total_steps:
             return 0
         if not self.every:

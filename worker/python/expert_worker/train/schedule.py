@@ -1,4 +1,4 @@
-"""Learning rates as a pure function of the step, so that a resumed run needs no scheduler's state.
+"""Learning rates as a pure function of the step, so that a resumed run needs no scheduler state.
 
 The shapes are those that users of transformers know; `step` counts from 0 and is the one about to be taken.
 """
@@ -10,7 +10,7 @@ from expert_worker.plan import Schedule
 from expert_worker.plan.recipe import WarmupRatio
 
 Shape = Callable[[float, Mapping[str, float]], float]
-"""From the share of the decay that lies behind (0 to 1) to a factor on the rate."""
+"""From the finished share of the decay (0 to 1) to a factor on the rate."""
 
 
 def warmup_steps(schedule: Schedule, total: int) -> int:

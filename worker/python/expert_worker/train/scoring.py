@@ -1,4 +1,4 @@
-"""Answers scored while a run trains and once it has trained, by the model that is in memory."""
+"""Scores answers during and after training with the model in memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from expert_worker.plan import Plan, TrainRequest
 
 
 def checkpoint_scores(plan: Plan, model: Any, tokenizer: Any) -> Callable[[], dict[str, float]]:
-    """What the model scores on validation rows, the same ones each time it is called."""
+    """The model's scores on validation rows, the same rows for each call."""
     chosen = plan.recipe.evaluation
     if chosen.scorer is not None:
         check_scorer(chosen.scorer)
@@ -45,8 +45,8 @@ def checkpoint_scores(plan: Plan, model: Any, tokenizer: Any) -> Callable[[], di
 
 
 def rows_to_score(plan: Plan) -> list[Row] | None:
-    """Read before training, which for a test set that cannot be scored would be in vain; None where no
-    scores are asked for."""
+    """Read before training, so that a test set that cannot be scored is refused early; None without
+    --evaluate."""
     asked = isinstance(plan.request, TrainRequest) and plan.request.evaluate
     return scored_rows(plan) if asked else None
 
@@ -54,8 +54,8 @@ def rows_to_score(plan: Plan) -> list[Row] | None:
 def score_trained(
     plan: Plan, events: Events, model: Any, tokenizer: Any, rows: list[Row], adapter: str
 ) -> JsonValue:
-    """Base and adapter on the test set, the base being the model with its adapter switched off; `adapter` is
-    where the same adapter lies. The answers themselves stay in the run's evaluation.json."""
+    """Scores base and adapter on the test set; the base is the model with its adapter disabled, `adapter` the
+    path of the adapter. The answers are in the run's evaluation.json."""
     mark = fingerprint(locate(plan, events))
     subject = Subject(model.eval(), tokenizer, template_of(plan, tokenizer), has_adapter=True, base_mark=mark)
     report = cast(dict[str, Any], examine(plan, events, rows, subject, adapter))

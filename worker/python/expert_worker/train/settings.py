@@ -1,4 +1,4 @@
-"""The settings that were read back while the run was put together, for its record."""
+"""The applied settings, collected for the run's record."""
 
 from typing import Any
 
@@ -17,4 +17,4 @@ class Settings:
             self.values[event.body.key] = event.body.value
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Nothing to close."""

@@ -1,4 +1,4 @@
-"""Where the tokenized rows come from: the mapped cache, or a folder of this run's own that loader workers
+"""The source of tokenized rows: the mapped cache, or a folder of this run that loader workers
 read."""
 
 from __future__ import annotations

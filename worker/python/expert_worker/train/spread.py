@@ -1,5 +1,5 @@
-"""A base that does not fit one device: its weights lie in pieces with all processes (FSDP2), and a layer's
-come together while it computes. The adapter is whole everywhere: checkpoints are as in one process."""
+"""Shards a base that does not fit one device over all processes (FSDP2); a layer's weights are gathered
+while it computes. Each process holds the whole adapter: checkpoints are those of one process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from expert_worker.train.adapter import trained
 
 
 def spread(model: Any, device: torch.device, events: Events) -> None:
-    """Layer by layer, so that no device ever holds more of the base than one layer and its own pieces."""
+    """Layer by layer, so that a device holds only one layer of the base and its shards."""
     kept = trained(model)
     for parameter in kept.values():
         parameter.data = parameter.data.to(device)
@@ -29,14 +29,14 @@ def spread(model: Any, device: torch.device, events: Events) -> None:
         for name, buffer in buffer_owner.named_buffers(recurse=False):
             setattr(buffer_owner, name, buffer.to(device))
     spread_out = sum(isinstance(module, FSDPModule) for module in inner.modules())
-    events.applied("fsdp2.units", spread_out, f"Base spread over the processes in {spread_out} pieces")
+    events.applied("fsdp2.units", spread_out, f"Base sharded over the processes in {spread_out} pieces")
 
 
 def _layers(inner: Any) -> list[Any]:
     layers = getattr(getattr(inner, "model", None), "layers", None)
     if layers is None:
         raise BadInput(
-            "This base cannot be spread: its layers are not where decoders keep them",
+            "This base cannot be sharded: its layers are not at the usual path of decoders",
             hint='Set training.config.distributed.strategy to "ddp".',
             code="cannot-spread",
         )

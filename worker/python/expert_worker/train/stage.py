@@ -1,4 +1,4 @@
-"""`expert-cli train`: puts the pieces together, runs the loop, leaves `final/`."""
+"""`expert-cli train`: builds the trainer, runs the loop, writes `final/`."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _TRAIN_BUDGET = 900.0
 
 
 def run(plan: Plan, events: Events) -> JsonValue:
-    """Tokenizes what is not tokenized yet, trains, and returns what `train --json` prints."""
+    """Tokenizes if needed, trains, and returns the result for `train --json`."""
     rows = rows_to_score(plan)
     with assembled(plan, events) as team:
         result, model, tokenizer = _train(plan_of_rank(plan, team), events, team)
-    # Where the base is spread over the processes, `expert-cli` has one score that holds all of it.
+    # If the base is sharded, `expert-cli` runs the scoring in one process that holds all of it.
     if rows is not None and team.speaks and not team.spread:
         memory.release()
         result["evaluation"] = score_trained(plan, events, model, tokenizer, rows, str(result["adapter"]))
@@ -154,7 +154,7 @@ def _rows(
 
 
 def _resumed(plan: Plan, store: Store, team: Team) -> Loaded | None:
-    """The first process chooses, and mends the folder; the others read what it has chosen."""
+    """Rank 0 chooses the checkpoint and cleans the folder; the other ranks read its choice."""
     saved = None
     if team.speaks:
         store.open()
@@ -212,8 +212,8 @@ def _evaluating(plan: Plan, validation: Validation | None, order: data.Order, st
 
 
 def _evaluation(plan: Plan, validation: Validation, model: Any, tokenizer: Any, team: Team) -> Evaluate:
-    """Loss on the validation rows, and accuracy by generation where the best model is chosen by it: in a team
-    everyone generates, since a spread base needs everyone, and the first process's scores count."""
+    """Loss on the validation rows, and accuracy by generation where the best model is chosen by it: with
+    several processes all generate, because a sharded base needs all of them, and rank 0's scores count."""
     best = plan.recipe.evaluation.best
     score = checkpoint_scores(plan, model, tokenizer) if best and best.metric == "accuracy" else None
 

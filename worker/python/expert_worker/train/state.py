@@ -1,6 +1,6 @@
-"""What a checkpoint of training holds, and how it is put back.
+"""Saves and restores the training state of a checkpoint.
 
-No generator's state: all that is random is a function of its place. AdaLoRA alone keeps more than
+No generator state: random draws are functions of their position. AdaLoRA alone keeps more than
 parameters, the allocator's averages, and its parameters before pruning.
 """
 
@@ -48,7 +48,7 @@ def restore(saved: Loaded, model: Any, optimizer: torch.optim.Optimizer, scale: 
 
 
 def take_adapter(saved: Loaded, model: Any) -> None:
-    """Only the parameters: for the best checkpoint that becomes final."""
+    """Only the parameters: for the best checkpoint, which becomes final."""
     _put_parameters(saved.tensors(_PARAMETERS), model)
 
 
@@ -83,7 +83,7 @@ def _rank_pattern(config: Any) -> Any:
 
 
 def _flatten(document: Any, path: str = "") -> tuple[dict[str, torch.Tensor], Any]:
-    """A state dict's tensors by path, and the rest as JSON with each tensor's path in its place."""
+    """A state dict's tensors by path, and the rest as JSON with each tensor's path instead of it."""
     if isinstance(document, torch.Tensor):
         return {path: document}, {"tensor": path}
     if isinstance(document, dict):

@@ -1,4 +1,4 @@
-"""Where a step's time went: the way to the device, the host's launching, the device's computing."""
+"""The time of a step: copying to the device, launching on the host, computing on the device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Split:
 
 
 class Stopwatch:
-    """Measures one window. On CUDA the device's own events bound its part, and nothing waits for them."""
+    """Measures one step. On CUDA it uses device events, without synchronising."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -31,19 +31,19 @@ class Stopwatch:
         self._began = time.perf_counter()
 
     def moved(self, batch: Flat) -> Flat:
-        """The batch on the device, its way there timed."""
+        """Moves the batch to the device and measures the time."""
         began = time.perf_counter()
         there = batch.to(self._device)
         self._transfer += time.perf_counter() - began
         return there
 
     def launched(self) -> None:
-        """The host has nothing more to issue; the device may still be at it."""
+        """The host has launched everything; the device may still be computing."""
         self._launch = time.perf_counter() - self._began - self._transfer
         self._last = self._mark()
 
     def split(self) -> Split:
-        """To be asked once the device is known to have finished, such as after its loss was read."""
+        """Call after the device has finished, such as after the loss was read."""
         if self._first is None:
             return Split(self._transfer, self._launch, self._launch)
         computed = self._first.elapsed_time(self._last) / 1e3

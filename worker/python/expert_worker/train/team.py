@@ -1,7 +1,7 @@
-"""The processes that train one expert together: who reads which rows, and what they agree upon.
+"""The processes that train one expert together: their rows, and their collective operations.
 
-What is random hangs on the seed, the step and the row, never on the process, so that a checkpoint of any
-number of processes goes on with any other.
+Random draws depend on the seed, the step and the row, never on the process, so that a checkpoint of any
+number of processes can be resumed with any other.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from expert_worker.events import Events
 from expert_worker.plan import Plan
 from expert_worker.process.rank import this_rank
 
-# Whoever waits is ended by the leader when another is lost; a save or a tokenization may rightly take hours.
+# The leader ends waiting processes when another is lost; a save or a tokenization may take hours.
 _PATIENCE = timedelta(days=7)
-# By then the leader has ended this process, and told why.
+# By then the leader has ended this process and reported why.
 _UNTIL_ENDED = 60.0
 
 _Result = TypeVar("_Result")
@@ -35,12 +35,12 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class Team:
-    """One process by itself is a team too, and its collective calls cost nothing."""
+    """A single process uses the same interface, and its collective calls cost nothing."""
 
     number: int = 0
     size: int = 1
     spread: bool = False
-    """The base's weights lie in pieces with all processes: each forward pass needs everyone."""
+    """The base is sharded: each forward pass needs all processes."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     @property
@@ -48,11 +48,11 @@ class Team:
         return self.number == 0
 
     def share(self, rows: Sequence[int]) -> list[int]:
-        """The rows of a step that this process sees to; rows of like length are dealt out evenly."""
+        """The rows of a step for this process; rows of similar length are divided evenly."""
         return list(rows[self.number :: self.size])
 
     def idle_rounds(self, rows: int, micro_batch: int, walked: int) -> int:
-        """Where each pass needs everyone: how often one that has walked its rows must still take part."""
+        """If each pass needs all processes: how often one without remaining rows must still take part."""
         if not self.spread:
             return 0
         return math.ceil(math.ceil(rows / self.size) / micro_batch) - walked
@@ -88,7 +88,7 @@ class Team:
             parameter.grad = piece.view_as(parameter).to(parameter.dtype) if is_known else None
 
     def align(self, parameters: Sequence[torch.nn.Parameter]) -> None:
-        """Everyone starts from the first process's numbers."""
+        """All ranks start with rank 0's parameters."""
         if self.size == 1:
             return
         whole = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
@@ -99,7 +99,7 @@ class Team:
                 parameter.copy_(piece.view_as(parameter))
 
     def hear(self, document: JsonValue = None) -> Any:
-        """The first process's document, for everyone."""
+        """Broadcasts rank 0's document."""
         if self.size == 1:
             return document
         text = json.dumps(document).encode()
@@ -116,7 +116,7 @@ class Team:
 
     @contextmanager
     def first_alone(self) -> Iterator[None]:
-        """What leaves files behind that the others only read."""
+        """Runs on rank 0 first; the other ranks only read its files."""
         if not self.speaks:
             self.wait()
         yield
@@ -146,7 +146,7 @@ def assembled(plan: Plan, events: Events) -> Iterator[Team]:
 
 
 def plan_of_rank(plan: Plan, team: Team) -> Plan:
-    """Each process has a device of its own, or on a CPU its part of the cores."""
+    """Each process has its own device, or on a CPU its share of the cores."""
     if team.size == 1:
         return plan
     device = plan.machine.device

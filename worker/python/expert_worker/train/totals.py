@@ -32,8 +32,11 @@ class Totals:
         self.skipped_in_a_row = 0
 
     def consider(self, value: float, greater_is_better: bool) -> bool:
-        """Whether an evaluation at the current step is the best so far. Of equals the later one is: it has
-        seen more, and shares of few rows are often equal. But to be as good is no gain."""
+        """Whether an evaluation at the current step is the best so far.
+
+        Of equals the later one wins: it has trained longer, and accuracies over few rows are often equal. An
+        equal value is not an improvement.
+        """
         self.evaluated.append([self.step, value])
         ahead = self.best_value is None or (
             value > self.best_value if greater_is_better else value < self.best_value

@@ -1,4 +1,4 @@
-"""What is measured on the validation rows while a run trains: the loss, by supervised token."""
+"""Measures the loss per supervised token on the validation rows during training."""
 
 import math
 from collections.abc import Sequence

@@ -43,7 +43,7 @@ class Documents:
 
     @cached_property
     def mask(self) -> Tensor:
-        """Which tokens see which, over the whole batch: as large as its square."""
+        """The attention mask over the whole batch: its size is the square of the batch's."""
         lengths = torch.tensor(self.lengths, device=self.device)
         document = torch.repeat_interleave(torch.arange(len(self.lengths), device=self.device), lengths)
         return (document.unsqueeze(0) == document.unsqueeze(1)).tril()
@@ -137,7 +137,7 @@ def _varlen(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: float)
         window_size=(-1, 0),
         enable_gqa=q.shape[1] != k.shape[1],
     )
-    assert isinstance(result, Tensor)  # A tuple only where the log-sums are asked for.
+    assert isinstance(result, Tensor)  # A tuple only if the log-sums are requested.
     return result
 
 
@@ -159,7 +159,7 @@ def _flash(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: float) 
 
 
 def kernel(device: torch.device, dtype: torch.dtype, flash: bool, by_document: bool = True) -> str:
-    """Which of the ways is taken; the name is what the run reports."""
+    """The kernel in use; the run reports this name."""
     if not by_document:
         return "sdpa_masked"
     if device.type == "cpu" and dtype != torch.float32:

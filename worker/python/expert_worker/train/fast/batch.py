@@ -1,4 +1,4 @@
-"""A batch as the fast path sees it: documents end to end, with positions that restart."""
+"""A packed batch for the fast path: documents end to end, with positions that restart."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from torch import Tensor
 from .attention import Documents
 
 IGNORED = -100
-# On a CPU oneDNN compiles and keeps a kernel for each number of rows: fill up to few of them.
+# On a CPU oneDNN compiles and caches a kernel for each number of rows: pad to few of them.
 CPU_MULTIPLE = 32
 
 
 @dataclass(frozen=True)
 class Flat:
-    """`ids`, `labels` and `positions` are [tokens]; `keys` name each token's place for whatever is drawn
-    there, and `step` is the optimizer step, for what is drawn once for all tokens."""
+    """`ids`, `labels` and `positions` are [tokens]; `keys` are each token's dropout key, and `step` is
+    the optimizer step, for draws shared by all tokens."""
 
     ids: Tensor
     labels: Tensor
@@ -45,7 +45,7 @@ class Flat:
         return self.labels[self.sources + 1].long()
 
     def asked(self, multiple: int) -> tuple[Tensor, Tensor]:
-        """Sources and targets, filled up to a multiple of `multiple` by tokens whose target is ignored."""
+        """Sources and targets, padded to a multiple of `multiple` with ignored targets."""
         missing = -len(self.sources) % multiple
         if not missing:
             return self.sources, self.targets
@@ -58,7 +58,7 @@ class Flat:
         return [self] if len(sets) == 1 else [self._part(chosen) for chosen in sets]
 
     def filled(self, multiple: int) -> Flat:
-        """With a document of nothing at the end, so that the number of tokens is a multiple of `multiple`."""
+        """With a padding document at the end, so that the number of tokens is a multiple of `multiple`."""
         missing = -len(self.ids) % multiple
         if not missing:
             return self
@@ -100,12 +100,12 @@ def _level(lengths: Sequence[int], count: int) -> list[list[int]]:
 
 
 def nothing() -> Flat:
-    """A document that counts nothing."""
+    """A padding document without supervised tokens."""
     return Flat(torch.zeros(2, dtype=torch.long), torch.full((2,), IGNORED), torch.arange(2), (2,))
 
 
 def supervised(labels: Tensor, positions: Tensor) -> int:
-    """How many tokens the loss is taken over."""
+    """The number of supervised tokens."""
     return int(((labels != IGNORED) & (positions > 0)).sum())
 
 

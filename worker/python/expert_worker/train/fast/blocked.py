@@ -1,7 +1,7 @@
 """Attention in 16 bits on a CPU: plain products over blocks of queries, each against the keys before its end.
 
 torch's own flash kernel is written for 32 bits and several times slower here. Heads that share keys are one
-product, and nothing is kept for the way back: the scores of a block are computed again. Lengths are filled
+product, and nothing is saved for the backward pass: the scores of a block are recomputed. Lengths are filled
 up with zeros, as oneDNN compiles and keeps kernels for every length it meets; behind the causal mask what
 follows changes nothing.
 """
@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 Spans = list[tuple[int, int]]
 
 _MULTIPLE, _BLOCK = 32, 128
-# However long a document is: oneDNN keeps some hundred KiB of kernels for each reach that it meets.
+# Upper bound for any document length: oneDNN keeps several hundred KiB of kernels for each reach.
 _REACHES = 8
 # Queries times keys of a block, for each head: its scores stay in the cache.
 _SCORES = 1 << 16
@@ -86,7 +86,7 @@ def _future(rows: int, columns: int) -> Tensor:
 
 
 def _blocks(query: Tensor) -> list[tuple[slice, int]]:
-    """Queries, and how many keys they are held against: whole blocks of them, again for few shapes."""
+    """Queries, and the number of their keys: whole blocks, again for few shapes."""
     size = query.shape[2]
     rows = max(_MULTIPLE, min(_BLOCK, _SCORES // size // _MULTIPLE * _MULTIPLE))
     step = -(-size // (_REACHES * _BLOCK)) * _BLOCK

@@ -1,7 +1,7 @@
-"""The decoder of Llama, Qwen and Mistral, walked over packed documents.
+"""The decoder of Llama, Qwen and Mistral over packed documents.
 
-It reads an untouched transformers + peft model: the same modules hold the weights, this only walks them
-another way.
+It reads an unmodified transformers + peft model: the same modules hold the weights, only the computation
+differs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .swiglu import swiglu
 _ALL_PARTS = FastParts(document_attention=True, chunked_loss=True, fused_adapters=True)
 
 
-# What makes a compiled function of a function.
+# Compiles a function.
 Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -49,7 +49,7 @@ class Norm:
 
 @dataclass(frozen=True)
 class Turn:
-    """What every layer needs to know of the batch."""
+    """The batch's data that every layer needs."""
 
     documents: Documents
     cos: Tensor
@@ -81,7 +81,7 @@ class Layer:
         self.key_norm = Norm.of(attention.k_norm) if hasattr(attention, "k_norm") else None
 
     def compile(self, compiled: Wrapper) -> None:
-        """All but attention itself, which is one kernel already and does another thing in every batch."""
+        """Everything except attention, which is one kernel already and differs for every batch."""
         for part in ("asked", "answered", "mlp"):
             setattr(self, part, compiled(getattr(self, part)))
 
@@ -169,7 +169,7 @@ class FastDecoder:
         *layers, last = self.layers
         for layer in layers:
             x = self._layer(layer, x, turn, batch.keys)
-        # Past the last attention, tokens no longer see each other: the others cannot reach the loss.
+        # After the last attention, tokens are independent: unsupervised ones do not affect the loss.
         sources, targets = batch.asked(CPU_MULTIPLE if x.device.type == "cpu" else 1)
         x = self._attention(last, x, turn, batch.keys).index_select(0, sources)
         keys = batch.keys[sources] if batch.keys is not None else None

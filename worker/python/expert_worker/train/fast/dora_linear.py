@@ -80,7 +80,7 @@ class _DoraLinear(torch.autograd.Function):
             out = added_transposed(out, x - kept, weight)
         if isinstance(base.bias, Tensor):
             out.add_(base.bias.detach())
-        # Kept in the format of the activations, which is what the backward pass needs room for.
+        # Saved in the dtype of the activations, to save memory for the backward pass.
         ctx.save_for_backward(
             x.to(dtype), narrow, turned.to(dtype), down, up, magnitude, norm, draw.keys, draw.columns
         )
@@ -136,6 +136,6 @@ def dora_linear(
     scale: float,
     draw: Draw,
 ) -> Tensor:
-    # Its parts one by one: autograd and the compiler see tensors among arguments, not within them.
+    # The parts are separate arguments: autograd and the compiler see only tensors among the arguments.
     result: Tensor = _DoraLinear.apply(x, down, up, magnitude, norm.of(down, up), base, scale, *draw)
     return result

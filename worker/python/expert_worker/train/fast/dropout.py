@@ -1,7 +1,7 @@
-"""Dropout by counter: a mask is a function of where an element stands, never of what was drawn before.
+"""Counter-based dropout: a mask depends on an element's position, never on earlier draws.
 
 A token's key comes from (seed, step, row, position in the row), a module's from its name; mixing the two
-with the column gives one 32-bit number an element. So a mask is the same whatever the micro-batch, the
+with the column gives one 32-bit number per element. So a mask is the same whatever the micro-batch, the
 pieces in which a batch is walked, or the number of restarts, and the backward pass computes it again
 instead of keeping it.
 """
@@ -44,7 +44,7 @@ def _scramble_(words: Tensor) -> Tensor:
 def token_keys(
     seed: int, step: int, rows: list[int], lengths: list[int], device: torch.device | str = "cpu"
 ) -> Tensor:
-    """One int32 a token of the rows laid end to end; `rows` are the rows' numbers in the whole data set."""
+    """One int32 per token of the packed rows; `rows` are the rows' numbers in the whole data set."""
     stem = mix(mix(seed) + 0x9E3779B9 * (step + 1))
     starts = torch.tensor([_signed(mix(stem + 0x85EBCA6B * (row + 1))) for row in rows], dtype=torch.int32)
     counts = torch.tensor(lengths)
@@ -64,7 +64,7 @@ class Place:
 
 
 class PlaceByThread(Place, threading.local):
-    """For several forward passes at once on a CPU, each on a thread that walks its own way back too."""
+    """For several forward passes at once on a CPU, each on its thread that walks its own way back too."""
 
 
 class Columns:
@@ -90,7 +90,7 @@ def words(keys: Tensor, columns: Tensor) -> Tensor:
 
 
 def dropped(keys: Tensor, columns: Tensor, share: float) -> Tensor:
-    """True where an element falls out."""
+    """True where an element is dropped."""
     return words(keys, columns) < int(share * (1 << 32)) - (1 << 31)
 
 
@@ -100,14 +100,14 @@ def uniform(keys: Tensor, columns: Tensor) -> Tensor:
 
 
 class Draw(NamedTuple):
-    """What decides which elements of an input fall out; without keys none does."""
+    """Decides which elements of an input are dropped; none without keys."""
 
     keys: Tensor | None
     columns: Tensor | None
     share: float
 
     def mask(self) -> Tensor | None:
-        """True where an element of the [tokens, width] input falls out."""
+        """True where an element of the [tokens, width] input is dropped."""
         if self.keys is None or self.columns is None:
             return None
         return dropped(self.keys, self.columns, self.share)
@@ -117,7 +117,7 @@ NOTHING = Draw(None, None, 0.0)
 
 
 class CounterDropout(nn.Module):
-    """Stands in for `nn.Dropout` in peft's layers, on the plain path as well."""
+    """Replaces `nn.Dropout` in peft's layers, on the plain path too."""
 
     def __init__(self, share: float, name: str, place: Place) -> None:
         super().__init__()

@@ -12,7 +12,7 @@ ARCHITECTURES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 
 
 def obstacle(model: Any) -> str | None:
-    """Why the plain path must be taken, in words for the user; None where nothing stands in the way."""
+    """The reason why the plain path must be used, for the user; None if the model is eligible."""
     inner = causal_model(model)
     for check in (_architecture, _attention, _activation, _trained):
         reason = check(inner)
@@ -23,17 +23,17 @@ def obstacle(model: Any) -> str | None:
 
 def _architecture(inner: Any) -> str | None:
     kind = inner.config.model_type
-    return None if kind in ARCHITECTURES else f"the architecture {kind} is not one it knows"
+    return None if kind in ARCHITECTURES else f"the architecture {kind} is not supported"
 
 
 def _attention(inner: Any) -> str | None:
     config = inner.config
     if config.model_type == "mistral" and getattr(config, "sliding_window", None) is not None:
-        return "the base attends through a sliding window"
+        return "the base uses sliding-window attention"
     if any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ()):
-        return "some of the base's layers do not attend to everything before them"
+        return "some layers do not attend to all previous tokens"
     if getattr(config, "attention_dropout", 0.0):
-        return "the base drops attention weights"
+        return "the base uses attention dropout"
     return None
 
 

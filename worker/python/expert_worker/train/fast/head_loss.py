@@ -1,7 +1,7 @@
-"""Cross entropy of the supervised tokens, head included, without ever holding all logits.
+"""Cross entropy of the supervised tokens, including the head, without materialising all logits.
 
-The head is frozen, so the gradient towards the hidden states can be formed while a chunk's logits are at
-hand: the backward pass has only to scale and place it.
+The head is frozen, so the gradient of the hidden states can be computed from a chunk's logits in the
+forward pass: the backward pass only scales and scatters it.
 """
 
 from __future__ import annotations
@@ -75,5 +75,5 @@ def head_loss(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
 
 
 def whole_head_loss(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
-    """The same with all logits at once, as torch would do it: what the chunks are measured against."""
+    """The same with all logits at once, as in torch: the reference for the chunked version."""
     return cross_entropy((hidden.to(head.dtype) @ head.t()).float(), labels, reduction="sum")

@@ -1,7 +1,7 @@
 """A linear layer and its LoRA in one step: y = W x + scale * B A dropout(x).
 
-Kept for the backward pass: the input (which neighbours that share it keep anyway), A x (as narrow as the
-rank) and nothing of the output. Casts are explicit: the adapter's fp32 masters are read in the dtype of the
+Saved for the backward pass: the input (shared with neighbouring layers), A x (low-rank) and nothing of
+the output. Casts are explicit: the adapter's fp32 masters are read in the dtype of the
 input.
 """
 
@@ -68,6 +68,6 @@ class _LoraLinear(torch.autograd.Function):
 
 
 def lora_linear(x: Tensor, down: Tensor, up: Tensor, base: nn.Module, scale: float, draw: Draw) -> Tensor:
-    # Its parts one by one: autograd and the compiler see tensors among arguments, not within them.
+    # The parts are separate arguments: autograd and the compiler see only tensors among the arguments.
     result: Tensor = _LoraLinear.apply(x, down, up, base, scale, *draw)
     return result

@@ -1,4 +1,4 @@
-"""Root-mean-square norm with a frozen weight: keeps its input and one number a row, nothing else."""
+"""RMSNorm with a frozen weight: saves its input and one number per row."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Matrix products, by the fastest library at hand.
+"""Matrix products, with the fastest available library.
 
-In 32 bits on a CPU torch asks MKL, which on processors that are not Intel's takes its AVX2 kernels; oneDNN,
-which torch carries too, uses whatever the processor has and is nowhere much slower.
+In fp32 on a CPU torch uses MKL, which on CPUs other than Intel's uses its AVX2 kernels; oneDNN, also part of
+torch, uses the CPU's best instructions and is never much slower.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LINEAR = _onednn()
 
 def _by_onednn(x: Tensor) -> bool:
     if torch.compiler.is_compiling():
-        return False  # The compiler has its own choice of libraries, and no picture of this operator.
+        return False  # The compiler chooses its libraries, and does not know this operator.
     return _LINEAR is not None and x.dtype == torch.float32 and x.device.type == "cpu" and x.shape[0] > 0
 
 
@@ -36,7 +36,7 @@ def times_transposed(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def times(x: Tensor, weight: Tensor) -> Tensor:
-    """x W: the way back through a linear layer."""
+    """x W: the backward pass of a linear layer."""
     return times_transposed(x, weight.t())
 
 

@@ -1,4 +1,4 @@
-"""What a model's linear layers become: one autograd step each where their peft layer is understood."""
+"""Replaces a model's linear layers: one autograd function each, if their peft layer is supported."""
 
 from __future__ import annotations
 

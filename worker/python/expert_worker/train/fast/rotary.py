@@ -1,4 +1,6 @@
-"""Rotary positions for layouts that turn the two halves of a head against each other (Llama and its kin)."""
+"""Rotary positions for layouts that turn the two halves of a head against each other (Llama and similar
+models).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""silu(gate) * up, which keeps its two inputs and computes the activation again on the way back."""
+"""silu(gate) * up, which keeps its two inputs and recomputes the activation in the backward pass."""
 
 from __future__ import annotations
 
