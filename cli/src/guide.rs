@@ -29,7 +29,7 @@ fn words(line: &str) -> Vec<String> {
         match (quote, letter) {
             (Some(open), _) if letter == open => quote = None,
             (None, '"' | '\'') => (quote, begun) = (Some(letter), true),
-            (None, '#') if !begun => break,
+            (None, '#' | '>') if !begun => break,
             (None, ' ') if begun => {
                 words.push(std::mem::take(&mut word));
                 begun = false;
@@ -94,5 +94,6 @@ fn has_heading(page: &Path, wanted: &str) -> bool {
 #[test]
 fn words_are_split_as_a_shell_does() {
     assert_eq!(words("a -p \"x y\" --set 'k=#1'  # why"), ["expert-cli", "a", "-p", "x y", "--set", "k=#1"]);
+    assert_eq!(words("a b > c"), ["expert-cli", "a", "b"]);
     assert_eq!(words("a '' b"), ["expert-cli", "a", "", "b"]);
 }

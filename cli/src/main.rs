@@ -14,6 +14,7 @@ mod git;
 mod guide;
 mod launch;
 mod lock;
+mod next;
 mod options;
 mod output;
 mod prepare;

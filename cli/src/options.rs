@@ -13,7 +13,10 @@ use crate::failure::Failure;
 /// The expert, base, data and changes that decide a plan.
 #[derive(Args, Debug, Clone)]
 pub struct PlanOptions {
-    /// The expert's manifest.json, or its folder (default: the working directory)
+    /// The expert: its folder or its manifest.json (default: the working directory)
+    #[arg(value_name = "EXPERT", conflicts_with = "manifest")]
+    pub expert: Option<PathBuf>,
+    /// The expert, as a flag
     #[arg(long, short, value_name = "PATH")]
     pub manifest: Option<PathBuf>,
     /// The base to use: its name in the manifest, or a short one such as smollm2-135m
@@ -59,6 +62,15 @@ struct Shorthands {
     /// Rank of the adapter
     #[arg(long, value_name = "R")]
     lora_rank: Option<u32>,
+    /// Peak learning rate
+    #[arg(long, value_name = "RATE")]
+    learning_rate: Option<f64>,
+    /// Tokens in a row at most
+    #[arg(long, value_name = "TOKENS")]
+    max_seq_length: Option<u32>,
+    /// Number that everything random follows from
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -88,10 +100,11 @@ impl PlanOptions {
 
     /// The manifest's file; a folder stands for the one in it.
     pub fn manifest_file(&self) -> Result<PathBuf, Failure> {
+        let named = self.manifest.clone().or_else(|| self.expert.clone());
         let here = || Some(PathBuf::from(MANIFEST)).filter(|file| file.is_file());
-        let named = self.manifest.clone().or_else(here).ok_or_else(|| {
+        let named = named.or_else(here).ok_or_else(|| {
             Failure::bad_input("no-manifest", "no expert is named, and there is no manifest.json here")
-                .hint("name one: --manifest experts/expert-sql")
+                .hint("name its folder, such as experts/expert-sql")
         })?;
         Ok(if named.is_dir() { named.join(MANIFEST) } else { named })
     }
@@ -108,6 +121,9 @@ impl Shorthands {
             shorthand("--max-steps", "max_steps", self.max_steps),
             shorthand("--batch-size", "batch_size", self.batch_size),
             shorthand("--lora-rank", "rank", self.lora_rank),
+            shorthand("--learning-rate", "learning_rate", self.learning_rate),
+            shorthand("--max-seq-length", "max_seq_length", self.max_seq_length),
+            shorthand("--seed", "seed", self.seed),
         ];
         sets.into_iter().flatten()
     }

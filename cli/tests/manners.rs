@@ -89,7 +89,7 @@ fn bad_usage_is_exit_2_with_a_suggestion() {
 
 #[test]
 fn bad_usage_under_json_is_a_document_too() {
-    for arguments in [&["train", "--json", "foo"][..], &["--json"], &["train", "--epoch", "3", "--json"]] {
+    for arguments in [&["train", "--json", "a", "b"][..], &["--json"], &["train", "--epoch", "3", "--json"]] {
         let output = run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -169,4 +169,64 @@ fn a_limit_of_file_sizes_is_told() {
     assert!(done.status.success());
     let output = limited("train -m b --device cpu");
     assert_eq!(output.status.code(), Some(4), "{output:?}");
+}
+
+/// What a person gets who types a Tab in bash behind these words.
+#[cfg(unix)]
+fn completed(words: &[&str]) -> Vec<String> {
+    let script = r#"
+        source <("$1" completions bash); shift
+        [[ $(complete -p expert-cli) =~ -F\ ([^ ]+) ]] || exit 9
+        COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+        "${BASH_REMATCH[1]}" expert-cli "${@: -1}" "${@: -2:1}"
+        printf '%s\n' "${COMPREPLY[@]}"
+    "#;
+    let mut command = Command::new("bash");
+    command
+        .args(["--norc", "-c", script, "bash", env!("CARGO_BIN_EXE_expert-cli"), "expert-cli"])
+        .args(words);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[cfg(unix)]
+#[test]
+fn bash_completes_below_the_first_word() {
+    for (words, wanted) in [
+        (&["tr"][..], "train"),
+        (&["bench", ""], "ablate"),
+        (&["train", "--lear"], "--learning-rate"),
+        (&["bench", "tune", "--ep"], "--epochs"),
+        (&["init", "--preset", ""], "consumer-24gb"),
+    ] {
+        let offered = completed(words);
+        assert!(offered.iter().any(|word| word == wanted), "{words:?}: {offered:?}");
+    }
+}
+
+/// Every command that works with one expert takes it as it takes a folder.
+#[test]
+fn an_expert_is_named_without_a_flag() {
+    for command in [
+        "plan",
+        "train",
+        "pretokenize",
+        "evaluate",
+        "generate",
+        "export --merge",
+        "report",
+        "validate",
+        "runs",
+        "datasets",
+        "clean",
+    ] {
+        let words: Vec<&str> = command.split(' ').chain(["nowhere/expert"]).collect();
+        let output = run(&words);
+        let talk = text(&output.stderr) + &text(&output.stdout);
+        assert_eq!(output.status.code(), Some(2), "{command}: {talk}");
+        assert!(!talk.contains("unexpected argument"), "{command}: {talk}");
+    }
+    let output = run(&["plan", "a", "-m", "b"]);
+    assert!(text(&output.stderr).contains("cannot be used with"), "{}", text(&output.stderr));
 }

@@ -136,3 +136,17 @@ fn an_error_in_another_base_is_a_warning() {
     assert_eq!(output.status.code(), Some(2));
     assert!(talk(&output).contains("error[unknown-word]: \"int3\""), "{}", talk(&output));
 }
+
+#[test]
+fn the_expert_is_named_as_it_is_and_common_settings_have_flags() {
+    let expert = Expert::new(&embedded());
+    let output = Command::new(env!("CARGO_BIN_EXE_expert-cli"))
+        .args(["plan", "--json", "--learning-rate", "1e-4", "--seed", "7", "--max-seq-length", "64"])
+        .arg(expert.folder.path())
+        .output()
+        .unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let recipe = &document["plan"]["recipe"];
+    assert_eq!(recipe["optimizer"]["learning_rate"], 1e-4, "{}", talk(&output));
+    assert_eq!((&recipe["seed"], &recipe["batch"]["max_seq_length"]), (&json!(7), &json!(64)));
+}

@@ -147,3 +147,18 @@ fn the_first_generation_trains_as_the_second_does() {
     assert!((*config.epochs - 4.0).abs() < f64::EPSILON);
     assert_eq!(manifest.root.training.dataset.path.as_deref(), Some("data.jsonl"));
 }
+
+#[test]
+fn a_key_without_its_path_gets_the_whole_path() {
+    for (argument, hint) in [
+        ("learning_rate=1e-4", "write --set training.config.learning_rate=1e-4"),
+        ("train_on=all", "write --set training.dataset.train_on=all"),
+        ("scorer=sql", "write --set evaluation.scorer=sql"),
+        ("lora_r=8", "another trainer's name; here it is `training.config.rank`"),
+        ("training.config.lora_r=8", "another trainer's name; here it is `training.config.rank`"),
+    ] {
+        let loaded = load(&[set(argument)]);
+        let hints: Vec<_> = loaded.diagnostics.iter().filter_map(|it| it.hint.as_deref()).collect();
+        assert!(hints.contains(&hint), "{argument}: {hints:?}");
+    }
+}

@@ -17,6 +17,8 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut usage::command(), "expert-cli", &mut script);
     let text = String::from_utf8_lossy(&script);
+    // The generator spells this program's name, which has a hyphen, in two ways, and the shell finds neither by the other.
+    let text = text.replace("expert__subcmd__cli", "expert__cli");
     if console.json {
         console.document(&serde_json::json!({"shell": args.shell.to_string(), "script": text}));
     } else {

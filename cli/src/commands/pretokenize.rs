@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::experts;
 use crate::failure::Failure;
 use crate::launch::{Home, Supervision, carry_out};
+use crate::next;
 use crate::options::PlanOptions;
 use crate::prepare::prepare;
 use crate::render::{Console, tokens};
@@ -20,7 +21,7 @@ pub struct Args {
     #[command(flatten)]
     options: PlanOptions,
     /// Every expert of a folder (default: experts)
-    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "experts", conflicts_with_all = ["manifest", "data", "output"])]
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "experts", conflicts_with_all = ["expert", "manifest", "data", "output"])]
     all: Option<PathBuf>,
     /// Show this many decoded rows, with the supervised tokens in colour
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "3", default_value_t = 0)]
@@ -39,6 +40,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let Some(shelf) = &args.all else {
         let result = build(&args.options, args, global, console)?;
         show(&result, console);
+        console.say(&format!("next: {}", next::command("train", &args.options, "")));
         return Ok(Exit::Done);
     };
     let mut exit = Exit::Done;

@@ -16,14 +16,13 @@ use crate::usage::Global;
 use crate::worker::{Search, run_module};
 
 const MODULE: &str = "expert_worker.report";
-const PAGE: &str = "report.html";
+pub const PAGE: &str = "report.html";
 
 #[derive(clap::Args)]
+#[command(mut_arg("expert", |arg| arg.value_name("RUN").help("A run's folder, or one that holds experts or runs (default: that of the manifest's run)")))]
 pub struct Args {
-    /// A run's folder, or one that holds experts or runs (default: that of the manifest's run)
-    run: Option<PathBuf>,
     /// Every run of a folder (default: experts), and an index, the best run of each expert first
-    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "experts", conflicts_with_all = ["run", "manifest", "output"])]
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "experts", conflicts_with_all = ["expert", "manifest", "output"])]
     all: Option<PathBuf>,
     #[command(flatten)]
     options: PlanOptions,
@@ -57,7 +56,7 @@ fn write(arguments: &[String], global: &Global, console: &Console) -> Result<Str
 }
 
 fn arguments(args: &Args, console: &Console) -> Result<Vec<String>, Failure> {
-    Ok(match (&args.all, &args.run) {
+    Ok(match (&args.all, &args.options.expert) {
         (Some(shelf), _) => whole_shelf(shelf)?,
         (None, Some(folder)) if !runs::is_run(folder) && folder.is_dir() => whole_shelf(folder)?,
         (None, Some(folder)) => vec![absolute(folder)],

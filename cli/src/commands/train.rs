@@ -3,19 +3,21 @@
 use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
-use expert_contract::plan::{Request, Resume};
+use expert_contract::plan::{Plan, Request, Resume};
 use serde_json::Value;
 
-use super::plan;
+use super::{plan, report};
+use crate::experts::{MANIFEST, portable};
 use crate::failure::Failure;
 use crate::launch::Supervision;
 use crate::lock::{self, Digests};
+use crate::next;
 use crate::options::TrainOptions;
 use crate::prepare::prepare;
 use crate::queue;
 use crate::render::{Board, Console, summary};
 use crate::site;
-use crate::train::{Trained, Trainer};
+use crate::train::{self, Trained, Trainer};
 use crate::usage::Global;
 
 const SHELF: &str = "Every expert of a folder";
@@ -50,7 +52,7 @@ pub struct Args {
     pub dry_run: bool,
     /// Train every expert of a folder (default: experts): finished ones are skipped, interrupted ones are resumed, and
     /// those whose manifest, data, base or code changed are trained again
-    #[arg(long, help_heading = SHELF, value_name = "DIR", num_args = 0..=1, default_missing_value = "experts", conflicts_with_all = ["manifest", "data", "output"])]
+    #[arg(long, help_heading = SHELF, value_name = "DIR", num_args = 0..=1, default_missing_value = "experts", conflicts_with_all = ["expert", "manifest", "data", "output"])]
     pub all: Option<PathBuf>,
     /// Only these experts, with --all: names separated by commas
     #[arg(long, help_heading = SHELF, value_name = "NAMES", requires = "all", conflicts_with = "manifest", value_delimiter = ',')]
@@ -82,6 +84,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     if let Some(shelf) = &args.all {
         return queue::run(shelf, args, global, console);
     }
+    refuse_expert_as_checkpoint(args)?;
     let prepared = prepare(&args.options, ASKED, console)?;
     if args.dry_run {
         let mut prepared = prepared;
@@ -98,13 +101,53 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         .train(&prepared, &mut |notice| board.notify(notice));
     board.finish();
     drop(board);
-    let trained = outcome?;
+    let trained = outcome.map_err(|failure| resumable(failure, args))?;
     if let Trained::Before(_) = &trained {
         let output = &prepared.resolved.plan.machine.paths.output;
         console.say(&format!("this recipe is finished in {output}; --fresh trains it again"));
     }
     show(trained.result(), console);
+    lead_on(&prepared.resolved.plan, trained.result(), args, console);
     Ok(Exit::Done)
+}
+
+/// Where to read about the run, and what to do with it.
+fn lead_on(plan: &Plan, result: &Value, args: &Args, console: &Console) {
+    let report = Path::new(&plan.machine.paths.output).join(report::PAGE);
+    if report.is_file() {
+        console.say(&format!("report: {}", portable(&report)));
+    }
+    let unscored = train::has_test_set(plan) && !result["evaluation"].is_object();
+    let next = if unscored {
+        next::command("evaluate", &args.options, "")
+    } else {
+        next::command("generate", &args.options, "--prompt '...'")
+    };
+    console.say(&format!("next: {next}"));
+}
+
+/// An interrupted training says how to resume it.
+fn resumable(failure: Failure, args: &Args) -> Failure {
+    if failure.hint.is_some() || !matches!(failure.exit, Exit::Interrupted | Exit::Terminated) {
+        return failure;
+    }
+    let again = next::command("train", &args.options, "--resume");
+    failure.hint(format!("to continue: {again}"))
+}
+
+/// `--resume EXPERT` reads as if the expert were the checkpoint.
+fn refuse_expert_as_checkpoint(args: &Args) -> Result<(), Failure> {
+    match &args.resume {
+        Some(path) if path.join(MANIFEST).is_file() || path.ends_with(MANIFEST) => {
+            let path = next::quoted(&portable(path));
+            Err(Failure::bad_input(
+                "no-checkpoint",
+                format!("--resume names {path}, which is an expert and not a checkpoint"),
+            )
+            .hint(format!("expert-cli train {path} --resume")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Until the content of the output folder is known.

@@ -6,23 +6,40 @@ use expert_contract::event::{Progress, Recovery};
 
 use super::number::{bytes, grouped, percent, seconds, short};
 
+/// Items by how much a person waits for them: a narrow terminal shows the first ones.
 pub fn step(progress: &Progress) -> String {
+    let (step, total) = (progress.step, progress.total_steps);
+    let share = step.min(total).saturating_mul(100).checked_div(total);
+    let share = share.map_or(String::new(), |share| format!(" {share}%"));
     let waited = if progress.seconds > 0.0 { 100.0 * progress.data_wait / progress.seconds } else { 0.0 };
-    let memory = match (progress.memory_allocated, progress.memory_reserved) {
-        (0, 0) => String::new(),
-        (allocated, 0) => format!("  mem {}", bytes(allocated)),
-        (allocated, reserved) => format!("  mem {} of {}", bytes(allocated), bytes(reserved)),
-    };
-    let gpu = progress.gpu_util.map_or(String::new(), |percent| format!("  gpu {percent:.0}%"));
-    let eta = progress.eta.map_or(String::new(), |eta| format!("  ETA {}", seconds(eta)));
-    format!(
-        "step {}/{}  loss {:.4}  lr {}  {} tok/s  wait {waited:.0}%{memory}{gpu}{eta}",
-        grouped(progress.step),
-        grouped(progress.total_steps),
-        progress.loss,
-        learning_rate(progress.lr),
-        short(progress.tokens_per_second),
-    )
+    let items = [
+        Some(format!("step {}/{}{share}", grouped(step), grouped(total))),
+        progress.eta.map(|eta| format!("ETA {}", seconds(eta))),
+        Some(format!("loss {:.4}", progress.loss)),
+        Some(format!("{} tok/s", short(progress.tokens_per_second))),
+        Some(format!("lr {}", learning_rate(progress.lr))),
+        (progress.memory_allocated > 0).then(|| format!("mem {}", bytes(progress.memory_allocated))),
+        progress.gpu_util.map(|percent| format!("gpu {percent:.0}%")),
+        (waited >= 0.5).then(|| format!("wait {waited:.0}%")),
+    ];
+    items.into_iter().flatten().collect::<Vec<_>>().join(GAP)
+}
+
+/// Between items of a line.
+const GAP: &str = "  ";
+
+/// The line in this many columns: whole items are left out from its end, and only the first one is ever cut.
+pub fn fit(line: &str, width: usize) -> String {
+    let mut shown = String::new();
+    for item in line.split(GAP) {
+        let gap = if shown.is_empty() { "" } else { GAP };
+        if shown.chars().count() + gap.len() + item.chars().count() > width {
+            break;
+        }
+        shown += gap;
+        shown += item;
+    }
+    if shown.is_empty() { line.chars().take(width).collect() } else { shown }
 }
 
 fn learning_rate(lr: f64) -> String {
@@ -89,8 +106,16 @@ mod tests {
         };
         assert_eq!(
             step(&progress),
-            "step 1,200/4,000  loss 1.2346  lr 5.00e-5  21.7k tok/s  wait 5%  mem 3.00 GiB of 4.00 GiB  gpu 97%  ETA 1h02m"
+            "step 1,200/4,000 30%  ETA 1h02m  loss 1.2346  21.7k tok/s  lr 5.00e-5  mem 3.00 GiB  gpu 97%  wait 5%"
         );
+        assert_eq!(
+            fit(&step(&progress), 79),
+            "step 1,200/4,000 30%  ETA 1h02m  loss 1.2346  21.7k tok/s  lr 5.00e-5"
+        );
+        assert_eq!(fit(&step(&progress), 59), "step 1,200/4,000 30%  ETA 1h02m  loss 1.2346  21.7k tok/s");
+        assert_eq!(fit(&step(&progress), 31), "step 1,200/4,000 30%  ETA 1h02m");
+        assert_eq!(fit(&step(&progress), 30), "step 1,200/4,000 30%");
+        assert_eq!(fit(&step(&progress), 9), "step 1,20");
     }
 
     #[test]

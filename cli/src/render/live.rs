@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::console::Console;
+use super::line::fit;
 use super::style::{STRONG, one_line, shown};
 
 /// More often is not visible.
@@ -121,7 +122,7 @@ impl State {
             let row = &self.rows[index];
             let name: String = one_line(&row.name).chars().take(width).collect();
             let room = width.saturating_sub(names + 2);
-            let text: String = one_line(&row.text).chars().take(room).collect();
+            let text = fit(&one_line(&row.text), room);
             let gap = " ".repeat(names - row.name.chars().count());
             format!("{STRONG}{name}{STRONG:#}{gap}  {text}")
         };

@@ -203,7 +203,7 @@ impl<'a> Board<'a> {
             return live.set(row, line);
         }
         if self.mode == Mode::Live && !line.is_empty() {
-            let shown: String = one_line(line).chars().take(width().saturating_sub(1)).collect();
+            let shown = line::fit(&one_line(line), width().saturating_sub(1));
             let mut out = std::io::stderr().lock();
             let _ = write!(out, "\r{shown}\x1b[K").and_then(|()| out.flush());
             self.drawn = true;

@@ -3,4 +3,4 @@
 mod decide;
 mod trainer;
 
-pub use trainer::{Trained, Trainer};
+pub use trainer::{Trained, Trainer, has_test_set};

@@ -1,8 +1,12 @@
 //! `--set dotted.path=value`: changes to the tree before anything is checked, so that they are checked like the file.
 
 use super::Document;
+use super::base::{BASE_MODEL, DECODING};
+use super::config::CONFIG;
+use super::dataset::DATASET;
+use super::foreign;
 use super::json::{Member, Node, Object, Value, parse};
-use super::root::ROOT;
+use super::root::{EVALUATION, ROOT};
 use crate::diagnostic::{Code, Problem, did_you_mean};
 use crate::ledger::Section;
 use crate::source::{Source, Span};
@@ -109,11 +113,28 @@ fn put(root: &mut Node, set: &Set, value: Node, path_span: Span) -> Result<(), P
     if let Some(section) = section.filter(|section| !section_knows(section, last)) {
         let names = section.fields.iter().flat_map(|field| field.keys).copied();
         let message = format!("`{}` names no key of the manifest", set.path);
-        return Err(Problem::new(Code::InvalidSet, path_span, message).maybe_hint(
-            did_you_mean(last, names).or_else(|| Some("`schema --ledger` lists every key".to_owned())),
-        ));
+        let hint = full_path(last)
+            .filter(|_| before.is_empty())
+            .map(|path| format!("write --set {path}={}", set.value))
+            .or_else(|| foreign::key(last))
+            .or_else(|| did_you_mean(last, names))
+            .unwrap_or_else(|| "`schema --ledger` lists every key".to_owned());
+        return Err(Problem::new(Code::InvalidSet, path_span, message).hint(hint));
     }
     write(place, last, value, &set.path, path_span)
+}
+
+/// Where a key stands that was written without the path to it.
+fn full_path(key: &str) -> Option<String> {
+    let places: [(&str, &Section); 5] = [
+        ("training.config", &CONFIG),
+        ("training.dataset", &DATASET),
+        ("evaluation", &EVALUATION),
+        ("training.decoding", &DECODING),
+        ("base_models.0", &BASE_MODEL),
+    ];
+    let holds = |section: &Section| section.honoured_names().any(|name| name == key);
+    places.iter().find(|(_, section)| holds(section)).map(|(path, _)| format!("{path}.{key}"))
 }
 
 /// `base_models[0].overrides.rank` and `base_models.0.overrides.rank` are one path.
