@@ -1,0 +1,1 @@
+"""Attacks on expert-cli, kept as named attempts: `python -m tests.adversary` repeats them as a table."""

@@ -1,0 +1,83 @@
+"""Seven combinations of settings that meet seldom, three kill -9 each: the undisturbed run's bytes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.adversary import world
+from tests.adversary.attempt import Area, Attempt
+
+QUANTIZED, KIND, NAME = "recipe.base.quantization", "recipe.adapter.kind", "recipe.optimizer.name"
+LOADER = {
+    "use_cache": False,
+    "workers": 2,
+    "pin_memory": False,
+    "prefetch_factor": 2,
+    "persistent_workers": True,
+}
+ALONE = {"workers": 0, "prefetch_factor": None, "persistent_workers": False}
+BEST = {
+    "recipe.evaluation.strategy": "steps",
+    "recipe.evaluation.steps": 2,
+    "recipe.evaluation.best": {"metric": "eval_loss", "greater_is_better": False, "patience": 4},
+}
+STEPS = 10
+EVERY: dict[str, Any] = {
+    "recipe.schedule.duration": {"unit": "steps", "value": STEPS},
+    "recipe.saving": {"strategy": "steps", "steps": 2},
+    "recipe.adapter.dropout": 0.1,
+    NAME: "adamw_torch_fused",
+}
+COMBINATIONS: dict[str, dict[str, Any]] = {
+    "int4, DoRA, 8-bit optimizer": {QUANTIZED: "int4", KIND: "dora", NAME: "paged_adamw_8bit"},
+    "int4, neftune, bf16": {
+        QUANTIZED: "int4",
+        "recipe.optimizer.neftune": {"noise_alpha": 5.0},
+        "machine.dtype": "bf16",
+    },
+    "streaming, best, early stop": {**BEST, "machine.loader": {**LOADER, **ALONE}},
+    "int8, loader workers": {QUANTIZED: "int8", "machine.loader": LOADER},
+    "two processes, muon": {NAME: "muon", "machine.distributed": {"strategy": "ddp", "processes": 2}},
+    "bf16, LoKr": {KIND: "lokr", "machine.dtype": "bf16"},
+    "AdaLoRA": {KIND: "adalora"},
+}  # fmt: skip
+
+
+def attempts(quick: bool) -> Iterator[Attempt]:
+    for name in () if quick else COMBINATIONS:
+        yield Attempt(name, partial(attempt, name))
+
+
+def attempt(name: str, folder: Path) -> None:
+    changes = {**EVERY, **COMBINATIONS[name]}
+    first = world.inside("prepare_plan", str(folder), "whole", changes, False)
+    began = world.FORGE.call("tests.adversary.inside:train_in_memory", first, seconds=400)
+    assert began.code == 0 and began.value["exit"] == 0, (began.said[-200:], began.value)
+    world.inside("learnt", str(folder / "whole"))
+    draw = random.Random(name)
+    kills = 0
+    for number in range(12):
+        resume = number > 0
+        plan = world.inside("prepare_plan", str(folder), "killed", changes, resume)
+        # Later ones start with a checkpoint and have less left to do.
+        moment = draw.uniform(0.3, 0.9) * began.seconds
+        ended = world.FORGE.call("tests.adversary.inside:train_in_memory", plan, seconds=moment)
+        kills += ended.timed_out
+        assert ended.timed_out or ended.code == 0, ended.said[-300:]
+        if kills == 3:
+            break
+    else:
+        raise AssertionError(f"only {kills} of 3 kills came before the end of their run")
+    plan = world.inside("prepare_plan", str(folder), "killed", changes, True)
+    last = world.inside("train_in_memory", plan, seconds=400)
+    world.refused_or_done(last)
+    assert last["exit"] == 0, last
+    digests = [world.inside("digest_of", str(folder / run / "final")) for run in ("whole", "killed")]
+    assert digests[0] == digests[1], "other bytes"
+
+
+AREA = Area("settings", "combinations of settings, 3 kill -9 each", attempts)
