@@ -1,9 +1,20 @@
-"""Small experts on a tiny base, trained through the real command line."""
+"""Small experts on a tiny base, trained through the real command line by the settings that users run.
 
+A test here compares runs with each other, which says nothing where a run trains nothing: each holds its
+undisturbed run against `assert_learnt`.
+"""
+
+import json
 import os
 import sys
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
+
+import torch
+from pretokenize.bases import gpt2_like, write_base
+from tiny import CONFIGS
+from transformers import AutoModelForCausalLM
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,14 +37,32 @@ def surroundings(threads: int) -> dict[str, str]:
     }
 
 
+def save_base(folder: Path) -> Path:
+    """A random Qwen3 with a byte-level tokenizer, which the fast encoder takes, and a chat template."""
+    if folder.exists():
+        return folder
+    tokenizer = gpt2_like()
+    config = deepcopy(CONFIGS["qwen3"])
+    config.vocab_size = tokenizer.get_vocab_size()
+    config.eos_token_id = tokenizer.token_to_id("<|im_end|>")
+    config.pad_token_id = tokenizer.token_to_id("<|endoftext|>")
+    torch.manual_seed(3)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    return write_base(folder, tokenizer, pad_token="<|endoftext|>")
+
+
 def rows_of(seed: int = 0) -> list[dict[str, Any]]:
     return [
         {
-            "prompt": f"w{row % 90 + 1} w{row % 7 + 3} ",
-            "completion": f"w{row % 11 + 5 + seed} w{row % 13 + 2}",
+            "prompt": f"total of {row % 90 + 1} and {row % 7 + 3}",
+            "completion": f"SELECT {row % 11 + 5 + seed} {row % 13 + 2}",
         }
         for row in range(40)
     ]
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def manifest_of(name: str, base: str, **settings: object) -> dict[str, Any]:
@@ -47,7 +76,11 @@ def manifest_of(name: str, base: str, **settings: object) -> dict[str, Any]:
         "batch_size": 2,
         "gradient_accumulation_steps": 2,
         "max_seq_length": 64,
-        "packing": False,
+        "packing": True,
+        "bf16": True,
+        "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+        "lr_scheduler": "cosine",
+        "warmup_ratio": 0.05,
         "save_strategy": "steps",
         "save_steps": 2,
         **settings,
@@ -57,6 +90,6 @@ def manifest_of(name: str, base: str, **settings: object) -> dict[str, Any]:
         "version": "1.0.0",
         "schema_version": "2.0",
         "description": "Words that follow words.",
-        "base_models": [{"name": base, "quantization": "none", "prompt_template": "alpaca"}],
+        "base_models": [{"name": base, "quantization": "none"}],
         "training": {"dataset": {"path": "train.jsonl"}, "config": config},
     }

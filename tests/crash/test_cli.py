@@ -1,4 +1,7 @@
-"""Kills through the real command line: token cache, worker process, supervision and all."""
+"""Kills through the real command line: token cache, worker process, supervision and all.
+
+DoRA with the default optimizer in bf16 on packed rows: what keeps the most between steps, as users run it.
+"""
 
 import json
 import os
@@ -11,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import find_cli, manifest_of, rows_of, surroundings
-from scene import save_base
+from command import find_cli, manifest_of, rows_of, save_base, surroundings, write_rows
+from learnt import assert_learnt
 
 from expert_worker.checkpoint.files import same_bytes
 
-STEPS = 24
+STEPS = 12
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.skipif(os.name == "nt", reason="kills by signal")]
 
 
@@ -25,7 +28,7 @@ class Expert:
         self.folder, self.cli = folder, cli
         self.manifest = folder / "manifest.json"
         save_base(folder / "base")
-        (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows_of()))
+        write_rows(folder / "train.jsonl", rows_of())
         self.manifest.write_text(json.dumps(_manifest()))
 
     def start(self, name: str, *more: str) -> subprocess.Popen[bytes]:
@@ -50,7 +53,7 @@ def _manifest() -> dict[str, Any]:
     return manifest_of(
         "expert-tiny",
         "./base",
-        target_modules=["q_proj", "v_proj", "down_proj"],
+        adapter_type="dora",
         max_steps=STEPS,
         save_total_limit=3,
     )
@@ -64,6 +67,15 @@ def expert(quick_folder: Path) -> Expert:
     expert = Expert(quick_folder, cli)
     expert.finish("undisturbed")
     return expert
+
+
+def test_the_run_learns_and_other_rows_give_other_bytes(expert: Expert, tmp_path: Path) -> None:
+    assert_learnt(expert.output("undisturbed"))
+    turned = tmp_path / "turned.jsonl"
+    write_rows(turned, rows_of()[::-1])
+    expert.finish("turned", "-d", str(turned))
+    adapters = [expert.output(name) / "final/adapter_model.safetensors" for name in ("undisturbed", "turned")]
+    assert adapters[0].read_bytes() != adapters[1].read_bytes()
 
 
 def await_checkpoint(expert: Expert, name: str, step: int, process: subprocess.Popen[bytes]) -> None:

@@ -1,5 +1,6 @@
 """SIGKILL at every named point and at random moments, three resumes: the result is the same, every byte."""
 
+import json
 import random
 from pathlib import Path
 
@@ -23,6 +24,13 @@ def runs(server: Server, quick_folder: Path) -> Runs:
     runs = Runs(server, quick_folder, CHANGES, stage="expert_test_standin")
     runs.undisturbed()
     return runs
+
+
+def test_the_stand_in_learns(runs: Runs) -> None:
+    """Otherwise all that is compared below is an untouched initialisation."""
+    bodies = [json.loads(line)["body"] for line in (runs.output("undisturbed") / "events.jsonl").open()]
+    losses = [body["loss"] for body in bodies if body["type"] == "progress"]
+    assert len(losses) == STEPS and losses[-1] < 0.7 * losses[0], losses
 
 
 def test_killed_at_every_point_of_the_protocol(runs: Runs, every_trial: bool) -> None:

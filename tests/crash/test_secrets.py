@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from command import find_cli, manifest_of, rows_of, surroundings
-from scene import save_base
+from command import find_cli, manifest_of, rows_of, save_base, surroundings, write_rows
+from learnt import assert_learnt
 
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.skipif(os.name == "nt", reason="kills by signal")]
 
@@ -32,7 +32,7 @@ class Place:
         self.cli, self.folder = cli, folder
         self.home = folder.parent / "home"
         save_base(folder / "base")
-        (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows_of()))
+        write_rows(folder / "train.jsonl", rows_of())
         (folder / "manifest.json").write_text(json.dumps(manifest_of("ash", "./base", max_steps=4)))
 
     def start(self, command: str, *words: str) -> subprocess.Popen[bytes]:
@@ -61,7 +61,7 @@ def test_a_run_that_finishes(place: Place) -> None:
     settings = ("--set", "training.config.checkpoint_mirror=mirror")
     assert place.start("doctor").wait() == 0
     assert place.start("train", "--device", "cpu", *settings).wait() == 0, (place.folder / "said").read_text()
-    assert (place.folder / "weights" / "base" / "final").is_dir()
+    assert_learnt(place.folder / "weights" / "base")
     assert place.leaks() == []
 
 

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import find_cli, manifest_of, rows_of, surroundings
-from scene import save_base
+from command import find_cli, manifest_of, rows_of, save_base, surroundings, write_rows
+from learnt import assert_learnt
 
 from expert_worker.checkpoint.files import same_bytes
 
 STEPS = 12
-EXPERTS = ("ash", "birch", "cedar")
+# The first two differ in nothing but their rows.
+KINDS: dict[str, dict[str, Any]] = {"ash": {}, "birch": {}, "cedar": {"adapter_type": "dora"}}
+EXPERTS = tuple(KINDS)
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.skipif(os.name == "nt", reason="kills by signal")]
 
 
@@ -29,10 +31,9 @@ class Shelf:
         for number, name in enumerate(EXPERTS):
             place = folder / "experts" / name
             place.mkdir(parents=True)
-            rows = rows_of(number)
-            (place / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-            target = "no_such_module" if name == broken else "q_proj"
-            (place / "manifest.json").write_text(json.dumps(_manifest(name, target)))
+            write_rows(place / "train.jsonl", rows_of(number))
+            changes = {"target_modules": ["no_such_module"]} if name == broken else KINDS[name]
+            (place / "manifest.json").write_text(json.dumps(_manifest(name, changes)))
 
     def start(self, *more: str) -> subprocess.Popen[bytes]:
         environment = {**surroundings(2), "EXPERT_HOME": str(self.folder.parent / "home")}
@@ -67,14 +68,8 @@ class Shelf:
                 assert same, f"{expert}: {part} differs"
 
 
-def _manifest(name: str, target: str) -> dict[str, Any]:
-    return manifest_of(
-        name,
-        "../../../base",
-        target_modules=[target, "down_proj"] if target == "q_proj" else [target],
-        max_steps=STEPS,
-        save_total_limit=2,
-    )
+def _manifest(name: str, changes: dict[str, Any]) -> dict[str, Any]:
+    return manifest_of(name, "../../../base", max_steps=STEPS, save_total_limit=2, **changes)
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +93,14 @@ def undisturbed(quick_folder: Path, cli: Path) -> tuple[Shelf, float]:
     if sys.platform == "linux":
         assert "serve" in parentage, parentage
     return shelf, time.monotonic() - began
+
+
+def test_each_expert_learns_its_own_rows(undisturbed: tuple[Shelf, float]) -> None:
+    shelf, _ = undisturbed
+    for expert in EXPERTS:
+        assert_learnt(shelf.run(expert))
+    ash, birch = ((shelf.run(name) / "final/adapter_model.safetensors").read_bytes() for name in EXPERTS[:2])
+    assert ash != birch
 
 
 def test_forked_workers_leave_the_bytes_of_separate_ones(undisturbed: tuple[Shelf, float], cli: Path) -> None:

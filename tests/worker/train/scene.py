@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
+from learnt import assert_gradients, assert_moved
 from plans import example_plan
 from tiny import CONFIGS, EVERY_LINEAR
-from tokenizers import Tokenizer, models
+from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from expert_worker.event import Event
@@ -20,14 +22,26 @@ from expert_worker.events import Events
 from expert_worker.train import stage
 from expert_worker.train.data import InMemory
 
+PAD, EOS, UNKNOWN = 0, 95, 96
+
 
 def save_base(folder: Path, kind: str = "qwen3") -> Path:
+    """A random base whose every word is a token: `w7` is token 7.
+
+    Only padding has the zero embedding of `padding_idx`, so that any row gives a gradient.
+    """
     if not folder.exists():
         torch.manual_seed(3)
-        AutoModelForCausalLM.from_config(CONFIGS[kind]).save_pretrained(folder)
-        words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(97)}, unk_token="w0"))
+        config = deepcopy(CONFIGS[kind])
+        config.eos_token_id = EOS
+        AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+        named = {"<pad>": PAD, "</s>": EOS, "<unk>": UNKNOWN}
+        words = Tokenizer(
+            models.WordLevel({**named, **{f"w{i}": i for i in range(1, EOS)}}, unk_token="<unk>")
+        )
+        words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
         PreTrainedTokenizerFast(
-            tokenizer_object=words, eos_token="w0", pad_token="w0", unk_token="w0"
+            tokenizer_object=words, eos_token="</s>", pad_token="<pad>", unk_token="<unk>"
         ).save_pretrained(folder)
     return folder
 
@@ -90,8 +104,18 @@ def put_data(monkeypatch, train=None, validation=None) -> None:
     monkeypatch.setitem(sys.modules, "expert_worker.pretokenize", fake)
 
 
-def train(folder: Path, changes: dict[str, Any] | None = None, *, output: str = "out", listen=None) -> Ran:
-    """`listen(events, event)` is called on every event, for tests that interfere."""
+def train(
+    folder: Path,
+    changes: dict[str, Any] | None = None,
+    *,
+    output: str = "out",
+    listen=None,
+    must_learn: bool = True,
+) -> Ran:
+    """`listen(events, event)` is called on every event, for tests that interfere.
+
+    A run without gradients, or that leaves B at zero, is an error: anything compared with it would agree.
+    """
     folder.mkdir(exist_ok=True)
     save_base(folder / "base")
     plan = example_plan(folder, {**DEFAULTS, "machine.paths.output": str(folder / output), **(changes or {})})
@@ -100,4 +124,8 @@ def train(folder: Path, changes: dict[str, Any] | None = None, *, output: str = 
         events.attach(SimpleNamespace(write=lambda event, line: listen(events, event), close=lambda: None))
     ran = Ran({}, memory.events, folder / output)
     ran.result = json.loads(json.dumps(stage.run(plan, events)))
+    if must_learn and (steps := ran.of("progress")):
+        assert_gradients([step.grad_norm for step in steps])
+        if plan.recipe.adapter.kind in {"lora", "rslora", "dora"}:
+            assert_moved(ran.output)
     return ran
