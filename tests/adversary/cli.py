@@ -21,6 +21,8 @@ from typing import Any
 from tests.adversary.attempt import DOCUMENTED
 
 ROOT = Path(__file__).parents[2]
+# What is kept for a base, such as the check of its tokenizer, is paid once where this is set.
+SHARED_HOME: Path | None = None
 # What no text from outside may bring to a terminal: OSC, a screen cleared or asked, BEL, C1, bidi marks.
 RAW = re.compile(
     rb"\x1b\]|\x1b\[2J|\x1b\[6n|\x1b\[\?1049|\x1bP|\x1b_|\x1bc|\x07|\x08"
@@ -61,7 +63,7 @@ def environment(folder: Path, more: Mapping[str, str] | None = None) -> dict[str
         "EXPERT_PYTHON": str(ROOT / ".venv/bin/python"),
         **kept,
         "HOME": str(folder),
-        "EXPERT_HOME": str(folder / "expert-home"),
+        "EXPERT_HOME": str(SHARED_HOME or folder / "expert-home"),
         "HF_HOME": str(folder / "hf"),
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",

@@ -199,6 +199,7 @@ def data_plan(
             "recipe.template": {"kind": "tokenizer", "source": None},
             "machine.paths.data": {path.name: data},
             "machine.paths.base": base,
+            "machine.paths.home": str(Path(folder).parent / "home"),
             "machine.logging.trackers": [],
             **(changes or {}),
         },

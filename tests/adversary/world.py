@@ -17,6 +17,7 @@ from tests.adversary.forge import Ended, Forge
 _FOLDER = tempfile.TemporaryDirectory(prefix="expert-adversary-")
 FOLDER = Path(_FOLDER.name)
 FORGE = Forge(FOLDER)
+cli.SHARED_HOME = FOLDER / "home"
 
 
 @cache

@@ -66,7 +66,7 @@ CASES: dict[str, tuple[Spoil, bool]] = {
     "a pickle named safetensors": (a_pickle_by_name, True),
     "megatron_core": (config(megatron_config={"a": 1}, megatron_core="evil"), False),
     "a type that is none": (config(peft_type="EVIL"), True),
-    "another task": (config(task_type="SEQ_CLS"), True),
+    "another task": (config(task_type="SEQ_CLS"), False),
     "auto_mapping": (config(auto_mapping={"base_model_class": "Evil", "parent_library": "evil"}), False),
     "a rank of 10^9": (config(r=10**9), True),
     "a rank below zero": (config(r=-4), True),
