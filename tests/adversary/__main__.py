@@ -38,7 +38,7 @@ def main() -> int:
         world.FORGE.close()
     print(table(outcomes))
     if given.results:
-        given.results.write_text(json.dumps(document(outcomes, quick=given.quick), indent=2) + "\n")
+        keep(given.results, document(outcomes, quick=given.quick))
     return 0 if all(not outcome.fell for outcome in outcomes) else 1
 
 
@@ -81,8 +81,6 @@ def document(outcomes: list[Outcome], *, quick: bool) -> dict[str, Any]:
         "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
         "processor": _processor(),
         "cores": os.cpu_count(),
-        "attempts": sum(one.attempts for one in outcomes),
-        "survived": sum(one.survived for one in outcomes),
         "areas": [
             {
                 "area": one.area.name,
@@ -95,6 +93,17 @@ def document(outcomes: list[Outcome], *, quick: bool) -> dict[str, Any]:
             for one in outcomes
         ],
     }
+
+
+def keep(path: Path, found: dict[str, Any]) -> None:
+    """Areas that were taken before from the same commit stay beside the new ones."""
+    before = json.loads(path.read_text()) if path.exists() else {}
+    if before.get("commit") == found["commit"] and before.get("quick") == found["quick"]:
+        taken = {area["area"]: area for area in [*before["areas"], *found["areas"]]}
+        found["areas"] = [taken[name] for name in areas.NAMES if name in taken]
+    for what in ("attempts", "survived"):
+        found[what] = sum(area[what] for area in found["areas"])
+    path.write_text(json.dumps(found, indent=2) + "\n")
 
 
 def _said(*command: str) -> str:

@@ -254,6 +254,8 @@ def _be_worker(request: dict[str, Any], middle: int) -> int:
     if "EXPERT_PARENT_PID" in os.environ:
         os.environ["EXPERT_PARENT_PID"] = str(middle)
     os.chdir(request["folder"])
+    for kind, limits in request["limits"]:
+        resource.setrlimit(kind, tuple(limits))
     sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     _, module, *rest = request["words"]
     if module == "expert_worker":

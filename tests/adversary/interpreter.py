@@ -5,6 +5,7 @@ import array
 import ctypes
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -20,7 +21,13 @@ if os.environ.get("EXPERT_PARENT_PID", str(os.getppid())) != str(os.getppid()):
     os._exit(1)
 control = socket.socket(socket.AF_UNIX)
 control.connect(os.environ["ADVERSARY_FORGE"])
-request = {"words": words, "environment": dict(os.environ), "folder": str(Path.cwd())}
+limits = {kind: resource.getrlimit(kind) for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE)}
+request = {
+    "words": words,
+    "environment": dict(os.environ),
+    "folder": str(Path.cwd()),
+    "limits": list(limits.items()),
+}
 rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))
 control.sendmsg([b"\n"], [rights])
 control.sendall(json.dumps(request).encode() + b"\n")

@@ -101,7 +101,7 @@ def attempt(name: str, folder: Path) -> None:
     spoil(adapter)
     world.write_rows(folder / "train.jsonl", world.rows(count=2))
     arguments = (str(folder), str(world.base()), str(adapter))
-    value = world.inside("generate", *arguments, seconds=45, memory=6 << 30)
+    value = world.inside("generate", *arguments, seconds=120, memory=6 << 30)
     assert not (folder / "pwned").exists() and not (folder.parent / "pwned").exists(), (
         "the adapter's code ran"
     )

@@ -84,8 +84,6 @@ def attempt(file: str, damage: str, step: int, folder: Path) -> None:
         assert world.adapter_of(run) == digest, f"another adapter, in silence: {said.text[-200:]}"
         lock = json.loads((expert / "expert.lock").read_text())
         assert digest in json.dumps(lock), "expert.lock names another adapter"
-        follow = cli.check(again(folder), {0})
-        assert world.adapter_of(run) == digest, follow.text[-200:]
     else:
         assert "hint" in said.text, f"a refusal without what to do: {said.text[-300:]}"
 

@@ -105,7 +105,7 @@ def dangling(scene: Scene) -> None:
 
 def hard_linked(scene: Scene) -> None:
     scene.run.mkdir(parents=True)
-    os.link(scene.mine / "notes.txt", scene.run / "README.md")
+    os.link(scene.mine / "notes.txt", scene.run / "report.html")
 
 
 def nothing(_scene: Scene) -> None:
@@ -147,7 +147,7 @@ CASES: dict[str, tuple[frozenset[int] | set[int], Callable[[Scene], None], tuple
     "own evaluation.json, --fresh": (ANY, own("evaluation.json", "run.json.bak", "paper.md"), ("--fresh",)),
     "/proc": (REFUSED, nothing, ("-o", "/proc/expert-adversary")),
     "/dev/null": (REFUSED, nothing, ("-o", "/dev/null/x")),
-    "a manifest's own folder of .git": (REFUSED | {0}, nothing, ("-o", "{mine}/../out")),
+    "a folder beside, by ..": (REFUSED | {0}, nothing, ("-o", "{mine}/../out")),
     "a name of 300 characters": (REFUSED, nothing, ("-o", "{mine}/../" + "x" * 300)),
 }
 AREA = Area("outputs", "output folders (links, loops, /proc, own files)", attempts)

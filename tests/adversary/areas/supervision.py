@@ -17,7 +17,7 @@ from tests.adversary import cli, world
 from tests.adversary.areas.shelf import alive
 from tests.adversary.attempt import DOCUMENTED, Area, Attempt
 
-LONG = {"max_steps": 24, "save_steps": 2}
+LONG = {"max_steps": 12, "save_steps": 2}
 
 
 @cache
@@ -189,7 +189,7 @@ LIMITS: dict[str, tuple[int, int]] = {
     "files of nothing": (resource.RLIMIT_FSIZE, 0),
     "12 open files": (resource.RLIMIT_NOFILE, 12),
     "24 open files": (resource.RLIMIT_NOFILE, 24),
-    "200 MB of addresses": (resource.RLIMIT_AS, 200 << 20),
+    "200 MB of addresses for the command line": (resource.RLIMIT_AS, 200 << 20),
 }
 
 

@@ -51,7 +51,7 @@ def attempt(name: str, folder: Path) -> None:
     secret.write_text(CANARY)
     (base / "chat_template.jinja").write_text(TEMPLATES[name].replace("{secret}", str(secret)))
     data = world.write_rows(folder / "train.jsonl", world.rows(count=4))
-    value = world.inside("pretokenize", str(folder), str(base), str(data), seconds=45, memory=5 << 30)
+    value = world.inside("pretokenize", str(folder), str(base), str(data), seconds=180, memory=5 << 30)
     world.refused_or_done(value)
     assert CANARY not in str(value), "a file was read"
     assert not list(folder.rglob("pwned"))

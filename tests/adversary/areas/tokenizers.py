@@ -89,7 +89,7 @@ def attempt(name: str, folder: Path) -> None:
     (base / "evil.py").write_text(f"open({str(folder / 'pwned')!r}, 'w')\nclass Evil: pass\n")
     CASES[name](base)
     data = world.write_rows(folder / "train.jsonl", [{"prompt": "a" * 60 + "!", "completion": "aaaa"}] * 3)
-    value = world.inside("pretokenize", str(folder), str(base), str(data), seconds=45, memory=5 << 30)
+    value = world.inside("pretokenize", str(folder), str(base), str(data), seconds=180, memory=5 << 30)
     world.refused_or_done(value)
     assert not (folder / "pwned").exists(), "the base's code ran"
 
