@@ -36,7 +36,7 @@ NAMES = (
 )
 # Those with a quick sample that starts no process with torch.
 WITHOUT_TRAINING = (
-    *("manifests", "streams", "programs", "scaffolds", "terminal", "datasets"),
+    *("manifests", "streams", "programs", "scaffolds", "terminal"),
     *("sql", "cypher", "typescript", "json_answers", "regex", "cypher_guard"),
 )
 
