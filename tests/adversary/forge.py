@@ -61,6 +61,7 @@ class Forge:
     """Started at the first use; one for the whole of a run."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._path = folder / "forge.socket"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -69,11 +70,20 @@ class Forge:
         """For an expert-cli whose workers are this process's children."""
         self._start()
         return {
-            "EXPERT_PYTHON": str(Path(__file__).with_name("interpreter.py")),
+            "EXPERT_PYTHON": str(self._interpreter()),
             "ADVERSARY_FORGE": str(self._path),
             "ADVERSARY_PYTHON": sys.executable,
             "PYTHONPATH": str(ROOT / "worker/python"),
         }
+
+    def _interpreter(self) -> Path:
+        """`interpreter.py` run by this Python by its path: a `python3` of PATH may be slow to start."""
+        path = self._folder / "interpreter"
+        if not path.exists():
+            text = Path(__file__).with_name("interpreter.py").read_text()
+            path.write_text(f"#!{sys.executable} -IS\n{text}")
+            path.chmod(0o755)
+        return path
 
     def call(self, target: str, *arguments: Any, seconds: float = 60, memory: int = 4 * GIB) -> Ended:
         """`module:function` in a child, with JSON for arguments and result."""

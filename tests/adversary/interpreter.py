@@ -1,4 +1,3 @@
-#!/usr/bin/env -S python3 -I -S
 """The interpreter that expert-cli starts: asks the forge for a child and waits in its place until it ends."""
 
 import array

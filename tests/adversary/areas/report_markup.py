@@ -13,7 +13,7 @@ from tests.adversary import world
 from tests.adversary.attempt import Area, Attempt
 
 MARKUP = "<script>fetch('//evil')</script><img src=x onerror=alert(1)>\"'><svg/onload=alert(1)>&lt;b&gt;"
-FOLDERS = ("plain", "<img src=x onerror=alert(1)>", "a\"onmouseover='alert(1)'&amp;")
+FOLDERS = ("plain", "<img src=x onerror=alert(1)>", "a'onmouseover='alert(1)'&amp;")
 
 
 class Page(HTMLParser):
