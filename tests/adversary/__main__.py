@@ -33,12 +33,12 @@ def main() -> int:
                 areas.find(name), world.FOLDER, quick=given.quick, told=tell, only=given.attempt
             )
             outcomes.append(outcome)
+            if given.results:  # After each area: a run of all takes long.
+                keep(given.results, document([outcome], quick=given.quick))
             tell(f"{name}: {outcome.survived} of {outcome.attempts} in {outcome.seconds:.0f} s")
     finally:
         world.FORGE.close()
     print(table(outcomes))
-    if given.results:
-        keep(given.results, document(outcomes, quick=given.quick))
     return 0 if all(not outcome.fell for outcome in outcomes) else 1
 
 
