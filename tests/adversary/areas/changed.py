@@ -33,7 +33,7 @@ def attempt(name: str, folder: Path) -> None:
     shutil.copytree(whole, folder, dirs_exist_ok=True)
     expert = folder / "ash"
     run = world.run_of(expert)
-    for path in (run / "plan.json", run / "inputs.json"):
+    for path in run.glob("*.json"):
         path.write_text(path.read_text().replace(str(whole), str(folder)))
     interrupt(run, 4)
     change(folder)

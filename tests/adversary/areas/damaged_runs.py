@@ -73,9 +73,8 @@ def attempt(file: str, damage: str, step: int, folder: Path) -> None:
     shutil.copytree(whole, folder, dirs_exist_ok=True, symlinks=True)
     expert = folder / "shelf/ash"
     run = world.run_of(expert)
-    for path in (run / "plan.json", run / "run.json", run / "inputs.json"):
-        if path.exists():
-            path.write_text(path.read_text().replace(str(whole), str(folder)))
+    for path in run.glob("*.json"):
+        path.write_text(path.read_text().replace(str(whole), str(folder)))
     if step < 6:
         interrupt(run, step)
     spoil(expert, run, file, damage)

@@ -114,9 +114,9 @@ def nothing(_scene: Scene) -> None:
 
 ANY = DOCUMENTED
 CASES: dict[str, tuple[frozenset[int] | set[int], Callable[[Scene], None], tuple[str, ...]]] = {
-    "events.jsonl is a link": (REFUSED, linked("events.jsonl", "bashrc"), ()),
-    "worker.log is a link": (REFUSED, linked("worker.log", "authorized_keys"), ()),
-    "lock is a link": (REFUSED, linked("lock", "notes.txt"), ()),
+    "events.jsonl is a link": (ANY, linked("events.jsonl", "bashrc"), ()),
+    "worker.log is a link": (ANY, linked("worker.log", "authorized_keys"), ()),
+    "lock is a link": (ANY, linked("lock", "notes.txt"), ()),
     "run.json is a link": (ANY, linked("run.json", "notes.txt"), ()),
     "plan.json is a link": (ANY, linked("plan.json", "notes.txt"), ()),
     "inputs.json is a link": (ANY, linked("inputs.json", "notes.txt"), ()),
