@@ -21,7 +21,6 @@ FINISHED = (
     "final/tokenizer.json",
     "run.json",
     "plan.json",
-    "inputs.json",
     "events.jsonl",
     "report.html",
     "checkpoint-6/state.json",
@@ -34,7 +33,6 @@ FINISHED = (
 INTERRUPTED = (
     "checkpoint-4/adapter_model.safetensors",
     "plan.json",
-    "inputs.json",
     "cache:arrow",
     "cache:cache.json",
 )
