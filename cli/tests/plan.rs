@@ -130,11 +130,11 @@ fn an_error_in_another_base_is_a_warning() {
     for more in [&[][..], &["--model", "smollm2-135m"]] {
         let output = expert.plan(more);
         assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
-        assert!(talk(&output).contains("warning[unknown-word]: \"int3\""), "{}", talk(&output));
+        assert!(talk(&output).contains("warning[unknown-word]: invalid value \"int3\""), "{}", talk(&output));
     }
     let output = expert.plan(&["--model", "qwen3-0.6b"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(talk(&output).contains("error[unknown-word]: \"int3\""), "{}", talk(&output));
+    assert!(talk(&output).contains("error[unknown-word]: invalid value \"int3\""), "{}", talk(&output));
 }
 
 #[test]
