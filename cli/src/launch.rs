@@ -33,6 +33,8 @@ fn positive_seconds(text: &str) -> Result<Duration, String> {
 pub enum Home {
     /// Training owns its output folder.
     Run(RunFolder),
+    /// The same, held by the caller for longer than the worker runs.
+    Held(PathBuf),
     /// The others use a temporary folder.
     Passing(tempfile::TempDir),
 }
@@ -49,6 +51,7 @@ impl Home {
     fn file(&self, name: &str) -> PathBuf {
         match self {
             Self::Run(folder) => folder.path().join(name),
+            Self::Held(folder) => folder.join(name),
             Self::Passing(folder) => folder.path().join(name),
         }
     }

@@ -12,7 +12,7 @@ use expert_contract::rules::{MachineFacts, check_machine};
 use crate::failure::Failure;
 use crate::options::PlanOptions;
 use crate::render::Console;
-use crate::{site, slots};
+use crate::{output, site, slots};
 
 pub struct Prepared {
     pub resolved: Resolved,
@@ -53,6 +53,7 @@ pub fn prepare(options: &PlanOptions, request: Request, console: &Console) -> Re
         }
         resolved
     };
+    output::refuse_links_out(&resolved.plan, options.output.is_some(), &options.allow_path)?;
     check_presence(&resolved)?;
     Ok(Prepared { resolved, diagnostics })
 }

@@ -106,7 +106,7 @@ fn what_changed_is_trained_anew_and_nothing_else() {
     let second = lock(&world, "a");
     assert_ne!(first["inputs"]["data"], second["inputs"]["data"]);
     assert_ne!(first["result"]["adapter"], second["result"]["adapter"]);
-    let kept = world.path(RUN).join("previous/adapter_model.safetensors");
+    let kept = world.path(RUN).join("previous/final/adapter_model.safetensors");
     assert_eq!(std::fs::read_to_string(kept).unwrap(), "one", "the earlier adapter stays beside the new one");
 
     edit(&world, "experts/b/manifest.json", "\"rank\": 8", "\"rank\": 4");
@@ -193,7 +193,7 @@ fn a_run_that_goes_on_keeps_its_number_of_threads() {
     };
     assert_eq!(threads("train --all --device cpu --jobs 2", "checkpoint=1,missing"), 2);
     assert_eq!(threads("train --all --device cpu --jobs 1", "missing"), 2, "its own");
-    assert_eq!(threads("train --all --device cpu --jobs 1 --fresh", "missing"), 4);
+    assert_eq!(threads("train --all --device cpu --jobs 1 --fresh", "steps=1,missing"), 4);
 }
 
 #[test]

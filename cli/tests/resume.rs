@@ -230,3 +230,78 @@ fn the_lock_names_the_data_that_the_run_was_begun_with() {
     let (_, document) = world.json(ALL, "final=new");
     assert_eq!(document["experts"][0]["finished_before"], false, "{document}");
 }
+
+#[test]
+fn a_fresh_run_that_cannot_start_leaves_the_finished_one_and_one_that_starts_keeps_it() {
+    let world = finished();
+    let before = contents(&world);
+    let without_log = |all: Vec<(String, Vec<u8>)>| {
+        all.into_iter().filter(|(name, _)| !name.ends_with("worker.log")).collect::<Vec<_>>()
+    };
+    let (output, _) = world.json(&format!("{TRAIN} --fresh"), "missing");
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(without_log(contents(&world)), without_log(before));
+
+    let (output, _) = world.json(&format!("{TRAIN} --fresh"), "steps=1,missing");
+    assert_eq!(output.status.code(), Some(3));
+    let run = world.path(RUN);
+    assert!(!run.join("final").exists() && !run.join("replaced").exists());
+    assert_eq!(
+        std::fs::read_to_string(run.join("previous/final/adapter_model.safetensors")).unwrap(),
+        "whole"
+    );
+}
+
+#[test]
+fn a_folder_that_is_no_runs_is_not_touched() {
+    let world = World::shelf(&["a"]);
+    std::fs::create_dir_all(world.path("mine/final")).unwrap();
+    for file in ["mine/final/thesis.tex", "mine/movie.mkv.partial"] {
+        std::fs::write(world.path(file), "mine").unwrap();
+    }
+    for flags in ["", "--fresh", "--resume"] {
+        let (output, document) = world.json(&format!("{TRAIN} -o mine {flags}"), NOBODY);
+        assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &json!("not-a-run")));
+    }
+    assert_eq!(std::fs::read_to_string(world.path("mine/final/thesis.tex")).unwrap(), "mine");
+}
+
+/// What git keeps of a repository, an expert may bring along.
+#[test]
+fn nothing_is_written_through_a_link_that_leads_out_of_the_experts_folder() {
+    let names = ["lock", "worker.log", "events.jsonl", "plan.json", "final", "previous", "checkpoint-3"];
+    let links = names.map(|name| format!("{RUN}/{name}")).into_iter().chain(
+        [RUN, "experts/a/weights", "experts/a/datasets_optimized", "experts/a/expert.lock"]
+            .map(str::to_owned),
+    );
+    for link in links {
+        let world = World::shelf(&["a"]);
+        let outside = world.path("outside");
+        std::fs::create_dir(&outside).unwrap();
+        std::fs::write(outside.join("mine"), "mine").unwrap();
+        let target = if link.contains('.') { outside.join("mine") } else { outside.clone() };
+        let place = world.path(&link);
+        std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(&target, &place).unwrap();
+        for flags in ["", "--fresh"] {
+            let (output, document) = world.json(&format!("{TRAIN} {flags}"), NOBODY);
+            assert_eq!(output.status.code(), Some(2), "{link}: {}", talk(&output));
+            assert_eq!(document["error"]["code"], "link-out", "{link}: {document}");
+        }
+        assert_eq!(std::fs::read_to_string(outside.join("mine")).unwrap(), "mine");
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1, "{link}");
+    }
+}
+
+#[test]
+fn a_link_may_be_allowed_and_a_named_output_folder_may_be_one() {
+    let world = World::shelf(&["a"]);
+    std::fs::create_dir(world.path("large-disk")).unwrap();
+    std::os::unix::fs::symlink(world.path("large-disk"), world.path("experts/a/weights")).unwrap();
+    let (output, _) = world.json(&format!("{TRAIN} --allow-path large-disk"), "final=w");
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    std::os::unix::fs::symlink(world.path("large-disk"), world.path("out")).unwrap();
+    let (output, _) = world.json(&format!("{TRAIN} -o out"), "final=w");
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert!(world.path("large-disk/final").is_dir());
+}

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::experts::{self, portable};
 use crate::failure::Failure;
-use crate::output::children;
+use crate::output::{children, leads_out};
 use crate::render::Console;
 use crate::render::number::bytes;
 use crate::runs::{self, State};
@@ -92,7 +92,9 @@ fn cache_roots(manifest: &Manifest) -> BTreeSet<PathBuf> {
     manifest
         .all_effective()
         .filter_map(|expert| resolve(&expert, &site, request.clone()).ok())
-        .map(|resolved| PathBuf::from(resolved.plan.machine.paths.cache))
+        .map(|resolved| resolved.plan.machine.paths)
+        .filter(|paths| !leads_out(Path::new(&paths.expert_dir), Path::new(&paths.cache)))
+        .map(|paths| PathBuf::from(paths.cache))
         .collect()
 }
 

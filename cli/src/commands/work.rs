@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::launch::{Home, Supervision, carry_out};
+use crate::output;
 use crate::render::Console;
 use crate::usage::Global;
 
@@ -22,6 +23,9 @@ pub struct Args {
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
     let plan = read_plan(&args.plan)?;
+    let paths = &plan.machine.paths;
+    let named = !Path::new(&paths.output).starts_with(&paths.expert_dir);
+    output::refuse_links_out(&plan, named, &[])?;
     let result = carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console)?;
     console.document(&result);
     Ok(Exit::Done)

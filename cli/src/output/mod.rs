@@ -10,25 +10,13 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 
+mod links;
+mod own;
 mod record;
 
+pub use links::{leads_out, refuse_links_out};
+pub use own::refuse_foreign;
 pub use record::{Begun, FINAL, RunRecord, checkpoints, has_whole_checkpoint};
-
-/// The files of a run besides its checkpoints. The record and the adapter of a finished run are removed first, so that
-/// an interrupted removal does not look finished.
-const FILES: [&str; 9] = [
-    "run.json",
-    "final",
-    "events.jsonl",
-    "plan.json",
-    "report.html",
-    "evaluation.json",
-    "tensorboard",
-    "worker.log",
-    PREVIOUS,
-];
-/// The adapter of the run before, kept while the next one is made.
-const PREVIOUS: &str = "previous";
 
 /// A run's folder, locked until this is dropped.
 pub struct RunFolder {
@@ -51,6 +39,7 @@ impl RunFolder {
     pub fn claim(path: &Path) -> Result<Self, Failure> {
         fs::create_dir_all(path).map_err(|error| Failure::writing("create", path, &error))?;
         let lock = lock(path)?;
+        own::recover(path)?;
         Ok(Self { path: path.to_owned(), _lock: lock })
     }
 
@@ -58,29 +47,18 @@ impl RunFolder {
         &self.path
     }
 
-    /// Removes the files of a run, and nothing else: the folder may hold other files.
-    pub fn clear(&self) -> Result<(), Failure> {
-        self.remove_all(&FILES)
+    /// The run that is here makes room for another one; nothing else in the folder is touched.
+    pub fn set_aside(&self) -> Result<(), Failure> {
+        own::set_aside(&self.path)
     }
 
-    /// The same for a run that another one follows: its adapter stays beside it until that one is finished.
-    pub fn start_over(&self) -> Result<(), Failure> {
-        let (made, kept) = (self.path.join("final"), self.path.join(PREVIOUS));
-        if made.is_dir() {
-            remove(&kept).map_err(|error| Failure::writing("remove", &kept, &error))?;
-            fs::rename(&made, &kept).map_err(|error| Failure::writing("move", &made, &error))?;
-        }
-        self.remove_all(&FILES.map(|name| if name == PREVIOUS { "final" } else { name }))
+    /// The run that was set aside is back, unless the one after it has made a step.
+    pub fn recover(&self) -> Result<(), Failure> {
+        own::recover(&self.path)
     }
 
-    fn remove_all(&self, names: &[&str]) -> Result<(), Failure> {
-        let checkpoints = children(&self.path).into_iter().filter(|path| is_of_a_run(path));
-        let mut others = names.iter().map(|name| self.path.join(name));
-        let finished: Vec<PathBuf> = others.by_ref().take(2).collect();
-        for path in finished.into_iter().chain(checkpoints).chain(others) {
-            remove(&path).map_err(|error| Failure::writing("remove", &path, &error))?;
-        }
-        Ok(())
+    pub fn keep_as_previous(&self) -> Result<(), Failure> {
+        own::keep_as_previous(&self.path)
     }
 }
 
@@ -117,15 +95,6 @@ pub fn checkpoint_step(path: &Path) -> Option<u64> {
     path.file_name()?.to_str()?.strip_prefix("checkpoint-")?.parse().ok()
 }
 
-/// Checkpoints, partly written or removed ones too, and crash logs.
-fn is_of_a_run(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let log = name.strip_prefix("worker-").and_then(|rest| rest.strip_suffix(".log"));
-    let folder = name.trim_start_matches('.').strip_prefix("checkpoint-");
-    log.is_some_and(|pid| pid.bytes().all(|byte| byte.is_ascii_digit()))
-        || folder.is_some_and(|step| step.starts_with(|c: char| c.is_ascii_digit()))
-}
-
 pub fn children(path: &Path) -> Vec<PathBuf> {
     fs::read_dir(path)
         .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
@@ -154,7 +123,7 @@ fn remove(path: &Path) -> io::Result<()> {
 /// Locked by the operating system, so that it ends with its process in any case; the file names the holder.
 fn lock(folder: &Path) -> Result<fs::File, Failure> {
     let path = folder.join("lock");
-    let open = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+    let open = without_following().read(true).write(true).create(true).truncate(false).open(&path);
     let mut file = open.map_err(|error| Failure::writing("write", &path, &error))?;
     match file.file().try_lock() {
         Ok(()) => {}
@@ -163,6 +132,17 @@ fn lock(folder: &Path) -> Result<fs::File, Failure> {
     }
     sign(&mut file).map_err(|error| Failure::writing("write", &path, &error))?;
     Ok(file)
+}
+
+/// For files in folders that may have been downloaded: a symbolic link there is an error, wherever it leads.
+pub fn without_following() -> fs::OpenOptions {
+    let mut options = fs::OpenOptions::new();
+    #[cfg(unix)]
+    {
+        use fs_err::os::unix::fs::OpenOptionsExt;
+        options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32);
+    }
+    options
 }
 
 fn sign(file: &mut fs::File) -> io::Result<()> {
@@ -220,32 +200,6 @@ mod tests {
         write(path, "run.json", r#"{"recipe_digest":"d","result":{"ok":true}}"#);
         assert!(matches!(state(path, "d"), State::Finished(record) if record.result["ok"] == true));
         assert_eq!(state(path, "e"), State::Used);
-    }
-
-    #[test]
-    fn clearing_leaves_what_is_not_of_a_run() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path();
-        for name in ["notes.txt", "checkpoints.md", "worker-notes.log", "checkpoint-best/x"] {
-            write(path, name, "mine");
-        }
-        for name in [
-            "run.json",
-            "final/a",
-            "checkpoint-3/state.json",
-            ".checkpoint-4.tmp/x",
-            "worker-12.log",
-            "events.jsonl",
-        ] {
-            write(path, name, "");
-        }
-        let run = RunFolder::claim(path).unwrap();
-        run.clear().unwrap();
-        let mut left: Vec<_> =
-            children(path).iter().map(|it| it.file_name().unwrap().to_str().unwrap().to_owned()).collect();
-        left.sort();
-        assert_eq!(left, ["checkpoint-best", "checkpoints.md", "lock", "notes.txt", "worker-notes.log"]);
-        assert_eq!(state(path, "d"), State::Unused);
     }
 
     #[test]

@@ -38,6 +38,7 @@ pub enum Decision {
 
 /// `inputs` are those of now.
 pub fn decide(run: &Path, plan: &Plan, inputs: &Inputs, asked: Asked) -> Result<Decision, Failure> {
+    output::refuse_foreign(run)?;
     if asked.fresh {
         return Ok(Decision::Replace { remark: None });
     }

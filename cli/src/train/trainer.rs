@@ -72,7 +72,7 @@ impl Trainer<'_> {
             decision => {
                 self.make_ready(&folder, &mut plan, decision, notify)?;
                 plan.inputs = Some(inputs.clone());
-                self.carry_out(&plan, Home::Run(folder), notify).map(Trained::Now)?
+                self.run(&folder, &plan, notify).map(Trained::Now)?
             }
         };
         // A run that trained now has scores; one that was finished before may not have.
@@ -119,6 +119,17 @@ impl Trainer<'_> {
         matches!(decision, Ok(Decision::Done(_))) && scored
     }
 
+    /// A run that cannot start leaves the one before as it was; one that has made a step keeps it as `previous/`.
+    fn run(&self, folder: &RunFolder, plan: &Plan, notify: &mut dyn FnMut(Notice)) -> Result<Value, Failure> {
+        let result = self.carry_out(plan, Home::Held(folder.path().to_owned()), notify);
+        if result.is_ok() {
+            folder.keep_as_previous()?;
+        } else {
+            folder.recover()?;
+        }
+        result
+    }
+
     fn make_ready(
         &self,
         folder: &RunFolder,
@@ -133,11 +144,7 @@ impl Trainer<'_> {
                 (remark, true)
             }
             Decision::Replace { remark } => {
-                if self.args.fresh {
-                    folder.clear()?;
-                } else {
-                    folder.start_over()?;
-                }
+                folder.set_aside()?;
                 (remark, false)
             }
             Decision::Begin | Decision::Done(_) => (None, self.args.resumes()),

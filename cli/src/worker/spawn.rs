@@ -12,6 +12,7 @@ use super::process::{self, Worker};
 use super::warm::Warm;
 use crate::env;
 use crate::failure::{Failure, reason};
+use crate::output::without_following;
 
 /// The worker's standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +83,7 @@ impl Launch<'_> {
             if let Some(folder) = self.log.parent() {
                 fs::create_dir_all(folder)?;
             }
-            fs::File::create(&self.log)
+            without_following().write(true).create(true).truncate(true).open(&self.log)
         };
         open().map(fs::File::into_file).map_err(|error| Failure::writing("write the log", &self.log, &error))
     }

@@ -8,9 +8,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from expert_worker.checkpoint import Facts, Store
+from expert_worker.checkpoint import Facts, Store, files
 from expert_worker.checkpoint.record import NAME
-from expert_worker.errors import Failed, Storage
+from expert_worker.errors import BadInput, Failed, Storage
+from expert_worker.event_sinks import Record
 from expert_worker.events import Events
 
 
@@ -172,6 +173,30 @@ def test_leftovers_of_a_killed_attempt_are_cleared(store: Store) -> None:
     (store.output / "run.json.partial").write_text("{")
     store.open()
     assert list(store.output.iterdir()) == []
+
+
+def test_nothing_is_cleared_that_a_run_did_not_leave(store: Store) -> None:
+    mine = ["movie.mkv.partial", "final.docx.partial", "checkpoint-best.trash", "my-checkpoint-3.partial"]
+    for name in mine:
+        (store.output / name).write_text("mine")
+    (store.output / "notes.trash").mkdir()
+    store.open()
+    assert sorted(p.name for p in store.output.iterdir()) == sorted([*mine, "notes.trash"])
+
+
+@pytest.mark.skipif(not files.NO_FOLLOW, reason="no symbolic links to refuse")
+def test_nothing_is_written_through_a_symbolic_link(store: Store, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.txt"
+    outside.write_text("mine")
+    (store.output / "run.json.partial").symlink_to(outside)
+    with pytest.raises(OSError):
+        files.write(store.output / "run.json.partial", [b"theirs"])
+    store.open()
+    assert not (store.output / "run.json.partial").is_symlink() and outside.read_text() == "mine"
+    (store.output / "events.jsonl").symlink_to(outside)
+    with pytest.raises(BadInput, match="symbolic link"):
+        Record(store.output / "events.jsonl")
+    assert outside.read_text() == "mine"
 
 
 def test_fresh_clears_checkpoints_and_nothing_else(store: Store) -> None:

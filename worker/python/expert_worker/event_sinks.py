@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from expert_worker.checkpoint.files import NO_FOLLOW
+from expert_worker.errors import BadInput
 from expert_worker.event import Event, Heartbeat, Progress, Text
 from expert_worker.event_reader import parse
 
@@ -80,10 +82,16 @@ class Record:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_symlink():
+            raise BadInput(
+                f"{path} is a symbolic link: the run's events would be written where it leads",
+                hint="Remove the link, or choose another folder with -o.",
+                code="link-out",
+            )
         _mend_last_line(path)
         self.past = _read_past(path)
         self._descriptor = os.open(
-            path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644
+            path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | NO_FOLLOW | getattr(os, "O_BINARY", 0), 0o644
         )
 
     def write(self, event: Event, line: bytes) -> None:

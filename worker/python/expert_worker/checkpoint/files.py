@@ -7,6 +7,7 @@ of the parent. Everything ends in a call of `os`, so that tests can stop the pro
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +19,9 @@ Chunk = bytes | memoryview
 PARTIAL = ".partial"
 TRASH = ".trash"
 
-_WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
+# A downloaded folder may hold symbolic links that lead to the user's own files.
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | NO_FOLLOW | getattr(os, "O_BINARY", 0)
 
 
 @dataclass(frozen=True)
@@ -132,14 +135,16 @@ def remove_tree(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def remove_leftovers(parent: Path) -> list[str]:
-    """Clear what a killed attempt left half-made; returns the names."""
+def remove_leftovers(parent: Path, own: re.Pattern[str]) -> list[str]:
+    """Clear what a killed attempt left half-made of the names that match `own` as a whole; returns what it
+    removed. The folder may be anyone's."""
     if not parent.is_dir():
         return []
     gone = []
     for path in sorted(parent.iterdir()):
-        if path.name.endswith((PARTIAL, TRASH)):
-            remove_tree(path) if path.is_dir() else path.unlink()
+        bare = path.name.removesuffix(PARTIAL).removesuffix(TRASH)
+        if bare != path.name and own.fullmatch(bare):
+            remove_tree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
             gone.append(path.name)
     return gone
 

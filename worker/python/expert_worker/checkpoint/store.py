@@ -24,6 +24,8 @@ Content = Mapping[str, torch.Tensor] | Mapping[str, Any] | bytes
 
 _NAME = re.compile(r"checkpoint-(\d+)")
 _ASIDE = re.compile(r"checkpoint-(\d+)\.(damaged|superseded)")
+# What a run replaces as a whole, and may leave under a temporary name.
+_OWN = re.compile(r"checkpoint-\d+(\.(damaged|superseded))?|final|(run|evaluation)\.json|report\.html")
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Store:
         """Make the folder and clear what a killed attempt left half-made."""
         with self._storage("prepare the output folder"):
             self.output.mkdir(parents=True, exist_ok=True)
-            files.remove_leftovers(self.output)
+            files.remove_leftovers(self.output, _OWN)
 
     def commit(self, step: int, parts: Mapping[str, Content], facts: Facts) -> Path:
         """Returns when the checkpoint is durable; a crash before that leaves the older ones as they were.

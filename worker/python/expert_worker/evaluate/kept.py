@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from expert_worker.checkpoint import files
+
 VERSION = 1
 EDGE = 1 << 16
 
@@ -56,3 +58,4 @@ class KeptScores:
             file.flush()
             os.fsync(file.fileno())
         Path(name).replace(self.folder / f"{key}.json")
+        files.sync_folder(self.folder)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from expert_worker.checkpoint.files import NO_FOLLOW
 from expert_worker.errors import Interrupted
 from expert_worker.events import Events
 
@@ -18,7 +19,7 @@ _WAIT_BUDGET = 3600.0
 
 @contextmanager
 def builder_lock(path: Path, events: Events) -> Iterator[None]:
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | NO_FOLLOW, 0o666)
     try:
         if not _try_lock(handle):
             events.stage("wait", _WAIT_BUDGET, "another process is building this token cache")
