@@ -286,7 +286,9 @@ fn nothing_is_written_through_a_link_that_leads_out_of_the_experts_folder() {
         for flags in ["", "--fresh"] {
             let (output, document) = world.json(&format!("{TRAIN} {flags}"), NOBODY);
             assert_eq!(output.status.code(), Some(2), "{link}: {}", talk(&output));
-            assert_eq!(document["error"]["code"], "link-out", "{link}: {document}");
+            // A cache outside is the manifest's error before it is the link's.
+            let code = if link.ends_with("datasets_optimized") { "bad-manifest" } else { "link-out" };
+            assert_eq!(document["error"]["code"], code, "{link}: {document}");
         }
         assert_eq!(std::fs::read_to_string(outside.join("mine")).unwrap(), "mine");
         assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1, "{link}");

@@ -29,7 +29,7 @@ pub struct Args {
     /// Resume from the newest checkpoint that verifies (auto), or from this one
     #[arg(long, value_name = "auto|PATH", num_args = 0..=1, default_missing_value = "auto", conflicts_with = "fresh")]
     pub resume: Option<PathBuf>,
-    /// Remove the earlier run in the output folder, and start at step 0
+    /// Start at step 0; the earlier run is kept as previous/ in the output folder
     #[arg(long)]
     pub fresh: bool,
     /// Train a finished or interrupted run for longer than its recipe said
