@@ -42,7 +42,7 @@ AREAS: dict[str, Python | Rust] = {
     "retention": _python("checkpoint.retention", f"{_CHECKPOINT}_retention.py"),
     "store": _python("checkpoint.store", f"{_CHECKPOINT}_store.py", _EDGES),
     "tensors": _python("checkpoint.tensors", f"{_CHECKPOINT}_store.py", _FILES),
-    "verify": _python("checkpoint.verify", f"{_CHECKPOINT}_store.py"),
+    "verify": _python("checkpoint.verify", f"{_CHECKPOINT}_store.py", _EDGES),
     "loss": _python("train.fast.head_loss", "tests/worker/train/test_head_loss.py"),
     "batch": _python("train.fast.batch", "tests/worker/train/test_flat.py"),
     "order": _python("train.data", "tests/worker/train/test_data.py", "tests/worker/train/test_order.py"),

@@ -104,3 +104,16 @@ def test_the_seconds_of_a_save_are_those_that_it_took(store: Store, heard) -> No
     save(store, 1)
     body = heard[1].events[-1].body
     assert body.type == "checkpoint" and 0 <= body.seconds < 600
+
+
+@pytest.mark.parametrize("damage", ["flipped", "shorter", "gone"])
+def test_a_file_that_is_not_as_written_is_damage(store: Store, damage: str) -> None:
+    save(store, 1, 2)
+    path = store.path(2) / "x.safetensors"
+    content = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]) if damage == "flipped" else content[:-1])
+    found = store.newest_valid()
+    assert found is not None and found.step == 1
