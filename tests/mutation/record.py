@@ -74,11 +74,12 @@ def interval(hits: int, tried: int) -> list[float]:
 
 
 def keep(document: dict[str, Any], area: str) -> Path:
-    """The latest result of each area; others of the same day stay."""
+    """The latest result of each area; those of other areas are carried over."""
     date = time.strftime("%Y-%m-%d")
     path = RESULTS / f"{date}-mutation.json"
-    kept = json.loads(path.read_text()) if path.exists() else {"date": date, "areas": {}}
-    kept["areas"][area] = {**document, "versions": versions()}
+    before = newest()
+    kept = {**(json.loads(before.read_text()) if before else {"areas": {}}), "date": date}
+    kept["areas"][area] = {**document, "date": date, "versions": versions()}
     tried = sum(one["tried"] for one in kept["areas"].values())
     noticed = sum(one["killed"] + one["out_of_time"] for one in kept["areas"].values())
     kept["tried"], kept["score"] = tried, round(noticed / tried, 4)
