@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 
 import pytest
 import torch
 from plans import example_plan
-from transformers import AutoModelForCausalLM, LlamaConfig
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig
 
 from expert_worker.base import load_base, locate
 from expert_worker.errors import BadInput, Missing
@@ -121,7 +123,7 @@ def test_what_is_absent_or_unsafe_is_named(plan_of, tmp_path):
 
 def test_a_broken_weight_file_is_no_traceback(plan_of, tmp_path):
     (tmp_path / "base" / "model.safetensors").write_bytes(b"\x00" * 64)
-    with pytest.raises(BadInput, match="cannot be loaded"):
+    with pytest.raises(BadInput, match="cannot be read"):
         load_base(plan_of(), Events.in_memory()[0])
 
 
@@ -130,3 +132,94 @@ def test_a_hub_id_that_is_nowhere_is_missing(plan_of, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(Missing, match="neither in the Hugging Face cache"):
         locate(plan_of(machine__paths__base=None, recipe__base__name="nobody/nothing"), Events.in_memory()[0])
+
+
+def edited(**keys):
+    def change(base):
+        document = json.loads((base / "config.json").read_text())
+        (base / "config.json").write_text(json.dumps({**document, **keys}))
+
+    return change
+
+
+def with_tensors(change):
+    def apply(base):
+        save_file(change(load_file(base / "model.safetensors")), base / "model.safetensors", {"format": "pt"})
+
+    return apply
+
+
+def written(name, content):
+    return lambda base: (base / name).write_bytes(content)
+
+
+def cut(base):
+    path = base / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1000])
+
+
+ODD_BASES = {
+    "weights cut off": (cut, "model.safetensors cannot be read"),
+    "weights empty": (written("model.safetensors", b""), "model.safetensors cannot be read"),
+    "huge header": (written("model.safetensors", b"\xff" * 8 + b"{}"), "model.safetensors cannot be read"),
+    "a pickle": (written("model.safetensors", b"\x80\x04cos\nsystem\n."), "model.safetensors cannot be read"),
+    "one tensor missing": (
+        with_tensors(lambda t: {n: p for n, p in t.items() if "q_proj" not in n}),
+        "lacks 1 of",
+    ),
+    "other tensors": (with_tensors(lambda t: {f"x.{n}": p for n, p in t.items()}), "lacks"),
+    "wrong shape": (
+        with_tensors(lambda t: t | {"model.norm.weight": t["model.norm.weight"][:7]}),
+        "norm|mismatch",
+    ),
+    "absurd width": (edited(hidden_size=10**9), "sets hidden_size to 1,000,000,000"),
+    "absurd vocabulary": (edited(vocab_size=10**12), "sets vocab_size"),
+    "absurd layers": (edited(num_hidden_layers=10**9), "sets num_hidden_layers"),
+    "no width": (edited(hidden_size=0), "cannot be loaded|sets hidden_size to 0"),
+    "width as text": (edited(hidden_size="64"), "cannot be loaded"),
+    "heads do not divide": (edited(num_attention_heads=0), "cannot be loaded"),
+    "unknown family": (edited(model_type="nothing-known"), "cannot be loaded"),
+    "family a list": (edited(model_type=["llama"]), "cannot be loaded"),
+    "activation unknown": (edited(hidden_act="nothing"), "cannot be loaded"),
+    "rope odd": (edited(rope_parameters={"rope_type": "nothing"}), "cannot be loaded"),
+    "dtype odd": (edited(dtype="nothing"), "cannot be loaded"),
+    "code of its own": (
+        edited(model_type="odd", auto_map={"AutoConfig": "evil.C", "AutoModelForCausalLM": "evil.M"}),
+        "brings Python code|cannot be loaded",
+    ),
+    "config cut off": (written("config.json", b'{"model_type": "lla'), "cannot be loaded"),
+    "config nested": (written("config.json", b"[" * 100_000), "cannot be loaded"),
+    "config a list": (written("config.json", b"[]"), "cannot be loaded"),
+    "config not UTF-8": (written("config.json", b"\xff\xfe{}"), "cannot be loaded"),
+}
+
+
+@pytest.mark.parametrize(("change", "said"), ODD_BASES.values(), ids=ODD_BASES.keys())
+def test_an_odd_base_is_refused_in_words_and_runs_nothing(plan_of, tmp_path, change, said):
+    base = tmp_path / "base"
+    (base / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass C: ...\nclass M: ...\n")
+    change(base)
+    with pytest.raises(BadInput, match=said) as caught:
+        load_base(plan_of(), Events.in_memory()[0])
+    assert str(base) in caught.value.message and caught.value.hint and "\n" not in caught.value.message
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_family_without_sdpa_falls_back_to_eager_attention_and_says_so(plan_of, tmp_path):
+    config = Gemma2Config(
+        vocab_size=64,
+        hidden_size=64,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=32,
+        max_position_embeddings=64,
+    )
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "base")
+    events, said = Events.in_memory()
+    plan = plan_of()
+    assert plan.machine.sdpa
+    load_base(plan, events)
+    (line,) = [it.body for it in said.events if it.body.type == "applied" and it.body.key == "attention"]
+    assert line.value == "eager" and "Gemma2ForCausalLM has no SDPA attention" in line.note

@@ -206,3 +206,30 @@ def test_a_field_mapping_leads_into_a_row(plan: Any) -> None:
     Path(plan.machine.paths.data["datasets/test.jsonl"]).write_text('{"ask": {"q": "x", "a": "y"}}\n')
     (row,) = rows_of(mapped, mapped.recipe.data.test)
     assert row["completion"] == "y"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (rb'{"prompt": "q", "completion": "a", "tags": ["\ud800"]}', "test.jsonl:2: the field 'tags'"),
+        (rb'{"prompt": "q \udfff", "completion": "a"}', "half of a surrogate pair"),
+        (rb'{"prompt": "q", "completion": "a", "\ud800": 1}', "the field '\\\\ud800'"),
+        (b'{"prompt": "q", "completion": "a", "tags": 5}', "tags must be a list"),
+        (b'{"prompt": "\xff", "completion": "a"}', "test.jsonl:2: this line is not JSON"),
+        (b'{"messages": [{"role": "assistant"}]}', "needs a role and a content"),
+        (b'{"messages": ["a"]}', "needs a role and a content"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"prompt": "q", "completion": "a", "x": ' + b"[" * 900 + b"]" * 900 + b"}", None),
+        (b'"' + b"x" * (17 << 20), "longer than 16 MiB"),
+    ],
+)
+def test_a_row_that_cannot_be_written_is_refused_before_a_model_is_loaded(
+    plan: Any, line: bytes, said: str | None
+) -> None:
+    path = Path(plan.machine.paths.data["datasets/test.jsonl"])
+    path.write_bytes(b'{"prompt": "q", "completion": "a"}\n' + line + b"\n")
+    if said is None:
+        assert len(scored_rows(plan)) == 2
+        return
+    with pytest.raises(BadInput, match=said):
+        scored_rows(plan)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from peft import IA3Config, LoraConfig, PeftModel, PromptTuningConfig, get_peft_model
 from plans import example_plan
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -216,3 +217,13 @@ def test_the_commit_is_read_from_loose_and_packed_refs_and_worktrees(tmp_path: P
     git("checkout", "-q", "--detach")
     assert commit_of(repo) == git("rev-parse", "HEAD")
     assert commit_of(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["owner/base", "a: b # c", "x\n- injected: true", '"quoted"', "[1]", "&a *b"]
+)
+def test_the_front_matter_is_yaml_whatever_the_base_is_called(tmp_path: Path, name: str) -> None:
+    plan = example_plan(tmp_path, {"recipe.base.name": name})
+    _, matter, _ = model_card(plan.recipe, OUTCOME, plan.recipe_digest).split("---\n", 2)
+    read = yaml.safe_load(matter)
+    assert read["base_model"] == name and f"base_model:adapter:{name}" in read["tags"]

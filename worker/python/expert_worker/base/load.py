@@ -1,16 +1,17 @@
 """The base model in memory: dtype, quantization, rope scaling and attention as the plan says."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 
 from expert_worker.base import fp32_products, rope, warm
 from expert_worker.base.embedded import quietly
 from expert_worker.base.int8 import keep_scales
 from expert_worker.base.locate import locate
-from expert_worker.errors import BadInput, Missing
+from expert_worker.base.sizes import check_sizes
+from expert_worker.errors import BadInput, ExpertError, Missing
 from expert_worker.events import Events
 from expert_worker.plan import Plan
 
@@ -64,15 +65,32 @@ def read_model(plan: Plan, folder: Path) -> Any:
     config = _read(AutoConfig, folder)
     if plan.recipe.base.rope_scaling is not None:
         rope.apply(config, plan.recipe.base.rope_scaling)
+    attention = attention_of(plan)
+    if attention == "sdpa" and not _has_sdpa(config):
+        attention = "eager"
     extra: dict[str, Any] = {
         "config": config,
         "dtype": compute_dtype(plan),
-        "attn_implementation": attention_of(plan),
+        "attn_implementation": attention,
     }
     quantizer = quantizer_of(plan)
     if quantizer is not None:
         extra |= {"quantization_config": quantizer, "device_map": {"": str(torch_device(plan))}}
-    return _read(AutoModelForCausalLM, folder, **extra)
+    check_sizes(config, folder)
+    model, info = _read(AutoModelForCausalLM, folder, output_loading_info=True, **extra)
+    _demand_whole(info, folder)
+    return model
+
+
+def _demand_whole(info: Mapping[str, Any], folder: Path) -> None:
+    """transformers fills what the files lack with random numbers."""
+    missing = sorted(str(name) for name in info.get("missing_keys") or ())
+    if missing:
+        raise BadInput(
+            f"The base model in {folder} lacks {len(missing)} of its tensors, such as {missing[0]}",
+            hint="Fetch its safetensors files again: one may be missing or belong to another model.",
+            code="base-incomplete",
+        )
 
 
 def _is_spread(plan: Plan) -> bool:
@@ -99,13 +117,36 @@ def _read(kind: Any, folder: Path, **extra: Any) -> Any:
             **extra,
             **({"use_safetensors": True} if "dtype" in extra else {}),
         )
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        said = str(error).strip().splitlines()
-        raise BadInput(
-            f"The base model in {folder} cannot be loaded: {said[0] if said else type(error).__name__}",
-            hint="Check that its files are whole and that this transformers knows its architecture.",
-            code="base-unreadable",
-        ) from error
+    except (ExpertError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # Odd files make transformers raise nearly every kind.
+        raise _unreadable(kind, folder, error) from error
+
+
+def _unreadable(kind: Any, folder: Path, error: Exception) -> BadInput:
+    said = (str(error).strip().splitlines() or [""])[0][:300]
+    name = type(error).__name__
+    reason = f"{name}: {said}" if said and not isinstance(error, OSError | ValueError) else said or name
+    what = {"AutoTokenizer": "tokenizer of the base", "AutoConfig": "config.json of the base"}
+    if "trust_remote_code" in str(error):
+        return BadInput(
+            f"The base model in {folder} brings Python code of its own, which is never run",
+            hint="Use a base whose architecture transformers has built in.",
+            code="base-needs-code",
+        )
+    return BadInput(
+        f"The {what.get(kind.__name__, 'base model')} in {folder} cannot be loaded: {reason}",
+        hint="Check that its files are whole and that this transformers knows its architecture.",
+        code="base-unreadable",
+    )
+
+
+def _has_sdpa(config: Any) -> bool:
+    """As transformers decides it; False for families whose attention sdpa cannot compute, such as Gemma 2."""
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
+
+    known = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+    return bool(getattr(known, "_supports_sdpa", True))
 
 
 def attention_of(plan: Plan) -> str:
@@ -144,9 +185,15 @@ def _report(model: Any, plan: Plan, events: Events) -> None:
     events.applied(
         "base.quantization", quantized, None if quantized == "none" else f"Base quantized to {quantized}"
     )
-    note = {"bfloat16": "Using BF16", "float16": "Using FP16"}.get(dtype, "Using FP32")
-    events.applied("base.dtype", dtype, note)
+    events.applied(
+        "base.dtype", dtype, {"bfloat16": "Using BF16", "float16": "Using FP16"}.get(dtype, "Using FP32")
+    )
     attention = model.config._attn_implementation
-    events.applied("attention", attention, {"sdpa": "SDPA enabled"}.get(attention))
+    note: str | None = {"sdpa": "SDPA enabled"}.get(attention)
+    if attention == "eager" and attention_of(plan) == "sdpa":
+        note = (
+            f"{type(model).__name__} has no SDPA attention: eager attention is used, which needs more memory"
+        )
+    events.applied("attention", attention, note)
     if plan.recipe.base.rope_scaling is not None:
         events.applied("rope_scaling", dict(model.config.rope_parameters), "RoPE scaling applied")

@@ -13,6 +13,7 @@ from expert_worker.plan import Plan
 from expert_worker.plan.recipe import Source
 
 Message = dict[str, str]
+LONGEST_LINE = 16 << 20
 NEEDED = "a scored row needs a prompt and a completion, an instruction and an output, or messages"
 
 
@@ -53,16 +54,28 @@ def _raw_rows(plan: Plan, source: Source) -> Iterator[Mapping[str, Any]]:
 
 
 def _json_lines(path: Path) -> Iterator[Mapping[str, Any]]:
-    with path.open(encoding="utf-8-sig") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
+    number = 0
+    with path.open("rb") as lines:
+        while line := lines.readline(LONGEST_LINE + 1):
+            number += 1
+            place = f"{path}:{number}"
+            if len(line) > LONGEST_LINE:
+                raise BadInput(
+                    f"{place}: this line is longer than {LONGEST_LINE >> 20} MiB",
+                    hint="Write one row per line.",
+                    code="bad-row",
+                )
+            text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+            if not text.strip():
                 continue
             try:
-                row = json.loads(line)
+                row = json.loads(text.decode())
+            except RecursionError:
+                raise BadInput(f"{place}: this row is nested too deeply", code="bad-row") from None
             except ValueError as error:
-                raise BadInput(f"{path}:{number}: this line is not JSON: {error}", code="bad-row") from None
+                raise BadInput(f"{place}: this line is not JSON: {error}", code="bad-row") from None
             if not isinstance(row, dict):
-                raise BadInput(f"{path}:{number}: a row must be an object", code="bad-row")
+                raise BadInput(f"{place}: a row must be an object", code="bad-row")
             yield row
 
 
@@ -73,12 +86,36 @@ def _canonical(raw: Mapping[str, Any], mapping: Mapping[str, str], place: str) -
         raise BadInput(
             f"{place}: {NEEDED}", hint="Name the fields in training.dataset.field_mapping.", code="bad-row"
         )
-    return {**row, "messages": messages, "completion": completion}
+    found = {**row, "messages": messages, "completion": completion}
+    _check_tags(found, place)
+    _check_text(found, place)
+    return found
+
+
+def _check_tags(row: Row, place: str) -> None:
+    if not isinstance(row.get("tags", []), list | tuple):
+        raise BadInput(f"{place}: tags must be a list", hint='For example "tags": ["join"].', code="bad-row")
+
+
+def _check_text(row: Row, place: str) -> None:
+    """A row is written to evaluation.json and sent to the scorer: half of a surrogate pair has no bytes."""
+    for name, value in row.items():
+        try:
+            json.dumps([name, value], ensure_ascii=False, default=str).encode()
+        except UnicodeEncodeError as error:
+            sign = ascii(str(error.object)[error.start])
+            raise BadInput(
+                f"{place}: the field {name!a} holds {sign}, half of a surrogate pair, not Unicode",
+                hint="Remove it, or write the whole character.",
+                code="bad-row",
+            ) from None
+        except (ValueError, RecursionError):
+            raise BadInput(f"{place}: the field {name!a} is nested too deeply", code="bad-row") from None
 
 
 def _conversation(row: Mapping[str, Any], place: str) -> tuple[list[Message], Any]:
     if isinstance(row.get("messages"), list) and row["messages"]:
-        turns = [{"role": str(turn["role"]), "content": str(turn["content"])} for turn in row["messages"]]
+        turns = [_turn(turn, place) for turn in row["messages"]]
         if turns[-1]["role"] != "assistant":
             raise BadInput(f"{place}: the last message must be the assistant's", code="bad-row")
         return turns[:-1], turns[-1]["content"]
@@ -90,6 +127,12 @@ def _conversation(row: Mapping[str, Any], place: str) -> tuple[list[Message], An
     extra = row.get("input") if "instruction" in row else None
     text = "\n\n".join(str(part) for part in (question, extra) if part)
     return ([{"role": "user", "content": text}] if text else []), row.get("output", row.get("response"))
+
+
+def _turn(turn: Any, place: str) -> Message:
+    if not isinstance(turn, Mapping) or not {"role", "content"} <= turn.keys():
+        raise BadInput(f"{place}: each message needs a role and a content", code="bad-row")
+    return {"role": str(turn["role"]), "content": str(turn["content"])}
 
 
 def _dotted(raw: Mapping[str, Any], path: str) -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_worker.base import load_base, load_tokenizer, locate
+from expert_worker.base.adapter import load_adapter
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.kept import fingerprint
 from expert_worker.evaluate.prompts import PromptMaker
@@ -44,10 +45,8 @@ def open_subject(plan: Plan, adapter: str | None, events: Events) -> Subject:
     folder = checked_adapter(adapter)
     model, tokenizer = load_base(plan, events), load_tokenizer(plan, events)
     if folder is not None:
-        from peft import PeftModel
-
         events.stage("adapter", detail=str(folder))
-        model = PeftModel.from_pretrained(model, folder, is_trainable=False)
+        model = load_adapter(model, folder)
     model.eval()
     mark = fingerprint(locate(plan, events))
     return Subject(model, tokenizer, template_of(plan, tokenizer), folder is not None, mark)

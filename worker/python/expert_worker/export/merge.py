@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from expert_worker.base import load_base
+from expert_worker.base.adapter import load_adapter
 from expert_worker.checkpoint.refusal import human
 from expert_worker.errors import BadInput, Storage
 from expert_worker.events import Events
@@ -56,9 +57,7 @@ def _unquantized(plan: Plan, events: Events) -> Plan:
 
 
 def _with_adapter(plan: Plan, events: Events, adapter: Path) -> Any:
-    from peft import PeftModel
-
-    return PeftModel.from_pretrained(load_base(plan, events), str(adapter)).eval()
+    return load_adapter(load_base(plan, events), adapter)
 
 
 def _demand_room(model: Any, folder: Path) -> None:

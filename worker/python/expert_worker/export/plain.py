@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from expert_worker.base import load_base, load_tokenizer
+from expert_worker.base.adapter import load_adapter
 from expert_worker.events import Events
 from expert_worker.export.probe import demand_equal, difference, logits
 from expert_worker.plan import Plan
@@ -41,11 +42,9 @@ def _is_tokenizer(name: str) -> bool:
 
 def _check(plan: Plan, events: Events, adapter: Path, folder: Path) -> float:
     """Plain peft must load the copy, and hear from it what the original says."""
-    from peft import PeftModel
-
     base = load_base(plan, events)
     events.stage("compare logits", quiet_budget=300.0)
-    model = PeftModel.from_pretrained(base, str(adapter)).eval()
+    model = load_adapter(base, adapter)
     original = logits(model)
     model.load_adapter(str(folder), "exported")
     model.set_adapter("exported")

@@ -48,7 +48,7 @@ def _front_matter(recipe: Recipe) -> str:
         "library_name: peft",
         "pipeline_tag: text-generation",
         "tags:",
-        "- base_model:adapter:" + recipe.base.name,
+        f"- {json.dumps('base_model:adapter:' + recipe.base.name)}",
         f"- {recipe.adapter.kind}",
         "---",
     ]

@@ -1,0 +1,189 @@
+"""An adapter on a loaded base.
+
+Its folder may come from anywhere: it is checked before peft reads it. peft leaves out tensors that it cannot
+place, without an error; here they are one.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import regex  # type: ignore[import-untyped]
+from safetensors import SafetensorError, safe_open
+
+from expert_worker.errors import BadInput, ExpertError
+
+CONFIG = "adapter_config.json"
+WEIGHTS = "adapter_model.safetensors"
+KINDS = ("LORA", "ADALORA", "IA3", "LOKR", "PROMPT_TUNING")
+_LARGEST_CONFIG = 4 << 20
+_LARGEST_NUMBER = 65_536
+_PATTERN_SECONDS = 2.0
+_PATTERN_LENGTH = 4096
+_FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
+# These may be saved beside the adapter; peft puts them into the base.
+_BASE_TENSORS = ("embed_tokens", "lm_head", "wte", "embed_in", "embed_out")
+_HINT = "Name a run's final/ or one of its checkpoints with --adapter, or train again."
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def load_adapter(model: Any, folder: Path) -> Any:
+    """The base with this adapter, in evaluation mode: each tensor has a place, and each place a tensor."""
+    document = _config(folder)
+    shapes = _shapes(folder)
+    _check_sizes(document, shapes, folder)
+    try:
+        adapted = _adapted(model, document, folder)
+    except ExpertError:
+        raise
+    except Exception as error:  # peft and torch raise many kinds, all of which mean the same here.
+        raise _unfit(folder, f"peft cannot load it: {_first_line(error)}") from error
+    _check_places(adapted, shapes, folder)
+    return adapted.eval()
+
+
+def _adapted(model: Any, document: Mapping[str, Any], folder: Path) -> Any:
+    from peft import PeftConfig, PeftModel
+
+    names = [name for name, _ in model.named_modules() if name]
+    config = PeftConfig.from_peft_type(**_without_patterns(document, names, folder))  # type: ignore[no-untyped-call]
+    config.inference_mode = True
+    with warnings.catch_warnings():
+        # Missing keys; they are compared below.
+        warnings.simplefilter("ignore")
+        return PeftModel.from_pretrained(model, str(folder), config=config, is_trainable=False)
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    path = folder / CONFIG
+    try:
+        if path.stat().st_size > _LARGEST_CONFIG:
+            raise _unfit(folder, f"{CONFIG} is larger than {_LARGEST_CONFIG >> 20} MiB")
+        document = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise _unfit(folder, f"{CONFIG} is not JSON: {_first_line(error)}") from None
+    if not isinstance(document, dict):
+        raise _unfit(folder, f"{CONFIG} is not a JSON object")
+    if document.get("peft_type") not in KINDS:
+        raise _unfit(folder, f"its peft_type is {document.get('peft_type')!r}, not one of {', '.join(KINDS)}")
+    if document.get("megatron_config"):
+        raise _unfit(folder, f"{CONFIG} sets megatron_config: its megatron_core names code to import")
+    # Both name Python modules; only Megatron and peft's automatic classes import them.
+    return {name: value for name, value in document.items() if name not in {"megatron_core", "auto_mapping"}}
+
+
+def _shapes(folder: Path) -> Shapes:
+    try:
+        with safe_open(folder / WEIGHTS, framework="pt") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
+            kinds = {name: part.get_dtype() for name, part in slices.items()}
+            shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise _unfit(folder, f"{WEIGHTS} cannot be read: {_first_line(error)}") from None
+    if not shapes:
+        raise _unfit(folder, f"{WEIGHTS} holds no tensors")
+    for name, kind in kinds.items():
+        if kind not in _FLOATS:
+            raise _unfit(folder, f"{name} in {WEIGHTS} has the type {kind}, not a floating-point type")
+    return shapes
+
+
+def _check_sizes(document: Mapping[str, Any], shapes: Shapes, folder: Path) -> None:
+    """peft allocates what the config asks for before it reads a tensor."""
+    for name, number in _numbers(document):
+        if abs(number) > _LARGEST_NUMBER:
+            raise _unfit(folder, f"{CONFIG} sets {name} to {number:g}")
+    widest = max((max(shape, default=0) for shape in shapes.values()), default=0)
+    for name in ("r", "num_virtual_tokens"):
+        size = document.get(name)
+        if isinstance(size, int) and size > widest:
+            raise _unfit(
+                folder, f"{CONFIG} sets {name} to {size}, but no tensor in {WEIGHTS} is that large"
+            )
+
+
+def _numbers(value: Any, name: str = "") -> Iterable[tuple[str, float]]:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        yield name, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _numbers(item, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _numbers(item, name)
+
+
+def _without_patterns(document: Mapping[str, Any], names: Sequence[str], folder: Path) -> dict[str, Any]:
+    """Regular expressions as the module names that they match: Python's own cannot be given a time limit."""
+    found = dict(document)
+    for key in ("target_modules", "exclude_modules", "feedforward_modules"):
+        pattern = found.get(key)
+        if isinstance(pattern, str) and pattern != "all-linear":
+            found[key] = _matching(pattern, names, key, folder)
+            if not found[key] and key == "target_modules":
+                raise _unfit(folder, f"no module of the base matches its {key} {pattern[:200]!r}")
+    # AdaLoRA's keys are names of tensors.
+    for key in ("rank_pattern", "alpha_pattern") if found["peft_type"] != "ADALORA" else ():
+        patterns = found.get(key)
+        if isinstance(patterns, dict):
+            found[key] = {
+                regex.escape(name): value
+                for pattern, value in patterns.items()
+                for name in _matching(rf"(?:.*\.)?(?:{pattern})", names, key, folder)
+            }
+    for key in ("layers_pattern", "target_parameters"):
+        if any(set(str(item)) & set("*+{(") for item in _listed(found.get(key))):
+            raise _unfit(folder, f"{CONFIG} sets {key} to a regular expression; name the modules instead")
+    return found
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _matching(pattern: str, names: Sequence[str], key: str, folder: Path) -> list[str]:
+    try:
+        if len(pattern) > _PATTERN_LENGTH:
+            raise _unfit(folder, f"the regular expression of {key} is {len(pattern):,} characters long")
+        compiled = regex.compile(pattern)
+        return [
+            name for name in names if compiled.fullmatch(name, timeout=_PATTERN_SECONDS / len(names) + 0.05)
+        ]
+    except TimeoutError:
+        raise _unfit(folder, f"the regular expression of {key} takes too long: {pattern[:200]!r}") from None
+    except (regex.error, RecursionError, MemoryError) as error:
+        raise _unfit(folder, f"{key} is not a regular expression: {_first_line(error)}") from None
+
+
+def _check_places(adapted: Any, shapes: Shapes, folder: Path) -> None:
+    from peft import get_peft_model_state_dict
+
+    held = get_peft_model_state_dict(adapted, save_embedding_layers=False)
+    missing = sorted(held.keys() - shapes.keys())
+    unexpected = sorted(
+        name for name in shapes.keys() - held.keys() if not any(part in name for part in _BASE_TENSORS)
+    )
+    if missing or unexpected:
+        parts = [
+            f"{len(names)} of its tensors {what}, such as {names[0]}"
+            for names, what in ((unexpected, "have no place in the base"), (missing, "are missing"))
+            if names
+        ]
+        raise _unfit(folder, "; ".join(parts), "Use the base that it was trained on: see its README.md.")
+    bad = next((name for name, tensor in held.items() if not bool(tensor.isfinite().all())), None)
+    if bad is not None:
+        raise _unfit(folder, f"{bad} holds values that are not finite numbers")
+
+
+def _unfit(folder: Path, reason: str, hint: str = _HINT) -> BadInput:
+    return BadInput(f"The adapter in {folder} cannot be used: {reason}", hint=hint, code="adapter-unusable")
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).strip().splitlines()] or [type(error).__name__]
+    return " ".join(lines[:2] if lines[0].endswith(":") else lines[:1])[:300]
