@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -119,9 +118,7 @@ ODD: dict[str, tuple[Callable[[Path], Any], str]] = {
 @pytest.mark.parametrize(("change", "said"), ODD.values(), ids=ODD.keys())
 def test_an_odd_adapter_is_refused_in_words(folder: Path, change: Callable[[Path], Any], said: str) -> None:
     change(folder)
-    began = time.process_time()
     with pytest.raises(BadInput, match=said) as caught:
         load_adapter(tiny.model(), folder)
     assert str(folder) in caught.value.message and caught.value.hint
     assert caught.value.code == "adapter-unusable" and caught.value.exit_code == Exit.BAD_INPUT
-    assert time.process_time() - began < 20
