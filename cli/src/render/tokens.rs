@@ -7,7 +7,7 @@ use super::style::{DIM, ERROR, GOOD, STRONG};
 use super::{Align, Table};
 
 /// Ledger entries that are shown only if they are above 0, with their text.
-const HAPPENINGS: [(&str, &str); 10] = [
+const HAPPENINGS: [(&str, &str); 11] = [
     ("bad", "bad rows"),
     ("truncated", "cut to the longest length"),
     ("split_rows", "split"),
@@ -18,12 +18,19 @@ const HAPPENINGS: [(&str, &str); 10] = [
     ("dropped_long", "dropped, too many characters"),
     ("dropped_mixture", "left out by the mixture"),
     ("parsed_dialogues", "texts read as dialogues"),
+    ("interpreted", "rendered by the template's interpreter, which is slower than its compiled form"),
 ];
 
 pub fn text(result: &Value) -> String {
     let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
     let built = if result["existed"] == true { "was there".to_owned() } else { built(result) };
     table.row(["cache".to_owned(), format!("{} ({built})", result["cache"].as_str().unwrap_or("?"))]);
+    if let Some(reason) = result["encoder_reason"].as_str() {
+        table.row([
+            "encoder".to_owned(),
+            format!("Hugging Face tokenizers, about 50 times slower: {}", visible(reason)),
+        ]);
+    }
     table.row(["rows", &rows(&result["totals"])]);
     for (key, words) in HAPPENINGS {
         if let Some(count) = result["totals"][key].as_u64().filter(|count| *count > 0) {
@@ -90,6 +97,22 @@ mod tests {
 
     use super::super::style::shown;
     use super::*;
+
+    #[test]
+    fn a_fallback_from_the_fast_encoder_stands_in_the_summary() {
+        let result = json!({
+            "existed": false, "cache": "c/k", "totals": {"read": 9, "used": 9, "interpreted": 7},
+            "encoder": "tokenizers", "encoder_reason": "it does not take this tokenizer (WordLevel)",
+        });
+        let plain = anstream::adapter::strip_str(&text(&result)).to_string();
+        assert!(
+            plain.contains("Hugging Face tokenizers, about 50 times slower: it does not take"),
+            "{plain}"
+        );
+        assert!(plain.contains("7 rendered by the template's interpreter"), "{plain}");
+        let usual = text(&json!({"cache": "c/k", "encoder": "native", "encoder_reason": null, "totals": {}}));
+        assert!(!usual.contains("encoder"), "{usual}");
+    }
 
     #[test]
     fn the_ledger_shows_what_happened_and_only_that() {

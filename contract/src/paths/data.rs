@@ -82,6 +82,11 @@ impl Checker<'_> {
             let problem = Problem::new(Code::PathInvalid, span, format!("`{text}` is a folder, not a file"));
             return Err(problem.hint("name a file in it"));
         }
+        if !metadata.is_file() {
+            // Reading a pipe or a device waits, or never ends.
+            let message = format!("`{text}` is a pipe or a device, not a regular file");
+            return Err(Problem::new(Code::PathInvalid, span, message).hint("write the data to a file first"));
+        }
         self.content(text, &path, metadata.len(), span)
     }
 

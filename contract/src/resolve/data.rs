@@ -23,7 +23,9 @@ pub struct DataFacts {
 
 impl DataFacts {
     pub fn of(source: &Source, path: Option<&Path>) -> Self {
-        let bytes = path.and_then(|path| std::fs::metadata(path).ok()).map(|it| it.len());
+        // Of a pipe or a device nothing is known, and reading it may never end.
+        let facts = path.and_then(|path| std::fs::metadata(path).ok());
+        let bytes = facts.filter(std::fs::Metadata::is_file).map(|it| it.len());
         let rows = match (source.format, path, bytes) {
             (DataFormat::Jsonl, Some(path), Some(_)) => count_lines(path).ok(),
             _ => None,

@@ -53,6 +53,9 @@ pub enum Failure {
     /// The template compiled into pieces rendered a row otherwise than the interpreter did.
     #[error("the compiled template disagreed with its interpreter")]
     TemplateDrift,
+    /// The template computes on and on.
+    #[error("{0}")]
+    TemplateEndless(String),
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,

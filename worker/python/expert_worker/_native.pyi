@@ -29,6 +29,7 @@ class Ledger(TypedDict):
     dropped_long: int
     dropped_mixture: int
     parsed_dialogues: int
+    interpreted: int
     eos_added: int
     tokens: int
     supervised: int
@@ -79,7 +80,7 @@ class Recipe:
         interpret: bool,
     ) -> Recipe: ...
     def turns(self, row: str) -> list[tuple[str, str]]: ...
-    def render(self, messages: str, add_generation_prompt: bool) -> str: ...
+    def render(self, messages: str, add_generation_prompt: bool) -> tuple[str, list[tuple[int, int]]]: ...
     def show(
         self, row: str, coder: Tokenizer | Oracle
     ) -> tuple[str, list[tuple[int, int]], list[int], list[bool]]: ...

@@ -1,4 +1,6 @@
 //! A mapped Arrow IPC stream of packed rows: any row's place in constant time, batches by plain copying.
+//!
+//! Opening looks at every offset and every document length once, so that reading never leaves the file.
 
 use std::path::Path;
 
@@ -53,7 +55,24 @@ impl Mapped {
             rows += part.rows;
             parts.push(part);
         }
-        Ok(Self { map, parts, rows })
+        let mapped = Self { map, parts, rows };
+        mapped.check_documents()?;
+        Ok(mapped)
+    }
+
+    /// A row's ids and labels are equally many, and its documents are none of them empty and together as long.
+    fn check_documents(&self) -> Outcome<()> {
+        for row in 0..self.rows {
+            let [ids, labels, lengths] = self.row(row).ok_or_else(damaged)?;
+            let tokens = (ids.1 - ids.0) / 4;
+            let documents = self.numbers(lengths);
+            let together: i64 = documents.iter().map(|length| i64::from(*length)).sum();
+            let same = labels.1 - labels.0 == ids.1 - ids.0 && usize::try_from(together) == Ok(tokens);
+            if !same || documents.iter().any(|length| *length <= 0) {
+                return Err(damaged());
+            }
+        }
+        Ok(())
     }
 
     pub fn len(&self) -> u64 {
@@ -171,6 +190,7 @@ impl<'a> Messages<'a> {
             return Err(Failure::Unsupported("the Arrow file is compressed".into()));
         }
         let buffers = batch.buffers().ok_or_else(damaged)?;
+        let rows = usize::try_from(batch.length()).map_err(|_| damaged())?;
         let mut places = [ListPlace { offsets: 0, values: 0 }; 3];
         for (place, column) in places.iter_mut().zip(columns) {
             let before = schema.fields()[..column]
@@ -179,29 +199,38 @@ impl<'a> Messages<'a> {
             if before + 4 > buffers.len() {
                 return Err(damaged());
             }
-            let start = |at: usize| body + buffers.get(before + at).offset() as usize;
-            *place = ListPlace { offsets: start(1), values: start(3) };
-            self.check(*place, batch.length() as usize)?;
+            let start = |at: usize| {
+                let offset = usize::try_from(buffers.get(before + at).offset()).ok()?;
+                body.checked_add(offset).filter(|start| start.is_multiple_of(4))
+            };
+            let (offsets, values) = start(1).zip(start(3)).ok_or_else(damaged)?;
+            *place = ListPlace { offsets, values };
+            self.check(*place, rows).ok_or_else(damaged)?;
         }
-        Ok(Some(Part { first_row, rows: batch.length() as u64, columns: places }))
+        Ok(Some(Part { first_row, rows: rows as u64, columns: places }))
     }
 
-    /// Every list must end inside the file, so that later reads cannot leave it.
-    fn check(&self, place: ListPlace, rows: usize) -> Outcome<()> {
-        let last =
-            self.bytes.get(place.offsets + rows * 4..place.offsets + rows * 4 + 4).ok_or_else(damaged)?;
-        let last = i32::from_le_bytes([last[0], last[1], last[2], last[3]]);
-        let inside = last >= 0 && place.values + last as usize * 4 <= self.bytes.len();
-        if inside && place.offsets.is_multiple_of(4) && place.values.is_multiple_of(4) {
-            Ok(())
-        } else {
-            Err(damaged())
+    /// Every list must begin where the one before it ends, and the last one end inside the file.
+    fn check(&self, place: ListPlace, rows: usize) -> Option<()> {
+        let length = rows.checked_add(1)?.checked_mul(4)?;
+        let offsets = self.bytes.get(place.offsets..place.offsets.checked_add(length)?)?;
+        let mut last = 0;
+        for offset in offsets.chunks_exact(4) {
+            let offset = i32::from_le_bytes([offset[0], offset[1], offset[2], offset[3]]);
+            if offset < last {
+                return None;
+            }
+            last = offset;
         }
+        let end = place.values.checked_add(usize::try_from(last).ok()?.checked_mul(4)?)?;
+        (end <= self.bytes.len()).then_some(())
     }
 
     /// The next message and where its body starts; none at the stream's end.
     fn next(&mut self) -> Outcome<Option<(arrow_ipc::Message<'a>, usize)>> {
-        let Some(head) = self.bytes.get(self.at..self.at + 8) else { return Ok(None) };
+        let Some(head) = self.at.checked_add(8).and_then(|end| self.bytes.get(self.at..end)) else {
+            return Ok(None);
+        };
         let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
         if head[..4] != [0xff; 4] {
             return Err(damaged());
@@ -209,10 +238,11 @@ impl<'a> Messages<'a> {
         if length == 0 {
             return Ok(None);
         }
-        let body = self.at + 8 + length;
+        let body = (self.at + 8).checked_add(length).ok_or_else(damaged)?;
         let metadata = self.bytes.get(self.at + 8..body).ok_or_else(damaged)?;
         let message = root_as_message(metadata).map_err(|_| damaged())?;
-        self.at = body + message.bodyLength() as usize;
+        let length = usize::try_from(message.bodyLength()).map_err(|_| damaged())?;
+        self.at = body.checked_add(length).ok_or_else(damaged)?;
         if self.at > self.bytes.len() {
             return Err(damaged());
         }

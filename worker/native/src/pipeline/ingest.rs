@@ -192,6 +192,7 @@ impl<P: FnMut(u64, u64, u64) -> bool> Collector<P> {
         ledger.dropped_overlong += part.overlong;
         ledger.dropped_unsupervised += part.unsupervised;
         ledger.parsed_dialogues += part.parsed;
+        ledger.interpreted += part.interpreted;
         ledger.eos_added += part.eos_added;
         ledger.bytes += part.bytes;
     }

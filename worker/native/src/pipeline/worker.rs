@@ -35,6 +35,8 @@ pub struct Part {
     pub overlong: u64,
     pub unsupervised: u64,
     pub parsed: u64,
+    /// Rows whose text the template's interpreter has written.
+    pub interpreted: u64,
     pub eos_added: u64,
     pub failure: Option<Failure>,
 }
@@ -98,6 +100,9 @@ impl<'a> Worker<'a> {
 
     /// Takes one row; only a failure of the whole work is returned.
     pub fn take(&mut self, number: u64, value: Result<Value<'_>, Fault>, part: &mut Part) {
+        if part.failure.is_some() {
+            return;
+        }
         part.read += 1;
         let outcome = value.map_err(Refusal::from).and_then(|value| self.one(number, &value, part));
         note(number, outcome, part);
@@ -109,7 +114,10 @@ impl<'a> Worker<'a> {
         part.parsed += u64::from(was_text && matches!(shaped, Shaped::Turns(_)));
         self.check_size(&shaped)?;
         let fingerprint = if self.recipe.deduplicate { fingerprint(&shaped) } else { 0 };
-        match self.renderer.render(&shaped, &mut self.rendered) {
+        let before = self.renderer.interpreted;
+        let outcome = self.renderer.render(&shaped, &mut self.rendered);
+        part.interpreted += self.renderer.interpreted - before;
+        match outcome {
             Ok(outcome) => outcome?,
             Err(failure) => {
                 part.failure.get_or_insert(failure);

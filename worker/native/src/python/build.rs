@@ -155,6 +155,7 @@ fn ledger_dict<'py>(py: Python<'py>, ledger: &Ledger) -> PyResult<Bound<'py, PyD
         ("dropped_long", ledger.dropped_long),
         ("dropped_mixture", ledger.dropped_mixture),
         ("parsed_dialogues", ledger.parsed_dialogues),
+        ("interpreted", ledger.interpreted),
         ("eos_added", ledger.eos_added),
         ("tokens", ledger.tokens),
         ("supervised", ledger.supervised),

@@ -31,6 +31,7 @@ impl From<Failure> for PyErr {
             Failure::Arrow(_) => "arrow",
             Failure::Unsupported(_) => "unsupported",
             Failure::TemplateDrift => "template_drift",
+            Failure::TemplateEndless(_) => "template_endless",
             Failure::Interrupted => "interrupted",
         };
         NativeError::new_err((code, message, Vec::<Row>::new(), 0u64))

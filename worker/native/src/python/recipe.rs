@@ -74,15 +74,17 @@ impl PyRecipe {
         })
     }
 
-    /// What the chat template makes of messages given in JSON.
-    fn render(&self, messages: &str, add_generation_prompt: bool) -> PyResult<String> {
+    /// What the chat template makes of messages given in JSON, and the byte ranges that it marks as generated.
+    fn render(&self, messages: &str, add_generation_prompt: bool) -> PyResult<(String, Vec<(usize, usize)>)> {
         let Value::List(messages) = parse(messages)? else {
             return Err(PyValueError::new_err("messages must be a list"));
         };
-        self.inner
+        let rendered = self
+            .inner
             .engine
             .values(&messages, None, add_generation_prompt)
-            .map_err(|fault| PyValueError::new_err(fault.message))
+            .map_err(|fault| PyValueError::new_err(fault.message))?;
+        Ok((rendered.text, rendered.generated.iter().map(|span| (span.start, span.end)).collect()))
     }
 
     /// The row as it will be learned, by the same steps as a build; from a row in JSON.

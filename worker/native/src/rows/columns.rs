@@ -10,11 +10,14 @@ use arrow_array::types::{
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
 
+use super::lines::check_length;
 use super::value::{Object, Value};
 use crate::problem::Fault;
 
 /// The name of a lone column whose texts are the rows, as JSON.
 const JSON_COLUMN: &str = "__json__";
+/// The last column: why a row cannot be read, where it cannot.
+const BROKEN_COLUMN: &str = "__broken__";
 
 /// A batch of rows that some other reader has made.
 pub struct Columns(pub RecordBatch);
@@ -30,18 +33,35 @@ impl Columns {
 
     pub fn row(&self, at: usize) -> Result<Value<'_>, Fault> {
         let schema = self.0.schema_ref();
-        if let [only] = self.0.columns()
-            && schema.field(0).name() == JSON_COLUMN
-        {
-            let text = only.as_string::<i64>().value(at);
+        let broken = self
+            .0
+            .columns()
+            .last()
+            .filter(|_| schema.fields().last().is_some_and(|field| field.name() == BROKEN_COLUMN));
+        if let Some(reason) = broken.filter(|column| column.is_valid(at)) {
+            return Err(Fault::new("damaged", reason.as_string::<i32>().value(at)));
+        }
+        let fields = self.0.num_columns() - usize::from(broken.is_some());
+        if fields == 1 && schema.field(0).name() == JSON_COLUMN {
+            let text = self.0.column(0).as_string::<i64>().value(at);
+            check_length(text.len())?;
             return serde_json::from_str(text).map_err(|error| Fault::new("not_json", error.to_string()));
         }
-        let columns = self.0.columns().iter().zip(schema.fields());
+        let columns = self.0.columns()[..fields].iter().zip(schema.fields());
         let entries = columns
             .map(|(column, field)| Ok((Cow::Owned(field.name().clone()), value(column.as_ref(), at)?)))
             .collect::<Result<_, Fault>>()?;
-        Ok(Value::Object(Object(entries)))
+        let row = Value::Object(Object(entries));
+        check_length(row.text_bytes())?;
+        Ok(row)
     }
+}
+
+fn utf8(bytes: &[u8]) -> Result<Value<'_>, Fault> {
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        Fault::new("not_utf8", format!("byte {} of a field is not UTF-8", error.valid_up_to() + 1))
+    })?;
+    Ok(Value::Text(text.into()))
 }
 
 fn value(column: &dyn Array, at: usize) -> Result<Value<'_>, Fault> {
@@ -66,6 +86,8 @@ fn value(column: &dyn Array, at: usize) -> Result<Value<'_>, Fault> {
         DataType::Utf8 => Ok(Value::Text(column.as_string::<i32>().value(at).into())),
         DataType::LargeUtf8 => Ok(Value::Text(column.as_string::<i64>().value(at).into())),
         DataType::Utf8View => Ok(Value::Text(column.as_string_view().value(at).into())),
+        DataType::Binary => utf8(column.as_binary::<i32>().value(at)),
+        DataType::LargeBinary => utf8(column.as_binary::<i64>().value(at)),
         DataType::List(_) => {
             list(column.as_list::<i32>().value_offsets(), at, column.as_list::<i32>().values().as_ref())
         }

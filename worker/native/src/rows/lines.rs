@@ -19,6 +19,8 @@ const LFS: &[u8] = b"version https://git-lfs.github.com/spec/";
 
 pub struct Lines {
     map: Option<Mmap>,
+    /// Where each part's first line begins, and the end.
+    starts: Vec<usize>,
     /// As the user wrote it.
     pub name: String,
 }
@@ -31,21 +33,25 @@ pub struct Line<'a> {
 
 impl Lines {
     pub fn open(path: &Path, name: &str) -> std::io::Result<Self> {
+        // Before it is opened: opening a pipe waits for whoever writes to it.
+        if !std::fs::metadata(path)?.is_file() {
+            return Err(std::io::Error::other(format!("{name} is not a regular file")));
+        }
         let file = File::open(path)?;
         if file.metadata()?.len() == 0 {
-            return Ok(Self { map: None, name: name.to_owned() });
+            return Ok(Self { map: None, starts: vec![0], name: name.to_owned() });
         }
         // SAFETY: the mapping is read-only; a file that someone shortens meanwhile ends this process
         // with SIGBUS rather than reading anything else, as with every mapped file.
         let map = unsafe { Mmap::map(file.file())? };
         #[cfg(unix)]
         let _ = map.advise(memmap2::Advice::Sequential);
-        Ok(Self { map: Some(map), name: name.to_owned() })
+        let starts = part_starts(without_mark(&map));
+        Ok(Self { map: Some(map), starts, name: name.to_owned() })
     }
 
     fn bytes(&self) -> &[u8] {
-        let bytes = self.map.as_deref().unwrap_or_default();
-        bytes.strip_prefix(BOM).unwrap_or(bytes)
+        without_mark(self.map.as_deref().unwrap_or_default())
     }
 
     pub fn len(&self) -> usize {
@@ -71,20 +77,12 @@ impl Lines {
     }
 
     pub fn parts(&self) -> usize {
-        self.bytes().len().div_ceil(PART_BYTES)
+        self.starts.len() - 1
     }
 
     /// Bytes of a part, whole lines only.
     pub fn extent(&self, part: usize) -> Range<usize> {
-        self.line_start(part * PART_BYTES)..self.line_start((part + 1) * PART_BYTES)
-    }
-
-    fn line_start(&self, at: usize) -> usize {
-        let bytes = self.bytes();
-        if at == 0 || at >= bytes.len() {
-            return at.min(bytes.len());
-        }
-        memchr(b'\n', &bytes[at - 1..]).map_or(bytes.len(), |step| at + step)
+        self.starts[part]..self.starts[part + 1]
     }
 
     /// Calls `each` with every line that holds something; returns how many lines there were.
@@ -104,20 +102,42 @@ impl Lines {
     }
 }
 
+fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(BOM).unwrap_or(bytes)
+}
+
+/// One pass, in which no stretch is looked at twice: a line of many parts is searched for its end once.
+fn part_starts(bytes: &[u8]) -> Vec<usize> {
+    let mut starts = vec![0];
+    let mut next = 0;
+    for part in 1..bytes.len().div_ceil(PART_BYTES) {
+        let at = part * PART_BYTES;
+        if next < at {
+            next = memchr(b'\n', &bytes[at - 1..]).map_or(bytes.len(), |step| at + step);
+        }
+        starts.push(next);
+    }
+    starts.push(bytes.len());
+    starts
+}
+
 impl Line<'_> {
     pub fn parse(&self) -> Result<Value<'_>, Fault> {
-        if self.bytes.len() > MAX_ROW_BYTES {
-            let megabytes = self.bytes.len() as f64 / 1e6;
-            return Err(Fault::new(
-                "row_too_long",
-                format!("the row is {megabytes:.1} MB long; 16 MiB is the most"),
-            ));
-        }
+        check_length(self.bytes.len())?;
         let text = std::str::from_utf8(self.bytes).map_err(|error| {
             Fault::new("not_utf8", format!("byte {} of the row is not UTF-8", error.valid_up_to() + 1))
         })?;
         serde_json::from_str(text).map_err(|error| not_json(&error))
     }
+}
+
+/// A row of any format is at most so long.
+pub fn check_length(bytes: usize) -> Result<(), Fault> {
+    if bytes <= MAX_ROW_BYTES {
+        return Ok(());
+    }
+    let megabytes = bytes as f64 / 1e6;
+    Err(Fault::new("row_too_long", format!("the row is {megabytes:.1} MB long; 16 MiB is the most")))
 }
 
 fn not_json(error: &serde_json::Error) -> Fault {

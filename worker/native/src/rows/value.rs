@@ -82,6 +82,26 @@ impl Value<'_> {
         }
     }
 
+    /// Bytes of all texts in it.
+    pub fn text_bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::List(items) => items.iter().map(Value::text_bytes).sum(),
+            Self::Object(object) => object.0.iter().map(|(_, value)| value.text_bytes()).sum(),
+            _ => 0,
+        }
+    }
+
+    /// Whether any text in it, keys included, is one that `holds`.
+    pub fn any_text(&self, holds: &impl Fn(&str) -> bool) -> bool {
+        match self {
+            Self::Text(text) => holds(text),
+            Self::List(items) => items.iter().any(|item| item.any_text(holds)),
+            Self::Object(object) => object.0.iter().any(|(key, value)| holds(key) || value.any_text(holds)),
+            _ => false,
+        }
+    }
+
     /// Text as it is; anything else as compact JSON.
     pub fn as_words(&self) -> Cow<'_, str> {
         match self {

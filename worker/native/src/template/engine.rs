@@ -6,17 +6,20 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value, context};
 
-use super::json;
+use super::{bounds, json};
+use crate::encoder::Span;
 use crate::problem::Fault;
 use crate::rows::{self, Turn};
 
-/// Written around what `{% generation %}` encloses; no text may hold them.
-pub const OPEN: char = '\u{fdd0}';
-pub const CLOSE: char = '\u{fdd1}';
+/// Written around what `{% generation %}` encloses, and taken out of the text again; no row may hold them.
+const OPEN: char = '\u{fdd0}';
+const CLOSE: char = '\u{fdd1}';
 
 /// Templates that print today's date print this one, so that the same row gives the same tokens on any day.
 const DATE: (u32, u32, u32) = (2024, 7, 26);
 const NAME: &str = "chat template";
+/// The code of a row whose rendering did not come to an end: that of the next row would not either.
+pub const ENDLESS: &str = "template_endless";
 
 /// The texts of bos, eos and the like, as the template sees them: `bos_token` -> `<s>`.
 pub type SpecialTexts = BTreeMap<String, String>;
@@ -41,7 +44,7 @@ impl Engine {
         environment.set_syntax(syntax);
         environment.set_undefined_behavior(UndefinedBehavior::Lenient);
         environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        bounds::apply(&mut environment);
         environment.set_formatter(python_text);
         environment.add_filter("tojson", tojson);
         environment.add_filter("__generation", |body: String| format!("{OPEN}{body}{CLOSE}"));
@@ -53,7 +56,7 @@ impl Engine {
         Ok(Self { environment, specials: specials.clone(), source: source.to_owned(), marks_generation })
     }
 
-    pub fn turns(&self, turns: &[Turn<'_>], prompt: bool) -> Result<String, Fault> {
+    pub fn turns(&self, turns: &[Turn<'_>], prompt: bool) -> Result<Text, Fault> {
         let messages: Value = turns
             .iter()
             .map(|turn| Value::from_pairs([("role", turn.role.as_ref()), ("content", turn.content.as_ref())]))
@@ -66,7 +69,7 @@ impl Engine {
         messages: &[rows::Value<'_>],
         tools: Option<&rows::Value<'_>>,
         prompt: bool,
-    ) -> Result<String, Fault> {
+    ) -> Result<Text, Fault> {
         self.render(messages.iter().map(json::to_jinja).collect(), tools.map(json::to_jinja), prompt)
     }
 
@@ -75,19 +78,50 @@ impl Engine {
         messages: Value,
         tools: Option<Value>,
         add_generation_prompt: bool,
-    ) -> Result<String, Fault> {
+    ) -> Result<Text, Fault> {
         let specials =
             Value::from_pairs(self.specials.iter().map(|(name, text)| (name.as_str(), text.as_str())));
         let fault = |error: &Error| {
-            Fault::new("template_failed", format!("the chat template refuses the row: {}", describe(error)))
+            let code = if error.kind() == ErrorKind::OutOfFuel { ENDLESS } else { "template_failed" };
+            Fault::new(code, format!("the chat template refuses the row: {}", describe(error)))
         };
         let template = self.environment.get_template(NAME).map_err(|error| fault(&error))?;
+        bounds::begin();
         let row = context! { messages, tools, add_generation_prompt, documents => Value::from(()) };
-        template.render(context! { ..row, ..specials }).map_err(|error| fault(&error))
+        let text = template.render(context! { ..row, ..specials }).map_err(|error| fault(&error))?;
+        Ok(if self.marks_generation { Text::unmarked(&text) } else { Text { text, generated: Vec::new() } })
     }
 }
 
-/// `{% generation %}` as a filter block, which trims white space just as the tag would.
+/// What a template printed.
+#[derive(Debug, Default)]
+pub struct Text {
+    pub text: String,
+    /// What stood between `{% generation %}` and `{% endgeneration %}`.
+    pub generated: Vec<Span>,
+}
+
+impl Text {
+    fn unmarked(marked: &str) -> Self {
+        let mut out = Self { text: String::with_capacity(marked.len()), generated: Vec::new() };
+        for character in marked.chars() {
+            match character {
+                OPEN => out.generated.push(Span { start: out.text.len(), end: usize::MAX }),
+                CLOSE => {
+                    let end = out.text.len();
+                    if let Some(span) = out.generated.iter_mut().rev().find(|span| span.end == usize::MAX) {
+                        span.end = end;
+                    }
+                }
+                _ => out.text.push(character),
+            }
+        }
+        out
+    }
+}
+
+/// `{% generation %}` as a filter block around a scope: white space is trimmed as around the tag, and what is set inside
+/// stays inside.
 fn generation_blocks(source: &str) -> (String, bool) {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
@@ -97,8 +131,8 @@ fn generation_blocks(source: &str) -> (String, bool) {
         let tag = &rest[start + 2..start + length];
         let word = tag.trim_matches(['-', '+']).trim();
         let replaced = match word {
-            "generation" => Some("filter __generation"),
-            "endgeneration" => Some("endfilter"),
+            "generation" => Some("filter __generation %}{% with"),
+            "endgeneration" => Some("endwith %}{% endfilter"),
             _ => None,
         };
         out.push_str(&rest[..start + 2]);
@@ -111,6 +145,9 @@ fn generation_blocks(source: &str) -> (String, bool) {
 }
 
 fn describe(error: &Error) -> String {
+    if error.kind() == ErrorKind::OutOfFuel {
+        return "it takes more than 10 million steps for one row".into();
+    }
     let text = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
     match error.line() {
         Some(line) => format!("{text} (template line {line})"),
@@ -124,6 +161,7 @@ fn python_text(
     state: &mut minijinja::State,
     value: &Value,
 ) -> Result<(), Error> {
+    bounds::print(value.as_str().map_or(0, str::len))?;
     let written = match value.kind() {
         ValueKind::Bool => out.write_str(if value.is_true() { "True" } else { "False" }),
         ValueKind::None => out.write_str("None"),
@@ -136,7 +174,7 @@ fn python_text(
 
 #[allow(clippy::needless_pass_by_value)] // How minijinja hands a filter its options.
 fn tojson(value: &Value, options: Kwargs) -> Result<Value, Error> {
-    let indent: Option<usize> = options.get("indent")?;
+    let indent = bounds::columns(options.get("indent")?)?;
     let sort: Option<bool> = options.get("sort_keys")?;
     let ascii: Option<bool> = options.get("ensure_ascii")?;
     let separators: Option<Vec<String>> = options.get("separators")?;

@@ -1,5 +1,6 @@
 //! Chat templates: the interpreter, the built-in texts, and the plan that a template becomes for rows alike.
 
+mod bounds;
 mod builtin;
 mod engine;
 mod fast;
@@ -8,5 +9,5 @@ mod json;
 mod render;
 
 pub use builtin::{BUILTIN, builtin};
-pub use engine::{Engine, SpecialTexts};
+pub use engine::{Engine, SpecialTexts, Text};
 pub use render::{Rendered, Renderer, TrainOn};

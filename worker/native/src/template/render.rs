@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::engine::{CLOSE, Engine, OPEN};
+use super::engine::{ENDLESS, Engine, Text};
 use super::fast::Plan;
 use crate::encoder::Span;
 use crate::problem::{Failure, Fault};
@@ -39,6 +39,8 @@ pub struct Renderer<'a> {
     stops: &'a [String],
     plans: HashMap<String, Option<Arc<Plan>>>,
     interpret: bool,
+    /// Rows that were given to the interpreter, beside those that only check the plan.
+    pub interpreted: u64,
     seen: u64,
     check: Rendered,
 }
@@ -46,7 +48,7 @@ pub struct Renderer<'a> {
 impl<'a> Renderer<'a> {
     pub fn new(engine: &'a Engine, train_on: TrainOn, stops: &'a [String], interpret: bool) -> Self {
         let check = Rendered::default();
-        Self { engine, train_on, stops, plans: HashMap::new(), interpret, seen: 0, check }
+        Self { engine, train_on, stops, plans: HashMap::new(), interpret, interpreted: 0, seen: 0, check }
     }
 
     /// Fills `out`; the outer error ends the whole work, the inner one is the row's own.
@@ -61,8 +63,11 @@ impl<'a> Renderer<'a> {
                 out.bare = true;
                 Ok(Ok(()))
             }
-            Shaped::Turns(turns) => self.turns(turns, out),
-            Shaped::Rich { messages, tools } => Ok(self.rich(messages, tools.as_ref(), out)),
+            Shaped::Turns(turns) => ended(self.turns(turns, out)?),
+            Shaped::Rich { messages, tools } => {
+                self.interpreted += 1;
+                ended(self.rich(messages, tools.as_ref(), out))
+            }
         }
     }
 
@@ -76,6 +81,7 @@ impl<'a> Renderer<'a> {
             Err(fault) => return Ok(Err(fault)),
         };
         let Some(plan) = plan.filter(|plan| plan.fits(turns)) else {
+            self.interpreted += 1;
             return Ok(self.interpret(turns, out));
         };
         plan.fill(turns, out);
@@ -119,9 +125,13 @@ impl<'a> Renderer<'a> {
     fn interpret(&self, turns: &[Turn<'_>], out: &mut Rendered) -> Result<(), Fault> {
         out.spans.clear();
         out.bare = false;
-        out.text = self.engine.turns(turns, false)?;
+        let Text { text, generated } = self.engine.turns(turns, false)?;
+        out.text = text;
         if self.engine.marks_generation {
-            self.generation_spans(out);
+            let text = out.text.clone();
+            let before = turns.split_last().map_or(turns, |(_, before)| before);
+            let start = || prefix_length(&self.engine.turns(before, false).ok()?.text, &text);
+            self.generated(start, generated, out);
             return Ok(());
         }
         match self.train_on {
@@ -132,32 +142,32 @@ impl<'a> Renderer<'a> {
         Ok(())
     }
 
-    /// Takes the template's own marks out of the text.
-    fn generation_spans(&self, out: &mut Rendered) {
-        let marked = std::mem::take(&mut out.text);
-        for character in marked.chars() {
-            match character {
-                OPEN => out.spans.push(Span { start: out.text.len(), end: usize::MAX }),
-                CLOSE => {
-                    let end = out.text.len();
-                    if let Some(span) = out.spans.iter_mut().rev().find(|span| span.end == usize::MAX) {
-                        span.end = end;
-                    }
-                }
-                _ => out.text.push(character),
-            }
-        }
+    /// The parts that the template itself marks: all of them, or those of the last turn alone.
+    fn generated(
+        &self,
+        turns_start: impl FnOnce() -> Option<usize>,
+        generated: Vec<Span>,
+        out: &mut Rendered,
+    ) {
         match self.train_on {
-            TrainOn::All => out.spans = vec![Span { start: 0, end: out.text.len() }],
-            TrainOn::Completions => out.spans = out.spans.pop().into_iter().collect(),
-            TrainOn::Assistant => {}
+            TrainOn::All => out.spans.push(Span { start: 0, end: out.text.len() }),
+            TrainOn::Assistant => out.spans = generated,
+            TrainOn::Completions => match generated[..] {
+                [] => {}
+                [only] => out.spans.push(only),
+                [.., last] => {
+                    // A turn may hold several parts, a thought and an answer for instance.
+                    let start = turns_start().unwrap_or(last.start);
+                    out.spans.extend(generated.iter().filter(|span| span.end > start));
+                }
+            },
         }
     }
 
     /// From where the prompt ends, as generation would be asked for it, to the end of the text.
     fn last_answer(&self, turns: &[Turn<'_>], out: &mut Rendered) -> Result<(), Fault> {
         let Some((last, before)) = turns.split_last() else { return Ok(()) };
-        let prompt = self.engine.turns(before, true).unwrap_or_default();
+        let prompt = self.engine.turns(before, true).unwrap_or_default().text;
         let start = if !prompt.is_empty() && out.text.starts_with(&prompt) {
             prompt.len()
         } else {
@@ -183,9 +193,9 @@ impl<'a> Renderer<'a> {
     /// The last of `turns` inside a text that continues after it.
     fn answer_at(&self, turns: &[Turn<'_>], text: &str, cursor: usize) -> Result<Span, Fault> {
         let Some((answer, before)) = turns.split_last() else { return Err(left_out()) };
-        let prompt = self.engine.turns(before, true).unwrap_or_default();
+        let prompt = self.engine.turns(before, true).unwrap_or_default().text;
         let start = if text.starts_with(&prompt) { prompt.len() } else { cursor };
-        let through = self.engine.turns(turns, false).unwrap_or_default();
+        let through = self.engine.turns(turns, false).unwrap_or_default().text;
         if start == prompt.len() && through.len() > start && text.starts_with(&through) {
             return Ok(Span { start, end: through.len() });
         }
@@ -212,9 +222,18 @@ impl<'a> Renderer<'a> {
         let is_answer = |message: &Value<'_>| matches!(message, Value::Object(object) if object.get("role").and_then(Value::text) == Some("assistant"));
         let last = messages.iter().rposition(is_answer).unwrap_or_default();
         let end = if self.train_on == TrainOn::All { messages.len() } else { last + 1 };
-        out.text = self.engine.values(&messages[..end], tools, false)?;
+        if self.engine.marks_generation
+            && messages.iter().chain(tools).any(|value| value.any_text(&is_reserved))
+        {
+            return Err(reserved_fault());
+        }
+        let Text { text, generated } = self.engine.values(&messages[..end], tools, false)?;
+        out.text = text;
         if self.engine.marks_generation {
-            self.generation_spans(out);
+            let text = out.text.clone();
+            let before = &messages[..end.saturating_sub(1)];
+            let start = || prefix_length(&self.engine.values(before, tools, false).ok()?.text, &text);
+            self.generated(start, generated, out);
             return Ok(());
         }
         if self.train_on == TrainOn::All {
@@ -224,8 +243,8 @@ impl<'a> Renderer<'a> {
         let answers = (0..end).filter(|at| is_answer(&messages[*at]));
         let wanted = answers.filter(|at| self.train_on == TrainOn::Assistant || *at == last);
         for at in wanted.collect::<Vec<_>>() {
-            let prompt = self.engine.values(&messages[..at], tools, true)?;
-            let through = self.engine.values(&messages[..=at], tools, false)?;
+            let prompt = self.engine.values(&messages[..at], tools, true)?.text;
+            let through = self.engine.values(&messages[..=at], tools, false)?.text;
             if at == last && out.text.starts_with(&prompt) {
                 out.spans.push(Span { start: prompt.len(), end: out.text.len() });
             } else if out.text.starts_with(&prompt) && out.text.starts_with(&through) {
@@ -243,19 +262,32 @@ pub fn left_out() -> Fault {
     )
 }
 
-/// U+FDD0 and U+FDD1, which mark what a template generates.
-fn is_reserved(bytes: &[u8]) -> bool {
-    bytes == b"\xef\xb7\x90" || bytes == b"\xef\xb7\x91"
+/// A template that does not come to an end fails the work, not the row: every row would cost as much.
+fn ended(outcome: Result<(), Fault>) -> Result<Result<(), Fault>, Failure> {
+    match outcome {
+        Err(fault) if fault.code == ENDLESS => Err(Failure::TemplateEndless(fault.message)),
+        other => Ok(other),
+    }
+}
+
+/// The length of `prefix`, where the text begins with it.
+fn prefix_length(prefix: &str, text: &str) -> Option<usize> {
+    text.starts_with(prefix).then_some(prefix.len())
+}
+
+/// Whether a text holds U+FDD0 or U+FDD1, which mark what a template generates.
+fn is_reserved(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    // Few texts hold the first byte of these characters at all.
+    memchr::memchr(0xef, bytes).is_some_and(|at| {
+        bytes[at..].windows(3).any(|three| three == b"\xef\xb7\x90" || three == b"\xef\xb7\x91")
+    })
 }
 
 fn reserved(turns: &[Turn<'_>]) -> Option<Fault> {
-    // Few texts hold the first byte of these characters at all.
-    let holds = |turn: &Turn<'_>| {
-        memchr::memchr(0xef, turn.content.as_bytes())
-            .is_some_and(|at| turn.content.as_bytes()[at..].windows(3).any(is_reserved))
-    };
-    turns
-        .iter()
-        .any(holds)
-        .then(|| Fault::new("reserved_character", "the row holds U+FDD0 or U+FDD1, which are noncharacters"))
+    turns.iter().any(|turn| is_reserved(&turn.content) || is_reserved(&turn.role)).then(reserved_fault)
+}
+
+fn reserved_fault() -> Fault {
+    Fault::new("reserved_character", "the row holds U+FDD0 or U+FDD1, which are noncharacters")
 }

@@ -14,12 +14,19 @@ from expert_worker.checkpoint import files
 from expert_worker.errors import BadInput, ExpertError, Failed, Interrupted, storage_error
 from expert_worker.events import Events
 from expert_worker.plan import Source
-from expert_worker.pretokenize.cache import DATA_FILE
-from expert_worker.pretokenize.coder import Coder
+from expert_worker.pretokenize.coder import Coder, template_endless
 from expert_worker.pretokenize.inputs import Inputs, recipe_for
-from expert_worker.pretokenize.record import FILE, FORMAT, Description, SourceLedger, SplitStatistics
+from expert_worker.pretokenize.record import (
+    DATA_FILE,
+    FILE,
+    FORMAT,
+    Description,
+    SourceLedger,
+    SplitStatistics,
+)
 from expert_worker.pretokenize.save_to_disk import write_descriptions
 from expert_worker.pretokenize.sources import open_source
+from expert_worker.pretokenize.watch import watched
 
 if TYPE_CHECKING:
     from expert_worker._native import Problem, Totals
@@ -69,7 +76,10 @@ class Builder:
 
         def run(interpret: bool) -> Build:
             recipe = recipe_for(self.inputs, coder.prefix, coder.suffix, interpret=interpret)
-            return ingest(recipe, coder.work, named, str(folder / _SPILL), self._threads(), progress)
+            with watched(
+                self.events, f"Tokenizing with the chat template and tokenizer of {plan.recipe.base.name}"
+            ):
+                return ingest(recipe, coder.work, named, str(folder / _SPILL), self._threads(), progress)
 
         try:
             build = run(interpret=False)
@@ -135,10 +145,11 @@ class Builder:
             inputs=self.inputs.parts,
             template=self.inputs.template,
             encoder=self.coder.kind,
+            encoder_reason=self.coder.reason,
             sources=tuple(ledgers),
             splits=splits,
         )
-        files.write(folder / FILE, [files.json_bytes(description.model_dump(mode="json"))])
+        files.write(folder / FILE, [description.sealed()])
 
     def _threads(self) -> int:
         return self.inputs.plan.machine.threads.pretokenize or os.cpu_count() or 1
@@ -163,6 +174,8 @@ def in_words(error: NativeError) -> ExpertError:
     code, message, problems, total = error.args
     if code == "bad_rows":
         return bad_rows(problems, total)
+    if code == "template_endless":
+        return template_endless(message)
     if code == "interrupted":
         return Interrupted("Stopped while building the token cache; nothing of it is kept")
     return Failed(
@@ -235,4 +248,5 @@ def _statistics(
         length_histogram=tuple(build.length_histogram(held_out)),
         length_quantiles=tuple(build.length_quantiles(held_out, _QUANTILES)),
         bytes=path.stat().st_size,
+        sha256=files.sha256(path),
     )

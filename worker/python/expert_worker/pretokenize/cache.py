@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expert_worker._native import MappedRows
-from expert_worker.pretokenize.record import Description
+from expert_worker.pretokenize.record import DATA_FILE, Description
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     Numbers = NDArray[np.int32]
-
-DATA_FILE = "data-00000-of-00001.arrow"
 
 
 class Rows:

@@ -7,18 +7,25 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from expert_worker._native import ENCODER_VERSION, NativeError, Tokenizer
 from expert_worker.checkpoint import files
+from expert_worker.errors import BadInput, ExpertError, Interrupted
 from expert_worker.events import Events
 from expert_worker.pretokenize.vocabulary import Vocabulary
 
 Oracle = Callable[[list[str]], Sequence[tuple[Sequence[int], Sequence[int]]]]
+# Of what the check compares: a verdict of another version is not believed.
+CHECK = "2"
+# Of text per second on one core: benches/prep measures both.
+LOSS = "about 50 times slower"
 _CHECK_BUDGET = 180.0
 _CHECK_LIMIT = 600.0
+_POLL = 0.2
 
 
 @dataclass(frozen=True)
@@ -29,33 +36,48 @@ class Coder:
     # What the tokenizer puts around a bare text.
     prefix: tuple[int, ...]
     suffix: tuple[int, ...]
+    # Why it is not the native encoder.
+    reason: str | None = None
 
 
 def find_coder(vocabulary: Vocabulary, template: str, home: Path, events: Events) -> Coder:
     folder = home / "tokenizers"
     tokenizer = _compiled(vocabulary, folder)
     if isinstance(tokenizer, str):
-        events.warning(
-            "tokenizer-fallback",
-            f"The fast encoder does not take this tokenizer ({tokenizer}): using tokenizers",
-        )
-        return oracle_coder(vocabulary.tokenizer_json)
+        return _slow(vocabulary, f"it does not take this tokenizer ({tokenizer})", events)
     verdict = _verdict(vocabulary, template, folder, events)
     if verdict is not None:
-        events.warning(
-            "tokenizer-fallback", f"The fast encoder differs from tokenizers ({verdict}): using tokenizers"
-        )
-        return oracle_coder(vocabulary.tokenizer_json)
+        return _slow(vocabulary, f"it differs from Hugging Face tokenizers here ({verdict})", events)
     prefix, suffix = tokenizer.frame()
     return Coder("native", tokenizer, tuple(prefix), tuple(suffix))
+
+
+def _slow(vocabulary: Vocabulary, reason: str, events: Events) -> Coder:
+    events.warning(
+        "tokenizer-fallback",
+        f"The fast encoder is not used: {reason}. Hugging Face tokenizers encodes instead, {LOSS}",
+        "The rows are the same. It costs time once; the token cache is reused afterwards.",
+    )
+    return replace(oracle_coder(vocabulary.tokenizer_json), reason=reason)
 
 
 def oracle_coder(tokenizer_json: bytes) -> Coder:
     from tokenizers import Tokenizer as Reference
 
-    reference = Reference.from_str(tokenizer_json.decode())
-    framed = reference.encode("a").ids
-    bare = reference.encode("a", add_special_tokens=False).ids
+    try:
+        reference = Reference.from_str(tokenizer_json.decode())
+    except BaseException as error:  # A panic of the library is no Exception.
+        if isinstance(error, KeyboardInterrupt | SystemExit | ExpertError):
+            raise
+        reason = (str(error).splitlines() or ["no reason given"])[0]
+        raise BadInput(
+            f"The base's tokenizer.json cannot be read: {reason}",
+            hint="Fetch the base again with its tokenizer files.",
+            code="tokenizer-damaged",
+        ) from None
+    # In batches of one: only `encode_batch` lets other threads run, the one that watches this work among them.
+    framed = reference.encode_batch(["a"])[0].ids
+    bare = reference.encode_batch(["a"], add_special_tokens=False)[0].ids
     at = next((i for i in range(len(framed)) if framed[i : i + len(bare)] == bare), 0)
 
     def encode(texts: list[str]) -> list[tuple[list[int], list[int]]]:
@@ -84,7 +106,7 @@ def _compiled(vocabulary: Vocabulary, folder: Path) -> Tokenizer | str:
 
 def _verdict(vocabulary: Vocabulary, template: str, folder: Path, events: Events) -> str | None:
     """The difference from the reference, if any: checked once, in a separate process, and cached."""
-    marks = [vocabulary.digest, hashlib.sha256(template.encode()).hexdigest(), str(ENCODER_VERSION)]
+    marks = [vocabulary.digest, hashlib.sha256(template.encode()).hexdigest(), str(ENCODER_VERSION), CHECK]
     path = folder / f"{hashlib.sha256(' '.join(marks).encode()).hexdigest()}.exact.json"
     if path.is_file():
         return _mismatch(files.read_json(path))
@@ -93,20 +115,54 @@ def _verdict(vocabulary: Vocabulary, template: str, folder: Path, events: Events
     # The package is found where this process found it, however it was put on the path.
     found_at = str(Path(__file__).parents[2])
     path_list = os.pathsep.join(filter(None, [found_at, os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
-        [sys.executable, "-m", "expert_worker.pretokenize.exactness"],
-        env={**os.environ, "PYTHONPATH": path_list},
-        input=request.encode(),
-        capture_output=True,
-        timeout=_CHECK_LIMIT,
-        check=False,
-    )
-    if done.returncode != 0:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        return f"the check did not finish: {lines[-1] if lines else done.returncode}"
-    found = json.loads(done.stdout)
+    environment = {**os.environ, "PYTHONPATH": path_list}
+    command = [sys.executable, "-m", "expert_worker.pretokenize.exactness"]
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        try:
+            out, err = _hear(process, request.encode(), events)
+        finally:
+            process.kill()
+    if process.returncode < 0:
+        raise BadInput(
+            f"The chat template or tokenizer in {vocabulary.folder} takes more than 2 GiB of memory or two "
+            "minutes for a few short texts",
+            hint="Use a base whose tokenizer files you trust, or set prompt_template to a built-in one.",
+            code="runaway-base",
+        )
+    if process.returncode != 0:
+        lines = err.decode(errors="replace").strip().splitlines()
+        return f"the check did not finish: {lines[-1] if lines else process.returncode}"
+    found = json.loads(out)
+    if (refused := found.get("refused")) is not None:
+        raise template_endless(str(refused))
     files.replace_json(path, found)
     return _mismatch(found)
+
+
+def template_endless(message: str) -> BadInput:
+    return BadInput(
+        message[:1].upper() + message[1:],
+        hint="Set prompt_template to a built-in template, or correct the base's own.",
+        code="template-endless",
+    )
+
+
+def _hear(process: subprocess.Popen[bytes], request: bytes, events: Events) -> tuple[bytes, bytes]:
+    """What the check prints; a wish to stop ends it, and so does its time on a disk that never answers."""
+    deadline = time.monotonic() + _CHECK_LIMIT
+    given: bytes | None = request
+    while True:
+        try:
+            return process.communicate(given, timeout=_POLL)
+        except subprocess.TimeoutExpired:
+            given = None
+            events.tick()
+            if events.stop_requested:
+                raise Interrupted("Stopped while the tokenizer was being checked") from None
+            if time.monotonic() > deadline:
+                process.kill()
 
 
 def _mismatch(found: dict[str, object]) -> str | None:

@@ -14,15 +14,19 @@ from expert_worker.pretokenize.coder import find_coder
 from expert_worker.pretokenize.foreign import foreign_cache
 from expert_worker.pretokenize.inputs import Inputs, gather
 from expert_worker.pretokenize.lock import builder_lock
-from expert_worker.pretokenize.record import FILE, read_description
+from expert_worker.pretokenize.record import FILE, damage, is_cache_folder, read_description
+from expert_worker.pretokenize.watch import watched
 
+_DIGEST_BUDGET = 600.0
 REUSED = "Loading pre-tokenized dataset from cache"
 
 
 def ensure_cache(plan: Plan, events: Events, *, force: bool = False) -> Cache:
     """The cache of this plan's data, tokenizer, template and lengths; `force` builds it again."""
     root = Path(plan.machine.paths.cache)
-    if (foreign := foreign_cache(root, Path(plan.machine.paths.home), events)) is not None:
+    paths = plan.machine.paths
+    base = Path(paths.base) if paths.base is not None else None
+    if (foreign := foreign_cache(root, Path(paths.home), base, events)) is not None:
         return foreign
     inputs = gather(plan, events)
     target = root / inputs.key
@@ -34,7 +38,7 @@ def ensure_cache(plan: Plan, events: Events, *, force: bool = False) -> Cache:
             # Another builder may have finished it while this one waited.
             if not force and (found := _existing(target, events)) is not None:
                 return found
-            _build(inputs, target, events)
+            _build(inputs, target, events, force=force)
     except OSError as error:
         raise storage_error(error, "build the token cache") from error
     built = read_description(target)
@@ -49,19 +53,23 @@ def _existing(target: Path, events: Events) -> Cache | None:
     found = read_description(target)
     if found is None:
         return None
+    events.stage("token cache", _DIGEST_BUDGET, "Checking the cached dataset")
+    if damage(target, found) is not None:
+        return None
     events.stage("token cache", detail=REUSED)
     return open_cache(target, found, existed=True)
 
 
-def _build(inputs: Inputs, target: Path, events: Events) -> None:
+def _build(inputs: Inputs, target: Path, events: Events, *, force: bool) -> None:
     _refuse_unknown(target)
-    _say_why(inputs, target, events)
-    coder = find_coder(inputs.vocabulary, inputs.template, Path(inputs.plan.machine.paths.home), events)
+    _say_why(inputs, target, events, force=force)
+    with watched(events, f"The tokenizer of {inputs.plan.recipe.base.name}"):
+        coder = find_coder(inputs.vocabulary, inputs.template, Path(inputs.plan.machine.paths.home), events)
     files.build_folder(target, Builder(inputs, coder, events).fill)
 
 
 def _refuse_unknown(target: Path) -> None:
-    if target.exists() and not (target / FILE).is_file():
+    if target.exists() and not (target / FILE).is_file() and not is_cache_folder(target):
         raise BadInput(
             f"{target} is in the way and is not a token cache",
             hint="Move it away, or set pretokenized_cache to another folder.",
@@ -69,10 +77,17 @@ def _refuse_unknown(target: Path) -> None:
         )
 
 
-def _say_why(inputs: Inputs, target: Path, events: Events) -> None:
-    """What differs from the newest other cache, so that a rebuild explains itself."""
-    if (target / FILE).is_file():
-        events.stage("token cache", detail="The cache is damaged or of another version: building it again")
+def _say_why(inputs: Inputs, target: Path, events: Events, *, force: bool) -> None:
+    """What is wrong with the cache that is here, or differs from the newest other one."""
+    if target.exists():
+        if force:
+            events.stage("token cache", detail="Building it again, as asked")
+            return
+        known = read_description(target)
+        reason = (
+            "cache.json is missing, changed or of another version" if known is None else damage(target, known)
+        )
+        events.warning("cache-rebuilt", f"The token cache {target} is not used: {reason}. It is built again")
         return
     others = [path for path in target.parent.glob(f"*/{FILE}") if path.parent != target]
     if not others:

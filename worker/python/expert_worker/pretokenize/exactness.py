@@ -10,6 +10,7 @@ import json
 import random
 import sys
 from collections.abc import Callable
+from datetime import datetime, tzinfo
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from expert_worker._native import Recipe, Tokenizer
 from expert_worker.pretokenize.vocabulary import Vocabulary, read_vocabulary
 
 _STRINGS = 4000
+_MOST_SECONDS = 120
+_MOST_BYTES = 2 << 30
 _WORDS = [
     "the", " quick", "'s", "'LL", "don't", " I'm", "123", "4567", " 3.14", "  ", "\n", "\n\n", " \n ", "\r\n",
     "\t", "SELECT * FROM", " {\"a\": [1, 2]}", "();", "...", "==", "\u00e9t\u00e9", "e\u0301", "\u6f22\u5b57",
@@ -28,9 +31,40 @@ _WORDS = [
 
 def main() -> None:
     request = json.load(sys.stdin)
+    import tokenizers  # noqa: F401
+    from transformers.utils import chat_template_utils  # noqa: F401
+
+    confine()
     vocabulary = read_vocabulary(Path(request["folder"]))
-    mismatch = ids_differ(vocabulary) or texts_differ(vocabulary, request["template"])
+    try:
+        mismatch = ids_differ(vocabulary) or texts_differ(vocabulary, request["template"])
+    except Endless as endless:
+        json.dump({"refused": str(endless)}, sys.stdout)
+        return
     json.dump({"mismatch": mismatch, "strings": _STRINGS}, sys.stdout)
+
+
+class Endless(Exception):
+    """The template does not come to an end: transformers would not end either."""
+
+
+def confine() -> None:
+    """Limits memory and processor time: from here on this process runs what a stranger's files say.
+    Windows has neither limit; the process that waits for this one ends it there."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    pages = int(Path("/proc/self/statm").read_text().split()[0]) if sys.platform == "linux" else 0
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = int(used.ru_utime + used.ru_stime) + _MOST_SECONDS
+    limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_CPU: seconds}
+    if pages:
+        limits[resource.RLIMIT_AS] = pages * resource.getpagesize() + _MOST_BYTES
+    for kind, most in limits.items():
+        hard = resource.getrlimit(kind)[1]
+        within = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (within, hard))
 
 
 def strings(seed: int, count: int, added: list[str]) -> list[str]:
@@ -90,39 +124,68 @@ _DIALOGUES: list[list[dict[str, Any]]] = [
 
 
 def texts_differ(vocabulary: Vocabulary, template: str) -> str | None:
-    from transformers.utils.chat_template_utils import render_jinja_template
+    from transformers.utils import chat_template_utils
 
+    # transformers takes no function from its caller: the clock of its own `strftime_now` is set instead.
+    chat_template_utils.datetime = FixedDay  # type: ignore[attr-defined, unused-ignore]
+    render_jinja_template = chat_template_utils.render_jinja_template
     ours = bare_recipe(vocabulary, template)
-    extra: dict[str, Any] = {"strftime_now": _fixed_date, **vocabulary.specials}
+    marked = "generation" in template
     for messages in _DIALOGUES:
         for prompt in (False, True):
             given = messages[:-1] if prompt else messages
-            wanted: dict[str, Any] = {"chat_template": template, "add_generation_prompt": prompt, **extra}
-            mine = _or_error(partial(ours.render, json.dumps(given), prompt))
+            wanted: dict[str, Any] = {
+                "chat_template": template,
+                "add_generation_prompt": prompt,
+                "return_assistant_tokens_mask": marked,
+                **vocabulary.specials,
+            }
+            mine = _or_error(partial(_rendered, ours, given, prompt))
             theirs = _or_error(partial(_reference, render_jinja_template, given, wanted))
             if mine != theirs:
                 return f"the template renders {given[0]['content']!r} otherwise"
     return None
 
 
-def _reference(render: Callable[..., Any], messages: list[dict[str, Any]], options: dict[str, Any]) -> str:
-    texts, _ = render(conversations=[messages], **options)
-    text: str = texts[0]
-    return text
+# A text, and the characters from and to which the template says that the assistant writes.
+Rendering = tuple[str, list[tuple[int, int]]]
 
 
-def _or_error(render: Callable[[], str]) -> str | None:
+def _rendered(ours: Recipe, messages: list[dict[str, Any]], prompt: bool) -> Rendering:
+    try:
+        text, spans = ours.render(json.dumps(messages), prompt)
+    except ValueError as error:
+        if "million steps" in str(error):
+            raise Endless(str(error)) from None
+        raise
+    encoded = text.encode()
+    characters = [tuple(len(encoded[:end].decode()) for end in span) for span in spans]
+    return text, sorted((start, end) for start, end in characters)
+
+
+def _reference(
+    render: Callable[..., Any], messages: list[dict[str, Any]], options: dict[str, Any]
+) -> Rendering:
+    texts, spans = render(conversations=[messages], **options)
+    return texts[0], sorted((start, end) for start, end in (spans[0] if spans else []))
+
+
+def _or_error(render: Callable[[], Rendering]) -> Rendering | None:
     """Both may refuse a dialogue (roles that must alternate, say); then they agree too."""
     try:
         return render()
+    except Endless:
+        raise
     except Exception:
         return None
 
 
-def _fixed_date(form: str) -> str:
-    from datetime import datetime
+class FixedDay(datetime):
+    """The day that templates print here, whatever the day is."""
 
-    return datetime(2024, 7, 26).strftime(form)
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> FixedDay:
+        return cls(2024, 7, 26, tzinfo=tz)
 
 
 def bare_recipe(vocabulary: Vocabulary, template: str) -> Recipe:

@@ -9,16 +9,24 @@ from typing import Any
 from expert_worker.checkpoint import files
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
-from expert_worker.pretokenize.cache import DATA_FILE, Cache, open_cache
-from expert_worker.pretokenize.record import FILE, FORMAT, Description, SplitStatistics, read_description
+from expert_worker.pretokenize.cache import Cache, open_cache
+from expert_worker.pretokenize.record import (
+    DATA_FILE,
+    FILE,
+    FORMAT,
+    Description,
+    SplitStatistics,
+    damage,
+    read_description,
+)
 from expert_worker.pretokenize.save_to_disk import write_descriptions
 
 _NEEDED = ("input_ids", "labels")
-_BATCH_ROWS = 512
+_MOST_IDS = 1 << 28
 
 
-def foreign_cache(root: Path, home: Path, events: Events) -> Cache | None:
-    """The folder's rows where it is such a folder; copied once into the layout that is mapped here."""
+def foreign_cache(root: Path, home: Path, base: Path | None, events: Events) -> Cache | None:
+    """The folder's rows where it is such a folder: checked, and copied once into the layout mapped here."""
     splits = _splits(root)
     if not splits:
         return None
@@ -28,12 +36,13 @@ def foreign_cache(root: Path, home: Path, events: Events) -> Cache | None:
         "manifest says of data, template and lengths",
         "Set pretokenized_cache to another folder to have the rows made here.",
     )
-    key = "foreign-" + _digest(splits)[:24]
+    words = _vocabulary_size(base)
+    key = "foreign-" + _digest(splits, words)[:24]
     target = home / "foreign" / key
     found = read_description(target)
-    if found is None:
+    if found is None or damage(target, found) is not None:
         target.parent.mkdir(parents=True, exist_ok=True)
-        files.build_folder(target, lambda folder: _copy(splits, folder, key))
+        files.build_folder(target, lambda folder: _copy(splits, folder, key, words))
         found = read_description(target)
     if found is None:
         raise BadInput(f"The rows of {root} cannot be kept in {target}", code="foreign-cache")
@@ -53,28 +62,37 @@ def _splits(root: Path) -> dict[str, Path]:
     return {split: folder for split, folder in found.items() if folder is not None}
 
 
-def _digest(splits: dict[str, Path]) -> str:
-    digest = hashlib.sha256()
+def _vocabulary_size(base: Path | None) -> int:
+    """Rows of the base's embedding, which ids stay below; the most that ids can be where it is not known."""
+    try:
+        found = files.read_json(base / "config.json")["vocab_size"] if base else None
+    except (OSError, ValueError, KeyError, TypeError):
+        found = None
+    return found if isinstance(found, int) and 0 < found < _MOST_IDS else _MOST_IDS
+
+
+def _digest(splits: dict[str, Path], words: int) -> str:
+    digest = hashlib.sha256(f"{words}\n".encode())
     for split, folder in sorted(splits.items()):
         for path in sorted(folder.glob("*.arrow")):
             digest.update(f"{split} {path.name} {files.sha256(path)}\n".encode())
     return digest.hexdigest()
 
 
-def _copy(splits: dict[str, Path], folder: Path, key: str) -> None:
+def _copy(splits: dict[str, Path], folder: Path, key: str, words: int) -> None:
     statistics = {}
     for split, source in splits.items():
         target = folder / split
         target.mkdir()
-        statistics[split] = _copy_split(source, target)
+        statistics[split] = _copy_split(source, target, words)
         write_descriptions(target, split, key.removeprefix("foreign-"))
     description = Description(
         format=FORMAT, key=key, inputs={}, encoder="another tool", sources=(), splits=statistics
     )
-    files.write(folder / FILE, [files.json_bytes(description.model_dump(mode="json"))])
+    files.write(folder / FILE, [description.sealed()])
 
 
-def _copy_split(source: Path, target: Path) -> SplitStatistics:
+def _copy_split(source: Path, target: Path, words: int) -> SplitStatistics:
     import pyarrow as pa
 
     from expert_worker.pretokenize.sources import _arrow as open_arrow
@@ -86,6 +104,7 @@ def _copy_split(source: Path, target: Path) -> SplitStatistics:
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
         for batch in _checked(open_arrow(source), source):
             converted = _converted(batch, numbers)
+            _check_rows(converted, source, rows, words)
             writer.write_batch(pa.record_batch(converted, schema=schema))
             rows += batch.num_rows
             documents += len(converted[2].flatten())
@@ -99,6 +118,7 @@ def _copy_split(source: Path, target: Path) -> SplitStatistics:
         length_histogram=(),
         length_quantiles=(),
         bytes=path.stat().st_size,
+        sha256=files.sha256(path),
     )
 
 
@@ -117,9 +137,44 @@ def _converted(batch: Any, numbers: Any) -> list[Any]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    ids, labels = (batch.column(name).cast(numbers) for name in _NEEDED)
+    try:
+        batch.validate(full=True)
+        ids, labels = (batch.column(name).cast(numbers) for name in _NEEDED)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise _refusal(str(error).splitlines()[0]) from None
     if "seq_lengths" in batch.schema.names:
         return [ids, labels, batch.column("seq_lengths").cast(numbers)]
     lengths = pc.list_value_length(ids).cast(pa.int32())
     offsets = pa.array(range(len(ids) + 1), pa.int32())
     return [ids, labels, pa.ListArray.from_arrays(offsets, lengths)]
+
+
+def _check_rows(columns: list[Any], source: Path, before: int, words: int) -> None:
+    """A wrong id is an index beyond a matrix: an IndexError, or on a GPU the end of the process."""
+    for at, row in enumerate(zip(*columns, strict=True)):
+        parts = [part.values.to_numpy(zero_copy_only=False) if part.is_valid else None for part in row]
+        if (fault := _fault(parts, words)) is not None:
+            raise _refusal(f"row {before + at + 1} of {source}: {fault}")
+
+
+def _fault(parts: list[Any], words: int) -> str | None:
+    if any(part is None or part.dtype.kind != "i" for part in parts):
+        return "it holds a null"
+    ids, labels, lengths = parts
+    if len(ids) != len(labels):
+        return f"it has {len(ids)} ids and {len(labels)} labels"
+    if lengths.sum() != len(ids) or (lengths <= 0).any():
+        return "its seq_lengths do not add up to its ids"
+    if ((ids < 0) | (ids >= words)).any():
+        return f"it has an id that is not below {words}, the base's vocabulary"
+    if ((labels != -100) & ((labels < 0) | (labels >= words))).any():
+        return f"it has a label that is neither -100 nor below {words}, the base's vocabulary"
+    return None
+
+
+def _refusal(reason: str) -> BadInput:
+    return BadInput(
+        f"The rows that another tool tokenized cannot be trained on: {reason}",
+        hint="Set pretokenized_cache to another folder, or tokenize them again for this base.",
+        code="foreign-cache",
+    )

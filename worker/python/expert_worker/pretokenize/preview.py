@@ -11,7 +11,7 @@ from expert_worker._native import Tokenizer
 from expert_worker.events import Events
 from expert_worker.pretokenize.coder import Coder
 from expert_worker.pretokenize.inputs import Inputs, recipe_for
-from expert_worker.pretokenize.sources import JSON_COLUMN, open_source
+from expert_worker.pretokenize.sources import BROKEN_COLUMN, JSON_COLUMN, open_source
 
 
 def preview(inputs: Inputs, coder: Coder, count: int, events: Events) -> list[dict[str, Any]]:
@@ -57,8 +57,20 @@ def _rows(inputs: Inputs) -> Iterator[str]:
             continue
         for batch in place:
             for row in batch.to_pylist():
-                yield (
-                    row[JSON_COLUMN]
-                    if JSON_COLUMN in row
-                    else json.dumps(row, ensure_ascii=False, default=str)
-                )
+                if row.pop(BROKEN_COLUMN, None) is None:
+                    yield (
+                        row[JSON_COLUMN]
+                        if JSON_COLUMN in row
+                        else json.dumps(_words(row), ensure_ascii=False)
+                    )
+
+
+def _words(value: Any) -> Any:
+    """A row as JSON can hold it: bytes are text, and what JSON does not know is written out."""
+    if isinstance(value, dict):
+        return {str(key): _words(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_words(item) for item in value]
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return value if value is None or isinstance(value, str | int | float) else str(value)

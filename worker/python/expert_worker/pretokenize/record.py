@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from pathlib import Path
 from typing import Literal
 
 from pydantic import JsonValue, ValidationError
 
+from expert_worker.checkpoint import files
 from expert_worker.document import Document
 
 FILE = "cache.json"
+DATA_FILE = "data-00000-of-00001.arrow"
 FORMAT = 1
 
 
@@ -30,6 +35,8 @@ class SourceLedger(Document):
     dropped_long: int
     dropped_mixture: int
     parsed_dialogues: int
+    # Rows whose text the template's interpreter has written, not its compiled form.
+    interpreted: int = 0
     eos_added: int
     tokens: int
     supervised_tokens: int
@@ -49,6 +56,8 @@ class SplitStatistics(Document):
     # Shortest, quarter, median, three quarters, 90 %, 99 %, longest.
     length_quantiles: tuple[int, ...]
     bytes: int
+    # Of the Arrow file.
+    sha256: str
 
 
 class Description(Document):
@@ -57,7 +66,10 @@ class Description(Document):
     # Everything that the key is made of.
     inputs: dict[str, JsonValue]
     template: str | None = None
+    # "native", "tokenizers" or "another tool".
     encoder: str
+    # Why the native encoder did not do it.
+    encoder_reason: str | None = None
     sources: tuple[SourceLedger, ...]
     splits: dict[str, SplitStatistics]
 
@@ -68,21 +80,57 @@ class Description(Document):
                 counts[name] = counts.get(name, 0) + value
         return counts
 
+    def sealed(self) -> bytes:
+        """cache.json, with a digest of all that it says."""
+        document = self.model_dump(mode="json")
+        return files.json_bytes({**document, _SEAL: _digest(document)})
+
+
+_SEAL = "digest"
+
+
+def _digest(document: dict[str, JsonValue]) -> str:
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
 
 def read_description(folder: Path) -> Description | None:
-    """None if it does not exist, has another format, or does not match the files beside it."""
+    """What cache.json says; None where there is none, or of another format, or changed since it was written.
+    The Arrow files are for `damage` to judge."""
     try:
-        found = Description.model_validate_json((folder / FILE).read_bytes())
-    except (OSError, ValidationError):
+        document = json.loads((folder / FILE).read_bytes())
+        seal = document.pop(_SEAL)
+        found = Description.model_validate_json(json.dumps(document))
+    except (OSError, ValueError, ValidationError, KeyError, AttributeError, TypeError, RecursionError):
         return None
-    whole = all(_size(folder / name) == split.bytes for name, split in found.splits.items())
-    return found if found.format == FORMAT and whole else None
+    whole = found.format == FORMAT and seal == _digest(document) and found.key == folder.name
+    return found if whole else None
 
 
-def _size(split: Path) -> int:
-    from expert_worker.pretokenize.cache import DATA_FILE
+def damage(folder: Path, description: Description) -> str | None:
+    """What is wrong with the Arrow files, by their content: a size says nothing of it."""
+    for name, split in description.splits.items():
+        path = folder / name / DATA_FILE
+        try:
+            same = path.stat().st_size == split.bytes and files.sha256(path) == split.sha256
+        except OSError:
+            return f"{name}/{DATA_FILE} cannot be read"
+        if not same:
+            return f"{name}/{DATA_FILE} is not the file that was written"
+    return None
 
-    try:
-        return (split / DATA_FILE).stat().st_size
-    except OSError:
-        return -1
+
+_KEY = re.compile(r"[0-9a-f]{32}")
+_OWN = {FILE, "spill.bin", "train", "validation"}
+_OWN_IN_SPLIT = {DATA_FILE, "dataset_info.json", "state.json"}
+
+
+def is_cache_folder(folder: Path) -> bool:
+    """Whether nothing but a token cache, or a part of one, can have this name and these files."""
+    if not _KEY.fullmatch(folder.name) or folder.is_symlink() or not folder.is_dir():
+        return False
+    inside = {path.name: path for path in folder.iterdir()}
+    splits = [path for name, path in inside.items() if name in ("train", "validation")]
+    return inside.keys() <= _OWN and all(
+        split.is_dir() and {path.name for path in split.iterdir()} <= _OWN_IN_SPLIT for split in splits
+    )

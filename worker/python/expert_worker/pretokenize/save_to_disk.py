@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_worker.checkpoint import files
-from expert_worker.pretokenize.cache import DATA_FILE
+from expert_worker.pretokenize.record import DATA_FILE
 
 COLUMNS = ("input_ids", "labels", "seq_lengths")
 

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from expert_worker._native import ArrowStream
 
 _BATCH_ROWS = 1024
+# Bytes of CSV that are parsed at once: no less than a row may be long.
+_CSV_BLOCK = 17 << 20
+# A column chunk of Parquet that grows so much when it is read, to so much, holds no text that people wrote.
+_SUSPECT_RATIO, _SUSPECT_BYTES = 500, 128 << 20
 _PART = 16 << 20
 _READ = 1 << 18
 _LFS = b"version https://git-lfs.github.com/spec/"
@@ -36,11 +40,57 @@ def open_source(plan: Plan, source: Source) -> str | ArrowStream:
         return str(path)
     _refuse_pointer(path, source.name)
     try:
-        return _READERS[source.format](path)
-    except (ValueError, OSError) as error:  # pyarrow's errors are kinds of these.
-        raise BadInput(
-            f"{source.name} cannot be read as {source.format}: {_first_line(error)}", code="data-damaged"
-        ) from None
+        return sound(_READERS[source.format](path))
+    except (
+        ValueError,
+        OSError,
+        RecursionError,
+        MemoryError,
+    ) as error:  # pyarrow's errors are kinds of these.
+        raise unreadable(source, error) from None
+
+
+def unreadable(source: Source, error: BaseException) -> BadInput:
+    reason = _first_line(error)
+    if "straddling object" in reason:
+        reason = "a row is longer than 16 MiB, or a quote is not closed"
+    return BadInput(f"{source.name} cannot be read as {source.format}: {reason}", code="data-damaged")
+
+
+def sound(stream: ArrowStream) -> ArrowStream:
+    """The same rows, none of which leads the native reader out of its buffers: what Arrow says of offsets and
+    texts is checked first. A row that fails is replaced by the reason, under its own number."""
+    import pyarrow as pa
+
+    reader = pa.RecordBatchReader.from_stream(stream)
+    schema = reader.schema.append(pa.field(BROKEN_COLUMN, pa.string()))
+    return _reader(schema, (part for batch in reader for part in _sound_parts(batch, schema)))
+
+
+def _sound_parts(batch: Any, schema: Any) -> Iterator[Any]:
+    import pyarrow as pa
+
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid:
+        for at in range(batch.num_rows):
+            row = batch.slice(at, 1)
+            try:
+                row.validate(full=True)
+            except pa.ArrowInvalid as error:
+                columns = [pa.nulls(1, field.type) for field in batch.schema]
+                reason = f"the row is damaged: {_first_line(error)}"
+                yield pa.record_batch([*columns, pa.array([reason], pa.string())], schema=schema)
+                continue
+            yield _with_reason(row, schema)
+        return
+    yield _with_reason(batch, schema)
+
+
+def _with_reason(batch: Any, schema: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.record_batch([*batch.columns, pa.nulls(batch.num_rows, pa.string())], schema=schema)
 
 
 def _place(plan: Plan, source: Source) -> Path:
@@ -50,6 +100,12 @@ def _place(plan: Plan, source: Source) -> Path:
             f"The data {source.name} is not there" + (f": {path}" if path else ""),
             hint="Check the manifest's dataset paths, or make the data with the expert's generator.",
             code="data-missing",
+        )
+    if not Path(path).is_file() and not Path(path).is_dir():
+        raise BadInput(
+            f"The data {source.name} is a pipe or a device, not a regular file",
+            hint="Write the data to a file first.",
+            code="data-damaged",
         )
     return Path(path)
 
@@ -122,28 +178,47 @@ def _json(path: Path) -> ArrowStream:
 
 
 JSON_COLUMN = "__json__"
+# Why a row cannot be read, where it cannot.
+BROKEN_COLUMN = "__broken__"
 
 
 def _csv(path: Path) -> ArrowStream:
     import pyarrow as pa
     from pyarrow import csv
 
-    with path.open("rb") as stream:
-        head = csv.open_csv(stream).schema
-    # Every field is text: a column of numbers is still something to be written out.
-    types = {name: pa.string() for name in head.names}
-    options = csv.ConvertOptions(column_types=types, strings_can_be_null=False)
+    read = csv.ReadOptions(block_size=_CSV_BLOCK, use_threads=False)
     parse = csv.ParseOptions(newlines_in_values=True)
-    reader: ArrowStream = csv.open_csv(path, convert_options=options, parse_options=parse)
+    with path.open("rb") as stream:
+        head = csv.open_csv(stream, read_options=read, parse_options=parse).schema
+    # Every field is text: a column of numbers is still something to be written out. UTF-8 is checked by
+    # the native reader, which names the row.
+    types = {name: pa.binary() for name in head.names}
+    options = csv.ConvertOptions(column_types=types, strings_can_be_null=False, check_utf8=False)
+    reader: ArrowStream = csv.open_csv(path, read_options=read, convert_options=options, parse_options=parse)
     return reader
 
 
 def _parquet(path: Path) -> ArrowStream:
-    from pyarrow import dataset
+    from pyarrow import parquet
 
-    scanner = dataset.dataset(path, format="parquet").scanner(batch_size=_BATCH_ROWS, use_threads=False)
-    reader: ArrowStream = scanner.to_reader()
-    return reader
+    files = [parquet.ParquetFile(file) for file in _files(path)]
+    for file in files:
+        _refuse_bomb(file.metadata)
+    batches = (batch for file in files for batch in file.iter_batches(_BATCH_ROWS // 4, use_threads=False))
+    return _reader(files[0].schema_arrow, batches)
+
+
+def _refuse_bomb(metadata: Any) -> None:
+    """Before any of it is read: a file of some kB can say that it becomes GBs."""
+    for group in range(metadata.num_row_groups):
+        for column in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(column)
+            size, stored = chunk.total_uncompressed_size, max(1, chunk.total_compressed_size)
+            if size > _SUSPECT_BYTES and size / stored > _SUSPECT_RATIO:
+                raise ValueError(
+                    f"the column {chunk.path_in_schema} becomes {size / 1e6:,.0f} MB when it is read from "
+                    f"{stored / 1e6:.1f} MB: a row may be 16 MiB long"
+                )
 
 
 def _arrow(path: Path) -> ArrowStream:
@@ -207,7 +282,7 @@ def _hub_stream(source: Source) -> ArrowStream:
     if found._indices is not None:
         found = found.flatten_indices()
         batches = found.data.table.to_batches(_BATCH_ROWS)
-    return _reader(table.schema, batches)
+    return sound(_reader(table.schema, batches))
 
 
 def _first_line(error: BaseException) -> str:

@@ -15,6 +15,7 @@ from expert_worker.pretokenize.coder import find_coder
 from expert_worker.pretokenize.ensure import ensure_cache
 from expert_worker.pretokenize.inputs import gather
 from expert_worker.pretokenize.preview import preview
+from expert_worker.pretokenize.watch import watched
 
 
 def run(plan: Plan, events: Events) -> dict[str, JsonValue]:
@@ -24,8 +25,9 @@ def run(plan: Plan, events: Events) -> dict[str, JsonValue]:
     if request is not None and request.preview:
         inputs = gather(plan, events)
         home = Path(plan.machine.paths.home)
-        coder = find_coder(inputs.vocabulary, inputs.template, home, events)
-        rows = preview(inputs, coder, request.preview, events)
+        with watched(events, f"Tokenizing with the chat template and tokenizer of {plan.recipe.base.name}"):
+            coder = find_coder(inputs.vocabulary, inputs.template, home, events)
+            rows = preview(inputs, coder, request.preview, events)
     cache = ensure_cache(plan, events, force=bool(request and request.force))
     return summary(cache, time.monotonic() - start, rows)
 

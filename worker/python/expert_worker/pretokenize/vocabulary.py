@@ -7,10 +7,11 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from expert_worker.errors import BadInput, Missing
 
+_MOST_ID = 1 << 28
 _SPECIALS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 # Texts that end a turn in some template; one that the tokenizer knows as a token counts as an end.
 _TURN_ENDS = (
@@ -84,9 +85,20 @@ def _added(content: bytes, path: Path) -> dict[str, int]:
             return {}
         opening = content.index(b"[", start)
         tokens, _ = json.JSONDecoder().raw_decode(_window(content, opening))
-        return {token["content"]: token["id"] for token in tokens}
-    except (ValueError, KeyError, TypeError) as error:
-        raise BadInput(f"{path} is not a tokenizer: {error}", code="tokenizer-damaged") from None
+        found = {token["content"]: token["id"] for token in tokens}
+        if not all(isinstance(text, str) and _is_id(number) for text, number in found.items()):
+            raise ValueError("an added token lacks its text or its id")
+        return found
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise BadInput(
+            f"{path} is not a tokenizer: {error}",
+            hint="Fetch the base again with its tokenizer files.",
+            code="tokenizer-damaged",
+        ) from None
+
+
+def _is_id(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST_ID
 
 
 def _window(content: bytes, opening: int) -> str:
@@ -102,7 +114,7 @@ def _window(content: bytes, opening: int) -> str:
 def _read(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -116,7 +128,14 @@ def _text(value: Any) -> str | None:
 def _chat_template(folder: Path, config: dict[str, Any]) -> str | None:
     path = folder / "chat_template.jinja"
     if path.is_file():
-        return path.read_text(encoding="utf-8")
+        try:
+            return path.read_text(encoding="utf-8")
+        except ValueError:
+            raise BadInput(
+                f"{path} is not UTF-8",
+                hint="Correct it, or set prompt_template to a built-in template.",
+                code="template-damaged",
+            ) from None
     found = config.get("chat_template")
     if isinstance(found, list):  # Several under names: the one for chat is called default.
         named = {entry.get("name"): entry.get("template") for entry in found if isinstance(entry, dict)}
@@ -130,5 +149,5 @@ def _eos(folder: Path, specials: dict[str, str], added: dict[str, int]) -> tuple
         ids.append(added[text])
     for name in ("generation_config.json", "config.json"):
         found = _read(folder / name).get("eos_token_id")
-        ids += [found] if isinstance(found, int) else [i for i in found or () if isinstance(i, int)]
+        ids += [i for i in (found if isinstance(found, list) else [found]) if _is_id(i)]
     return tuple(dict.fromkeys(ids))

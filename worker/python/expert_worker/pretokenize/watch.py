@@ -1,0 +1,115 @@
+"""Ends this process, with a message, when foreign input makes native code run away.
+
+A base's chat template and tokenizer come from strangers. They run in native code, which no exception
+reaches: it can take all memory within seconds, or never return. A thread watches the memory of the process
+and the time since the work last moved on. It also hears Ctrl-C, which the main thread does not meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+from expert_worker.errors import BadInput, ExpertError, Interrupted
+from expert_worker.events import Events
+from expert_worker.process.leave import leave
+
+# More than any row needs: rows are at most 16 MiB long.
+MOST_GROWTH = 2 << 30
+# Without an `advance` or a `stage`: the next half MiB of rows takes a second where all is well.
+MOST_SILENCE = 180.0
+# From a wish to stop until the work must have heard of it.
+_GRACE = 5.0
+_ROUND = 0.02
+
+
+@contextlib.contextmanager
+def watched(events: Events, what: str) -> Iterator[None]:
+    """`what` names whose doing it is, for the message."""
+    done = threading.Event()
+    with _wakes() as woken:
+        thread = threading.Thread(target=_watch, args=(events, what, done, woken), name="watch", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+
+def _watch(events: Events, what: str, done: threading.Event, woken: int | None) -> None:
+    start = held_bytes()
+    ticks, moved = events.ticks, time.monotonic()
+    stop: tuple[float, int] | None = None
+    while not done.wait(_ROUND):
+        now = time.monotonic()
+        held = held_bytes()
+        if events.ticks != ticks:
+            ticks, moved, start = events.ticks, now, held
+        if stop is None and (number := _signal(woken)) is not None:
+            stop = now, number
+        if stop is not None and now - stop[0] > _GRACE:
+            _end(events, Interrupted("Stopped; nothing was kept", terminated=stop[1] == signal.SIGTERM))
+        if held - start > MOST_GROWTH:
+            _end(events, _refusal(what, f"takes more than {MOST_GROWTH >> 30} GiB of memory for a few rows"))
+        if now - moved > MOST_SILENCE:
+            _end(events, _refusal(what, f"has not come to an end after {MOST_SILENCE:.0f} s"))
+
+
+def _refusal(what: str, does: str) -> BadInput:
+    return BadInput(
+        f"{what} {does}",
+        hint="Use a base whose tokenizer files you trust, or set prompt_template to a built-in one.",
+        code="runaway-base",
+    )
+
+
+def _end(events: Events, error: ExpertError) -> None:
+    """From this thread, while the main one is somewhere in native code: like the end of `__main__`."""
+    events.failed(error)
+    events.close()
+    leave(error.exit_code)
+
+
+@contextlib.contextmanager
+def _wakes() -> Iterator[int | None]:
+    """A descriptor to which every signal's number is written at once; only the main thread can ask for it."""
+    if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
+        yield None
+        return
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    try:
+        yield reader
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(reader)
+        os.close(writer)
+
+
+def _signal(woken: int | None) -> int | None:
+    """The number of a signal that asks this process to stop."""
+    if woken is None:
+        return None
+    with contextlib.suppress(BlockingIOError):
+        for number in os.read(woken, 64):
+            if number in (signal.SIGINT, signal.SIGTERM):
+                return number
+    return None
+
+
+def held_bytes() -> int:
+    """Memory of this process that no file backs; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/status", "rb") as lines:  # noqa: PTH123
+            found = next((line for line in lines if line.startswith(b"RssAnon:")), b"")
+        return int(found.split()[1]) * 1024
+    except (OSError, IndexError, ValueError):
+        return 0
