@@ -158,14 +158,14 @@ def last_words(process: "subprocess.Popen[bytes]") -> dict[str, Any]:
     return failed
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the system does not tell how much memory is held")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports the memory that is held")
 def test_a_tokenizer_that_explodes_ends_in_words(workshop: Workshop, tmp_path: Path) -> None:
     workshop.base = write_base(tmp_path / "base", explosive())
     failed = last_words(started(workshop, {}))
     assert failed["code"] == "runaway-base" and "memory" in failed["message"] and failed["exit"] == 2
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the system does not tell how much memory is held")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports the memory that is held")
 def test_a_template_that_doubles_its_text_ends_in_words(workshop: Workshop) -> None:
     source = CHATML + "{% if messages[0].content == 'Q' %}" + DOUBLING + "{% endif %}"
     failed = last_words(started(workshop, {"recipe.template": {"kind": "custom", "source": source}}))

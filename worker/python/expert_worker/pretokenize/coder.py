@@ -66,7 +66,7 @@ def oracle_coder(tokenizer_json: bytes) -> Coder:
 
     try:
         reference = Reference.from_str(tokenizer_json.decode())
-    except BaseException as error:  # A panic of the library is no Exception.
+    except BaseException as error:  # A panic of the library is a BaseException.
         if isinstance(error, KeyboardInterrupt | SystemExit | ExpertError):
             raise
         reason = (str(error).splitlines() or ["no reason given"])[0]
@@ -75,7 +75,7 @@ def oracle_coder(tokenizer_json: bytes) -> Coder:
             hint="Fetch the base again with its tokenizer files.",
             code="tokenizer-damaged",
         ) from None
-    # In batches of one: only `encode_batch` lets other threads run, the one that watches this work among them.
+    # `encode_batch` releases the GIL, `encode` does not: the thread that watches this work must run.
     framed = reference.encode_batch(["a"])[0].ids
     bare = reference.encode_batch(["a"], add_special_tokens=False)[0].ids
     at = next((i for i in range(len(framed)) if framed[i : i + len(bare)] == bare), 0)

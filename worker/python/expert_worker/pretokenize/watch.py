@@ -106,7 +106,7 @@ def _signal(woken: int | None) -> int | None:
 
 
 def held_bytes() -> int:
-    """Memory of this process that no file backs; 0 where the system does not tell."""
+    """Memory of this process that no file backs; 0 if the system does not report it."""
     try:
         with open("/proc/self/status", "rb") as lines:  # noqa: PTH123
             found = next((line for line in lines if line.startswith(b"RssAnon:")), b"")
