@@ -21,8 +21,9 @@ from expert_worker.process.leave import leave
 
 # More than any row needs: rows are at most 16 MiB long.
 MOST_GROWTH = 2 << 30
-# Without an `advance` or a `stage`: the next half MiB of rows takes a second where all is well.
-MOST_SILENCE = 180.0
+# Processor seconds of all threads without an `advance` or a `stage`. Half a MiB of rows usually takes one. Not by the
+# clock, which also counts while a busy machine lets other processes run.
+MOST_SILENCE = 600.0
 # From a wish to stop until the work must have heard of it.
 _GRACE = 5.0
 _ROUND = 0.02
@@ -44,21 +45,21 @@ def watched(events: Events, what: str) -> Iterator[None]:
 
 def _watch(events: Events, what: str, done: threading.Event, woken: int | None) -> None:
     start = held_bytes()
-    ticks, moved = events.ticks, time.monotonic()
+    ticks, moved = events.ticks, time.process_time()
     stop: tuple[float, int] | None = None
     while not done.wait(_ROUND):
-        now = time.monotonic()
+        now, used = time.monotonic(), time.process_time()
         held = held_bytes()
         if events.ticks != ticks:
-            ticks, moved, start = events.ticks, now, held
+            ticks, moved, start = events.ticks, used, held
         if stop is None and (number := _signal(woken)) is not None:
             stop = now, number
         if stop is not None and now - stop[0] > _GRACE:
             _end(events, Interrupted("Stopped; nothing was kept", terminated=stop[1] == signal.SIGTERM))
         if held - start > MOST_GROWTH:
             _end(events, _refusal(what, f"takes more than {MOST_GROWTH >> 30} GiB of memory for a few rows"))
-        if now - moved > MOST_SILENCE:
-            _end(events, _refusal(what, f"has not come to an end after {MOST_SILENCE:.0f} s"))
+        if used - moved > MOST_SILENCE:
+            _end(events, _refusal(what, f"has not ended after {MOST_SILENCE:.0f} s of processor time"))
 
 
 def _refusal(what: str, does: str) -> BadInput:
