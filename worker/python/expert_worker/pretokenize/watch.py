@@ -21,8 +21,8 @@ from expert_worker.process.leave import leave
 
 # More than any row needs: rows are at most 16 MiB long.
 MOST_GROWTH = 2 << 30
-# Processor seconds of all threads without an `advance` or a `stage`. Half a MiB of rows usually takes one. Not by the
-# clock, which also counts while a busy machine lets other processes run.
+# Processor seconds of all threads without an `advance` or a `stage`; half a MiB of rows usually takes one.
+# Wall-clock time would also count while a busy machine runs other processes.
 MOST_SILENCE = 600.0
 # From a wish to stop until the work must have heard of it.
 _GRACE = 5.0
