@@ -26,10 +26,8 @@ pub fn text(result: &Value) -> String {
     let built = if result["existed"] == true { "was there".to_owned() } else { built(result) };
     table.row(["cache".to_owned(), format!("{} ({built})", result["cache"].as_str().unwrap_or("?"))]);
     if let Some(reason) = result["encoder_reason"].as_str() {
-        table.row([
-            "encoder".to_owned(),
-            format!("Hugging Face tokenizers, about 50 times slower: {}", visible(reason)),
-        ]);
+        table
+            .row(["encoder".to_owned(), format!("Hugging Face tokenizers, about 50 times slower: {reason}")]);
     }
     table.row(["rows", &rows(&result["totals"])]);
     for (key, words) in HAPPENINGS {
