@@ -67,7 +67,7 @@ fn a_silent_worker_is_reported_and_ended_where_asked() {
     let output = world.work("quiet-stage=0.2,hang").args(["--stall-timeout", "1"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(talk(&output).contains("warning: no progress in stage mute for"), "{}", talk(&output));
-    assert!(talk(&output).contains("was ended, as --stall-timeout asks"), "{}", talk(&output));
+    assert!(talk(&output).contains("was ended because of --stall-timeout"), "{}", talk(&output));
     assert!(!alive(world.worker()));
 }
 
@@ -153,7 +153,7 @@ fn failures_of_every_kind_become_a_message_and_a_code() {
     let cases = [
         ("missing", 3, "error: no such device\n  hint: buy one"),
         ("unforeseen", 1, "error: ZeroDivisionError: a secret place in the code (details: "),
-        ("die=9", 1, "killed from outside (signal 9)\n  hint: most often the system ran out of memory"),
+        ("die=9", 1, "killed (signal 9)\n  hint: usually the system ran out of memory"),
         ("die=11", 1, "crashed in native code (segmentation fault)"),
         ("leave=7", 1, "the worker ended (exit status: 7) without an error message"),
     ];
