@@ -40,7 +40,7 @@ fn read_plan(path: &Path) -> Result<Plan, Failure> {
         return Err(Failure::missing(
             "contract-mismatch",
             format!(
-                "{} has version {theirs} of the contract, this expert-cli has {CONTRACT_VERSION}",
+                "{} has {theirs} of the contract, this expert-cli has {CONTRACT_VERSION}",
                 path.display()
             ),
         )
