@@ -102,9 +102,7 @@ def _check_sizes(document: Mapping[str, Any], shapes: Shapes, folder: Path) -> N
     for name in ("r", "num_virtual_tokens"):
         size = document.get(name)
         if isinstance(size, int) and size > widest:
-            raise _unfit(
-                folder, f"{CONFIG} sets {name} to {size}, but no tensor in {WEIGHTS} is that large"
-            )
+            raise _unfit(folder, f"{CONFIG} sets {name} to {size}, but no tensor in {WEIGHTS} is that large")
 
 
 def _numbers(value: Any, name: str = "") -> Iterable[tuple[str, float]]:
