@@ -17,6 +17,7 @@ mod graphs;
 mod length_bounds;
 mod loader;
 mod modules;
+mod lokr_int4;
 mod muon_dora;
 mod name;
 mod packing;
@@ -72,6 +73,7 @@ const BASE_RULES: &[fn(&Effective<'_>, &mut Problems)] = &[
     rank::check,
     modules::check,
     muon_dora::check,
+    lokr_int4::check,
     soft_prompts::check_base,
     packing::check,
     loader::check,

@@ -171,6 +171,7 @@ def build(plan: Plan, model: Any, device: torch.device, events: Events, *, sprea
     if plan.machine.compile:
         events.warning("not-compiled", "torch_compile has no effect on the plain path: it runs uncompiled")
     events.applied("gradient_checkpointing", checkpointing.apply(model, plan.machine.checkpointing))
+    _keep_format(model)
     _disturb(model, place, alpha)
     return PlainEngine(model, place, plan.recipe.seed, device, alpha)
 
@@ -242,6 +243,20 @@ def _compiler(wanted: Compile) -> Wrapper:
 
 def _mode(wanted: Compile) -> str | None:
     return wanted.mode if wanted.backend == "inductor" and wanted.mode != "default" else None
+
+
+def _keep_format(model: Any) -> None:
+    """Adapted layers give back the format that they take. Some of peft's give fp32 (AdaLoRA on 8 bits), and
+    attention refuses queries and values of two formats."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    def hook(_module: Any, inputs: Any, output: Any) -> Any:
+        adapts_numbers = isinstance(output, Tensor) and inputs[0].is_floating_point()  # Embeddings take ids.
+        return output.to(inputs[0].dtype) if adapts_numbers else output
+
+    for module in model.modules():
+        if isinstance(module, BaseTunerLayer) and isinstance(module, torch.nn.Module):
+            module.register_forward_hook(hook)
 
 
 def _disturb(model: Any, place: Place, alpha: float) -> None:
