@@ -3,7 +3,7 @@
 use crate::experts::portable;
 use crate::options::PlanOptions;
 
-/// `expert-cli VERB EXPERT`, with what the last command was told of base and output.
+/// `expert-cli VERB EXPERT`, with the base and output that the last command was given.
 pub fn command(verb: &str, options: &PlanOptions, more: &str) -> String {
     let mut words = vec!["expert-cli".to_owned(), verb.to_owned()];
     let named = options.manifest.as_ref().or(options.expert.as_ref());

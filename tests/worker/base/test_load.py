@@ -185,7 +185,7 @@ ODD_BASES = {
     "dtype odd": (edited(dtype="nothing"), "cannot be loaded"),
     "code of its own": (
         edited(model_type="odd", auto_map={"AutoConfig": "evil.C", "AutoModelForCausalLM": "evil.M"}),
-        "brings Python code|cannot be loaded",
+        "brings its own Python code|cannot be loaded",
     ),
     "config cut off": (written("config.json", b'{"model_type": "lla'), "cannot be loaded"),
     "config nested": (written("config.json", b"[" * 100_000), "cannot be loaded"),

@@ -80,7 +80,7 @@ def _config(folder: Path) -> dict[str, Any]:
 def _shapes(folder: Path) -> Shapes:
     try:
         with safe_open(folder / WEIGHTS, framework="pt") as file:
-            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
             kinds = {name: part.get_dtype() for name, part in slices.items()}
             shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
     except (SafetensorError, OSError, ValueError) as error:

@@ -130,7 +130,7 @@ def _unreadable(kind: Any, folder: Path, error: Exception) -> BadInput:
     what = {"AutoTokenizer": "tokenizer of the base", "AutoConfig": "config.json of the base"}
     if "trust_remote_code" in str(error):
         return BadInput(
-            f"The base model in {folder} brings Python code of its own, which is never run",
+            f"The base model in {folder} brings its own Python code, which is never run",
             hint="Use a base whose architecture transformers has built in.",
             code="base-needs-code",
         )

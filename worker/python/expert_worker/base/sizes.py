@@ -19,7 +19,7 @@ def check_sizes(config: Any, folder: Path) -> None:
     for path in sorted(folder.glob("*.safetensors")):
         try:
             with safe_open(path, framework="pt") as file:
-                for name in file.keys():  # noqa: SIM118 (it is no mapping)
+                for name in file.keys():  # noqa: SIM118 (not a mapping)
                     tensors += 1
                     widest = max(widest, *file.get_slice(name).get_shape(), 0)
         except (SafetensorError, OSError, ValueError, TypeError) as error:
@@ -28,7 +28,7 @@ def check_sizes(config: Any, folder: Path) -> None:
                 hint="The file is damaged or was not fetched to its end: fetch it again.",
                 code="base-unreadable",
             ) from None
-    # GGUF blocks and other packed weights have dimensions of their own.
+    # GGUF blocks and other packed weights have other dimensions.
     if getattr(config, "quantization_config", None) is not None:
         return
     for names, most, what in ((_DIMENSIONS, widest, "its largest tensor has"), (_LAYERS, tensors, "it has")):

@@ -126,7 +126,7 @@ _DIALOGUES: list[list[dict[str, Any]]] = [
 def texts_differ(vocabulary: Vocabulary, template: str) -> str | None:
     from transformers.utils import chat_template_utils
 
-    # transformers takes no function from its caller: the clock of its own `strftime_now` is set instead.
+    # transformers takes no function from its caller: the clock of its `strftime_now` is replaced.
     chat_template_utils.datetime = FixedDay  # type: ignore[attr-defined, unused-ignore]
     render_jinja_template = chat_template_utils.render_jinja_template
     ours = bare_recipe(vocabulary, template)
