@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterator
@@ -238,8 +239,12 @@ def test_tensors_that_need_a_gradient_can_be_saved(tmp_path: Path) -> None:
 
 
 def test_leftovers_are_named_and_everything_else_stays(tmp_path: Path) -> None:
+    own = re.compile(r"checkpoint-\d+|final")
     folder_of(tmp_path / "checkpoint-1.partial")
+    folder_of(tmp_path / "notes.partial")
+    (tmp_path / "final.trash").write_text("half")
+    (tmp_path / "my-checkpoint-3.trash").mkdir()
     (tmp_path / "checkpoint-2").mkdir()
-    assert files.remove_leftovers(tmp_path / "absent") == []
-    assert files.remove_leftovers(tmp_path) == ["checkpoint-1.partial"]
-    assert names(tmp_path) == ["checkpoint-2"]
+    assert files.remove_leftovers(tmp_path / "absent", own) == []
+    assert files.remove_leftovers(tmp_path, own) == ["checkpoint-1.partial", "final.trash"]
+    assert names(tmp_path) == ["checkpoint-2", "my-checkpoint-3.trash", "notes.partial"]
