@@ -121,9 +121,14 @@ fn a_workflow_is_written_into_a_repository_and_never_over_one() {
 fn a_tool_without_a_commit_and_a_folder_that_a_shell_would_misread_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join(".git")).unwrap();
-    for tool in
-        ["someone/tool", "someone/tool@main", "tool@0123456789abcdef0123456789abcdef01234567", "a/b c@x"]
-    {
+    for tool in [
+        "someone/tool",
+        "someone/tool@main",
+        "tool@0123456789abcdef0123456789abcdef01234567",
+        "a/b c@x",
+        "../tool@0123456789abcdef0123456789abcdef01234567",
+        "someone/..@0123456789abcdef0123456789abcdef01234567",
+    ] {
         assert_eq!(init(folder.path(), &["--ci", "--tool", tool]).status.code(), Some(2), "{tool}");
     }
     for parent in ["/tmp", "a b", "-x", "a;b", "$(b)"] {

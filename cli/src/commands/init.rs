@@ -118,7 +118,7 @@ fn named(tool: &str) -> Result<Tool<'_>, Failure> {
     let found = tool.split_once('@').filter(|(repository, commit)| {
         let halves: Vec<&str> = repository.split('/').collect();
         halves.len() == 2
-            && halves.iter().all(|half| !half.is_empty() && half.bytes().all(is_plain))
+            && halves.iter().all(|half| !matches!(*half, "" | "." | "..") && half.bytes().all(is_plain))
             && commit.len() == 40
             && commit.bytes().all(|byte| byte.is_ascii_hexdigit())
     });
