@@ -67,7 +67,7 @@ def sample_run(folder: Path, total: int = 120) -> Path:
     plan = example_document(folder, changes)
     run.mkdir(parents=True)
     write_events(run, total)
-    cache = Path(plan["machine"]["paths"]["cache"]) / ("c" * 64)
+    cache = Path(plan["machine"]["paths"]["cache"]) / ("c" * 32)
     cache.mkdir(parents=True)
     documents = {
         "plan.json": plan,
@@ -84,7 +84,7 @@ def run_record(plan: dict[str, Any], total: int) -> dict[str, Any]:
     return {
         "recipe_digest": "a" * 64,
         "recipe": plan["recipe"],
-        "cache_key": "c" * 64,
+        "cache_key": "c" * 32,
         "best": {"step": total, "reason": "the lowest eval_loss of 3 evaluations"},
         "result": {
             "steps": total,

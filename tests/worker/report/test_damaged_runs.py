@@ -41,7 +41,7 @@ def place_of(run: Path, name: str) -> Path:
     if name != "cache.json":
         return run / name
     plan = json.loads((run / "plan.json").read_text())
-    return Path(plan["machine"]["paths"]["cache"]) / ("c" * 64) / name
+    return Path(plan["machine"]["paths"]["cache"]) / ("c" * 32) / name
 
 
 def check(run: Path) -> str:

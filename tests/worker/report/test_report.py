@@ -8,6 +8,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from pretokenize.bases import llama3_like, write_base
+from pretokenize.workshop import Workshop
 from sample_run import sample_run
 
 from expert_worker.errors import BadInput, Storage
@@ -165,6 +167,24 @@ def test_a_gap_in_the_records_is_left_out(tmp_path: Path, name: str, content: by
     page = Page()
     page.feed(write_report(run).read_text())
     assert page.open == []
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_the_token_cache_is_found_by_the_key_that_a_build_gives_it(tmp_path: Path, foreign: bool) -> None:
+    folder = sample_run(tmp_path)
+    workshop = Workshop(tmp_path, write_base(tmp_path / "base", llama3_like()), tmp_path / "home")
+    cache = workshop.build(workshop.jsonl([{"prompt": "Q", "completion": "A"}] * 9))
+    if foreign:
+        (cache.folder / "cache.json").unlink()
+        (cache.folder / "dataset_dict.json").write_text("{}")
+        cache = workshop.build(tmp_path / "train.jsonl", {"machine.paths.cache": str(cache.folder)})
+    for name, keys in (
+        ("run.json", {"cache_key": cache.key}),
+        ("plan.json", {"machine": {"paths": {"cache": str(tmp_path / "cache"), "home": str(workshop.home)}}}),
+    ):
+        document = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps(document | keys))
+    assert read_run(folder).cache.splits["train"].documents == 9
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ _WAIT_BUDGET = 3600.0
 def builder_lock(path: Path, events: Events) -> Iterator[None]:
     handle = os.open(path, os.O_RDWR | os.O_CREAT | NO_FOLLOW, 0o666)
     try:
-        if not _try_lock(handle):
+        if not try_lock(handle):
             events.stage("wait", _WAIT_BUDGET, "another process is building this token cache")
             _wait(handle, events)
         yield
@@ -30,7 +30,7 @@ def builder_lock(path: Path, events: Events) -> Iterator[None]:
 
 
 def _wait(handle: int, events: Events) -> None:
-    while not _try_lock(handle):
+    while not try_lock(handle):
         if events.stop_requested:
             raise Interrupted("Stopped while waiting for another builder")
         events.tick()
@@ -40,7 +40,7 @@ def _wait(handle: int, events: Events) -> None:
 if sys.platform == "win32":
     import msvcrt
 
-    def _try_lock(handle: int) -> bool:
+    def try_lock(handle: int) -> bool:
         try:
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
         except OSError:
@@ -50,7 +50,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def _try_lock(handle: int) -> bool:
+    def try_lock(handle: int) -> bool:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

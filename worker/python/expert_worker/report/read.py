@@ -98,16 +98,27 @@ def read_run(folder: Path) -> Run:
     run.plan = _document(run, "plan.json", records.PlanView)
     scores = _document(run, "evaluation.json", records.Scores)
     run.scores = scores if "evaluation.json" in run.documents else None
-    root, key = run.plan.machine.paths.cache, run.record.cache_key
-    if root and key and "\0" not in root:
+    if (cache := _cache_folder(run)) is not None:
         # The token cache may have been removed since.
-        run.cache, _ = records.view(records.Cache, records.read_json(Path(root) / key / "cache.json"))
+        run.cache, _ = records.view(records.Cache, records.read_json(cache / "cache.json"))
     file = EventFile(folder / EVENTS)
     for event in file.read(ended=True):
         _take(run, event)
     if file.left_out:
         run.left_out[EVENTS] = file.left_out
     return run
+
+
+def _cache_folder(run: Run) -> Path | None:
+    """Rows of another tool are checked and copied: the copy is below the worker's home."""
+    paths, key = run.plan.machine.paths, run.record.cache_key
+    if key is None:
+        return None
+    foreign = key.startswith("foreign-")
+    root = paths.home if foreign else paths.cache
+    if not root or "\0" in root:
+        return None
+    return Path(root, "foreign", key) if foreign else Path(root, key)
 
 
 def _document(run: Run, name: str, kind: type[Kind]) -> Kind:

@@ -166,7 +166,7 @@ class RunRecord(View):
 
     recipe: Recipe | None = None
     recipe_digest: Line = ""
-    cache_key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    cache_key: Annotated[str, Field(pattern=r"^([0-9a-f]{32}|foreign-[0-9a-f]{24})$")] | None = None
     best: Chosen | None = None
     result: Result = Result()
     machine: Machine | None = None
@@ -175,6 +175,7 @@ class RunRecord(View):
 
 class Paths(View):
     cache: str | None = None
+    home: str | None = None
 
 
 class PlanMachine(View):

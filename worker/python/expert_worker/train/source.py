@@ -4,13 +4,13 @@ read."""
 from __future__ import annotations
 
 import importlib
-import tempfile
 from dataclasses import dataclass
 from typing import Any
 
 from expert_worker.errors import Storage
 from expert_worker.events import Events
 from expert_worker.plan import Plan
+from expert_worker.train import rows_folder
 from expert_worker.train.data import Rows
 
 
@@ -23,14 +23,15 @@ class Source:
     validation: Rows | None
     ledger: dict[str, int]
     mapped: bool = True
-    folder: tempfile.TemporaryDirectory[str] | None = None
+    folder: rows_folder.RowsFolder | None = None
 
     def close(self) -> None:
         if self.folder is not None:
-            self.folder.cleanup()
+            self.folder.close()
 
 
 def open_source(plan: Plan, events: Events) -> Source:
+    rows_folder.remove_abandoned()
     if not plan.machine.loader.use_cache:
         return _for_this_run(plan, events)
     try:
@@ -47,10 +48,14 @@ def open_source(plan: Plan, events: Events) -> Source:
 
 
 def _for_this_run(plan: Plan, events: Events) -> Source:
-    folder = tempfile.TemporaryDirectory(prefix="expert-rows-", ignore_cleanup_errors=True)
-    paths = plan.machine.paths.model_copy(update={"cache": folder.name})
+    folder = rows_folder.create()
+    paths = plan.machine.paths.model_copy(update={"cache": str(folder.path)})
     elsewhere = plan.model_copy(update={"machine": plan.machine.model_copy(update={"paths": paths})})
-    cache = _ensure_cache(elsewhere, events)
+    try:
+        cache = _ensure_cache(elsewhere, events)
+    except BaseException:
+        folder.close()
+        raise
     events.applied("data", "tokenized for this run", "Rows tokenized for this run, read by loader workers")
     held_out = _or_none(cache.validation)
     return Source(cache.key, cache.train, held_out, _ledger(cache), mapped=False, folder=folder)
