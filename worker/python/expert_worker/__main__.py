@@ -6,13 +6,13 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from expert_worker.collector import at_rest
 from expert_worker.crash import as_expert_error
 from expert_worker.errors import BadInput, ExpertError, Failed
 from expert_worker.event_sinks import Pipe, Record, claim_stdout
 from expert_worker.events import Events
 from expert_worker.exit import Exit
 from expert_worker.heartbeat import heartbeat
+from expert_worker.imports import quick_imports
 from expert_worker.plan import Plan, load_plan
 from expert_worker.process import bind_to_parent
 from expert_worker.process.leader import lead, leads
@@ -98,7 +98,7 @@ def _run(stage: str, plan: Plan, events: Events) -> JsonValue:
         events.begin()
     if loads_torch(stage):
         events.stage("load libraries", _IMPORT_BUDGET)
-    with at_rest():
+    with quick_imports():
         run = find_stage(stage)
     events.stop.raise_if_requested()
     return run(plan, events)

@@ -10,7 +10,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from expert_worker.collector import at_rest
+from expert_worker.imports import quick_imports
 from expert_worker.plan import Plan, load_plan
 from expert_worker.stages import module_of
 
@@ -41,7 +41,7 @@ class Readiness:
             names += _LIBRARIES
             names += () if _has_gpu() else _LOOKING_FOR_GPUS
         # A child must not copy a page of this process just because its garbage collector looked at it.
-        with at_rest():
+        with quick_imports():
             for name in names:
                 with suppress(Exception):
                     importlib.import_module(name)
