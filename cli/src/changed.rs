@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use expert_contract::manifest::{self, Manifest, Options};
+use expert_contract::manifest::{Manifest, Options};
 use expert_contract::plan::Plan;
+use expert_contract::read;
 use expert_contract::resolve::resolve;
 use fs_err as fs;
 
@@ -175,7 +176,7 @@ fn plans(bytes: Vec<u8>, path: &Path) -> Option<Vec<Plan>> {
 }
 
 pub fn read(bytes: Vec<u8>, path: &Path) -> Option<Manifest> {
-    manifest::from_bytes(bytes, path, &Options::default()).manifest
+    read::from_bytes(bytes, path, &Options::default()).manifest
 }
 
 #[cfg(test)]

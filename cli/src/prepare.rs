@@ -4,8 +4,9 @@ use std::path::Path;
 
 use expert_contract::diagnostic::{Code, Diagnostic, Severity};
 use expert_contract::exit::Exit;
-use expert_contract::manifest::{self, Bases, Manifest, Options};
+use expert_contract::manifest::{Bases, Manifest, Options};
 use expert_contract::plan::Request;
+use expert_contract::read;
 use expert_contract::resolve::{Place, Resolved, resolve};
 use expert_contract::rules::{MachineFacts, check_machine};
 
@@ -29,7 +30,7 @@ pub fn prepare(options: &PlanOptions, request: Request, console: &Console) -> Re
         sets: options.sets(),
         bases: options.model.clone().map_or(Bases::First, Bases::Named),
     };
-    let loaded = manifest::load(&path, &settings);
+    let loaded = read::load(&path, &settings);
     let mut diagnostics = loaded.diagnostics;
     let Some(manifest) = loaded.manifest else {
         console.report(&diagnostics, &loaded.document.sources);

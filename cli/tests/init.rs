@@ -4,8 +4,9 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use expert_contract::manifest::{self, Options};
+use expert_contract::manifest::Options;
 use expert_contract::plan::{Device, DeviceKind, PrecisionRequest, Request, Resume};
+use expert_contract::read;
 use expert_contract::resolve::{Site, resolve};
 
 fn init(folder: &Path, arguments: &[&str]) -> Output {
@@ -28,7 +29,7 @@ fn what_it_writes_validates_without_a_word() {
         assert!(folder.path().join(file.as_str().unwrap()).is_file());
     }
     let options = Options { strict: true, ..Options::default() };
-    let loaded = manifest::load(&folder.path().join("expert-new/manifest.json"), &options);
+    let loaded = read::load(&folder.path().join("expert-new/manifest.json"), &options);
     assert!(loaded.ok() && loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
 }
 
@@ -46,7 +47,7 @@ fn presets_validate_without_a_word_and_fit_their_device() {
         let output = init(folder.path(), &[name, "--preset", name]);
         assert_eq!(output.status.code(), Some(0), "{name}");
         let path = folder.path().join(name).join("manifest.json");
-        let loaded = manifest::load(&path, &Options { strict: true, ..Options::default() });
+        let loaded = read::load(&path, &Options { strict: true, ..Options::default() });
         assert!(loaded.ok() && loaded.diagnostics.is_empty(), "{name}: {:?}", loaded.diagnostics);
         let gpu = match name {
             "production" | "consumer-24gb" | "context-32k-small" => Some(24 * GIB),

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use expert_contract::diagnostic::{Code, Diagnostic};
-use expert_contract::manifest::{MAX_BYTES, Options, Set, from_bytes, load};
+use expert_contract::manifest::{MAX_BYTES, Options, Set};
 use expert_contract::plan::DeviceKind;
+use expert_contract::read::{from_bytes, load};
 use expert_contract::rules::{MachineFacts, check_machine};
 
 fn codes(diagnostics: &[Diagnostic]) -> impl Iterator<Item = Code> + '_ {

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use expert_contract::diagnostic::Code;
 use expert_contract::ledger::{Class, Entry, Kind, entries};
-use expert_contract::manifest::{Loaded, Manifest, Options, ROOT, from_bytes};
+use expert_contract::manifest::{Manifest, Options, ROOT};
 use expert_contract::plan::{Device, DeviceKind, Request, Resume};
+use expert_contract::read::{Loaded, from_bytes};
 use expert_contract::resolve::{Site, resolve};
 use serde_json::{Value, json};
 

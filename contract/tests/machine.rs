@@ -4,8 +4,9 @@
 use std::path::Path;
 
 use expert_contract::diagnostic::Code;
-use expert_contract::manifest::{Options, from_bytes};
+use expert_contract::manifest::Options;
 use expert_contract::plan::DeviceKind;
+use expert_contract::read::from_bytes;
 use expert_contract::rules::{MachineFacts, check_machine};
 
 fn found(config: &str, device: DeviceKind, devices: u32) -> Vec<Code> {

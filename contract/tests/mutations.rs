@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use expert_contract::diagnostic::{Severity, Style};
-use expert_contract::manifest::{Loaded, Options, from_bytes};
+use expert_contract::manifest::Options;
+use expert_contract::read::{Loaded, from_bytes};
 use serde_json::{Map, Value, json};
 
 const TYPED: u64 = 5_000;

@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use expert_contract::diagnostic::{Code, Severity};
-use expert_contract::manifest::{Loaded, Options, Set, load};
+use expert_contract::manifest::{Options, Set};
+use expert_contract::read::{Loaded, load};
 use tempfile::TempDir;
 
 struct Shelf {

@@ -6,7 +6,8 @@
 use std::path::{Path, PathBuf};
 
 use expert_contract::diagnostic::Severity;
-use expert_contract::manifest::{Loaded, Options, load};
+use expert_contract::manifest::Options;
+use expert_contract::read::{Loaded, load};
 
 fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

@@ -3,11 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use expert_contract::manifest::{Manifest, Options, Set, from_bytes};
+use expert_contract::manifest::{Manifest, Options, Set};
 use expert_contract::plan::{
     CheckpointingMode, DataFormat, Device, DeviceKind, Dtype, Duration, Plan, Quantization, Request, Resume,
     RopeKind, Strategy, Warmup,
 };
+use expert_contract::read::from_bytes;
 use expert_contract::resolve::{Resolved, Site, resolve};
 
 const MANIFEST: &str = r#"{

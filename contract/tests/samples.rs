@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use expert_contract::diagnostic::{Diagnostic, Severity, Style};
-use expert_contract::manifest::{Loaded, Options, from_bytes};
+use expert_contract::manifest::Options;
+use expert_contract::read::{Loaded, from_bytes};
 
 const FEWEST_INVALID: usize = 60;
 

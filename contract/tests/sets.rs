@@ -4,8 +4,9 @@
 use std::path::Path;
 
 use expert_contract::diagnostic::Style;
-use expert_contract::manifest::{Loaded, Options, Origin, Set, from_bytes};
+use expert_contract::manifest::{Options, Origin, Set};
 use expert_contract::plan::AdapterKind;
+use expert_contract::read::{Loaded, from_bytes};
 
 const MANIFEST: &str = r#"{
   "name": "expert-x",

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
-use expert_contract::manifest::{self, Manifest, Options};
+use expert_contract::manifest::{Manifest, Options};
 use expert_contract::plan::{Request, Resume};
+use expert_contract::read;
 use expert_contract::resolve::resolve;
 use fs_err as fs;
 use serde::Serialize;
@@ -71,7 +72,7 @@ fn of_expert(path: &Path, console: &Console) -> Vec<Leftover> {
         console.warn(&format!("{} is being trained and is skipped", portable(folder)), None);
         return Vec::new();
     }
-    let loaded = manifest::load(path, &Options::default());
+    let loaded = read::load(path, &Options::default());
     let Some(manifest) = &loaded.manifest else {
         console.warn(&format!("{} has errors and is skipped", portable(path)), None);
         return Vec::new();

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
-use expert_contract::manifest::{self, Options};
+use expert_contract::manifest::Options;
 use expert_contract::plan::{Plan, Request, Source};
+use expert_contract::read;
 use expert_contract::resolve::{DataFacts, resolve};
 use serde::Serialize;
 use serde_json::json;
@@ -46,7 +47,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
 }
 
 fn of_expert(path: &Path, console: &Console) -> Result<Vec<Listed>, Failure> {
-    let loaded = manifest::load(path, &Options::default());
+    let loaded = read::load(path, &Options::default());
     let Some(manifest) = &loaded.manifest else {
         console.report(&loaded.diagnostics, &loaded.document.sources);
         return Err(Failure::manifest(path, loaded.diagnostics));

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use expert_contract::diagnostic::{Code, Diagnostic, Severity};
 use expert_contract::exit::Exit;
-use expert_contract::manifest::{Loaded, Options, load};
+use expert_contract::manifest::Options;
+use expert_contract::read::{Loaded, load};
 use serde::Serialize;
 
 use crate::failure::{Failure, reason};

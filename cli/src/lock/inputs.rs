@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use expert_contract::digest;
+use expert_contract::manifest::{EMBEDDED, is_hub_id};
 use expert_contract::plan::{Code, Inputs, Plan};
-use expert_contract::resolve::{EMBEDDED, is_hub_id};
 use serde::Serialize;
 
 use super::code;

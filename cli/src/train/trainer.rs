@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use expert_contract::manifest::EMBEDDED;
 use expert_contract::plan::{Inputs, Plan, Request, Resume};
-use expert_contract::resolve::EMBEDDED;
 use serde_json::Value;
 
 use super::decide::{Asked, Decision, decide};

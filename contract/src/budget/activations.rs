@@ -2,7 +2,7 @@
 //!
 //! The terms follow the worker's decoder, operation by operation; a change there needs a change here.
 
-use super::estimate::{Load, dtype_bytes, targets};
+use super::load::{Load, dtype_bytes, targets};
 use super::shape::{Linear, Shape};
 use crate::plan::{AdapterKind, CheckpointingMode, Quantization};
 

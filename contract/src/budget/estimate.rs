@@ -1,30 +1,9 @@
 //! Bytes by part for one micro-batch.
 
 use super::activations::{activations, working_set};
+use super::load::{Load, dtype_bytes, targets};
 use super::shape::{Linear, Shape};
-use crate::plan::{
-    Adapter, AdapterKind, CheckpointingMode, DeviceKind, Dtype, MemoryEstimate, OptimizerName, Quantization,
-};
-
-/// What the estimate depends on.
-#[derive(Debug, Clone, Copy)]
-pub struct Load<'a> {
-    pub shape: &'a Shape,
-    pub quantization: Quantization,
-    pub adapter: &'a Adapter,
-    pub optimizer: OptimizerName,
-    pub dtype: Dtype,
-    /// Frozen weights are held in fp32 although activations take 16 bits.
-    pub fp32_products: bool,
-    pub device: DeviceKind,
-    pub checkpointing: CheckpointingMode,
-    pub fast_path: bool,
-    /// Processes that the base's weights are sharded over; 1 if each holds all of them.
-    pub spread_over: u64,
-    pub piece_tokens: Option<u64>,
-    pub rows: u64,
-    pub row_length: u64,
-}
+use crate::plan::{Adapter, AdapterKind, DeviceKind, Dtype, MemoryEstimate, OptimizerName, Quantization};
 
 /// Adapter weights, their gradients and the optimizer's moments are fp32 for any base.
 const MASTER_BYTES: u64 = 4;
@@ -120,10 +99,6 @@ fn row_scales(shape: &Shape) -> u64 {
     shape.layers * shape.linears().iter().map(|linear| linear.outputs * 4).sum::<u64>()
 }
 
-pub(super) fn dtype_bytes(dtype: Dtype) -> u64 {
-    if dtype == Dtype::Fp32 { 4 } else { 2 }
-}
-
 /// Parameters that are trained.
 pub fn adapter_parameters(shape: &Shape, adapter: &Adapter) -> u64 {
     let rank = u64::from(adapter.rank.unwrap_or(0));
@@ -143,10 +118,6 @@ pub fn adapter_parameters(shape: &Shape, adapter: &Adapter) -> u64 {
         }
     };
     per_layer * shape.layers
-}
-
-pub(super) fn targets(adapter: &Adapter, linear: &Linear) -> bool {
-    adapter.target_modules.iter().any(|name| name == linear.name || name == "all-linear")
 }
 
 fn feedforward(adapter: &Adapter, linear: &Linear) -> bool {

@@ -5,7 +5,9 @@
 
 mod activations;
 mod estimate;
+mod load;
 mod shape;
 
-pub use estimate::{Load, adapter_parameters, estimate, largest_micro_batch};
+pub use estimate::{adapter_parameters, estimate, largest_micro_batch};
+pub use load::Load;
 pub use shape::{Linear, Shape};

@@ -1,6 +1,27 @@
 //! Every problem that a manifest, or an argument that changes one, can have. The codes are stable.
 
-use super::Severity;
+use serde::Serialize;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The run would go better otherwise.
+    Advice,
+    /// A setting has no effect, or a file is missing on this machine.
+    Warning,
+    /// This cannot run.
+    Error,
+}
+
+impl Severity {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Advice => "advice",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
 
 macro_rules! codes {
     ($($variant:ident = $word:literal, $severity:ident, $doc:literal;)+) => {

@@ -1,6 +1,7 @@
 //! A diagnostic as text: what, where, the line with the position marked, what to do.
 
-use super::{Code, Diagnostic, Severity};
+use super::code::{Code, Severity};
+use super::problem::Diagnostic;
 use crate::source::{Place, Source, Sources};
 
 #[derive(Debug, Clone, Copy)]

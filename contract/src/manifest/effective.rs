@@ -1,11 +1,13 @@
 //! One base model's view of the manifest, with every value's origin.
 
 use super::base::{AdapterEntry, BaseModel};
+use super::base_name::model_slug;
 use super::config::Config;
+use super::model::Manifest;
 use super::root::Root;
+use super::section::Shown;
 use super::setting::Origin;
 use super::vocabulary::{ActivationCheckpointing, GradientCheckpointing};
-use super::{Manifest, Shown};
 use crate::plan::{AdapterKind, CheckpointingMode, Warmup};
 
 /// The settings for one base: defaults, then `adapters[]`, `training.config`, the base's `overrides`, and the command line.
@@ -17,7 +19,7 @@ pub struct Effective<'a> {
 }
 
 /// The base models of either version; in version 1.0 the adapters are at the root.
-pub(super) fn bases(root: &Root) -> Vec<BaseModel> {
+pub fn bases(root: &Root) -> Vec<BaseModel> {
     let mut bases = root.base_models.value.clone();
     if let (true, Some(base)) = (bases.is_empty(), &*root.base_model) {
         bases.push(base.clone());
@@ -74,17 +76,6 @@ impl Manifest {
             })
             .or_else(|| name.parse().ok().filter(|index| *index < self.bases.len()))
     }
-}
-
-/// The short name of a base in folders: its last part in lower case, with `-` for characters that a folder name should not have.
-pub fn model_slug(name: &str) -> String {
-    let last = name.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or_default();
-    let clean: String = last
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '_' { c.to_ascii_lowercase() } else { '-' })
-        .collect();
-    let trimmed = clean.trim_matches(['-', '.']);
-    if trimmed.is_empty() { "base".to_owned() } else { trimmed.to_owned() }
 }
 
 impl Effective<'_> {

@@ -1,28 +1,30 @@
-//! `manifest.json`: parsed with positions, checked as a whole, and resolved for one base model.
+//! `manifest.json`: its text, its tree with positions, its typed form, and one base model's view of it.
 
 mod base;
-mod check;
+mod base_name;
+pub(crate) mod bytes;
+pub(crate) mod check;
 mod config;
 mod dataset;
 mod document;
-mod effective;
+pub(crate) mod effective;
 mod foreign;
 pub mod json;
-mod load;
+mod model;
 mod root;
 mod section;
-mod sets;
+pub(crate) mod sets;
 mod setting;
 mod vocabulary;
 
-use std::path::{Path, PathBuf};
-
 pub use base::{AdapterEntry, BaseModel, Decoding, RopeScaling, SoftPrompt};
+pub use base_name::{EMBEDDED, is_embedded, is_hub_id, model_slug};
+pub use bytes::{MAX_BYTES, is_lfs_pointer};
 pub use config::{CheckpointMirror, CheckpointingOptions, Config, Distributed};
 pub use dataset::{Dataset, RowChecks, Task, Tasks, Weights};
 pub use document::Document;
-pub use effective::{Effective, model_slug};
-pub use load::{MAX_BYTES, is_lfs_pointer};
+pub use effective::Effective;
+pub use model::{Bases, MAX_BASES, Manifest, Options};
 pub use root::{Evaluation, Metrics, ROOT, Root, TEST_CASE, TestCase, TestCases, Training};
 pub use section::Shown;
 pub use sets::Set;
@@ -31,192 +33,3 @@ pub use vocabulary::{
     ActivationCheckpointing, CompileMode, DatasetType, GradientCheckpointing, Limit, Method, Modules, Name,
     RopeWord, Together, Trackers,
 };
-
-use crate::diagnostic::{Code, Diagnostic, Problem, Severity, Style, render};
-use crate::source::Source;
-use crate::{paths, rules};
-
-/// More bases than one expert is trained for.
-pub const MAX_BASES: usize = 100;
-
-/// Command line options for reading a manifest.
-#[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// Missing files and bases are errors, not warnings.
-    pub strict: bool,
-    /// Folders outside the expert's folder that may hold data.
-    pub allowed: Vec<PathBuf>,
-    pub sets: Vec<Set>,
-    /// Which bases the manifest is read for.
-    pub bases: Bases,
-}
-
-/// What is wrong with a base only matters where that base is used.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Bases {
-    #[default]
-    Every,
-    First,
-    /// As `--model` names it.
-    Named(String),
-}
-
-/// A manifest that can be resolved: nothing in it is an error.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Manifest {
-    pub path: PathBuf,
-    /// The expert's folder, against which paths resolve.
-    pub folder: PathBuf,
-    pub document: Document,
-    pub root: Root,
-    /// `training.config` with the version 1.0 shorthand below it.
-    pub config: Config,
-    /// The base models of either version.
-    pub bases: Vec<BaseModel>,
-}
-
-/// What reading a file gave.
-#[derive(Debug, Clone)]
-pub struct Loaded {
-    /// None where a diagnostic is an error.
-    pub manifest: Option<Manifest>,
-    pub document: Document,
-    pub diagnostics: Vec<Diagnostic>,
-}
-
-impl Loaded {
-    pub fn ok(&self) -> bool {
-        self.manifest.is_some()
-    }
-
-    /// Every diagnostic as text.
-    pub fn rendered(&self, style: Style) -> String {
-        let texts: Vec<_> = self
-            .diagnostics
-            .iter()
-            .map(|diagnostic| render(diagnostic, &self.document.sources, style))
-            .collect();
-        texts.join("\n")
-    }
-}
-
-/// Reads, changes by `--set`, checks and types a manifest file. All problems are found in this one pass.
-pub fn load(path: &Path, options: &Options) -> Loaded {
-    match load::read_bytes(path) {
-        Ok(bytes) => from_bytes(bytes, path, options),
-        Err(problem) => unread(path, String::new(), problem),
-    }
-}
-
-/// The same for bytes that are already here; `path` need not exist, paths inside resolve beside it.
-pub fn from_bytes(bytes: Vec<u8>, path: &Path, options: &Options) -> Loaded {
-    let (text, problem) = load::decode(bytes);
-    match problem {
-        Some(problem) if problem.severity == Severity::Error => unread(path, text, problem),
-        problem => from_text(text, problem, path, options),
-    }
-}
-
-fn unread(path: &Path, text: String, problem: Problem) -> Loaded {
-    let document = Document::new(Source::new(display_path(path), text));
-    let diagnostics = vec![document.at(problem, String::new())];
-    Loaded { manifest: None, document, diagnostics }
-}
-
-fn from_text(text: String, before: Option<Problem>, path: &Path, options: &Options) -> Loaded {
-    // The byte order mark becomes a blank, so that offsets match the file.
-    let start = if before.is_some() { '\u{feff}'.len_utf8() } else { 0 };
-    let readable = format!("{}{}", " ".repeat(start), &text[start..]);
-    let mut parsed = json::parse(&readable, 0);
-    let mut document = Document::new(Source::new(display_path(path), text));
-    document.root = parsed.root.take();
-    let mut diagnostics: Vec<_> =
-        before.into_iter().map(|problem| document.at(problem, String::new())).collect();
-    diagnostics.extend(parsed.problems.into_iter().map(|(problem, pointer)| document.at(problem, pointer)));
-    let syntax_holds = !diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
-    let mut problems = sets::apply(&mut document, &options.sets);
-    let manifest =
-        document.root.as_ref().and_then(|root| typed(root, &mut problems)).map(|(root, config, bases)| {
-            let folder = folder_of(path);
-            Manifest { path: path.to_owned(), folder, document: document.clone(), root, config, bases }
-        });
-    if let Some(manifest) = &manifest {
-        rules::check(manifest, &mut problems);
-        paths::check(manifest, options, &mut problems);
-    }
-    let mut found = document.locate(problems);
-    if let Some(used) = manifest.as_ref().and_then(|manifest| used_base(manifest, &options.bases)) {
-        let of_another = |diagnostic: &&mut Diagnostic| diagnostic.base().is_some_and(|base| base != used);
-        for diagnostic in found.iter_mut().filter(of_another) {
-            diagnostic.severity = diagnostic.severity.min(Severity::Warning);
-        }
-    }
-    let errors = found.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
-    diagnostics.extend(found);
-    diagnostics.sort_by_key(|diagnostic| (diagnostic.span.source, diagnostic.span.start));
-    let manifest = manifest.filter(|_| syntax_holds && !errors);
-    Loaded { manifest, document, diagnostics }
-}
-
-/// The place in `base_models` of the one base that is used; None if all are used, or if positions are unknown.
-fn used_base(manifest: &Manifest, bases: &Bases) -> Option<usize> {
-    let listed = manifest.document.root.as_ref()?.as_object()?.get("base_models")?.as_list()?;
-    if listed.len() != manifest.bases.len() {
-        return None;
-    }
-    match bases {
-        Bases::Every => None,
-        Bases::First => Some(0),
-        Bases::Named(name) => manifest.find_base(name),
-    }
-}
-
-/// The typed tree, after checking it against the ledger. None if it is not an object.
-fn typed(root: &json::Node, problems: &mut Vec<Problem>) -> Option<(Root, Config, Vec<BaseModel>)> {
-    check::check(&ROOT, root, problems);
-    let object = root.as_object()?;
-    if let Some(problem) = too_many_bases(object) {
-        problems.push(problem);
-        return None;
-    }
-    let typed = Root::from_object(object);
-    let shorthand = object.get("training").and_then(json::Node::as_object).map(Config::from_object);
-    let config = typed.training.config.value.clone().or(shorthand.unwrap_or_default());
-    let bases = effective::bases(&typed);
-    let listed = object.get("base_models").and_then(json::Node::as_list).is_some_and(|list| !list.is_empty());
-    let reported = listed || typed.base_model.is_broken() || typed.base_models.is_broken();
-    if bases.is_empty() && !reported {
-        let span = if typed.base_models.is_given() { typed.base_models.span } else { root.span };
-        let problem = Problem::new(Code::MissingKey, span, "the manifest names no base model");
-        problems.push(problem.hint("add \"base_models\": [{\"name\": \"Qwen/Qwen3-0.6B\"}]"));
-    }
-    Some((typed, config, bases))
-}
-
-/// Every base is resolved and checked separately, so their number is limited first.
-fn too_many_bases(object: &json::Object) -> Option<Problem> {
-    let list = object.get("base_models")?;
-    let found = list.as_list()?.len();
-    let problem =
-        || Problem::new(Code::OutOfRange, list.span, format!("`base_models` lists {found} base models"));
-    (found > MAX_BASES).then(|| problem().hint(format!("list at most {MAX_BASES}")))
-}
-
-fn folder_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
-    }
-}
-
-/// Forward slashes on every system, so that messages and snapshots are the same.
-fn display_path(path: &Path) -> String {
-    path.to_string_lossy().replace('\\', "/")
-}
-
-impl Manifest {
-    /// Problems found later (for example by a rule that needs the device) as diagnostics of this manifest.
-    pub fn locate(&self, problems: Vec<Problem>) -> Vec<Diagnostic> {
-        self.document.locate(problems)
-    }
-}

@@ -6,7 +6,7 @@ pub struct Shown {
     pub key: &'static str,
     /// None if the value is an object with keys.
     pub value: Option<serde_json::Value>,
-    pub origin: super::Origin,
+    pub origin: super::setting::Origin,
     pub span: crate::source::Span,
 }
 
@@ -28,7 +28,7 @@ macro_rules! section {
         $(#[doc = $doc])+
         #[derive(Debug, Clone, PartialEq)]
         pub struct $name {
-            $(#[doc = $field_doc] pub $field: $crate::manifest::Setting<$type>,)*
+            $(#[doc = $field_doc] pub $field: $crate::manifest::setting::Setting<$type>,)*
         }
 
         pub static $table: $crate::ledger::Section = $crate::ledger::Section {
@@ -76,13 +76,13 @@ macro_rules! section {
 
             /// The same values, attributed to another layer.
             #[must_use]
-            pub fn moved(self, origin: $crate::manifest::Origin) -> Self {
+            pub fn moved(self, origin: $crate::manifest::setting::Origin) -> Self {
                 Self { $($field: self.$field.moved(origin),)* }
             }
 
             /// Every setting with its value and where it came from.
-            pub fn shown(&self) -> Vec<$crate::manifest::Shown> {
-                vec![$($crate::manifest::Shown {
+            pub fn shown(&self) -> Vec<$crate::manifest::section::Shown> {
+                vec![$($crate::manifest::section::Shown {
                     key: [$($key),+][0],
                     value: $crate::manifest::setting::Decode::show(&self.$field.value),
                     origin: self.$field.origin,

@@ -1,9 +1,9 @@
 //! `--set dotted.path=value`: changes to the tree before anything is checked, so that they are checked like the file.
 
-use super::Document;
 use super::base::{BASE_MODEL, DECODING};
 use super::config::CONFIG;
 use super::dataset::DATASET;
+use super::document::Document;
 use super::foreign;
 use super::json::{Member, Node, Object, Value, parse};
 use super::root::{EVALUATION, ROOT};

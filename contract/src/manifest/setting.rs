@@ -7,7 +7,6 @@ use serde_json::Value as Json;
 
 use super::json::{Node, Object, Value, is_comment, number_json};
 use crate::source::Span;
-use crate::words::Word;
 
 /// The source of a value; a later one wins over an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -196,30 +195,4 @@ impl<T: Decode> Decode for BTreeMap<String, T> {
             self.iter().map(|(key, value)| value.show().map(|value| (key.clone(), value))).collect();
         entries.map(Json::Object)
     }
-}
-
-/// Makes vocabularies decodable; a blanket implementation would claim every type.
-macro_rules! decode_words {
-    ($($name:ty),+ $(,)?) => { $(
-        impl Decode for $name {
-            fn decode(node: &Node) -> Option<Self> {
-                node.as_text().and_then(<Self as Word>::from_word)
-            }
-
-            fn show(&self) -> Option<Json> {
-                Some(Word::word(*self).into())
-            }
-        }
-    )+ };
-}
-
-use super::vocabulary::{ActivationCheckpointing, CompileMode, DatasetType, Method, Together};
-use crate::plan::{
-    AdapterKind, BadRow, DataFormat, OptimizerName, Overlong, Quantization, ScheduleKind, SoftPromptInit,
-    Strategy, TemplateKind, TextDialogue, Tracker, TrainOn,
-};
-
-decode_words! {
-    ActivationCheckpointing, AdapterKind, BadRow, CompileMode, DataFormat, DatasetType, Method, OptimizerName, Overlong,
-    Quantization, ScheduleKind, SoftPromptInit, Strategy, TemplateKind, TextDialogue, Together, Tracker, TrainOn,
 }

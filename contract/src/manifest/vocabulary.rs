@@ -5,7 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use super::json::{Node, Value};
 use super::setting::Decode;
-use crate::plan::{CheckpointingMode, RopeKind, word};
+use crate::plan::{
+    AdapterKind, BadRow, CheckpointingMode, DataFormat, OptimizerName, Overlong, Quantization, RopeKind,
+    ScheduleKind, SoftPromptInit, Strategy, TemplateKind, TextDialogue, Tracker, TrainOn, word,
+};
+use crate::words::Word;
 
 word! {
     /// Preference and reinforcement methods are refused, never trained as something else.
@@ -159,7 +163,7 @@ impl Decode for Modules {
 
 /// Trackers to report to: a list, one word, or `none`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trackers(pub Vec<crate::plan::Tracker>);
+pub struct Trackers(pub Vec<Tracker>);
 
 impl Decode for Trackers {
     fn decode(node: &Node) -> Option<Self> {
@@ -173,4 +177,24 @@ impl Decode for Trackers {
     fn show(&self) -> Option<serde_json::Value> {
         self.0.show()
     }
+}
+
+/// Makes vocabularies decodable; a blanket implementation would claim every type.
+macro_rules! decode_words {
+    ($($name:ty),+ $(,)?) => { $(
+        impl Decode for $name {
+            fn decode(node: &Node) -> Option<Self> {
+                node.as_text().and_then(<Self as Word>::from_word)
+            }
+
+            fn show(&self) -> Option<serde_json::Value> {
+                Some(Word::word(*self).into())
+            }
+        }
+    )+ };
+}
+
+decode_words! {
+    ActivationCheckpointing, AdapterKind, BadRow, CompileMode, DataFormat, DatasetType, Method, OptimizerName, Overlong,
+    Quantization, ScheduleKind, SoftPromptInit, Strategy, TemplateKind, TextDialogue, Together, Tracker, TrainOn,
 }

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use super::{anywhere, is_foreign};
+use super::parse::{anywhere, is_foreign};
 use crate::diagnostic::{Code, Problem, Severity};
-use crate::manifest::{Manifest, Options};
-use crate::resolve::{is_embedded, is_hub_id};
+use crate::manifest::{Manifest, Options, is_embedded, is_hub_id};
 
 pub fn check(manifest: &Manifest, options: &Options, problems: &mut Vec<Problem>) {
     for base in &manifest.bases {

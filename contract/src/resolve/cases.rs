@@ -5,7 +5,7 @@ use crate::manifest::json::{Node, Value, parse};
 use crate::manifest::{Decode, Effective, MAX_BYTES, TestCase, TestCases};
 use crate::paths::data_path;
 
-use super::Site;
+use super::site::Site;
 
 /// The manifest's questions; those of a file are read from it, so that the recipe holds what is asked.
 pub fn read(expert: &Effective<'_>, site: &Site) -> Result<Vec<TestCase>, Problem> {

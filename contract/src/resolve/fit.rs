@@ -3,7 +3,7 @@
 use crate::budget::{self, Load};
 use crate::plan::{DeviceKind, Dtype, MemoryEstimate, PrecisionRequest, Quantization};
 
-use super::Note;
+use super::outcome::Note;
 
 /// Share of the device's memory that a plan may fill; the rest is for fragmentation and for what the estimate misses.
 const USABLE: f64 = 0.92;

@@ -1,15 +1,18 @@
 //! How the recipe is computed on this machine.
 
 use crate::budget::Load;
-use crate::manifest::{CompileMode, Config, Effective, Together};
+use crate::manifest::{CompileMode, Config, Effective, Together, model_slug};
 use crate::paths::{DEFAULT_CACHE, Target, anywhere, fill_placeholders, mirror_target};
 use crate::plan::{
     Compile, DeviceKind, Distributed, DistributedStrategy, FastParts, Loader, Logging, Machine,
     MemoryEstimate, Mirror, Paths, Recipe, Threads,
 };
 
+use super::base::FoundBase;
+use super::fit;
+use super::outcome::Note;
+use super::site::Site;
 use super::sources::Sources;
-use super::{FoundBase, Note, Site, fit, model_slug, text};
 
 /// Tokens whose activations stay in a CPU's cache, as `benches/train` measured it.
 const CPU_PIECE: u64 = 512;
@@ -153,4 +156,8 @@ fn paths(recipe: &Recipe, base: &FoundBase, sources: &Sources, site: &Site, conf
         base: base.folder().map(text),
         data: sources.paths.iter().map(|(name, path)| (name.clone(), text(path))).collect(),
     }
+}
+
+fn text(path: &std::path::Path) -> String {
+    path.to_string_lossy().into_owned()
 }

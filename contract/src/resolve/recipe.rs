@@ -6,7 +6,7 @@ use crate::plan::{
     Precision, Recipe, RopeKind, RopeScaling, Saving, Schedule, SoftPrompt, Strategy, Template, TestCase,
 };
 
-use super::FoundBase;
+use super::base::FoundBase;
 use super::sources::Sources;
 
 pub fn build(

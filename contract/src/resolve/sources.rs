@@ -7,7 +7,7 @@ use crate::manifest::{Dataset, DatasetType};
 use crate::paths::{data_path, format_of_ending};
 use crate::plan::{DataFormat, Source};
 
-use super::Site;
+use super::site::Site;
 
 #[derive(Debug, Clone, Default)]
 pub struct Sources {

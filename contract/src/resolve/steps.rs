@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::plan::{Batch, Duration};
 
-use super::DataFacts;
+use super::data::DataFacts;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StepEstimate {

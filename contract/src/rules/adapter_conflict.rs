@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::{AdapterEntry, Effective, Modules, Origin, Setting};
 use crate::plan::AdapterKind;

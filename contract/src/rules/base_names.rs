@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::{Manifest, model_slug};
 

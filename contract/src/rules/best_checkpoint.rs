@@ -1,6 +1,6 @@
 //! The best checkpoint must be measured, and saved when it is measured.
 
-use super::{Problems, place};
+use super::problems::{Problems, place};
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;
 use crate::plan::Strategy;

@@ -1,6 +1,6 @@
 //! Two keys set activation checkpointing; the more explicit one is used, and the message names it.
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::{ActivationCheckpointing, Effective, GradientCheckpointing};
 use crate::plan::CheckpointingMode;

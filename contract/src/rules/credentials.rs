@@ -1,6 +1,6 @@
 //! A manifest is shared and committed: it must not contain credentials.
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;
 

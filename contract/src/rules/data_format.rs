@@ -1,6 +1,6 @@
 //! A file's format comes from `format`, or from its extension.
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::{DatasetType, Manifest, Setting};
 use crate::paths::format_of_ending;

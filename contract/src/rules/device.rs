@@ -1,6 +1,6 @@
 //! Rules that depend on the machine.
 
-use super::{Problems, place};
+use super::problems::{Problems, place};
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;
 use crate::plan::{DeviceKind, OptimizerName, PrecisionRequest};

@@ -1,6 +1,6 @@
 //! A required digest is a valid one.
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Manifest;
 

@@ -1,6 +1,6 @@
 //! Several processes for one expert: what they cannot do together.
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::{Distributed, Effective, Together};
 use crate::plan::{AdapterKind, Quantization};

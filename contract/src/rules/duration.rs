@@ -1,6 +1,6 @@
 //! Steps win over epochs. An override or argument that sets steps over the manifest's epochs is intended.
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;
 

@@ -1,6 +1,6 @@
 //! Training stops early by the metric that also chooses the best checkpoint.
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;
 

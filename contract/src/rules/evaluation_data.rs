@@ -1,6 +1,6 @@
 //! Evaluation needs data, and validation data needs evaluation.
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;
 use crate::plan::Strategy;

@@ -1,6 +1,6 @@
 //! A manifest has one version of the format.
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Manifest;
 

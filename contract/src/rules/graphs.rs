@@ -1,6 +1,6 @@
 //! CUDA graphs are captured from compiled layers.
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;
 

@@ -1,6 +1,6 @@
 //! Some length must be allowed.
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Manifest;
 

@@ -1,6 +1,6 @@
 //! Loader processes: settings that need them, and runs that do not.
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::{Effective, Setting};
 

@@ -1,6 +1,6 @@
 //! peft's LoKr reads the shape of the weight that it adapts, which a 4-bit weight does not have.
 
-use super::{Problems, place};
+use super::problems::{Problems, place};
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;
 use crate::plan::{AdapterKind, Quantization};

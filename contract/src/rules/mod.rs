@@ -22,6 +22,7 @@ mod muon_dora;
 mod name;
 mod packing;
 mod precision;
+mod problems;
 mod quantization;
 mod rank;
 mod rope;
@@ -38,11 +39,9 @@ mod warmup;
 pub use device::MachineFacts;
 pub use scheduler::options as schedule_options;
 
-use crate::diagnostic::Problem;
-use crate::manifest::{Effective, Manifest, Setting};
-use crate::source::Span;
+use problems::Problems;
 
-type Problems = Vec<Problem>;
+use crate::manifest::{Effective, Manifest};
 
 /// Rules about the manifest as a whole.
 const MANIFEST_RULES: &[fn(&Manifest, &mut Problems)] = &[
@@ -103,9 +102,4 @@ pub fn check_machine(effective: &Effective<'_>, facts: MachineFacts) -> Problems
     let mut problems = Vec::new();
     device::check(effective, facts, &mut problems);
     problems
-}
-
-/// Where a message about a setting points: the value if it was written, else its base.
-fn place<T>(setting: &Setting<T>, effective: &Effective<'_>) -> Span {
-    if setting.is_given() { setting.span } else { effective.base.name.span }
 }

@@ -1,6 +1,6 @@
 //! Muon orthogonalises matrices; DoRA trains vectors of magnitudes too.
 
-use super::{Problems, place};
+use super::problems::{Problems, place};
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;
 use crate::plan::{AdapterKind, OptimizerName};

@@ -1,6 +1,6 @@
 //! The expert's name names folders on every system.
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Manifest;
 

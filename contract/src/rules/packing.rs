@@ -1,6 +1,6 @@
 //! Settings that packing excludes, and settings that exclude packing.
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;
 use crate::plan::AdapterKind;

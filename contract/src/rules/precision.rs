@@ -1,6 +1,6 @@
 //! One precision computes.
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;
 

@@ -1,6 +1,6 @@
 //! int4 is for bases that do not fit otherwise.
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;
 use crate::plan::Quantization;

@@ -1,6 +1,6 @@
 //! The LoRA family has a rank and an alpha; ia3 and prompt have neither.
 
-use super::{Problems, place};
+use super::problems::{Problems, place};
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;
 

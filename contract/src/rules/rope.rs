@@ -1,6 +1,6 @@
 //! Each kind of rope scaling has required numbers.
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::{Manifest, RopeScaling, RopeWord};
 use crate::plan::RopeKind;

@@ -1,6 +1,6 @@
 //! Each schedule takes its own numbers.
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem, one_of};
 use crate::manifest::Effective;
 use crate::plan::ScheduleKind;

@@ -1,6 +1,6 @@
 //! A scorer is one of the worker's own, or one that an installed package offers.
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem, did_you_mean, one_of};
 use crate::manifest::Manifest;
 

@@ -1,6 +1,6 @@
 //! Soft prompts are for prompt learning only.
 
-use super::{Problems, place};
+use super::problems::{Problems, place};
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::{Effective, Manifest};
 use crate::plan::{AdapterKind, SoftPromptInit};

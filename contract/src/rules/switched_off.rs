@@ -1,6 +1,6 @@
 //! Settings of a feature that is off. One message per feature; a switch that a later layer turned off is intended.
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::{Effective, Origin, Setting};
 use crate::plan::{OptimizerName, Strategy};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem, one_of};
 use crate::manifest::{Dataset, DatasetType, Manifest, Weights};
 use crate::source::Span;

@@ -1,6 +1,6 @@
 //! A custom template needs its text; the others have theirs.
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::{BaseModel, Manifest};
 use crate::plan::TemplateKind;

@@ -1,6 +1,6 @@
 //! Validation rows come from a file where one is named, else from the training rows.
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Manifest;
 

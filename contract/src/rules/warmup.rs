@@ -1,6 +1,6 @@
 //! Only one warm-up setting is used; a ratio wins over 0 steps.
 
-use super::Problems;
+use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;
 use crate::plan::ScheduleKind;

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use expert_contract::exit::Exit;
-use expert_contract::manifest::{self, Options};
+use expert_contract::manifest::Options;
 use expert_contract::plan::{CheckpointingMode, DeviceKind, Dtype, Plan, Request, Resume};
+use expert_contract::read;
 use fs_err as fs;
 use serde_json::{Value, json};
 
@@ -208,7 +209,7 @@ fn settings(planned: &Plan, best: &Plan) -> Vec<Setting> {
 
 /// Which of the manifest's bases was tuned.
 fn base_of(args: &Args, file: &Path) -> usize {
-    let loaded = manifest::load(file, &Options::default());
+    let loaded = read::load(file, &Options::default());
     let named = args.options.model.as_deref();
     loaded.manifest.and_then(|manifest| manifest.find_base(named?)).unwrap_or(0)
 }
@@ -222,7 +223,7 @@ fn lines(file: &Path, base: usize, settings: &[Setting]) -> Result<(String, Vec<
 
 /// The written text must still be a valid manifest.
 fn check(text: &str, file: &Path) -> Result<(), Failure> {
-    let loaded = manifest::from_bytes(text.as_bytes().to_vec(), file, &Options::default());
+    let loaded = read::from_bytes(text.as_bytes().to_vec(), file, &Options::default());
     if loaded.ok() { Ok(()) } else { Err(Failure::manifest(file, loaded.diagnostics)) }
 }
 

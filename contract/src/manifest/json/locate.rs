@@ -1,6 +1,6 @@
 //! From a position in the text back to the JSON pointer of the value there.
 
-use super::{Node, Value, push_pointer};
+use super::node::{Node, Value, push_pointer};
 use crate::source::Span;
 
 /// The pointer of the value (or key) at `span`, or of the smallest value around it.

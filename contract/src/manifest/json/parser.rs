@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::{Member, Node, Object, Value, is_comment, number, push_pointer, text};
+use super::node::{Member, Node, Object, Value, is_comment, push_pointer};
+use super::{number, text};
 use crate::diagnostic::{Code, Problem};
 use crate::source::Span;
 

@@ -14,7 +14,7 @@ const BYTE_ORDER_MARK: &str = "\u{feff}";
 const LFS_HEADER: &[u8] = b"version https://git-lfs.github.com/spec/";
 
 /// The file's content; reading stops at the limit.
-pub fn read_bytes(path: &Path) -> Result<Vec<u8>, Problem> {
+pub fn read(path: &Path) -> Result<Vec<u8>, Problem> {
     let metadata = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?;
     if !metadata.is_file() {
         let what = if metadata.is_dir() { "a folder" } else { "no regular file" };

@@ -1,0 +1,31 @@
+//! What an estimate depends on.
+
+use super::shape::{Linear, Shape};
+use crate::plan::{Adapter, CheckpointingMode, DeviceKind, Dtype, OptimizerName, Quantization};
+
+#[derive(Debug, Clone, Copy)]
+pub struct Load<'a> {
+    pub shape: &'a Shape,
+    pub quantization: Quantization,
+    pub adapter: &'a Adapter,
+    pub optimizer: OptimizerName,
+    pub dtype: Dtype,
+    /// Frozen weights are held in fp32 although activations take 16 bits.
+    pub fp32_products: bool,
+    pub device: DeviceKind,
+    pub checkpointing: CheckpointingMode,
+    pub fast_path: bool,
+    /// Processes that the base's weights are sharded over; 1 if each holds all of them.
+    pub spread_over: u64,
+    pub piece_tokens: Option<u64>,
+    pub rows: u64,
+    pub row_length: u64,
+}
+
+pub(super) fn dtype_bytes(dtype: Dtype) -> u64 {
+    if dtype == Dtype::Fp32 { 4 } else { 2 }
+}
+
+pub(super) fn targets(adapter: &Adapter, linear: &Linear) -> bool {
+    adapter.target_modules.iter().any(|name| name == linear.name || name == "all-linear")
+}

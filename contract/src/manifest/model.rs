@@ -1,0 +1,56 @@
+//! A manifest that can be resolved, and the options it is read with.
+
+use std::path::PathBuf;
+
+use super::base::BaseModel;
+use super::config::Config;
+use super::document::Document;
+use super::root::Root;
+use super::sets::Set;
+use crate::diagnostic::{Diagnostic, Problem};
+
+/// More bases than one expert is trained for.
+pub const MAX_BASES: usize = 100;
+
+/// Command line options for reading a manifest.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Missing files and bases are errors, not warnings.
+    pub strict: bool,
+    /// Folders outside the expert's folder that may hold data.
+    pub allowed: Vec<PathBuf>,
+    pub sets: Vec<Set>,
+    /// Which bases the manifest is read for.
+    pub bases: Bases,
+}
+
+/// What is wrong with a base only matters where that base is used.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Bases {
+    #[default]
+    Every,
+    First,
+    /// As `--model` names it.
+    Named(String),
+}
+
+/// A manifest that can be resolved: nothing in it is an error.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Manifest {
+    pub path: PathBuf,
+    /// The expert's folder, against which paths resolve.
+    pub folder: PathBuf,
+    pub document: Document,
+    pub root: Root,
+    /// `training.config` with the version 1.0 shorthand below it.
+    pub config: Config,
+    /// The base models of either version.
+    pub bases: Vec<BaseModel>,
+}
+
+impl Manifest {
+    /// Problems found later (for example by a rule that needs the device) as diagnostics of this manifest.
+    pub fn locate(&self, problems: Vec<Problem>) -> Vec<Diagnostic> {
+        self.document.locate(problems)
+    }
+}

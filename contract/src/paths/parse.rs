@@ -1,0 +1,95 @@
+//! From a path as a manifest spells it to one of this system.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use crate::manifest::model_slug;
+use crate::plan::DataFormat;
+
+/// Where token caches go that the manifest names no folder for.
+pub const DEFAULT_CACHE: &str = "datasets_optimized/{expert-name}/tokenized";
+
+const PLACEHOLDERS: [&str; 2] = ["expert-name", "model-slug"];
+
+pub fn unknown_placeholder(text: &str) -> Option<&str> {
+    let names = text.split('{').skip(1).filter_map(|part| part.split_once('}').map(|(name, _)| name));
+    names.into_iter().find(|name| !PLACEHOLDERS.contains(name))
+}
+
+/// `{expert-name}` and `{model-slug}` filled in.
+pub fn fill_placeholders(text: &str, expert: &str, base: &str) -> String {
+    text.replace("{expert-name}", expert).replace("{model-slug}", &model_slug(base))
+}
+
+/// A path that may be anywhere: beside the manifest, absolute, or under the home folder. None if it is a path of
+/// another operating system.
+pub fn anywhere(text: &str, folder: &Path) -> Option<PathBuf> {
+    if is_foreign(text) {
+        return None;
+    }
+    match text.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with(['/', '\\'])) {
+        Some(rest) => Some(home()?.join(rest.trim_start_matches(['/', '\\']))),
+        None => Some(folder.join(text)),
+    }
+}
+
+fn home() -> Option<PathBuf> {
+    let variable = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
+    env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// Whether a path begins with a drive letter or a network share, where this system has neither.
+pub fn is_foreign(text: &str) -> bool {
+    !cfg!(windows) && is_windows_absolute(text)
+}
+
+pub fn is_windows_absolute(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let drive = bytes.len() > 1 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':';
+    drive || text.starts_with("\\\\")
+}
+
+/// What a file's ending says; none where it says nothing.
+pub fn format_of_ending(path: &str) -> Option<DataFormat> {
+    let name = path.rsplit(['/', '\\']).next()?;
+    let (_, ending) = name.rsplit_once('.')?;
+    match ending.to_ascii_lowercase().as_str() {
+        "jsonl" | "ndjson" => Some(DataFormat::Jsonl),
+        "json" => Some(DataFormat::Json),
+        "csv" => Some(DataFormat::Csv),
+        "parquet" => Some(DataFormat::Parquet),
+        "arrow" => Some(DataFormat::Arrow),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_are_filled_and_others_found() {
+        let text = "cache/{expert-name}/{model-slug}";
+        assert_eq!(fill_placeholders(text, "expert-sql", "Qwen/Qwen3-0.6B"), "cache/expert-sql/qwen3-0.6b");
+        assert_eq!(unknown_placeholder(text), None);
+        assert_eq!(unknown_placeholder("a/{name}/b"), Some("name"));
+    }
+
+    #[test]
+    #[cfg(not(windows))]
+    fn paths_of_another_system_lead_nowhere() {
+        for text in ["F:/models/x", "c:\\x", "\\\\server\\share"] {
+            assert_eq!(anywhere(text, Path::new("/expert")), None, "{text}");
+        }
+        assert_eq!(anywhere("a b/ü", Path::new("/expert")), Some(PathBuf::from("/expert/a b/ü")));
+        assert_eq!(anywhere("/abs", Path::new("/expert")), Some(PathBuf::from("/abs")));
+        assert_eq!(anywhere("~x", Path::new("/expert")), Some(PathBuf::from("/expert/~x")));
+    }
+
+    #[test]
+    fn endings_tell_formats() {
+        assert_eq!(format_of_ending("a.b/train.JSONL"), Some(DataFormat::Jsonl));
+        assert_eq!(format_of_ending("a.csv/train"), None);
+        assert_eq!(format_of_ending(""), None);
+    }
+}

@@ -1,0 +1,31 @@
+//! What `resolve` gets beside the manifest.
+
+use std::path::{Path, PathBuf};
+
+use crate::plan::Device;
+
+/// Facts about this machine, and paths from the command line.
+#[derive(Debug, Clone)]
+pub struct Site {
+    /// Absolute path of the manifest.
+    pub manifest: PathBuf,
+    /// Where the run lives, if the command line names a place.
+    pub output: Option<PathBuf>,
+    /// Training data in place of the manifest's, absolute.
+    pub data: Option<PathBuf>,
+    /// Converted bases, compiled tokenizers and base scores.
+    pub home: PathBuf,
+    /// The Hugging Face Hub's cache of models.
+    pub hub_cache: PathBuf,
+    pub device: Device,
+    /// How many devices of that kind there are.
+    pub devices: u32,
+    /// Whether the device has units for bf16: tensor cores, AMX, AVX-512 BF16 or the like.
+    pub computes_bf16: bool,
+}
+
+impl Site {
+    pub fn expert_dir(&self) -> &Path {
+        self.manifest.parent().unwrap_or(Path::new("."))
+    }
+}
