@@ -7,7 +7,7 @@ use arrow_ipc::{Buffer, FieldNode, MessageBuilder, MessageHeader, MetadataVersio
 use arrow_schema::{DataType, Field, Schema};
 use flatbuffers::FlatBufferBuilder;
 
-use super::COLUMNS;
+use super::columns::COLUMNS;
 use crate::problem::Outcome;
 
 const ALIGNMENT: usize = 64;

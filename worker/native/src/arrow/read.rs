@@ -9,7 +9,7 @@ use arrow_schema::{DataType, Field, Schema};
 use fs_err::File;
 use memmap2::Mmap;
 
-use super::COLUMNS;
+use super::columns::COLUMNS;
 use crate::problem::{Failure, Outcome};
 
 /// Where a list column of one record batch stands in the file.

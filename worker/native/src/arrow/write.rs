@@ -5,7 +5,7 @@ use std::path::Path;
 
 use fs_err::File;
 
-use super::IGNORED;
+use super::columns::IGNORED;
 use super::message::{self, Body};
 use crate::ordered;
 use crate::pack::Packed;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::memory::Numbers;
-use super::{Span, supervised};
+use super::spans::{Span, supervised};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Merge {

@@ -9,29 +9,13 @@ use super::added::AddedToken;
 use super::bpe::{ABSENT, Bpe, MOST_IDS, MOST_MERGES, Merge, whole_words};
 use super::memory::Memory;
 use super::scan::Split;
-use super::store::Stored;
-
-/// Raised whenever the same tokenizer could come out as other ids.
-pub const ENCODER_VERSION: u32 = 1;
+use super::store::{Compiled, Stored};
 
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 const GPT2_GROUPED: &str = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const MARKS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-
-/// A byte-level BPE tokenizer without its names: numbers and bytes only.
-pub struct Compiled {
-    pub split: Split,
-    pub nfc: bool,
-    pub bytes: [u32; 256],
-    pub merges: Vec<Merge>,
-    pub text: Vec<u8>,
-    pub ends: Vec<u32>,
-    pub added: Vec<AddedToken>,
-    pub prefix: Vec<u32>,
-    pub suffix: Vec<u32>,
-}
 
 #[derive(Deserialize)]
 struct Document {

@@ -5,35 +5,26 @@ mod bpe;
 mod compile;
 mod memory;
 mod scan;
+mod spans;
 mod store;
 mod unicode;
 mod words;
 
 pub use added::AddedToken;
 pub use bpe::Merge;
-pub use compile::{ENCODER_VERSION, compile};
+pub use compile::compile;
 pub use memory::Memory;
-pub use scan::Split;
+pub use scan::{PADDING, Split};
+pub use spans::{SUPERVISED, Span};
+pub use store::ENCODER_VERSION;
 
 use unicode_normalization_alignments::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
 use added::Added;
 use bpe::Bpe;
+use spans::{supervised, within};
 use store::Stored;
 use words::WordCache;
-
-/// Set in a spilled id where the token is supervised.
-pub const SUPERVISED: u32 = 1 << 31;
-
-/// Bytes past a text that the scanner may load but never looks at.
-pub const PADDING: usize = 16;
-
-/// A part of the rendered text that is learned, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
-    pub start: usize,
-    pub end: usize,
-}
 
 /// What all threads share of a tokenizer.
 pub struct Tokenizer {
@@ -151,22 +142,6 @@ impl<'a> Encoder<'a> {
             }
         });
     }
-}
-
-/// The spans' parts inside `length` bytes from `offset`, counted from there.
-fn within(spans: &[Span], offset: usize, length: usize) -> Vec<Span> {
-    spans
-        .iter()
-        .map(|span| Span {
-            start: span.start.saturating_sub(offset),
-            end: span.end.saturating_sub(offset).min(length),
-        })
-        .filter(|span| span.start < span.end)
-        .collect()
-}
-
-fn supervised(spans: &[Span], at: usize) -> u32 {
-    if spans.iter().any(|span| span.start <= at && at < span.end) { SUPERVISED } else { 0 }
 }
 
 /// The offset of position `at` of `text` after the text is composed.

@@ -7,8 +7,10 @@
 
 use std::ops::Range;
 
-use super::PADDING;
 use super::unicode::{ASCII, Classes, LETTER, MARK, NEWLINE, NUMBER, OTHER, SPACE};
+
+/// Bytes past a text that the scanner may load but never looks at.
+pub const PADDING: usize = 16;
 
 /// The ways of cutting a text into words that are known here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,12 +3,27 @@
 use std::sync::Arc;
 
 use super::added::AddedToken;
-use super::bpe::{self, Bpe};
-use super::compile::{Compiled, ENCODER_VERSION};
+use super::bpe::{self, Bpe, Merge};
 use super::memory::{ALIGNMENT, Memory, Number, Numbers};
 use super::scan::Split;
 
+/// Raised whenever the same tokenizer could come out as other ids.
+pub const ENCODER_VERSION: u32 = 1;
+
 const MAGIC: &[u8; 8] = b"expbpe\0\x03";
+
+/// A byte-level BPE tokenizer without its names: numbers and bytes only.
+pub struct Compiled {
+    pub split: Split,
+    pub nfc: bool,
+    pub bytes: [u32; 256],
+    pub merges: Vec<Merge>,
+    pub text: Vec<u8>,
+    pub ends: Vec<u32>,
+    pub added: Vec<AddedToken>,
+    pub prefix: Vec<u32>,
+    pub suffix: Vec<u32>,
+}
 
 /// What a compiled tokenizer's file holds.
 pub struct Stored {

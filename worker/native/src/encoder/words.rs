@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use hashbrown::HashMap;
 
-use super::PADDING;
 use super::bpe::Bpe;
+use super::scan::PADDING;
 
 const SLOTS: usize = 1 << 17;
 const SHORT: usize = PADDING - 1;

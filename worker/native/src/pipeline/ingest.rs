@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use super::recipe::{self, Coder, Ledger, Recipe, Source};
 use super::worker::{Part, Row, Worker};
-use super::{Coder, Ledger, Recipe, Source};
 use crate::ordered;
 use crate::problem::{BadRows, Failure, Fault, Outcome};
 use crate::rows::{Columns, Lines};
@@ -38,7 +38,7 @@ struct Done {
 /// An opened source.
 enum Opened {
     Lines(Lines),
-    Batches(super::Batches),
+    Batches(recipe::Batches),
 }
 
 /// Reads every source; `progress` hears of bytes and rows read and may stop the work.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Ingested;
+use super::ingest::Ingested;
 use crate::arrow::{Totals, write_rows};
 use crate::pack::{Packed, best_fit};
 use crate::problem::Outcome;

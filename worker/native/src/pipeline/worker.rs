@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hasher};
 
-use super::{Coder, Loss, Overlong, Recipe, Refusal};
+use super::recipe::{self, Coder, Loss, OracleIds, Overlong, Recipe, Refusal};
 use crate::encoder::{Encoder, SUPERVISED, Span};
 use crate::problem::{Failure, Fault, Outcome};
 use crate::rows::{Shaped, Value};
@@ -41,15 +41,9 @@ pub struct Part {
     pub failure: Option<Failure>,
 }
 
-/// Ids and, for each, the character of the text at which the token begins.
-pub struct OracleIds {
-    pub ids: Vec<u32>,
-    pub starts: Vec<u32>,
-}
-
 enum Ids<'a> {
     Native(Box<Encoder<'a>>),
-    Oracle(&'a super::Oracle<'a>),
+    Oracle(&'a recipe::Oracle<'a>),
 }
 
 pub struct Worker<'a> {
