@@ -32,10 +32,12 @@ pub const OMP_NUM_THREADS: Variable =
 pub const NO_COLOR: Variable = public("NO_COLOR", "any value: no colour");
 /// The worker dies with the process of this id.
 pub const PARENT_PID: Variable = internal("EXPERT_PARENT_PID", "the CLI's process id");
+pub const RUN_LOCK: Variable =
+    internal("EXPERT_RUN_LOCK", "the number of the descriptor by which the worker holds its run's lock");
 /// Keeps the working directory, which may be a downloaded expert's, off the worker's import path.
 pub const SAFE_PATH: Variable = internal("PYTHONSAFEPATH", "always set for the worker");
 
-pub const ALL: [&Variable; 12] = [
+pub const ALL: [&Variable; 13] = [
     &PYTHON,
     &STOP_GRACE,
     &VIRTUAL_ENV,
@@ -47,6 +49,7 @@ pub const ALL: [&Variable; 12] = [
     &OMP_NUM_THREADS,
     &NO_COLOR,
     &PARENT_PID,
+    &RUN_LOCK,
     &SAFE_PATH,
 ];
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::durable;
 use crate::failure::Failure;
-use crate::output::RunFolder;
+use crate::output::{RunFolder, RunLock};
 use crate::render::{Board, Console};
 use crate::usage::Global;
 use crate::worker::{Launch, Limits, Notice, Search, Stdin, Warm, supervise};
@@ -33,8 +33,6 @@ fn positive_seconds(text: &str) -> Result<Duration, String> {
 pub enum Home {
     /// Training owns its output folder.
     Run(RunFolder),
-    /// The same, held by the caller for longer than the worker runs.
-    Held(PathBuf),
     /// The others use a temporary folder.
     Passing(tempfile::TempDir),
 }
@@ -51,8 +49,14 @@ impl Home {
     fn file(&self, name: &str) -> PathBuf {
         match self {
             Self::Run(folder) => folder.path().join(name),
-            Self::Held(folder) => folder.join(name),
             Self::Passing(folder) => folder.path().join(name),
+        }
+    }
+
+    fn lock(&self) -> Option<&RunLock> {
+        match self {
+            Self::Run(folder) => Some(folder.lock()),
+            Self::Passing(_) => None,
         }
     }
 
@@ -95,6 +99,7 @@ pub fn carry_out_with(
         log: home.file("worker.log"),
         stdin: stdin_of(&plan.request),
         warm,
+        run_lock: home.lock(),
     };
     durable::write_json(&launch.plan, plan)?;
     let result = supervise(&launch, &Limits::new(supervision.stall_timeout), notify);

@@ -3,6 +3,7 @@
 DoRA with the default optimizer in bf16 on packed rows: what keeps the most between steps, as users run it.
 """
 
+import contextlib
 import json
 import os
 import random
@@ -31,10 +32,10 @@ class Expert:
         write_rows(folder / "train.jsonl", rows_of())
         self.manifest.write_text(json.dumps(_manifest()))
 
-    def start(self, name: str, *more: str) -> subprocess.Popen[bytes]:
+    def start(self, name: str, *more: str, **environment: str) -> subprocess.Popen[bytes]:
         command = [self.cli, "train", "-m", self.manifest, "-o", self.output(name), "--device", "cpu", *more]
         with (self.folder / f"{name}.log").open("ab") as log:
-            return subprocess.Popen(command, env=surroundings(1), stdout=log, stderr=log)
+            return subprocess.Popen(command, env=surroundings(1) | environment, stdout=log, stderr=log)
 
     def finish(self, name: str, *more: str) -> None:
         code = self.start(name, *more).wait()
@@ -114,6 +115,32 @@ def test_killed_and_resumed_by_command(expert: Expert, every_trial: bool) -> Non
         for part in ("final", f"checkpoint-{STEPS}"):
             same = same_bytes(expert.output(name) / part, expert.output("undisturbed") / part)
             assert same, f"{name}: {part} differs"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="undoes a bond that only Linux has")
+def test_a_worker_that_outlives_the_command_line_is_the_only_writer(expert: Expert) -> None:
+    places = os.pathsep.join([surroundings(1)["PYTHONPATH"], str(Path(__file__).parent)])
+    outlives = {"EXPERT_TEST_STAGE": "expert_test_outlives", "PYTHONPATH": places}
+    process = expert.start("outlived", "--set", "training.config.max_steps=5000", **outlives)
+    await_checkpoint(expert, "outlived", 2, process)
+    worker = expert.worker("outlived")
+    process.kill()
+    process.wait()
+    try:
+        for _ in range(2):
+            second = expert.start("outlived", "--resume")
+            assert second.wait() == 5
+            said = (expert.folder / "outlived.log").read_text()
+            assert f"in use by process {worker}, a worker whose expert-cli has ended" in said
+            (expert.output("outlived") / "lock").unlink(missing_ok=True)
+        os.kill(worker, signal.SIGTERM)
+        await_death(worker)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
+    events = (expert.output("outlived") / "events.jsonl").read_text()
+    assert '"code":"interrupted"' in events.splitlines()[-1], "it saved, and nobody wrote after it"
+    assert sum('"type":"started"' in line for line in events.splitlines()) == 1
 
 
 def descendants(process: int) -> list[int]:

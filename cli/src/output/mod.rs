@@ -1,10 +1,9 @@
 //! The folder of a run, which one process at a time may write.
 
-use std::fs::TryLockError;
-use std::io::{self, BufRead, BufReader, Read, Seek, Write};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use expert_contract::exit::Exit;
 use fs_err as fs;
 use serde_json::Value;
 
@@ -13,15 +12,18 @@ use crate::failure::Failure;
 mod links;
 mod own;
 mod record;
+mod run_lock;
 
 pub use links::{leads_out, refuse_links_out};
 pub use own::refuse_foreign;
 pub use record::{Begun, FINAL, RunRecord, checkpoints, has_whole_checkpoint};
+pub use run_lock::{RunLock, holder};
 
-/// A run's folder, locked until this is dropped.
+/// A run's folder, locked until the last clone of this is dropped and no worker shares it any more.
+#[derive(Clone)]
 pub struct RunFolder {
     path: PathBuf,
-    _lock: fs::File,
+    lock: Arc<RunLock>,
 }
 
 /// What earlier runs left.
@@ -38,13 +40,17 @@ pub enum State {
 impl RunFolder {
     pub fn claim(path: &Path) -> Result<Self, Failure> {
         fs::create_dir_all(path).map_err(|error| Failure::writing("create", path, &error))?;
-        let lock = lock(path)?;
+        let lock = RunLock::take(path)?;
         own::recover(path)?;
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        Ok(Self { path: path.to_owned(), lock: Arc::new(lock) })
     }
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub fn lock(&self) -> &RunLock {
+        &self.lock
     }
 
     /// The run that is here makes room for another one; nothing else in the folder is touched.
@@ -84,12 +90,6 @@ pub fn read_json(path: &Path) -> Option<Value> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-/// Whether a process holds the run now, and which.
-pub fn holder(path: &Path) -> Option<String> {
-    let mut file = fs::File::open(path.join("lock")).ok()?;
-    matches!(file.file().try_lock_shared(), Err(TryLockError::WouldBlock)).then(|| signature(&mut file))
-}
-
 /// `checkpoint-120` -> 120
 pub fn checkpoint_step(path: &Path) -> Option<u64> {
     path.file_name()?.to_str()?.strip_prefix("checkpoint-")?.parse().ok()
@@ -120,20 +120,6 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Locked by the operating system, so that it ends with its process in any case; the file names the holder.
-fn lock(folder: &Path) -> Result<fs::File, Failure> {
-    let path = folder.join("lock");
-    let open = without_following().read(true).write(true).create(true).truncate(false).open(&path);
-    let mut file = open.map_err(|error| Failure::writing("write", &path, &error))?;
-    match file.file().try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(held(folder, &mut file)),
-        Err(TryLockError::Error(error)) => return Err(Failure::writing("lock", &path, &error)),
-    }
-    sign(&mut file).map_err(|error| Failure::writing("write", &path, &error))?;
-    Ok(file)
-}
-
 /// For files in folders that may have been downloaded: a symbolic link there is an error, wherever it leads.
 pub fn without_following() -> fs::OpenOptions {
     let mut options = fs::OpenOptions::new();
@@ -143,28 +129,6 @@ pub fn without_following() -> fs::OpenOptions {
         options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32);
     }
     options
-}
-
-fn sign(file: &mut fs::File) -> io::Result<()> {
-    file.set_len(0)?;
-    file.rewind()?;
-    writeln!(file, "{}", std::process::id())?;
-    file.flush()
-}
-
-fn signature(file: &mut fs::File) -> String {
-    let mut holder = String::new();
-    let _ = file.take(32).read_to_string(&mut holder);
-    match holder.trim() {
-        "" => "another process".to_owned(),
-        pid => format!("process {pid}"),
-    }
-}
-
-fn held(folder: &Path, file: &mut fs::File) -> Failure {
-    let holder = signature(file);
-    Failure::new(Exit::Locked, "locked", format!("{} is in use by {holder}", folder.display()))
-        .hint("wait until it has ended, or choose another folder with -o")
 }
 
 #[cfg(test)]
@@ -200,16 +164,5 @@ mod tests {
         write(path, "run.json", r#"{"recipe_digest":"d","result":{"ok":true}}"#);
         assert!(matches!(state(path, "d"), State::Finished(record) if record.result["ok"] == true));
         assert_eq!(state(path, "e"), State::Used);
-    }
-
-    #[test]
-    fn a_held_folder_says_who_holds_it() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(holder(folder.path()), None);
-        let run = RunFolder::claim(folder.path()).unwrap();
-        assert_eq!(holder(folder.path()), Some(format!("process {}", std::process::id())));
-        assert_eq!(RunFolder::claim(folder.path()).map(|_| ()).unwrap_err().exit, Exit::Locked);
-        drop(run);
-        assert_eq!(holder(folder.path()), None);
     }
 }

@@ -121,7 +121,7 @@ impl Trainer<'_> {
 
     /// A run that cannot start leaves the one before as it was; one that has made a step keeps it as `previous/`.
     fn run(&self, folder: &RunFolder, plan: &Plan, notify: &mut dyn FnMut(Notice)) -> Result<Value, Failure> {
-        let result = self.carry_out(plan, Home::Held(folder.path().to_owned()), notify);
+        let result = self.carry_out(plan, Home::Run(folder.clone()), notify);
         if result.is_ok() {
             folder.keep_as_previous()?;
         } else {

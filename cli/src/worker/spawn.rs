@@ -12,7 +12,7 @@ use super::process::{self, Worker};
 use super::warm::Warm;
 use crate::env;
 use crate::failure::{Failure, reason};
-use crate::output::without_following;
+use crate::output::{RunLock, without_following};
 
 /// The worker's standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct Launch<'a> {
     pub stdin: Stdin,
     /// A warm parent, if it is running.
     pub warm: Option<&'a Warm>,
+    /// Held by the worker too, so that no other writer enters the run's folder before it has ended.
+    pub run_lock: Option<&'a RunLock>,
 }
 
 pub struct Started {
@@ -70,6 +72,9 @@ impl Launch<'_> {
         command.env(env::SAFE_PATH.name, "1");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         process::prepare(&mut command);
+        if let Some(lock) = self.run_lock {
+            process::share(&mut command, lock);
+        }
         command.spawn().map_err(|error| {
             let python = self.python.python.display();
             Failure::missing("worker-not-started", format!("cannot start {python}: {}", reason(&error))).hint(

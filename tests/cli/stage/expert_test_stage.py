@@ -3,6 +3,7 @@
 Never shipped: the worker loads it only where `EXPERT_TEST_STAGE` names it and PYTHONPATH leads to it.
 """
 
+import ctypes
 import json
 import os
 import signal
@@ -221,6 +222,21 @@ def grandchild(events: Events, _argument: str) -> None:
     Path(os.environ["EXPERT_TEST_PID_FILE"] + ".child").write_text(str(child.pid))
 
 
+def outlive(_events: Events, _argument: str) -> None:
+    """The kernel no longer ends this process with the CLI."""
+    ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)
+
+
+def daemon(_events: Events, _argument: str) -> None:
+    """Leaves a program running in a session of its own, as trackers do."""
+    nothing = subprocess.DEVNULL
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    child = subprocess.Popen(
+        command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True, close_fds=False
+    )
+    Path(os.environ["EXPERT_TEST_PID_FILE"] + ".child").write_text(str(child.pid))
+
+
 def leave_a_checkpoint(plan: Plan, step: str) -> None:
     folder = Path(plan.machine.paths.output) / f"checkpoint-{step}"
     folder.mkdir(parents=True)
@@ -261,5 +277,7 @@ ACTS = {
         flood,
         other_contract,
         grandchild,
+        outlive,
+        daemon,
     )
 } | {"await": await_file}

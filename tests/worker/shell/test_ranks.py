@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="asks and looks 
 
 
 class Run:
-    def __init__(self, folder: Path, act: str = "") -> None:
+    def __init__(self, folder: Path, act: str = "", lock: int | None = None) -> None:
         self.output = folder / "out"
         changes = {"machine.distributed": {"strategy": "ddp", "processes": 2}}
         plan = folder / "plan.json"
@@ -32,7 +32,14 @@ class Run:
             "EXPERT_TEST_RANK": act,
         }
         command = [sys.executable, "-m", "expert_worker", "train", "--plan", str(plan)]
-        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        environment |= {"EXPERT_RUN_LOCK": str(lock)} if lock is not None else {}
+        self.process = subprocess.Popen(
+            command,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            pass_fds=() if lock is None else (lock,),
+        )
 
     def members(self) -> list[int]:
         """Their process ids, once all have begun."""
@@ -51,8 +58,8 @@ class Run:
 def run(tmp_path: Path) -> Iterator[Any]:
     started: list[Run] = []
 
-    def start(act: str = "") -> Run:
-        started.append(Run(tmp_path, act))
+    def start(act: str = "", lock: int | None = None) -> Run:
+        started.append(Run(tmp_path, act, lock))
         return started[-1]
 
     yield start
@@ -85,6 +92,18 @@ def test_a_wish_to_stop_reaches_all_and_the_first_has_the_last_word(run: Any, as
     assert ended == code
     assert [body["message"] for body in said if body["type"] == "failed"] == ["process 0 stopped"]
     await_end(members)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at descriptors as Linux shows them")
+def test_each_of_them_holds_the_lock_of_the_run(run: Any, tmp_path: Path) -> None:
+    import fcntl
+
+    folder = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    started = run(lock=folder)
+    for process in [started.process.pid, *started.members()]:
+        assert "FLOCK" in Path(f"/proc/{process}/fdinfo/{folder}").read_text()
+    os.close(folder)
 
 
 def test_mishaps_of_the_others_are_passed_on_with_their_number(run: Any) -> None:

@@ -14,7 +14,7 @@ from expert_worker.exit import Exit
 from expert_worker.heartbeat import heartbeat
 from expert_worker.imports import quick_imports
 from expert_worker.plan import Plan, load_plan
-from expert_worker.process import bind_to_parent
+from expert_worker.process import bind_to_parent, run_lock
 from expert_worker.process.leader import lead, leads
 from expert_worker.process.leave import leave
 from expert_worker.process.rank import follow_leader, speaks, this_rank
@@ -34,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         from expert_worker.serve import serve
 
         return serve()
+    run_lock.hold_inherited()
     bind_to_parent(reads_stdin=options.stage in READS_STDIN or this_rank() is not None)
     if options.stage == "doctor":
         from expert_worker.probe import print_probe

@@ -1,5 +1,5 @@
 //! Starting, stopping and killing a worker on each operating system. Each file offers the same:
-//! `prepare`, `Worker` (`started`, `wait`), `Group` (`adopt`, `ask`, `kill`, `collect`, `leader_ended`), `on_interrupt`,
+//! `prepare`, `share`, `Worker` (`started`, `wait`), `Group` (`adopt`, `ask`, `kill`, `collect`, `leader_ended`), `on_interrupt`,
 //! `cause_of_death`, `keep_on_at_file_limit` and `replace`.
 
 #[cfg(unix)]
@@ -8,9 +8,11 @@ mod unix;
 mod windows;
 
 #[cfg(unix)]
-pub use unix::{Group, Worker, cause_of_death, keep_on_at_file_limit, on_interrupt, prepare, replace};
+pub use unix::{Group, Worker, cause_of_death, keep_on_at_file_limit, on_interrupt, prepare, replace, share};
 #[cfg(windows)]
-pub use windows::{Group, Worker, cause_of_death, keep_on_at_file_limit, on_interrupt, prepare, replace};
+pub use windows::{
+    Group, Worker, cause_of_death, keep_on_at_file_limit, on_interrupt, prepare, replace, share,
+};
 
 /// The cause of a process's abnormal end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Linux and macOS: process groups and signals. (The worker ends itself when this process dies.)
 
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, kill_process_group, waitid, waitpid,
 };
@@ -16,11 +17,27 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use super::Death;
+use crate::env;
+use crate::output::RunLock;
 use crate::worker::Interrupt;
 
 /// In a separate group a worker does not get the terminal's Ctrl-C: this program forwards it.
 pub fn prepare(command: &mut Command) {
     command.process_group(0);
+}
+
+/// The command has the lock's descriptor, and finds its number in the environment.
+pub fn share(command: &mut Command, lock: &RunLock) {
+    let descriptor = lock.shared().as_raw_fd();
+    command.env(env::RUN_LOCK.name, descriptor.to_string());
+    let keep = move || {
+        // SAFETY: the caller holds the lock until the command has been started.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
+        fcntl_setfd(descriptor, FdFlags::empty()).map_err(io::Error::from)
+    };
+    // SAFETY: between fork and exec this makes one system call. In this process the descriptor stays closed to every
+    // other program that is started.
+    unsafe { command.pre_exec(keep) };
 }
 
 /// A process that this one waits for: started by it, or forked for it by a warm parent.

@@ -11,6 +11,7 @@ use win32job::{ExtendedLimitInfo, Job};
 use windows_sys::Win32::System::Console::{CTRL_BREAK_EVENT, GenerateConsoleCtrlEvent};
 
 use super::Death;
+use crate::output::RunLock;
 use crate::worker::Interrupt;
 
 const CREATE_NEW_PROCESS_GROUP: u32 = 0x0000_0200;
@@ -19,6 +20,9 @@ const CREATE_NEW_PROCESS_GROUP: u32 = 0x0000_0200;
 pub fn prepare(command: &mut Command) {
     command.creation_flags(CREATE_NEW_PROCESS_GROUP);
 }
+
+/// The worker ends with this program, by its job object: it needs no lock.
+pub fn share(_command: &mut Command, _lock: &RunLock) {}
 
 /// A process that this one has started.
 pub struct Worker {

@@ -3,7 +3,7 @@
 
 use std::io::{self, BufRead, BufReader, IoSlice, Read};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -18,6 +18,7 @@ use super::super::locate::Found;
 use super::super::process::{self, Group, Worker};
 use super::super::spawn::{Launch, Started};
 use crate::env;
+use crate::output::RunLock;
 
 /// Importing torch and reading a base's weights from a cold disk.
 const PATIENCE: Duration = Duration::from_mins(5);
@@ -78,7 +79,10 @@ impl Server {
         let (their_input, input) = io::pipe()?;
         let (output, their_output) = io::pipe()?;
         let request = json!({"stage": launch.stage, "plan": launch.plan}).to_string();
-        self.send(&request, &[their_input.into(), their_output.into(), log.into()])?;
+        let streams: [OwnedFd; 3] = [their_input.into(), their_output.into(), log.into()];
+        let lock = launch.run_lock.map(RunLock::shared);
+        let handles: Vec<BorrowedFd> = streams.iter().map(AsFd::as_fd).chain(lock).collect();
+        self.send(&request, &handles)?;
         let answer = self.await_answer()?;
         let Some(pid) = answer["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()) else {
             return Ok(None);
@@ -88,11 +92,10 @@ impl Server {
         Ok(Some(Started { worker, stdin, stdout: Some(ChildStdout::from(OwnedFd::from(output))) }))
     }
 
-    fn send(&self, request: &str, streams: &[OwnedFd; 3]) -> io::Result<()> {
-        let handles = streams.each_ref().map(AsFd::as_fd);
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    fn send(&self, request: &str, handles: &[BorrowedFd]) -> io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        ancillary.push(SendAncillaryMessage::ScmRights(&handles));
+        ancillary.push(SendAncillaryMessage::ScmRights(handles));
         let text = [IoSlice::new(request.as_bytes())];
         let sent = sendmsg(self.control.get_ref(), &text, &mut ancillary, SendFlags::NOSIGNAL)?;
         if sent == request.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }

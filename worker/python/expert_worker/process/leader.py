@@ -20,6 +20,7 @@ from expert_worker.errors import ExpertError, Failed, Interrupted
 from expert_worker.event_sinks import Pipe
 from expert_worker.exit import Exit
 from expert_worker.plan import Plan
+from expert_worker.process import run_lock
 from expert_worker.process.rank import INTERRUPT, RANK, RENDEZVOUS, TERMINATE, this_rank
 from expert_worker.stop import Stop
 
@@ -99,8 +100,10 @@ def lead(plan: Plan, plan_path: Path, pipe: Pipe, stop: Stop) -> int | ExpertErr
 def _start(number: int, plan: Plan, plan_path: Path, rendezvous: Path, pipe: Pipe) -> Member:
     together = plan.machine.distributed
     assert together is not None
+    lock, descriptors = run_lock.for_process()
     environment = {
         **os.environ,
+        **lock,
         RANK: str(number),
         RENDEZVOUS: str(rendezvous),
         "EXPERT_PARENT_PID": str(os.getpid()),
@@ -119,6 +122,7 @@ def _start(number: int, plan: Plan, plan_path: Path, rendezvous: Path, pipe: Pip
         env=environment,
         stdin=subprocess.PIPE,
         stdout=pipe.descriptor if speaks else subprocess.PIPE,
+        pass_fds=descriptors,
     )
     member = Member(number, process)
     if not speaks:

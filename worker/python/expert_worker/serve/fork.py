@@ -15,7 +15,7 @@ import traceback
 from typing import TYPE_CHECKING, NoReturn
 
 from expert_worker.exit import Exit
-from expert_worker.process import bind_to_parent
+from expert_worker.process import bind_to_parent, run_lock
 
 if TYPE_CHECKING:
     import socket
@@ -62,7 +62,9 @@ def _live(request: Request, readiness: Readiness, middle: int) -> NoReturn:
             os.setpgid(0, 0)
         for place, handle in enumerate(request.streams):
             os.dup2(handle, place)
-        request.close()
+        request.close_streams()
+        if request.run_lock is not None:
+            run_lock.hold(request.run_lock)
         _await_adoption(middle)
         bind_to_parent(reads_stdin=False)
         readiness.restore_threads()

@@ -13,6 +13,8 @@ from expert_worker.serve.ready import Readiness
 
 _LONGEST = 1 << 16
 _STREAMS = 3
+# The streams, and the run's lock where the stage has a run.
+_HANDLES = (_STREAMS, _STREAMS + 1)
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,14 @@ class Request:
     plan: Path
     # Standard input, output and error of the child.
     streams: list[int]
+    run_lock: int | None
 
     def close(self) -> None:
+        self.close_streams()
+        if self.run_lock is not None:
+            os.close(self.run_lock)
+
+    def close_streams(self) -> None:
         for handle in self.streams:
             os.close(handle)
 
@@ -55,11 +63,12 @@ def _claim_control() -> socket.socket:
 
 def _receive(control: socket.socket) -> Request | None:
     handles = array.array("i")
-    data, ancillary, _, _ = control.recvmsg(_LONGEST, socket.CMSG_SPACE(_STREAMS * handles.itemsize))
+    data, ancillary, _, _ = control.recvmsg(_LONGEST, socket.CMSG_SPACE(max(_HANDLES) * handles.itemsize))
     for level, kind, content in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             handles.frombytes(content[: len(content) - len(content) % handles.itemsize])
-    if not data or len(handles) != _STREAMS:
+    if not data or len(handles) not in _HANDLES:
         return None
     asked = json.loads(data)
-    return Request(asked["stage"], Path(asked["plan"]), handles.tolist())
+    streams, lock = handles[:_STREAMS].tolist(), handles[_STREAMS:].tolist()
+    return Request(asked["stage"], Path(asked["plan"]), streams, lock[0] if lock else None)

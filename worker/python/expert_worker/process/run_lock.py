@@ -1,0 +1,31 @@
+"""The lock of the run's folder, which the CLI has taken and this process holds too.
+
+No other CLI writes there before both have ended, whichever ends first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+NAME = "EXPERT_RUN_LOCK"
+_held: list[int] = []
+
+
+def hold_inherited() -> None:
+    """The descriptor that the CLI has left open and named. Programs started here do not get it."""
+    number = os.environ.pop(NAME, "")
+    if number.isdecimal():
+        # A worker that a person starts by hand may find a number that means nothing here.
+        with contextlib.suppress(OSError):
+            hold(int(number))
+
+
+def hold(descriptor: int) -> None:
+    os.set_inheritable(descriptor, False)
+    _held.append(descriptor)
+
+
+def for_process() -> tuple[dict[str, str], tuple[int, ...]]:
+    """Environment and descriptors by which a process that trains with this one holds the lock as well."""
+    return ({NAME: str(_held[0])}, (_held[0],)) if _held else ({}, ())
