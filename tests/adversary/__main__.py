@@ -28,7 +28,8 @@ def main() -> int:
     given = arguments()
     outcomes = []
     try:
-        for name in given.area or areas.NAMES:
+        for name in chosen(given):
+            tell(f"{name}: begins")
             outcome = carry_out(
                 areas.find(name), world.FOLDER, quick=given.quick, told=tell, only=given.attempt
             )
@@ -53,8 +54,32 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--attempt", metavar="TEXT", help="only attempts whose name has this text")
     parser.add_argument("--quick", action="store_true", help="a sample of each area")
-    parser.add_argument("--results", type=Path, metavar="FILE", help="keep the table there, as JSON")
-    return parser.parse_args()
+    parser.add_argument(
+        "--results",
+        type=Path,
+        metavar="FILE",
+        help="keep the table there, as JSON, with areas taken before",
+    )
+    parser.add_argument(
+        "--rest", action="store_true", help="only areas that FILE does not list with every attempt survived"
+    )
+    given = parser.parse_args()
+    if given.rest and not given.results:
+        parser.error("--rest needs --results")
+    return given
+
+
+def chosen(given: argparse.Namespace) -> list[str]:
+    names: list[str] = given.area or list(areas.NAMES)
+    if not given.rest or not given.results.exists():
+        return names
+    kept = json.loads(given.results.read_text())
+    whole = {
+        area["area"]
+        for area in kept["areas"]
+        if area["survived"] == area["attempts"] and area["quick"] == given.quick
+    }
+    return [name for name in names if name not in whole]
 
 
 def tell(line: str) -> None:
@@ -72,10 +97,10 @@ def table(outcomes: list[Outcome]) -> str:
 
 
 def document(outcomes: list[Outcome], *, quick: bool) -> dict[str, Any]:
+    taken = time.strftime("%Y-%m-%d", time.gmtime())
+    commit = _said("git", "rev-parse", "HEAD")
     return {
-        "taken": time.strftime("%Y-%m-%d", time.gmtime()),
-        "commit": _said("git", "rev-parse", "HEAD"),
-        "quick": quick,
+        "taken": taken,
         "expert_cli": _said(str(cli.binary()), "--version"),
         "python": platform.python_version(),
         "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
@@ -88,6 +113,9 @@ def document(outcomes: list[Outcome], *, quick: bool) -> dict[str, Any]:
                 "attempts": one.attempts,
                 "survived": one.survived,
                 "seconds": round(one.seconds, 1),
+                "quick": quick,
+                "taken": taken,
+                "commit": commit,
                 "did_not": [{"attempt": name, "fault": fault} for name, fault in one.fell],
             }
             for one in outcomes
@@ -96,14 +124,13 @@ def document(outcomes: list[Outcome], *, quick: bool) -> dict[str, Any]:
 
 
 def keep(path: Path, found: dict[str, Any]) -> None:
-    """Areas that were taken before from the same commit stay beside the new ones."""
-    before = json.loads(path.read_text()) if path.exists() else {}
-    if before.get("commit") == found["commit"] and before.get("quick") == found["quick"]:
-        taken = {area["area"]: area for area in [*before["areas"], *found["areas"]]}
-        found["areas"] = [taken[name] for name in areas.NAMES if name in taken]
+    """Areas that were taken before stay, each with its commit: a series may be interrupted."""
+    before = json.loads(path.read_text()) if path.exists() else {"areas": []}
+    taken = {area["area"]: area for area in [*before["areas"], *found["areas"]]}
+    found["areas"] = [taken[name] for name in areas.NAMES if name in taken]
     for what in ("attempts", "survived"):
         found[what] = sum(area[what] for area in found["areas"])
-    path.write_text(json.dumps(found, indent=2) + "\n")
+    path.write_text(json.dumps({**before, **found}, indent=2) + "\n")
 
 
 def _said(*command: str) -> str:
