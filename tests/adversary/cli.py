@@ -23,6 +23,8 @@ from tests.adversary.attempt import DOCUMENTED
 ROOT = Path(__file__).parents[2]
 # What is kept for a base, such as the check of its tokenizer, is paid once where this is set.
 SHARED_HOME: Path | None = None
+# How much longer than on an idle machine a command may take until "no end" is concluded.
+PATIENCE = float(os.environ.get("ADVERSARY_PATIENCE", "4"))
 # What no text from outside may bring to a terminal: OSC, a screen cleared or asked, BEL, C1, bidi marks.
 RAW = re.compile(
     rb"\x1b\]|\x1b\[2J|\x1b\[6n|\x1b\[\?1049|\x1bP|\x1b_|\x1bc|\x07|\x08"
@@ -81,6 +83,7 @@ def run(
     stdin: bytes | None = None,
 ) -> Said:
     """Through pipes; standard output and error are files, so that nothing waits for a reader."""
+    seconds *= PATIENCE
     began = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(
@@ -110,6 +113,7 @@ def on_terminal(
     home: Path | None = None,
     seconds: float = 60,
 ) -> Said:
+    seconds *= PATIENCE
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, b"\x28\x00\x78\x00\x00\x00\x00\x00")
     began = time.monotonic()

@@ -44,6 +44,8 @@ LIBRARIES = (
 )
 GIB = 1 << 30
 LONGEST = 1 << 16
+# Begins a line of a child's output that holds the failure of its stage.
+FAILED = "the stage failed: "
 
 
 @dataclass(frozen=True)
@@ -239,6 +241,7 @@ def _live(request: dict[str, Any], streams: list[int], returned: int, middle: in
             code = 0
         else:
             os.close(returned)
+            resource.setrlimit(resource.RLIMIT_DATA, (8 * GIB,) * 2)
             code = _be_worker(request, middle)
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else 1 if leaving.code else 0

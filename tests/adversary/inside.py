@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tests.adversary.forge import FAILED
+
 
 def save_base(folder: str) -> None:
     from command import save_base
@@ -25,6 +27,9 @@ def stage(name: str, plan: str) -> dict[str, Any]:
 
         def write(self, event: Any, line: bytes) -> None:
             self.lines.append(line)
+            if event.body.type == "failed":  # The process may end before this function does.
+                told = json.dumps(json.loads(line)["body"])
+                os.write(1, f"\n{FAILED}{told}\n".encode())
 
         def write_raw(self, line: bytes) -> None:
             self.lines.append(line)
@@ -237,7 +242,7 @@ def write_big_parquet(path: str) -> None:
     import pyarrow.parquet as pq
 
     table = pa.table({"prompt": ["y" * 600_000_000], "completion": ["z"]})
-    pq.write_table(table, path, compression="zstd")
+    pq.write_table(table, path, compression="zstd", use_dictionary=False, write_statistics=False)
 
 
 def generate(

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.adversary import cli
-from tests.adversary.forge import Ended, Forge
+from tests.adversary.attempt import REFUSED
+from tests.adversary.forge import FAILED, Ended, Forge
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="expert-adversary-")
 FOLDER = Path(_FOLDER.name)
@@ -116,11 +117,22 @@ def snapshot(folder: Path) -> dict[str, str]:
 
 def inside(function: str, *arguments: Any, seconds: float = 60, memory: int = 4 << 30) -> Any:
     """A function of `inside.py` in a child of the forge; how it ended is checked, its value returned."""
+    seconds *= cli.PATIENCE
     ended = FORGE.call(f"tests.adversary.inside:{function}", *arguments, seconds=seconds, memory=memory)
     assert not ended.timed_out, f"no end within {seconds:g} s"
     assert ended.code >= 0, f"ended by signal {-ended.code}: {ended.said[-300:]}"
+    if ended.value is None and ended.code in REFUSED:
+        return failed_in(ended)
     assert ended.code == 0, ended.said[-400:]
     return ended.value
+
+
+def failed_in(ended: Ended) -> dict[str, Any]:
+    """The failure that a stage told before it ended its own process, from its watching thread."""
+    lines = [line for line in ended.said.splitlines() if line.startswith(FAILED)]
+    assert lines, f"exit {ended.code} without a failure told: {ended.said[-300:]}"
+    body = json.loads(lines[-1].removeprefix(FAILED))
+    return {"exit": ended.code, "code": body["code"], "message": body["message"], "result": None, "steps": []}
 
 
 def refused_or_done(value: Mapping[str, Any]) -> None:

@@ -101,7 +101,7 @@ def parquet_flipped(folder: Path) -> Path:
 
 def parquet_bomb(folder: Path) -> Path:
     path = folder / "train.parquet"
-    world.inside("write_big_parquet", str(path))
+    world.inside("write_big_parquet", str(path), memory=8 << 30)
     return path
 
 
