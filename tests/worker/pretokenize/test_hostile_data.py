@@ -44,6 +44,19 @@ def test_text_offsets_that_lead_elsewhere_are_a_damaged_row(workshop: Workshop, 
     assert "train.arrow:1:" not in refused.value.message and "train.arrow:6:" not in refused.value.message
 
 
+def test_offsets_that_all_lead_far_beyond_the_text_are_damaged_rows(workshop: Workshop) -> None:
+    """Each text has its right length, so only the size of the buffer shows it."""
+    path = arrow_file(workshop.folder / "train.arrow", table())
+    ends = [0]
+    for answer in ANSWERS:
+        ends.append(ends[-1] + len(answer))
+    far = [end + 2**30 for end in ends[1:]]
+    stored = path.read_bytes().replace(struct.pack("<7i", *ends), struct.pack("<7i", 0, *far))
+    path.write_bytes(stored)
+    with pytest.raises(BadInput, match=r"train\.arrow:6: the row is damaged"):
+        workshop.build(path)
+
+
 def test_text_that_is_not_utf8_is_a_row_with_its_place(workshop: Workshop) -> None:
     path = arrow_file(workshop.folder / "train.arrow", table())
     path.write_bytes(path.read_bytes().replace(b"Answer 4", b"Answ\xff\xfe 4"[:8]))
