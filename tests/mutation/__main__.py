@@ -11,7 +11,6 @@ import math
 import random
 import sys
 import time
-from pathlib import Path
 
 import child
 import rust
@@ -28,7 +27,7 @@ def main() -> int:
         if isinstance(guarded, Python):
             found = examine(area, guarded, given.sample, given.seed, given.seconds)
         else:
-            found = rust.examine(area, guarded, given.sample, given.seed, in_place=given.in_place)
+            found = rust.examine(area, guarded, given.sample, given.seed)
         document = found.document(given.seed)
         print(f"{area}: {found.noticed} of {found.tried} noticed ({found.possible} possible)", flush=True)
         for name in sorted(found.survivors):
@@ -80,12 +79,6 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", action="store_true", help="write the result to benches/results")
-    parser.add_argument(
-        "--in-place",
-        type=Path,
-        metavar="FOLDER",
-        help="Rust: change the sources of that checkout, which nobody uses, instead of a new copy",
-    )
     parser.add_argument("--least", type=float, default=0.0, metavar="SHARE", help="exit 1 below this score")
     given = parser.parse_args()
     unknown = [area for area in given.areas if area not in AREAS]

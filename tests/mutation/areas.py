@@ -27,6 +27,7 @@ class Rust:
     """Files of one crate, and what `cargo test` is given to run the tests that guard them."""
 
     crate: str
+    folder: str
     files: tuple[str, ...]
     tests: tuple[str, ...]
 
@@ -51,20 +52,26 @@ AREAS: dict[str, Python | Rust] = {
     "digests": _python("run_record.digests", "tests/worker/run_record/test_digests.py"),
     "rules": Rust(
         "expert-contract",
+        "contract",
         ("contract/src/rules/*.rs",),
         ("--test", "samples", "--test", "codes", "--test", "machine", "--lib"),
     ),
     "resolve": Rust(
-        "expert-contract", ("contract/src/resolve/*.rs",), ("--test", "resolve", "--test", "paths", "--lib")
+        "expert-contract",
+        "contract",
+        ("contract/src/resolve/*.rs",),
+        ("--test", "resolve", "--test", "paths", "--lib"),
     ),
     "lock": Rust(
         "expert-cli",
+        "cli",
         ("cli/src/lock/*.rs", "cli/src/changed.rs"),
         ("--bins", "--test", "shelf", "--test", "train", "--test", "matrix"),
     ),
-    "pack": Rust("expert-native", ("worker/native/src/pack.rs",), ("--test", "pack")),
+    "pack": Rust("expert-native", "worker/native", ("worker/native/src/pack.rs",), ("--test", "pack")),
     "mask": Rust(
         "expert-native",
+        "worker/native",
         ("worker/native/src/arrow/write.rs", "worker/native/src/spill.rs"),
         ("--test", "mask", "--test", "spill"),
     ),

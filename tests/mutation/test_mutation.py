@@ -12,6 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import record
+import rust
 from areas import AREAS, Python
 from faults import faults
 
@@ -50,6 +51,25 @@ def test_one_place_at_a_time_and_each_has_a_name() -> None:
     found = faults("a = 1 + 1\nb = 1 + 1")
     assert len(found) == len({fault.name for fault in found}) == 6
     assert len({ast.unparse(fault.module) for fault in found}) == 6
+
+
+def test_a_rust_function_becomes_a_choice_of_its_faults() -> None:
+    text = "fn one() {}\nfn two(a: &[(u8, u8)]) -> bool {\n    a.len() > 1 // {\n}\n"
+    start, sign = text.index("fn two"), text.index("> 1")
+    function, body = (start, text.index("}\n", start) + 1), text.index("a.len()")
+    faults = [
+        rust.Fault(7, "f.rs", "sign", (sign, sign + 1), function, "<"),
+        rust.Fault(9, "f.rs", "value", (body, body + len("a.len() > 1 // {")), function, "true"),
+    ]
+    made, arms = rust.instrumented(text, faults)
+    assert made.startswith("fn one() {}\nfn two(a: &[(u8, u8)]) -> bool {\nmatch __fault() {\n")
+    assert "number if !matches!(number, 7 | 9) => {\n    a.len() > 1" in made
+    assert "7 => {\n    a.len() < 1" in made and "9 => {\n    true\n}" in made
+    lines = made.splitlines()
+    at = next(number for number, line in enumerate(lines, 1) if "a.len() < 1" in line)
+    assert rust._at(arms, at) == [7]
+    assert rust._at(arms, at - 3) == [7, 9], "an error in the code as it is takes all of them away"
+    assert rust._at(arms, 1) == []
 
 
 @pytest.mark.parametrize("area", [area for area in AREAS.values() if isinstance(area, Python)], ids=str)
