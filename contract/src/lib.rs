@@ -9,6 +9,7 @@ pub mod ledger;
 pub mod manifest;
 pub mod paths;
 pub mod plan;
+pub mod python;
 pub mod read;
 pub mod reference;
 pub mod resolve;

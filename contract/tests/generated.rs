@@ -5,6 +5,8 @@
 
 use std::path::Path;
 
+use expert_contract::plan::CONTRACT_VERSION;
+use expert_contract::python::{Members, Module, modules};
 use expert_contract::{reference, schema};
 use schemars::Schema;
 
@@ -45,4 +47,37 @@ fn manifest_page() {
 #[test]
 fn diagnostics_page() {
     hold("docs/diagnostics.md", &reference::diagnostics_page());
+}
+
+/// The worker's models of the plan and of what the worker reports back.
+#[test]
+fn python_models() {
+    let version = format!("CONTRACT_VERSION = {CONTRACT_VERSION}");
+    let files = [
+        (
+            "worker/python/expert_worker/plan/models.py",
+            Module {
+                name: "expert_worker.plan.models",
+                doc: "`plan.json`: every setting of a run. `recipe` decides the result, `machine` how it is computed here,\n\
+                      and `request` is the task of this process.",
+                schemas: vec![schema::plan()],
+                unions: &[("Request", Members::BeforeUnion)],
+                constants: &version,
+            },
+        ),
+        (
+            "worker/python/expert_worker/event.py",
+            Module {
+                name: "expert_worker.event",
+                doc: "The lines of the event stream.",
+                schemas: vec![schema::event()],
+                unions: &[("Body", Members::Bare { suffix: "Line" })],
+                constants: "",
+            },
+        ),
+    ];
+    let (paths, written): (Vec<_>, Vec<_>) = files.into_iter().unzip();
+    for (path, text) in paths.iter().zip(modules(&written)) {
+        hold(path, &text);
+    }
 }

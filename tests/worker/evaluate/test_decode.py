@@ -6,7 +6,7 @@ from evaluate import tiny
 
 from expert_worker.evaluate.decode import Prompt, answer_all, cut
 from expert_worker.evaluate.prompts import PromptMaker, pick_examples
-from expert_worker.plan.recipe import Decoding
+from expert_worker.plan import Decoding
 
 GREEDY = Decoding(temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, stop_sequences=(), max_new_tokens=12)
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from scene import put_data, rows, train
 
 from expert_worker.errors import BadInput
-from expert_worker.plan.recipe import OptimizerName
+from expert_worker.plan import OptimizerName
 from expert_worker.train.fast.dora_linear import RowNorm
 from expert_worker.train.fast.weights import read
 

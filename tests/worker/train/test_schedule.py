@@ -6,8 +6,7 @@ import pytest
 import torch
 from transformers import get_scheduler
 
-from expert_worker.plan import Schedule
-from expert_worker.plan.recipe import WarmupRatio, WarmupSteps
+from expert_worker.plan import Schedule, WarmupRatio, WarmupSteps
 from expert_worker.train.schedule import rate
 
 TOTAL, PEAK = 40, 3e-4

@@ -1,4 +1,7 @@
-"""The lines of the event stream, one model a type: the mirror of the contract crate's `event` module."""
+"""The lines of the event stream.
+
+Generated from the Rust types by `UPDATE=1 cargo test -p expert-contract --test generated`.
+"""
 
 from typing import Annotated, Literal
 
@@ -10,31 +13,41 @@ Recovery = Literal["out_of_memory", "non_finite", "damaged_checkpoint", "tracker
 
 
 class Started(Document):
+    """The first line of an attempt."""
+
     type: Literal["started"] = "started"
     contract: U32
     stage: str
     pid: U32
     recipe_digest: str
+    # The step that this attempt resumes from; 0 for a fresh start.
     resumed_from: U64
 
 
 class Stage(Document):
+    """The worker has begun a part of its work."""
+
     type: Literal["stage"] = "stage"
     name: str
-    detail: str | None = None
+    # Seconds without progress in this part before a warning.
     quiet_budget: float
+    detail: str | None = None
 
 
 class Advance(Document):
+    """A countable part of a stage: rows tokenized, answers scored, bytes copied."""
+
     type: Literal["advance"] = "advance"
     stage: str
     done: U64
-    total: U64 | None = None
     unit: str
     rate: float | None = None
+    total: U64 | None = None
 
 
 class Accumulating(Document):
+    """Micro-batch `micro` of `of` has been added to the gradients of the step after `step`."""
+
     type: Literal["accumulating"] = "accumulating"
     step: U64
     micro: U64
@@ -42,31 +55,42 @@ class Accumulating(Document):
 
 
 class Progress(Document):
+    """The optimizer has stepped."""
+
     type: Literal["progress"] = "progress"
     step: U64
     total_steps: U64
     epoch: float
     loss: float
     lr: float
-    grad_norm: float | None = None
+    # Real tokens of this step, padding not counted.
     tokens: U64
     supervised_tokens: U64
     tokens_per_second: float
+    # Seconds of this step, and of it those spent waiting for data.
     seconds: float
     data_wait: float
-    transfer: float | None = None
-    host_launch: float | None = None
-    device_compute: float | None = None
     memory_allocated: U64
     memory_reserved: U64
-    gpu_util: float | None = None
+    # Seconds from their beginning to their end on the device; on a CPU this equals the host's time.
+    device_compute: float | None = None
+    # Seconds to the end, from the steps measured so far.
     eta: float | None = None
+    gpu_util: float | None = None
+    grad_norm: float | None = None
+    # Seconds until the host had launched the step's forward and backward passes.
+    host_launch: float | None = None
+    # Seconds of copying the step's batches to the device.
+    transfer: float | None = None
 
 
 class Applied(Document):
+    """A setting as read back from torch, peft or the loader: never from the plan."""
+
     type: Literal["applied"] = "applied"
     key: str
     value: JsonValue
+    # The message for the user, if the setting has one: "TF32 enabled".
     note: str | None = None
 
 
@@ -78,6 +102,8 @@ class Evaluated(Document):
 
 
 class Checkpoint(Document):
+    """A checkpoint is committed."""
+
     type: Literal["checkpoint"] = "checkpoint"
     step: U64
     path: str
@@ -86,6 +112,8 @@ class Checkpoint(Document):
 
 
 class Best(Document):
+    """A checkpoint is the best so far."""
+
     type: Literal["best"] = "best"
     step: U64
     metric: str
@@ -93,6 +121,8 @@ class Best(Document):
 
 
 class Recovered(Document):
+    """A problem was handled without changing the result's meaning."""
+
     type: Literal["recovered"] = "recovered"
     kind: Recovery
     step: U64
@@ -107,12 +137,16 @@ class WarningLine(Document):
 
 
 class Heartbeat(Document):
+    """Every two seconds; `ticks` counts the main loop's iterations, so that a stuck loop is visible."""
+
     type: Literal["heartbeat"] = "heartbeat"
     ticks: U64
     stage: str
 
 
 class Text(Document):
+    """Decoded text while it is generated."""
+
     type: Literal["text"] = "text"
     source: str
     text: str
@@ -120,11 +154,15 @@ class Text(Document):
 
 
 class Finished(Document):
+    """The last line of a successful attempt; `result` is the stage's result document."""
+
     type: Literal["finished"] = "finished"
     result: JsonValue
 
 
 class Failed(Document):
+    """The last line of a failed attempt."""
+
     type: Literal["failed"] = "failed"
     exit: U8
     code: str
@@ -153,6 +191,11 @@ Body = Annotated[
 
 
 class Event(Document):
+    """The fields of every line."""
+
+    # Seconds since the epoch.
     time: float
+    # The attempt of this run that wrote the line, from 1. Readers drop an earlier attempt's steps beyond
+    # `resumed_from`.
     attempt: U32
     body: Body

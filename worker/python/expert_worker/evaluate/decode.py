@@ -11,7 +11,7 @@ import torch
 from transformers import StoppingCriteria, StoppingCriteriaList
 from transformers.generation.streamers import BaseStreamer
 
-from expert_worker.plan.recipe import Decoding
+from expert_worker.plan import Decoding
 
 CPU_ROWS = 32
 GPU_ROWS = 64

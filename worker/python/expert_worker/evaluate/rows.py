@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.verdict import Row
-from expert_worker.plan import Plan
-from expert_worker.plan.recipe import Source
+from expert_worker.plan import Plan, Source
 
 Message = dict[str, str]
 LONGEST_LINE = 16 << 20

@@ -22,8 +22,7 @@ from expert_worker.evaluate.scores import Judged
 from expert_worker.evaluate.subject import Subject, open_subject, template_of
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
-from expert_worker.plan import Plan
-from expert_worker.plan.request import EvaluateRequest
+from expert_worker.plan import EvaluateRequest, Plan
 from expert_worker.report import refresh
 
 

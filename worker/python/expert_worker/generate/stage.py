@@ -15,8 +15,7 @@ from expert_worker.evaluate.decode import write
 from expert_worker.evaluate.subject import Subject, open_subject
 from expert_worker.events import Events
 from expert_worker.generate.stream import TextEvents
-from expert_worker.plan import Plan
-from expert_worker.plan.request import GenerateRequest
+from expert_worker.plan import GenerateRequest, Plan
 
 
 def run(plan: Plan, events: Events) -> JsonValue:

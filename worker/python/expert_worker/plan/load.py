@@ -6,23 +6,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from expert_worker.document import U32, Document
 from expert_worker.errors import BadInput, Missing
-from expert_worker.plan.inputs import Inputs
-from expert_worker.plan.machine import Machine
-from expert_worker.plan.recipe import Recipe
-from expert_worker.plan.request import Request
-
-CONTRACT_VERSION = 1
-
-
-class Plan(Document):
-    contract: U32
-    recipe_digest: str
-    recipe: Recipe
-    machine: Machine
-    request: Request
-    inputs: Inputs | None = None
+from expert_worker.plan.models import CONTRACT_VERSION, Plan
 
 
 def load_plan(path: Path) -> Plan:

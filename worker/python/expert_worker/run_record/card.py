@@ -4,8 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from expert_worker.plan import Recipe
-from expert_worker.plan.recipe import DurationEpochs
+from expert_worker.plan import DurationEpochs, Recipe
 
 
 @dataclass(frozen=True)

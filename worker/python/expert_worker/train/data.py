@@ -10,8 +10,7 @@ from typing import Any, Protocol
 import torch
 
 from expert_worker.errors import BadInput
-from expert_worker.plan import Plan
-from expert_worker.plan.recipe import DurationSteps
+from expert_worker.plan import DurationSteps, Plan
 from expert_worker.train.fast.batch import Flat
 from expert_worker.train.fast.dropout import token_keys
 from expert_worker.train.random import ORDER, generator

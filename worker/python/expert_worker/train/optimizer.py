@@ -9,8 +9,7 @@ from torch import nn
 
 from expert_worker.errors import BadInput, Missing
 from expert_worker.events import Events
-from expert_worker.plan import Optimizer
-from expert_worker.plan.recipe import OptimizerName
+from expert_worker.plan import Optimizer, OptimizerName
 
 # Paging needs CUDA's unified memory; elsewhere the same update runs unpaged.
 _UNPAGED: dict[OptimizerName, OptimizerName] = {

@@ -6,8 +6,7 @@ The shapes are those that users of transformers know; `step` counts from 0 and i
 import math
 from collections.abc import Callable, Mapping
 
-from expert_worker.plan import Schedule
-from expert_worker.plan.recipe import WarmupRatio
+from expert_worker.plan import Schedule, WarmupRatio
 
 Shape = Callable[[float, Mapping[str, float]], float]
 """From the finished share of the decay (0 to 1) to a factor on the rate."""

@@ -1,4 +1,4 @@
-"""The worker's models of plan and events accept exactly what the Rust types' schemas accept."""
+"""The generated models of plan and events accept exactly what the schemas of the Rust types accept."""
 
 import copy
 import json

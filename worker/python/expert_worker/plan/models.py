@@ -1,0 +1,567 @@
+"""`plan.json`: every setting of a run. `recipe` decides the result, `machine` how it is computed here,
+and `request` is the task of this process.
+
+Generated from the Rust types by `UPDATE=1 cargo test -p expert-contract --test generated`.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from expert_worker.document import U32, U64, Document
+
+CONTRACT_VERSION = 1
+
+
+class Code(Document):
+    """The code that decides an adapter."""
+
+    # expert-cli's version.
+    version: str
+    # Of the native module: SHA-256 of the sources that it was built from.
+    native: str | None = None
+    # SHA-256 over the worker's Python sources; null where the package is not installed.
+    worker: str | None = None
+
+
+class Inputs(Document):
+    """A digest that is not known is null. Null never equals anything."""
+
+    # The recipe's digest: comments, formatting and settings of the machine do not count.
+    recipe: str
+    # Source name -> SHA-256 of every byte that its rows are read from.
+    data: dict[str, str]
+    template: str
+    code: Code
+    # `sha256:` of the weights and their configuration, or `revision:` of the Hub's snapshot. Null where the
+    # base is not on this machine yet: the worker fills it in when it has located the base.
+    base: str | None = None
+    tokenizer: str | None = None
+
+
+# `selective` recomputes attention only; `full` each whole layer.
+CheckpointingMode = Literal["none", "selective", "full"]
+
+
+class Compile(Document):
+    backend: str
+    mode: str
+
+
+DeviceKind = Literal["cuda", "mps", "cpu"]
+
+
+class Device(Document):
+    kind: DeviceKind
+    index: U32
+    name: str
+    memory_bytes: U64 | None = None
+
+
+# `ddp`: every process holds the base. `fsdp2`: its weights are sharded over them.
+DistributedStrategy = Literal["ddp", "fsdp2"]
+
+
+class Distributed(Document):
+    """Processes that train together, each on its own device: `device.index` and the following ones."""
+
+    strategy: DistributedStrategy
+    processes: U32
+
+
+Dtype = Literal["bf16", "fp16", "fp32"]
+
+
+class MemoryEstimate(Document):
+    """Bytes by part for one micro-batch on the device."""
+
+    weights: U64
+    adapter: U64
+    gradients: U64
+    optimizer: U64
+    activations: U64
+    logits: U64
+    context: U64
+    total: U64
+
+
+class FastParts(Document):
+    """The parts of the fast path. All are on, unless a benchmark measures one of them."""
+
+    # Attention document by document; off, one masked attention over the packed batch.
+    document_attention: bool
+    # The head and the loss chunk by chunk; off, all logits at once.
+    chunked_loss: bool
+    # A linear layer and its adapter in one step; off, peft's own layers.
+    fused_adapters: bool
+
+
+class Loader(Document):
+    """Honoured where rows do not come from the mapped cache; the worker reports the values in use."""
+
+    # False tokenizes on the fly instead of reading the token cache.
+    use_cache: bool
+    workers: U32
+    pin_memory: bool
+    persistent_workers: bool
+    prefetch_factor: U32 | None = None
+
+
+Tracker = Literal["tensorboard", "wandb"]
+
+
+class Logging(Document):
+    steps: U64
+    trackers: tuple[Tracker, ...]
+
+
+class Mirror(Document):
+    # Any fsspec URL.
+    target: str
+    compress: bool
+    # False waits for the copy before training continues.
+    background: bool
+
+
+class Paths(Document):
+    """Absolute paths on this machine."""
+
+    manifest: str
+    expert_dir: str
+    output: str
+    # Root of this expert's token caches; a cache is `<cache>/<key>/`.
+    cache: str
+    # Where downloaded and converted base models, compiled tokenizers and base scores are kept.
+    home: str
+    # Source name -> absolute file. Hub datasets are not listed.
+    data: dict[str, str]
+    # The base's folder; null for a Hub id that the worker finds in the Hub's cache, and for the embedded
+    # base.
+    base: str | None = None
+
+
+class Threads(Document):
+    # torch's intra-op threads; null leaves torch's own choice.
+    compute: U32 | None = None
+    # Threads that tokenize; null uses every core.
+    pretokenize: U32 | None = None
+
+
+class Machine(Document):
+    device: Device
+    dtype: Dtype
+    # True on a CPU that has no units for the run's 16-bit format: the frozen weights are held in fp32 and
+    # products are formed in fp32, while activations keep the 16-bit format. The result is that of the 16-bit
+    # format within rounding.
+    fp32_products: bool
+    # Rows per micro-batch; the worker halves it when memory runs out.
+    micro_batch: U64
+    # Micro-batches per optimizer step in each process: ceil(rows_per_step / micro_batch / processes).
+    accumulation: U64
+    # False takes the plain transformers + peft path (for comparison and for unknown architectures).
+    fast_path: bool
+    fast_parts: FastParts
+    flash_attention: bool
+    sdpa: bool
+    checkpointing: CheckpointingMode
+    threads: Threads
+    loader: Loader
+    logging: Logging
+    paths: Paths
+    estimate: MemoryEstimate
+    compile: Compile | None = None
+    # Null for a single process.
+    distributed: Distributed | None = None
+    # Steps between two releases of the allocator's cached memory; null never.
+    memory_clear_every: U64 | None = None
+    mirror: Mirror | None = None
+    # Tokens of a micro-batch that the fast path processes at once, in whole documents; null processes all of
+    # them together. A chunk that fits a CPU's cache is faster, and the gradients have the same sum.
+    piece_tokens: U64 | None = None
+    # Checkpoints to keep, including the best; the newest is never deleted, null keeps all.
+    save_total_limit: U32 | None = None
+
+
+AdapterKind = Literal["lora", "rslora", "dora", "ia3", "lokr", "adalora", "prompt"]
+
+SoftPromptInit = Literal["random", "text", "vocab_sample"]
+
+
+class SoftPrompt(Document):
+    name: str
+    tokens: U32
+    init: SoftPromptInit
+    init_text: str | None = None
+
+
+class Adapter(Document):
+    kind: AdapterKind
+    dropout: float
+    # Sorted, without duplicates.
+    target_modules: tuple[str, ...]
+    # For ia3: the subset whose input is scaled. Sorted.
+    feedforward_modules: tuple[str, ...]
+    # Trained virtual tokens; only where `kind` is prompt.
+    soft_prompts: tuple[SoftPrompt, ...]
+    alpha: float | None = None
+    # Null for ia3 and prompt.
+    rank: U32 | None = None
+
+
+Quantization = Literal["none", "fp16", "bf16", "int8", "int4"]
+
+RopeKind = Literal["linear", "dynamic", "yarn", "longrope", "llama3"]
+
+
+class RopeScaling(Document):
+    """`rope_scaling` as transformers takes it."""
+
+    kind: RopeKind
+    factor: float
+    # Set to 1.0 for `ntk-by-parts`, which is YaRN without its attention temperature.
+    attention_factor: float | None = None
+    beta_fast: float | None = None
+    beta_slow: float | None = None
+    high_freq_factor: float | None = None
+    long_factor: tuple[float, ...] | None = None
+    low_freq_factor: float | None = None
+    max_position_embeddings: U64 | None = None
+    original_max_position_embeddings: U64 | None = None
+    short_factor: tuple[float, ...] | None = None
+
+
+class Base(Document):
+    # Logical name: a Hub id, the embedded base's name, or a folder's last component. Never a path.
+    name: str
+    quantization: Quantization
+    rope_scaling: RopeScaling | None = None
+    # The digest that the manifest demands of the weights, if it demands one.
+    sha256: str | None = None
+
+
+class Batch(Document):
+    # Rows per optimizer step, over all micro-batches and devices.
+    rows_per_step: U64
+    max_seq_length: U32
+    packing: bool
+    # Only without packing: rows of similar length share a micro-batch.
+    group_by_length: bool
+    # Whether an epoch's last, smaller step is dropped.
+    drop_last: bool
+
+
+BadRow = Literal["error", "skip"]
+
+Overlong = Literal["truncate", "split", "drop", "error"]
+
+DataFormat = Literal["jsonl", "json", "csv", "parquet", "arrow", "huggingface"]
+
+
+class Source(Document):
+    # Relative path with forward slashes, or `name::split::config` of a Hub dataset. For data named on the
+    # command line: the file's name and its absolute place in `machine.paths.data`.
+    name: str
+    format: DataFormat
+    # Share of this source in a mixture; 1 for a single source.
+    weight: float
+    # The mixture's name for this source.
+    task: str | None = None
+
+
+# Whether a `text` that is itself a rendered dialogue is parsed into messages.
+TextDialogue = Literal["parse", "raw"]
+
+# `completions`: the last answer only; `assistant`: every assistant turn; `all`: every token.
+TrainOn = Literal["completions", "all", "assistant"]
+
+
+class Data(Document):
+    train: tuple[Source, ...]
+    validation: tuple[Source, ...]
+    test: tuple[Source, ...]
+    # Canonical field name -> dotted path in the row (`completion` -> `output.sql`). Empty: recognise the
+    # shape.
+    field_mapping: dict[str, str]
+    train_on: TrainOn
+    on_bad_row: BadRow
+    overlong: Overlong
+    text_dialogue: TextDialogue
+    deduplicate: bool
+    streaming: bool
+    # Rows with more characters than this are dropped and counted.
+    max_length: U64 | None = None
+    # Rows with fewer characters than this are dropped and counted.
+    min_length: U64 | None = None
+    # Share of the training rows held out for validation; null where a validation file is named or none is
+    # wanted.
+    validation_split: float | None = None
+
+
+class Decoding(Document):
+    """How text is generated when an expert is tried or scored. A temperature of 0 is greedy."""
+
+    temperature: float
+    top_p: float
+    top_k: U32
+    min_p: float
+    stop_sequences: tuple[str, ...]
+    max_new_tokens: U32
+
+
+class BestModel(Document):
+    metric: str
+    greater_is_better: bool
+    # Evaluations without a better value after which training stops; null never stops early.
+    patience: U32 | None = None
+
+
+Strategy = Literal["no", "steps", "epoch"]
+
+
+class TestCase(Document):
+    prompt: str
+    expected: str
+
+
+class Evaluation(Document):
+    strategy: Strategy
+    metrics: tuple[str, ...]
+    test_cases: tuple[TestCase, ...]
+    # How the best checkpoint is chosen; null: the last one is final.
+    best: BestModel | None = None
+    # Rows of the validation data that an evaluation during training looks at; null for all.
+    rows: U64 | None = None
+    # `sql`, `json`, `cypher`, `typescript`, `exact`, `regex`, or an installed entry point's name.
+    scorer: str | None = None
+    steps: U64 | None = None
+    suite: str | None = None
+    # Rows of the test set that are scored; null for all.
+    test_set_size: U64 | None = None
+
+
+OptimizerName = Literal[
+    "adamw_torch",
+    "adamw_torch_fused",
+    "adamw_bnb_8bit",
+    "paged_adamw_32bit",
+    "paged_adamw_8bit",
+    "sgd",
+    "adafactor",
+    "muon",
+]
+
+
+class Neftune(Document):
+    noise_alpha: float
+
+
+class Optimizer(Document):
+    name: OptimizerName
+    learning_rate: float
+    weight_decay: float
+    beta1: float
+    beta2: float
+    epsilon: float
+    # Global norm that gradients are clipped to; null leaves them alone.
+    max_grad_norm: float | None = None
+    neftune: Neftune | None = None
+
+
+# `auto`: bf16 where the device computes in it, else fp32.
+PrecisionRequest = Literal["auto", "bf16", "fp16", "fp32"]
+
+
+class Precision(Document):
+    compute: PrecisionRequest
+    tf32: bool
+
+
+class Saving(Document):
+    strategy: Strategy
+    steps: U64 | None = None
+
+
+class DurationEpochs(Document):
+    unit: Literal["epochs"] = "epochs"
+    value: float
+
+
+class DurationSteps(Document):
+    unit: Literal["steps"] = "steps"
+    value: U64
+
+
+Duration = Annotated[DurationEpochs | DurationSteps, Field(discriminator="unit")]
+
+ScheduleKind = Literal[
+    "linear",
+    "cosine",
+    "cosine_with_restarts",
+    "polynomial",
+    "constant",
+    "constant_with_warmup",
+    "one_cycle",
+]
+
+
+class WarmupSteps(Document):
+    unit: Literal["steps"] = "steps"
+    value: U64
+
+
+class WarmupRatio(Document):
+    """Share of all steps."""
+
+    unit: Literal["ratio"] = "ratio"
+    value: float
+
+
+Warmup = Annotated[WarmupSteps | WarmupRatio, Field(discriminator="unit")]
+
+
+class Schedule(Document):
+    kind: ScheduleKind
+    # Numbers that the kind takes: `num_cycles`, `power`, `lr_end`, `min_lr_ratio`.
+    options: dict[str, float]
+    warmup: Warmup
+    duration: Duration
+
+
+# `tokenizer` is the chat template that the base's tokenizer carries.
+TemplateKind = Literal[
+    "tokenizer",
+    "chatml",
+    "qwen3",
+    "alpaca",
+    "llama",
+    "mistral",
+    "phi",
+    "gemma",
+    "deepseek",
+    "vicuna",
+    "custom",
+]
+
+
+class Template(Document):
+    kind: TemplateKind
+    # The Jinja text of a `custom` template; null for the others.
+    source: str | None = None
+
+
+class Recipe(Document):
+    expert: str
+    base: Base
+    template: Template
+    data: Data
+    adapter: Adapter
+    batch: Batch
+    optimizer: Optimizer
+    schedule: Schedule
+    precision: Precision
+    evaluation: Evaluation
+    saving: Saving
+    decoding: Decoding
+    # Every random draw is a function of this number and of its position.
+    seed: U64
+
+
+class ResumeNothing(Document):
+    """Start at step 0; the output folder is fresh."""
+
+    from_: Literal["nothing"] = Field(alias="from")
+
+
+class ResumeNewest(Document):
+    """The newest checkpoint that verifies; step 0 if there is none at all."""
+
+    from_: Literal["newest"] = Field(alias="from")
+
+
+class ResumeCheckpoint(Document):
+    from_: Literal["checkpoint"] = Field(alias="from")
+    path: str
+
+
+Resume = Annotated[ResumeNothing | ResumeNewest | ResumeCheckpoint, Field(discriminator="from_")]
+
+
+class PretokenizeRequest(Document):
+    stage: Literal["pretokenize"] = "pretokenize"
+    # Build again although a valid cache of this key exists.
+    force: bool
+    # Rows to show decoded, with their loss mask.
+    preview: U32
+
+
+class TrainRequest(Document):
+    stage: Literal["train"] = "train"
+    resume: Resume
+    # Accept a recipe that differs from the checkpoint's only in running longer.
+    extend: bool
+    # Score base and adapter on the test set, before and after.
+    evaluate: bool
+    profile: bool
+
+
+class BaseRequest(Document):
+    """Download or convert the base if it is not on this machine yet, and report its folder."""
+
+    stage: Literal["base"] = "base"
+
+
+class BenchRequest(Document):
+    """Train the recipe's few steps as a measurement, the longest batch first, and report their time and
+    memory.
+    """
+
+    stage: Literal["bench"] = "bench"
+    # Seconds after which the measurement is given up.
+    limit_seconds: float
+
+
+class EvaluateRequest(Document):
+    stage: Literal["evaluate"] = "evaluate"
+    # The adapter's folder; null scores the base alone.
+    adapter: str | None = None
+
+
+class GenerateRequest(Document):
+    stage: Literal["generate"] = "generate"
+    adapter: str | None = None
+    # Null reads prompts from standard input, one JSON string a line.
+    prompt: str | None = None
+
+
+class ExportRequest(Document):
+    stage: Literal["export"] = "export"
+    adapter: str
+    target: str
+    merge: bool
+
+
+Request = Annotated[
+    PretokenizeRequest
+    | TrainRequest
+    | BaseRequest
+    | BenchRequest
+    | EvaluateRequest
+    | GenerateRequest
+    | ExportRequest,
+    Field(discriminator="stage"),
+]
+
+
+class Plan(Document):
+    """The document that the CLI hands to the worker."""
+
+    # Version of this document; see the worker's refusal of any other.
+    contract: U32
+    # SHA-256 of the RFC 8785 canonical JSON of `recipe`, in hex.
+    recipe_digest: str
+    recipe: Recipe
+    machine: Machine
+    # The task of this invocation of the worker.
+    request: Request
+    # Digests of what the run is made of; null in plans that train nothing.
+    inputs: Inputs | None = None
