@@ -143,7 +143,7 @@ fn garbage_floods_and_torn_lines_are_passed_over() {
     assert!(talk.contains("501 lines of the worker's output were not events"), "{talk}");
     assert!(talk.lines().count() < 10, "{talk}");
 
-    let output = world.work("torn,leave=0").output().unwrap();
+    let output = World::new().work("torn,leave=0").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(self::talk(&output).contains("without an error message"), "{}", self::talk(&output));
 }

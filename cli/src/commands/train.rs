@@ -17,7 +17,7 @@ use crate::prepare::prepare;
 use crate::queue;
 use crate::render::{Board, Console, summary};
 use crate::site;
-use crate::train::{self, Trained, Trainer};
+use crate::train::{self, Runner, Trained, Trainer};
 use crate::usage::Global;
 
 const SHELF: &str = "Every expert of a folder";
@@ -97,8 +97,8 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     }
     let digests = Digests::open(&site::home());
     let mut board = Board::new(console);
-    let outcome = Trainer { args, global, digests: &digests, warm: None }
-        .train(&prepared, &mut |notice| board.notify(notice));
+    let runner = Runner { supervision: &args.supervision, global, digests: &digests, warm: None };
+    let outcome = Trainer { args, runner }.train(&prepared, &mut |notice| board.notify(notice));
     board.finish();
     drop(board);
     let trained = outcome.map_err(|failure| resumable(failure, args))?;

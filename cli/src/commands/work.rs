@@ -3,15 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
-use expert_contract::plan::{CONTRACT_VERSION, Plan};
+use expert_contract::plan::{CONTRACT_VERSION, Inputs, Plan, Request, Resume};
 use fs_err as fs;
 use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::launch::{Home, Supervision, carry_out};
-use crate::output;
-use crate::render::Console;
+use crate::lock::{self, Digests, Kind};
+use crate::output::{self, RunFolder};
+use crate::render::{Board, Console};
+use crate::train::{Asked, Runner, Trained};
 use crate::usage::Global;
+use crate::worker::Notice;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -22,13 +25,76 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
-    let plan = read_plan(&args.plan)?;
+    let mut plan = read_plan(&args.plan)?;
     let paths = &plan.machine.paths;
     let named = !Path::new(&paths.output).starts_with(&paths.expert_dir);
     output::refuse_links_out(&plan, named, &[])?;
-    let result = carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console)?;
+    let result = if matches!(plan.request, Request::Train { .. }) {
+        train(&mut plan, args, global, console)?
+    } else {
+        carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console)?
+    };
     console.document(&result);
     Ok(Exit::Done)
+}
+
+/// As `train` does, with the plan's request in place of flags.
+fn train(plan: &mut Plan, args: &Args, global: &Global, console: &Console) -> Result<Value, Failure> {
+    let digests = Digests::open(Path::new(&plan.machine.paths.home));
+    let runner = Runner { supervision: &args.supervision, global, digests: &digests, warm: None };
+    let mut board = Board::new(console);
+    let mut notify = |notice: Notice| board.notify(notice);
+    let trained = (|| {
+        runner.fetch_base(plan, &mut notify)?;
+        let inputs = runner.inputs(plan);
+        if let Some(remark) = compare(plan, &inputs)? {
+            notify(Notice::Remark(&remark));
+        }
+        let request = plan.request.clone();
+        let folder = RunFolder::claim(Path::new(&plan.machine.paths.output))?;
+        runner.train(&folder, plan, &inputs, asked(&request), &mut notify).map_err(with_flags_of_train)
+    })();
+    board.finish();
+    let trained = trained?;
+    if let Trained::Before(_) = &trained {
+        console.say(&format!("this recipe is finished in {}", plan.machine.paths.output));
+    }
+    Ok(trained.result().clone())
+}
+
+fn asked(request: &Request) -> Asked<'_> {
+    let Request::Train { resume, extend, .. } = request else { return Asked::default() };
+    let checkpoint = match resume {
+        Resume::Checkpoint { path } => Some(Path::new(path)),
+        Resume::Nothing | Resume::Newest => None,
+    };
+    Asked { resume: *resume != Resume::Nothing || *extend, checkpoint, extend: *extend, ..Asked::default() }
+}
+
+/// What the plan was written for is what is here now; other code is a remark. A plan may be written where the base is not.
+fn compare(plan: &Plan, now: &Inputs) -> Result<Option<String>, Failure> {
+    let Some(written) = plan.inputs.clone() else { return Ok(None) };
+    let base = written.base.or_else(|| now.base.clone());
+    let tokenizer = written.tokenizer.or_else(|| now.tokenizer.clone());
+    let written = lock::differences(&Inputs { base, tokenizer, ..written }, now);
+    let (code, material): (Vec<_>, Vec<_>) = written.into_iter().partition(|it| it.kind == Kind::Code);
+    if !material.is_empty() {
+        let message = format!("the plan was written for something else:{}", lock::listed(&material));
+        return Err(Failure::bad_input("inputs-changed", message)
+            .hint("restore what changed, or write the plan again: train --dry-run --json prints one"));
+    }
+    let remark = || format!("the plan was written by another version of the program:{}", lock::listed(&code));
+    Ok((!code.is_empty()).then(remark))
+}
+
+/// This command has no flags for what the folder holds.
+fn with_flags_of_train(failure: Failure) -> Failure {
+    match failure.code.as_ref() {
+        "output-used" | "recipe-changed" | "inputs-changed" | "inputs-unknown" => failure.hint(
+            "`expert-cli train` resumes, extends or replaces the run; a plan for another folder leaves it as it is",
+        ),
+        _ => failure,
+    }
 }
 
 fn read_plan(path: &Path) -> Result<Plan, Failure> {
@@ -46,7 +112,19 @@ fn read_plan(path: &Path) -> Result<Plan, Failure> {
         )
         .hint("write the plan again with this expert-cli"));
     }
-    serde_json::from_slice(&text).map_err(|error| not_a_plan(path, &error))
+    let plan: Plan = serde_json::from_slice(&text).map_err(|error| not_a_plan(path, &error))?;
+    let digest = plan.recipe.digest();
+    if digest != plan.recipe_digest {
+        let message = format!(
+            "the recipe in {} was edited: its digest is {digest}, and the plan says {}",
+            path.display(),
+            plan.recipe_digest
+        );
+        return Err(Failure::bad_input("bad-plan", message).hint(
+            "change the manifest or use --set, and write the plan again: train --dry-run --json prints one",
+        ));
+    }
+    Ok(plan)
 }
 
 fn not_a_plan(path: &Path, error: &serde_json::Error) -> Failure {

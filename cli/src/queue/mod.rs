@@ -21,7 +21,7 @@ use crate::prepare::{Prepared, prepare};
 use crate::render::{Console, summary};
 use crate::site;
 use crate::slots::Slots;
-use crate::train::{Trained, Trainer};
+use crate::train::{Runner, Trained, Trainer};
 use crate::usage::Global;
 use crate::worker::{self, Search, Warm};
 
@@ -47,7 +47,8 @@ pub fn run(shelf: &Path, args: &Args, global: &Global, console: &Console) -> Res
     let mut waiting: Vec<Waiting> =
         manifests.iter().map(|manifest| prepare_one(manifest, &args, console)).collect();
     let digests = Digests::open(&site::home());
-    let mut trainer = Trainer { args: &args, global, digests: &digests, warm: None };
+    let runner = Runner { supervision: &args.supervision, global, digests: &digests, warm: None };
+    let mut trainer = Trainer { args: &args, runner };
     if args.locked {
         refuse_unlocked(&waiting, &trainer)?;
     }
@@ -57,7 +58,7 @@ pub fn run(shelf: &Path, args: &Args, global: &Global, console: &Console) -> Res
         one.resolved.plan.machine.threads.compute = slots.threads;
         one.resolved.plan.machine.threads.pretokenize = slots.threads;
     }
-    trainer.warm = warm_parent(&waiting, &trainer);
+    trainer.runner.warm = warm_parent(&waiting, &trainer);
     let ended = work::work(waiting, &slots, &trainer, console);
     report(&ended, shelf, console);
     if ended.iter().any(|one| matches!(one.outcome, Some(Ok(Trained::Now(_))))) {
@@ -92,7 +93,7 @@ fn warm_parent(waiting: &[Waiting], trainer: &Trainer) -> Option<Warm> {
         return None;
     }
     let first = PathBuf::from(&to_do().next()?.resolved.plan.machine.paths.expert_dir);
-    let python = Search::here(trainer.global.python.as_deref(), Some(&first)).find().ok()?;
+    let python = Search::here(trainer.runner.global.python.as_deref(), Some(&first)).find().ok()?;
     Warm::start(&python)
 }
 
@@ -101,7 +102,7 @@ fn refuse_unlocked(waiting: &[Waiting], trainer: &Trainer) -> Result<(), Failure
     let refusals: Vec<Failure> = waiting
         .iter()
         .filter_map(|one| one.prepared.as_ref().ok())
-        .filter_map(|one| lock::check(&one.resolved.plan, &trainer.inputs(&one.resolved.plan)).err())
+        .filter_map(|one| lock::check(&one.resolved.plan, &trainer.runner.inputs(&one.resolved.plan)).err())
         .collect();
     let messages: Vec<&str> = refusals.iter().map(|failure| failure.message.as_str()).collect();
     let message = messages.join("\n");

@@ -1,51 +1,25 @@
 //! One expert's training, from the check of its output folder to its lock.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
-use expert_contract::manifest::EMBEDDED;
 use expert_contract::plan::{Inputs, Plan, Request, Resume};
 use serde_json::Value;
 
 use super::decide::{Asked, Decision, decide};
+use super::runner::{Runner, Trained};
 use crate::adapter;
 use crate::commands::train::{Args, absolute};
 use crate::failure::Failure;
-use crate::launch::{Home, carry_out_with};
-use crate::lock::{self, Digests, Entry, Outcome, Score};
+use crate::launch::Home;
+use crate::lock::{self, Entry, Outcome, Score};
 use crate::output::{Begun, RunFolder, RunRecord, read_json};
 use crate::prepare::Prepared;
-use crate::usage::Global;
-use crate::worker::{Notice, Warm};
-
-/// How one expert's training ended.
-pub enum Trained {
-    Now(Value),
-    /// The same run was finished before.
-    Before(Value),
-}
-
-impl Trained {
-    pub fn result(&self) -> &Value {
-        match self {
-            Self::Now(result) | Self::Before(result) => result,
-        }
-    }
-
-    fn add(&mut self, key: &str, value: Value) {
-        let (Self::Now(result) | Self::Before(result)) = self;
-        if let Some(result) = result.as_object_mut() {
-            result.insert(key.to_owned(), value);
-        }
-    }
-}
+use crate::worker::Notice;
 
 /// What is the same for every expert of one command.
 pub struct Trainer<'a> {
     pub args: &'a Args,
-    pub global: &'a Global,
-    pub digests: &'a Digests,
-    pub warm: Option<Warm>,
+    pub runner: Runner<'a>,
 }
 
 impl Trainer<'_> {
@@ -58,23 +32,15 @@ impl Trainer<'_> {
         if self.args.evaluate {
             refuse_without_test_set(&plan)?;
         }
-        self.fetch_base(&mut plan, notify)?;
-        let inputs = self.inputs(&plan);
+        self.runner.fetch_base(&mut plan, notify)?;
+        let inputs = self.runner.inputs(&plan);
         if self.args.locked {
             lock::check(&plan, &inputs)?;
         }
+        plan.request = self.args.request(&plan);
         let folder = RunFolder::claim(Path::new(&plan.machine.paths.output))?;
-        let mut trained = match decide(folder.path(), &plan, &inputs, self.args.asked())? {
-            Decision::Done(result) => {
-                drop(folder);
-                Trained::Before(result)
-            }
-            decision => {
-                self.make_ready(&folder, &mut plan, decision, notify)?;
-                plan.inputs = Some(inputs.clone());
-                self.run(&folder, &plan, notify).map(Trained::Now)?
-            }
-        };
+        let mut trained = self.runner.train(&folder, &mut plan, &inputs, self.args.asked(), notify)?;
+        let _held = matches!(trained, Trained::Now(_)).then_some(folder);
         // A run that trained now has scores; one that was finished before may not have.
         if self.args.evaluates(&plan) && !trained.result()["evaluation"].is_object() {
             let score = match self.kept_score(&plan, &inputs) {
@@ -87,80 +53,14 @@ impl Trainer<'_> {
         Ok(trained)
     }
 
-    pub fn inputs(&self, plan: &Plan) -> Inputs {
-        lock::inputs::here(plan, self.global.python.as_deref(), self.digests)
-    }
-
-    /// A base that is not on this machine yet has no digest, and nothing could be compared with it.
-    pub fn fetch_base(&self, plan: &mut Plan, notify: &mut dyn FnMut(Notice)) -> Result<(), Failure> {
-        static FETCHING: Mutex<()> = Mutex::new(());
-        if lock::inputs::base_is_here(plan) {
-            return Ok(());
-        }
-        let _alone = FETCHING.lock().unwrap_or_else(PoisonError::into_inner);
-        if lock::inputs::base_is_here(plan) {
-            return Ok(());
-        }
-        let fetching = adapter::asking(plan.clone(), Request::Base);
-        let result = self.carry_out(&fetching, Home::of(&fetching)?, notify)?;
-        if plan.recipe.base.name != EMBEDDED {
-            plan.machine.paths.base = result["folder"].as_str().map(str::to_owned);
-        }
-        Ok(())
-    }
-
     /// Whether this expert is finished, and scored if requested. Takes no lock, so the answer may be outdated.
     pub fn is_done(&self, prepared: &Prepared) -> bool {
         let plan = &prepared.resolved.plan;
-        let inputs = self.inputs(plan);
+        let inputs = self.runner.inputs(plan);
         let run = Path::new(&plan.machine.paths.output);
         let decision = decide(run, plan, &inputs, self.args.asked());
         let scored = !self.args.evaluates(plan) || self.kept_score(plan, &inputs).is_some();
         matches!(decision, Ok(Decision::Done(_))) && scored
-    }
-
-    /// A run that cannot start leaves the one before as it was; one that has made a step keeps it as `previous/`.
-    fn run(&self, folder: &RunFolder, plan: &Plan, notify: &mut dyn FnMut(Notice)) -> Result<Value, Failure> {
-        let result = self.carry_out(plan, Home::Run(folder.clone()), notify);
-        if result.is_ok() {
-            folder.keep_as_previous()?;
-        } else {
-            folder.recover()?;
-        }
-        result
-    }
-
-    fn make_ready(
-        &self,
-        folder: &RunFolder,
-        plan: &mut Plan,
-        decision: Decision,
-        notify: &mut dyn FnMut(Notice),
-    ) -> Result<(), Failure> {
-        let (remark, begun) = match decision {
-            Decision::Resume { threads, remark } => {
-                // Another number of threads rounds otherwise: a run that is resumed keeps its own.
-                plan.machine.threads.compute = threads.or(plan.machine.threads.compute);
-                (remark, true)
-            }
-            Decision::Replace { remark } => {
-                folder.set_aside()?;
-                (remark, false)
-            }
-            Decision::Begin | Decision::Done(_) => (None, self.args.resumes()),
-        };
-        if let Some(remark) = &remark {
-            notify(Notice::Remark(remark));
-        }
-        plan.request = self.args.request(plan);
-        if let Request::Train { resume, .. } = &mut plan.request {
-            *resume = match (begun, resume.clone()) {
-                (true, Resume::Nothing) => Resume::Newest,
-                (false, _) => Resume::Nothing,
-                (true, asked) => asked,
-            };
-        }
-        Ok(())
     }
 
     /// The evaluation that belongs to the adapter, if the lock says that it does.
@@ -177,11 +77,7 @@ impl Trainer<'_> {
     fn score(&self, plan: &Plan, notify: &mut dyn FnMut(Notice)) -> Result<Value, Failure> {
         let adapter = adapter::of_run(plan).ok_or_else(|| adapter::not_trained(plan))?;
         let plan = adapter::asking(plan.clone(), Request::Evaluate { adapter: Some(adapter) });
-        self.carry_out(&plan, Home::of(&plan)?, notify).map(without_answers)
-    }
-
-    fn carry_out(&self, plan: &Plan, home: Home, notify: &mut dyn FnMut(Notice)) -> Result<Value, Failure> {
-        carry_out_with(plan, home, &self.args.supervision, self.global, self.warm.as_ref(), notify)
+        self.runner.carry_out(&plan, Home::of(&plan)?, notify).map(without_answers)
     }
 
     /// What was made of what, as the run has recorded it, into the expert's lock.

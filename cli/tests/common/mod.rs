@@ -12,6 +12,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use expert_contract::plan::Plan;
 use serde_json::Value;
 
 /// Far more than anything here takes; only a hang reaches it.
@@ -27,8 +28,12 @@ impl World {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let example = std::fs::read_to_string(repository().join("tests/examples/plan.json")).unwrap();
-        let plan = example.replace("{folder}", folder.path().to_str().unwrap());
-        std::fs::write(folder.path().join("plan.json"), plan).unwrap();
+        let place = folder.path().to_str().unwrap();
+        let mut plan: Plan = serde_json::from_str(&example.replace("{folder}", place)).unwrap();
+        plan.recipe_digest = plan.recipe.digest();
+        plan.machine.paths.base = Some(format!("{place}/{BASE}"));
+        std::fs::write(folder.path().join("plan.json"), serde_json::to_string_pretty(&plan).unwrap())
+            .unwrap();
         let world = Self { folder };
         world.leave_base();
         world

@@ -150,7 +150,7 @@ def worker_of(place: Path) -> int | None:
 
 def restarted(folder: Path) -> None:
     """A real worker's process without its libraries: what counts is who holds the folder."""
-    world.inside("prepare_plan", str(folder), "out", {}, False)
+    place = world.expert(folder, LONG)
     environment = cli.environment(folder, {"EXPERT_TEST_STAGE": "expert_test_stage"})
     environment["PYTHONPATH"] = f"{cli.ROOT / 'worker/python'}:{cli.ROOT / 'tests/cli/stage'}"
     environment["EXPERT_TEST_PID_FILE"] = str(folder / "pid")
@@ -158,7 +158,7 @@ def restarted(folder: Path) -> None:
     def begin(acts: str) -> subprocess.Popen[bytes]:
         log = (folder / "log").open("ab")
         return subprocess.Popen(
-            [str(cli.binary()), "work", "out-plan.json"],
+            [str(cli.binary()), "train", "-m", str(place), "--device", "cpu", "--resume"],
             cwd=folder,
             env={**environment, "EXPERT_TEST_ACTS": acts},
             stdin=subprocess.DEVNULL,
