@@ -1,0 +1,185 @@
+"""Questions by people: a second test set that nothing is trained on, judged by the expert's own scorer."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expert_worker.evaluate.authoring.rows import answer_of, question_of
+from expert_worker.evaluate.judge import judged
+from expert_worker.evaluate.scorers import find_scorer
+
+EXPERTS = Path(__file__).resolve().parents[2] / "experts"
+FILE = "people.jsonl"
+NAMES = sorted(path.parents[1].name for path in EXPERTS.glob(f"*/datasets/{FILE}"))
+LEAST = 120
+NEAR = 0.6
+READERS = """
+import runpy, sys
+def note(event, details):
+    if event == "open" and isinstance(details[0], (str, bytes)):
+        print(details[0], file=sys.stderr)
+sys.addaudithook(note)
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@cache
+def rows(expert: str, split: str) -> list[dict[str, Any]]:
+    text = (EXPERTS / expert / "datasets" / f"{split}.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@cache
+def manifest(expert: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((EXPERTS / expert / "manifest.json").read_text(encoding="utf-8"))
+    return found
+
+
+def test_experts_have_questions_by_people() -> None:
+    assert {"expert-json", "expert-typescript"} <= set(NAMES)
+
+
+@pytest.mark.parametrize("expert", NAMES)
+def test_a_row_has_what_a_test_row_has(expert: str) -> None:
+    system = rows(expert, "test")[0]["messages"][0]
+    for row in rows(expert, "people"):
+        assert row.keys() == rows(expert, "test")[0].keys()
+        assert [message["role"] for message in row["messages"]] == ["system", "user", "assistant"]
+        assert row["messages"][0] == system
+        assert row["tags"][0] == "people"
+        assert len(row["tags"]) > 1
+        assert row["level"] in (1, 2, 3, 4)
+
+
+@pytest.mark.parametrize("expert", NAMES)
+def test_there_are_enough_questions_of_every_level(expert: str) -> None:
+    found = rows(expert, "people")
+    assert len({question_of(row).casefold() for row in found}) == len(found) >= LEAST
+    assert min(Counter(row["level"] for row in found).get(level, 0) for level in (1, 2, 3, 4)) >= 8
+
+
+@pytest.mark.parametrize("expert", NAMES)
+def test_no_base_and_no_setting_of_training_names_them(expert: str) -> None:
+    """Neither the file itself, nor a folder or a pattern that it falls under."""
+    people = EXPERTS / expert / "datasets" / FILE
+    for part in ("training", "base_models"):
+        for text in _texts(manifest(expert)[part]):
+            assert not _covers(EXPERTS / expert, text, people), text
+
+
+def test_a_setting_that_covers_them_is_noticed() -> None:
+    folder = EXPERTS / "expert-json"
+    people = folder / "datasets" / FILE
+    for text in (
+        "datasets/people.jsonl",
+        "./datasets",
+        "datasets/*.jsonl",
+        "../expert-json/datasets/people.jsonl",
+    ):
+        assert _covers(folder, text, people)
+    assert not _covers(folder, "datasets/train.jsonl", people)
+
+
+@pytest.mark.parametrize("expert", NAMES)
+def test_no_generator_opens_them(expert: str, tmp_path: Path) -> None:
+    command = [
+        str(EXPERTS / expert / "generate.py"),
+        "--out",
+        str(tmp_path),
+        "--train",
+        "40",
+        "--held-out",
+        "10",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", READERS, *command],
+        check=True,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    opened = {Path(line).name for line in done.stderr.splitlines()}
+    assert "train.jsonl" in opened
+    assert FILE not in opened
+
+
+@pytest.mark.parametrize("expert", NAMES)
+def test_the_scorer_accepts_references_and_no_other_answer(
+    expert: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without `tsc`, which would take a second for each answer."""
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    scorer = find_scorer(manifest(expert)["evaluation"]["scorer"])
+    found = rows(expert, "people")
+    for row, other in zip(found, found[1:] + found[:1], strict=True):
+        asked = {**row, "completion": answer_of(row)}
+        for right in (answer_of(row), *row.get("accepted", ())):
+            assert judged(scorer, asked, right).reason == ""
+            assert judged(scorer, asked, f"```\n{right}\n```").reason == ""
+        assert not judged(scorer, asked, "").correct
+        assert not judged(scorer, asked, question_of(row)).correct
+        assert not judged(scorer, asked, answer_of(other)).correct
+
+
+@pytest.mark.parametrize("expert", NAMES)
+def test_no_question_resembles_one_of_training(expert: str) -> None:
+    asked = [question_of(row) for row in rows(expert, "people")]
+    for split in ("train", "validation"):
+        found = resembling(asked, (question_of(row) for row in rows(expert, split)))
+        assert not found, found[:3]
+
+
+@pytest.mark.parametrize("expert", NAMES)
+def test_a_training_question_with_a_word_changed_is_noticed(expert: str) -> None:
+    trained = [question_of(row) for row in rows(expert, "train")[:200]]
+    planted = [re.sub(r"[A-Za-z]{3,}", "Something", question, count=1) for question in trained[::20]]
+    assert len({copy for copy, _ in resembling(planted, trained)}) == len(planted)
+
+
+def resembling(asked: list[str], trained: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs whose sets of five-character pieces have at least NEAR of their union in common."""
+    pieces = [_pieces(question) for question in asked]
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, found in enumerate(pieces):
+        for piece in found:
+            places[piece].append(place)
+    pairs = []
+    for question in trained:
+        found = _pieces(question)
+        common = Counter(place for piece in found for place in places.get(piece, ()))
+        for place, count in common.items():
+            if count >= NEAR * (len(found) + len(pieces[place]) - count):
+                pairs.append((asked[place], question))
+    return pairs
+
+
+def _pieces(text: str) -> set[str]:
+    plain = " ".join(re.findall(r"\w+", text.casefold()))
+    return {plain[place : place + 5] for place in range(max(1, len(plain) - 4))}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _texts(part)
+
+
+def _covers(folder: Path, text: str, people: Path) -> bool:
+    named = (folder / text).resolve()
+    if named == people or (named.is_dir() and named in people.parents and named != folder):
+        return True
+    return any(sign in text for sign in "*?[") and people.resolve() in {
+        path.resolve() for path in folder.glob(text)
+    }
