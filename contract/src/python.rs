@@ -193,7 +193,7 @@ impl<'a> Writer<'a> {
         lines
     }
 
-    /// An enum with data: a class for each member, and their union by the tag that tells them apart. An enum without
+    /// An enum with data: a class for each member, and their union by the tag that distinguishes them. An enum without
     /// data, whose words have descriptions: a literal.
     fn choice(&mut self, name: &str, schema: &Value, members: &[Value]) -> String {
         if let Some(words) = members.iter().map(words).collect::<Option<Vec<_>>>() {
@@ -340,7 +340,7 @@ fn words(schema: &Value) -> Option<Vec<String>> {
     }
 }
 
-/// The property that tells a union's members apart, and its value for this one.
+/// The property that distinguishes a union's members, and its value for this one.
 fn tag(member: &Value) -> Option<(&str, &str)> {
     let mut properties = member.get("properties")?.as_object()?.iter();
     properties.find_map(|(key, property)| Some((key.as_str(), property.get("const")?.as_str()?)))
