@@ -3,13 +3,12 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use fs_err as fs;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::experts;
 use crate::failure::Failure;
-use crate::output::{checkpoint_step, children, holder, read_json, read_record};
+use crate::output::{checkpoint_step, children, holder, open_file, read_json, read_record};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -133,7 +132,7 @@ struct LastWords {
 /// The newest recorded step with its loss, and the time of the last event.
 fn last_words(path: &Path) -> LastWords {
     let mut last = LastWords::default();
-    let Ok(file) = fs::File::open(path.join("events.jsonl")) else { return last };
+    let Some(file) = open_file(&path.join("events.jsonl")) else { return last };
     let lines = BufReader::new(file).split(b'\n').map_while(Result::ok);
     for event in lines.filter_map(|line| serde_json::from_slice::<Value>(&line).ok()) {
         last.time = event["time"].as_f64().or(last.time);

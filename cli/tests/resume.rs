@@ -266,6 +266,21 @@ fn a_folder_that_is_no_runs_is_not_touched() {
     assert_eq!(std::fs::read_to_string(world.path("mine/final/thesis.tex")).unwrap(), "mine");
 }
 
+/// Whoever opens a pipe waits for the one who writes into it.
+#[test]
+fn a_pipe_with_a_name_of_a_run_is_refused_and_not_opened() {
+    let world = World::shelf(&["a"]);
+    for name in ["events.jsonl", "plan.json", "run.json", "worker.log"] {
+        let pipe = world.path(&format!("{RUN}/{name}"));
+        std::fs::create_dir_all(pipe.parent().unwrap()).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let (output, document) = world.json(TRAIN, NOBODY);
+        assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &json!("not-a-run")));
+        assert!(world.json("runs experts", NOBODY).0.status.success(), "{name}");
+        std::fs::remove_file(&pipe).unwrap();
+    }
+}
+
 /// What git keeps of a repository, an expert may bring along.
 #[test]
 fn nothing_is_written_through_a_link_that_leads_out_of_the_experts_folder() {

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::experts::{self, portable};
 use crate::failure::Failure;
-use crate::output::{children, leads_out};
+use crate::output::{children, leads_out, read_json};
 use crate::render::Console;
 use crate::render::number::bytes;
 use crate::runs::{self, State};
@@ -116,7 +116,7 @@ fn keys_of_run(run: &Path) -> Vec<String> {
     let states = children(run).into_iter().map(|child| child.join("state.json"));
     let records = states.chain([run.join("run.json")]);
     records
-        .filter_map(|record| serde_json::from_slice::<serde_json::Value>(&fs::read(record).ok()?).ok())
+        .filter_map(|record| read_json(&record))
         .filter_map(|record| {
             record["cache_key"].as_str().or(record["facts"]["cache_key"].as_str()).map(str::to_owned)
         })

@@ -29,7 +29,18 @@ pub fn refuse_links_out(plan: &Plan, named: bool, allowed: &[PathBuf]) -> Result
         refuse_each(&on_the_way(expert, output), &roots)?;
     }
     let is_own = |path: &PathBuf| path.file_name().is_some_and(|name| own::is_own(&name.to_string_lossy()));
-    refuse_each(&children(output).into_iter().filter(is_own).collect::<Vec<_>>(), &roots)
+    let own: Vec<PathBuf> = children(output).into_iter().filter(is_own).collect();
+    refuse_each(&own, &roots)?;
+    refuse_special(&own)
+}
+
+/// A pipe, socket or device with a name of a run: whoever opens it may wait for ever.
+fn refuse_special(paths: &[PathBuf]) -> Result<(), Failure> {
+    let is_special = |path: &&PathBuf| path.metadata().is_ok_and(|data| !data.is_file() && !data.is_dir());
+    paths.iter().find(is_special).map_or(Ok(()), |path| {
+        let message = format!("{} is neither a file nor a folder", path.display());
+        Err(Failure::bad_input("not-a-run", message).hint("remove it, or choose another folder with -o"))
+    })
 }
 
 /// Whether every folder between the expert's and this one is really below it.

@@ -1,6 +1,6 @@
 //! The folder of a run, which one process at a time may write.
 
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -87,7 +87,18 @@ pub fn read_record(path: &Path) -> Option<Value> {
 }
 
 pub fn read_json(path: &Path) -> Option<Value> {
-    serde_json::from_slice(&fs::read(path).ok()?).ok()
+    serde_json::from_slice(&read_file(path)?).ok()
+}
+
+/// A pipe with the name of a record is not opened: that would wait for whoever writes into it.
+pub fn open_file(path: &Path) -> Option<fs::File> {
+    path.metadata().is_ok_and(|data| data.is_file()).then(|| fs::File::open(path).ok()).flatten()
+}
+
+fn read_file(path: &Path) -> Option<Vec<u8>> {
+    let mut content = Vec::new();
+    open_file(path)?.read_to_end(&mut content).ok()?;
+    Some(content)
 }
 
 /// `checkpoint-120` -> 120
@@ -102,7 +113,7 @@ pub fn children(path: &Path) -> Vec<PathBuf> {
 }
 
 fn made_a_step(path: &Path) -> bool {
-    let Ok(file) = fs::File::open(path.join("events.jsonl")) else { return false };
+    let Some(file) = open_file(&path.join("events.jsonl")) else { return false };
     let lines = BufReader::new(file).split(b'\n').map_while(Result::ok);
     let mut bodies = lines.filter_map(|line| serde_json::from_slice::<Value>(&line).ok());
     bodies.any(|event| event["body"]["type"] == "progress")

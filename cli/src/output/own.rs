@@ -8,7 +8,7 @@ use expert_contract::event::Event;
 use fs_err as fs;
 
 use super::record::{Begun, FINAL, RunRecord};
-use super::{children, made_a_step, remove};
+use super::{children, made_a_step, read_file, remove};
 use crate::failure::Failure;
 
 /// The run before, whole, kept until another one takes its place.
@@ -62,7 +62,7 @@ fn shows_a_run(run: &Path) -> bool {
     let plan = super::read_json(&run.join("plan.json")).unwrap_or_default();
     let planned = plan["contract"].is_number() && plan["recipe_digest"].is_string();
     let told = || {
-        let text = fs::read(run.join(EVENTS)).unwrap_or_default();
+        let text = read_file(&run.join(EVENTS)).unwrap_or_default();
         text.split(|byte| *byte == b'\n').any(|line| serde_json::from_slice::<Event>(line).is_ok())
     };
     let kept = || shows_a_run(&run.join(REPLACED)) || shows_a_run(&run.join(PREVIOUS));

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use expert_contract::plan::Inputs;
-use fs_err as fs;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{checkpoint_step, children};
+use super::{checkpoint_step, children, read_file};
 use crate::lock::read_digest;
 
 const RECORD: &str = "run.json";
@@ -141,7 +140,7 @@ fn damages(folder: &Path, files: &BTreeMap<String, FileDigest>) -> Vec<(String, 
 }
 
 fn read<T: DeserializeOwned>(file: &Path) -> Option<T> {
-    serde_json::from_slice(&fs::read(file).ok()?).ok()
+    serde_json::from_slice(&read_file(file)?).ok()
 }
 
 #[cfg(test)]
