@@ -54,7 +54,7 @@ AREAS: dict[str, Python | Rust] = {
         "expert-contract",
         "contract",
         ("contract/src/rules/*.rs",),
-        ("--test", "samples", "--test", "codes", "--test", "machine", "--lib"),
+        ("--test", "rule_edges", "--test", "samples", "--test", "codes", "--test", "machine", "--lib"),
     ),
     "resolve": Rust(
         "expert-contract",

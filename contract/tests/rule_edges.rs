@@ -1,0 +1,201 @@
+//! Where a rule across keys begins and ends to hold: a number at its bound, keys that agree, what another rule reports.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use expert_contract::diagnostic::Code;
+use expert_contract::manifest::{Options, Set};
+use expert_contract::read::from_bytes;
+use serde_json::{Value, json};
+
+/// A manifest without a problem, into which each case merges its own keys.
+fn manifest(more: &Value) -> Value {
+    let mut whole = json!({
+        "name": "ash",
+        "version": "1.0.0",
+        "schema_version": "2.0",
+        "base_models": [{"name": "someone/model-7B"}],
+        "training": {
+            "dataset": {"path": "train.jsonl"},
+            "config": {"rank": 8, "alpha": 16, "warmup_ratio": 0.0, "warmup_steps": 0, "learning_rate": 0.01}
+        }
+    });
+    merge(&mut whole, more);
+    whole
+}
+
+fn merge(into: &mut Value, more: &Value) {
+    match (into, more) {
+        (Value::Object(into), Value::Object(more)) => {
+            for (key, value) in more {
+                merge(into.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (into, more) => *into = more.clone(),
+    }
+}
+
+/// The pointers of that code's diagnostics.
+fn places(code: Code, more: &Value, sets: &[(&str, &str)]) -> Vec<String> {
+    let options = Options {
+        sets: sets.iter().map(|(path, value)| Set::new(*path, *value)).collect(),
+        ..Options::default()
+    };
+    let loaded =
+        from_bytes(manifest(more).to_string().into_bytes(), Path::new("/nowhere/manifest.json"), &options);
+    let found = loaded.diagnostics.into_iter().filter(|one| one.code == code);
+    found.map(|one| one.pointer).collect()
+}
+
+fn config(keys: Value) -> Value {
+    json!({"training": {"config": keys}})
+}
+
+fn dataset(keys: Value) -> Value {
+    json!({"training": {"dataset": keys}})
+}
+
+fn base(keys: Value) -> Value {
+    let mut base = json!({"name": "someone/model-7B"});
+    merge(&mut base, &keys);
+    json!({"base_models": [base]})
+}
+
+fn adapter(keys: Value) -> Value {
+    base(json!({"adapters": [keys]}))
+}
+
+#[test]
+fn nothing_is_reported_of_a_plain_manifest() {
+    let loaded = from_bytes(
+        manifest(&json!({})).to_string().into_bytes(),
+        Path::new("/nowhere/manifest.json"),
+        &Options::default(),
+    );
+    let problems: Vec<_> = loaded.diagnostics.iter().map(|one| &one.message).collect();
+    assert!(loaded.manifest.is_some(), "{problems:?}");
+}
+
+#[test]
+fn rules_hold_up_to_their_bounds_and_not_beyond() {
+    let (all, none) = (1, 0);
+    let cases = [
+        (Code::WarmupConflict, all, config(json!({"warmup_steps": 5, "warmup_ratio": 0.1}))),
+        (Code::WarmupConflict, none, config(json!({"warmup_steps": 0, "warmup_ratio": 0.1}))),
+        (Code::WarmupConflict, none, config(json!({"warmup_steps": 5, "warmup_ratio": 0.0}))),
+        (Code::WarmupUnused, all, config(json!({"lr_scheduler": "constant", "warmup_steps": 5}))),
+        (Code::WarmupUnused, all, config(json!({"lr_scheduler": "constant", "warmup_ratio": 0.1}))),
+        (Code::WarmupUnused, none, config(json!({"lr_scheduler": "constant"}))),
+        (Code::WarmupUnused, none, config(json!({"lr_scheduler": "linear", "warmup_steps": 5}))),
+        (Code::SchedulerOption, all, config(json!({"lr_scheduler_kwargs": {"min_lr_ratio": 1.0}}))),
+        (Code::SchedulerOption, all, config(json!({"lr_scheduler_kwargs": {"min_lr_ratio": 2.0}}))),
+        (Code::SchedulerOption, none, config(json!({"lr_scheduler_kwargs": {"min_lr_ratio": 0.9}}))),
+        (Code::SchedulerOption, all, scheduler("cosine", json!({"num_cycles": 0}))),
+        (Code::SchedulerOption, none, scheduler("cosine", json!({"num_cycles": 0.5}))),
+        (Code::SchedulerOption, all, scheduler("polynomial", json!({"lr_end": 0.01}))),
+        (Code::SchedulerOption, all, scheduler("polynomial", json!({"lr_end": 0.02}))),
+        (Code::SchedulerOption, none, scheduler("polynomial", json!({"lr_end": 0.009}))),
+        (Code::AdapterConflict, none, adapter(json!({"r": 8, "alpha": 16}))),
+        (Code::AdapterConflict, 2, adapter(json!({"r": 9, "alpha": 17}))),
+        (Code::AdapterConflict, none, adapter(json!({"type": "lora", "use_dora": true}))),
+        (Code::AdapterConflict, none, adapter(json!({"type": "ia3", "use_dora": false}))),
+        (Code::AdapterConflict, all, adapter(json!({"type": "ia3", "use_dora": true}))),
+        (Code::DataFormat, none, dataset(json!({"path": "a.csv", "format": "csv"}))),
+        (Code::DataFormat, all, dataset(json!({"path": "a.csv", "format": "jsonl"}))),
+        (Code::DataFormat, none, dataset(json!({"path": "a.json", "format": "jsonl"}))),
+        (Code::DataFormat, none, dataset(json!({"path": "a.jsonl", "format": "json"}))),
+        (Code::LengthBounds, none, dataset(json!({"validation": {"min_length": 5, "max_length": 5}}))),
+        (Code::LengthBounds, all, dataset(json!({"validation": {"min_length": 6, "max_length": 5}}))),
+        (Code::LoaderWithoutWorkers, none, config(json!({"dataloader_persistent_workers": false}))),
+        (Code::LoaderWithoutWorkers, all, config(json!({"dataloader_persistent_workers": true}))),
+        (Code::InvalidName, none, json!({"name": "a".repeat(100)})),
+        (Code::InvalidName, all, json!({"name": "a".repeat(101)})),
+        (Code::InvalidName, all, json!({"name": "-a"})),
+        (Code::InvalidName, all, json!({"name": "a."})),
+        (Code::SmallInt4, none, base(json!({"name": "x/model-3B", "quantization": "int4"}))),
+        (Code::SmallInt4, all, base(json!({"name": "x/model-2.9B", "quantization": "int4"}))),
+        (Code::RopeScaling, none, base(json!({"rope_scaling": {"type": "default"}}))),
+        (Code::RopeScaling, all, base(json!({"rope_scaling": {"type": "linear"}}))),
+        (Code::RopeScaling, 2, base(json!({"rope_scaling": {"type": "longrope", "factor": 2.0}}))),
+        (
+            Code::RopeScaling,
+            all,
+            base(json!({"rope_scaling": {"type": "yarn", "max_position_embeddings": 9}})),
+        ),
+        (Code::NoEffect, none, config(json!({"adapter_type": "ia3", "rank": null, "alpha": null}))),
+        (
+            Code::NoEffect,
+            all,
+            config(json!({"adapter_type": "ia3", "rank": null, "alpha": null, "dropout": 0.1})),
+        ),
+        (Code::UnknownScorer, none, json!({"evaluation": {"scorer": "package:name"}})),
+        (Code::UnknownScorer, all, json!({"evaluation": {"scorer": "pack age:name"}})),
+        (Code::UnknownScorer, all, json!({"evaluation": {"scorer": ":name"}})),
+        (Code::UnknownScorer, all, json!({"evaluation": {"scorer": "package:"}})),
+        (Code::MissingKey, none, json!({"training": 5})),
+        (Code::MissingKey, none, json!({"training": {"dataset": 5}})),
+        (Code::MissingKey, none, dataset(json!({"path": 5}))),
+        (Code::TemplateSource, all, base(json!({"prompt_template": "custom"}))),
+        (Code::TemplateSource, none, base(json!({"prompt_template": "custom", "template_source": 5}))),
+        (Code::TemplateSource, none, base(json!({"prompt_template": "custom", "template_path": 5}))),
+        (
+            Code::IdleProcesses,
+            none,
+            config(json!({
+                "batch_size": 2, "gradient_accumulation_steps": 2, "distributed": {"strategy": "ddp", "processes": 4}
+            })),
+        ),
+        (
+            Code::IdleProcesses,
+            all,
+            config(json!({
+                "batch_size": 2, "gradient_accumulation_steps": 2, "distributed": {"strategy": "ddp", "processes": 5}
+            })),
+        ),
+    ];
+    for (code, count, more) in cases {
+        let found = places(code, &more, &[]);
+        assert_eq!(found.len(), count, "{code} at {found:?} of {more}");
+    }
+}
+
+fn scheduler(name: &str, kwargs: Value) -> Value {
+    config(json!({"lr_scheduler": name, "lr_scheduler_kwargs": kwargs}))
+}
+
+#[test]
+fn modules_in_another_order_are_the_same() {
+    let of = |entry: Value, own: Value| {
+        let mut whole = adapter(json!({"target_modules": entry}));
+        merge(&mut whole, &config(json!({"target_modules": own})));
+        places(Code::AdapterConflict, &whole, &[]).len()
+    };
+    assert_eq!(of(json!(["q_proj", "v_proj"]), json!(["v_proj", "q_proj"])), 0);
+    assert_eq!(of(json!(["q_proj"]), json!(["v_proj"])), 1);
+}
+
+/// Of two settings that exclude each other the one that was given last is named.
+#[test]
+fn a_conflict_names_the_later_setting() {
+    let warm = |keys: Value, sets: &[(&str, &str)]| places(Code::WarmupConflict, &config(keys), sets);
+    let (steps, ratio) = ("training.config.warmup_steps", "training.config.warmup_ratio");
+    assert_eq!(warm(json!({"warmup_steps": 5, "warmup_ratio": 0.1}), &[]), ["/training/config/warmup_steps"]);
+    let by_ratio = warm(json!({"warmup_steps": 5}), &[(ratio, "0.1")]);
+    let by_steps = warm(json!({"warmup_ratio": 0.1}), &[(steps, "5")]);
+    assert_eq!((by_ratio.len(), by_steps.len()), (1, 1));
+    assert_ne!(by_ratio, by_steps);
+    let unused = |keys: Value| {
+        let mut whole = config(keys);
+        merge(&mut whole, &config(json!({"lr_scheduler": "constant"})));
+        places(Code::WarmupUnused, &whole, &[])
+    };
+    assert_eq!(unused(json!({"warmup_steps": 5})), ["/training/config/warmup_steps"]);
+    assert_eq!(unused(json!({"warmup_ratio": 0.1})), ["/training/config/warmup_ratio"]);
+
+    let precision = |keys: Value, sets: &[(&str, &str)]| places(Code::PrecisionConflict, &config(keys), sets);
+    assert_eq!(precision(json!({"fp16": true, "bf16": true}), &[]), ["/training/config/bf16"]);
+    let by_fp16 = precision(json!({"bf16": true}), &[("training.config.fp16", "true")]);
+    let by_bf16 = precision(json!({"fp16": true}), &[("training.config.bf16", "true")]);
+    assert_eq!((by_fp16.len(), by_bf16.len()), (1, 1));
+    assert_ne!(by_fp16, by_bf16);
+}
