@@ -32,6 +32,9 @@ FINISHED = (
 )
 INTERRUPTED = (
     "checkpoint-4/adapter_model.safetensors",
+    "checkpoint-4/optimizer.safetensors",
+    "checkpoint-4/state.json",
+    "events.jsonl",
     "plan.json",
     "cache:arrow",
     "cache:cache.json",

@@ -25,7 +25,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "dora, sgd": {KIND: "dora", NAME: "sgd"},
     "dora, adafactor": {KIND: "dora", NAME: "adafactor"},
-    "dora, muon": {KIND: "dora", NAME: "muon"},
+    "lora, muon": {KIND: "lora", NAME: "muon"},
     "dora, fused, bf16": {KIND: "dora", NAME: "adamw_torch_fused", "machine.dtype": "bf16"},
     "dora, fused, int4": {KIND: "dora", NAME: "adamw_torch_fused", "recipe.base.quantization": "int4"},
     "dora, fused, recomputed": {
