@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 _CHECKPOINT = "tests/worker/checkpoint/test_checkpoint"
 _FILES = "tests/worker/checkpoint/test_files.py"
+_RECORD = "tests/worker/checkpoint/test_record.py"
 _EDGES = "tests/worker/checkpoint/test_store_edges.py"
 _SHAPES = "tests/worker/checkpoint/test_compatible_shapes.py"
 
@@ -39,11 +40,11 @@ def _python(name: str, *tests: str) -> Python:
 AREAS: dict[str, Python | Rust] = {
     "compatible": _python("checkpoint.compatible", f"{_CHECKPOINT}_compatible.py", _SHAPES),
     "files": _python("checkpoint.files", f"{_CHECKPOINT}_store.py", _FILES),
-    "record": _python("checkpoint.record", f"{_CHECKPOINT}_store.py"),
+    "record": _python("checkpoint.record", f"{_CHECKPOINT}_store.py", _RECORD),
     "retention": _python("checkpoint.retention", f"{_CHECKPOINT}_retention.py"),
     "store": _python("checkpoint.store", f"{_CHECKPOINT}_store.py", _EDGES),
     "tensors": _python("checkpoint.tensors", f"{_CHECKPOINT}_store.py", _FILES),
-    "verify": _python("checkpoint.verify", f"{_CHECKPOINT}_store.py", _EDGES),
+    "verify": _python("checkpoint.verify", f"{_CHECKPOINT}_store.py", _EDGES, _RECORD),
     "loss": _python("train.fast.head_loss", "tests/worker/train/test_head_loss.py"),
     "batch": _python("train.fast.batch", "tests/worker/train/test_flat.py"),
     "order": _python("train.data", "tests/worker/train/test_data.py", "tests/worker/train/test_order.py"),

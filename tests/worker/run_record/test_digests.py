@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from expert_worker.run_record.digests import base_digests, data_digests
+from expert_worker.run_record.digests import base_digests, data_digests, final_digests
 
 
 def digest(content: bytes) -> dict[str, object]:
@@ -42,3 +42,13 @@ def test_the_hub_s_name_of_a_file_is_its_digest_and_nothing_else_is(tmp_path: Pa
     assert found["0.gguf"] == {"sha256": told, "bytes": 7}
     assert found["1.gguf"] == found["2.gguf"] == digest(b"weights")
     assert data_digests({"own": str(tmp_path / "blobs" / told)})["own"] == digest(b"weights")
+
+
+def test_a_finished_adapter_is_all_its_files_but_the_model_card(tmp_path: Path) -> None:
+    for name in ("adapter_model.safetensors", "README.md", "more/config.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(name.encode())
+    found = final_digests(tmp_path)
+    assert found == {
+        name: digest(name.encode()) for name in ("adapter_model.safetensors", "more/config.json")
+    }
