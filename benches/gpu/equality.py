@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 from transformers import Qwen3ForCausalLM
 
 from expert_worker.plan import FastParts
-from expert_worker.train.fast.batch import IGNORED, Flat, positions_of
+from expert_worker.train.fast.batch import IGNORED, PackedBatch, positions_of
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import Place, install, token_keys
 
@@ -66,16 +66,16 @@ def quantized(base: Any, dtype: torch.dtype) -> Any:
     return base
 
 
-def batch_on(device: torch.device) -> Flat:
+def batch_on(device: torch.device) -> PackedBatch:
     draw = torch.Generator().manual_seed(11)
     total = sum(LENGTHS)
     ids = torch.randint(1, SMALL.vocabulary, (total,), generator=draw)
     labels = torch.where(torch.rand(total, generator=draw) < 0.5, ids, IGNORED)
     keys = token_keys(1, 1, list(range(len(LENGTHS))), list(LENGTHS))
-    return Flat(ids, labels, positions_of(LENGTHS), LENGTHS, keys).to(device)
+    return PackedBatch(ids, labels, positions_of(LENGTHS), LENGTHS, keys).to(device)
 
 
-def plain(model: Any, place: Place, batch: Flat) -> Found:
+def plain(model: Any, place: Place, batch: PackedBatch) -> Found:
     """transformers' own forward, a document at a time."""
     total = torch.zeros((), device=batch.ids.device)
     for piece in batch.pieces(len(batch.lengths)):
@@ -87,7 +87,7 @@ def plain(model: Any, place: Place, batch: Flat) -> Found:
     return taken(model, total)
 
 
-def fast(model: Any, place: Place, batch: Flat, **options: Any) -> tuple[Found, str]:
+def fast(model: Any, place: Place, batch: PackedBatch, **options: Any) -> tuple[Found, str]:
     decoder = FastDecoder(model, place, **options)
     return taken(model, decoder.loss(batch)), decoder.way
 

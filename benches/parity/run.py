@@ -122,9 +122,9 @@ def _theirs(plan: Any, scene: Scene, pairs: list[Pair], folder: Path) -> Iterato
 
 
 def _order(plan: Any, rows: int) -> Any:
-    from expert_worker.train.data import Order
+    from expert_worker.train.data import StepSampler
 
-    return Order(rows, plan.recipe.batch.rows_per_step, plan.recipe.seed)
+    return StepSampler(rows, plan.recipe.batch.rows_per_step, plan.recipe.seed)
 
 
 def _started(plan: Any, steps: int) -> Any:

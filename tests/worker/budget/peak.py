@@ -14,7 +14,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from expert_worker.base.fp32_products import hold_in_fp32
-from expert_worker.train.fast.batch import Flat
+from expert_worker.train.fast.batch import PackedBatch
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import Place
 
@@ -37,10 +37,10 @@ def model_of(plan: dict[str, Any]) -> Any:
     return get_peft_model(model, lora, autocast_adapter_dtype=True).train()
 
 
-def batch_of(plan: dict[str, Any], vocabulary: int) -> Flat:
+def batch_of(plan: dict[str, Any], vocabulary: int) -> PackedBatch:
     length = plan["recipe"]["batch"]["max_seq_length"]
     ids = torch.randint(0, vocabulary, (length,))
-    return Flat(ids, ids.clone(), torch.arange(length), (length,))
+    return PackedBatch(ids, ids.clone(), torch.arange(length), (length,))
 
 
 def resident() -> int:
@@ -63,7 +63,7 @@ def main() -> None:
     optimizer = torch.optim.AdamW(trained, lr=1e-4)
     batch = batch_of(plan, model.config.vocab_size)
     # Threads, kernels and their buffers come with the first pass, however small it is.
-    small = Flat(batch.ids[:8], batch.labels[:8], batch.positions[:8], (8,))
+    small = PackedBatch(batch.ids[:8], batch.labels[:8], batch.positions[:8], (8,))
     decoder.loss(small).backward()
     model.zero_grad(set_to_none=True)
     gc.collect()

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scene import rows
 
-from expert_worker.train.data import InMemory, Order, flat, keyed, row_lengths
+from expert_worker.train.data import InMemory, StepSampler, flat, keyed, row_lengths
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(1, 60), st.integers(1, 9), st.booleans(), st.booleans())
 def test_every_epoch_sees_every_row_once(count, size, drop_last, grouped):
     lengths = tuple((7 * i) % 23 + 1 for i in range(count)) if grouped else None
-    order = Order(count, size, 3, drop_last, lengths)
+    order = StepSampler(count, size, 3, drop_last, lengths)
     for epoch in range(2):
         seen = [
             row
@@ -28,9 +28,9 @@ def test_every_epoch_sees_every_row_once(count, size, drop_last, grouped):
 
 
 def test_the_order_is_a_function_of_seed_and_step():
-    one, two = Order(50, 4, seed=1), Order(50, 4, seed=1)
+    one, two = StepSampler(50, 4, seed=1), StepSampler(50, 4, seed=1)
     assert [one.step(s) for s in range(30)] == [two.step(s) for s in reversed(range(30))][::-1]
-    assert one.step(0) != Order(50, 4, seed=2).step(0)
+    assert one.step(0) != StepSampler(50, 4, seed=2).step(0)
     assert one.step(0) != one.step(one.steps_per_epoch)
 
 
@@ -42,7 +42,7 @@ def test_group_by_length_puts_like_rows_together():
             max(lengths[r] for r in order.step(s)) - min(lengths[r] for r in order.step(s)) for s in range(25)
         )
 
-    assert spread(Order(200, 8, 5, lengths=lengths)) < 0.2 * spread(Order(200, 8, 5))
+    assert spread(StepSampler(200, 8, 5, lengths=lengths)) < 0.2 * spread(StepSampler(200, 8, 5))
 
 
 def test_batches_lay_rows_end_to_end():
@@ -63,7 +63,7 @@ def test_keys_hang_on_the_row_and_not_on_the_batch():
 
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_fewer_rows_than_a_step_takes_still_make_a_step(drop_last):
-    order = Order(3, 8, 1, drop_last)
+    order = StepSampler(3, 8, 1, drop_last)
     assert order.steps_per_epoch == 1 and sorted(order.step(0)) == [0, 1, 2]
 
 

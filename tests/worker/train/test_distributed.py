@@ -90,7 +90,7 @@ def test_two_processes_go_on_from_a_checkpoint_of_one(tmp_path, alone):
     assert adapters_apart(tmp_path / "pair", alone.output) < 1e-6
 
 
-def test_a_base_spread_over_two_processes_comes_to_the_same(tmp_path, alone):
+def test_a_base_sharded_over_two_processes_comes_to_the_same(tmp_path, alone):
     code, said = start(tmp_path, {**RECIPE, **together("fsdp2"), "machine.micro_batch": 1}, "pair").finish()
     assert code == 0, said[-1]
     applied = {body["key"]: body["value"] for body in said if body["type"] == "applied"}

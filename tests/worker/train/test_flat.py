@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 import torch
 
-from expert_worker.train.fast.batch import IGNORED, Flat, nothing, positions_of, supervised
+from expert_worker.train.fast.batch import IGNORED, PackedBatch, nothing, positions_of, supervised
 
 LENGTHS = (3, 2, 4)
 
 
-def batch(*, keys: bool = True) -> Flat:
+def batch(*, keys: bool = True) -> PackedBatch:
     positions = positions_of(LENGTHS)
     ids = torch.arange(10, 19)
     labels = ids.clone()
     labels[[0, 5]] = IGNORED
-    return Flat(ids, labels, positions, LENGTHS, torch.arange(100, 109) if keys else None, 7)
+    return PackedBatch(ids, labels, positions, LENGTHS, torch.arange(100, 109) if keys else None, 7)
 
 
 def test_a_document_s_first_token_is_asked_of_nobody():
@@ -28,7 +28,7 @@ def test_a_document_s_first_token_is_asked_of_nobody():
 
 def test_a_masked_token_is_not_asked_for_but_may_be_asked():
     labels = torch.tensor([1, -100, 3, -100])
-    flat = Flat(torch.arange(4), labels, torch.arange(4), (4,))
+    flat = PackedBatch(torch.arange(4), labels, torch.arange(4), (4,))
     assert flat.sources.tolist() == [1] and flat.targets.tolist() == [3]
     assert supervised(labels, flat.positions) == 1
 
@@ -74,7 +74,7 @@ def test_pieces_are_level_and_hold_each_document_whole():
 
 
 def test_documents_that_are_apart_in_the_batch_keep_their_order():
-    flat = Flat(torch.arange(9), torch.arange(9), positions_of((2, 5, 2)), (2, 5, 2))
+    flat = PackedBatch(torch.arange(9), torch.arange(9), positions_of((2, 5, 2)), (2, 5, 2))
     first, second = flat.pieces(2)
     assert first.ids.tolist() == [0, 1, 7, 8] and first.lengths == (2, 2)
     assert second.ids.tolist() == [2, 3, 4, 5, 6] and second.keys is None

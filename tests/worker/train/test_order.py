@@ -8,32 +8,32 @@ from plans import example_plan
 
 from expert_worker.errors import BadInput
 from expert_worker.train import data
-from expert_worker.train.data import InMemory, Order, order_of, total_steps
+from expert_worker.train.data import InMemory, StepSampler, order_of, total_steps
 
 ROWS = InMemory([[([1, 2, 3], [-100, 2, 3])], [([4], [4]), ([5, 6], [5, 6])], [([7, 8], [7, 8])]])
 
 
 def test_steps_of_an_epoch():
-    assert Order(10, 4, 0).steps_per_epoch == 3
-    assert Order(10, 4, 0, drop_last=True).steps_per_epoch == 2
-    assert Order(8, 4, 0).steps_per_epoch == 2
-    assert Order(3, 4, 0, drop_last=True).steps_per_epoch == 1
-    assert Order(10, 4, 0).epoch(6) == 2.0
+    assert StepSampler(10, 4, 0).steps_per_epoch == 3
+    assert StepSampler(10, 4, 0, drop_last=True).steps_per_epoch == 2
+    assert StepSampler(8, 4, 0).steps_per_epoch == 2
+    assert StepSampler(3, 4, 0, drop_last=True).steps_per_epoch == 1
+    assert StepSampler(10, 4, 0).epoch(6) == 2.0
 
 
 def test_an_epoch_is_one_permutation_cut_into_steps():
-    order = Order(10, 4, 5)
+    order = StepSampler(10, 4, 5)
     first = [order.step(step) for step in range(3)]
     assert [len(rows) for rows in first] == [4, 4, 2]
     assert sorted(row for rows in first for row in rows) == list(range(10))
     second = [order.step(step) for step in range(3, 6)]
     assert sorted(row for rows in second for row in rows) == list(range(10)) and second != first
-    assert Order(10, 4, 6).step(0) != order.step(0)
+    assert StepSampler(10, 4, 6).step(0) != order.step(0)
 
 
 def test_rows_of_like_length_share_a_step_the_longest_first_among_fifty_steps():
     lengths = tuple(range(1, 204))
-    order = Order(203, 2, 1, lengths=lengths)
+    order = StepSampler(203, 2, 1, lengths=lengths)
     steps = [order.step(step) for step in range(order.steps_per_epoch)]
     assert sorted(row for rows in steps for row in rows) == list(range(203))
     assert len(steps[-1]) == 1
@@ -48,8 +48,8 @@ def test_rows_of_like_length_share_a_step_the_longest_first_among_fifty_steps():
 
 def test_no_more_than_a_hundred_rows_of_two_a_step_are_sorted_together():
     lengths = tuple(range(200))
-    shuffled = Order(200, 2, 3)._permutation(0)
-    steps = Order(200, 2, 3, lengths=lengths)._permutation(0)
+    shuffled = StepSampler(200, 2, 3)._permutation(0)
+    steps = StepSampler(200, 2, 3, lengths=lengths)._permutation(0)
     pools = [sorted(shuffled[:100], reverse=True), sorted(shuffled[100:], reverse=True)]
     pairs = {tuple(pool[i : i + 2]) for pool in pools for i in range(0, 100, 2)}
     assert {tuple(steps[i : i + 2]) for i in range(0, 200, 2)} == pairs
@@ -62,7 +62,7 @@ def test_lengths_count_only_where_rows_are_grouped_and_not_packed(tmp_path, grou
     changes = {"recipe.batch.group_by_length": group, "recipe.batch.packing": packing, "recipe.seed": 11}
     plan = example_plan(tmp_path, {**changes, "recipe.batch.drop_last": True})
     order = order_of(plan, ROWS)
-    assert order == Order(3, plan.recipe.batch.rows_per_step, 11, True, expected)
+    assert order == StepSampler(3, plan.recipe.batch.rows_per_step, 11, True, expected)
 
 
 def test_no_rows_are_refused(tmp_path):
@@ -77,13 +77,13 @@ def test_no_rows_are_refused(tmp_path):
 )
 def test_total_steps(tmp_path, unit, value, steps):
     plan = example_plan(tmp_path, {"recipe.schedule.duration": {"unit": unit, "value": value}})
-    assert total_steps(plan, Order(10, 4, 0)) == steps
+    assert total_steps(plan, StepSampler(10, 4, 0)) == steps
 
 
 def test_rounding_of_a_share_makes_no_step_more(tmp_path):
     """0.07 * 100 is a little above 7 in floating point."""
     plan = example_plan(tmp_path, {"recipe.schedule.duration": {"unit": "epochs", "value": 0.07}})
-    assert 0.07 * 100 > 7 and total_steps(plan, Order(100, 1, 0)) == 7
+    assert 0.07 * 100 > 7 and total_steps(plan, StepSampler(100, 1, 0)) == 7
 
 
 def test_lengths_come_from_the_rows_own_table_or_are_counted():

@@ -56,16 +56,16 @@ def test_it_learns_and_leaves_a_plain_adapter(tmp_path):
 )  # fmt: skip
 def test_every_adapter_loads_back_with_plain_peft(tmp_path, kind, more, monkeypatch):
     kept = {}
-    from expert_worker.train import finish
+    from expert_worker.train import finalize
 
-    original = finish.Finish.write
+    original = finalize.Finish.write
 
     def spy(self, *arguments):
         result = original(self, *arguments)
-        kept["logits"] = logits(self._loop.model.eval())
+        kept["logits"] = logits(self._trainer.model.eval())
         return result
 
-    monkeypatch.setattr(finish.Finish, "write", spy)
+    monkeypatch.setattr(finalize.Finish, "write", spy)
     ran = train(
         tmp_path,
         {"recipe.adapter.kind": kind, "recipe.schedule.duration": {"unit": "steps", "value": 12}, **more},

@@ -9,7 +9,7 @@ import torch
 from peft import IA3Config, LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
-from expert_worker.train.fast.batch import Flat, positions_of
+from expert_worker.train.fast.batch import PackedBatch, positions_of
 from expert_worker.train.fast.dropout import token_keys
 
 SHAPE = {
@@ -76,16 +76,16 @@ def stirred(model: Any) -> Any:
     return model.train()
 
 
-def flat(lengths: tuple[int, ...] = (9, 1, 17, 5), seed: int = 11) -> Flat:
+def flat(lengths: tuple[int, ...] = (9, 1, 17, 5), seed: int = 11) -> PackedBatch:
     torch.manual_seed(seed)
     total = sum(lengths)
     ids = torch.randint(1, 97, (total,))
     labels = torch.where(torch.rand(total) < 0.5, ids, -100)
     keys = token_keys(1, 1, list(range(len(lengths))), list(lengths))
-    return Flat(ids, labels, positions_of(lengths), lengths, keys)
+    return PackedBatch(ids, labels, positions_of(lengths), lengths, keys)
 
 
-def plain_loss(model: Any, batch: Flat) -> torch.Tensor:
+def plain_loss(model: Any, batch: PackedBatch) -> torch.Tensor:
     """Summed loss by transformers' own forward, one document at a time: nothing packed, nothing of ours."""
     total = torch.zeros(())
     start = 0

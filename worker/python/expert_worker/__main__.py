@@ -17,7 +17,7 @@ from expert_worker.plan import Plan, load_plan
 from expert_worker.process import bind_to_parent, run_lock
 from expert_worker.process.leader import lead, leads
 from expert_worker.process.leave import leave
-from expert_worker.process.rank import follow_leader, speaks, this_rank
+from expert_worker.process.rank import follow_leader, is_main_process, this_rank
 from expert_worker.stages import READS_STDIN, RECORDED, STAGES, find_stage, loads_torch
 from expert_worker.stop import Stop
 
@@ -85,7 +85,7 @@ def _hear_of_stops(stop: Stop) -> None:
 
 def _events_for(plan: Plan, pipe: Pipe, early: Events) -> Events:
     record = None
-    if plan.request.stage in RECORDED and speaks():
+    if plan.request.stage in RECORDED and is_main_process():
         record = Record(Path(plan.machine.paths.output) / "events.jsonl")
     events = Events([pipe], record, stage=plan.request.stage, recipe_digest=plan.recipe_digest)
     events.stop = early.stop

@@ -23,9 +23,9 @@ from expert_worker.events import Events
 from expert_worker.plan import BenchRequest, Plan
 from expert_worker.train import memory
 from expert_worker.train.data import longest, row_lengths
+from expert_worker.train.distributed import DistContext
 from expert_worker.train.source import Source, open_source
 from expert_worker.train.stage import Session, prepare
-from expert_worker.train.team import Team
 
 
 class Heard:
@@ -67,22 +67,22 @@ def measure(plan: Plan, events: Events, source: Source) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="expert-bench-") as folder:
         paths = plan.machine.paths.model_copy(update={"output": folder})
         plan = plan.model_copy(update={"machine": plan.machine.model_copy(update={"paths": paths})})
-        session = prepare(plan, events, source, Store(Path(folder), events), None, Team())
-        loaded = memory.now(session.loop.device).allocated
+        session = prepare(plan, events, source, Store(Path(folder), events), None, DistContext())
+        loaded = memory.now(session.trainer.device).allocated
         ready = time.time() - psutil.Process().create_time()
         _longest_first(session, source)
-        after_longest = memory.peak(session.loop.device)
+        after_longest = memory.peak(session.trainer.device)
         with Busy(plan.machine.device) as busy:
-            session.loop.run()
-        session.keeper.drain()
+            session.trainer.run()
+        session.checkpoints.drain()
         return {
             "ok": True,
             "fits": not heard.split,
-            "micro_batch": session.loop.window.micro_batch,
+            "micro_batch": session.trainer.accumulator.micro_batch,
             "ready_seconds": ready,
             "loaded_bytes": loaded,
             "peak_bytes_of_longest": after_longest,
-            "peak_bytes": memory.peak(session.loop.device),
+            "peak_bytes": memory.peak(session.trainer.device),
             "gpu_utilization": busy.mean,
             **_speed(heard.steps),
             "applied": heard.applied,
@@ -91,11 +91,11 @@ def measure(plan: Plan, events: Events, source: Source) -> dict[str, Any]:
 
 def _longest_first(session: Session, source: Source) -> None:
     """What does not fit shall show before anything is timed."""
-    window = session.loop.window.reading(source.train)
-    count = min(window.micro_batch, session.loop.order.rows_per_step)
-    window.gather(0, longest(row_lengths(source.train), count))
-    window.clear()
-    session.loop.window.micro_batch = window.micro_batch
+    accumulator = session.trainer.accumulator.over(source.train)
+    count = min(accumulator.micro_batch, session.trainer.order.rows_per_step)
+    accumulator.accumulate(0, longest(row_lengths(source.train), count))
+    accumulator.clear()
+    session.trainer.accumulator.micro_batch = accumulator.micro_batch
 
 
 def _speed(steps: list[Progress]) -> dict[str, Any]:

@@ -116,16 +116,16 @@ def _start(number: int, plan: Plan, plan_path: Path, rendezvous: Path, pipe: Pip
     if plan.machine.device.kind == "cpu":
         environment |= _loopback()
         environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // together.processes)))
-    speaks = number == 0
+    is_main_process = number == 0
     process = subprocess.Popen(
         [sys.executable, "-m", "expert_worker", plan.request.stage, "--plan", str(plan_path)],
         env=environment,
         stdin=subprocess.PIPE,
-        stdout=pipe.descriptor if speaks else subprocess.PIPE,
+        stdout=pipe.descriptor if is_main_process else subprocess.PIPE,
         pass_fds=descriptors,
     )
     member = Member(number, process)
-    if not speaks:
+    if not is_main_process:
         member.listener = threading.Thread(target=_listen, args=(member, pipe), daemon=True)
         member.listener.start()
     return member

@@ -28,7 +28,7 @@ def this_rank() -> Rank | None:
     return Rank(int(number), os.environ[RENDEZVOUS]) if number.isdecimal() else None
 
 
-def speaks() -> bool:
+def is_main_process() -> bool:
     """Of processes that work together, the first writes the run's events, checkpoints and results."""
     rank = this_rank()
     return rank is None or rank.number == 0

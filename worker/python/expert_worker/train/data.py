@@ -11,7 +11,7 @@ import torch
 
 from expert_worker.errors import BadInput
 from expert_worker.plan import DurationSteps, Plan
-from expert_worker.train.fast.batch import Flat
+from expert_worker.train.fast.batch import PackedBatch
 from expert_worker.train.fast.dropout import token_keys
 from expert_worker.train.random import ORDER, generator
 
@@ -27,7 +27,7 @@ class Rows(Protocol):
 
 
 @dataclass(frozen=True)
-class Order:
+class StepSampler:
     """Every epoch is a new permutation; a step takes the next `rows_per_step` of it."""
 
     rows: int
@@ -57,7 +57,7 @@ class Order:
 
 
 @lru_cache(maxsize=2)
-def _permutation(order: Order, epoch: int) -> list[int]:
+def _permutation(order: StepSampler, epoch: int) -> list[int]:
     draw = generator(order.seed, ORDER, epoch)
     shuffled: list[int] = torch.randperm(order.rows, generator=draw).tolist()
     if order.lengths is None:
@@ -76,15 +76,15 @@ def _with_steps_shuffled(rows: list[int], size: int, draw: torch.Generator) -> l
     return [row for place in places for row in rows[place * size : (place + 1) * size]] + rows[whole * size :]
 
 
-def order_of(plan: Plan, rows: Rows) -> Order:
+def order_of(plan: Plan, rows: Rows) -> StepSampler:
     if len(rows) == 0:
         raise BadInput("There are no rows to train on: the data set is empty", code="no-rows")
     batch = plan.recipe.batch
     lengths = tuple(row_lengths(rows)) if batch.group_by_length and not batch.packing else None
-    return Order(len(rows), batch.rows_per_step, plan.recipe.seed, batch.drop_last, lengths)
+    return StepSampler(len(rows), batch.rows_per_step, plan.recipe.seed, batch.drop_last, lengths)
 
 
-def total_steps(plan: Plan, order: Order) -> int:
+def total_steps(plan: Plan, order: StepSampler) -> int:
     duration = plan.recipe.schedule.duration
     if isinstance(duration, DurationSteps):
         return int(duration.value)
@@ -104,14 +104,16 @@ def longest(lengths: Sequence[int], count: int) -> list[int]:
     return heapq.nlargest(count, range(len(lengths)), key=lengths.__getitem__)
 
 
-def flat(rows: Rows, indices: Sequence[int]) -> Flat:
+def flat(rows: Rows, indices: Sequence[int]) -> PackedBatch:
     """One batch on the CPU, without dropout keys."""
     ids, labels, bounds, positions = (_tensor(part) for part in rows.batch(indices))
     lengths = tuple((bounds[1:] - bounds[:-1]).tolist())
-    return Flat(ids.long(), labels.long(), positions.long(), lengths)
+    return PackedBatch(ids.long(), labels.long(), positions.long(), lengths)
 
 
-def keyed(batch: Flat, seed: int, step: int, indices: Sequence[int], lengths: Sequence[int]) -> Flat:
+def keyed(
+    batch: PackedBatch, seed: int, step: int, indices: Sequence[int], lengths: Sequence[int]
+) -> PackedBatch:
     """With each token's dropout key; `lengths` are those of all rows."""
     keys = token_keys(seed, step, list(indices), [lengths[index] for index in indices])
     return replace(batch, keys=keys, step=step)

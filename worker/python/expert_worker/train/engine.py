@@ -9,20 +9,20 @@ from torch.nn.functional import cross_entropy
 
 from expert_worker.events import Events
 from expert_worker.plan import Compile, Plan
-from expert_worker.train import checkpointing
-from expert_worker.train.fast.batch import CPU_MULTIPLE, IGNORED, Flat
+from expert_worker.train import gradient_checkpointing
+from expert_worker.train.chunk_pool import ChunkPool
+from expert_worker.train.fast.batch import CPU_MULTIPLE, IGNORED, PackedBatch
 from expert_worker.train.fast.decoder import FastDecoder, Wrapper
 from expert_worker.train.fast.dropout import Place, PlaceByThread, install
 from expert_worker.train.fast.eligible import obstacle
-from expert_worker.train.lanes import Lanes
 from expert_worker.train.random import FORWARD, seed_everything
 
 
 class Engine(Protocol):
-    def backward(self, batch: Flat, scale: float) -> Tensor:
+    def backward(self, batch: PackedBatch, scale: float) -> Tensor:
         """Adds `scale` times the summed loss's gradient to the parameters; returns the summed loss."""
 
-    def loss(self, batch: Flat) -> Tensor:
+    def loss(self, batch: PackedBatch) -> Tensor:
         """The summed loss, without gradient and dropout."""
 
     def parameters_changed(self) -> None:
@@ -37,12 +37,12 @@ class FastEngine:
         model: Any,
         decoder: FastDecoder,
         device: torch.device,
-        lanes: Lanes | None,
+        lanes: ChunkPool | None,
     ) -> None:
         self._model, self._decoder, self._device, self._lanes = model, decoder, device, lanes
         self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
-    def backward(self, batch: Flat, scale: float) -> Tensor:
+    def backward(self, batch: PackedBatch, scale: float) -> Tensor:
         if self._lanes is None:
             loss = self._decoder.loss(batch.to(self._device))
             if loss.requires_grad:
@@ -57,7 +57,7 @@ class FastEngine:
                 _accumulate(parameter, gradient)
         return total
 
-    def loss(self, batch: Flat) -> Tensor:
+    def loss(self, batch: PackedBatch) -> Tensor:
         self._model.eval()
         try:
             if self._lanes is None:
@@ -69,17 +69,17 @@ class FastEngine:
     def parameters_changed(self) -> None:
         self._decoder.parameters_changed()
 
-    def _loss(self, piece: Flat) -> Tensor:
+    def _loss(self, piece: PackedBatch) -> Tensor:
         with torch.no_grad():
             return self._decoder.loss(piece)
 
-    def _gradients(self, piece: Flat, scale: float) -> tuple[Tensor, Sequence[Tensor | None]]:
+    def _gradients(self, piece: PackedBatch, scale: float) -> tuple[Tensor, Sequence[Tensor | None]]:
         loss = self._decoder.loss(piece)
         if not loss.requires_grad:
             return loss, [None] * len(self._trained)
         return loss.detach(), torch.autograd.grad(loss * scale, self._trained, allow_unused=True)
 
-    def _pieces(self, batch: Flat) -> list[Flat]:
+    def _pieces(self, batch: PackedBatch) -> list[PackedBatch]:
         assert self._lanes is not None
         return [piece.filled(CPU_MULTIPLE) for piece in self._lanes.pieces(batch.to(self._device))]
 
@@ -103,13 +103,13 @@ class PlainEngine:
         self._model, self._place, self._seed, self._device = model, place, seed, device
         self._neftune = neftune
 
-    def backward(self, batch: Flat, scale: float) -> Tensor:
+    def backward(self, batch: PackedBatch, scale: float) -> Tensor:
         loss = self._summed(batch)
         if loss.requires_grad:
             (loss * scale).backward()  # type: ignore[no-untyped-call]
         return loss.detach()
 
-    def loss(self, batch: Flat) -> Tensor:
+    def loss(self, batch: PackedBatch) -> Tensor:
         self._model.eval()
         try:
             with torch.no_grad():
@@ -120,7 +120,7 @@ class PlainEngine:
     def parameters_changed(self) -> None:
         """peft's modules derive everything from the parameters at each call."""
 
-    def _summed(self, batch: Flat) -> Tensor:
+    def _summed(self, batch: PackedBatch) -> Tensor:
         padded = _padded(batch.to(self._device))
         self._place.keys = padded.keys
         if self._model.training and batch.keys is not None and batch.keys.numel():
@@ -143,7 +143,7 @@ class _Padded:
         self.ids, self.labels, self.mask, self.keys = ids, labels, mask, keys
 
 
-def _padded(batch: Flat) -> _Padded:
+def _padded(batch: PackedBatch) -> _Padded:
     def rows(flat: Tensor, filler: int) -> Tensor:
         parts = list(torch.split(flat, list(batch.lengths)))
         return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=filler)
@@ -153,9 +153,9 @@ def _padded(batch: Flat) -> _Padded:
     return _Padded(rows(batch.ids, 0), rows(batch.labels, IGNORED), mask, keys)
 
 
-def build(plan: Plan, model: Any, device: torch.device, events: Events, *, spread: bool = False) -> Engine:
+def build(plan: Plan, model: Any, device: torch.device, events: Events, *, sharded: bool = False) -> Engine:
     """Chooses the path and reports it, with the reason if it is not the fast one."""
-    reason = _obstacle(plan, model, spread)
+    reason = _obstacle(plan, model, sharded)
     lanes = _lanes(plan, device) if reason is None else None
     place = PlaceByThread() if lanes is not None and lanes.count > 1 else Place()
     replaced = install(model, place)
@@ -170,14 +170,14 @@ def build(plan: Plan, model: Any, device: torch.device, events: Events, *, sprea
     events.applied("path", "plain", f"Plain transformers + peft path: {reason}")
     if plan.machine.compile:
         events.warning("not-compiled", "torch_compile has no effect on the plain path: it runs uncompiled")
-    events.applied("gradient_checkpointing", checkpointing.apply(model, plan.machine.checkpointing))
+    events.applied("gradient_checkpointing", gradient_checkpointing.apply(model, plan.machine.checkpointing))
     _keep_format(model)
     _disturb(model, place, alpha)
     return PlainEngine(model, place, plan.recipe.seed, device, alpha)
 
 
-def _obstacle(plan: Plan, model: Any, spread: bool) -> str | None:
-    if spread:
+def _obstacle(plan: Plan, model: Any, sharded: bool) -> str | None:
+    if sharded:
         return "the base's weights are sharded over the processes, which only its own modules support"
     return obstacle(model) if plan.machine.fast_path else "it is switched off"
 
@@ -188,7 +188,7 @@ def _fast(
     place: Place,
     alpha: float,
     device: torch.device,
-    lanes: Lanes | None,
+    lanes: ChunkPool | None,
     events: Events,
 ) -> FastEngine:
     machine = plan.machine
@@ -226,13 +226,13 @@ def _fast(
     return FastEngine(model, decoder, device, lanes)
 
 
-def _lanes(plan: Plan, device: torch.device) -> Lanes | None:
+def _lanes(plan: Plan, device: torch.device) -> ChunkPool | None:
     """None if a batch is processed as a whole."""
     tokens = plan.machine.piece_tokens
     if tokens is None or device.type != "cpu":
         return None
     # Layers are compiled once, by one thread.
-    return Lanes(tokens, 1 if plan.machine.compile else torch.get_num_threads())
+    return ChunkPool(tokens, 1 if plan.machine.compile else torch.get_num_threads())
 
 
 def _compiler(wanted: Compile) -> Wrapper:

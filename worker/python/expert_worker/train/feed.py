@@ -14,8 +14,8 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from expert_worker.events import Events
 from expert_worker.plan import Plan
-from expert_worker.train.data import InMemory, Order, Rows, row_lengths
-from expert_worker.train.team import Team
+from expert_worker.train.data import InMemory, Rows, StepSampler, row_lengths
+from expert_worker.train.distributed import DistContext
 
 Row = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -46,21 +46,23 @@ def _reopen(kind: Any, path: Any) -> RowSet:
 class InOrder(Sampler[int]):
     """The rows of this process for every step from `start`."""
 
-    def __init__(self, order: Order, start: int, total: int, team: Team) -> None:
-        self._order, self._start, self._total, self._team = order, start, total, team
+    def __init__(self, order: StepSampler, start: int, total: int, dist: DistContext) -> None:
+        self._order, self._start, self._total, self._dist = order, start, total, dist
 
     def __iter__(self) -> Iterator[int]:
         for step in range(self._start, self._total):
-            yield from self._team.share(self._order.step(step))
+            yield from self._dist.share(self._order.step(step))
 
 
 class LoadedRows:
     """`Rows` that come out of a DataLoader. What a step has seen is kept until the next, which may redo
     it."""
 
-    def __init__(self, rows: Rows, order: Order, start: int, total: int, plan: Plan, team: Team) -> None:
+    def __init__(
+        self, rows: Rows, order: StepSampler, start: int, total: int, plan: Plan, dist: DistContext
+    ) -> None:
         self._rows, self._held_most = rows, 2 * order.rows_per_step
-        in_order = InOrder(order, start, total, team)
+        in_order = InOrder(order, start, total, dist)
         self._order_of_rows = iter(in_order)
         self.loader = _loader(RowSet(rows), in_order, plan)
         self._arriving: Iterator[Row] | None = None

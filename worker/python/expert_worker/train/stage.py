@@ -15,21 +15,21 @@ from expert_worker.checkpoint import Loaded, Store, refuse_unless_same
 from expert_worker.events import Events
 from expert_worker.plan import Plan, ResumeCheckpoint, ResumeNewest, TrainRequest
 from expert_worker.tracking import start_trackers
-from expert_worker.train import adapter, data, engine, feed, memory, optimizer, precision, schedule, state
-from expert_worker.train.finish import Finish
-from expert_worker.train.keeper import Keeper
-from expert_worker.train.loop import Evaluate, Loop
+from expert_worker.train import adapter, data, engine, feed, memory, optimizer, precision, schedule
+from expert_worker.train.checkpoints import CheckpointManager, restore
+from expert_worker.train.distributed import DistContext, plan_of_rank, process_group, shard
+from expert_worker.train.finalize import Finish, Settings
+from expert_worker.train.memory_probe import try_largest
 from expert_worker.train.profiler import profiled
-from expert_worker.train.rhythm import Rhythm
-from expert_worker.train.scoring import checkpoint_scores, rows_to_score, score_trained
-from expert_worker.train.settings import Settings
 from expert_worker.train.source import Source, open_source
-from expert_worker.train.spread import spread
-from expert_worker.train.team import Team, assembled, plan_of_rank
-from expert_worker.train.totals import Totals
-from expert_worker.train.trial import try_largest
-from expert_worker.train.validation import Validation, documents
-from expert_worker.train.window import Window
+from expert_worker.train.trainer import Evaluate, GradientAccumulator, Interval, Trainer, TrainerState
+from expert_worker.train.validation import (
+    Validation,
+    checkpoint_scores,
+    documents,
+    rows_to_score,
+    score_trained,
+)
 
 _TRAIN_BUDGET = 900.0
 
@@ -37,61 +37,61 @@ _TRAIN_BUDGET = 900.0
 def run(plan: Plan, events: Events) -> JsonValue:
     """Tokenizes if needed, trains, and returns the result for `train --json`."""
     rows = rows_to_score(plan)
-    with assembled(plan, events) as team:
-        result, model, tokenizer = _train(plan_of_rank(plan, team), events, team)
+    with process_group(plan, events) as dist:
+        result, model, tokenizer = _train(plan_of_rank(plan, dist), events, dist)
     # If the base is sharded, `expert-cli` runs the scoring in one process that holds all of it.
-    if rows is not None and team.speaks and not team.spread:
+    if rows is not None and dist.is_main_process and not dist.sharded:
         memory.release()
         result["evaluation"] = score_trained(plan, events, model, tokenizer, rows, str(result["adapter"]))
     return cast(JsonValue, result)
 
 
-def _train(plan: Plan, events: Events, team: Team) -> tuple[dict[str, Any], Any, Any]:
+def _train(plan: Plan, events: Events, dist: DistContext) -> tuple[dict[str, Any], Any, Any]:
     """The run's result, and the model and tokenizer as they are in `final/`: gradients and optimizer are
     gone."""
     began = time.monotonic()
     applied = Settings()
     events.attach(applied)
     store = Store(Path(plan.machine.paths.output), events)
-    saved = _resumed(plan, store, team)
-    with team.first_alone():
+    saved = _resumed(plan, store, dist)
+    with dist.main_process_first():
         source = open_source(plan, events)
         locate(plan, events)
     if saved is not None:
         _refuse_other_recipe(plan, saved, source)
         plan = _with_inputs_of(plan, saved)
     events.begin(saved.step if saved else 0)
-    trackers = start_trackers(plan, events, saved.step if saved else 0) if team.speaks else None
+    trackers = start_trackers(plan, events, saved.step if saved else 0) if dist.is_main_process else None
     try:
-        session = prepare(plan, events, source, store, saved, team)
-        events.stage("train", _TRAIN_BUDGET, f"{session.loop.total_steps} steps")
+        session = prepare(plan, events, source, store, saved, dist)
+        events.stage("train", _TRAIN_BUDGET, f"{session.trainer.total_steps} steps")
         try:
-            with profiled(plan, events) if team.speaks else nullcontext():
-                session.loop.run()
+            with profiled(plan, events) if dist.is_main_process else nullcontext():
+                session.trainer.run()
         finally:
-            session.keeper.drain()
-        session.loop.window.clear()
-        peak = team.largest(memory.peak(session.loop.device))
+            session.checkpoints.drain()
+        session.trainer.accumulator.clear()
+        peak = dist.all_reduce_max(memory.peak(session.trainer.device))
         result: dict[str, Any] = {}
-        if team.speaks:
-            finish = Finish(plan, events, store, session.loop, session.tokenizer, source, applied)
+        if dist.is_main_process:
+            finish = Finish(plan, events, store, session.trainer, session.tokenizer, source, applied)
             result = finish.write(time.monotonic() - began, saved.step if saved else None, peak)
     finally:
         if trackers is not None:
             trackers.close()
         source.close()
-    return result, session.loop.model, session.tokenizer
+    return result, session.trainer.model, session.tokenizer
 
 
 @dataclass(frozen=True)
 class Session:
-    loop: Loop
-    keeper: Keeper
+    trainer: Trainer
+    checkpoints: CheckpointManager
     tokenizer: Any
 
 
 def prepare(
-    plan: Plan, events: Events, source: Source, store: Store, saved: Loaded | None, team: Team
+    plan: Plan, events: Events, source: Source, store: Store, saved: Loaded | None, dist: DistContext
 ) -> Session:
     """The model with its adapter, the optimizer and the loop, as they were at `saved` if that is given."""
     precision.prepare(plan, events)
@@ -100,67 +100,77 @@ def prepare(
     steps = data.total_steps(plan, order)
     tokenizer = load_tokenizer(plan, events)
     model = adapter.build(plan, load_base(plan, events), tokenizer, steps, events)
-    if team.spread:
-        spread(model, device, events)
+    if dist.sharded:
+        shard(model, device, events)
     parameters = list(adapter.trained(model).values())
-    team.align(parameters)
+    dist.broadcast_parameters(parameters)
     optimizing = optimizer.build(plan.recipe.optimizer, parameters, events)
     scale = precision.LossScale.of(compute_dtype(plan))
-    way = engine.build(plan, model, device, events, spread=team.spread)
+    training_engine = engine.build(plan, model, device, events, sharded=dist.sharded)
     micro = saved.facts.micro_batch if saved else int(plan.machine.micro_batch)
-    totals = Totals.from_json(saved.facts.totals) if saved else Totals()
-    rows = _rows(plan, source, order, totals.step, steps, events, team)
-    saving = Rhythm.of(plan.recipe.saving, order.steps_per_epoch, steps)
-    window = Window(way, rows, parameters, plan.recipe.seed, micro, events, team)
+    state = TrainerState.from_json(saved.facts.totals) if saved else TrainerState()
+    rows = _rows(plan, source, order, state.step, steps, events, dist)
+    save_interval = Interval.of(plan.recipe.saving, order.steps_per_epoch, steps)
+    accumulator = GradientAccumulator(
+        training_engine, rows, parameters, plan.recipe.seed, micro, events, dist
+    )
     if saved is not None:
-        state.restore(saved, model, optimizing, scale)
-        way.parameters_changed()
-    validation = _validation(plan, source, way, micro, events, team)
-    saves = saving.left(totals.step)
-    keeper = Keeper(plan, store, model, optimizing, scale, window, source.key, steps, saves, events, team)
+        restore(saved, model, optimizing, scale)
+        training_engine.parameters_changed()
+    validation = _validation(plan, source, training_engine, micro, events, dist)
+    saves = save_interval.left(state.step)
+    checkpoints = CheckpointManager(
+        plan, store, model, optimizing, scale, accumulator, source.key, steps, saves, events, dist
+    )
     state_bytes = 0 if saved else optimizer.state_bytes(parameters)
-    try_largest(window, source.train, order, validation, device, events, team, state_bytes)
-    loop = Loop(
+    try_largest(accumulator, source.train, order, validation, device, events, dist, state_bytes)
+    trainer = Trainer(
         plan=plan,
         events=events,
         model=model,
         optimizer=optimizing,
-        engine=way,
+        engine=training_engine,
         scale=scale,
-        window=window,
-        team=team,
+        accumulator=accumulator,
+        dist=dist,
         order=order,
         rate=schedule.rate(plan.recipe.schedule, plan.recipe.optimizer.learning_rate, steps),
         total_steps=steps,
         device=device,
-        totals=totals,
-        evaluating=_evaluating(plan, validation, order, steps),
-        evaluate=_evaluation(plan, validation, model, tokenizer, team) if validation else None,
-        saving=saving,
-        save=keeper.save,
+        state=state,
+        evaluation_interval=_evaluation_interval(plan, validation, order, steps),
+        evaluate=_evaluation(plan, validation, model, tokenizer, dist) if validation else None,
+        save_interval=save_interval,
+        save=checkpoints.save,
     )
-    _report(plan, loop, events)
-    return Session(loop, keeper, tokenizer)
+    _report(plan, trainer, events)
+    return Session(trainer, checkpoints, tokenizer)
 
 
 def _rows(
-    plan: Plan, source: Source, order: data.Order, start: int, total: int, events: Events, team: Team
+    plan: Plan,
+    source: Source,
+    order: data.StepSampler,
+    start: int,
+    total: int,
+    events: Events,
+    dist: DistContext,
 ) -> data.Rows:
     if source.mapped:
         return source.train
-    loaded = feed.LoadedRows(source.train, order, start, total, plan, team)
+    loaded = feed.LoadedRows(source.train, order, start, total, plan, dist)
     feed.report(loaded.loader, events)
     return loaded
 
 
-def _resumed(plan: Plan, store: Store, team: Team) -> Loaded | None:
+def _resumed(plan: Plan, store: Store, dist: DistContext) -> Loaded | None:
     """Rank 0 chooses the checkpoint and cleans the folder; the other ranks read its choice."""
     saved = None
-    if team.speaks:
+    if dist.is_main_process:
         store.open()
         saved = _chosen(plan, store)
-    chosen = team.hear(str(saved.path) if saved else None)
-    return store.load(Path(chosen)) if chosen and not team.speaks else saved
+    chosen = dist.broadcast_object(str(saved.path) if saved else None)
+    return store.load(Path(chosen)) if chosen and not dist.is_main_process else saved
 
 
 def _chosen(plan: Plan, store: Store) -> Loaded | None:
@@ -191,7 +201,12 @@ def _with_inputs_of(plan: Plan, saved: Loaded) -> Plan:
 
 
 def _validation(
-    plan: Plan, source: Source, way: engine.Engine, micro_batch: int, events: Events, team: Team
+    plan: Plan,
+    source: Source,
+    training_engine: engine.Engine,
+    micro_batch: int,
+    events: Events,
+    dist: DistContext,
 ) -> Validation | None:
     if plan.recipe.evaluation.strategy == "no":
         return None
@@ -200,46 +215,54 @@ def _validation(
             "no-validation", "There are no validation rows, so nothing is evaluated during training"
         )
         return None
-    found = Validation(way, source.validation, micro_batch, events, team, plan.recipe.evaluation.rows)
+    found = Validation(
+        training_engine, source.validation, micro_batch, events, dist, plan.recipe.evaluation.rows
+    )
     events.applied("eval_rows", sum(documents(found.rows, row) for row in found.chosen))
     return found
 
 
-def _evaluating(plan: Plan, validation: Validation | None, order: data.Order, steps: int) -> Rhythm:
+def _evaluation_interval(
+    plan: Plan, validation: Validation | None, order: data.StepSampler, steps: int
+) -> Interval:
     if validation is None:
-        return Rhythm(None, steps)
-    return Rhythm.of(plan.recipe.evaluation, order.steps_per_epoch, steps)
+        return Interval(None, steps)
+    return Interval.of(plan.recipe.evaluation, order.steps_per_epoch, steps)
 
 
-def _evaluation(plan: Plan, validation: Validation, model: Any, tokenizer: Any, team: Team) -> Evaluate:
+def _evaluation(
+    plan: Plan, validation: Validation, model: Any, tokenizer: Any, dist: DistContext
+) -> Evaluate:
     """Loss on the validation rows, and accuracy by generation where the best model is chosen by it: with
     several processes all generate, because a sharded base needs all of them, and rank 0's scores count."""
     best = plan.recipe.evaluation.best
     score = checkpoint_scores(plan, model, tokenizer) if best and best.metric == "accuracy" else None
 
     def evaluate(step: int) -> dict[str, float]:
-        return validation.run(step) | (team.hear(dict(score())) if score else {})
+        return validation.run(step) | (dist.broadcast_object(dict(score())) if score else {})
 
     return evaluate
 
 
-def _report(plan: Plan, loop: Loop, events: Events) -> None:
+def _report(plan: Plan, trainer: Trainer, events: Events) -> None:
     batch = plan.recipe.batch
-    events.applied("steps", loop.total_steps)
-    events.applied("steps_per_epoch", loop.order.steps_per_epoch)
-    events.applied("micro_batch", loop.window.micro_batch)
-    events.applied("rows_per_step", loop.order.rows_per_step)
-    events.applied("group_by_length", loop.order.lengths is not None)
-    events.applied("seed", loop.order.seed)
+    events.applied("steps", trainer.total_steps)
+    events.applied("steps_per_epoch", trainer.order.steps_per_epoch)
+    events.applied("micro_batch", trainer.accumulator.micro_batch)
+    events.applied("rows_per_step", trainer.order.rows_per_step)
+    events.applied("group_by_length", trainer.order.lengths is not None)
+    events.applied("seed", trainer.order.seed)
     events.applied("max_grad_norm", plan.recipe.optimizer.max_grad_norm)
-    events.applied("drop_last", loop.order.drop_last)
+    events.applied("drop_last", trainer.order.drop_last)
     events.applied("max_seq_length", batch.max_seq_length)
     events.applied("memory_clear_every", plan.machine.memory_clear_every)
     events.applied("save_total_limit", plan.machine.save_total_limit)
-    events.applied("evaluation_steps", loop.evaluating.every)
-    events.applied("saving_steps", loop.saving.every)
+    events.applied("evaluation_steps", trainer.evaluation_interval.every)
+    events.applied("saving_steps", trainer.save_interval.every)
     events.applied("logging_steps", plan.machine.logging.steps)
-    warm = schedule.warmup_steps(plan.recipe.schedule, loop.total_steps)
-    rates: list[JsonValue] = [loop.rate(step) for step in (0, loop.total_steps // 2, loop.total_steps - 1)]
+    warm = schedule.warmup_steps(plan.recipe.schedule, trainer.total_steps)
+    rates: list[JsonValue] = [
+        trainer.rate(step) for step in (0, trainer.total_steps // 2, trainer.total_steps - 1)
+    ]
     events.applied("schedule", {"kind": plan.recipe.schedule.kind, "warmup_steps": warm, "rates": rates})
-    events.applied("memory_bytes", memory.now(loop.device).allocated)
+    events.applied("memory_bytes", memory.now(trainer.device).allocated)

@@ -1,15 +1,29 @@
-"""Measures the loss per supervised token on the validation rows during training."""
+"""Loss per supervised token on the validation rows, and scores of answers, with the model in memory."""
+
+from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
-from expert_worker.evaluate.rows import spread
+from pydantic import JsonValue
+
+from expert_worker.base import locate
+from expert_worker.errors import BadInput
+from expert_worker.evaluate import scores
+from expert_worker.evaluate.kept import fingerprint
+from expert_worker.evaluate.rows import rows_of, spread
+from expert_worker.evaluate.scorers import check_scorer
+from expert_worker.evaluate.stage import examine, score_checkpoint, scored_rows
+from expert_worker.evaluate.subject import Subject, template_of
+from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
+from expert_worker.plan import Plan, TrainRequest
 from expert_worker.train import memory
 from expert_worker.train.data import Rows, flat, longest, row_lengths
+from expert_worker.train.distributed import DistContext
 from expert_worker.train.engine import Engine
 from expert_worker.train.fast.batch import nothing, supervised
-from expert_worker.train.team import Team
 
 
 class Validation:
@@ -22,17 +36,17 @@ class Validation:
         rows: Rows,
         micro_batch: int,
         events: Events,
-        team: Team,
+        dist: DistContext,
         wanted: int | None = None,
     ) -> None:
         self.rows = rows
         self.chosen: Sequence[int] = range(len(rows)) if wanted is None else _looked_at(rows, wanted)
-        self._engine, self._events, self._team = engine, events, team
+        self._engine, self._events, self._dist = engine, events, dist
         self.micro_batch = min(micro_batch, len(self.chosen))
 
     def run(self, step: int) -> dict[str, float]:
-        """With a team each process measures its share of the rows."""
-        mine = self._team.share(self.chosen)
+        """With a dist each process measures its share of the rows."""
+        mine = self._dist.share(self.chosen)
         measured: list[tuple[float, int]] = []
         start = 0
         while start < len(mine):
@@ -42,9 +56,9 @@ class Validation:
                 measured.append(found)
                 start += len(batch)
                 self._events.advance("evaluate", start, len(mine))
-        for _ in range(self._team.idle_rounds(len(self.chosen), self.micro_batch, len(measured))):
+        for _ in range(self._dist.idle_rounds(len(self.chosen), self.micro_batch, len(measured))):
             self._engine.loss(nothing())
-        total, count = self._team.sum(
+        total, count = self._dist.sum(
             sum(loss for loss, _ in measured), sum(tokens for _, tokens in measured)
         )
         loss = total / max(1, count)
@@ -69,7 +83,7 @@ class Validation:
         except (RuntimeError, MemoryError) as error:
             if not memory.ran_out(error):
                 raise
-        if self._team.spread:
+        if self._dist.sharded:
             raise memory.too_large_together(len(indices))
         self.micro_batch = memory.halved(len(indices), step, "The evaluation", self._events)
         return None
@@ -85,3 +99,45 @@ def _looked_at(rows: Rows, wanted: int) -> Sequence[int]:
 def documents(rows: Rows, row: int) -> int:
     """How many rows of the data set are packed into this one."""
     return len(flat(rows, [row]).lengths)
+
+
+def checkpoint_scores(plan: Plan, model: Any, tokenizer: Any) -> Callable[[], dict[str, float]]:
+    """The model's scores on validation rows, the same rows for each call."""
+    chosen = plan.recipe.evaluation
+    if chosen.scorer is not None:
+        check_scorer(chosen.scorer)
+    rows = rows_of(plan, plan.recipe.data.validation)
+    if not rows:
+        raise BadInput(
+            "The best checkpoint is to be chosen by accuracy, and no file holds validation rows to score",
+            hint="Set training.dataset.validation_path, or metric_for_best_model to eval_loss.",
+            code="no-validation",
+        )
+    rows = spread(rows, chosen.rows or len(rows))
+
+    def score() -> dict[str, float]:
+        model.eval()
+        try:
+            return score_checkpoint(model, tokenizer, plan, rows)
+        finally:
+            model.train()
+
+    return score
+
+
+def rows_to_score(plan: Plan) -> list[Row] | None:
+    """Read before training, so that a test set that cannot be scored is refused early; None without
+    --evaluate."""
+    asked = isinstance(plan.request, TrainRequest) and plan.request.evaluate
+    return scored_rows(plan) if asked else None
+
+
+def score_trained(
+    plan: Plan, events: Events, model: Any, tokenizer: Any, rows: list[Row], adapter: str
+) -> JsonValue:
+    """Scores base and adapter on the test set; the base is the model with its adapter disabled, `adapter` the
+    path of the adapter. The answers are in the run's evaluation.json."""
+    mark = fingerprint(locate(plan, events))
+    subject = Subject(model.eval(), tokenizer, template_of(plan, tokenizer), has_adapter=True, base_mark=mark)
+    report = cast(dict[str, Any], examine(plan, events, rows, subject, adapter))
+    return {name: value for name, value in report.items() if name not in scores.EXAMPLES}

@@ -19,7 +19,7 @@ CPU_MULTIPLE = 32
 
 
 @dataclass(frozen=True)
-class Flat:
+class PackedBatch:
     """`ids`, `labels` and `positions` are [tokens]; `keys` are each token's dropout key, and `step` is
     the optimizer step, for draws shared by all tokens."""
 
@@ -52,19 +52,19 @@ class Flat:
         nothing = self.sources.new_zeros(missing)
         return torch.cat([self.sources, nothing]), torch.cat([self.targets, nothing + IGNORED])
 
-    def pieces(self, count: int) -> list[Flat]:
+    def pieces(self, count: int) -> list[PackedBatch]:
         """At most `count` sets of whole documents, as equal as can be."""
         sets = _level(self.lengths, count)
         return [self] if len(sets) == 1 else [self._part(chosen) for chosen in sets]
 
-    def filled(self, multiple: int) -> Flat:
+    def filled(self, multiple: int) -> PackedBatch:
         """With a padding document at the end, so that the number of tokens is a multiple of `multiple`."""
         missing = -len(self.ids) % multiple
         if not missing:
             return self
         nothing = self.ids.new_zeros(missing)
         keys = torch.cat([self.keys, self.keys.new_zeros(missing)]) if self.keys is not None else None
-        return Flat(
+        return PackedBatch(
             torch.cat([self.ids, nothing]),
             torch.cat([self.labels, nothing + IGNORED]),
             torch.cat([self.positions, torch.arange(missing, device=self.ids.device)]),
@@ -73,19 +73,23 @@ class Flat:
             self.step,
         )
 
-    def _part(self, chosen: list[int]) -> Flat:
+    def _part(self, chosen: list[int]) -> PackedBatch:
         starts = [0, *accumulate(self.lengths)]
         place = torch.cat([torch.arange(starts[i], starts[i + 1], device=self.ids.device) for i in chosen])
         keys = self.keys[place] if self.keys is not None else None
         lengths = tuple(self.lengths[i] for i in chosen)
-        return Flat(self.ids[place], self.labels[place], self.positions[place], lengths, keys, self.step)
+        return PackedBatch(
+            self.ids[place], self.labels[place], self.positions[place], lengths, keys, self.step
+        )
 
-    def to(self, device: torch.device) -> Flat:
+    def to(self, device: torch.device) -> PackedBatch:
         def move(tensor: Tensor) -> Tensor:
             return tensor.to(device, non_blocking=True)
 
         keys = move(self.keys) if self.keys is not None else None
-        return Flat(move(self.ids), move(self.labels), move(self.positions), self.lengths, keys, self.step)
+        return PackedBatch(
+            move(self.ids), move(self.labels), move(self.positions), self.lengths, keys, self.step
+        )
 
 
 def _level(lengths: Sequence[int], count: int) -> list[list[int]]:
@@ -99,9 +103,9 @@ def _level(lengths: Sequence[int], count: int) -> list[list[int]]:
     return sorted(sorted(chosen) for chosen in sets)
 
 
-def nothing() -> Flat:
+def nothing() -> PackedBatch:
     """A padding document without supervised tokens."""
-    return Flat(torch.zeros(2, dtype=torch.long), torch.full((2,), IGNORED), torch.arange(2), (2,))
+    return PackedBatch(torch.zeros(2, dtype=torch.long), torch.full((2,), IGNORED), torch.arange(2), (2,))
 
 
 def supervised(labels: Tensor, positions: Tensor) -> int:

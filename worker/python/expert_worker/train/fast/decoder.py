@@ -19,7 +19,7 @@ from expert_worker.base.fp32_products import product_dtype
 from expert_worker.plan import FastParts
 
 from .attention import Documents, attend, kernel
-from .batch import CPU_MULTIPLE, Flat
+from .batch import CPU_MULTIPLE, PackedBatch
 from .dropout import Columns, Place, uniform
 from .head_loss import head_loss, whole_head_loss
 from .norm import rms_norm
@@ -158,7 +158,7 @@ class FastDecoder:
         for layer in self.layers:
             layer.invalidate()
 
-    def loss(self, batch: Flat) -> Tensor:
+    def loss(self, batch: PackedBatch) -> Tensor:
         """Summed over the supervised tokens; a batch without any gives an exact zero without gradient."""
         if batch.sources.numel() == 0:
             return torch.zeros((), device=batch.ids.device)
@@ -200,14 +200,14 @@ class FastDecoder:
 
         return _again(part, x) if self.checkpointing == "full" else part(x)
 
-    def _embed(self, batch: Flat) -> Tensor:
+    def _embed(self, batch: PackedBatch) -> Tensor:
         with torch.no_grad():
             x = embedding(batch.ids, self.body.embed_tokens.weight).to(self.dtype)
             if self.neftune and batch.keys is not None and self.body.training:
                 x = x + self._noise_for(batch, x)
         return x
 
-    def _noise_for(self, batch: Flat, x: Tensor) -> Tensor:
+    def _noise_for(self, batch: PackedBatch, x: Tensor) -> Tensor:
         """Uniform noise of magnitude alpha / sqrt(length * width), as NEFTune defines it, by document."""
         assert batch.keys is not None
         lengths = torch.tensor(batch.lengths, device=x.device)
@@ -216,7 +216,7 @@ class FastDecoder:
         return (uniform(batch.keys, self._noise.of(x.shape[1], x.device)) * scale).to(x.dtype)
 
     @torch.no_grad()
-    def _turn(self, batch: Flat) -> Turn:
+    def _turn(self, batch: PackedBatch) -> Turn:
         like = self.norm.weight.new_empty((1, 1, 1))
         cos, sin = self.body.rotary_emb(like, batch.positions.unsqueeze(0))
         half = cos.shape[-1] // 2

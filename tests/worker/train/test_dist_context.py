@@ -5,32 +5,32 @@ from __future__ import annotations
 import pytest
 from plans import example_plan
 
-from expert_worker.train.team import Team, plan_of_rank
+from expert_worker.train.distributed import DistContext, plan_of_rank
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
 def test_every_row_has_one_process(size):
     rows = [7, 3, 11, 2, 5]
-    shares = [Team(number, size).share(rows) for number in range(size)]
+    shares = [DistContext(number, size).share(rows) for number in range(size)]
     assert sorted(row for share in shares for row in share) == sorted(rows)
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
 @pytest.mark.parametrize(("rows", "micro_batch"), [(5, 2), (4, 4), (1, 3), (12, 1)])
-def test_with_a_spread_base_all_pass_through_the_model_equally_often(rows, micro_batch):
+def test_with_a_sharded_base_all_pass_through_the_model_equally_often(rows, micro_batch):
     passes = set()
     for number in range(3):
-        team = Team(number, 3, spread=True)
-        walked = -(-len(team.share(range(rows))) // micro_batch)
-        passes.add(walked + team.idle_rounds(rows, micro_batch, walked))
-        assert Team(number, 3).idle_rounds(rows, micro_batch, walked) == 0
+        dist = DistContext(number, 3, sharded=True)
+        walked = -(-len(dist.share(range(rows))) // micro_batch)
+        passes.add(walked + dist.idle_rounds(rows, micro_batch, walked))
+        assert DistContext(number, 3).idle_rounds(rows, micro_batch, walked) == 0
     assert len(passes) == 1
 
 
 def test_each_process_has_a_device_or_its_part_of_the_cores(tmp_path):
     on_cpu = example_plan(tmp_path, {"machine.threads.compute": 8})
-    assert plan_of_rank(on_cpu, Team(1, 3)).machine.threads.compute == 2
-    assert plan_of_rank(on_cpu, Team()) is on_cpu
+    assert plan_of_rank(on_cpu, DistContext(1, 3)).machine.threads.compute == 2
+    assert plan_of_rank(on_cpu, DistContext()) is on_cpu
     gpu = {"kind": "cuda", "index": 2, "name": "a GPU", "memory_bytes": None}
     on_gpus = example_plan(tmp_path, {"machine.device": gpu})
-    assert [plan_of_rank(on_gpus, Team(n, 2)).machine.device.index for n in range(2)] == [2, 3]
+    assert [plan_of_rank(on_gpus, DistContext(n, 2)).machine.device.index for n in range(2)] == [2, 3]

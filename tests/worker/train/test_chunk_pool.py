@@ -8,11 +8,11 @@ import pytest
 import torch
 from tiny import apart, base, flat, gradients, lora
 
+from expert_worker.train.chunk_pool import ChunkPool
 from expert_worker.train.engine import FastEngine
 from expert_worker.train.fast import head_loss, lora_linear
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import Place, PlaceByThread, install
-from expert_worker.train.lanes import Lanes
 
 LENGTHS = (9, 12, 17, 5, 30, 2, 8, 21)
 
@@ -20,7 +20,7 @@ LENGTHS = (9, 12, 17, 5, 30, 2, 8, 21)
 def engine(model, room, threads):
     place = PlaceByThread() if threads > 1 else Place()
     install(model, place)
-    lanes = Lanes(room, threads) if room else None
+    lanes = ChunkPool(room, threads) if room else None
     return FastEngine(model, FastDecoder(model, place), torch.device("cpu"), lanes)
 
 
@@ -47,7 +47,7 @@ def test_evaluation_takes_the_lanes_too():
 
 def test_pieces_hold_every_document_once_and_are_level():
     batch = flat(LENGTHS)
-    pieces = Lanes(32, 2).pieces(batch)
+    pieces = ChunkPool(32, 2).pieces(batch)
     assert len(pieces) == 4
     assert sorted(length for piece in pieces for length in piece.lengths) == sorted(LENGTHS)
     assert max(len(piece.ids) for piece in pieces) - min(len(piece.ids) for piece in pieces) <= 9
@@ -61,7 +61,7 @@ def test_a_long_document_walks_alone():
         seen[piece.lengths] = threading.current_thread() is threading.main_thread()
         return len(piece.ids)
 
-    lanes = Lanes(20, 2)
+    lanes = ChunkPool(20, 2)
     pieces = lanes.pieces(flat((80, 10, 9, 11)))
     assert sum(lanes.walk(work, pieces)) == 110
     assert seen[80,] and not all(seen.values())
@@ -74,7 +74,7 @@ def test_a_failure_in_a_lane_is_raised_when_all_have_ended():
         ended.append(len(piece.ids))
         raise MemoryError("out of memory")
 
-    lanes = Lanes(32, 2)
+    lanes = ChunkPool(32, 2)
     with pytest.raises(MemoryError):
         list(lanes.walk(work, lanes.pieces(flat((30, 30)))))
     assert len(ended) == 2

@@ -10,7 +10,7 @@ import torch
 from scene import put_data, rows, train
 from tiny import apart, flat, gradients, lora
 
-from expert_worker.train import checkpointing
+from expert_worker.train import gradient_checkpointing
 from expert_worker.train.engine import PlainEngine
 from expert_worker.train.fast.dropout import Place, install
 
@@ -23,7 +23,7 @@ def walked(wanted):
     """Gradients, how often a projection of attention and one of the MLP ran, and what is in force."""
     model, place, runs = lora(dropout=0.2), Place(), Counter()
     install(model, place)
-    inforce = checkpointing.apply(model, wanted)
+    inforce = gradient_checkpointing.apply(model, wanted)
     for name, module in model.named_modules():
         if name.endswith(("layers.0.self_attn.q_proj", "layers.0.mlp.up_proj")):
             module.register_forward_pre_hook(counting(runs, name.rpartition(".")[2]))

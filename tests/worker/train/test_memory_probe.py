@@ -13,7 +13,7 @@ from expert_worker.errors import Failed, Storage
 from expert_worker.train import memory
 from expert_worker.train.data import InMemory
 from expert_worker.train.engine import FastEngine
-from expert_worker.train.rhythm import Rhythm
+from expert_worker.train.trainer import Interval
 
 ALIKE = InMemory([[([1, 2, 3, 4] * 3, [1, 2, 3, 4] * 3)] for _ in range(8)])
 LONG = [([1, 2, 3, 4] * 15, [1, 2, 3, 4] * 15)]
@@ -162,7 +162,7 @@ def test_a_disk_without_room_is_refused_and_a_tight_one_told(tmp_path, monkeypat
     ("every", "done"), [(None, []), (0, [10]), (3, [3, 6, 9, 10]), (5, [5, 10]), (10, [10]), (20, [10])]
 )
 def test_how_often_a_thing_is_due(every, done):
-    rhythm = Rhythm(every, 10)
+    rhythm = Interval(every, 10)
     assert [step for step in range(1, 11) if rhythm.due(step)] == done
     for step in range(11):
         assert rhythm.left(step) == sum(later > step for later in done)

@@ -1,8 +1,7 @@
-"""The processes that train one expert together: their rows, and their collective operations.
+"""The processes that train one expert together: their rows, collective operations and sharding (FSDP2).
 
 Random draws depend on the seed, the step and the row, never on the process, so that a checkpoint of any
-number of processes can be resumed with any other.
-"""
+number of processes can be resumed with any other."""
 
 from __future__ import annotations
 
@@ -19,11 +18,14 @@ from typing import Any, TypeVar
 import torch
 from pydantic import JsonValue
 from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
 
-from expert_worker.errors import Failed, Missing
+from expert_worker.errors import BadInput, Failed, Missing
 from expert_worker.events import Events
 from expert_worker.plan import Plan
 from expert_worker.process.rank import this_rank
+from expert_worker.train.adapter import trained
 
 # The leader ends waiting processes when another is lost; a save or a tokenization may take hours.
 _PATIENCE = timedelta(days=7)
@@ -34,17 +36,17 @@ _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
-class Team:
+class DistContext:
     """A single process uses the same interface, and its collective calls cost nothing."""
 
     number: int = 0
     size: int = 1
-    spread: bool = False
+    sharded: bool = False
     """The base is sharded: each forward pass needs all processes."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     @property
-    def speaks(self) -> bool:
+    def is_main_process(self) -> bool:
         return self.number == 0
 
     def share(self, rows: Sequence[int]) -> list[int]:
@@ -53,7 +55,7 @@ class Team:
 
     def idle_rounds(self, rows: int, micro_batch: int, walked: int) -> int:
         """If each pass needs all processes: how often one without remaining rows must still take part."""
-        if not self.spread:
+        if not self.sharded:
             return 0
         return math.ceil(math.ceil(rows / self.size) / micro_batch) - walked
 
@@ -64,7 +66,7 @@ class Team:
         _carefully(lambda: distributed.all_reduce(held))
         return held.tolist()
 
-    def largest(self, number: int) -> int:
+    def all_reduce_max(self, number: int) -> int:
         if self.size == 1:
             return number
         held = torch.tensor(number, dtype=torch.int64, device=self.device)
@@ -87,7 +89,7 @@ class Team:
         for parameter, piece, is_known in zip(parameters, pieces, known, strict=True):
             parameter.grad = piece.view_as(parameter).to(parameter.dtype) if is_known else None
 
-    def align(self, parameters: Sequence[torch.nn.Parameter]) -> None:
+    def broadcast_parameters(self, parameters: Sequence[torch.nn.Parameter]) -> None:
         """All ranks start with rank 0's parameters."""
         if self.size == 1:
             return
@@ -98,61 +100,61 @@ class Team:
             for parameter, piece in zip(parameters, pieces, strict=True):
                 parameter.copy_(piece.view_as(parameter))
 
-    def hear(self, document: JsonValue = None) -> Any:
+    def broadcast_object(self, document: JsonValue = None) -> Any:
         """Broadcasts rank 0's document."""
         if self.size == 1:
             return document
         text = json.dumps(document).encode()
-        length = int(self.sum(len(text) if self.speaks else 0)[0])
+        length = int(self.sum(len(text) if self.is_main_process else 0)[0])
         held = torch.zeros(length, dtype=torch.uint8, device=self.device)
-        if self.speaks:
+        if self.is_main_process:
             held.copy_(torch.frombuffer(bytearray(text), dtype=torch.uint8))
         _carefully(lambda: distributed.broadcast(held, 0))
         return json.loads(bytes(held.tolist()))
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
         """Until everyone is here."""
         self.sum(0.0)
 
     @contextmanager
-    def first_alone(self) -> Iterator[None]:
+    def main_process_first(self) -> Iterator[None]:
         """Runs on rank 0 first; the other ranks only read its files."""
-        if not self.speaks:
-            self.wait()
+        if not self.is_main_process:
+            self.barrier()
         yield
-        if self.speaks:
-            self.wait()
+        if self.is_main_process:
+            self.barrier()
 
 
 @contextmanager
-def assembled(plan: Plan, events: Events) -> Iterator[Team]:
+def process_group(plan: Plan, events: Events) -> Iterator[DistContext]:
     rank, together = this_rank(), plan.machine.distributed
     if rank is None or together is None:
-        yield Team()
+        yield DistContext()
         return
     events.stage("processes", 120.0, f"{together.processes} processes, {together.strategy}")
     state = _join(plan, rank.rendezvous)
-    team = Team(state.process_index, state.num_processes, together.strategy == "fsdp2", state.device)
+    dist = DistContext(state.process_index, state.num_processes, together.strategy == "fsdp2", state.device)
     backend = distributed.get_backend()
     events.applied(
         "distributed",
         {"strategy": together.strategy, "processes": distributed.get_world_size(), "backend": backend},
-        f"{team.size} processes train together ({together.strategy}, {backend})",
+        f"{dist.size} processes train together ({together.strategy}, {backend})",
     )
     try:
-        yield team
+        yield dist
     finally:
         state.destroy_process_group()
 
 
-def plan_of_rank(plan: Plan, team: Team) -> Plan:
+def plan_of_rank(plan: Plan, dist: DistContext) -> Plan:
     """Each process has its own device, or on a CPU its share of the cores."""
-    if team.size == 1:
+    if dist.size == 1:
         return plan
     device = plan.machine.device
     compute = plan.machine.threads.compute or os.cpu_count() or 1
-    index = device.index + (team.number if device.kind == "cuda" else 0)
-    threads = {"compute": max(1, compute // team.size)} if device.kind == "cpu" else {}
+    index = device.index + (dist.number if device.kind == "cuda" else 0)
+    threads = {"compute": max(1, compute // dist.size)} if device.kind == "cpu" else {}
     machine = plan.machine.model_copy(
         update={
             "device": device.model_copy(update={"index": index}),
@@ -204,3 +206,32 @@ def _carefully(collective: Callable[[], _Result]) -> _Result:
             hint="Run again with --resume.",
             code="process-lost",
         ) from error
+
+
+def shard(model: Any, device: torch.device, events: Events) -> None:
+    """Layer by layer, so that a device holds only one layer of the base and its shards."""
+    kept = trained(model)
+    for parameter in kept.values():
+        parameter.data = parameter.data.to(device)
+    mesh = init_device_mesh(device.type, (torch.distributed.get_world_size(),))
+    inner = model.get_base_model()
+    layers = _layers(inner)
+    for layer in layers:
+        fully_shard(layer, mesh=mesh, ignored_params=set(kept.values()))
+    fully_shard(inner, mesh=mesh, ignored_params=set(kept.values()))
+    for buffer_owner in model.modules():
+        for name, buffer in buffer_owner.named_buffers(recurse=False):
+            setattr(buffer_owner, name, buffer.to(device))
+    pieces = sum(isinstance(module, FSDPModule) for module in inner.modules())
+    events.applied("fsdp2.units", pieces, f"Base sharded over the processes in {pieces} pieces")
+
+
+def _layers(inner: Any) -> list[Any]:
+    layers = getattr(getattr(inner, "model", None), "layers", None)
+    if layers is None:
+        raise BadInput(
+            "This base cannot be sharded: its layers are not at the usual path of decoders",
+            hint='Set training.config.distributed.strategy to "ddp".',
+            code="cannot-shard",
+        )
+    return list(layers)

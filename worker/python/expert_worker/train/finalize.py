@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_worker.checkpoint import Store
+from expert_worker.event import Applied, Event
 from expert_worker.events import Events
 from expert_worker.plan import Plan
 from expert_worker.report import refresh
@@ -19,10 +20,9 @@ from expert_worker.run_record import (
     write_run_record,
 )
 from expert_worker.run_record.card import model_card
-from expert_worker.train import state
-from expert_worker.train.loop import Loop
-from expert_worker.train.settings import Settings
+from expert_worker.train.checkpoints import take_adapter
 from expert_worker.train.source import Source
+from expert_worker.train.trainer import Trainer
 
 
 class Finish:
@@ -31,19 +31,19 @@ class Finish:
         plan: Plan,
         events: Events,
         store: Store,
-        loop: Loop,
+        trainer: Trainer,
         tokenizer: Any,
         source: Source,
         applied: Settings,
     ) -> None:
-        self._plan, self._events, self._store, self._loop = plan, events, store, loop
+        self._plan, self._events, self._store, self._trainer = plan, events, store, trainer
         self._tokenizer, self._source, self._applied = tokenizer, source, applied
 
     def write(self, seconds: float, resumed_from: int | None, peak: int) -> dict[str, Any]:
         """`peak` is the most memory that any process held."""
         self._events.stage("final")
         choice = self._choose()
-        model, totals = self._loop.model, self._loop.totals
+        model, state = self._trainer.model, self._trainer.state
         final = write_final(
             self._store.output,
             config=adapter_config(model.peft_config[model.active_adapter], self._plan.recipe.base.name),
@@ -55,14 +55,14 @@ class Finish:
         best = self._store.path(choice.step) if choice.metric is not None else None
         result: dict[str, Any] = {
             "ok": True,
-            "steps": totals.step,
-            "tokens": totals.tokens,
-            "train_loss": totals.train_loss,
-            "eval_loss": totals.eval_loss,
+            "steps": state.step,
+            "tokens": state.tokens,
+            "train_loss": state.train_loss,
+            "eval_loss": state.eval_loss,
             "best_checkpoint": str(best) if best is not None else None,
             "adapter": str(final),
             "seconds": seconds,
-            "tokens_per_second": self._loop.pace.tokens_per_second,
+            "tokens_per_second": self._trainer.throughput.tokens_per_second,
             "peak_memory_bytes": peak,
             "resumed_from": resumed_from,
         }
@@ -80,28 +80,28 @@ class Finish:
     def _choose(self) -> BestChoice:
         """The checkpoint with the best metric where one is asked for; its adapter is put back into the
         model."""
-        totals, wanted = self._loop.totals, self._plan.recipe.evaluation.best
+        state, wanted = self._trainer.state, self._plan.recipe.evaluation.best
         if wanted is None:
-            return BestChoice(totals.step, "the last step: the manifest asks for no best model")
-        if totals.best_step is None or totals.best_value is None:
-            return BestChoice(totals.step, "the last step: nothing was evaluated")
-        if totals.best_step != totals.step:
-            state.take_adapter(self._store.load(self._store.path(totals.best_step)), self._loop.model)
-            self._loop.engine.parameters_changed()
+            return BestChoice(state.step, "the last step: the manifest asks for no best model")
+        if state.best_step is None or state.best_value is None:
+            return BestChoice(state.step, "the last step: nothing was evaluated")
+        if state.best_step != state.step:
+            take_adapter(self._store.load(self._store.path(state.best_step)), self._trainer.model)
+            self._trainer.engine.parameters_changed()
         direction = "highest" if wanted.greater_is_better else "lowest"
-        count = len(totals.evaluated)
+        count = len(state.evaluated)
         reason = f"the {direction} {wanted.metric} of {count} evaluation{'s' if count > 1 else ''}"
-        tried = {int(step): value for step, value in totals.evaluated}
-        return BestChoice(totals.best_step, reason, wanted.metric, totals.best_value, tried)
+        tried = {int(step): value for step, value in state.evaluated}
+        return BestChoice(state.best_step, reason, wanted.metric, state.best_value, tried)
 
     def _outcome(self, choice: BestChoice) -> Outcome:
-        totals = self._loop.totals
+        state = self._trainer.state
         return Outcome(
-            steps=totals.step,
-            tokens=totals.tokens,
-            supervised_tokens=totals.supervised_tokens,
-            train_loss=totals.train_loss,
-            eval_loss=totals.eval_loss,
+            steps=state.step,
+            tokens=state.tokens,
+            supervised_tokens=state.supervised_tokens,
+            train_loss=state.train_loss,
+            eval_loss=state.eval_loss,
             best_step=choice.step if choice.metric is not None else None,
             rows=self._source.ledger,
         )
@@ -115,3 +115,18 @@ class Finish:
         from expert_worker.base import locate
 
         return locate(self._plan, self._events)
+
+
+class Settings:
+    """A listener of the event stream."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+
+    def write(self, event: Event, line: bytes) -> None:
+        del line
+        if isinstance(event.body, Applied):
+            self.values[event.body.key] = event.body.value
+
+    def close(self) -> None:
+        """Nothing to close."""

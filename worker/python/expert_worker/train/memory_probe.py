@@ -10,22 +10,22 @@ import torch
 
 from expert_worker.events import Events
 from expert_worker.train import memory
-from expert_worker.train.data import Order, Rows, longest, row_lengths
-from expert_worker.train.team import Team
+from expert_worker.train.data import Rows, StepSampler, longest, row_lengths
+from expert_worker.train.distributed import DistContext
+from expert_worker.train.trainer import GradientAccumulator
 from expert_worker.train.validation import Validation
-from expert_worker.train.window import Window
 
 _MUCH_LONGER = 1.25
 
 
 def try_largest(
-    window: Window,
+    accumulator: GradientAccumulator,
     rows: Rows,
-    order: Order,
+    order: StepSampler,
     validation: Validation | None,
     device: torch.device,
     events: Events,
-    team: Team,
+    dist: DistContext,
     state_bytes: int = 0,
 ) -> None:
     """`rows` can be read in any order; `state_bytes` is what the optimizer allocates in the first step.
@@ -34,19 +34,19 @@ def try_largest(
     process, only if they go well beyond the first step's."""
     refuses = device.type != "cpu"
     lengths = row_lengths(rows)
-    first = sum(lengths[row] for row in order.step(0)[: window.micro_batch])
-    share = math.ceil(order.rows_per_step / team.size)
-    # Dealt out to the team, they give each process a whole batch.
-    trained = longest(lengths, team.size * min(window.micro_batch, share))
-    most = sum(lengths[row] for row in trained[: len(trained) // team.size])
+    first = sum(lengths[row] for row in order.step(0)[: accumulator.micro_batch])
+    share = math.ceil(order.rows_per_step / dist.size)
+    # Dealt out to the dist, they give each process a whole batch.
+    trained = longest(lengths, dist.size * min(accumulator.micro_batch, share))
+    most = sum(lengths[row] for row in trained[: len(trained) // dist.size])
     if refuses or most > _MUCH_LONGER * first:
         events.stage("try largest batch", 600.0, f"{len(trained)} rows")
-        alone = window.reading(rows)
+        alone = accumulator.over(rows)
         with memory.reserved(state_bytes if refuses else 0, device):
-            alone.gather(0, trained)
+            alone.accumulate(0, trained)
         alone.clear()
-        window.micro_batch = alone.micro_batch
-        events.applied("micro_batch.tried", window.micro_batch)
+        accumulator.micro_batch = alone.micro_batch
+        events.applied("micro_batch.tried", accumulator.micro_batch)
     if validation is None:
         return
     held_out = sum(heapq.nlargest(validation.micro_batch, validation.lengths()))

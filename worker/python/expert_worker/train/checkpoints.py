@@ -1,19 +1,113 @@
-"""Saves and restores the training state of a checkpoint.
+"""Saves and restores the training state, applies retention, and passes finished checkpoints to the mirror.
 
 No generator state: random draws are functions of their position. AdaLoRA alone keeps more than
-parameters, the allocator's averages, and its parameters before pruning.
-"""
+parameters: the allocator's averages, and its parameters before pruning."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from expert_worker.checkpoint import Content, Loaded
+from expert_worker.checkpoint import Content, Facts, Loaded, Store
+from expert_worker.checkpoint.mirror import Mirror
+from expert_worker.checkpoint.refusal import human
 from expert_worker.errors import Failed
+from expert_worker.events import Events
+from expert_worker.plan import Plan
 from expert_worker.run_record import adapter_config, adapter_tensors
 from expert_worker.train.adapter import trained
+from expert_worker.train.distributed import DistContext
 from expert_worker.train.precision import LossScale
+from expert_worker.train.trainer import GradientAccumulator, TrainerState
+
+# A checkpoint holds parameters, adapter and the optimizer's two averages; final/ the adapter once more.
+_IN_CHECKPOINT, _IN_FINAL = 4, 1
+
+
+class CheckpointManager:
+    def __init__(
+        self,
+        plan: Plan,
+        store: Store,
+        model: Any,
+        optimizer: torch.optim.Optimizer,
+        scale: LossScale,
+        accumulator: GradientAccumulator,
+        cache_key: str,
+        total_steps: int,
+        saves: int,
+        events: Events,
+        dist: DistContext,
+    ) -> None:
+        """`saves` is the number of remaining saves."""
+        self._plan, self._store = plan, store
+        self._model, self._optimizer, self._scale, self._accumulator = model, optimizer, scale, accumulator
+        self._cache_key, self._total_steps = cache_key, total_steps
+        self._saved: int | None = None
+        self._dist = dist
+        wanted = plan.machine.mirror
+        self._mirror = (
+            Mirror(wanted.target, events, compress=wanted.compress, background=wanted.background)
+            if wanted and dist.is_main_process
+            else None
+        )
+        if dist.is_main_process:
+            self._demand_room(saves, events)
+
+    def _demand_room(self, saves: int, events: Events) -> None:
+        """One checkpoint and `final/` must fit; a warning is given if all kept checkpoints will not."""
+        adapter = sum(p.numel() * p.element_size() for p in trained(self._model).values())
+        limit = self._plan.machine.save_total_limit
+        # A checkpoint is deleted after its successor is complete.
+        held = saves if limit is None else min(saves, max(limit, 1) + 1)
+        self._store.demand_room((_IN_CHECKPOINT + _IN_FINAL) * adapter)
+        free = self._store.free()
+        kept = held * _IN_CHECKPOINT * adapter + _IN_FINAL * adapter
+        if free < kept:
+            events.warning(
+                "disk-too-small",
+                f"{held} checkpoints will need about {human(kept)}; {human(free)} are free",
+                "Set save_total_limit or a larger save_steps, free some space, or choose a disk with -o.",
+            )
+
+    def save(self, state: TrainerState, metrics: dict[str, float]) -> None:
+        """At most once per step: a stop right after a save does nothing. Rank 0 writes; all ranks then wait
+        at a barrier."""
+        if state.step in (0, self._saved):
+            return
+        if self._dist.is_main_process:
+            self._commit(state, metrics)
+        self._saved = state.step
+        self._dist.barrier()
+
+    def _commit(self, state: TrainerState, metrics: dict[str, float]) -> None:
+        parts = capture(self._model, self._optimizer, self._scale, self._plan.recipe.base.name)
+        folder = self._store.commit(state.step, parts, self._facts(state, metrics))
+        pinned: set[int] = set()
+        if self._mirror is not None:
+            self._mirror.submit(folder)
+            pinned = {int(path.name.removeprefix("checkpoint-")) for path in self._mirror.pending()}
+        self._store.retain(self._plan.machine.save_total_limit, state.best_step, pinned)
+
+    def drain(self) -> None:
+        if self._mirror is not None:
+            self._mirror.drain()
+
+    def _facts(self, state: TrainerState, metrics: dict[str, float]) -> Facts:
+        return Facts(
+            recipe_digest=self._plan.recipe_digest,
+            recipe=self._plan.recipe.model_dump(mode="json"),
+            cache_key=self._cache_key,
+            total_steps=self._total_steps,
+            micro_batch=self._accumulator.micro_batch,
+            totals=state.as_json(),
+            metrics=metrics,
+            inputs=self._plan.inputs,
+            threads=self._plan.machine.threads.compute,
+        )
+
 
 ADAPTER_CONFIG, ADAPTER = "adapter_config.json", "adapter_model.safetensors"
 _PARAMETERS, _OPTIMIZER, _REST = "parameters.safetensors", "optimizer.safetensors", "trainer.json"

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import torch
 
-from expert_worker.train.fast.batch import Flat
+from expert_worker.train.fast.batch import PackedBatch
 
 # The memory budget in the contract crate assumes this maximum.
 _MOST_LANES = 2
@@ -21,7 +21,7 @@ _SLACK = 1.25
 Result = TypeVar("Result")
 
 
-class Lanes:
+class ChunkPool:
     """`room` is the approximate number of tokens of a chunk."""
 
     def __init__(self, room: int, threads: int) -> None:
@@ -29,12 +29,12 @@ class Lanes:
         self._room, self._threads = room, max(1, threads // self.count)
         self._pool: ThreadPoolExecutor | None = None
 
-    def pieces(self, batch: Flat) -> list[Flat]:
+    def pieces(self, batch: PackedBatch) -> list[PackedBatch]:
         """As many chunks as divide evenly among the threads."""
         turns = -(-len(batch.ids) // (self._room * self.count))
         return batch.pieces(turns * self.count)
 
-    def walk(self, work: Callable[[Flat], Result], pieces: Sequence[Flat]) -> Iterator[Result]:
+    def walk(self, work: Callable[[PackedBatch], Result], pieces: Sequence[PackedBatch]) -> Iterator[Result]:
         for turn in self._turns(pieces):
             if len(turn) == 1:
                 yield work(turn[0])
@@ -45,7 +45,7 @@ class Lanes:
                 raise failed[0]
             yield from (future.result() for future in running)
 
-    def _turns(self, pieces: Sequence[Flat]) -> list[list[Flat]]:
+    def _turns(self, pieces: Sequence[PackedBatch]) -> list[list[PackedBatch]]:
         """Neighbours are grouped while they fit; a long document uses all threads."""
         number = held = count = 0
         numbers = []

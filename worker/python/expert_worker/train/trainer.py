@@ -1,0 +1,472 @@
+"""The training loop, from the first step to the last: gradient accumulation, the optimizer's step, intervals,
+throughput and the state that travels in checkpoints."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+import torch
+
+from expert_worker.errors import Failed
+from expert_worker.events import Events
+from expert_worker.plan import Evaluation, Plan, Saving
+from expert_worker.train import adapter, memory
+from expert_worker.train.data import Rows, StepSampler, flat, keyed, row_lengths
+from expert_worker.train.distributed import DistContext
+from expert_worker.train.engine import Engine
+from expert_worker.train.fast.batch import PackedBatch, nothing, supervised
+from expert_worker.train.optimizer import set_rate
+from expert_worker.train.precision import LossScale
+
+_BAD_STEPS_IN_A_ROW = 3
+
+Evaluate = Callable[[int], dict[str, float]]
+Save = Callable[["TrainerState", dict[str, float]], None]
+
+
+@dataclass
+class Trainer:
+    """Everything that training needs, built by the stage."""
+
+    plan: Plan
+    events: Events
+    model: Any
+    optimizer: torch.optim.Optimizer
+    engine: Engine
+    scale: LossScale
+    accumulator: GradientAccumulator
+    dist: DistContext
+    order: StepSampler
+    rate: Callable[[int], float]
+    total_steps: int
+    device: torch.device
+    state: TrainerState
+    evaluation_interval: Interval
+    evaluate: Evaluate | None
+    save_interval: Interval
+    save: Save
+
+    def __post_init__(self) -> None:
+        self.parameters = list(adapter.trained(self.model).values())
+        self.throughput = ThroughputMeter()
+        self.utilization = memory.Utilization(self.device)
+
+    def run(self) -> None:
+        """Returns when all steps are done or early stopping applies; raises Interrupted after saving."""
+        while self.state.step < self.total_steps:
+            began = time.monotonic()
+            step = self.state.step
+            rows = self.order.step(step)
+            result = self.accumulator.accumulate(step, rows, self.scale.value)
+            if not result.finished:
+                self._leave()
+            set_rate(self.optimizer, self.rate(step))
+            norm = self._step(step, rows, result)
+            self._report(result, norm, time.monotonic() - began)
+            metrics = self._evaluate() if self.evaluation_interval.due(self.state.step) else {}
+            stopping = self.dist.any(self.events.stop_requested)
+            if self.save_interval.due(self.state.step) or (metrics and self._wants_best()) or stopping:
+                self.save(self.state, metrics)
+            if stopping and self.state.step < self.total_steps:
+                self._leave()
+            if self._exhausted():
+                return
+
+    def _step(self, step: int, rows: list[int], result: StepResult) -> float | None:
+        """Applies the accumulated gradient; None if it was not finite."""
+        self._add_extra_loss()
+        norm = self._clip()
+        self.state.step = step + 1
+        if not (math.isfinite(result.loss_sum) and math.isfinite(norm)):
+            self._skip(step, rows, result)
+            return None
+        self.optimizer.step()
+        adapter.after_step(self.model, step + 1)
+        self.engine.parameters_changed()
+        self.optimizer.zero_grad()
+        self.scale.applied()
+        self.state.add(result.loss_sum, result.tokens, result.supervised)
+        self._clear_memory()
+        return norm
+
+    def _add_extra_loss(self) -> None:
+        extra = adapter.extra_loss(self.model)
+        if extra is not None:
+            (extra * self.scale.value).backward()  # type: ignore[no-untyped-call]
+
+    def _clip(self) -> float:
+        """The unscaled gradient norm before clipping."""
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
+        if self.scale.value != 1:
+            for gradient in gradients:
+                gradient.div_(self.scale.value)
+        largest = self.plan.recipe.optimizer.max_grad_norm
+        norm = torch.nn.utils.get_total_norm(gradients)
+        if largest is not None and torch.isfinite(norm):
+            torch.nn.utils.clip_grads_with_norm_(self.parameters, largest, norm)
+        return float(norm)
+
+    def _skip(self, step: int, rows: list[int], result: StepResult) -> None:
+        self.accumulator.clear()
+        if math.isfinite(result.loss_sum) and self.scale.overflowed():
+            detail = f"fp16 gradients overflowed: step skipped, loss scale now {self.scale.value:g}"
+            self.events.recovered("non_finite", step, detail)
+            return
+        named = ", ".join(map(str, rows[:16])) + (" ..." if len(rows) > 16 else "")
+        self.events.recovered("non_finite", step, f"Loss or gradients are not finite; skipped rows {named}")
+        self.state.skipped_in_a_row += 1
+        if self.state.skipped_in_a_row >= _BAD_STEPS_IN_A_ROW:
+            good = self.state.step - self.state.skipped_in_a_row
+            self.save(self.state, {})
+            raise Failed(
+                f"{_BAD_STEPS_IN_A_ROW} steps in a row had a loss or gradients that are not finite; "
+                f"the adapter is that of step {good}, and saved",
+                hint="Lower learning_rate, use bf16 instead of fp16, or look at the rows named above.",
+                code="diverged",
+            )
+
+    def _report(self, result: StepResult, norm: float | None, seconds: float) -> None:
+        self.throughput.add(result.tokens, seconds)
+        held = memory.now(self.device)
+        loss = result.loss_sum / max(1, result.supervised)
+        if not math.isfinite(loss):
+            return
+        self.events.progress(
+            step=self.state.step,
+            total_steps=self.total_steps,
+            epoch=self.order.epoch(self.state.step),
+            loss=loss,
+            lr=self.rate(self.state.step - 1),
+            grad_norm=norm,
+            tokens=result.tokens,
+            supervised_tokens=result.supervised,
+            tokens_per_second=result.tokens / max(seconds, 1e-9),
+            seconds=seconds,
+            data_wait=result.data_wait,
+            transfer=result.timing.transfer,
+            host_launch=result.timing.host_launch,
+            device_compute=result.timing.device_compute,
+            memory_allocated=held.allocated,
+            memory_reserved=held.reserved,
+            gpu_util=self.utilization.now(),
+            eta=self.throughput.eta(self.total_steps - self.state.step),
+        )
+
+    def _evaluate(self) -> dict[str, float]:
+        assert self.evaluate is not None
+        began = time.monotonic()
+        self.events.stage("evaluate", detail=f"after step {self.state.step}")
+        metrics = self.evaluate(self.state.step)
+        self.events.evaluated(self.state.step, metrics, time.monotonic() - began)
+        self.state.eval_loss = metrics.get("eval_loss", self.state.eval_loss)
+        best = self.plan.recipe.evaluation.best
+        if best is not None:
+            value = _metric(metrics, best.metric)
+            if self.state.consider(value, best.greater_is_better):
+                self.events.best(self.state.step, best.metric, value)
+        self.events.stage("train")
+        return metrics
+
+    def _wants_best(self) -> bool:
+        """A best checkpoint must be on disk to be used at the end."""
+        return self.plan.recipe.evaluation.best is not None and self.state.best_step == self.state.step
+
+    def _exhausted(self) -> bool:
+        best = self.plan.recipe.evaluation.best
+        if best is None or best.patience is None or self.state.evaluations_without_gain < best.patience:
+            return False
+        self.events.applied(
+            "early_stopping",
+            self.state.step,
+            f"Stopped early: {best.metric} has not improved since step {self.state.best_step}",
+        )
+        return True
+
+    def _leave(self) -> None:
+        """At a step boundary: a partial gradient accumulation is discarded and will be repeated."""
+        self.save(self.state, {})
+        raise self.events.stop.interrupted(f"Stopped after step {self.state.step}; the checkpoint is saved")
+
+    def _clear_memory(self) -> None:
+        every = self.plan.machine.memory_clear_every
+        if every and self.state.step % every == 0:
+            memory.release()
+
+
+def _metric(metrics: dict[str, float], name: str) -> float:
+    """`loss` and `eval_loss` are the same metric."""
+    for known in (name, f"eval_{name}", name.removeprefix("eval_")):
+        if known in metrics:
+            return metrics[known]
+    there = ", ".join(sorted(metrics))
+    raise Failed(
+        f"metric_for_best_model is {name}, which no evaluation gave (there were {there})",
+        hint="Use eval_loss, or accuracy together with an evaluation scorer.",
+        code="unknown-metric",
+    )
+
+
+@dataclass(frozen=True)
+class StepTiming:
+    """Seconds. On a CPU host and device are one, so that launching and computing are the same time."""
+
+    transfer: float = 0.0
+    host_launch: float = 0.0
+    device_compute: float = 0.0
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """One step's sums and times; `finished` is false where a wish to stop cut it short."""
+
+    loss_sum: float
+    tokens: int
+    supervised: int
+    data_wait: float
+    timing: StepTiming = field(default_factory=StepTiming)
+    finished: bool = True
+
+
+class GradientAccumulator:
+    """`micro_batch` is what fits: it is halved in place and stays so."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        rows: Rows,
+        parameters: Sequence[torch.nn.Parameter],
+        seed: int,
+        micro_batch: int,
+        events: Events,
+        dist: DistContext,
+    ) -> None:
+        self._engine, self._rows, self._parameters = engine, rows, parameters
+        self._seed, self._events, self._dist = seed, events, dist
+        self.micro_batch = micro_batch
+        self._lengths = row_lengths(rows)
+        self._device = parameters[0].device if parameters else torch.device("cpu")
+
+    def accumulate(self, step: int, rows: Sequence[int], scale: float = 1.0) -> StepResult:
+        """Leaves in the parameters the gradient of the mean loss over the step's supervised tokens, times
+        `scale`. With a dist each process walks its share of the rows."""
+        began = time.monotonic()
+        batches = self._batches(step, rows)
+        data_wait = time.monotonic() - began
+        count, tokens, stopping = self._dist.sum(
+            sum(supervised(batch.labels, batch.positions) for batch in batches),
+            sum(batch.ids.numel() for batch in batches),
+            float(self._events.stop_requested and self._dist.size > 1),
+        )
+        walked = None if stopping else self._walk(step, rows, batches, scale / max(1, count))
+        if walked is None:
+            self.clear()
+            return StepResult(0.0, 0, 0, data_wait, finished=False)
+        loss, timing = walked
+        self._dist.sum_gradients(self._parameters)
+        (whole,) = self._dist.sum(loss)
+        return StepResult(whole, int(tokens), int(count), data_wait, timing)
+
+    def over(self, rows: Rows) -> GradientAccumulator:
+        """An accumulator with the same settings over other rows."""
+        return GradientAccumulator(
+            self._engine, rows, self._parameters, self._seed, self.micro_batch, self._events, self._dist
+        )
+
+    def clear(self) -> None:
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def _walk(
+        self, step: int, rows: Sequence[int], batches: list[PackedBatch], scale: float
+    ) -> tuple[float, StepTiming] | None:
+        """The summed loss of this process's rows and its time; None where a wish to stop cut it short."""
+        while True:
+            try:
+                return self._backward(step, rows, batches, scale)
+            except (RuntimeError, MemoryError) as error:
+                if not memory.ran_out(error):
+                    raise
+            self.clear()
+            held = min(self.micro_batch, len(self._dist.share(rows)))
+            if self._dist.sharded:
+                raise memory.too_large_together(held)
+            self.micro_batch = memory.halved(held, step, "the step", self._events)
+            batches = self._batches(step, rows)
+
+    def _backward(
+        self, step: int, rows: Sequence[int], batches: list[PackedBatch], scale: float
+    ) -> tuple[float, StepTiming] | None:
+        self.clear()
+        loss: Any = 0.0
+        watch = StepTimer(self._device)
+        for number, batch in enumerate(batches, 1):
+            loss = loss + self._engine.backward(watch.to_device(batch), scale)
+            self._events.accumulating(step, number, len(batches))
+            if self._events.stop_requested and number < len(batches) and self._dist.size == 1:
+                return None
+        for _ in range(self._dist.idle_rounds(len(rows), self.micro_batch, len(batches))):
+            self._engine.backward(nothing(), 0.0)
+        watch.launched()
+        summed = float(loss)  # Waits for the device.
+        return summed, watch.timing()
+
+    def _batches(self, step: int, rows: Sequence[int]) -> list[PackedBatch]:
+        mine = self._dist.share(rows)
+        return [
+            self._read(mine[start : start + self.micro_batch], step)
+            for start in range(0, len(mine), self.micro_batch)
+        ]
+
+    def _read(self, rows: Sequence[int], step: int) -> PackedBatch:
+        return keyed(flat(self._rows, rows), self._seed, step, rows, self._lengths)
+
+
+@dataclass
+class TrainerState:
+    step: int = 0
+    tokens: int = 0
+    supervised_tokens: int = 0
+    loss_sum: float = 0.0
+    loss_tokens: int = 0
+    skipped_in_a_row: int = 0
+    best_value: float | None = None
+    best_step: int | None = None
+    evaluations_without_gain: int = 0
+    eval_loss: float | None = None
+    evaluated: list[list[float]] = field(default_factory=list)
+    """Each evaluation's step and value, so that a run can say what its best was the best of."""
+
+    @property
+    def train_loss(self) -> float:
+        return self.loss_sum / self.loss_tokens if self.loss_tokens else 0.0
+
+    def add(self, loss_sum: float, tokens: int, supervised: int) -> None:
+        self.tokens += tokens
+        self.supervised_tokens += supervised
+        self.loss_sum += loss_sum
+        self.loss_tokens += supervised
+        self.skipped_in_a_row = 0
+
+    def consider(self, value: float, greater_is_better: bool) -> bool:
+        """Whether an evaluation at the current step is the best so far.
+
+        Of equals the later one wins: it has trained longer, and accuracies over few rows are often equal. An
+        equal value is not an improvement.
+        """
+        self.evaluated.append([self.step, value])
+        ahead = self.best_value is None or (
+            value > self.best_value if greater_is_better else value < self.best_value
+        )
+        self.evaluations_without_gain = 0 if ahead else self.evaluations_without_gain + 1
+        best = ahead or value == self.best_value
+        if best:
+            self.best_value, self.best_step = value, self.step
+        return best
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any]) -> TrainerState:
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in saved.items() if name in known})
+
+
+@dataclass(frozen=True)
+class Interval:
+    """`every` is None for never, and 0 for the last step only."""
+
+    every: int | None
+    total_steps: int
+
+    @classmethod
+    def of(cls, chosen: Evaluation | Saving, steps_per_epoch: int, total_steps: int) -> Interval:
+        match chosen.strategy:
+            case "no":
+                return cls(None, total_steps)
+            case "epoch":
+                return cls(steps_per_epoch, total_steps)
+            case _:
+                return cls(int(chosen.steps or 0), total_steps)
+
+    def due(self, step: int) -> bool:
+        """Whether it is due after `step` steps."""
+        if self.every is None:
+            return False
+        return step == self.total_steps or bool(self.every and step % self.every == 0)
+
+    def left(self, step: int) -> int:
+        """The number of remaining times after `step` steps."""
+        if self.every is None or step >= self.total_steps:
+            return 0
+        if not self.every:
+            return 1
+        at_the_end = self.total_steps % self.every != 0
+        return self.total_steps // self.every - step // self.every + int(at_the_end)
+
+
+@dataclass
+class ThroughputMeter:
+    """The first step includes warm-up, so the figures count from its end."""
+
+    steps: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    first_seen: bool = False
+
+    def add(self, tokens: int, seconds: float) -> None:
+        if not self.first_seen:
+            self.first_seen = True
+            return
+        self.steps += 1
+        self.tokens += tokens
+        self.seconds += seconds
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Unknown until a step has followed the first."""
+        return self.tokens / self.seconds if self.seconds > 0 else None
+
+    def eta(self, steps_left: int) -> float | None:
+        return self.seconds / self.steps * steps_left if self.steps else None
+
+
+class StepTimer:
+    """Measures one step. On CUDA it uses device events, without synchronising."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._transfer = self._launch = 0.0
+        self._first = self._mark()
+        self._last = self._first
+        self._began = time.perf_counter()
+
+    def to_device(self, batch: PackedBatch) -> PackedBatch:
+        """Moves the batch to the device and measures the time."""
+        began = time.perf_counter()
+        there = batch.to(self._device)
+        self._transfer += time.perf_counter() - began
+        return there
+
+    def launched(self) -> None:
+        """The host has launched everything; the device may still be computing."""
+        self._launch = time.perf_counter() - self._began - self._transfer
+        self._last = self._mark()
+
+    def timing(self) -> StepTiming:
+        """Call after the device has finished, such as after the loss was read."""
+        if self._first is None:
+            return StepTiming(self._transfer, self._launch, self._launch)
+        computed = self._first.elapsed_time(self._last) / 1e3
+        return StepTiming(self._transfer, self._launch, computed)
+
+    def _mark(self) -> Any:
+        if self._device.type != "cuda":
+            return None
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(self._device))
+        return event
