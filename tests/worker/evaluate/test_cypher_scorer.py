@@ -129,3 +129,17 @@ def test_endless_questions_end(endless: str, tmp_path: Path) -> None:
     row = {"graph": GRAPH, "seed": "1", "completion": "MATCH (p:Person) RETURN p.name"}
     found = judge_all("cypher", [row] * 2, [endless, row["completion"]])
     assert [said.correct for said in found] == [False, True]
+
+
+def test_numbers_and_booleans_have_their_types_and_a_node_may_have_many_relationships() -> None:
+    columns = [["ram", "cat", [8, 16], False], ["load", "number", 0, 9, 0.5, False], ["up", "bool", True]]
+    graph = {
+        "nodes": [{"label": "Host", "count": 12, "columns": columns}],
+        "edges": [{"type": "CALLS", "from": "Host", "to": "Host", "columns": [], "most": 6}],
+    }
+    rows = SCORER.ask(graph, "1", "MATCH (h:Host) RETURN h.ram, h.load, h.up")
+    assert {ram for ram, _, _ in rows} == {8, 16}
+    assert len({load for _, load, _ in rows}) == 12 and all(load % 0.5 == 0 for _, load, _ in rows)
+    assert {up for _, _, up in rows} == {True, False, None}
+    counts = SCORER.ask(graph, "1", "MATCH (h:Host)-[:CALLS]->(o:Host) RETURN h.load, count(o)")
+    assert max(count for _, count in counts) > 2

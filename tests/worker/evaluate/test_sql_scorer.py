@@ -1,13 +1,14 @@
 """SQL is right when it returns the right rows on every database, and harmless whatever it says."""
 
 import sqlite3
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from expert_worker.evaluate.judge import judged
-from expert_worker.evaluate.scorers.sql import SqlScorer, build, is_ordered, query
-from expert_worker.evaluate.scorers.sql_data import ddl
+from expert_worker.evaluate.scorers.sql import SqlScorer, is_ordered, query
+from expert_worker.evaluate.scorers.sql_data import build, ddl
 
 SHIPS = [["id", "key"], ["name", "name", ["Argo", "Nova"]], ["flag", "cat", ["Malta", "Japan"], False]]
 CARGOES = [
@@ -140,3 +141,50 @@ def test_the_engine_itself_refuses_what_no_question_is(
     with pytest.raises((sqlite3.Error, sqlite3.Warning)):
         query(build(SCHEMA, "1"), statement)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_row_may_bring_its_own_statements() -> None:
+    """Types, keys, quoted names and comments as people write them."""
+    columns = [
+        ["id", "key"],
+        ["unit price", "number", 0.5, 9, 0.5, False],
+        ["paid", "bool", True],
+        ["at", "datetime", False],
+        ["boss", "ref", "order lines", True],
+    ]
+    statement = """CREATE TABLE "order lines" (
+        id INTEGER PRIMARY KEY, -- counts up
+        "unit price" DECIMAL(6,2) NOT NULL CHECK ("unit price" > 0),
+        paid BOOLEAN,
+        at TIMESTAMP DEFAULT CURRENT_TIMESTAMP,
+        boss INT REFERENCES "order lines" (id));
+        CREATE INDEX by_price ON "order lines" ("unit price");"""
+    schema = [{"table": "order lines", "rows": 18, "columns": columns}]
+    said = {"schema": schema, "seed": "1", "ddl": statement}
+    gold = 'SELECT id FROM "order lines" WHERE paid = 1 AND "unit price" > 2'
+    assert judged(SqlScorer(), {**said, "completion": gold}, gold).correct
+    assert not judged(SqlScorer(), {**said, "completion": gold}, gold[:-4]).correct
+    rows = query(build(schema, "1/0", statements=statement), 'SELECT * FROM "order lines"')
+    assert sorted(row[1] for row in rows) == [step / 2 for step in range(1, 19)]
+    assert {row[2] for row in rows} == {None, 0, 1}
+    assert all(datetime.strptime(row[3], "%Y-%m-%d %H:%M:%S").year in (2022, 2023, 2024) for row in rows)
+    assert any(row[4] is None for row in rows) and any(row[4] for row in rows)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["ATTACH 'x.db' AS x", "PRAGMA temp_store_directory = '.'", "VACUUM INTO 'x.db'", "DROP TABLE ships"],
+)
+def test_a_rows_statements_only_create(
+    statement: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(sqlite3.DatabaseError, match="authoriz"):
+        build(SCHEMA, "1", statements=f"{ddl(SCHEMA)}\n{statement};")
+    assert not list(tmp_path.iterdir())
+
+
+def test_numbers_that_cannot_all_differ_are_refused() -> None:
+    schema = [{"table": "t", "rows": 5, "columns": [["n", "number", 1, 2, 0.5, False]]}]
+    with pytest.raises(ValueError, match="fewer than 5"):
+        build(schema, "1")

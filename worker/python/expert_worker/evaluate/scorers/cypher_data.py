@@ -1,7 +1,9 @@
 """Graphs for judging Cypher: a row's `graph` and `seed` say everything about their content.
 
-A graph is {"nodes": [{"label", "count", "columns"}], "edges": [{"type", "from", "to", "columns"}]}, with
-columns as in `sql_data`. Every node also has a hidden key `id`. The data keeps to what Neo4j holds too.
+A graph is {"nodes": [{"label", "count", "columns"}], "edges": [{"type", "from", "to", "columns", "most"}]},
+with columns as in `sql_data`, except "key", "ref" and "datetime". A node has one to `most` relationships of
+a type, two where `most` is left out. Every node also has a hidden key `id`. The data keeps to what Neo4j
+holds too.
 """
 
 from __future__ import annotations
@@ -15,7 +17,14 @@ import ladybug
 from expert_worker.evaluate.authoring.draw import Draw
 from expert_worker.evaluate.scorers.sql_data import values
 
-TYPES = {"name": "STRING", "cat": "STRING", "int": "INT64", "date": "DATE"}
+TYPES = {
+    "name": "STRING",
+    "cat": "STRING",
+    "int": "INT64",
+    "number": "DOUBLE",
+    "bool": "BOOLEAN",
+    "date": "DATE",
+}
 POOL_BYTES = 64 << 20
 DATABASE_BYTES = 1 << 30
 QUERY_MILLISECONDS = 3_000
@@ -50,14 +59,14 @@ class Graph:
 def _fill(connection: Any, graph: dict[str, Any], seed: str) -> None:
     counts = {node["label"]: int(node["count"]) for node in graph["nodes"]}
     for node in graph["nodes"]:
-        fields = "".join(f", {column[0]} {TYPES[column[1]]}" for column in node["columns"])
+        fields = "".join(f", {column[0]} {_type(column)}" for column in node["columns"])
         connection.execute(f"CREATE NODE TABLE {node['label']}(id INT64 PRIMARY KEY{fields})")
         names = ["id", *(column[0] for column in node["columns"])]
         body = ", ".join(f"{name}: row.{name}" for name in names)
         made = list(_nodes(node, counts, seed))
         connection.execute(f"UNWIND $rows AS row CREATE (:{node['label']} {{{body}}})", {"rows": made})
     for edge in graph["edges"]:
-        fields = "".join(f", {column[0]} {TYPES[column[1]]}" for column in edge["columns"])
+        fields = "".join(f", {column[0]} {_type(column)}" for column in edge["columns"])
         connection.execute(f"CREATE REL TABLE {edge['type']}(FROM {edge['from']} TO {edge['to']}{fields})")
         body = ", ".join(f"{column[0]}: row.{column[0]}" for column in edge["columns"])
         connection.execute(
@@ -65,6 +74,12 @@ def _fill(connection: Any, graph: dict[str, Any], seed: str) -> None:
             f"CREATE (a)-[:{edge['type']}{f' {{{body}}}' if body else ''}]->(b)",
             {"rows": list(_edges(edge, counts, seed))},
         )
+
+
+def _type(column: list[Any]) -> str:
+    if column[1] == "cat" and all(type(word) is int for word in column[2]):
+        return "INT64"
+    return TYPES[column[1]]
 
 
 def _nodes(node: dict[str, Any], counts: dict[str, int], seed: str) -> Iterator[dict[str, Any]]:
@@ -82,7 +97,7 @@ def _edges(edge: dict[str, Any], counts: dict[str, int], seed: str) -> Iterator[
     draw = Draw(f"{seed}/{edge['type']}")
     starts = draw.some(range(counts[edge["from"]]), counts[edge["from"]] * 4 // 5)
     ends = draw.some(range(counts[edge["to"]]), counts[edge["to"]] * 4 // 5)
-    pairs = [(a, b) for a in starts for b in draw.some(ends, draw.between(1, 2))]
+    pairs = [(a, b) for a in starts for b in draw.some(ends, draw.between(1, int(edge.get("most", 2))))]
     pairs = [(a, b) for a, b in pairs if edge["from"] != edge["to"] or a != b]
     columns = {
         column[0]: values(column, len(pairs), counts, Draw(f"{seed}/{edge['type']}/{column[0]}"))

@@ -46,16 +46,20 @@ class SqlScorer:
         if len(answer) > MAX_LENGTH:
             return wrong(f"{len(answer)} characters are too long for a query")
         in_order = is_ordered(gold)
-        for database in range(DATABASES):
-            seed = f"{row['seed']}/{database}"
-            expected = query(build(row["schema"], seed), gold)
+        for place in range(DATABASES):
+            seed = f"{row['seed']}/{place}"
+            expected = query(database(row, seed), gold)
             try:
-                found = query(build(row["schema"], seed), answer)
+                found = query(database(row, seed), answer)
             except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError, MemoryError) as error:
                 return wrong(f"SQLite: {error}")
             if not same(expected, found, in_order):
                 return wrong(_difference(expected, found))
         return RIGHT
+
+
+def database(row: Row, seed: str) -> sqlite3.Connection:
+    return build(row["schema"], seed, statements=row.get("ddl"))
 
 
 def query(connection: sqlite3.Connection, statement: str) -> Result:

@@ -2,11 +2,16 @@
 
 A schema is a list of tables: {"table", "rows", "columns"}, a column one of
     [name, "key"]                      1, 2, 3 ...
-    [name, "ref", table]               a key of that table; some keys are never referred to
+    [name, "ref", table, nullable]     a key of that table; some keys are never referred to
     [name, "name", [words]]            words, numbered where they run out
     [name, "cat", [words], nullable]   one of few words
     [name, "int", low, high, nullable] never the same number twice, so that no order is a matter of luck
+    [name, "number", low, high, step, nullable]  as "int", in steps: money, or a range too wide for "int"
+    [name, "bool", nullable]           true or false
     [name, "date", nullable]           days of 2022-2024
+    [name, "datetime", nullable]       seconds of those days
+`nullable` may be left out. The tables are created by the row's own `ddl` where it has one, so that types,
+keys, quoted names and comments can look as people write them; otherwise by `ddl(schema)`.
 """
 
 from __future__ import annotations
@@ -18,10 +23,32 @@ from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
 
-Value = str | int | None
+Value = str | int | float | None
 FIRST_DAY = date(2022, 1, 1)
 DAYS = 3 * 365
-TYPES = {"key": "INT", "ref": "INT", "name": "TEXT", "cat": "TEXT", "int": "INT", "date": "DATE"}
+DAY = 24 * 60 * 60
+TYPES = {
+    "key": "INT",
+    "ref": "INT",
+    "name": "TEXT",
+    "cat": "TEXT",
+    "int": "INT",
+    "number": "NUMERIC",
+    "bool": "BOOL",
+    "date": "DATE",
+    "datetime": "DATETIME",
+}
+CREATES = {
+    sqlite3.SQLITE_CREATE_TABLE,
+    sqlite3.SQLITE_CREATE_INDEX,
+    sqlite3.SQLITE_REINDEX,
+    sqlite3.SQLITE_TRANSACTION,
+    sqlite3.SQLITE_SELECT,
+    sqlite3.SQLITE_READ,
+    sqlite3.SQLITE_INSERT,
+    sqlite3.SQLITE_UPDATE,
+    sqlite3.SQLITE_FUNCTION,
+}
 NULL_SHARE = 0.2
 PARENTS = 9  # keys to refer to where the schema leaves the parent's table out
 
@@ -40,17 +67,30 @@ def _create(table: dict[str, Any]) -> str:
     return f"CREATE TABLE {table['table']} ({columns});"
 
 
-def build(schema: list[dict[str, Any]], seed: str, *, reverse: bool = False) -> sqlite3.Connection:
+def build(
+    schema: list[dict[str, Any]], seed: str, *, reverse: bool = False, statements: str | None = None
+) -> sqlite3.Connection:
     """A database in memory. `reverse` stores the same rows in the opposite order."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.executescript(ddl(schema))
+    connection.set_authorizer(_creates_only)
+    connection.executescript(ddl(schema) if statements is None else statements)
+    connection.set_authorizer(None)
     sizes = {table["table"]: int(table["rows"]) for table in schema}
     for table in schema:
         rows = list(zip(*_columns(table, sizes, seed), strict=True))
         marks = ", ".join("?" * len(table["columns"]))
         ordered = reversed(rows) if reverse else rows
-        connection.executemany(f"INSERT INTO {table['table']} VALUES ({marks})", ordered)  # noqa: S608
+        connection.executemany(f"INSERT INTO {_quoted(table['table'])} VALUES ({marks})", ordered)  # noqa: S608
     return connection
+
+
+def _creates_only(action: int, *_: str | None) -> int:
+    """A row may come from anywhere: its statements create tables, and never attach a file or set a pragma."""
+    return sqlite3.SQLITE_OK if action in CREATES else sqlite3.SQLITE_DENY
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _columns(table: dict[str, Any], sizes: dict[str, int], seed: str) -> Iterator[list[Value]]:
@@ -61,10 +101,9 @@ def _columns(table: dict[str, Any], sizes: dict[str, int], seed: str) -> Iterato
 
 def values(column: list[Any], count: int, sizes: dict[str, int], draw: Draw) -> list[Value]:
     kind = column[1]
+    nullable = column[-1] is True
     if kind == "key":
         return list(range(1, count + 1))
-    if kind == "ref":
-        return _references(sizes.get(column[2], PARENTS), count, draw)
     if kind == "name":
         words = draw.shuffled(column[2])
         return [
@@ -72,14 +111,32 @@ def values(column: list[Any], count: int, sizes: dict[str, int], draw: Draw) -> 
             for i in range(count)
         ]
     found: list[Value]
-    if kind == "cat":
+    if kind == "ref":
+        found = _references(sizes.get(column[2], PARENTS), count, draw)
+    elif kind == "cat":
         found = [draw.one(column[2]) for _ in range(count)]
     elif kind == "int":
         found = list(draw.some(range(column[2], column[3] + 1), count))
+    elif kind == "number":
+        found = _numbers(column[2], column[3], column[4], count, draw)
+    elif kind == "bool":
+        found = [draw.chance(0.5) for _ in range(count)]
     else:
         found = [(FIRST_DAY + timedelta(days=day)).isoformat() for day in draw.some(range(DAYS), count)]
-    nullable = bool(column[-1]) if isinstance(column[-1], bool) else False
+    if kind == "datetime":
+        found = [f"{day} {timedelta(seconds=draw.below(DAY))!s:0>8}" for day in found]
     return [None if nullable and draw.chance(NULL_SHARE) else value for value in found]
+
+
+def _numbers(low: float, high: float, step: float, count: int, draw: Draw) -> list[Value]:
+    """Different multiples of the step above `low`."""
+    steps = round((high - low) / step)
+    if steps + 1 < count:
+        raise ValueError(f"{low} to {high} by {step} has fewer than {count} numbers")
+    places: dict[int, None] = {}
+    while len(places) < count:
+        places.setdefault(draw.below(steps + 1))
+    return [round(low + place * step, 6) for place in places]
 
 
 def _references(parents: int, count: int, draw: Draw) -> list[Value]:
