@@ -206,3 +206,62 @@ fn a_shelf_that_was_trained_has_its_page() {
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
     assert!(!world.path("experts/report.html").exists(), "nothing was trained, so no Python was started");
 }
+
+#[test]
+fn clean_of_one_expert_keeps_what_another_ones_runs_use() {
+    let world = shelf();
+    let keys = ["1", "2", "3"].map(|digit| digit.repeat(32));
+    for key in &keys {
+        write(&world, &format!("{CACHES}/{key}/cache.json"), "{}");
+    }
+    // `b` trains from the cache folder of `a`, with --allow-path.
+    let other = "experts/b/weights/x";
+    let plan = json!({"machine": {"paths": {"cache": world.path(CACHES)}}});
+    write(&world, &format!("{other}/plan.json"), &plan.to_string());
+    write(
+        &world,
+        &format!("{other}/checkpoint-1/state.json"),
+        &json!({"facts": {"cache_key": keys[1]}}).to_string(),
+    );
+    let held = std::fs::File::open(world.path(other)).unwrap();
+    held.try_lock().unwrap();
+    let during = document(&world, &["clean", "experts/a"]);
+    assert_eq!(during["removed"], json!([]), "a run that has no checkpoint yet may use any of them");
+    drop(held);
+    document(&world, &["clean", "experts/a"]);
+    assert_eq!(names(&world.path(CACHES)), [keys[1].clone()]);
+}
+
+#[test]
+fn a_cache_folder_of_two_experts_is_cleaned_once() {
+    let world = shelf();
+    write(&world, &format!("{CACHES}/{}/cache.json", "1".repeat(32)), "{}");
+    // The same expert by two names.
+    std::fs::remove_dir_all(world.path("experts/b")).unwrap();
+    std::os::unix::fs::symlink("a", world.path("experts/b")).unwrap();
+    let removed = document(&world, &["clean"]);
+    assert_eq!(removed["removed"].as_array().unwrap().len(), 1, "{removed}");
+}
+
+#[test]
+fn more_entries_than_github_takes_are_told_with_a_way_to_split_them() {
+    let world = World::new();
+    for number in 0..300 {
+        let folder = world.path(&format!("experts/e{number:03}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("manifest.json"), "{}").unwrap();
+    }
+    let list = |arguments: &[&str]| {
+        let output = world.expert_cli(&[&["matrix"], arguments].concat(), "").output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (document["include"].as_array().unwrap().clone(), talk(&output))
+    };
+    let (all, said) = list(&[]);
+    assert_eq!(all.len(), 300);
+    assert!(said.contains("has 300 entries") && said.contains("--shard 1/2 to --shard 2/2"), "{said}");
+    let (one, said) = list(&["--shard", "1/2"]);
+    assert_eq!(said, "");
+    let (two, _) = list(&["--shard", "2/2"]);
+    assert_eq!([one, two].concat(), all);
+}

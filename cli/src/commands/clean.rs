@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::output::{children, leads_out, read_json};
 use crate::render::Console;
 use crate::render::number::bytes;
-use crate::runs::{self, State};
+use crate::runs::{self, Run, State};
 use crate::site;
 
 /// A file that only the worker writes into a token cache.
@@ -41,10 +41,7 @@ struct Leftover {
 }
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
-    let mut leftovers = Vec::new();
-    for manifest in experts::below(&args.folder)? {
-        leftovers.extend(of_expert(&manifest, console));
-    }
+    let leftovers = leftovers(&args.folder, console)?;
     for leftover in &leftovers {
         if !args.dry_run {
             fs::remove_dir_all(&leftover.path)
@@ -65,25 +62,72 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn of_expert(path: &Path, console: &Console) -> Vec<Leftover> {
+/// A cache folder may serve several experts: what the runs of any of them use stays.
+fn leftovers(folder: &Path, console: &Console) -> Result<Vec<Leftover>, Failure> {
+    let named = experts::below(folder)?;
+    let mut roots = BTreeSet::new();
+    for manifest in &named {
+        roots.extend(roots_of_expert(manifest, console));
+    }
+    let runs = runs_around(&named, &roots);
+    let running: BTreeSet<PathBuf> = runs
+        .iter()
+        .filter(|run| run.state == State::Running)
+        .filter_map(|run| cache_of_run(&run.path))
+        .collect();
+    let needed: BTreeSet<String> = runs.iter().flat_map(|run| keys_of_run(&run.path)).collect();
+    let mut found = Vec::new();
+    for root in roots {
+        if running.contains(&root) {
+            console.warn(
+                &format!("{} is used by an expert that is being trained and is skipped", portable(&root)),
+                None,
+            );
+            continue;
+        }
+        let unused =
+            children(&root).into_iter().filter(|cache| is_cache(cache) && !needed.contains(&name(cache)));
+        found.extend(unused.map(|path| Leftover { bytes: size(&path), path }));
+    }
+    Ok(found)
+}
+
+fn roots_of_expert(path: &Path, console: &Console) -> BTreeSet<PathBuf> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    let runs = runs::of_expert(folder);
-    if runs.iter().any(|run| run.state == State::Running) {
+    if runs::of_expert(folder).iter().any(|run| run.state == State::Running) {
         console.warn(&format!("{} is being trained and is skipped", portable(folder)), None);
-        return Vec::new();
+        return BTreeSet::new();
     }
     let loaded = read::load(path, &Options::default());
     let Some(manifest) = &loaded.manifest else {
         console.warn(&format!("{} has errors and is skipped", portable(path)), None);
-        return Vec::new();
+        return BTreeSet::new();
     };
-    let needed: BTreeSet<String> = runs.iter().flat_map(|run| keys_of_run(&run.path)).collect();
-    let caches =
-        cache_roots(manifest).into_iter().flat_map(|root| children(&root)).filter(|cache| is_cache(cache));
-    caches
-        .filter(|cache| !needed.contains(&name(cache)))
-        .map(|path| Leftover { bytes: size(&path), path })
-        .collect()
+    cache_roots(manifest)
+}
+
+/// The runs of these experts, of those beside them, and of those beside the cache folders or whose folder holds one.
+fn runs_around(named: &[PathBuf], roots: &BTreeSet<PathBuf>) -> Vec<Run> {
+    let absolute = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let folders = named.iter().filter_map(|manifest| absolute(manifest).parent().map(Path::to_owned));
+    let mut experts: BTreeSet<PathBuf> = folders.collect();
+    let shelves: BTreeSet<PathBuf> = experts
+        .iter()
+        .chain(roots)
+        .flat_map(|path| path.ancestors().skip(1).take(2))
+        .map(Path::to_owned)
+        .collect();
+    for shelf in shelves {
+        let beside = children(&shelf).into_iter().chain([shelf]);
+        experts.extend(beside.filter(|folder| folder.join(experts::MANIFEST).is_file()));
+    }
+    experts.iter().flat_map(|expert| runs::of_expert(expert)).collect()
+}
+
+/// The cache folder that the run's plan names.
+fn cache_of_run(run: &Path) -> Option<PathBuf> {
+    let plan = read_json(&run.join("plan.json"))?;
+    Path::new(plan["machine"]["paths"]["cache"].as_str()?).canonicalize().ok()
 }
 
 /// The cache folders of the manifest's bases.
@@ -95,7 +139,7 @@ fn cache_roots(manifest: &Manifest) -> BTreeSet<PathBuf> {
         .filter_map(|expert| resolve(&expert, &site, request.clone()).ok())
         .map(|resolved| resolved.plan.machine.paths)
         .filter(|paths| !leads_out(Path::new(&paths.expert_dir), Path::new(&paths.cache)))
-        .map(|paths| PathBuf::from(paths.cache))
+        .filter_map(|paths| Path::new(&paths.cache).canonicalize().ok())
         .collect()
 }
 

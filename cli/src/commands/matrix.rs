@@ -20,6 +20,35 @@ pub struct Args {
     /// Only experts whose recipe, files or code differ between this git revision and the working tree
     #[arg(long, value_name = "REF", allow_hyphen_values = true)]
     changed_since: Option<String>,
+    /// Only one part of the list: 2/3 is the second of three
+    #[arg(long, value_name = "PART/PARTS", value_parser = part)]
+    shard: Option<Shard>,
+}
+
+/// GitHub runs no matrix with more entries.
+const MOST: usize = 256;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Shard {
+    part: usize,
+    parts: usize,
+}
+
+impl Shard {
+    /// The parts cover everything once, and differ in length by one at most.
+    fn of<T>(self, all: &[T]) -> &[T] {
+        let start = |part: usize| all.len() * part / self.parts;
+        &all[start(self.part - 1)..start(self.part)]
+    }
+}
+
+fn part(text: &str) -> Result<Shard, String> {
+    let numbers =
+        text.split_once('/').and_then(|(part, parts)| Some((part.parse().ok()?, parts.parse().ok()?)));
+    match numbers {
+        Some((part, parts)) if (1..=parts).contains(&part) => Ok(Shard { part, parts }),
+        _ => Err(format!("`{text}` is not a part of a whole, such as 1/2")),
+    }
 }
 
 #[derive(Serialize)]
@@ -39,8 +68,23 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     if let Some(reference) = &args.changed_since {
         changed::keep_changed(&mut manifests, &args.folder, reference, global.python.as_deref(), console);
     }
-    console.document(&Matrix { include: manifests.iter().map(|manifest| entry(manifest)).collect() });
+    let listed = args.shard.map_or(manifests.as_slice(), |shard| shard.of(&manifests));
+    if listed.len() > MOST {
+        warn_of_too_many(listed.len(), args.shard, console);
+    }
+    console.document(&Matrix { include: listed.iter().map(|manifest| entry(manifest)).collect() });
     Ok(Exit::Done)
+}
+
+/// Not an error: other systems than GitHub take more.
+fn warn_of_too_many(count: usize, shard: Option<Shard>, console: &Console) {
+    let parts = count.div_ceil(MOST) * shard.map_or(1, |shard| shard.parts);
+    console.warn(
+        &format!("the matrix has {count} entries, and GitHub refuses more than {MOST}"),
+        Some(&format!(
+            "list them in {parts} parts, one job per part: --shard 1/{parts} to --shard {parts}/{parts}"
+        )),
+    );
 }
 
 fn entry(manifest: &Path) -> Entry {
@@ -49,5 +93,30 @@ fn entry(manifest: &Path) -> Entry {
         expert: named.map_or_else(|| experts::folder_name(manifest), |it| it.root.name.value.clone()),
         manifest: experts::portable(manifest),
         path: experts::portable(manifest.parent().unwrap_or(Path::new("."))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_are_the_whole() {
+        for count in [0, 1, 5, 300] {
+            let all: Vec<usize> = (0..count).collect();
+            for parts in 1..=7 {
+                let shards: Vec<_> = (1..=parts).map(|part| Shard { part, parts }.of(&all)).collect();
+                assert_eq!(shards.concat(), all);
+                assert!(shards.iter().all(|shard| shard.len() <= count.div_ceil(parts)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_is_one_of_the_parts() {
+        assert_eq!(part("2/3"), Ok(Shard { part: 2, parts: 3 }));
+        for text in ["0/2", "3/2", "1", "a/b", "-1/2", "1/0", ""] {
+            assert!(part(text).is_err(), "{text}");
+        }
     }
 }
