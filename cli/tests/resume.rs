@@ -187,6 +187,22 @@ fn a_model_card_may_be_edited() {
 }
 
 #[test]
+fn a_resumed_run_keeps_how_its_products_are_formed() {
+    let world = interrupted();
+    let plan = || -> Value {
+        serde_json::from_slice(&std::fs::read(world.path(RUN).join("plan.json")).unwrap()).unwrap()
+    };
+    let other = !plan()["machine"]["fp32_products"].as_bool().unwrap();
+    change(&world.path(RUN).join("checkpoint-2/state.json"), |state| {
+        state["facts"]["fp32_products"] = other.into();
+    });
+    world.json(&format!("{TRAIN} --resume"), "missing");
+    assert_eq!(plan()["machine"]["fp32_products"], other);
+    world.json(&format!("{TRAIN} --fresh"), "steps=1,missing");
+    assert_eq!(plan()["machine"]["fp32_products"], !other);
+}
+
+#[test]
 fn a_resumed_run_keeps_its_threads_though_its_plan_is_lost() {
     let world = World::shelf(&["a"]);
     let threads = |count: &str, acts: &str| {

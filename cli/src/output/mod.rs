@@ -16,7 +16,7 @@ mod run_lock;
 
 pub use links::{leads_out, refuse_links_out};
 pub use own::refuse_foreign;
-pub use record::{Begun, FINAL, RunRecord, checkpoints, has_whole_checkpoint};
+pub use record::{Arithmetic, Begun, FINAL, RunRecord, checkpoints, has_whole_checkpoint};
 pub use run_lock::{RunLock, holder};
 
 /// A run's folder, locked until the last clone of this is dropped and no worker shares it any more.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use expert_contract::plan::Inputs;
+use expert_contract::plan::{Inputs, Machine};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -49,7 +49,22 @@ struct Facts {
     #[serde(default)]
     recipe: Value,
     inputs: Option<Inputs>,
-    threads: Option<u32>,
+    #[serde(flatten)]
+    arithmetic: Arithmetic,
+}
+
+/// What of a machine's settings affects rounding: a resumed run keeps it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+pub struct Arithmetic {
+    pub threads: Option<u32>,
+    pub fp32_products: Option<bool>,
+}
+
+impl Arithmetic {
+    pub fn apply(self, machine: &mut Machine) {
+        machine.threads.compute = self.threads.or(machine.threads.compute);
+        machine.fp32_products = self.fp32_products.unwrap_or(machine.fp32_products);
+    }
 }
 
 /// What a run in a folder was begun with.
@@ -59,7 +74,7 @@ pub struct Begun {
     pub recipe: Value,
     /// None where it is not on record.
     pub inputs: Option<Inputs>,
-    pub threads: Option<u32>,
+    pub arithmetic: Arithmetic,
 }
 
 impl RunRecord {
@@ -95,7 +110,7 @@ impl Begun {
                 recipe_digest: record.recipe_digest,
                 recipe: record.recipe,
                 inputs: record.inputs,
-                threads: None,
+                arithmetic: Arithmetic::default(),
             })
         })
     }
@@ -106,7 +121,7 @@ impl Begun {
             recipe_digest: facts.recipe_digest,
             recipe: facts.recipe,
             inputs: facts.inputs,
-            threads: facts.threads,
+            arithmetic: facts.arithmetic,
         })
     }
 }

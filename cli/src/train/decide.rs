@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::compare;
 use crate::failure::Failure;
 use crate::lock::{self, Difference, Kind};
-use crate::output::{self, Begun, RunRecord, State};
+use crate::output::{self, Arithmetic, Begun, RunRecord, State};
 
 const DURATION: &str = "schedule.duration";
 
@@ -31,7 +31,7 @@ pub enum Decision {
     /// Nothing is there yet.
     Begin,
     /// The run is resumed with what it was begun with. The remark is for the user.
-    Resume { threads: Option<u32>, remark: Option<String> },
+    Resume { arithmetic: Arithmetic, remark: Option<String> },
     /// The run that is there is set aside, and another one begun.
     Replace { remark: Option<String> },
 }
@@ -67,7 +67,7 @@ fn finished(
     let damages = damages.join(", ");
     if output::has_whole_checkpoint(run) {
         let remark = format!("{damages}: rebuilding it from the newest checkpoint");
-        return Ok(Decision::Resume { threads: threads(run), remark: Some(remark) });
+        return Ok(Decision::Resume { arithmetic: arithmetic(run), remark: Some(remark) });
     }
     Ok(Decision::Replace { remark: Some(format!("{damages}, and no checkpoint is left: retraining")) })
 }
@@ -100,14 +100,17 @@ fn used(run: &Path, plan: &Plan, inputs: &Inputs, asked: Asked) -> Result<Decisi
     }
     refuse_other_material(run, plan, &others)?;
     let code: Vec<Difference> = others.into_iter().filter(|it| it.kind == Kind::Code).collect();
-    Ok(Decision::Resume { threads: begun.threads, remark: (!code.is_empty()).then(|| of_other_code(&code)) })
+    Ok(Decision::Resume {
+        arithmetic: begun.arithmetic,
+        remark: (!code.is_empty()).then(|| of_other_code(&code)),
+    })
 }
 
 /// No checkpoint can be read. Without any, nothing can be mixed and the run begins at step 0; where there are some, the
 /// worker says of each why it cannot be used.
 fn without_record(run: &Path, asked: Asked) -> Result<Decision, Failure> {
     if asked.resume || asked.shelf {
-        return Ok(Decision::Resume { threads: None, remark: None });
+        return Ok(Decision::Resume { arithmetic: Arithmetic::default(), remark: None });
     }
     Err(refuse_used(run, &Recipe::default(), &[], false))
 }
@@ -123,7 +126,7 @@ fn for_shelf(run: &Path, begun: &Begun, recipe: &Recipe, others: &[Difference], 
         };
     }
     if changed.is_empty() {
-        return Decision::Resume { threads: begun.threads, remark: None };
+        return Decision::Resume { arithmetic: begun.arithmetic, remark: None };
     }
     Decision::Replace { remark: Some(format!("retraining: {} changed", changed.join(", "))) }
 }
@@ -239,8 +242,8 @@ fn refuse_used(run: &Path, recipe: &Recipe, others: &[Difference], unknown: bool
     Failure::bad_input("output-used", format!("{} holds an earlier run{since}", run.display())).hint(hint)
 }
 
-fn threads(run: &Path) -> Option<u32> {
-    Begun::of_run(run).and_then(|begun| begun.threads)
+fn arithmetic(run: &Path) -> Arithmetic {
+    Begun::of_run(run).map(|begun| begun.arithmetic).unwrap_or_default()
 }
 
 fn lines(each: &[String]) -> String {

@@ -117,9 +117,8 @@ fn make_ready(
     notify: &mut dyn FnMut(Notice),
 ) -> Result<(), Failure> {
     let (remark, begun) = match decision {
-        Decision::Resume { threads, remark } => {
-            // Another number of threads rounds otherwise: a run that is resumed keeps its own.
-            plan.machine.threads.compute = threads.or(plan.machine.threads.compute);
+        Decision::Resume { arithmetic, remark } => {
+            arithmetic.apply(&mut plan.machine);
             (remark, true)
         }
         Decision::Replace { remark } => {

@@ -103,7 +103,9 @@ impl Trainer<'_> {
             adapter: adapter.to_owned(),
             steps: result["steps"].as_u64(),
             device: plan.machine.device.kind.as_str().to_owned(),
-            threads: Begun::of_run(run).and_then(|begun| begun.threads).or(plan.machine.threads.compute),
+            threads: Begun::of_run(run)
+                .and_then(|begun| begun.arithmetic.threads)
+                .or(plan.machine.threads.compute),
             score,
         };
         place.write(&Entry { inputs: inputs.clone(), result })

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from scene import put_data, train
 from tiny import CONFIGS, apart, base, flat, gradients, lora, plain_loss
 
 from expert_worker.base import fp32_products
+from expert_worker.errors import Interrupted
 from expert_worker.events import Events
+from expert_worker.train import checkpoints, stage
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import Place, install
 
@@ -119,3 +123,43 @@ def test_a_run_learns_and_says_how_its_products_are_formed(tmp_path, monkeypatch
     assert ran.applied["fp32_products"] is True and ran.applied["base.dtype"] == "bfloat16"
     assert ran.losses[-1] < ran.losses[0]
     assert all(step.grad_norm > 0 for step in ran.of("progress"))
+
+
+def test_a_resumed_run_keeps_the_choice_and_the_bytes_whatever_is_measured_then(tmp_path, monkeypatch):
+    put_data(monkeypatch)
+    whole = {"machine.dtype": "bf16", "recipe.precision.compute": "bf16", "machine.fp32_products": True}
+
+    def measured(slowdown: float, processor: str) -> None:
+        monkeypatch.setattr(fp32_products, "_slowdown", lambda dtype: slowdown)
+        monkeypatch.setattr(stage, "name_of_processor", lambda plan: processor)
+        monkeypatch.setattr(checkpoints, "name_of_processor", lambda plan: processor)
+
+    measured(8.0, "an old processor (AVX2)")
+    undisturbed = train(tmp_path, whole, output="undisturbed")
+    with monkeypatch.context() as stopping, pytest.raises(Interrupted):
+        stopping.setattr(Events, "progress", _stop_after(2))
+        train(tmp_path, whole)
+    # Another machine: its plan and its measurement both say otherwise.
+    measured(0.1, "a new processor (AVX512)")
+    other = {**whole, "machine.fp32_products": False, "request.resume": {"from": "newest"}}
+    resumed = train(tmp_path, other)
+    assert resumed.result["resumed_from"] == 2
+    assert resumed.applied["fp32_products"] is True
+    name = "adapter_model.safetensors"
+    assert resumed.final(name) == undisturbed.final(name)
+    moved = [body for body in resumed.of("warning") if body.code == "other-processor"]
+    assert len(moved) == 1
+    assert "an old processor (AVX2)" in moved[0].message and "a new processor (AVX512)" in moved[0].message
+    fresh = train(tmp_path, {**whole, "machine.fp32_products": False}, output="fresh")
+    assert fresh.applied["fp32_products"] is False and fresh.final(name) != undisturbed.final(name)
+
+
+def _stop_after(last: int) -> Any:
+    tell = Events.progress
+
+    def progress(self: Events, *arguments: Any, **named: Any) -> None:
+        tell(self, *arguments, **named)
+        if (named.get("step") or arguments[0]) >= last:
+            self.stop.request(terminated=True)
+
+    return progress

@@ -1,6 +1,14 @@
 """The base model: where it is, and how it is loaded."""
 
-from expert_worker.base.load import compute_dtype, load_base, load_tokenizer, torch_device
+from expert_worker.base.load import compute_dtype, fp32_choice, load_base, load_tokenizer, torch_device
 from expert_worker.base.locate import locate, weights_digest
 
-__all__ = ["compute_dtype", "load_base", "load_tokenizer", "locate", "torch_device", "weights_digest"]
+__all__ = [
+    "compute_dtype",
+    "fp32_choice",
+    "load_base",
+    "load_tokenizer",
+    "locate",
+    "torch_device",
+    "weights_digest",
+]

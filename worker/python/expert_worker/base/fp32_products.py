@@ -28,10 +28,20 @@ def product_dtype(module: nn.Module, dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if getattr(module, _MARK, False) else dtype
 
 
-def chosen(planned: bool, dtype: torch.dtype, device: torch.device, events: Events) -> bool:
-    """The plan's choice, unless a product measured here contradicts it clearly."""
-    if dtype == torch.float32 or device.type != "cpu":
+def is_choice(dtype: torch.dtype, device: torch.device) -> bool:
+    return dtype != torch.float32 and device.type == "cpu"
+
+
+def chosen(
+    planned: bool, dtype: torch.dtype, device: torch.device, events: Events, kept: bool | None = None
+) -> bool:
+    """The plan's choice, unless a product measured here contradicts it clearly. A resumed run's choice is
+    `kept`: another one rounds differently."""
+    if not is_choice(dtype, device):
         return False
+    if kept is not None:
+        events.applied("fp32_products", kept, "Products in fp32, as when the run began" if kept else None)
+        return kept
     times_slower = _slowdown(dtype)
     contradicted = times_slower > _CLEARLY if not planned else times_slower < 1 / _CLEARLY
     wide = planned != contradicted

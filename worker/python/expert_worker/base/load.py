@@ -32,12 +32,13 @@ def load_tokenizer(plan: Plan, events: Events) -> Any:
     return _read(AutoTokenizer, locate(plan, events))
 
 
-def load_base(plan: Plan, events: Events) -> Any:
-    """In evaluation mode, on the plan's device, every parameter frozen."""
+def load_base(plan: Plan, events: Events, fp32: bool | None = None) -> Any:
+    """In evaluation mode, on the plan's device, every parameter frozen. `fp32` is a resumed run's choice of
+    how products are formed."""
     folder = locate(plan, events)
     events.stage("load base", _LOAD_BUDGET, plan.recipe.base.name)
     model = warm.take(plan, folder)
-    wide = _widens(plan, events)
+    wide = _widens(plan, events, fp32)
     if model is None or fp32_products.held(model) > wide:
         model = read_model(plan, folder)
     keep_scales(model)
@@ -50,11 +51,19 @@ def load_base(plan: Plan, events: Events) -> Any:
     return model.requires_grad_(False).eval()
 
 
-def _widens(plan: Plan, events: Events) -> bool:
+def _widens(plan: Plan, events: Events, kept: bool | None) -> bool:
     """An export reads the weights as they are; whatever computes may hold them in fp32."""
     if plan.request.stage == "export":
         return False
-    return fp32_products.chosen(plan.machine.fp32_products, compute_dtype(plan), torch_device(plan), events)
+    planned, device = plan.machine.fp32_products, torch_device(plan)
+    return fp32_products.chosen(planned, compute_dtype(plan), device, events, kept)
+
+
+def fp32_choice(plan: Plan, model: Any) -> bool | None:
+    """How the loaded model forms its products; None where there is nothing to choose."""
+    if not fp32_products.is_choice(compute_dtype(plan), torch_device(plan)):
+        return None
+    return fp32_products.held(model)
 
 
 def read_model(plan: Plan, folder: Path) -> Any:

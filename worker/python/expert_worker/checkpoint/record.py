@@ -46,6 +46,11 @@ class Facts(Document):
     """Digests of what the run was begun with."""
     threads: U32 | None = None
     """The number of compute threads affects rounding, so a resumed run keeps it."""
+    fp32_products: bool | None = None
+    """Whether a 16-bit run on a CPU forms its products in fp32, which a resumed run keeps for the same
+    reason; null where there is no choice."""
+    processor: str | None = None
+    """What computed the run: another one rounds differently."""
 
 
 class Record(Document):
@@ -60,7 +65,8 @@ class DamagedError(Exception):
 
 
 def sealed(record: Record) -> bytes:
-    document = record.model_dump(mode="json")
+    # Without fields that are newer than the record: it has to stay as it was written.
+    document = record.model_dump(mode="json", exclude_unset=True)
     return files.json_bytes(document | {"seal": _seal(document)})
 
 

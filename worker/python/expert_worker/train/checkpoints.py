@@ -10,12 +10,14 @@ from typing import Any
 
 import torch
 
+from expert_worker.base import fp32_choice
 from expert_worker.checkpoint import Content, Facts, Loaded, Store
 from expert_worker.checkpoint.mirror import Mirror
 from expert_worker.checkpoint.refusal import human
 from expert_worker.errors import Failed
 from expert_worker.events import Events
 from expert_worker.plan import Plan
+from expert_worker.processor import name_of_processor
 from expert_worker.run_record import adapter_config, adapter_tensors
 from expert_worker.train.adapter import trained
 from expert_worker.train.distributed import DistContext
@@ -106,6 +108,8 @@ class CheckpointManager:
             metrics=metrics,
             inputs=self._plan.inputs,
             threads=self._plan.machine.threads.compute,
+            fp32_products=fp32_choice(self._plan, self._model),
+            processor=name_of_processor(self._plan),
         )
 
 

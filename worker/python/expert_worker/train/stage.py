@@ -14,6 +14,7 @@ from expert_worker.base import compute_dtype, load_base, load_tokenizer, locate,
 from expert_worker.checkpoint import Loaded, Store, refuse_unless_same
 from expert_worker.events import Events
 from expert_worker.plan import Plan, ResumeCheckpoint, ResumeNewest, TrainRequest
+from expert_worker.processor import name_of_processor
 from expert_worker.tracking import start_trackers
 from expert_worker.train import adapter, data, engine, feed, memory, optimizer, precision, schedule
 from expert_worker.train.checkpoints import CheckpointManager, restore
@@ -61,6 +62,8 @@ def _train(plan: Plan, events: Events, dist: DistContext) -> tuple[dict[str, Any
         _refuse_other_recipe(plan, saved, source)
         plan = _with_inputs_of(plan, saved)
     events.begin(saved.step if saved else 0)
+    if saved is not None:
+        _mention_other_processor(plan, saved, events)
     trackers = start_trackers(plan, events, saved.step if saved else 0) if dist.is_main_process else None
     try:
         session = prepare(plan, events, source, store, saved, dist)
@@ -99,7 +102,8 @@ def prepare(
     order = data.order_of(plan, source.train)
     steps = data.total_steps(plan, order)
     tokenizer = load_tokenizer(plan, events)
-    model = adapter.build(plan, load_base(plan, events), tokenizer, steps, events)
+    fp32 = saved.facts.fp32_products if saved else None
+    model = adapter.build(plan, load_base(plan, events, fp32), tokenizer, steps, events)
     if dist.sharded:
         shard(model, device, events)
     parameters = list(adapter.trained(model).values())
@@ -198,6 +202,17 @@ def _with_inputs_of(plan: Plan, saved: Loaded) -> Plan:
         return plan
     kept = begun.model_copy(update={"recipe": plan.recipe_digest})
     return plan.model_copy(update={"inputs": kept})
+
+
+def _mention_other_processor(plan: Plan, saved: Loaded, events: Events) -> None:
+    before, now = saved.facts.processor, name_of_processor(plan)
+    if before is None or before == now:
+        return
+    message = f"The run began on {before} and is resumed on {now}, which rounds differently"
+    if saved.facts.fp32_products is not None and plan.machine.device.kind == "cpu":
+        products = "fp32" if saved.facts.fp32_products else "its 16-bit format"
+        message += f"; its products stay in {products}"
+    events.warning("other-processor", message, "--fresh trains it on this processor alone.")
 
 
 def _validation(
