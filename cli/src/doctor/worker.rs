@@ -36,7 +36,7 @@ pub fn checks(global: &Global) -> (Vec<Check>, Option<Report>) {
 fn of_report(report: &Report, remedy: &str) -> Vec<Check> {
     let mut checks = vec![contract(report), native(report, remedy)];
     checks.extend(NEEDED.iter().map(|(name, oldest)| package(report, name, oldest, remedy)));
-    checks.extend([embedded_base(report), bitsandbytes(report)]);
+    checks.extend([embedded_base(report), bitsandbytes(report), confinement(report)]);
     if let Some(error) = &report.torch.error {
         checks.push(Check::missing(
             "torch import",
@@ -100,6 +100,19 @@ fn bitsandbytes(report: &Report) -> Check {
             "install bitsandbytes to use int4 or int8 bases and 8-bit optimizers",
         ),
     }
+}
+
+fn confinement(report: &Report) -> Check {
+    const NAME: &str = "scoring sandbox";
+    const FIX: &str = "score data and scorers that you do not trust on Linux 5.13 or newer with Landlock, \
+                       or in a container without network";
+    let Some(found) = &report.confinement else {
+        return Check::warning(NAME, "the scoring process could not be tried", FIX);
+    };
+    if let (Some(files), Some(network), []) = (&found.files, &found.network, found.missing.as_slice()) {
+        return Check::good(NAME, format!("own folder only ({files}), no network ({network})"));
+    }
+    Check::warning(NAME, format!("not fully confined: {}", found.missing.join("; ")), FIX)
 }
 
 /// By the leading numbers: `2.15.0+cu132` is 2.15.0.

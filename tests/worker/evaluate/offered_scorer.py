@@ -1,6 +1,7 @@
 """A scorer that misbehaves on demand. The sandbox's tests copy it into a package of its own."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -36,6 +37,37 @@ def noise() -> None:
     os.write(1, b"noise\n")
 
 
+def reach(what: str) -> str:
+    """What a hostile answer would try; the error's name, or "done"."""
+    tries = {
+        "socket": lambda: socket.socket().close(),
+        "local socket": lambda: socket.socket(socket.AF_UNIX).close(),
+        "accounts": lambda: Path("/etc/passwd").read_bytes(),
+        "parent's secrets": lambda: Path(f"/proc/{os.getppid()}/environ").read_bytes(),
+        "parent": lambda: os.kill(os.getppid(), 0),
+        "other process": lambda: subprocess.run(
+            [sys.executable, "-c", "print(open('/etc/passwd').read())"], check=True, capture_output=True
+        ),
+        "libraries": lambda: Path(os.__file__).read_bytes(),
+        "own folder": lambda: Path("note").write_text("mine"),
+        "null": lambda: Path(os.devnull).write_text("x"),
+    }
+    try:
+        if what.startswith("read "):
+            Path(what.removeprefix("read ")).read_bytes()
+        elif what.startswith("list "):
+            list(Path(what.removeprefix("list ")).iterdir())
+        elif what.startswith("write "):
+            Path(what.removeprefix("write ")).write_text("theirs")
+        elif what.startswith("remove "):
+            Path(what.removeprefix("remove ")).unlink()
+        else:
+            tries[what]()
+    except Exception as error:
+        return type(error).__name__
+    return "done"
+
+
 MISDEEDS = {
     "hang": hang,
     "crash": os.abort,
@@ -54,6 +86,8 @@ class Offered:
     def judge(self, row: object, answer: str) -> Verdict:
         if answer in MISDEEDS:
             MISDEEDS[answer]()
+        if answer.startswith("try "):
+            return wrong(reach(answer.removeprefix("try ")))
         if answer == "where":
             return wrong(str(Path.cwd()))
         if answer == "secret":

@@ -5,8 +5,11 @@ import importlib
 import importlib.metadata
 import importlib.util
 import json
+import os
 import platform
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +48,26 @@ def probe() -> dict[str, Any]:
         "native": _native(),
         "bitsandbytes_error": _bitsandbytes_error(torch),
         "torch": torch,
+        "confinement": _confinement(),
     }
+
+
+def _confinement() -> dict[str, Any] | None:
+    """What confines the process that scores answers: tried in a process, because it cannot be undone."""
+    command = [sys.executable, "-s", "-P", "-m", "expert_worker.evaluate.confinement"]
+    try:
+        with tempfile.TemporaryDirectory(prefix="expert-judge-") as folder:
+            tried = subprocess.run(
+                command, check=True, capture_output=True, cwd=folder, timeout=60, env=_paths()
+            )
+        found = json.loads(tried.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _paths() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
 def _version(name: str) -> str | None:

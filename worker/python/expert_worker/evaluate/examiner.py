@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from expert_worker.evaluate import base_prompt, scores
+from expert_worker.evaluate.confinement import Confinement
 from expert_worker.evaluate.decode import answer_all
 from expert_worker.evaluate.kept import KeptScores, digest
 from expert_worker.evaluate.loss import answer_loss
@@ -27,6 +29,8 @@ class Examiner:
     def __init__(self, plan: Plan, events: Events, subject: Subject) -> None:
         self.plan, self.events, self.subject = plan, events, subject
         self.scorer = plan.recipe.evaluation.scorer or "exact"
+        self.confinement: Confinement | None = None
+        """What held the process that scored, where anything was scored."""
 
     def base(self, rows: Sequence[Row]) -> dict[str, Any]:
         """The base with its best prompt; cached, because it costs as much as the adapter and never
@@ -65,7 +69,21 @@ class Examiner:
         )
         self.events.stop.raise_if_requested()
         judged = self._counter(f"{who} judged", len(rows))
-        return scores.judge_texts(self.scorer, rows, texts, each=lambda: judged(1))
+        return scores.judge_texts(
+            self.scorer, rows, texts, each=lambda: judged(1), confined=self._note_confinement
+        )
+
+    def _note_confinement(self, confinement: Confinement) -> None:
+        if self.confinement is None:
+            self.events.applied("evaluation.confinement", asdict(confinement))
+            if confinement.missing:
+                self.events.warning(
+                    "scoring-not-confined",
+                    f"The scoring process is not fully confined: {'; '.join(confinement.missing)}",
+                    "Its limits of time and memory and the guards of the engines hold. Score untrusted data "
+                    "or scorers on Linux 5.13 or newer with Landlock, or in a container without network.",
+                )
+        self.confinement = confinement
 
     def loss(self, who: str, rows: Sequence[Row]) -> float:
         return answer_loss(

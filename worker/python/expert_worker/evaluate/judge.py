@@ -1,6 +1,6 @@
-"""The scoring child: `python -m expert_worker.evaluate.judge SCORER`. One question per line
-in, one verdict per line
-out.
+"""The scoring child: `python -m expert_worker.evaluate.judge SCORER`.
+
+It first writes how it is confined; then one question per line comes in and one verdict per line goes out.
 Only this process handles model output, and it may be killed at any moment.
 """
 
@@ -9,22 +9,25 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import asdict
+from pathlib import Path
 from typing import BinaryIO
 
-from expert_worker.evaluate.limits import Limits, confine
+from expert_worker.evaluate.confinement import confine
+from expert_worker.evaluate.limits import Limits, apply_limits
 from expert_worker.evaluate.scorers import find_scorer
 from expert_worker.evaluate.verdict import Row, Scorer, Verdict, wrong
 from expert_worker.process import bind_to_parent
 
-READY = b"ready\n"
-
 
 def main(name: str) -> None:
+    # Before any thread exists, and before a package that offers a scorer is imported.
+    confinement = confine(Path.cwd())
     bind_to_parent(reads_stdin=True)
     out = _private_stdout()
     scorer = find_scorer(name)
-    confine(Limits())
-    out.write(READY)
+    apply_limits(Limits())
+    out.write(json.dumps({"confinement": asdict(confinement)}).encode() + b"\n")
     out.flush()
     for line in sys.stdin.buffer:
         asked = json.loads(line)

@@ -17,7 +17,7 @@ class Limits:
     open_files: int = 64
 
 
-def confine(limits: Limits) -> None:
+def apply_limits(limits: Limits) -> None:
     """Holds this process to the limits that the system enforces. Windows has none of them."""
     if sys.platform == "win32":
         return

@@ -1,7 +1,8 @@
 """Runs a scorer on model output in a child process that may hang, crash or be hostile.
 
-Each child has a temporary folder and a minimal environment. Its parent enforces time and memory; an answer
-that exceeds a limit is wrong, its child is killed, and a new one continues.
+Each child has a temporary folder and a minimal environment, and confines itself (`confinement`).
+Its parent enforces time and memory; an answer that exceeds a limit is wrong, its child is killed, and a new one
+continues.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import psutil
 
 import expert_worker
 from expert_worker.errors import Failed
-from expert_worker.evaluate.judge import READY
+from expert_worker.evaluate.confinement import Confinement
 from expert_worker.evaluate.limits import Limits
 from expert_worker.evaluate.verdict import Row, Verdict, wrong
 
@@ -41,13 +42,14 @@ def judge_all(
     *,
     limits: Limits | None = None,
     each: Callable[[], None] = lambda: None,
+    confined: Callable[[Confinement], None] = lambda _: None,
 ) -> list[Verdict]:
-    """A verdict for each text. `each` is called after every one."""
+    """A verdict for each text. `each` is called after every one, `confined` with what holds each child."""
     verdicts: list[Verdict] = []
     while len(verdicts) < len(rows):
         before = len(verdicts)
         try:
-            for verdict in _one_child(scorer, rows[before:], texts[before:], limits or Limits()):
+            for verdict in _one_child(scorer, rows[before:], texts[before:], limits or Limits(), confined):
                 verdicts.append(verdict)
                 each()
         except _Broken as broken:
@@ -56,19 +58,33 @@ def judge_all(
     return verdicts
 
 
-def _one_child(scorer: str, rows: Sequence[Row], texts: Sequence[str], limits: Limits) -> Iterator[Verdict]:
+def _one_child(
+    scorer: str,
+    rows: Sequence[Row],
+    texts: Sequence[str],
+    limits: Limits,
+    confined: Callable[[Confinement], None],
+) -> Iterator[Verdict]:
     with _child(scorer) as child:
         lines = _lines(child)
-        if _next(child, lines, limits.start_seconds, limits) != READY:
-            raise Failed(
-                f"The scorer {scorer} did not start in its sandbox",
-                hint="Run `expert-cli doctor`: a package that the scorer needs may be missing.",
-                code="scorer-failed",
-            )
+        confined(_confinement(_next(child, lines, limits.start_seconds, limits), scorer))
         for row, text in zip(rows, texts, strict=True):
             _ask(child, row, text)
             said = json.loads(_next(child, lines, limits.answer_seconds, limits))
             yield Verdict(bool(said["correct"]), str(said["reason"]))
+
+
+def _confinement(line: bytes, scorer: str) -> Confinement:
+    """What the child says first."""
+    try:
+        found = json.loads(line)["confinement"]
+        return Confinement(found["files"], found["network"], tuple(found["missing"]))
+    except (ValueError, KeyError, TypeError):
+        raise Failed(
+            f"The scorer {scorer} did not start in its sandbox",
+            hint="Run `expert-cli doctor`: a package that the scorer needs may be missing.",
+            code="scorer-failed",
+        ) from None
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
+from expert_worker.evaluate.confinement import Confinement
 from expert_worker.evaluate.sandbox import judge_all
 from expert_worker.evaluate.stats import Share, share
 from expert_worker.evaluate.verdict import Row
@@ -33,9 +34,13 @@ class Line(TypedDict):
 
 
 def judge_texts(
-    scorer: str, rows: Sequence[Row], texts: Sequence[str], each: Callable[[], None] = lambda: None
+    scorer: str,
+    rows: Sequence[Row],
+    texts: Sequence[str],
+    each: Callable[[], None] = lambda: None,
+    confined: Callable[[Confinement], None] = lambda _: None,
 ) -> list[Judged]:
-    verdicts = judge_all(scorer, rows, texts, each=each)
+    verdicts = judge_all(scorer, rows, texts, each=each, confined=confined)
     return [
         Judged(text=text, correct=verdict.correct, reason=verdict.reason)
         for text, verdict in zip(texts, verdicts, strict=True)

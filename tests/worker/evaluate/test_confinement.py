@@ -1,0 +1,107 @@
+"""The scoring process has no network and only its own folder; where the system cannot do that, it is said."""
+
+import ctypes
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from expert_worker.evaluate.confinement import Confinement
+from expert_worker.evaluate.sandbox import judge_all
+from expert_worker.probe import probe
+
+CREATE_RULESET = 444
+SECCOMP = {"x86_64": 317, "aarch64": 277}
+
+
+def landlock() -> int:
+    """The version of Landlock that this system has, asked without the code under test."""
+    return int(ctypes.CDLL(None).syscall(CREATE_RULESET, None, 0, 1)) if sys.platform == "linux" else -1
+
+
+def tried(*what: str) -> tuple[list[str], Confinement]:
+    """What became of each attempt in the scoring process, and what confined it. A right answer follows."""
+    found: list[Confinement] = []
+    texts = [*(f"try {one}" for one in what), "right"]
+    verdicts = judge_all("test-offered", [{}] * len(texts), texts, confined=found.append)
+    assert verdicts[-1].correct, "an attempt changed the score of another answer"
+    return [verdict.reason for verdict in verdicts[:-1]], found[0]
+
+
+@pytest.mark.skipif(landlock() < 1, reason="needs Linux with Landlock")
+def test_a_hostile_answer_reaches_nothing_but_its_folder(offered: None, tmp_path: Path) -> None:
+    secret = tmp_path.parent / f"{tmp_path.name}-home" / "secret"
+    secret.parent.mkdir()
+    secret.write_text("hush")
+    outside = secret.with_name("new")
+    refused = [
+        "socket",
+        "local socket",
+        "accounts",
+        "parent's secrets",
+        "parent",
+        f"read {secret}",
+        f"list {secret.parent}",
+        f"write {secret}",
+        f"write {outside}",
+        f"remove {secret}",
+    ]
+    told, confinement = tried(*refused, "other process", "own folder", "libraries", "null")
+    assert dict(zip(refused, told, strict=False)) == dict.fromkeys(refused, "PermissionError")
+    assert told[len(refused) :] == ["CalledProcessError", "done", "done", "done"]
+    assert (confinement.files, confinement.network) == (f"Landlock {landlock()}", "seccomp")
+    assert confinement.missing == ()
+    assert secret.read_text() == "hush" and not outside.exists()
+
+
+@pytest.fixture
+def without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], None]:
+    """Makes a system call unknown to every Python that is started, as an older kernel does."""
+
+    def hide(name: str, number: int) -> None:
+        wrapper = tmp_path / f"python-without-{name}"
+        wrapper.write_text(
+            f"#!{sys.executable}\nimport errno, os, sys\n"
+            "from expert_worker.evaluate import confinement\n"
+            "confinement._forbid_new_privileges()\n"
+            f"confinement._filter([{number}], errno.ENOSYS)\n"
+            f"os.execv({sys.executable!r}, [{sys.executable!r}, *sys.argv[1:]])\n"
+        )
+        wrapper.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(wrapper))
+
+    return hide
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has these")
+def test_without_landlock_it_is_said_and_the_network_is_still_closed(
+    offered: None, without: Callable[[str, int], None]
+) -> None:
+    without("landlock", CREATE_RULESET)
+    told, confinement = tried("accounts", "socket")
+    assert told == ["done", "PermissionError"]
+    assert confinement.files is None and confinement.network == "seccomp"
+    assert confinement.missing == ("files: Landlock is not available (Function not implemented)",)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has these")
+def test_the_probe_says_what_a_scorer_would_be_confined_by(without: Callable[[str, int], None]) -> None:
+    command = [sys.executable, "-m", "expert_worker.evaluate.confinement"]
+    before = probe()["confinement"]
+    assert before == json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    without("landlock", CREATE_RULESET)
+    assert probe()["confinement"]["files"] is None
+
+
+def test_another_system_has_none_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    from expert_worker.evaluate.confinement import confine
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    found = confine(Path.cwd())
+    assert (found.files, found.network) == (None, None)
+    assert len(found.missing) == 1
+    assert Confinement(**json.loads(json.dumps(asdict(found)))).files is None

@@ -1,0 +1,203 @@
+"""What the system closes to the scoring process: files by Landlock, sockets by seccomp. Neither needs root.
+
+Both exist on Linux only. What is not in force is named: `doctor`, the events and `evaluation.json` say it.
+Run as a module, it confines itself and prints what was in force: that is what `doctor` shows.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import platform
+import struct
+import sys
+import sysconfig
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+# Landlock's system calls have the same numbers on every architecture.
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_VERSION, _PATH_BENEATH = 1, 1
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_READ = _EXECUTE | _READ_FILE | _READ_DIR
+# Bits of the file rights that each version of Landlock adds to those before it.
+_FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
+_TRUNCATE, _DEVICE_CONTROL = 1 << 14, 1 << 15
+_RIGHTS_OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _DEVICE_CONTROL
+_BIND_TCP, _CONNECT_TCP = 1, 2
+_SCOPE_ABSTRACT_SOCKETS, _SCOPE_SIGNALS = 1, 2
+_NETWORK_SINCE, _SCOPES_SINCE = 4, 6
+
+_NO_NEW_PRIVILEGES = 38
+_SET_FILTER, _ALL_THREADS = 1, 1
+_ALLOW, _DENY = 0x7FFF0000, 0x00050000
+_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_NUMBER_AT, _ARCHITECTURE_AT = 0, 4
+_OTHER_NUMBERS = 0x40000000
+"""From here on, numbers of x86-64 are those of its x32 mode: the same calls once more."""
+
+
+@dataclass(frozen=True)
+class _Architecture:
+    audit: int
+    seccomp: int
+    socket: int
+    ptrace: int
+    process_vm: tuple[int, int]
+
+
+_ARCHITECTURES = {
+    "x86_64": _Architecture(0xC000003E, 317, 41, 101, (310, 311)),
+    "aarch64": _Architecture(0xC00000B7, 277, 198, 117, (270, 271)),
+}
+# io_uring opens sockets without the call `socket`. The number is the same everywhere.
+_IO_URING_SETUP = 425
+
+# What programs and libraries read besides Python's own folders. No user's file is in any of these.
+_SYSTEM = (
+    "/usr",
+    "/bin",
+    "/lib",
+    "/lib64",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/proc/self",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/sys/devices/system/cpu",
+    "/dev/urandom",
+    "/dev/random",
+    "/dev/zero",
+)
+_WRITABLE_DEVICES = ("/dev/null",)
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """What was in force; None where nothing was, and then `missing` says why."""
+
+    files: str | None
+    network: str | None
+    missing: tuple[str, ...] = ()
+
+
+def confine(folder: Path) -> Confinement:
+    """Leaves this process `folder`, and what its libraries read. To be called before any other thread exists:
+    Landlock holds for the calling thread and those that it starts.
+    """
+    if sys.platform != "linux":
+        reason = f"{platform.system()} offers no way to confine a process without further rights"
+        return Confinement(None, None, (reason,))
+    missing: list[str] = []
+    network = files = None
+    try:
+        _forbid_new_privileges()
+        _filter(_forbidden_calls())
+        network = "seccomp"
+    except OSError as error:
+        missing.append(f"network: seccomp is not available ({error.strerror})")
+    try:
+        files = f"Landlock {_landlock(folder)}"
+    except OSError as error:
+        missing.append(f"files: Landlock is not available ({error.strerror})")
+    return Confinement(files, network, tuple(missing))
+
+
+def _forbid_new_privileges() -> None:
+    _checked(_libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+
+
+def _landlock(folder: Path) -> int:
+    version = _call(_CREATE_RULESET, None, 0, _VERSION)
+    files = (1 << _FILE_RIGHTS[min(version, max(_FILE_RIGHTS))]) - 1
+    attributes = struct.pack("=Q", files)
+    if version >= _NETWORK_SINCE:
+        attributes += struct.pack("=Q", _BIND_TCP | _CONNECT_TCP)
+    if version >= _SCOPES_SINCE:
+        attributes += struct.pack("=Q", _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS)
+    ruleset = _call(_CREATE_RULESET, attributes, len(attributes), 0)
+    try:
+        _allow(ruleset, [folder], files & ~_EXECUTE)
+        _allow(ruleset, _libraries(), _READ)
+        _allow(ruleset, map(Path, _WRITABLE_DEVICES), (_READ_FILE | _WRITE_FILE | _TRUNCATE) & files)
+        _call(_RESTRICT_SELF, ruleset, 0)
+    finally:
+        os.close(ruleset)
+    return version
+
+
+def _allow(ruleset: int, paths: Iterable[Path], rights: int) -> None:
+    for path in paths:
+        try:
+            place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            here = rights if path.is_dir() else rights & _RIGHTS_OF_A_FILE
+            _call(_ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", here, place), 0)
+        finally:
+            os.close(place)
+
+
+def _libraries() -> list[Path]:
+    """Python's own folders and those that it imports from, and the system's libraries."""
+    python = {sys.executable, str(Path(sys.executable).resolve())}
+    folders = {*sys.path, *sysconfig.get_paths().values(), sys.prefix, sys.base_prefix, sys.exec_prefix}
+    folders |= set(os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep))
+    named = [Path(name) for name in sorted({*_SYSTEM, *python, *folders}) if name]
+    return [path for path in named if path != Path(path.root)]
+
+
+def _forbidden_calls() -> list[int]:
+    architecture = _architecture()
+    return [architecture.socket, _IO_URING_SETUP, architecture.ptrace, *architecture.process_vm]
+
+
+def _filter(forbidden: list[int], answer: int = errno.EACCES) -> None:
+    """Answers the forbidden calls, and all calls of other architectures, with an error in every thread."""
+    architecture = _architecture()
+    denied = _DENY | answer
+    count = len(forbidden)
+    steps = [
+        (_LOAD, 0, 0, _ARCHITECTURE_AT),
+        (_EQUAL, 1, 0, architecture.audit),
+        (_RETURN, 0, 0, denied),
+        (_LOAD, 0, 0, _NUMBER_AT),
+        (_AT_LEAST, count + 1, 0, _OTHER_NUMBERS),
+        *((_EQUAL, count - at, 0, number) for at, number in enumerate(forbidden)),
+        (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, denied),
+    ]
+    program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
+    header = struct.pack("@HP", len(steps), ctypes.addressof(program))
+    _call(architecture.seccomp, _SET_FILTER, _ALL_THREADS, header)
+
+
+def _architecture() -> _Architecture:
+    try:
+        return _ARCHITECTURES[platform.machine()]
+    except KeyError:
+        raise OSError(errno.ENOSYS, f"unknown processor {platform.machine()}") from None
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _call(number: int, *arguments: int | bytes | None) -> int:
+    known = [ctypes.c_long(it) if isinstance(it, int) else ctypes.c_char_p(it) for it in arguments]
+    return _checked(int(_libc().syscall(ctypes.c_long(number), *known)))
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return result
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(asdict(confine(Path.cwd()))) + "\n")
