@@ -5,13 +5,17 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
+from typing import cast
 
 import pytest
+from plans import example_plan
 
 from expert_worker.evaluate.confinement import Confinement
+from expert_worker.evaluate.examiner import Examiner
 from expert_worker.evaluate.sandbox import judge_all
+from expert_worker.evaluate.subject import Subject
+from expert_worker.events import Events
 from expert_worker.probe import probe
 
 CREATE_RULESET = 444
@@ -104,4 +108,15 @@ def test_another_system_has_none_and_says_so(monkeypatch: pytest.MonkeyPatch) ->
     found = confine(Path.cwd())
     assert (found.files, found.network) == (None, None)
     assert len(found.missing) == 1
-    assert Confinement(**json.loads(json.dumps(asdict(found)))).files is None
+    assert found.document() == {"files": None, "network": None, "missing": [*found.missing]}
+
+
+def test_what_is_missing_is_a_warning_once(tmp_path: Path) -> None:
+    events, memory = Events.in_memory("evaluate")
+    subject = cast(Subject, None)
+    examiner = Examiner(example_plan(tmp_path), events, subject)
+    for _ in range(2):
+        examiner._note_confinement(Confinement(None, "seccomp", ("files: Landlock is not available",)))
+    warnings = [event.body for event in memory.events if event.body.type == "warning"]
+    assert [warning.code for warning in warnings] == ["scoring-not-confined"]
+    assert "files: Landlock is not available" in warnings[0].message

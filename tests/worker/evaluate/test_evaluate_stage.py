@@ -82,6 +82,8 @@ def test_the_adapter_is_told_from_its_base(plan: Any) -> None:
     assert found["base"]["correct"] < 4
     low, high = wilson(4, 8)
     assert (found["adapter"]["low"], found["adapter"]["high"]) == (low, high)
+    applied = {event.body.key: event.body.value for event in said if event.body.type == "applied"}
+    assert found["confinement"] == applied["evaluation.confinement"]
     lines = {line["name"]: line["adapter"]["accuracy"] for line in found["by_tag"]}
     assert lines == {"even": 1.0, "odd": 0.0}
     assert sum(line["adapter"]["total"] for line in found["by_level"]) == 8

@@ -81,7 +81,7 @@ pub fn compile(json: &[u8]) -> Result<Vec<u8>, String> {
         merges: merges(&document.model.merges, &vocabulary)?,
         text,
         ends,
-        added: document.added_tokens.into_iter().map(added).collect::<Result<_, _>>()?,
+        added: added(document.added_tokens, &vocabulary)?,
         prefix,
         suffix,
     };
@@ -145,9 +145,9 @@ fn check_model(model: &Model) -> Result<(), String> {
 fn vocabulary(value: &Value) -> Result<HashMap<&str, u32>, String> {
     let map = value.as_object().ok_or("its vocabulary is not an object")?;
     map.iter()
-        .map(|(token, id)| id.as_u64().map(|id| (token.as_str(), id as u32)))
+        .map(|(token, id)| Some((token.as_str(), u32::try_from(id.as_u64()?).ok()?)))
         .collect::<Option<_>>()
-        .ok_or_else(|| "its vocabulary holds an id that is not a number".into())
+        .ok_or_else(|| "its vocabulary holds an id that is not a number of 32 bits".into())
 }
 
 /// GPT-2's printable stand-ins for bytes, from character to byte.
@@ -233,17 +233,28 @@ fn merges(pairs: &[Pair], vocabulary: &HashMap<&str, u32>) -> Result<Vec<Merge>,
         .collect()
 }
 
-fn added(token: AddedDocument) -> Result<AddedToken, String> {
-    if token.single_word {
-        return Err(format!("its added token {:?} matches whole words only", token.content));
+fn added(tokens: Vec<AddedDocument>, vocabulary: &HashMap<&str, u32>) -> Result<Vec<AddedToken>, String> {
+    let mut ids: HashMap<String, u32> = HashMap::new();
+    let mut highest = None;
+    let mut out = Vec::new();
+    // `tokenizers` leaves out a token without text. To look for it would find it everywhere, without end.
+    for token in tokens.into_iter().filter(|token| !token.content.is_empty()) {
+        let AddedDocument { id, content, single_word, lstrip, rstrip, normalized } = token;
+        if single_word {
+            return Err(format!("its added token {content:?} matches whole words only"));
+        }
+        // `tokenizers` counts added tokens itself, after the vocabulary, whatever ids the file gives them.
+        let known = ids.get(&content).or_else(|| vocabulary.get(content.as_str())).copied();
+        let next = vocabulary.len() as u32;
+        let counted = known.unwrap_or_else(|| highest.map_or(next, |highest: u32| next.max(highest + 1)));
+        if id != counted {
+            return Err(format!("its added token {content:?} has the id {id} where {counted} is expected"));
+        }
+        highest = highest.max(Some(id));
+        ids.insert(content.clone(), id);
+        out.push(AddedToken { id, text: content, lstrip, rstrip, normalized });
     }
-    Ok(AddedToken {
-        id: token.id,
-        text: token.content,
-        lstrip: token.lstrip,
-        rstrip: token.rstrip,
-        normalized: token.normalized,
-    })
+    Ok(out)
 }
 
 fn normalizer(value: Option<&Value>) -> Result<bool, String> {

@@ -15,8 +15,13 @@ import struct
 import sys
 import sysconfig
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    # The scoring process starts without pydantic.
+    from pydantic import JsonValue
 
 # Landlock's system calls have the same numbers on every architecture.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -82,6 +87,9 @@ class Confinement:
     files: str | None
     network: str | None
     missing: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, JsonValue]:
+        return {"files": self.files, "network": self.network, "missing": list(self.missing)}
 
 
 def confine(folder: Path) -> Confinement:
@@ -200,4 +208,4 @@ def _checked(result: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(asdict(confine(Path.cwd()))) + "\n")
+    sys.stdout.write(json.dumps(confine(Path.cwd()).document()) + "\n")

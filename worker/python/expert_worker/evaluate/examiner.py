@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +74,7 @@ class Examiner:
 
     def _note_confinement(self, confinement: Confinement) -> None:
         if self.confinement is None:
-            self.events.applied("evaluation.confinement", asdict(confinement))
+            self.events.applied("evaluation.confinement", confinement.document())
             if confinement.missing:
                 self.events.warning(
                     "scoring-not-confined",

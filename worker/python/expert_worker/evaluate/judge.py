@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import BinaryIO
 
@@ -27,7 +26,7 @@ def main(name: str) -> None:
     out = _private_stdout()
     scorer = find_scorer(name)
     apply_limits(Limits())
-    out.write(json.dumps({"confinement": asdict(confinement)}).encode() + b"\n")
+    out.write(json.dumps({"confinement": confinement.document()}).encode() + b"\n")
     out.flush()
     for line in sys.stdin.buffer:
         asked = json.loads(line)

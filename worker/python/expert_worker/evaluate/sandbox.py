@@ -1,8 +1,8 @@
 """Runs a scorer on model output in a child process that may hang, crash or be hostile.
 
 Each child has a temporary folder and a minimal environment, and confines itself (`confinement`).
-Its parent enforces time and memory; an answer that exceeds a limit is wrong, its child is killed, and a new one
-continues.
+Its parent enforces time and memory; an answer that exceeds a limit is wrong, its child is killed, and a new
+one continues.
 """
 
 from __future__ import annotations

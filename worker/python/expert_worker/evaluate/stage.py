@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -46,7 +45,7 @@ def examine(
     base = examiner.base(rows)
     tuned = examiner.adapter(rows) if subject.has_adapter else None
     report = _report(plan, rows, base, tuned, adapter)
-    report["confinement"] = asdict(examiner.confinement) if examiner.confinement else None
+    report["confinement"] = examiner.confinement.document() if examiner.confinement else None
     report["seconds"] = time.monotonic() - started
     _tell(events, report, report["seconds"])
     _leave(plan, report, events)
