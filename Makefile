@@ -12,7 +12,7 @@ PYTEST_JOBS ?= 2
 RUST_SOURCES := $(shell find contract cli -name '*.rs' -o -name '*.toml' -o -name '*.json' 2>/dev/null) Cargo.toml Cargo.lock
 NATIVE_SOURCES := $(shell find worker/native -name '*.rs' -o -name '*.toml' 2>/dev/null) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: setup demo test test-all mutants adversary test-rust test-python browser lint format lock bench experts clean help
+.PHONY: setup demo test test-all mutants adversary fuzz test-rust test-python browser lint format lock bench experts clean help
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -109,6 +109,12 @@ bench: setup ## Every benchmark, each a ratio of two programs in one run
 
 adversary: setup ## Every attack on the tool, as a table; OPTIONS="--area sql --results FILE"
 	@$(BIN)/python -m tests.adversary $(OPTIONS)
+
+TARGET ?=
+SECONDS ?= 60
+
+fuzz: setup ## Search for inputs that break a parser: TARGET="manifest events", SECONDS=600; all targets without TARGET
+	@nice -n 10 $(BIN)/python scripts/dev/fuzz.py $(TARGET) --seconds $(SECONDS)
 
 clean: ## Remove what was built; keep trained weights and caches
 	@cargo clean --quiet

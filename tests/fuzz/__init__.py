@@ -1,0 +1,1 @@
+"""Fuzz targets in Python: each checks what must hold for any bytes."""
