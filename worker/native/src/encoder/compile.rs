@@ -68,8 +68,10 @@ enum Pair {
 
 /// Compiles tokenizer.json; the error says what keeps this tokenizer from the fast path.
 pub fn compile(json: &[u8]) -> Result<Vec<u8>, String> {
+    // A parser of bytes lets pass what is not UTF-8 in the parts that it skips.
+    let json = std::str::from_utf8(json).map_err(|error| format!("tokenizer.json: {error}"))?;
     let document: Document =
-        serde_json::from_slice(json).map_err(|error| format!("tokenizer.json: {error}"))?;
+        serde_json::from_str(json).map_err(|error| format!("tokenizer.json: {error}"))?;
     check_model(&document.model)?;
     let vocabulary = vocabulary(&document.model.vocab)?;
     let (text, ends) = token_bytes(&vocabulary)?;
