@@ -24,8 +24,9 @@ os.environ |= {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / part) for part in ("worker/python", "tests/worker", "benches/prep")]
 
-from corpus import pieces  # noqa: E402
 from pretokenize.bases import qwen  # noqa: E402
+
+from corpus import pieces  # noqa: E402
 
 Encode = Callable[[list[str]], list[list[int]]]
 # Makes an encoder of a tokenizer.json.

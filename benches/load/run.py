@@ -17,11 +17,11 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / part) for part in ("worker/python", "tests/worker", "benches/prep")]
 
-from corpus import write  # noqa: E402
 from datasets import load_from_disk  # noqa: E402
 from plans import example_plan  # noqa: E402
 from pretokenize.bases import llama3_like, write_base  # noqa: E402
 
+from corpus import write  # noqa: E402
 from expert_worker.events import Events  # noqa: E402
 from expert_worker.pretokenize import Cache, ensure_cache  # noqa: E402
 

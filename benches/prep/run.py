@@ -21,8 +21,9 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "worker" / "python"), str(ROOT / "tests" / "worker")]
 
-from corpus import write  # noqa: E402
 from measure import Measured, cores, measure  # noqa: E402
+
+from corpus import write  # noqa: E402
 
 
 def main() -> None:

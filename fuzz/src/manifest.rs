@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use expert_contract::diagnostic::{Severity, Style, is_visible};
-use expert_contract::manifest::{Loaded, Manifest, Options, from_bytes, json};
+use expert_contract::manifest::{Manifest, Options, json};
+use expert_contract::read::{Loaded, from_bytes};
 
 pub fn check(input: &[u8]) {
     let loaded = load(input);

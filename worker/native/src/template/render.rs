@@ -112,13 +112,15 @@ impl<'a> Renderer<'a> {
             signature.push_str(&turn.role);
             signature.push('\0');
         }
-        if let Some(plan) = self.plans.get(&signature) {
-            return plan.as_ref().map_or_else(|| Ok(None), |plan| plan.checked().map(Some));
-        }
-        let plan = Plan::probe(self.engine, turns, |turns, out| self.interpret(turns, out)).map(Arc::new);
-        let plan = plan.filter(|_| !self.interpret);
-        self.plans.insert(signature, plan.clone());
-        plan.map_or_else(|| Ok(None), |plan| plan.checked().map(Some))
+        let known = self.plans.get(&signature).cloned();
+        let plan = known.unwrap_or_else(|| {
+            let plan = Plan::probe(self.engine, turns, |turns, out| self.interpret(turns, out)).map(Arc::new);
+            self.plans.insert(signature, plan.clone());
+            plan
+        });
+        // Whether the answer is left out is asked before the interpreter is chosen: both refuse the same rows.
+        let plan = plan.map(|plan| plan.checked()).transpose()?;
+        Ok(plan.filter(|_| !self.interpret))
     }
 
     /// The text and its parts by the interpreter alone.
