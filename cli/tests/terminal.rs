@@ -81,9 +81,20 @@ impl Shelf {
 
     /// What a terminal gets, which must be the program's own sequences and text that can be seen.
     fn shows(&self, words: &[&str], lines: &[Value]) -> String {
+        self.seen(words, lines, |_| {})
+    }
+
+    /// The same with another worker.
+    fn shows_with(&self, words: &[&str], change: impl Fn(&mut Command)) -> String {
+        self.seen(words, &[], change)
+    }
+
+    fn seen(&self, words: &[&str], lines: &[Value], change: impl Fn(&mut Command)) -> String {
         let words: Vec<String> =
             words.iter().map(|word| word.replace("{expert}", self.expert().to_str().unwrap())).collect();
-        let (_, text) = run(&mut self.command(&words, lines), 200);
+        let mut command = self.command(&words, lines);
+        change(&mut command);
+        let (_, text) = run(&mut command, 200);
         let plain = without_own_sequences(&text);
         for c in plain.chars() {
             let allowed = matches!(c, '\n' | '\t' | '\r') || expert_contract::diagnostic::is_visible(c);
@@ -206,6 +217,33 @@ fn a_workers_words_reach_no_terminal() {
             let text = shelf.shows(words, &talk(&last));
             assert!(text.contains("evil"), "{words:?}: {text}");
         }
+    }
+}
+
+/// These write to the terminal by themselves.
+#[test]
+fn what_bench_draws_reaches_no_terminal_unescaped() {
+    let shelf = Shelf::new();
+    let run = shelf.expert().join("weights").join(named());
+    let progress = json!({"type": "progress", "step": 1, "total_steps": 2, "epoch": 0.5, "loss": 1.0, "lr": 0.1, "tokens": 9,
+        "supervised_tokens": 9, "tokens_per_second": 9.0, "seconds": 0.5, "data_wait": 0.1, "memory_allocated": 1,
+        "memory_reserved": 1});
+    std::fs::write(run.join("events.jsonl"), format!("{}\n", event(&progress))).unwrap();
+    let run = run.to_str().unwrap();
+    let absent = format!("{run}/absent");
+    let watch = ["bench", "watch", "--duration", "0.2", "--interval", "0.1", "--quiet", "--run"];
+    for words in [
+        &["bench", "timeline", "--run", run][..],
+        &["bench", "timeline", "--run", run, "--against", run],
+        &["bench", "timeline", "--run", &absent],
+        &[&watch[..], &[run]].concat(),
+        &[&watch[..], &[&absent]].concat(),
+    ] {
+        let text = shelf.shows_with(words, |command| {
+            let root = common::repository();
+            command.env("EXPERT_PYTHON", common::python()).env("PYTHONPATH", root.join("worker/python"));
+        });
+        assert!(text.contains("evil"), "{words:?}: {text}");
     }
 }
 

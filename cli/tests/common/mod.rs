@@ -109,7 +109,7 @@ pub fn repository() -> &'static Path {
 }
 
 /// What `make setup` leaves, unless another is named.
-fn python() -> PathBuf {
+pub fn python() -> PathBuf {
     std::env::var_os("EXPERT_PYTHON").map_or_else(|| repository().join(".venv/bin/python"), PathBuf::from)
 }
 

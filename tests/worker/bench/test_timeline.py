@@ -42,6 +42,11 @@ def test_each_lane_gets_its_time():
     assert (first.begin, first.end) == pytest.approx((5.5, 6.7)) and second.begin > first.end
 
 
+def test_a_record_without_stages_shows_its_steps():
+    found = course("run", typed([step(107.0, 1), step(109.0, 2)]), on_cpu=True)
+    assert len(found.steps) == 2 and LOAD not in found.lanes
+
+
 def test_on_a_cpu_launching_is_not_drawn_twice():
     found = course("run", typed(EVENTS), on_cpu=True)
     assert LAUNCH not in found.lanes and found.spent(COMPUTE) == pytest.approx(2.4)

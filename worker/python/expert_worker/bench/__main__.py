@@ -7,6 +7,7 @@ import importlib
 import json
 import sys
 
+from expert_worker.bench.out import put, talk
 from expert_worker.errors import ExpertError
 from expert_worker.exit import Exit
 
@@ -34,8 +35,8 @@ def single(name: str, arguments: list[str], *, program: str) -> int:
     try:
         return _command(name, arguments, program)
     except ModuleNotFoundError as error:
-        sys.stderr.write(f"error: {sys.executable} has no package {error.name}\n")
-        sys.stderr.write("hint: run `make setup`, then .venv/bin/python instead of it\n")
+        talk(f"error: {sys.executable} has no package {error.name}")
+        talk("hint: run `make setup`, then .venv/bin/python instead of it")
         return Exit.MISSING
     except BrokenPipeError:
         return Exit.DONE
@@ -54,12 +55,12 @@ def _command(name: str, arguments: list[str], program: str) -> int:
 
 
 def _failed(error: ExpertError, *, as_json: bool) -> int:
-    sys.stderr.write(f"error: {error.message}\n")
+    talk(f"error: {error.message}")
     if error.hint:
-        sys.stderr.write(f"hint: {error.hint}\n")
+        talk(f"hint: {error.hint}")
     if as_json:
         told = {"code": error.code, "message": error.message, "hint": error.hint}
-        sys.stdout.write(json.dumps({"ok": False, "exit": int(error.exit_code), "error": told}) + "\n")
+        put(json.dumps({"ok": False, "exit": int(error.exit_code), "error": told}))
     return int(error.exit_code)
 
 

@@ -7,6 +7,7 @@ from rich.live import Live
 from rich.text import Text
 
 from expert_worker.bench import sample as samples
+from expert_worker.bench.out import visible
 from expert_worker.bench.statistics import Summary
 from expert_worker.bench.text import bar, number, size, table
 from expert_worker.bench.watch import Watch
@@ -86,7 +87,7 @@ class LiveView:
         self._live.stop()
 
     def show(self, watch: Watch) -> None:
-        self._live.update(Group(*map(Text, self._lines(watch))), refresh=True)
+        self._live.update(Group(*(Text(visible(line)) for line in self._lines(watch))), refresh=True)
 
     def _lines(self, watch: Watch) -> list[str]:
         last = watch.samples[-1]

@@ -102,7 +102,8 @@ def course(name: str, recorded: Iterable[Event], *, on_cpu: bool) -> Course:
 def _stages(events: Sequence[Event], end: float) -> list[Span]:
     """A stage lasts until the next one begins."""
     begun = [(event.time, event.body.name) for event in events if isinstance(event.body, Stage)]
-    ends = [time for time, _ in begun[1:]] + [end]
+    # A record may have lost its beginning, and with it every stage.
+    ends = [*(time for time, _ in begun), end][1:]
     return [
         Span(lane, time, until)
         for (time, stage), until in zip(begun, ends, strict=True)
