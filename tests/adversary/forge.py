@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -87,8 +88,16 @@ class Forge:
             path.chmod(0o755)
         return path
 
-    def call(self, target: str, *arguments: Any, seconds: float = 60, memory: int = 4 * GIB) -> Ended:
-        """`module:function` in a child, with JSON for arguments and result."""
+    def call(
+        self,
+        target: str,
+        *arguments: Any,
+        seconds: float = 60,
+        memory: int = 4 * GIB,
+        until: Callable[[], bool] = lambda: False,
+    ) -> Ended:
+        """`module:function` in a child, with JSON for arguments and result. It is killed when the time is
+        over or `until` holds."""
         self._start()
         with tempfile.TemporaryFile() as said, socket.socket(socket.AF_UNIX) as control:
             control.connect(str(self._path))
@@ -97,7 +106,7 @@ class Forge:
             send(control, request, [nothing, said.fileno(), said.fileno()])
             os.close(nothing)
             began = time.monotonic()
-            answer = _lines(control, began + seconds)
+            answer = _lines(control, began + seconds, until)
             spent = time.monotonic() - began
             said.seek(0)
             text = said.read().decode(errors="replace")
@@ -135,14 +144,16 @@ def send(control: socket.socket, request: dict[str, Any], handles: list[int]) ->
     control.sendall(json.dumps(request).encode() + b"\n")
 
 
-def _lines(control: socket.socket, deadline: float) -> dict[str, Any] | None:
+def _lines(control: socket.socket, deadline: float, until: Callable[[], bool]) -> dict[str, Any] | None:
     text = b""
+    control.settimeout(0.02)
     while not text.endswith(b"\n"):
-        control.settimeout(max(0.01, deadline - time.monotonic()))
         try:
             piece = control.recv(LONGEST)
         except TimeoutError:
-            return None
+            if time.monotonic() > deadline or until():
+                return None
+            continue
         if not piece:
             return {"code": -signal.SIGKILL}
         text += piece

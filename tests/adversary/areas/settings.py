@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
+import re
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -59,25 +62,34 @@ def attempt(name: str, folder: Path) -> None:
     assert began.code == 0 and began.value["exit"] == 0, (began.said[-200:], began.value)
     world.inside("learnt", str(folder / "whole"))
     draw = random.Random(name)
-    kills = 0
-    for number in range(12):
-        resume = number > 0
-        plan = world.inside("prepare_plan", str(folder), "killed", changes, resume)
-        # Later ones start with a checkpoint and have less left to do.
-        moment = draw.uniform(0.3, 0.9) * began.seconds
-        ended = world.FORGE.call("tests.adversary.inside:train_in_memory", plan, seconds=moment)
-        kills += ended.timed_out
-        assert ended.timed_out or ended.code == 0, ended.said[-300:]
-        if kills == 3:
-            break
-    else:
-        raise AssertionError(f"only {kills} of 3 kills came before the end of their run")
+    for number, step in enumerate(sorted(draw.sample(range(1, STEPS - 2), 3))):
+        plan = world.inside("prepare_plan", str(folder), "killed", changes, number > 0)
+        moment = Moment(folder / "killed", step, draw.uniform(0, 0.2))
+        ended = world.FORGE.call(
+            "tests.adversary.inside:train_in_memory", plan, seconds=400, until=moment.has_come
+        )
+        assert ended.timed_out, f"it ended before it was killed at step {step}: {ended.said[-300:]}"
     plan = world.inside("prepare_plan", str(folder), "killed", changes, True)
     last = world.inside("train_in_memory", plan, seconds=400)
     world.refused_or_done(last)
     assert last["exit"] == 0, last
     digests = [world.inside("digest_of", str(folder / run / "final")) for run in ("whole", "killed")]
     assert digests[0] == digests[1], "other bytes"
+
+
+class Moment:
+    """Some time after a step is recorded, wherever the run is then: at a step, or while it saves."""
+
+    def __init__(self, run: Path, step: int, delay: float) -> None:
+        self._events, self._step, self._delay = run / "events.jsonl", step, delay
+        self._seen = math.inf
+
+    def has_come(self) -> bool:
+        text = self._events.read_text(errors="replace") if self._events.exists() else ""
+        steps = [int(found) for found in re.findall(r'"type":"progress","step":(\d+)', text)]
+        if max(steps, default=0) >= self._step:
+            self._seen = min(self._seen, time.monotonic())
+        return time.monotonic() >= self._seen + self._delay
 
 
 AREA = Area("settings", "combinations of settings, 3 kill -9 each", attempts)
