@@ -49,7 +49,7 @@ AREAS: dict[str, Python | Rust] = {
     "batch": _python("train.fast.batch", "tests/worker/train/test_flat.py"),
     "order": _python("train.data", "tests/worker/train/test_data.py", "tests/worker/train/test_order.py"),
     "cache": _python("pretokenize.cache", "tests/worker/pretokenize/test_cache.py"),
-    "cache-record": _python("pretokenize.record", "tests/worker/pretokenize/test_cache.py"),
+    "cache-record": _python("pretokenize.record", "tests/worker/pretokenize/test_description.py"),
     "digests": _python("run_record.digests", "tests/worker/run_record/test_digests.py"),
     "rules": Rust(
         "expert-contract",

@@ -1,0 +1,135 @@
+"""cache.json: believed only where it is as it was written, and the Arrow files only by their content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from expert_worker.pretokenize.record import (
+    DATA_FILE,
+    FILE,
+    Description,
+    SourceLedger,
+    SplitStatistics,
+    damage,
+    is_cache_folder,
+    read_description,
+)
+
+KEY = "0123456789abcdef" * 2
+COUNTS = {
+    name: number
+    for number, name in enumerate(
+        [
+            "read", "used", "bad", "truncated", "split_rows", "dropped_overlong", "dropped_unsupervised",
+            "dropped_duplicate", "dropped_short", "dropped_long", "dropped_mixture", "parsed_dialogues",
+            "interpreted", "eos_added", "tokens", "supervised_tokens", "bytes",
+        ],
+        start=1,
+    )
+}  # fmt: skip
+
+
+def description(content: bytes = b"rows") -> Description:
+    split = SplitStatistics(
+        rows=1, documents=1, tokens=2, supervised_tokens=1, length_histogram=((0, 0), (2, 1)),
+        length_quantiles=(2,), bytes=len(content), sha256=hashlib.sha256(content).hexdigest(),
+    )  # fmt: skip
+    sources = tuple(SourceLedger(name=name, split="train", **COUNTS) for name in ("a", "b"))
+    return Description(
+        format=1, key=KEY, inputs={"of": "Zürich"}, encoder="native", sources=sources, splits={"train": split}
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / KEY
+    (folder / "train").mkdir(parents=True)
+    (folder / "train" / DATA_FILE).write_bytes(b"rows")
+    (folder / FILE).write_bytes(description().sealed())
+    return folder
+
+
+def rewrite(folder: Path, *, seal: bool, **changes: object) -> None:
+    document = json.loads((folder / FILE).read_bytes())
+    if seal:
+        document.pop("digest")
+        changed = Description.model_validate_json(json.dumps({**document, **changes}))
+        (folder / FILE).write_bytes(changed.sealed())
+    else:
+        (folder / FILE).write_text(json.dumps({**document, **changes}))
+
+
+def test_the_totals_are_sums_over_the_sources() -> None:
+    assert description().totals() == {name: 2 * number for name, number in COUNTS.items()}
+
+
+def test_what_was_written_is_read(folder: Path) -> None:
+    assert read_description(folder) == description()
+    assert damage(folder, description()) is None
+
+
+def test_the_digest_is_that_of_the_sorted_document() -> None:
+    document = json.loads(description().sealed())
+    seal = document.pop("digest")
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    assert seal == hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_a_changed_description_is_none(folder: Path) -> None:
+    rewrite(folder, seal=False, encoder="tokenizers")
+    assert read_description(folder) is None
+
+
+@pytest.mark.parametrize("changes", [{"format": 2}, {"format": 0}, {"key": "another"}])
+def test_another_format_or_folder_is_none(folder: Path, changes: dict[str, object]) -> None:
+    rewrite(folder, seal=True, **changes)
+    assert read_description(folder) is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"digest": 1}', "[" * 100_000])
+def test_what_is_no_description_is_none(folder: Path, text: str) -> None:
+    (folder / FILE).write_text(text)
+    assert read_description(folder) is None
+
+
+def test_rows_of_the_same_size_are_compared_by_content(folder: Path) -> None:
+    path = folder / "train" / DATA_FILE
+    path.write_bytes(b"rowz")
+    assert damage(folder, description()) == f"train/{DATA_FILE} is not the file that was written"
+    path.write_bytes(b"rows and more")
+    assert damage(folder, description()) == f"train/{DATA_FILE} is not the file that was written"
+    path.unlink()
+    assert damage(folder, description()) == f"train/{DATA_FILE} cannot be read"
+
+
+def test_a_cache_folder_is_known_by_its_name_and_its_files(folder: Path, tmp_path: Path) -> None:
+    assert is_cache_folder(folder) is True
+    (folder / "train" / "dataset_info.json").touch()
+    (folder / "validation").mkdir()
+    assert is_cache_folder(folder) is True
+
+    link = tmp_path / KEY[::-1]
+    link.symlink_to(folder)
+    assert is_cache_folder(link) is False
+    for name in (f"{KEY}0", KEY[1:], "photographs"):
+        (tmp_path / name).mkdir()
+        assert is_cache_folder(tmp_path / name) is False
+    file = tmp_path / ("0" * 32)
+    file.touch()
+    assert is_cache_folder(file) is False
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "train/notes.txt", "validation/notes.txt"])
+def test_a_folder_with_other_files_is_no_cache(folder: Path, name: str) -> None:
+    (folder / "validation").mkdir()
+    (folder / name).touch()
+    assert is_cache_folder(folder) is False
+
+
+def test_a_file_in_place_of_the_rows_folder_is_no_cache(folder: Path) -> None:
+    (folder / "validation").touch()
+    assert is_cache_folder(folder) is False
