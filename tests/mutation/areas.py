@@ -61,7 +61,7 @@ AREAS: dict[str, Python | Rust] = {
         "expert-contract",
         "contract",
         ("contract/src/resolve/*.rs",),
-        ("--test", "resolve", "--test", "paths", "--lib"),
+        ("--test", "plans", "--test", "resolve", "--test", "paths", "--lib"),
     ),
     "lock": Rust(
         "expert-cli",
