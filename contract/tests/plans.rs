@@ -1,6 +1,6 @@
 //! Whole plans of a few manifests that between them use most settings, on two machines; `plans/<case>.json` holds what they were.
 //! `UPDATE=1 cargo test -p expert-contract --test plans` writes them: read the diff.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
 //! Where a rule across keys begins and ends to hold: a number at its bound, keys that agree, what another rule reports.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 
 use std::path::Path;
 
