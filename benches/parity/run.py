@@ -1,5 +1,6 @@
 """Compares the loss of each step with TRL's SFTTrainer under equal conditions: the same base, initial
-adapter, rows per step and AdamW; fp32, one document per row.
+adapter, rows per step, and the optimizer, schedule and adapter of an expert that is shipped
+(`tests/worker/defaults.py`); fp32, one document per row.
 
     python -m benches parity               prints the table step by step on stderr
     python benches/parity/run.py 12        so many steps
@@ -21,7 +22,8 @@ _ROOT = HERE.parents[1]
 for _place in (HERE.parent / "train", _ROOT / "tests" / "worker", _ROOT / "worker" / "python"):
     sys.path.insert(0, str(_place))
 
-from our_side import MODULES, Clock, put_rows  # noqa: E402
+from defaults import Case, settings_of  # noqa: E402
+from our_side import Clock, put_rows  # noqa: E402
 from plans import example_plan  # noqa: E402
 from rows import Pair  # noqa: E402
 from scene import Scene, base, documents  # noqa: E402
@@ -29,7 +31,9 @@ from scene import Scene, base, documents  # noqa: E402
 import expert_worker.train  # noqa: E402, F401  (before torch: it sets how its libraries behave)
 
 ALLOWED = 1e-4
-_RATE, _CLIP = 1e-3, 1.0
+# The base of this expert that is not quantized: both sides compute in fp32.
+CASE = Case("expert-sql base 1", _ROOT / "experts" / "expert-sql" / "manifest.json", base=1)
+SETTINGS, _ = settings_of(CASE)
 
 
 def main() -> int:
@@ -62,11 +66,18 @@ def side_by_side(scene: Scene, folder: Path) -> tuple[list[float], list[float]]:
 
 def _changes(scene: Scene, weights: Path) -> dict[str, object]:
     return {
-        "recipe.adapter.rank": scene.rank, "recipe.adapter.alpha": 32.0, "recipe.adapter.dropout": 0.0,
-        "recipe.adapter.target_modules": MODULES,
+        "recipe.adapter.kind": SETTINGS["adapter_type"],
+        "recipe.adapter.rank": SETTINGS["rank"], "recipe.adapter.alpha": float(SETTINGS["alpha"]),
+        # Two programs draw their dropout from different generators.
+        "recipe.adapter.dropout": 0.0,
+        "recipe.adapter.target_modules": SETTINGS["target_modules"],
         "recipe.batch.rows_per_step": scene.rows, "recipe.batch.max_seq_length": scene.length,
-        "recipe.optimizer.learning_rate": _RATE, "recipe.optimizer.weight_decay": 0.0,
-        "recipe.optimizer.max_grad_norm": _CLIP, "recipe.schedule.kind": "constant",
+        "recipe.optimizer.name": SETTINGS["optim"],
+        "recipe.optimizer.learning_rate": SETTINGS["learning_rate"],
+        "recipe.optimizer.weight_decay": SETTINGS["weight_decay"],
+        "recipe.optimizer.max_grad_norm": SETTINGS["max_grad_norm"],
+        "recipe.schedule.kind": SETTINGS["lr_scheduler"],
+        "recipe.schedule.warmup": {"unit": "ratio", "value": SETTINGS["warmup_ratio"]},
         "recipe.schedule.duration": {"unit": "steps", "value": scene.steps}, "recipe.saving.strategy": "no",
         "machine.paths.base": str(weights), "machine.micro_batch": scene.rows, "machine.accumulation": 1,
         "machine.logging.trackers": [],
@@ -104,8 +115,10 @@ def _theirs(plan: Any, scene: Scene, pairs: list[Pair], folder: Path) -> Iterato
     arguments = SFTConfig(
         output_dir=str(folder / "trl"), max_steps=scene.steps, per_device_train_batch_size=scene.rows,
         max_length=scene.length, packing=False, gradient_checkpointing=False, bf16=False, fp16=False,
-        learning_rate=_RATE, lr_scheduler_type="constant", optim="adamw_torch", weight_decay=0.0,
-        adam_beta1=adam.beta1, adam_beta2=adam.beta2, adam_epsilon=adam.epsilon, max_grad_norm=_CLIP,
+        learning_rate=SETTINGS["learning_rate"], lr_scheduler_type=SETTINGS["lr_scheduler"],
+        warmup_steps=SETTINGS["warmup_ratio"], optim=SETTINGS["optim"], weight_decay=SETTINGS["weight_decay"],
+        adam_beta1=adam.beta1, adam_beta2=adam.beta2, adam_epsilon=adam.epsilon,
+        max_grad_norm=SETTINGS["max_grad_norm"],
         report_to="none", save_strategy="no", logging_strategy="no", use_cpu=True, disable_tqdm=True,
         completion_only_loss=True, train_sampling_strategy="sequential",
     )  # fmt: skip

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from defaults import ROOT, Case, settings_of
 from pretokenize.bases import gpt2_like, write_base
 from tiny import CONFIGS
 from transformers import AutoModelForCausalLM
-
-ROOT = Path(__file__).parents[2]
 
 
 def find_cli() -> Path | None:
@@ -65,31 +64,35 @@ def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def manifest_of(name: str, base: str, **settings: object) -> dict[str, Any]:
-    config = {
-        "method": "sft",
-        "adapter_type": "lora",
-        "rank": 4,
-        "alpha": 8,
-        "dropout": 0.1,
-        "learning_rate": 0.01,
-        "batch_size": 2,
-        "gradient_accumulation_steps": 2,
-        "max_seq_length": 64,
-        "packing": True,
-        "bf16": True,
-        "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
-        "lr_scheduler": "cosine",
-        "warmup_ratio": 0.05,
-        "save_strategy": "steps",
-        "save_steps": 2,
-        **settings,
-    }
+# Base 1 is not quantized, so that two processes can train it together.
+SAMPLE = Case("expert-sql base 1", ROOT / "experts" / "expert-sql" / "manifest.json", base=1)
+# Of a case only these change: sizes, and a rate at which a tiny base learns in a dozen steps.
+SIZES: dict[str, object] = {
+    "learning_rate": 0.01,
+    "batch_size": 2,
+    "gradient_accumulation_steps": 2,
+    "max_seq_length": 64,
+    "save_strategy": "steps",
+    "save_steps": 2,
+}
+
+
+def manifest_of(name: str, base: str, case: Case = SAMPLE, **settings: object) -> dict[str, Any]:
+    """An expert with the settings of a case of `defaults`: what users run, on a tiny base and few rows."""
+    config, quantization = settings_of(case)
+    config = {key: value for key, value in config.items() if key not in ("epochs", "pretokenized_cache")}
+    config |= {**SIZES, **settings}
+    dataset: dict[str, object] = {"path": "train.jsonl"}
+    if config.get("evaluation_strategy", "no") != "no":
+        config |= {"eval_steps": 2, "eval_rows": 4}
+        dataset["validation_split"] = 0.2
+    if config.get("warmup_steps"):
+        config["warmup_steps"] = 1
     return {
         "name": name,
         "version": "1.0.0",
         "schema_version": "2.0",
         "description": "Words that follow words.",
-        "base_models": [{"name": base, "quantization": "none"}],
-        "training": {"dataset": {"path": "train.jsonl"}, "config": config},
+        "base_models": [{"name": base, "quantization": quantization}],
+        "training": {"dataset": dataset, "config": config},
     }

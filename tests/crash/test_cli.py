@@ -1,6 +1,7 @@
 """Kills through the real command line: token cache, worker process, supervision and all.
 
-DoRA with the default optimizer in bf16 on packed rows: what keeps the most between steps, as users run it.
+Every kind of settings that users run, by `defaults`. In `make test` one of them, with DoRA for its adapter:
+that keeps the most between steps.
 """
 
 import contextlib
@@ -12,10 +13,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-from command import find_cli, manifest_of, rows_of, save_base, surroundings, write_rows
+from command import SAMPLE, find_cli, manifest_of, rows_of, save_base, surroundings, write_rows
+from defaults import Case, cases
 from learnt import assert_learnt
 
 from expert_worker.checkpoint.files import same_bytes
@@ -24,13 +25,19 @@ STEPS = 12
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.skipif(os.name == "nt", reason="kills by signal")]
 
 
+DORA = "sample with DoRA"
+FULL = os.environ.get("EXPERT_FULL_TESTS") == "1"
+
+
 class Expert:
-    def __init__(self, folder: Path, cli: Path) -> None:
+    def __init__(self, folder: Path, cli: Path, case: Case, **changes: object) -> None:
+        folder.mkdir(exist_ok=True)
         self.folder, self.cli = folder, cli
         self.manifest = folder / "manifest.json"
         save_base(folder / "base")
         write_rows(folder / "train.jsonl", rows_of())
-        self.manifest.write_text(json.dumps(_manifest()))
+        manifest = manifest_of("expert-tiny", "./base", case, max_steps=STEPS, **changes)
+        self.manifest.write_text(json.dumps(manifest))
 
     def start(self, name: str, *more: str, **environment: str) -> subprocess.Popen[bytes]:
         command = [self.cli, "train", "-m", self.manifest, "-o", self.output(name), "--device", "cpu", *more]
@@ -50,22 +57,50 @@ class Expert:
         return int(started[-1]["pid"])
 
 
-def _manifest() -> dict[str, Any]:
-    return manifest_of(
-        "expert-tiny",
-        "./base",
-        adapter_type="dora",
-        max_steps=STEPS,
-        save_total_limit=3,
-    )
+KIND = (
+    "adapter_type",
+    "dropout",
+    "optim",
+    "packing",
+    "group_by_length",
+    "bf16",
+    "fp16",
+    "lr_scheduler",
+    "gradient_checkpointing",
+    "evaluation_strategy",
+    "load_best_model_at_end",
+)
+
+
+def _distinct() -> dict[str, Case]:
+    """One case of each kind of settings; what differs only in name, place or size is one kind."""
+    found: dict[str, tuple[str, Case]] = {}
+    for case in cases():
+        manifest = manifest_of("kind", "./base", case)
+        config = {key: value for key, value in manifest["training"]["config"].items() if key[0] != "_"}
+        marks = [config.get(key) for key in KIND]
+        found.setdefault(json.dumps([marks, manifest["base_models"][0]["quantization"]]), (case.name, case))
+    return dict(found.values())
+
+
+CASES = _distinct() if FULL and find_cli() else {}
 
 
 @pytest.fixture(scope="module")
-def expert(quick_folder: Path) -> Expert:
-    cli = find_cli()
-    if cli is None:
+def cli() -> Path:
+    found = find_cli()
+    if found is None:
         pytest.skip("expert-cli is not built: make setup")
-    expert = Expert(quick_folder, cli)
+    return found
+
+
+@pytest.fixture(scope="module", params=[DORA, *CASES])
+def expert(request: pytest.FixtureRequest, quick_folder: Path, cli: Path) -> Expert:
+    folder = quick_folder / request.param.replace(" ", "-")
+    if request.param == DORA:
+        expert = Expert(folder, cli, SAMPLE, adapter_type="dora")
+    else:
+        expert = Expert(folder, cli, CASES[request.param])
     expert.finish("undisturbed")
     return expert
 
@@ -150,7 +185,8 @@ def descendants(process: int) -> list[int]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes as Linux shows them")
-def test_processes_that_train_together_end_with_the_command_line(expert: Expert) -> None:
+def test_processes_that_train_together_end_with_the_command_line(quick_folder: Path, cli: Path) -> None:
+    expert = Expert(quick_folder / "team", cli, SAMPLE)
     together = ("--set", "training.config.distributed.processes=2", "--set", "training.config.max_steps=5000")
     process = expert.start("together", *together)
     await_checkpoint(expert, "together", 2, process)

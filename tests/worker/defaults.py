@@ -17,6 +17,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -59,6 +60,20 @@ def cases() -> list[Case]:
         bases = range(len(json.loads(file.read_text())["base_models"]))
         found += [Case(f"{file.parent.name} base {base}", file, base=base) for base in bases]
     return found + [Case(f"real {file.stem}", file) for file in sorted(REAL.glob("*.json"))]
+
+
+def settings_of(case: Case) -> tuple[dict[str, Any], str]:
+    """`training.config` of the case as its base has it, and the base's quantization."""
+    if case.file is None:
+        with TemporaryDirectory() as folder:
+            command = [cli(), "init", "sample", "--preset", case.preset]
+            subprocess.run(command, cwd=folder, check=True, capture_output=True)
+            manifest = json.loads((Path(folder) / "sample" / "manifest.json").read_text())
+    else:
+        manifest = json.loads(case.file.read_text(encoding="utf-8-sig"))
+    base = manifest["base_models"][case.base]
+    config = {**manifest["training"]["config"], **base.get("overrides", {})}
+    return config, base.get("quantization", "none")
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ SCRIPT = Path(__file__).parents[3] / "benches" / "parity" / "run.py"
 # The golden losses and the comparison of the fast path with the plain one guard the same at every change.
 @pytest.mark.full
 def test_losses_are_those_of_trl():
-    done = subprocess.run([sys.executable, str(SCRIPT), "3"], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, str(SCRIPT), "8"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    assert len(found["losses"]) == 3 and len(set(found["losses"])) == 3
+    assert len(found["losses"]) == 8 and len(set(found["losses"])) == 8
     assert found["largest_distance"] <= 1e-4
