@@ -33,7 +33,8 @@ pub fn read(text: &str, span: Span) -> Result<f64, Problem> {
     if !is_json(text) {
         let short: String = text.chars().take(40).collect();
         let problem = Problem::new(Code::InvalidNumber, span, format!("`{short}` is not a number in JSON"));
-        let hint = mend(text).unwrap_or_else(|| "write a decimal number, such as 8, 0.5 or 5e-5".to_owned());
+        let hint =
+            corrected(text).unwrap_or_else(|| "write a decimal number, such as 8, 0.5 or 5e-5".to_owned());
         return Err(problem.hint(hint));
     }
     match text.parse::<f64>() {
@@ -43,7 +44,7 @@ pub fn read(text: &str, span: Span) -> Result<f64, Problem> {
     }
 }
 
-fn mend(text: &str) -> Option<String> {
+fn corrected(text: &str) -> Option<String> {
     let (sign, rest) = text.strip_prefix('-').map_or(("", text), |rest| ("-", rest));
     let rest = rest.strip_prefix('+').unwrap_or(rest);
     let separated = rest.replace('_', "");
@@ -67,7 +68,7 @@ mod tests {
         for good in ["0", "-0", "5e-5", "1.50", "12E+3", "-0.5"] {
             assert!(read(good, Span::default()).is_ok(), "{good}");
         }
-        for (bad, mend) in [
+        for (bad, hint) in [
             ("007", "write 7"),
             ("+1", "write 1"),
             (".5", "write 0.5"),
@@ -75,7 +76,7 @@ mod tests {
             ("1_000", "write 1000"),
         ] {
             let problem = read(bad, Span::default()).unwrap_err();
-            assert_eq!((problem.code, problem.hint.as_deref()), (Code::InvalidNumber, Some(mend)), "{bad}");
+            assert_eq!((problem.code, problem.hint.as_deref()), (Code::InvalidNumber, Some(hint)), "{bad}");
         }
         for bad in ["-", "1e", "0x10", "1.2.3", "--1", ""] {
             assert_eq!(read(bad, Span::default()).unwrap_err().code, Code::InvalidNumber, "{bad}");
