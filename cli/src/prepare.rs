@@ -1,5 +1,6 @@
 //! From the command line to a plan, for `plan` and every command that starts a worker.
 
+use std::io::Read;
 use std::path::Path;
 
 use expert_contract::diagnostic::{Code, Diagnostic, Severity};
@@ -90,14 +91,47 @@ fn check_presence(resolved: &Resolved) -> Result<(), Failure> {
         ));
     }
     let data = &resolved.plan.recipe.data;
-    let files = data
+    let mut files = data
         .train
         .iter()
         .chain(&data.validation)
         .filter_map(|source| resolved.plan.machine.paths.data.get(&source.name));
-    if let Some(path) = files.map(Path::new).find(|path| !path.is_file()) {
-        return Err(Failure::new(Exit::BadInput, "data-missing", format!("there is no data at {}", path.display()))
+    files.find_map(|path| unreadable(Path::new(path))).map_or(Ok(()), Err)
+}
+
+/// Why this cannot be data, where that is clear without a look at its rows.
+fn unreadable(path: &Path) -> Option<Failure> {
+    let failure = |code: &'static str, what: &str, hint: &str| {
+        Some(Failure::new(Exit::BadInput, code, format!("{} {what}", path.display())).hint(hint))
+    };
+    if path.is_dir() {
+        let hint = "name one of its files, or list several under training.dataset.tasks";
+        return failure("data-folder", "is a folder, and data is read from files", hint);
+    }
+    if !path.is_file() {
+        let message = format!("there is no data at {}", path.display());
+        return Some(Failure::new(Exit::BadInput, "data-missing", message)
             .hint("check training.dataset.path, make the data with the expert's generator, or name a file with --data"));
     }
-    Ok(())
+    let unpack = "unpack it first; JSONL, JSON, CSV, Parquet and Arrow are read";
+    match first_bytes(path) {
+        [0x1f, 0x8b, ..] => failure("data-packed", "is compressed with gzip", unpack),
+        [b'P', b'K', 3, 4] => failure("data-packed", "is a zip archive", unpack),
+        [0x28, 0xb5, 0x2f, 0xfd] => failure("data-packed", "is compressed with zstd", unpack),
+        [0xfd, b'7', b'z', b'X'] => failure("data-packed", "is compressed with xz", unpack),
+        [b'B', b'Z', b'h', _] => failure("data-packed", "is compressed with bzip2", unpack),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
+            failure("data-encoding", "is UTF-16", "save it as UTF-8: iconv -f UTF-16 -t UTF-8")
+        }
+        _ => None,
+    }
+}
+
+/// Zeros where the file is shorter or cannot be read, which the worker reports.
+fn first_bytes(path: &Path) -> [u8; 4] {
+    let mut bytes = [0; 4];
+    if let Ok(mut file) = std::fs::File::open(path) {
+        let _ = file.read_exact(&mut bytes);
+    }
+    bytes
 }

@@ -150,3 +150,34 @@ fn the_expert_is_named_as_it_is_and_common_settings_have_flags() {
     assert_eq!(recipe["optimizer"]["learning_rate"], 1e-4, "{}", talk(&output));
     assert_eq!((&recipe["seed"], &recipe["batch"]["max_seq_length"]), (&json!(7), &json!(64)));
 }
+
+#[test]
+fn a_folder_and_packed_or_utf16_data_are_named_for_what_they_are() {
+    let expert = Expert::new(&embedded());
+    let folder = expert.folder.path();
+    let text = "{\"prompt\": \"a\", \"completion\": \"b\"}\n";
+    let utf16: Vec<u8> = [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+    let cases: [(&str, &[u8], &str); 5] = [
+        ("a.jsonl.gz", b"\x1f\x8b\x08\0rest", "is compressed with gzip\n  hint: unpack it first"),
+        ("a.xlsx", b"PK\x03\x04rest", "is a zip archive\n  hint: unpack it first"),
+        ("a.jsonl", b"\x28\xb5\x2f\xfdrest", "is compressed with zstd"),
+        ("b.jsonl", &utf16, "is UTF-16\n  hint: save it as UTF-8"),
+        ("shards/a.jsonl", text.as_bytes(), ""),
+    ];
+    for (name, bytes, _) in cases {
+        let file = folder.join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, bytes).unwrap();
+    }
+    let refused = cases[..4].iter().map(|(name, _, said)| (*name, *said));
+    for (name, said) in
+        refused.chain([("shards", "is a folder, and data is read from files\n  hint: name one")])
+    {
+        let data = folder.join(name);
+        let output = expert.plan(&["--data", data.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(2), "{name}: {}", talk(&output));
+        assert!(talk(&output).contains(&format!("{name} {said}")), "{name}: {}", talk(&output));
+    }
+    let output = expert.plan(&["--data", folder.join("shards/a.jsonl").to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+}
