@@ -1,4 +1,4 @@
-//! Files of the token cache: what is written reads back the same, and no damaged file leads out of it.
+//! Files of the token cache: written rows read back the same, and no damaged file leads out of it.
 //!
 //! An input that begins as an Arrow stream does is a file. Any other is a list of documents.
 

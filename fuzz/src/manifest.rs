@@ -1,4 +1,4 @@
-//! `manifest.json`: every mistake has a place; what is accepted means the same after it is written out again.
+//! `manifest.json`: every mistake has a place; an accepted manifest means the same after it is written out again.
 
 use std::path::Path;
 

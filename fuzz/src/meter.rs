@@ -8,7 +8,7 @@ struct Counting;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Of all threads: the pipeline under test has some of its own. Tests that measure run one after the other.
+/// Of all threads: the pipeline under test starts some. Tests that measure run one after the other.
 static IN_USE: AtomicIsize = AtomicIsize::new(0);
 static MOST: AtomicIsize = AtomicIsize::new(0);
 

@@ -1,4 +1,4 @@
-//! `tokenizer.json`: what is compiled opens again, and its ids spell the text that was encoded.
+//! `tokenizer.json`: a compiled tokenizer opens again, and its ids spell the text that was encoded.
 //!
 //! An input is the file, and after a NUL byte the text to encode. That the ids are those of Hugging Face `tokenizers`
 //! is checked on the same inputs by the target `encoder` in `tests/fuzz`.
