@@ -29,6 +29,14 @@ fn sizes(packed: &Packed, lengths: &[u32]) -> Vec<u32> {
     sizes
 }
 
+fn sizes_by_definition(lengths: &[u32], capacity: u32) -> Vec<u32> {
+    let rows = by_definition(lengths, capacity);
+    let mut sizes: Vec<u32> =
+        rows.iter().map(|row| row.iter().map(|at| lengths[*at as usize]).sum()).collect();
+    sizes.sort_unstable();
+    sizes
+}
+
 proptest! {
     #[test]
     fn every_document_once_and_no_row_too_full(lengths in prop::collection::vec(1u32..=300, 0..400)) {
@@ -43,12 +51,7 @@ proptest! {
     #[test]
     fn rows_are_as_full_as_by_definition(lengths in prop::collection::vec(1u32..=64, 0..120)) {
         let packed = best_fit(&lengths, 64);
-        let mut expected: Vec<u32> = by_definition(&lengths, 64)
-            .iter()
-            .map(|row| row.iter().map(|at| lengths[*at as usize]).sum())
-            .collect();
-        expected.sort_unstable();
-        prop_assert_eq!(sizes(&packed, &lengths), expected);
+        prop_assert_eq!(sizes(&packed, &lengths), sizes_by_definition(&lengths, 64));
     }
 }
 
@@ -66,4 +69,14 @@ fn large_capacities_use_the_second_level() {
     let packed = best_fit(&lengths, 32_768);
     assert!(sizes(&packed, &lengths).iter().all(|size| *size <= 32_768));
     assert_eq!(packed.documents.len(), 5000);
+    assert_eq!(sizes(&packed, &lengths), sizes_by_definition(&lengths, 32_768));
+}
+
+/// One row with room, a number of words of the bitmap away: in the next word, the next word of words, and beyond.
+#[test]
+fn the_only_row_with_room_is_found_however_much_it_has() {
+    for long in [32_768 - 70, 32_768 - 5_000, 32_768 - 20_000] {
+        let packed = best_fit(&[long, 3], 32_768);
+        assert_eq!((packed.rows(), packed.row(0)), (1, &[0, 1][..]), "{long}");
+    }
 }
