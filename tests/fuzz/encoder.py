@@ -42,7 +42,7 @@ def check(data: bytes) -> None:
 
 
 def inputs() -> st.SearchStrategy[bytes]:
-    """Tokenizers of the corpus with some parts changed, and a text of pieces that tokenizers treat differently."""
+    """Tokenizers of the corpus with changed parts, and a text of pieces that tokenizers cut differently."""
     documents = [document for path in sorted(CORPUS.glob("*.json")) for document in _document(path)]
     changed = st.builds(_changed, st.sampled_from(documents), st.lists(_changes(), max_size=4))
     pieces = st.one_of(

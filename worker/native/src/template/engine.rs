@@ -127,7 +127,8 @@ fn generation_blocks(source: &str) -> (String, bool) {
     let mut rest = source;
     let mut found = false;
     while let Some(start) = rest.find("{%") {
-        let Some(length) = rest[start..].find("%}") else { break };
+        // From past the opening: `{%}` opens a tag and closes none.
+        let Some(length) = rest[start + 2..].find("%}").map(|length| length + 2) else { break };
         let tag = &rest[start + 2..start + length];
         let word = tag.trim_matches(['-', '+']).trim();
         let replaced = match word {

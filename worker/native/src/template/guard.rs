@@ -91,7 +91,8 @@ fn code_parts(template: &str) -> Vec<&str> {
             Some(b'%') => "%}",
             _ => continue,
         };
-        let Some(end) = rest.find(close) else { break };
+        // From past the opening: `{%}` opens a tag and closes none.
+        let Some(end) = rest[1..].find(close).map(|end| end + 1) else { break };
         parts.push(&rest[1..end]);
         rest = &rest[end + 2..];
     }
