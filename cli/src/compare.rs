@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use expert_contract::results::{PlanRecord, RunRecord};
 use serde_json::{Number, Value, json};
 
 use crate::experts::portable;
 use crate::failure::Failure;
-use crate::output::{read_json, read_record};
+use crate::output::{read_json, read_plan};
 use crate::runs::{Run, is_run, look};
 
 /// A value for each run; None if the run does not have the key.
@@ -29,22 +30,14 @@ impl Comparison {
             return Err(Failure::bad_input("no-run", format!("{} holds no run", path.display()))
                 .hint("name the folders of runs; `expert-cli runs` lists them"));
         }
-        let plans: Vec<Value> =
-            paths.iter().map(|path| read_json(&path.join("plan.json")).unwrap_or_default()).collect();
-        let records = paths.iter().map(|path| read_record(path).unwrap_or_default());
+        let plans: Vec<PlanRecord> = paths.iter().map(|path| read_plan(path)).collect();
         // A finished run has a record; one in progress has only its plan.
-        let recipes: Vec<Value> =
-            records
-                .zip(&plans)
-                .map(|(mut record, plan)| {
-                    if record["recipe"].is_object() {
-                        record["recipe"].take()
-                    } else {
-                        plan["recipe"].clone()
-                    }
-                })
-                .collect();
-        let machines: Vec<Value> = plans.iter().map(|plan| plan["machine"].clone()).collect();
+        let recipe = |(path, plan): (&PathBuf, &PlanRecord)| {
+            let record: RunRecord = read_json(&path.join("run.json")).unwrap_or_default();
+            record.recipe.filter(Value::is_object).or_else(|| plan.recipe.clone()).unwrap_or_default()
+        };
+        let recipes: Vec<Value> = paths.iter().zip(&plans).map(recipe).collect();
+        let machines: Vec<Value> = plans.into_iter().map(|plan| plan.machine.unwrap_or_default()).collect();
         let mut machine = differences(&machines);
         machine.retain(|key, _| !OF_THE_PLACE.iter().any(|place| key.starts_with(place)));
         Ok(Self {

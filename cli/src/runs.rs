@@ -1,14 +1,13 @@
 //! Runs on disk: the folders of trainings, in an expert's `weights/` or given with `-o`.
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use expert_contract::results::{RunRecord, Score, TrainResult};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::experts;
 use crate::failure::Failure;
-use crate::output::{checkpoint_step, children, holder, open_file, read_json, read_record};
+use crate::output::{checkpoint_step, children, holder, read_evaluation, read_json, read_plan, recorded};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -80,27 +79,30 @@ pub fn is_run(path: &Path) -> bool {
 }
 
 pub fn look(path: &Path) -> Run {
-    let record = read_record(path);
-    let plan = read_json(&path.join("plan.json")).unwrap_or_default();
+    let record: Option<RunRecord> = read_json(&path.join("run.json"));
+    let plan = read_plan(path);
     let last = last_words(path);
-    let result = record.as_ref().map_or(&Value::Null, |record| &record["result"]);
-    let scores = read_json(&path.join("evaluation.json")).unwrap_or_default();
-    let digest = record.as_ref().unwrap_or(&plan)["recipe_digest"].as_str().map(str::to_owned);
+    let state = state(path, record.is_some());
+    let record = record.unwrap_or_default();
+    let result: TrainResult =
+        record.result.and_then(|it| serde_json::from_value(it).ok()).unwrap_or_default();
+    let scores = read_evaluation(path).unwrap_or_default();
+    let accuracy = |score: Option<Score>| score.and_then(|it| it.accuracy);
     Run {
-        expert: plan["recipe"]["expert"].as_str().map_or_else(|| owner(path), str::to_owned),
+        expert: plan.expert().map_or_else(|| owner(path), str::to_owned),
         path: path.to_owned(),
-        state: state(path, record.is_some()),
-        steps: result["steps"].as_u64().or(last.step),
-        tokens: result["tokens"].as_u64(),
-        train_loss: result["train_loss"].as_f64().or(last.loss),
-        eval_loss: result["eval_loss"].as_f64(),
-        base_accuracy: scores["base"]["accuracy"].as_f64(),
-        accuracy: scores["adapter"]["accuracy"].as_f64(),
-        tokens_per_second: result["tokens_per_second"].as_f64(),
-        seconds: result["seconds"].as_f64(),
-        peak_memory_bytes: result["peak_memory_bytes"].as_u64(),
+        state,
+        steps: result.steps.or(last.step),
+        tokens: result.tokens,
+        train_loss: result.train_loss.or(last.loss),
+        eval_loss: result.eval_loss,
+        base_accuracy: accuracy(scores.base),
+        accuracy: accuracy(scores.adapter),
+        tokens_per_second: result.tokens_per_second,
+        seconds: result.seconds,
+        peak_memory_bytes: result.peak_memory_bytes,
         told_at: last.time,
-        recipe_digest: digest,
+        recipe_digest: record.recipe_digest.or(plan.recipe_digest),
     }
 }
 
@@ -132,13 +134,11 @@ struct LastWords {
 /// The newest recorded step with its loss, and the time of the last event.
 fn last_words(path: &Path) -> LastWords {
     let mut last = LastWords::default();
-    let Some(file) = open_file(&path.join("events.jsonl")) else { return last };
-    let lines = BufReader::new(file).split(b'\n').map_while(Result::ok);
-    for event in lines.filter_map(|line| serde_json::from_slice::<Value>(&line).ok()) {
-        last.time = event["time"].as_f64().or(last.time);
-        if event["body"]["type"] == "progress" {
-            last.step = event["body"]["step"].as_u64();
-            last.loss = event["body"]["loss"].as_f64();
+    for event in recorded(path) {
+        last.time = event.time.or(last.time);
+        if event.is_step() {
+            last.step = event.body.step;
+            last.loss = event.body.loss;
         }
     }
     last

@@ -153,3 +153,26 @@ pub enum Recovery {
     /// A tracker stopped responding; training continued.
     Tracker,
 }
+
+/// A recorded line of any version: the keys that readers of past runs need. A value of another type makes it no event.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Recorded {
+    pub time: Option<f64>,
+    pub body: RecordedBody,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct RecordedBody {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub step: Option<u64>,
+    pub loss: Option<f64>,
+}
+
+impl Recorded {
+    pub fn is_step(&self) -> bool {
+        self.body.kind == "progress"
+    }
+}

@@ -13,6 +13,7 @@ pub mod python;
 pub mod read;
 pub mod reference;
 pub mod resolve;
+pub mod results;
 pub mod rules;
 pub mod schema;
 mod secret;

@@ -8,13 +8,14 @@ use expert_contract::manifest::{Manifest, Options};
 use expert_contract::plan::{Request, Resume};
 use expert_contract::read;
 use expert_contract::resolve::resolve;
+use expert_contract::results::{CheckpointRecord, RunRecord};
 use fs_err as fs;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::experts::{self, portable};
 use crate::failure::Failure;
-use crate::output::{children, leads_out, read_json};
+use crate::output::{children, leads_out, read_json, read_plan};
 use crate::render::Console;
 use crate::render::number::bytes;
 use crate::runs::{self, Run, State};
@@ -126,8 +127,7 @@ fn runs_around(named: &[PathBuf], roots: &BTreeSet<PathBuf>) -> Vec<Run> {
 
 /// The cache folder that the run's plan names.
 fn cache_of_run(run: &Path) -> Option<PathBuf> {
-    let plan = read_json(&run.join("plan.json"))?;
-    Path::new(plan["machine"]["paths"]["cache"].as_str()?).canonicalize().ok()
+    Path::new(read_plan(run).cache()?).canonicalize().ok()
 }
 
 /// The cache folders of the manifest's bases.
@@ -158,13 +158,9 @@ fn is_cache(path: &Path) -> bool {
 /// The caches that a run uses, finished or to be resumed.
 fn keys_of_run(run: &Path) -> Vec<String> {
     let states = children(run).into_iter().map(|child| child.join("state.json"));
-    let records = states.chain([run.join("run.json")]);
-    records
-        .filter_map(|record| read_json(&record))
-        .filter_map(|record| {
-            record["cache_key"].as_str().or(record["facts"]["cache_key"].as_str()).map(str::to_owned)
-        })
-        .collect()
+    let kept = states.filter_map(|file| read_json::<CheckpointRecord>(&file)?.facts.cache_key);
+    let finished: Option<RunRecord> = read_json(&run.join("run.json"));
+    kept.chain(finished.and_then(|record| record.cache_key)).collect()
 }
 
 fn size(path: &Path) -> u64 {

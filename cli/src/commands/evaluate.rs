@@ -12,6 +12,7 @@ use crate::options::PlanOptions;
 use crate::prepare::prepare;
 use crate::render::{Console, summary};
 use crate::usage::Global;
+use crate::worker;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -42,7 +43,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     if console.json {
         console.document(&result);
     } else {
-        console.data(&summary::evaluated(&result));
+        console.data(&summary::evaluated(&worker::result(&result)?));
     }
     Ok(Exit::Done)
 }

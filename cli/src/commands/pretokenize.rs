@@ -39,17 +39,26 @@ pub struct Args {
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
     let Some(shelf) = &args.all else {
         let result = build(&args.options, args, global, console)?;
-        show(&result, console);
+        if console.json {
+            console.document(&result);
+        } else {
+            console.data(&tokens::text(&worker::result(&result)?));
+        }
         console.say(&format!("next: {}", next::command("train", &args.options, "")));
         return Ok(Exit::Done);
     };
     let mut exit = Exit::Done;
-    let mut documents = Vec::new();
+    let (mut documents, mut texts) = (Vec::new(), Vec::new());
     for manifest in experts::below(shelf)? {
         let options = PlanOptions { manifest: Some(manifest.clone()), ..args.options.clone() };
         let path = experts::portable(manifest.parent().unwrap_or(Path::new(".")));
-        match build(&options, args, global, console) {
-            Ok(result) => documents.push(json!({"path": path, "ok": true, "result": result})),
+        let built = build(&options, args, global, console)
+            .and_then(|result| Ok((tokens::text(&worker::result(&result)?), result)));
+        match built {
+            Ok((text, result)) => {
+                texts.push(text);
+                documents.push(json!({"path": path, "ok": true, "result": result}));
+            }
             Err(failure) if worker::interrupted().is_some() => return Err(failure),
             Err(failure) => {
                 exit = Exit::Failed;
@@ -63,7 +72,9 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     if console.json {
         console.document(&json!({"ok": exit == Exit::Done, "experts": documents}));
     } else {
-        documents.iter().filter(|it| it["ok"] == true).for_each(|it| show(&it["result"], console));
+        for text in &texts {
+            console.data(text);
+        }
     }
     Ok(exit)
 }
@@ -73,12 +84,4 @@ fn build(options: &PlanOptions, args: &Args, global: &Global, console: &Console)
     let mut plan = prepare(options, request, console)?.resolved.plan;
     plan.machine.threads.pretokenize = args.jobs.or(plan.machine.threads.pretokenize);
     carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console)
-}
-
-fn show(result: &Value, console: &Console) {
-    if console.json {
-        console.document(result);
-    } else {
-        console.data(&tokens::text(result));
-    }
 }

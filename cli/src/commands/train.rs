@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
 use expert_contract::plan::{Plan, Request, Resume};
-use serde_json::Value;
+use expert_contract::results::TrainResult;
 
 use super::{plan, report};
 use crate::experts::{MANIFEST, portable};
@@ -106,18 +106,23 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         let output = &prepared.resolved.plan.machine.paths.output;
         console.say(&format!("this recipe is finished in {output}; --fresh trains it again"));
     }
-    show(trained.result(), console);
-    lead_on(&prepared.resolved.plan, trained.result(), args, console);
+    let result = trained.result()?;
+    if console.json {
+        console.document(trained.document());
+    } else {
+        show(&result, console);
+    }
+    lead_on(&prepared.resolved.plan, &result, args, console);
     Ok(Exit::Done)
 }
 
 /// Where to read about the run, and what to do with it.
-fn lead_on(plan: &Plan, result: &Value, args: &Args, console: &Console) {
+fn lead_on(plan: &Plan, result: &TrainResult, args: &Args, console: &Console) {
     let report = Path::new(&plan.machine.paths.output).join(report::PAGE);
     if report.is_file() {
         console.say(&format!("report: {}", portable(&report)));
     }
-    let unscored = train::has_test_set(plan) && !result["evaluation"].is_object();
+    let unscored = train::has_test_set(plan) && result.evaluation.is_none();
     let next = if unscored {
         next::command("evaluate", &args.options, "")
     } else {
@@ -154,14 +159,10 @@ fn refuse_expert_as_checkpoint(args: &Args) -> Result<(), Failure> {
 pub const ASKED: Request =
     Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
 
-fn show(result: &Value, console: &Console) {
-    if console.json {
-        console.document(result);
-    } else {
-        console.data(&summary::trained(result));
-        if result["evaluation"].is_object() {
-            console.data(&summary::evaluated(&result["evaluation"]));
-        }
+fn show(result: &TrainResult, console: &Console) {
+    console.data(&summary::trained(result));
+    if let Some(evaluation) = &result.evaluation {
+        console.data(&summary::evaluated(evaluation));
     }
 }
 

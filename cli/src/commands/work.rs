@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
 use expert_contract::plan::{CONTRACT_VERSION, Inputs, Plan, Request, Resume};
+use expert_contract::results::PlanRecord;
 use fs_err as fs;
 use serde_json::Value;
 
@@ -59,7 +60,7 @@ fn train(plan: &mut Plan, args: &Args, global: &Global, console: &Console) -> Re
     if let Trained::Before(_) = &trained {
         console.say(&format!("this recipe is finished in {}", plan.machine.paths.output));
     }
-    Ok(trained.result().clone())
+    Ok(trained.document().clone())
 }
 
 fn asked(request: &Request) -> Asked<'_> {
@@ -99,9 +100,9 @@ fn with_flags_of_train(failure: Failure) -> Failure {
 
 fn read_plan(path: &Path) -> Result<Plan, Failure> {
     let text = fs::read(path).map_err(|error| Failure::reading("read the plan", path, &error))?;
-    let document: Value = serde_json::from_slice(&text).map_err(|error| not_a_plan(path, &error))?;
-    let version = document.get("contract").and_then(Value::as_u64);
-    if version != Some(CONTRACT_VERSION.into()) {
+    let found: PlanRecord = serde_json::from_slice(&text).map_err(|error| not_a_plan(path, &error))?;
+    let version = found.contract;
+    if version != Some(CONTRACT_VERSION) {
         let theirs = version.map_or("no version".to_owned(), |version| format!("version {version}"));
         return Err(Failure::missing(
             "contract-mismatch",

@@ -13,9 +13,9 @@ use std::sync::{Mutex, PoisonError};
 
 use expert_contract::manifest::model_slug;
 use expert_contract::plan::{Inputs, Plan};
+use expert_contract::results::{self, Evaluation};
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 pub use code::look_for_package as find_package;
 pub use digests::{Digests, read_digest};
@@ -60,10 +60,13 @@ pub struct Score {
 
 impl Score {
     /// The scores of `evaluate`, if it scored both.
-    pub fn of(evaluation: &Value) -> Option<Self> {
-        let accuracy = |who: &str| evaluation[who]["accuracy"].as_f64();
-        let rows = evaluation["rows"].as_u64()?;
-        Some(Self { rows, base: accuracy("base")?, adapter: accuracy("adapter")? })
+    pub fn of(evaluation: &Evaluation) -> Option<Self> {
+        let accuracy = |score: &Option<results::Score>| score.as_ref()?.accuracy;
+        Some(Self {
+            rows: evaluation.rows?,
+            base: accuracy(&evaluation.base)?,
+            adapter: accuracy(&evaluation.adapter)?,
+        })
     }
 }
 
@@ -179,8 +182,9 @@ mod tests {
 
     #[test]
     fn a_score_needs_both_sides() {
+        let of = |document| Score::of(&serde_json::from_value::<Evaluation>(document).unwrap());
         let both = json!({"rows": 5, "base": {"accuracy": 0.2}, "adapter": {"accuracy": 0.8}});
-        assert_eq!(Score::of(&both), Some(Score { rows: 5, base: 0.2, adapter: 0.8 }));
-        assert_eq!(Score::of(&json!({"rows": 5, "base": {"accuracy": 0.2}, "adapter": null})), None);
+        assert_eq!(of(both), Some(Score { rows: 5, base: 0.2, adapter: 0.8 }));
+        assert_eq!(of(json!({"rows": 5, "base": {"accuracy": 0.2}, "adapter": null})), None);
     }
 }

@@ -1,22 +1,25 @@
 //! The folder of a run, which one process at a time may write.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use expert_contract::results::{Evaluation, PlanRecord};
 use fs_err as fs;
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
 
+mod events;
 mod links;
 mod own;
 mod record;
 mod run_lock;
 
+pub use events::recorded;
 pub use links::{leads_out, refuse_links_out};
 pub use own::refuse_foreign;
-pub use record::{Arithmetic, Begun, FINAL, RunRecord, checkpoints, has_whole_checkpoint};
+pub use record::{Arithmetic, Begun, FINAL, Finished, checkpoints, has_whole_checkpoint};
 pub use run_lock::{RunLock, holder};
 
 /// A run's folder, locked until the last clone of this is dropped and no worker shares it any more.
@@ -34,7 +37,7 @@ pub enum State {
     /// The folder has steps, and no finished run of this recipe.
     Used,
     /// This very recipe is finished here.
-    Finished(Box<RunRecord>),
+    Finished(Box<Finished>),
 }
 
 impl RunFolder {
@@ -70,8 +73,8 @@ impl RunFolder {
 
 /// Also for folders that are not locked; the answer may be outdated when it is used.
 pub fn state(path: &Path, recipe_digest: &str) -> State {
-    match RunRecord::of(path) {
-        Some(record) if record.recipe_digest == recipe_digest => State::Finished(Box::new(record)),
+    match Finished::of(path) {
+        Some(record) if record.recipe_digest() == recipe_digest => State::Finished(Box::new(record)),
         Some(_) => State::Used,
         None if has_adapter(path) || !checkpoints(path).is_empty() || made_a_step(path) => State::Used,
         None => State::Unused,
@@ -82,11 +85,17 @@ fn has_adapter(path: &Path) -> bool {
     path.join(FINAL).join("adapter_config.json").is_file()
 }
 
-pub fn read_record(path: &Path) -> Option<Value> {
-    read_json(&path.join("run.json"))
+/// `plan.json` of a run; empty where there is none that can be read.
+pub fn read_plan(run: &Path) -> PlanRecord {
+    read_json(&run.join("plan.json")).unwrap_or_default()
 }
 
-pub fn read_json(path: &Path) -> Option<Value> {
+/// `evaluation.json` of a run.
+pub fn read_evaluation(run: &Path) -> Option<Evaluation> {
+    read_json(&run.join("evaluation.json"))
+}
+
+pub fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&read_file(path)?).ok()
 }
 
@@ -113,10 +122,7 @@ pub fn children(path: &Path) -> Vec<PathBuf> {
 }
 
 fn made_a_step(path: &Path) -> bool {
-    let Some(file) = open_file(&path.join("events.jsonl")) else { return false };
-    let lines = BufReader::new(file).split(b'\n').map_while(Result::ok);
-    let mut bodies = lines.filter_map(|line| serde_json::from_slice::<Value>(&line).ok());
-    bodies.any(|event| event["body"]["type"] == "progress")
+    recorded(path).any(|event| event.is_step())
 }
 
 fn remove(path: &Path) -> io::Result<()> {
@@ -173,7 +179,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
         write(path, "run.json", r#"{"recipe_digest":"d","result":{"ok":true}}"#);
-        assert!(matches!(state(path, "d"), State::Finished(record) if record.result["ok"] == true));
+        assert!(matches!(state(path, "d"), State::Finished(record) if record.result().is_some()));
         assert_eq!(state(path, "e"), State::Used);
     }
 }

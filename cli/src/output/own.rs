@@ -4,11 +4,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use expert_contract::event::Event;
 use fs_err as fs;
 
-use super::record::{Begun, FINAL, RunRecord};
-use super::{children, made_a_step, read_file, remove};
+use super::events::holds_an_event;
+use super::record::{Begun, FINAL, Finished};
+use super::{children, made_a_step, read_plan, remove};
 use crate::failure::Failure;
 
 /// The run before, whole, kept until another one takes its place.
@@ -59,17 +59,13 @@ pub fn refuse_foreign(run: &Path) -> Result<(), Failure> {
 }
 
 fn shows_a_run(run: &Path) -> bool {
-    let plan = super::read_json(&run.join("plan.json")).unwrap_or_default();
-    let planned = plan["contract"].is_number() && plan["recipe_digest"].is_string();
-    let told = || {
-        let text = read_file(&run.join(EVENTS)).unwrap_or_default();
-        text.split(|byte| *byte == b'\n').any(|line| serde_json::from_slice::<Event>(line).is_ok())
-    };
+    let plan = read_plan(run);
+    let planned = plan.contract.is_some() && plan.recipe_digest.is_some();
     let kept = || shows_a_run(&run.join(REPLACED)) || shows_a_run(&run.join(PREVIOUS));
     planned
-        || RunRecord::of(run).is_some()
+        || Finished::of(run).is_some()
         || Begun::of_run(run).is_some()
-        || told()
+        || holds_an_event(run)
         || (run.join(REPLACED).is_dir() || run.join(PREVIOUS).is_dir()) && kept()
 }
 

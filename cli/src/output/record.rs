@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use expert_contract::plan::{Inputs, Machine};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use expert_contract::results::{CheckpointRecord, FileDigest, RunRecord};
 use serde_json::Value;
 
-use super::{checkpoint_step, children, read_file};
+use super::{checkpoint_step, children, read_json};
 use crate::lock::read_digest;
 
 const RECORD: &str = "run.json";
@@ -16,45 +15,12 @@ const STATE: &str = "state.json";
 pub const FINAL: &str = "final";
 const WEIGHTS: &str = "adapter_model.safetensors";
 
-/// The part of `run.json` that decides what may be done with the run.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct RunRecord {
-    pub recipe_digest: String,
-    #[serde(default)]
-    pub recipe: Value,
-    #[serde(default)]
-    pub result: Value,
-    pub inputs: Option<Inputs>,
-    /// The files of `final/`, by which it is verified.
-    #[serde(default, rename = "final")]
-    adapter: BTreeMap<String, FileDigest>,
-}
-
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-struct FileDigest {
-    sha256: String,
-}
-
-/// `state.json`; the worker checks its seal before it uses the checkpoint.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-struct Checkpoint {
-    facts: Facts,
-    #[serde(default)]
-    files: BTreeMap<String, FileDigest>,
-}
-
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-struct Facts {
-    recipe_digest: String,
-    #[serde(default)]
-    recipe: Value,
-    inputs: Option<Inputs>,
-    #[serde(flatten)]
-    arithmetic: Arithmetic,
-}
+/// A finished run by its `run.json`, which names its recipe.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finished(RunRecord);
 
 /// What of a machine's settings affects rounding: a resumed run keeps it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Arithmetic {
     pub threads: Option<u32>,
     pub fp32_products: Option<bool>,
@@ -77,14 +43,29 @@ pub struct Begun {
     pub arithmetic: Arithmetic,
 }
 
-impl RunRecord {
+impl Finished {
+    /// None where no record names the recipe.
     pub fn of(run: &Path) -> Option<Self> {
-        read(&run.join(RECORD))
+        let record: RunRecord = read_json(&run.join(RECORD))?;
+        record.recipe_digest.is_some().then_some(Self(record))
+    }
+
+    pub fn recipe_digest(&self) -> &str {
+        self.0.recipe_digest.as_deref().unwrap_or_default()
+    }
+
+    pub fn inputs(&self) -> Option<&Inputs> {
+        self.0.inputs.as_ref()
+    }
+
+    /// The result of `train`, as the worker reported it.
+    pub fn result(&self) -> Option<&Value> {
+        self.0.result.as_ref()
     }
 
     /// SHA-256 of the weights, as they were when the run ended.
     pub fn adapter(&self) -> Option<&str> {
-        self.adapter.get(WEIGHTS).map(|file| file.sha256.as_str())
+        self.0.adapter.get(WEIGHTS)?.sha256.as_deref()
     }
 
     /// Which files of `final/` are not as the run left them, in a few words each.
@@ -92,7 +73,7 @@ impl RunRecord {
         if self.adapter().is_none() {
             return vec![format!("{RECORD} does not say what {FINAL}/ must be")];
         }
-        damages(&run.join(FINAL), &self.adapter)
+        damages(&run.join(FINAL), &self.0.adapter)
             .into_iter()
             .map(|(name, how)| format!("{FINAL}/{name} is {how}"))
             .collect()
@@ -105,10 +86,10 @@ impl Begun {
         let mut folders = checkpoints(run);
         folders.reverse();
         folders.iter().find_map(|folder| Self::of_checkpoint(folder)).or_else(|| {
-            let record = RunRecord::of(run)?;
+            let Finished(record) = Finished::of(run)?;
             Some(Self {
-                recipe_digest: record.recipe_digest,
-                recipe: record.recipe,
+                recipe_digest: record.recipe_digest?,
+                recipe: record.recipe.unwrap_or_default(),
                 inputs: record.inputs,
                 arithmetic: Arithmetic::default(),
             })
@@ -116,12 +97,12 @@ impl Begun {
     }
 
     pub fn of_checkpoint(folder: &Path) -> Option<Self> {
-        let Checkpoint { facts, .. } = read(&folder.join(STATE))?;
+        let CheckpointRecord { facts, .. } = read_json(&folder.join(STATE))?;
         Some(Self {
-            recipe_digest: facts.recipe_digest,
-            recipe: facts.recipe,
+            recipe_digest: facts.recipe_digest?,
+            recipe: facts.recipe.unwrap_or_default(),
             inputs: facts.inputs,
-            arithmetic: facts.arithmetic,
+            arithmetic: Arithmetic { threads: facts.threads, fp32_products: facts.fp32_products },
         })
     }
 }
@@ -140,7 +121,7 @@ pub fn checkpoints(run: &Path) -> Vec<PathBuf> {
 /// Whether a run can be resumed from any of its checkpoints.
 pub fn has_whole_checkpoint(run: &Path) -> bool {
     checkpoints(run).iter().rev().any(|folder| {
-        read::<Checkpoint>(&folder.join(STATE))
+        read_json::<CheckpointRecord>(&folder.join(STATE))
             .is_some_and(|it| !it.files.is_empty() && damages(folder, &it.files).is_empty())
     })
 }
@@ -148,14 +129,10 @@ pub fn has_whole_checkpoint(run: &Path) -> bool {
 fn damages(folder: &Path, files: &BTreeMap<String, FileDigest>) -> Vec<(String, &'static str)> {
     let look = |(name, file): (&String, &FileDigest)| match read_digest(&folder.join(name)) {
         None => Some((name.clone(), "missing")),
-        Some(found) if found != file.sha256 => Some((name.clone(), "damaged")),
+        Some(found) if Some(&found) != file.sha256.as_ref() => Some((name.clone(), "damaged")),
         Some(_) => None,
     };
     files.iter().filter_map(look).collect()
-}
-
-fn read<T: DeserializeOwned>(file: &Path) -> Option<T> {
-    serde_json::from_slice(&read_file(file)?).ok()
 }
 
 #[cfg(test)]
@@ -179,7 +156,7 @@ mod tests {
         let entry = |text: &str| json!({"sha256": hex(&Sha256::digest(text)), "bytes": text.len()});
         let record = |files: Value| {
             write(run, RECORD, &json!({"recipe_digest": "d", "inputs": null, "final": files}).to_string());
-            RunRecord::of(run).unwrap().damages(run)
+            Finished::of(run).unwrap().damages(run)
         };
         write(run, "final/adapter_model.safetensors", "weights");
         write(run, "final/README.md", "mine");

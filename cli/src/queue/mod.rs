@@ -124,7 +124,7 @@ fn document(ended: &Ended) -> Value {
     match &ended.outcome {
         Some(Ok(trained)) => {
             let before = matches!(trained, Trained::Before(_));
-            json!({"expert": ended.expert, "ok": true, "finished_before": before, "result": trained.result()})
+            json!({"expert": ended.expert, "ok": true, "finished_before": before, "result": trained.document()})
         }
         Some(Err(failure)) => json!({
             "expert": ended.expert,

@@ -1,88 +1,85 @@
 //! The result of `pretokenize`: the cache, the row counts, and preview rows.
 
-use serde_json::Value;
+use expert_contract::results::{PretokenizeResult, PreviewRow, RowCounts, SplitStatistics};
 
 use super::number::{bytes, grouped, seconds};
 use super::style::{DIM, ERROR, GOOD, STRONG};
 use super::{Align, Table};
 
-/// Ledger entries that are shown only if they are above 0, with their text.
-const HAPPENINGS: [(&str, &str); 11] = [
-    ("bad", "bad rows"),
-    ("truncated", "cut to the longest length"),
-    ("split_rows", "split"),
-    ("dropped_overlong", "dropped, too long"),
-    ("dropped_unsupervised", "dropped, nothing to learn"),
-    ("dropped_duplicate", "dropped, seen before"),
-    ("dropped_short", "dropped, too few characters"),
-    ("dropped_long", "dropped, too many characters"),
-    ("dropped_mixture", "left out by the mixture"),
-    ("parsed_dialogues", "texts read as dialogues"),
-    ("interpreted", "rendered by the template's interpreter, which is slower than its compiled form"),
-];
+/// What became of rows, with its text; shown only if it is above 0.
+fn happenings(counts: &RowCounts) -> [(u64, &'static str); 11] {
+    [
+        (counts.bad, "bad rows"),
+        (counts.truncated, "cut to the longest length"),
+        (counts.split_rows, "split"),
+        (counts.dropped_overlong, "dropped, too long"),
+        (counts.dropped_unsupervised, "dropped, nothing to learn"),
+        (counts.dropped_duplicate, "dropped, seen before"),
+        (counts.dropped_short, "dropped, too few characters"),
+        (counts.dropped_long, "dropped, too many characters"),
+        (counts.dropped_mixture, "left out by the mixture"),
+        (counts.parsed_dialogues, "texts read as dialogues"),
+        (
+            counts.interpreted,
+            "rendered by the template's interpreter, which is slower than its compiled form",
+        ),
+    ]
+}
 
-pub fn text(result: &Value) -> String {
+pub fn text(result: &PretokenizeResult) -> String {
     let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
-    let built = if result["existed"] == true { "was there".to_owned() } else { built(result) };
-    table.row(["cache".to_owned(), format!("{} ({built})", result["cache"].as_str().unwrap_or("?"))]);
-    if let Some(reason) = result["encoder_reason"].as_str() {
+    let built = if result.existed { "was there".to_owned() } else { built(result) };
+    table.row(["cache".to_owned(), format!("{} ({built})", result.cache.as_deref().unwrap_or("?"))]);
+    if let Some(reason) = &result.encoder_reason {
         table
             .row(["encoder".to_owned(), format!("Hugging Face tokenizers, about 50 times slower: {reason}")]);
     }
-    table.row(["rows", &rows(&result["totals"])]);
-    for (key, words) in HAPPENINGS {
-        if let Some(count) = result["totals"][key].as_u64().filter(|count| *count > 0) {
+    table.row(["rows", &rows(&result.totals)]);
+    for (count, words) in happenings(&result.totals) {
+        if count > 0 {
             table.row([String::new(), format!("{} {words}", grouped(count))]);
         }
     }
-    for (name, split) in result["splits"].as_object().into_iter().flatten() {
+    for (name, split) in &result.splits {
         table.row([name.clone(), split_line(split)]);
     }
-    preview(&result["preview"]) + &table.render()
+    preview(&result.preview) + &table.render()
 }
 
-fn built(result: &Value) -> String {
-    let size: u64 = result["splits"]
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter_map(|(_, split)| split["bytes"].as_u64())
-        .sum();
-    format!("{} in {}", bytes(size), result["seconds"].as_f64().map_or_else(|| "?".to_owned(), seconds))
+fn built(result: &PretokenizeResult) -> String {
+    let size: u64 = result.splits.values().map(|split| split.bytes).sum();
+    format!("{} in {}", bytes(size), result.seconds.map_or_else(|| "?".to_owned(), seconds))
 }
 
-fn rows(totals: &Value) -> String {
-    let count = |key: &str| grouped(totals[key].as_u64().unwrap_or_default());
+fn rows(totals: &RowCounts) -> String {
     format!(
         "{} read, {} used; {} tokens, {} of them learned",
-        count("read"),
-        count("used"),
-        count("tokens"),
-        count("supervised_tokens")
+        grouped(totals.read),
+        grouped(totals.used),
+        grouped(totals.tokens),
+        grouped(totals.supervised_tokens)
     )
 }
 
-fn split_line(split: &Value) -> String {
-    let count = |key: &str| grouped(split[key].as_u64().unwrap_or_default());
-    let fill = split["fill"].as_f64().map_or(String::new(), |fill| format!(", {:.1}% full", 100.0 * fill));
-    format!("{} documents in {} rows{fill}", count("documents"), count("rows"))
+fn split_line(split: &SplitStatistics) -> String {
+    let fill = split.fill.map_or(String::new(), |fill| format!(", {:.1}% full", 100.0 * fill));
+    format!("{} documents in {} rows{fill}", grouped(split.documents), grouped(split.rows))
 }
 
 /// Context is dim, supervised tokens are green.
-fn preview(rows: &Value) -> String {
+fn preview(rows: &[PreviewRow]) -> String {
     let mut text = String::new();
-    for (index, row) in rows.as_array().into_iter().flatten().enumerate() {
-        let tokens = row["tokens"].as_u64().map_or(String::new(), |count| {
-            format!(" ({count} tokens, {} learned)", row["supervised_tokens"].as_u64().unwrap_or_default())
+    for (index, row) in rows.iter().enumerate() {
+        let tokens = row.tokens.map_or(String::new(), |count| {
+            format!(" ({count} tokens, {} learned)", row.supervised_tokens.unwrap_or_default())
         });
         text += &format!("{STRONG}row {}{STRONG:#}{tokens}\n", index + 1);
-        if let Some(error) = row["error"].as_str() {
+        if let Some(error) = &row.error {
             text += &format!("{ERROR}{error}{ERROR:#}\n");
         }
-        for span in row["spans"].as_array().into_iter().flatten() {
-            let words = span["text"].as_str().unwrap_or_default();
-            let paint = if span["learned"] == true { GOOD } else { DIM };
-            text += &format!("{paint}{words}{paint:#}");
+        for span in &row.spans {
+            let paint = if span.learned { GOOD } else { DIM };
+            text += &format!("{paint}{}{paint:#}", span.text);
         }
         text.push_str("\n\n");
     }
@@ -96,19 +93,24 @@ mod tests {
     use super::super::style::shown;
     use super::*;
 
+    fn typed(document: serde_json::Value) -> PretokenizeResult {
+        serde_json::from_value(document).unwrap()
+    }
+
     #[test]
     fn a_fallback_from_the_fast_encoder_stands_in_the_summary() {
         let result = json!({
             "existed": false, "cache": "c/k", "totals": {"read": 9, "used": 9, "interpreted": 7},
             "encoder": "tokenizers", "encoder_reason": "it does not take this tokenizer (WordLevel)",
         });
-        let plain = anstream::adapter::strip_str(&text(&result)).to_string();
+        let plain = anstream::adapter::strip_str(&text(&typed(result))).to_string();
         assert!(
             plain.contains("Hugging Face tokenizers, about 50 times slower: it does not take"),
             "{plain}"
         );
         assert!(plain.contains("7 rendered by the template's interpreter"), "{plain}");
-        let usual = text(&json!({"cache": "c/k", "encoder": "native", "encoder_reason": null, "totals": {}}));
+        let usual =
+            text(&typed(json!({"cache": "c/k", "encoder": "native", "encoder_reason": null, "totals": {}})));
         assert!(!usual.contains("encoder"), "{usual}");
     }
 
@@ -120,7 +122,7 @@ mod tests {
             "splits": {"train": {"documents": 1190, "rows": 40, "fill": 0.9993, "bytes": 10}},
             "preview": [{"spans": [{"text": "q\u{1b}[2J", "learned": false}, {"text": "a", "learned": true}], "tokens": 3, "supervised_tokens": 1}],
         });
-        let plain = anstream::adapter::strip_str(&shown(&text(&result))).to_string();
+        let plain = anstream::adapter::strip_str(&shown(&text(&typed(result)))).to_string();
         assert_eq!(
             plain,
             "row 1 (3 tokens, 1 learned)\nq\u{fffd}[2Ja\n\ncache  c/k (was there)\nrows   1,200 read, 1,190 used; 5,000 tokens, 900 of them learned\n       10 bad rows\ntrain  1,190 documents in 40 rows, 99.9% full\n"

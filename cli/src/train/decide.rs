@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use expert_contract::plan::{Inputs, Plan};
-use serde_json::Value;
+use expert_contract::plan::{self, Duration, Inputs, Plan};
+use serde_json::{Value, json};
 
 use crate::compare;
 use crate::failure::Failure;
 use crate::lock::{self, Difference, Kind};
-use crate::output::{self, Arithmetic, Begun, RunRecord, State};
+use crate::output::{self, Arithmetic, Begun, Finished, State};
 
 const DURATION: &str = "schedule.duration";
 
@@ -44,7 +44,7 @@ pub fn decide(run: &Path, plan: &Plan, inputs: &Inputs, asked: Asked) -> Result<
     }
     match output::state(run, &plan.recipe_digest) {
         State::Unused => Ok(Decision::Begin),
-        State::Finished(record) => finished(run, plan, inputs, asked, record),
+        State::Finished(record) => finished(run, plan, inputs, asked, &record),
         State::Used => used(run, plan, inputs, asked),
     }
 }
@@ -54,15 +54,15 @@ fn finished(
     plan: &Plan,
     inputs: &Inputs,
     asked: Asked,
-    record: Box<RunRecord>,
+    record: &Finished,
 ) -> Result<Decision, Failure> {
-    let same = record.inputs.as_ref().is_some_and(|before| lock::differences(before, inputs).is_empty());
+    let same = record.inputs().is_some_and(|before| lock::differences(before, inputs).is_empty());
     if !same {
         return used(run, plan, inputs, asked);
     }
     let damages = record.damages(run);
     if damages.is_empty() {
-        return Ok(Decision::Done(record.result));
+        return Ok(Decision::Done(record.result().cloned().unwrap_or_else(|| json!({}))));
     }
     let damages = damages.join(", ");
     if output::has_whole_checkpoint(run) {
@@ -151,7 +151,7 @@ fn recipe_changes(begun: &Begun, plan: &Plan) -> Recipe {
         return Recipe::default();
     }
     let now = serde_json::to_value(&plan.recipe).unwrap_or_default();
-    let found = compare::differences(&[begun.recipe.clone(), now.clone()]);
+    let found = compare::differences(&[begun.recipe.clone(), now]);
     let text = |side: &Option<Value>| side.as_ref().map_or_else(|| "null".to_owned(), Value::to_string);
     let mut fields: Vec<String> = found
         .iter()
@@ -160,11 +160,19 @@ fn recipe_changes(begun: &Begun, plan: &Plan) -> Recipe {
     if fields.is_empty() {
         fields.push(format!("{}: {} -> {}", lock::inputs::RECIPE, begun.recipe_digest, plan.recipe_digest));
     }
-    let duration = |recipe: &Value, key: &str| recipe["schedule"]["duration"][key].clone();
     let only_duration = !found.is_empty() && found.keys().all(|name| name.starts_with(DURATION));
-    let same_unit = duration(&begun.recipe, "unit") == duration(&now, "unit");
-    let more = duration(&now, "value").as_f64() > duration(&begun.recipe, "value").as_f64();
-    Recipe { fields, longer: only_duration && same_unit && more }
+    let before = serde_json::from_value::<plan::Recipe>(begun.recipe.clone());
+    let more =
+        before.is_ok_and(|before| is_longer(&plan.recipe.schedule.duration, &before.schedule.duration));
+    Recipe { fields, longer: only_duration && more }
+}
+
+fn is_longer(now: &Duration, before: &Duration) -> bool {
+    match (now, before) {
+        (Duration::Steps(now), Duration::Steps(before)) => now > before,
+        (Duration::Epochs(now), Duration::Epochs(before)) => now > before,
+        _ => false,
+    }
 }
 
 fn refuse_other_recipe(recipe: &Recipe, extend: bool) -> Result<(), Failure> {

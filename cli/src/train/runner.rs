@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use expert_contract::manifest::EMBEDDED;
 use expert_contract::plan::{Inputs, Plan, Request, Resume};
+use expert_contract::results::{BaseResult, TrainResult};
 use serde_json::Value;
 
 use super::decide::{Asked, Decision, decide};
@@ -13,7 +14,7 @@ use crate::launch::{Home, Supervision, carry_out_with};
 use crate::lock::{self, Digests};
 use crate::output::RunFolder;
 use crate::usage::Global;
-use crate::worker::{Notice, Warm};
+use crate::worker::{self, Notice, Warm};
 
 /// How one expert's training ended.
 pub enum Trained {
@@ -23,16 +24,21 @@ pub enum Trained {
 }
 
 impl Trained {
-    pub fn result(&self) -> &Value {
+    /// As the worker reported it.
+    pub fn document(&self) -> &Value {
         match self {
             Self::Now(result) | Self::Before(result) => result,
         }
     }
 
-    pub(super) fn add(&mut self, key: &str, value: Value) {
+    pub fn result(&self) -> Result<TrainResult, Failure> {
+        worker::result(self.document())
+    }
+
+    pub(super) fn add_evaluation(&mut self, value: Value) {
         let (Self::Now(result) | Self::Before(result)) = self;
         if let Some(result) = result.as_object_mut() {
-            result.insert(key.to_owned(), value);
+            result.insert("evaluation".to_owned(), value);
         }
     }
 }
@@ -82,7 +88,7 @@ impl Runner<'_> {
         let fetching = adapter::asking(plan.clone(), Request::Base);
         let result = self.carry_out(&fetching, Home::of(&fetching)?, notify)?;
         if plan.recipe.base.name != EMBEDDED {
-            plan.machine.paths.base = result["folder"].as_str().map(str::to_owned);
+            plan.machine.paths.base = worker::result::<BaseResult>(&result)?.folder;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use expert_contract::plan::{Inputs, Plan, Request, Resume};
+use expert_contract::results::TrainResult;
 use serde_json::Value;
 
 use super::decide::{Asked, Decision, decide};
@@ -12,9 +13,9 @@ use crate::commands::train::{Args, absolute};
 use crate::failure::Failure;
 use crate::launch::Home;
 use crate::lock::{self, Entry, Outcome, Score};
-use crate::output::{Begun, RunFolder, RunRecord, read_json};
+use crate::output::{Begun, Finished, RunFolder, read_json};
 use crate::prepare::Prepared;
-use crate::worker::Notice;
+use crate::worker::{self, Notice};
 
 /// What is the same for every expert of one command.
 pub struct Trainer<'a> {
@@ -42,14 +43,14 @@ impl Trainer<'_> {
         let mut trained = self.runner.train(&folder, &mut plan, &inputs, self.args.asked(), notify)?;
         let _held = matches!(trained, Trained::Now(_)).then_some(folder);
         // A run that trained now has scores; one that was finished before may not have.
-        if self.args.evaluates(&plan) && !trained.result()["evaluation"].is_object() {
+        if self.args.evaluates(&plan) && trained.result()?.evaluation.is_none() {
             let score = match self.kept_score(&plan, &inputs) {
                 Some(kept) => kept,
                 None => self.score(&plan, notify)?,
             };
-            trained.add("evaluation", score);
+            trained.add_evaluation(score);
         }
-        self.enter(&plan, trained.result(), notify)?;
+        self.enter(&plan, &trained.result()?, notify)?;
         Ok(trained)
     }
 
@@ -68,9 +69,10 @@ impl Trainer<'_> {
         let run = Path::new(&plan.machine.paths.output);
         let entry = lock::Place::of(plan)?.entry()?;
         let same = lock::differences(&entry.inputs, inputs).is_empty()
-            && RunRecord::of(run)?.adapter() == Some(entry.result.adapter.as_str());
-        let kept = read_json(&run.join("evaluation.json")).filter(|_| same)?;
-        (Score::of(&kept) == Some(entry.result.score?)).then(|| without_answers(kept))
+            && Finished::of(run)?.adapter() == Some(entry.result.adapter.as_str());
+        let kept: Value = read_json(&run.join("evaluation.json")).filter(|_| same)?;
+        let score = worker::result(&kept).ok().as_ref().and_then(Score::of);
+        (score == Some(entry.result.score?)).then(|| without_answers(kept))
     }
 
     /// Base and adapter on the test set; the answers themselves stay in the run's evaluation.json.
@@ -81,10 +83,15 @@ impl Trainer<'_> {
     }
 
     /// What was made of what, as the run has recorded it, into the expert's lock.
-    fn enter(&self, plan: &Plan, result: &Value, notify: &mut dyn FnMut(Notice)) -> Result<(), Failure> {
+    fn enter(
+        &self,
+        plan: &Plan,
+        result: &TrainResult,
+        notify: &mut dyn FnMut(Notice),
+    ) -> Result<(), Failure> {
         let run = Path::new(&plan.machine.paths.output);
-        let Some(record) = RunRecord::of(run) else { return Ok(()) };
-        let (Some(inputs), Some(adapter)) = (&record.inputs, record.adapter()) else { return Ok(()) };
+        let Some(record) = Finished::of(run) else { return Ok(()) };
+        let (Some(inputs), Some(adapter)) = (record.inputs(), record.adapter()) else { return Ok(()) };
         let Some(place) = lock::Place::of(plan) else { return Ok(()) };
         let before = place.entry().filter(|entry| lock::differences(&entry.inputs, inputs).is_empty());
         if self.args.locked {
@@ -96,12 +103,12 @@ impl Trainer<'_> {
             }
             return Ok(());
         }
-        let score = Score::of(&result["evaluation"]);
+        let score = result.evaluation.as_ref().and_then(Score::of);
         let same = before.filter(|entry| entry.result.adapter == adapter);
         let score = score.or_else(|| same.and_then(|entry| entry.result.score));
         let result = Outcome {
             adapter: adapter.to_owned(),
-            steps: result["steps"].as_u64(),
+            steps: result.steps,
             device: plan.machine.device.kind.as_str().to_owned(),
             threads: Begun::of_run(run)
                 .and_then(|begun| begun.arithmetic.threads)

@@ -16,6 +16,7 @@ mod warm;
 pub use interrupt::{Interrupt, requested as interrupted};
 pub use locate::Search;
 pub use module::{hand_over, run_module};
+pub use outcome::result;
 pub use process::keep_on_at_file_limit;
 pub use spawn::{Launch, Stdin};
 pub use supervise::{Limits, Notice, supervise};

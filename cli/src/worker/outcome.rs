@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use expert_contract::event::Body;
 use expert_contract::exit::Exit;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::interrupt::Interrupt;
@@ -23,6 +24,15 @@ pub struct Facts {
     pub killed_after_grace: Option<Duration>,
     pub stalled: Option<Quiet>,
     pub contract: Option<u32>,
+}
+
+/// A stage's result, typed.
+pub fn result<T: DeserializeOwned>(document: &Value) -> Result<T, Failure> {
+    T::deserialize(document).map_err(|error| {
+        let message = format!("the worker reported a result that this expert-cli cannot read: {error}");
+        Failure::new(Exit::Failed, "bad-result", message)
+            .hint("install expert-cli and the expert-worker package of the same version")
+    })
 }
 
 pub fn judge(facts: Facts, status: ExitStatus, launch: &Launch) -> Result<Value, Failure> {

@@ -1,13 +1,14 @@
 //! Trains a few steps of a plan in a separate worker, as a measurement.
 
 use expert_contract::plan::{self, Plan, Request, Strategy};
+use expert_contract::results::BenchResult;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::launch::{Home, Supervision, carry_out_with};
 use crate::usage::Global;
-use crate::worker::interrupted;
+use crate::worker::{self, interrupted};
 
 /// How long measurements are.
 #[derive(clap::Args, Debug, Clone)]
@@ -52,19 +53,20 @@ pub fn measure(plan: &Plan, supervision: &Supervision, global: &Global) -> Resul
     // Changes to the recipe were made after its digest was taken.
     let plan = Plan::new(plan.recipe.clone(), plan.machine.clone(), plan.request.clone());
     let result = carry_out_with(&plan, Home::of(&plan)?, supervision, global, None, &mut |_| {})?;
-    told(result).ok_or_else(|| Failure::bad_input("bench-result", "the worker's measurement has no speed"))
+    measured(result)
+        .ok_or_else(|| Failure::bad_input("bench-result", "the worker's measurement has no speed"))
 }
 
-fn told(details: Value) -> Option<Measured> {
-    let number = |key: &str| details[key].as_f64();
+fn measured(details: Value) -> Option<Measured> {
+    let result: BenchResult = worker::result(&details).ok()?;
     Some(Measured {
-        tokens_per_second: number("tokens_per_second")?,
-        peak_bytes: details["peak_bytes"].as_u64()?,
-        ready_seconds: number("ready_seconds")?,
-        first_step_seconds: number("first_step_seconds")?,
-        losses: details["losses"].as_array()?.iter().filter_map(Value::as_f64).collect(),
-        fits: details["fits"].as_bool()?,
-        gpu_utilization: number("gpu_utilization"),
+        tokens_per_second: result.tokens_per_second?,
+        peak_bytes: result.peak_bytes?,
+        ready_seconds: result.ready_seconds?,
+        first_step_seconds: result.first_step_seconds?,
+        losses: result.losses?,
+        fits: result.fits?,
+        gpu_utilization: result.gpu_utilization,
         details,
     })
 }

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{getpid, set_child_subreaper};
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::json;
 
 use super::super::interrupt::{self, Watched};
 use super::super::locate::Found;
@@ -57,6 +58,13 @@ impl Warm {
     }
 }
 
+/// The server's answer to a request; without a process it must not fork.
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    pid: Option<i32>,
+}
+
 impl Server {
     fn start(python: &Found) -> io::Result<Self> {
         set_child_subreaper(Some(getpid()))?;
@@ -83,8 +91,7 @@ impl Server {
         let lock = launch.run_lock.map(RunLock::shared);
         let handles: Vec<BorrowedFd> = streams.iter().map(AsFd::as_fd).chain(lock).collect();
         self.send(&request, &handles)?;
-        let answer = self.await_answer()?;
-        let Some(pid) = answer["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()) else {
+        let Some(pid) = self.await_answer()?.pid else {
             return Ok(None);
         };
         let worker = Worker::handed_over(pid).ok_or_else(|| io::Error::other("no process"))?;
@@ -102,7 +109,7 @@ impl Server {
     }
 
     /// The first answer takes as long as the imports do; a stop ends the waiting.
-    fn await_answer(&mut self) -> io::Result<Value> {
+    fn await_answer(&mut self) -> io::Result<Answer> {
         let deadline = Instant::now() + PATIENCE;
         let mut line = Vec::new();
         loop {

@@ -1,0 +1,318 @@
+//! What a stage of the worker reports at its end, and the records that a run leaves in its folder. Every field may be
+//! absent: a record may be older than this program. A value of another type makes the whole document unreadable.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::plan::Inputs;
+
+/// `train`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct TrainResult {
+    pub ok: bool,
+    pub steps: Option<u64>,
+    pub tokens: Option<u64>,
+    pub train_loss: Option<f64>,
+    pub eval_loss: Option<f64>,
+    /// The folder of the best checkpoint; null where none was asked for.
+    pub best_checkpoint: Option<String>,
+    /// The folder of the adapter.
+    pub adapter: Option<String>,
+    pub seconds: Option<f64>,
+    /// Real tokens, from the end of the first step to the end of the last, without evaluation and saving.
+    pub tokens_per_second: Option<f64>,
+    /// The worker's peak resident size on a CPU, the peak reserved memory on a GPU.
+    pub peak_memory_bytes: Option<u64>,
+    pub resumed_from: Option<u64>,
+    /// Absent where nothing was scored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evaluation: Option<Evaluation>,
+}
+
+/// `evaluate`, and `evaluation.json`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Evaluation {
+    pub expert: Option<String>,
+    pub scorer: Option<String>,
+    pub rows: Option<u64>,
+    pub base: Option<Score>,
+    /// Null where the base alone was scored.
+    pub adapter: Option<Score>,
+    pub by_level: Vec<ScoreLine>,
+    pub by_tag: Vec<ScoreLine>,
+    /// Questions that the adapter answers and the base does not; only in `evaluation.json`.
+    pub gains: Vec<Example>,
+    pub failures: Vec<Example>,
+    pub seconds: Option<f64>,
+}
+
+/// Right answers of all, with a 95% interval.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Score {
+    pub correct: Option<u64>,
+    pub total: Option<u64>,
+    pub accuracy: Option<f64>,
+    pub low: Option<f64>,
+    pub high: Option<f64>,
+    pub loss: Option<f64>,
+    /// The base's prompt: how many examples it has, and how it was chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<Value>,
+    /// The adapter's folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+/// A line of a table: base beside adapter.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ScoreLine {
+    pub name: String,
+    pub base: Option<Score>,
+    pub adapter: Option<Score>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Example {
+    pub prompt: String,
+    pub expected: String,
+    pub tags: Vec<String>,
+    pub base: Option<Answer>,
+    pub adapter: Option<Answer>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Answer {
+    pub text: String,
+    pub correct: bool,
+    pub reason: String,
+}
+
+/// `base`: fetches or converts the base model.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct BaseResult {
+    pub ok: bool,
+    pub folder: Option<String>,
+}
+
+/// `pretokenize`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct PretokenizeResult {
+    pub ok: bool,
+    /// The cache's folder.
+    pub cache: Option<String>,
+    /// Whether the cache was there before.
+    pub existed: bool,
+    pub seconds: Option<f64>,
+    pub totals: RowCounts,
+    pub preview: Vec<PreviewRow>,
+    pub key: Option<String>,
+    /// `native`, `tokenizers` or `another tool`.
+    pub encoder: Option<String>,
+    /// Why the native encoder was not used.
+    pub encoder_reason: Option<String>,
+    pub sources: Vec<SourceCounts>,
+    pub splits: BTreeMap<String, SplitStatistics>,
+}
+
+/// The number of rows by what became of them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct RowCounts {
+    pub read: u64,
+    pub used: u64,
+    pub bad: u64,
+    pub truncated: u64,
+    pub split_rows: u64,
+    pub dropped_overlong: u64,
+    pub dropped_unsupervised: u64,
+    pub dropped_duplicate: u64,
+    pub dropped_short: u64,
+    pub dropped_long: u64,
+    pub dropped_mixture: u64,
+    pub parsed_dialogues: u64,
+    /// Rendered by the template's interpreter instead of its compiled form.
+    pub interpreted: u64,
+    pub eos_added: u64,
+    pub tokens: u64,
+    pub supervised_tokens: u64,
+    pub bytes: u64,
+}
+
+/// The row counts of one source.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SourceCounts {
+    pub name: String,
+    pub split: String,
+    #[serde(flatten)]
+    pub counts: RowCounts,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SplitStatistics {
+    pub rows: u64,
+    pub documents: u64,
+    pub tokens: u64,
+    pub supervised_tokens: u64,
+    /// Share of the rows' capacity that holds tokens; null without packing.
+    pub fill: Option<f64>,
+    /// Documents by length: how many are at most this many tokens long, and longer than the bound before. The first
+    /// bound counts nothing.
+    pub length_histogram: Vec<(u64, u64)>,
+    /// Shortest, quarter, median, three quarters, 90 %, 99 %, longest.
+    pub length_quantiles: Vec<u64>,
+    pub bytes: u64,
+    /// Of the Arrow file.
+    pub sha256: String,
+}
+
+/// A row as it is learned, or why it cannot be used.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct PreviewRow {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    pub spans: Vec<PreviewSpan>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub supervised_tokens: Option<u64>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct PreviewSpan {
+    pub text: String,
+    pub learned: bool,
+}
+
+/// `bench`: one measurement.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct BenchResult {
+    pub ok: bool,
+    /// Whether the longest batch fitted without being split.
+    pub fits: Option<bool>,
+    pub micro_batch: Option<u64>,
+    pub ready_seconds: Option<f64>,
+    pub loaded_bytes: Option<u64>,
+    pub peak_bytes_of_longest: Option<u64>,
+    pub peak_bytes: Option<u64>,
+    pub gpu_utilization: Option<f64>,
+    pub losses: Option<Vec<f64>>,
+    pub tokens: Option<u64>,
+    pub seconds: Option<f64>,
+    pub tokens_per_second: Option<f64>,
+    pub first_step_seconds: Option<f64>,
+}
+
+/// `run.json`: what made an adapter, and why this step was chosen.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct RunRecord {
+    pub contract: Option<u32>,
+    pub recipe_digest: Option<String>,
+    /// As it was when the run ended; compared, never run.
+    pub recipe: Option<Value>,
+    pub cache_key: Option<String>,
+    pub best: Option<BestChoice>,
+    /// The result of `train`.
+    pub result: Option<Value>,
+    /// Settings as read back.
+    pub applied: BTreeMap<String, Value>,
+    pub packages: BTreeMap<String, Option<String>>,
+    pub machine: Option<RunMachine>,
+    pub git_commit: Option<String>,
+    pub inputs: Option<Inputs>,
+    /// The files of `final/`, by which it is verified.
+    #[serde(rename = "final")]
+    pub adapter: BTreeMap<String, FileDigest>,
+    /// A file that has gone meanwhile is null.
+    pub data: BTreeMap<String, Option<FileDigest>>,
+    pub base: BTreeMap<String, Option<FileDigest>>,
+}
+
+/// Which checkpoint became `final/`, and why.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct BestChoice {
+    pub step: u64,
+    pub reason: String,
+    pub metric: Option<String>,
+    pub value: Option<f64>,
+    /// Each evaluation's value by its step.
+    pub evaluations: BTreeMap<String, f64>,
+}
+
+/// The machine that a run was computed on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct RunMachine {
+    pub device: Option<Value>,
+    pub dtype: Option<String>,
+    pub cpu_capability: Option<String>,
+    pub threads: Option<u32>,
+    pub cuda: Option<String>,
+    pub os: Option<String>,
+    pub architecture: Option<String>,
+    pub python: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct FileDigest {
+    pub sha256: Option<String>,
+    pub bytes: Option<u64>,
+}
+
+/// `state.json` of a checkpoint; the worker checks its seal before it uses the checkpoint.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct CheckpointRecord {
+    pub facts: CheckpointFacts,
+    pub files: BTreeMap<String, FileDigest>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct CheckpointFacts {
+    pub recipe_digest: Option<String>,
+    pub recipe: Option<Value>,
+    pub cache_key: Option<String>,
+    pub inputs: Option<Inputs>,
+    pub threads: Option<u32>,
+    pub fp32_products: Option<bool>,
+}
+
+/// `plan.json` of a run, the keys that every version has.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct PlanRecord {
+    pub contract: Option<u32>,
+    pub recipe_digest: Option<String>,
+    pub recipe: Option<Value>,
+    pub machine: Option<Value>,
+}
+
+impl PlanRecord {
+    pub fn expert(&self) -> Option<&str> {
+        self.recipe.as_ref()?.get("expert")?.as_str()
+    }
+
+    /// The root of the expert's token caches.
+    pub fn cache(&self) -> Option<&str> {
+        self.machine.as_ref()?.get("paths")?.get("cache")?.as_str()
+    }
+}
