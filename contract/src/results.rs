@@ -211,7 +211,8 @@ pub struct BenchResult {
     pub peak_bytes_of_longest: Option<u64>,
     pub peak_bytes: Option<u64>,
     pub gpu_utilization: Option<f64>,
-    pub losses: Option<Vec<f64>>,
+    /// Null where a loss was not finite.
+    pub losses: Option<Vec<Option<f64>>>,
     pub tokens: Option<u64>,
     pub seconds: Option<f64>,
     pub tokens_per_second: Option<f64>,
@@ -253,7 +254,7 @@ pub struct BestChoice {
     pub metric: Option<String>,
     pub value: Option<f64>,
     /// Each evaluation's value by its step.
-    pub evaluations: BTreeMap<String, f64>,
+    pub evaluations: BTreeMap<String, Option<f64>>,
 }
 
 /// The machine that a run was computed on.

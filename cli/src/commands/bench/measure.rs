@@ -64,7 +64,7 @@ fn measured(details: Value) -> Option<Measured> {
         peak_bytes: result.peak_bytes?,
         ready_seconds: result.ready_seconds?,
         first_step_seconds: result.first_step_seconds?,
-        losses: result.losses?,
+        losses: result.losses?.into_iter().flatten().collect(),
         fits: result.fits?,
         gpu_utilization: result.gpu_utilization,
         details,
