@@ -108,8 +108,10 @@ def test_rows_of_the_same_size_are_compared_by_content(folder: Path) -> None:
 
 def test_a_cache_folder_is_known_by_its_name_and_its_files(folder: Path, tmp_path: Path) -> None:
     assert is_cache_folder(folder) is True
-    (folder / "train" / "dataset_info.json").touch()
+    for name in ("dataset_info.json", "state.json"):
+        (folder / "train" / name).touch()
     (folder / "validation").mkdir()
+    (folder / "spill.bin").touch()
     assert is_cache_folder(folder) is True
 
     link = tmp_path / KEY[::-1]
