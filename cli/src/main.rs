@@ -24,6 +24,7 @@ mod runs;
 mod scaffold;
 mod site;
 mod slots;
+mod slow_encoder;
 mod train;
 mod usage;
 mod worker;

@@ -28,6 +28,8 @@ pub struct TrainResult {
     /// The worker's peak resident size on a CPU, the peak reserved memory on a GPU.
     pub peak_memory_bytes: Option<u64>,
     pub resumed_from: Option<u64>,
+    /// Why the native encoder did not make the rows, and what that cost; null where it did.
+    pub slow_encoder: Option<SlowEncoder>,
     /// Absent where nothing was scored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evaluation: Option<Evaluation>,
@@ -119,10 +121,25 @@ pub struct PretokenizeResult {
     pub key: Option<String>,
     /// `native`, `tokenizers` or `another tool`.
     pub encoder: Option<String>,
-    /// Why the native encoder was not used.
-    pub encoder_reason: Option<String>,
+    /// Why the native encoder was not used, and what that cost; null where it was.
+    pub slow_encoder: Option<SlowEncoder>,
     pub sources: Vec<SourceCounts>,
     pub splits: BTreeMap<String, SplitStatistics>,
+}
+
+/// Why Hugging Face tokenizers encoded the rows, and what that cost as measured on the first of them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SlowEncoder {
+    pub reason: String,
+    /// How many rows were measured.
+    pub rows: u64,
+    /// MB of text per second of processor time.
+    pub megabytes_per_second: Option<f64>,
+    /// Null where the fast encoder cannot encode the rows at all.
+    pub times_slower: Option<f64>,
+    /// The cost as a text.
+    pub words: String,
 }
 
 /// The number of rows by what became of them.

@@ -3,13 +3,14 @@
 use clap::Args as ClapArgs;
 use expert_contract::exit::Exit;
 use expert_contract::plan::{Request, Resume};
-use expert_contract::resolve::estimate_steps;
+use expert_contract::resolve::{Note, estimate_steps};
 use serde_json::json;
 
 use crate::failure::Failure;
 use crate::options::TrainOptions;
 use crate::prepare::{Prepared, prepare};
 use crate::render::{Console, plan as view};
+use crate::slow_encoder;
 
 /// Show every resolved setting and its source, steps, tokens, batch, and memory compared with the device
 #[derive(ClapArgs)]
@@ -34,10 +35,14 @@ pub fn show(prepared: &Prepared, all: bool, console: &Console) {
         console.document(&document(prepared));
     } else {
         console.data(&view::text(&prepared.resolved, all));
-        for note in &prepared.resolved.notes {
+        for note in notes(prepared) {
             console.warn(&note.message, Some(&note.hint));
         }
     }
+}
+
+fn notes(prepared: &Prepared) -> Vec<Note> {
+    prepared.resolved.notes.iter().cloned().chain(slow_encoder::note(&prepared.resolved)).collect()
 }
 
 fn document(prepared: &Prepared) -> serde_json::Value {
@@ -56,7 +61,7 @@ fn document(prepared: &Prepared) -> serde_json::Value {
         "base": resolved.base,
         "data": resolved.facts,
         "settings": settings.collect::<Vec<_>>(),
-        "notes": resolved.notes,
+        "notes": notes(prepared),
         "diagnostics": prepared.diagnostics,
     })
 }

@@ -25,6 +25,7 @@ pub fn trained(result: &TrainResult) -> String {
         ("peak memory", result.peak_memory_bytes.map(bytes)),
         ("best checkpoint", result.best_checkpoint.clone()),
         ("adapter", result.adapter.clone()),
+        ("encoder", result.slow_encoder.as_ref().map(super::tokens::slow_encoder)),
     ];
     for (name, value) in rows {
         if let Some(value) = value {
@@ -156,6 +157,8 @@ mod tests {
         let result =
             json!({"ok": true, "steps": 1200, "train_loss": 0.5, "eval_loss": null, "seconds": 62.0});
         assert_eq!(trained(&typed(result)), "steps       1,200\ntrain loss  0.5000\ntime        1m02s\n");
+        let slow = json!({"steps": 1, "slow_encoder": {"words": "9.5 times slower", "reason": "it differs"}});
+        assert!(trained(&typed(slow)).contains("9.5 times slower; the fast encoder is not used: it differs"));
     }
 
     #[test]

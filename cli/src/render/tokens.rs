@@ -1,6 +1,6 @@
 //! The result of `pretokenize`: the cache, the row counts, and preview rows.
 
-use expert_contract::results::{PretokenizeResult, PreviewRow, RowCounts, SplitStatistics};
+use expert_contract::results::{PretokenizeResult, PreviewRow, RowCounts, SlowEncoder, SplitStatistics};
 
 use super::number::{bytes, grouped, seconds};
 use super::style::{DIM, ERROR, GOOD, STRONG};
@@ -30,9 +30,8 @@ pub fn text(result: &PretokenizeResult) -> String {
     let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
     let built = if result.existed { "was there".to_owned() } else { built(result) };
     table.row(["cache".to_owned(), format!("{} ({built})", result.cache.as_deref().unwrap_or("?"))]);
-    if let Some(reason) = &result.encoder_reason {
-        table
-            .row(["encoder".to_owned(), format!("Hugging Face tokenizers, about 50 times slower: {reason}")]);
+    if let Some(slow) = &result.slow_encoder {
+        table.row(["encoder".to_owned(), slow_encoder(slow)]);
     }
     table.row(["rows", &rows(&result.totals)]);
     for (count, words) in happenings(&result.totals) {
@@ -44,6 +43,11 @@ pub fn text(result: &PretokenizeResult) -> String {
         table.row([name.clone(), split_line(split)]);
     }
     preview(&result.preview) + &table.render()
+}
+
+/// Where the fast encoder was not used: what that cost, and why.
+pub fn slow_encoder(slow: &SlowEncoder) -> String {
+    format!("Hugging Face tokenizers: {}; the fast encoder is not used: {}", slow.words, slow.reason)
 }
 
 fn built(result: &PretokenizeResult) -> String {
@@ -101,16 +105,14 @@ mod tests {
     fn a_fallback_from_the_fast_encoder_stands_in_the_summary() {
         let result = json!({
             "existed": false, "cache": "c/k", "totals": {"read": 9, "used": 9, "interpreted": 7},
-            "encoder": "tokenizers", "encoder_reason": "it does not take this tokenizer (WordLevel)",
+            "slow_encoder": {"reason": "it differs", "words": "9.5 times slower, measured on 40 rows"},
         });
         let plain = anstream::adapter::strip_str(&text(&typed(result))).to_string();
-        assert!(
-            plain.contains("Hugging Face tokenizers, about 50 times slower: it does not take"),
-            "{plain}"
-        );
+        let row = "encoder  Hugging Face tokenizers: 9.5 times slower, measured on 40 rows; the fast encoder is not used: it differs";
+        assert!(plain.contains(row), "{plain}");
         assert!(plain.contains("7 rendered by the template's interpreter"), "{plain}");
         let usual =
-            text(&typed(json!({"cache": "c/k", "encoder": "native", "encoder_reason": null, "totals": {}})));
+            text(&typed(json!({"cache": "c/k", "encoder": "native", "slow_encoder": null, "totals": {}})));
         assert!(!usual.contains("encoder"), "{usual}");
     }
 

@@ -142,7 +142,7 @@ def test_the_report_is_left_only_where_a_run_is(plan: Any) -> None:
 def test_a_checkpoint_is_scored_by_what_it_writes(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("expert_worker.evaluate.stage.template_of", lambda plan, tokenizer: None)
     rows = rows_of(plan, plan.recipe.data.test)
-    assert score_checkpoint(adapted(), tiny.tokenizer(), plan, rows)["accuracy"] == 0.5
+    assert score_checkpoint(adapted(), tiny.tokenizer(), plan, rows, Events.in_memory()[0])["accuracy"] == 0.5
 
 
 def test_nothing_to_score_is_refused_before_a_model_is_loaded(tmp_path: Path) -> None:

@@ -8,6 +8,10 @@ from pretokenize.bases import llama3_like, write_base
 from pretokenize.workshop import Workshop
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
+from expert_worker.events import Events
+from expert_worker.pretokenize import ensure_cache
+from expert_worker.pretokenize.record import Description, read_description
+
 ROWS = [{"prompt": f"Question {i}, naïve", "completion": f"Answer {i} 漢字"} for i in range(9)]
 Rows = list[list[list[int]]]
 
@@ -23,6 +27,18 @@ def word_level() -> Tokenizer:
 
 def codes(workshop: Workshop) -> set[str | None]:
     return {getattr(line, "code", None) for line in workshop.said}
+
+
+def warning(workshop: Workshop) -> str:
+    (found,) = [line.message for line in workshop.said if getattr(line, "code", None) == "tokenizer-fallback"]
+    return str(found)
+
+
+def description(workshop: Workshop, folder: str) -> Description:
+    (place,) = [path.parent for path in (workshop.folder / folder).glob("*/cache.json")]
+    found = read_description(place)
+    assert found is not None
+    return found
 
 
 def rows(workshop: Workshop, folder: str) -> Rows:
@@ -49,9 +65,56 @@ def test_an_encoder_that_is_not_exact_gives_way(workshop: Workshop, tmp_path: Pa
     native = rows(workshop, "native")
     assert "tokenizer-fallback" not in codes(workshop)
     (verdict,) = (workshop.home / "tokenizers").glob("*.exact.json")
-    verdict.write_text(json.dumps({"mismatch": "other ids for 'x'", "strings": 1}))
+    verdict.write_text(json.dumps({"ids": "other ids for 'x'", "texts": None, "strings": 1}))
     assert rows(workshop, "slow") == native
     assert "tokenizer-fallback" in codes(workshop)
+    slow = description(workshop, "slow").slow_encoder
+    assert slow is not None and slow.rows == len(ROWS) and "other ids for 'x'" in slow.reason
+    assert slow.times_slower is not None and slow.times_slower > 0
+    assert f"{slow.times_slower:.1f} times slower, measured on 9 rows" in warning(workshop)
+    (left,) = (workshop.home / "tokenizers").glob("*.slow.json")
+    assert json.loads(left.read_text())["words"] == slow.words()
+    verdict.write_text(json.dumps({"ids": None, "texts": None, "strings": 1}))
+    assert rows(workshop, "fast again") == native
+    assert not left.exists() and description(workshop, "fast again").slow_encoder is None
+
+
+def test_a_cost_that_cannot_be_measured_is_not_invented(workshop: Workshop, tmp_path: Path) -> None:
+    workshop.home = tmp_path / "home"
+    workshop.base = write_base(workshop.folder / "words", word_level())
+    rows(workshop, "cache")
+    slow = description(workshop, "cache").slow_encoder
+    assert slow is not None and slow.times_slower is None and slow.megabytes_per_second
+    assert "how much slower that is stays unknown" in warning(workshop)
+
+
+def test_building_again_as_asked_speaks_of_no_damage(workshop: Workshop) -> None:
+    plan = workshop.plan(workshop.jsonl(ROWS))
+    ensure_cache(plan, Events.in_memory("pretokenize")[0])
+    events, memory = Events.in_memory("pretokenize")
+    ensure_cache(plan, events, force=True)
+    said = " ".join(event.model_dump_json() for event in memory.events)
+    assert "Building it again, as asked" in said and '"warning"' not in said and "damage" not in said
+
+
+def test_a_template_that_is_rendered_otherwise_is_told(workshop: Workshop, tmp_path: Path) -> None:
+    workshop.home = tmp_path / "home"
+    rows(workshop, "one")
+    (verdict,) = (workshop.home / "tokenizers").glob("*.exact.json")
+    verdict.write_text(json.dumps({"ids": None, "texts": "the template renders 'Hi' otherwise"}))
+    rows(workshop, "two")
+    assert "template-differs" in codes(workshop) and "tokenizer-fallback" not in codes(workshop)
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"mismatch": null}'])
+def test_a_damaged_verdict_is_made_again(workshop: Workshop, tmp_path: Path, content: str) -> None:
+    workshop.home = tmp_path / "home"
+    workshop.base = write_base(tmp_path / "base", llama3_like())
+    before = rows(workshop, "before")
+    (verdict,) = (workshop.home / "tokenizers").glob("*.exact.json")
+    whole = verdict.read_bytes()
+    verdict.write_text(content)
+    assert rows(workshop, "after") == before and verdict.read_bytes() == whole
 
 
 @pytest.mark.parametrize("damage", [b"", b"expbpe\0\x03", None], ids=["empty", "short", "cut"])

@@ -6,9 +6,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pretokenize.bases import CHATML, llama3_like, write_base
 from pretokenize.test_template import recipe
@@ -17,6 +19,7 @@ from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import WordLevel
 
 from expert_worker.errors import BadInput
+from expert_worker.pretokenize import exactness, sources, watch
 
 MESSAGES = json.dumps([{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}])
 LOOP = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
@@ -124,14 +127,14 @@ RUN = (
 )
 
 
-def started(workshop: Workshop, changes: dict[str, Any]) -> "subprocess.Popen[bytes]":
+def started(workshop: Workshop, changes: dict[str, Any], run: str = RUN) -> "subprocess.Popen[bytes]":
     plan = workshop.plan(workshop.jsonl([{"prompt": "Q", "completion": "A"}]), changes)
     root = Path(__file__).parents[3]
     process = subprocess.Popen(
-        [sys.executable, "-c", RUN],
+        [sys.executable, "-c", run],
         env={
             **os.environ,
-            "PYTHONPATH": str(root / "worker" / "python"),
+            "PYTHONPATH": os.pathsep.join([str(root / "worker" / "python"), str(root / "tests" / "worker")]),
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
         },
@@ -158,14 +161,12 @@ def last_words(process: "subprocess.Popen[bytes]") -> dict[str, Any]:
     return failed
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports the memory that is held")
 def test_a_tokenizer_that_explodes_ends_in_words(workshop: Workshop, tmp_path: Path) -> None:
     workshop.base = write_base(tmp_path / "base", explosive())
     failed = last_words(started(workshop, {}))
     assert failed["code"] == "runaway-base" and "memory" in failed["message"] and failed["exit"] == 2
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports the memory that is held")
 def test_a_template_that_doubles_its_text_ends_in_words(workshop: Workshop) -> None:
     source = CHATML + "{% if messages[0].content == 'Q' %}" + DOUBLING + "{% endif %}"
     failed = last_words(started(workshop, {"recipe.template": {"kind": "custom", "source": source}}))
@@ -185,3 +186,71 @@ def test_ctrl_c_is_heard_inside_native_code(workshop: Workshop, tmp_path: Path) 
     os.kill(process.pid, signal.SIGINT)
     failed = last_words(process)
     assert (failed["code"], failed["exit"]) == ("interrupted", 130)
+
+
+PROMPT = RUN.replace("ensure_cache(parse_plan(sys.stdin.read()), events)\n", "") + (
+    "from evaluate import tiny\n"
+    "from expert_worker.evaluate.prompts import PromptMaker\n"
+    "from expert_worker.evaluate.subject import Subject\n"
+    "from transformers import PreTrainedTokenizerFast\n"
+    "plan = parse_plan(sys.stdin.read())\n"
+    "tokenizer = PreTrainedTokenizerFast.from_pretrained(plan.machine.paths.base)\n"
+    "maker = Subject(None, tokenizer, plan.recipe.template.source, False, events=events).maker()\n"
+    "maker.prompt({'messages': [{'role': 'user', 'content': 'Q'}]})\n"
+)
+
+
+@pytest.mark.parametrize("explodes", ["template", "tokenizer"])
+def test_prompts_are_made_within_the_same_limits(workshop: Workshop, tmp_path: Path, explodes: str) -> None:
+    source = CHATML
+    if explodes == "template":
+        source += DOUBLING
+    else:
+        workshop.base = write_base(tmp_path / "base", explosive())
+    template = {"recipe.template": {"kind": "custom", "source": source}}
+    failed = last_words(started(workshop, template, PROMPT))
+    assert failed["code"] == "runaway-base" and "memory" in failed["message"] and failed["exit"] == 2
+
+
+def test_memory_is_seen_on_systems_that_do_not_report_it_by_kind() -> None:
+    before = watch._held_elsewhere()
+    kept = bytearray(64 << 20)
+    assert watch._held_elsewhere() - before >= len(kept) - (8 << 20)
+
+
+def test_a_check_without_limits_of_the_system_ends_itself(tmp_path: Path) -> None:
+    """As on macOS and Windows, where no system call limits memory."""
+    code = (
+        "import threading\n"
+        "from expert_worker.pretokenize import exactness\n"
+        "exactness._limit = lambda: None\n"
+        "exactness._MOST_BYTES = 100 << 20\n"
+        "exactness.confine()\n"
+        "kept = [bytearray(1 << 20) for _ in range(1000)]\n"
+        "threading.Event().wait(20)\n"
+    )
+    source = str(Path(__file__).parents[3] / "worker" / "python")
+    environment = {**os.environ, "PYTHONPATH": source}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, timeout=40, check=False)
+    assert done.returncode == exactness.RUNAWAY
+
+
+def test_a_message_names_the_data_where_reading_it_is_the_fault() -> None:
+    with watch.reading("train.parquet"):
+        assert "Reading train.parquet takes" in watch._refusal("The tokenizer of x", "takes").message
+        assert watch._refusal("The tokenizer of x", "takes").code == "runaway-data"
+    assert watch._refusal("The tokenizer of x", "takes").code == "runaway-base"
+
+
+def test_data_are_named_while_they_are_read_and_not_while_they_are_used() -> None:
+    seen = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for number in range(2):
+            seen.append(list(watch._reading))
+            yield pa.record_batch({"prompt": [str(number)]})
+
+    schema = pa.schema([("prompt", pa.string())])
+    for _ in sources.sound(pa.RecordBatchReader.from_batches(schema, batches()), "train.parquet"):
+        assert watch._reading == []
+    assert seen == [["train.parquet"]] * 2

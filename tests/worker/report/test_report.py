@@ -169,6 +169,15 @@ def test_a_gap_in_the_records_is_left_out(tmp_path: Path, name: str, content: by
     assert page.open == []
 
 
+def test_a_fallback_from_the_fast_encoder_is_told_with_its_cost(tmp_path: Path) -> None:
+    folder = sample_run(tmp_path)
+    record = json.loads((folder / "run.json").read_text())
+    record["result"]["slow_encoder"] = {"reason": "it <differs>", "words": "9.5 times slower", "rows": 4}
+    (folder / "run.json").write_text(json.dumps(record))
+    page = write_report(folder).read_text()
+    assert "9.5 times slower; the fast encoder is not used: it &lt;differs&gt;" in page
+
+
 @pytest.mark.parametrize("foreign", [False, True])
 def test_the_token_cache_is_found_by_the_key_that_a_build_gives_it(tmp_path: Path, foreign: bool) -> None:
     folder = sample_run(tmp_path)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scene import rows
 
-from expert_worker.train.data import InMemory, StepSampler, flat, keyed, row_lengths
+from expert_worker.errors import BadInput
+from expert_worker.train.data import InMemory, StepSampler, check_ids, flat, keyed, row_lengths
 
 
 @settings(deadline=None, max_examples=60)
@@ -43,6 +45,32 @@ def test_group_by_length_puts_like_rows_together():
         )
 
     assert spread(StepSampler(200, 8, 5, lengths=lengths)) < 0.2 * spread(StepSampler(200, 8, 5))
+
+
+@pytest.mark.parametrize(("vectors", "refused"), [(97, False), (5, True)], ids=["unused", "used"])
+def test_an_id_that_the_base_has_no_vector_for_is_refused_before_training(vectors, refused):
+    """A tokenizer may be larger than the base, as long as the rows do not use what it has more."""
+
+    class Tokenizer:
+        @property
+        def added_tokens_decoder(self):
+            return {200: "<new>"}
+
+        def __len__(self):
+            return 90
+
+        def convert_ids_to_tokens(self, number):
+            return f"<{number}>"
+
+    class Base:
+        def get_input_embeddings(self):
+            return torch.nn.Embedding(vectors, 4)
+
+    if not refused:
+        check_ids(rows(), Tokenizer(), Base())
+        return
+    with pytest.raises(BadInput, match="but the base has only 5 token vectors"):
+        check_ids(rows(), Tokenizer(), Base())
 
 
 def test_batches_lay_rows_end_to_end():

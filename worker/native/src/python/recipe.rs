@@ -11,7 +11,7 @@ use super::tokenizer::PyTokenizer;
 use crate::encoder::SUPERVISED;
 use crate::pipeline::{self, Coder, Overlong, Recipe};
 use crate::rows::{Shaped, Shaper, Value};
-use crate::template::{Engine, TrainOn};
+use crate::template::{Engine, How, TrainOn};
 
 #[pyclass(name = "Recipe", module = "expert_worker._native", frozen)]
 pub struct PyRecipe {
@@ -75,14 +75,22 @@ impl PyRecipe {
     }
 
     /// What the chat template makes of messages given in JSON, and the byte ranges that it marks as generated.
-    fn render(&self, messages: &str, add_generation_prompt: bool) -> PyResult<(String, Vec<(usize, usize)>)> {
+    /// `enable_thinking` is the variable by which templates of thinking models turn thoughts off.
+    #[pyo3(signature = (messages, add_generation_prompt, enable_thinking=None))]
+    fn render(
+        &self,
+        py: Python<'_>,
+        messages: &str,
+        add_generation_prompt: bool,
+        enable_thinking: Option<bool>,
+    ) -> PyResult<(String, Vec<(usize, usize)>)> {
         let Value::List(messages) = parse(messages)? else {
             return Err(PyValueError::new_err("messages must be a list"));
         };
-        let rendered = self
-            .inner
-            .engine
-            .values(&messages, None, add_generation_prompt)
+        let how = How { add_generation_prompt, enable_thinking };
+        // Detached, so that the thread that watches memory runs meanwhile.
+        let rendered = py
+            .detach(|| self.inner.engine.values(&messages, None, how))
             .map_err(|fault| PyValueError::new_err(fault.message))?;
         Ok((rendered.text, rendered.generated.iter().map(|span| (span.start, span.end)).collect()))
     }

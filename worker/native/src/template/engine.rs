@@ -32,6 +32,19 @@ pub struct Engine {
     pub marks_generation: bool,
 }
 
+/// What a rendering is for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct How {
+    pub add_generation_prompt: bool,
+    pub enable_thinking: Option<bool>,
+}
+
+impl From<bool> for How {
+    fn from(add_generation_prompt: bool) -> Self {
+        Self { add_generation_prompt, enable_thinking: None }
+    }
+}
+
 impl Engine {
     pub fn new(source: &str, specials: &SpecialTexts) -> Result<Self, String> {
         let (text, marks_generation) = generation_blocks(source);
@@ -61,24 +74,19 @@ impl Engine {
             .iter()
             .map(|turn| Value::from_pairs([("role", turn.role.as_ref()), ("content", turn.content.as_ref())]))
             .collect();
-        self.render(messages, None, prompt)
+        self.render(messages, None, prompt.into())
     }
 
     pub fn values(
         &self,
         messages: &[rows::Value<'_>],
         tools: Option<&rows::Value<'_>>,
-        prompt: bool,
+        how: impl Into<How>,
     ) -> Result<Text, Fault> {
-        self.render(messages.iter().map(json::to_jinja).collect(), tools.map(json::to_jinja), prompt)
+        self.render(messages.iter().map(json::to_jinja).collect(), tools.map(json::to_jinja), how.into())
     }
 
-    fn render(
-        &self,
-        messages: Value,
-        tools: Option<Value>,
-        add_generation_prompt: bool,
-    ) -> Result<Text, Fault> {
+    fn render(&self, messages: Value, tools: Option<Value>, how: How) -> Result<Text, Fault> {
         let specials =
             Value::from_pairs(self.specials.iter().map(|(name, text)| (name.as_str(), text.as_str())));
         let fault = |error: &Error| {
@@ -87,8 +95,10 @@ impl Engine {
         };
         let template = self.environment.get_template(NAME).map_err(|error| fault(&error))?;
         bounds::begin();
-        let row = context! { messages, tools, add_generation_prompt, documents => Value::from(()) };
-        let text = template.render(context! { ..row, ..specials }).map_err(|error| fault(&error))?;
+        let prompt = how.add_generation_prompt;
+        let row = context! { messages, tools, add_generation_prompt => prompt, documents => Value::from(()) };
+        let set = Value::from_pairs(how.enable_thinking.map(|on| ("enable_thinking", on)));
+        let text = template.render(context! { ..row, ..specials, ..set }).map_err(|error| fault(&error))?;
         Ok(if self.marks_generation { Text::unmarked(&text) } else { Text { text, generated: Vec::new() } })
     }
 }

@@ -9,5 +9,5 @@ mod json;
 mod render;
 
 pub use builtin::{BUILTIN, builtin};
-pub use engine::{Engine, SpecialTexts, Text};
+pub use engine::{Engine, How, SpecialTexts, Text};
 pub use render::{Rendered, Renderer, TrainOn};

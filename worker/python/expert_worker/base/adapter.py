@@ -43,7 +43,7 @@ def load_adapter(model: Any, folder: Path) -> Any:
         raise
     except Exception as error:  # peft and torch raise many kinds, all of which mean the same here.
         raise _unfit(folder, f"peft cannot load it: {_first_line(error)}") from error
-    _check_places(adapted, shapes, folder)
+    _check_places(adapted, document, shapes, folder)
     return adapted.eval()
 
 
@@ -99,10 +99,24 @@ def _check_sizes(document: Mapping[str, Any], shapes: Shapes, folder: Path) -> N
         if abs(number) > _LARGEST_NUMBER:
             raise _unfit(folder, f"{CONFIG} sets {name} to {number:g}")
     widest = max((max(shape, default=0) for shape in shapes.values()), default=0)
-    for name in ("r", "num_virtual_tokens"):
+    # LoKr holds whole matrices where its rank is larger than they are.
+    for name in ("r", "init_r", "num_virtual_tokens") if document["peft_type"] != "LOKR" else ():
         size = document.get(name)
         if isinstance(size, int) and size > widest:
             raise _unfit(folder, f"{CONFIG} sets {name} to {size}, but no tensor in {WEIGHTS} is that large")
+    if document["peft_type"] == "ADALORA":
+        _check_kept_ranks(document, folder)
+
+
+def _check_kept_ranks(document: Mapping[str, Any], folder: Path) -> None:
+    """Which ranks of each module AdaLoRA has kept: peft takes their sum for the size of a matrix."""
+    kept = document.get("rank_pattern") or {}
+    for found in list(kept.values()) if isinstance(kept, dict) else [None]:
+        flags = found if isinstance(found, list) else []
+        if len(flags) != document.get("init_r") or not all(isinstance(flag, bool) for flag in flags):
+            raise _unfit(
+                folder, f"{CONFIG} sets rank_pattern to lists that are not init_r times true or false"
+            )
 
 
 def _numbers(value: Any, name: str = "") -> Iterable[tuple[str, float]]:
@@ -158,7 +172,7 @@ def _matching(pattern: str, names: Sequence[str], key: str, folder: Path) -> lis
         raise _unfit(folder, f"{key} is not a regular expression: {_first_line(error)}") from None
 
 
-def _check_places(adapted: Any, shapes: Shapes, folder: Path) -> None:
+def _check_places(adapted: Any, document: Mapping[str, Any], shapes: Shapes, folder: Path) -> None:
     from peft import get_peft_model_state_dict
 
     held = get_peft_model_state_dict(adapted, save_embedding_layers=False)
@@ -173,9 +187,23 @@ def _check_places(adapted: Any, shapes: Shapes, folder: Path) -> None:
             if names
         ]
         raise _unfit(folder, "; ".join(parts), "Use the base that it was trained on: see its README.md.")
+    if document["peft_type"] == "PROMPT_TUNING":
+        _check_width(adapted, held, folder)
     bad = next((name for name, tensor in held.items() if not bool(tensor.isfinite().all())), None)
     if bad is not None:
         raise _unfit(folder, f"{bad} holds values that are not finite numbers")
+
+
+def _check_width(adapted: Any, held: Mapping[str, Any], folder: Path) -> None:
+    """peft joins a soft prompt to the base's token vectors only when it computes."""
+    width = adapted.get_base_model().get_input_embeddings().weight.shape[1]
+    for name, tensor in held.items():
+        if tensor.shape[-1] != width:
+            raise _unfit(
+                folder,
+                f"{name} is {tensor.shape[-1]} wide, and the base's token vectors are {width}",
+                "Use the base that it was trained on: see its README.md.",
+            )
 
 
 def _unfit(folder: Path, reason: str, hint: str = _HINT) -> BadInput:

@@ -32,7 +32,7 @@ def choose(
     examples = pick_examples(train, SHOTS)
     if not examples or not validation:
         return maker, {"shots": 0, "tried": {}}
-    shown = PromptMaker(maker.tokenizer, maker.template, examples)
+    shown = maker.showing(examples)
     plain, few = measure(maker, validation), measure(shown, validation)
     better = few["accuracy"] > plain["accuracy"]
     tried = {"0": plain, str(SHOTS): few}

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import torch
 from transformers import StoppingCriteria, StoppingCriteriaList
 from transformers.generation.streamers import BaseStreamer
 
+from expert_worker.base import token_vectors
 from expert_worker.plan import Decoding
 
 CPU_ROWS = 32
@@ -53,12 +55,13 @@ def answer_all(
     stop_asked: Callable[[], bool] = lambda: False,
 ) -> list[str]:
     """The model's answer to each prompt. `each_batch` is called with the number of rows of each batch."""
+    token_vectors.check_ids(model, tokenizer, (prompt.ids for prompt in prompts))
     order = sorted(range(len(prompts)), key=lambda place: (len(prompts[place].ids), place))
     size = GPU_ROWS if model.device.type == "cuda" else CPU_ROWS
     texts = [""] * len(prompts)
     for first in range(0, len(order), size):
         batch = order[first : first + size]
-        ids, mask = _padded([prompts[place].ids for place in batch], _pad_id(tokenizer))
+        ids, mask = _padded([prompts[place].ids for place in batch], _pad_id(model, tokenizer))
         written = write(model, tokenizer, ids, mask, decoding, seed=seed + first, stop_asked=stop_asked)
         for place, text in zip(batch, written, strict=True):
             texts[place] = text
@@ -81,7 +84,9 @@ def write(
     found = write_tokens(
         model, tokenizer, ids, mask, decoding, seed=seed, stop_asked=stop_asked, streamer=streamer
     )
-    texts = tokenizer.batch_decode(found, skip_special_tokens=True)
+    ends = set(end_ids(model, tokenizer))
+    answers = [list(takewhile(lambda token: token not in ends, row)) for row in found.tolist()]
+    texts = tokenizer.batch_decode(answers, skip_special_tokens=True)
     return [cut(text, decoding.stop_sequences) for text in texts]
 
 
@@ -106,8 +111,8 @@ def write_tokens(
                 input_ids=ids.to(model.device),
                 attention_mask=mask.to(model.device),
                 max_new_tokens=decoding.max_new_tokens,
-                pad_token_id=_pad_id(tokenizer),
-                eos_token_id=end_ids(model, tokenizer),
+                pad_token_id=_pad_id(model, tokenizer),
+                eos_token_id=end_ids(model, tokenizer) or None,
                 stopping_criteria=StoppingCriteriaList(
                     [_Stop(tokenizer, decoding.stop_sequences, start, stop_asked)]
                 ),
@@ -157,9 +162,11 @@ def _choice(decoding: Decoding) -> dict[str, Any]:
     }
 
 
-def _pad_id(tokenizer: Any) -> int:
-    found = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-    return int(found)
+def _pad_id(model: Any, tokenizer: Any) -> int:
+    """Any id that the base has a vector for: what it stands for is masked."""
+    rows = token_vectors.count(model)
+    wanted = (tokenizer.pad_token_id, tokenizer.eos_token_id)
+    return next((int(token) for token in wanted if token is not None and 0 <= token < rows), 0)
 
 
 def _padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -55,7 +55,7 @@ class Examiner:
         }
 
     def ask(self, who: str, maker: PromptMaker, rows: Sequence[Row]) -> list[Judged]:
-        prompts = [maker.prompt(row) for row in rows]
+        prompts = maker.prompts(rows)
         written = self._counter(f"{who} answers", len(rows))
         texts = answer_all(
             self.subject.model,

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from expert_worker.base import token_vectors
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.evaluate.verdict import Row
 
@@ -18,11 +19,13 @@ def answer_loss(
 ) -> float:
     """Mean cross-entropy over every token of every reference answer and the end behind it."""
     total, count = 0.0, 0
+    encoded = _encoded(maker, rows)
+    token_vectors.check_ids(model, maker.tokenizer, (prompt + answer for prompt, answer in encoded))
     was_training = model.training
     model.eval()
     try:
         with torch.inference_mode():
-            for batch in _batches([_encoded(maker, row) for row in rows]):
+            for batch in _batches(encoded):
                 loss, tokens = _summed(model, batch)
                 total, count = total + loss, count + tokens
                 each(len(batch))
@@ -34,9 +37,9 @@ def answer_loss(
 Encoded = tuple[list[int], list[int]]
 
 
-def _encoded(maker: PromptMaker, row: Row) -> Encoded:
-    answer = maker.tokenizer(str(row["completion"]), add_special_tokens=False)["input_ids"]
-    return list(maker.prompt(row).ids), [*answer, maker.tokenizer.eos_token_id]
+def _encoded(maker: PromptMaker, rows: Sequence[Row]) -> list[Encoded]:
+    prompts = [list(prompt.ids) for prompt in maker.prompts(rows)]
+    return list(zip(prompts, maker.answers(rows), strict=True))
 
 
 def _batches(rows: list[Encoded]) -> list[list[Encoded]]:

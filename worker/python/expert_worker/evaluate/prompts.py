@@ -2,34 +2,92 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from typing import Any
 
+from expert_worker._native import Recipe
+from expert_worker.errors import BadInput
 from expert_worker.evaluate.decode import Prompt
 from expert_worker.evaluate.rows import Message
 from expert_worker.evaluate.verdict import Row
+from expert_worker.events import Events
+from expert_worker.pretokenize.template import renderer
+from expert_worker.pretokenize.watch import watched
 
 
 class PromptMaker:
-    """Renders conversations up to where the answer begins. `examples` are shown before each question."""
+    """Renders conversations up to where the answer begins, with the token cache's renderer and its limits.
+    `examples` are shown before each question; `events` report a template that runs away."""
 
-    def __init__(self, tokenizer: Any, template: str | None = None, examples: Sequence[Row] = ()) -> None:
+    def __init__(
+        self,
+        tokenizer: Any,
+        template: str | None = None,
+        examples: Sequence[Row] = (),
+        events: Events | None = None,
+    ) -> None:
         self.tokenizer = tokenizer
         self.template = template
         self.examples = tuple(examples)
+        self.events = events
+
+    def showing(self, examples: Sequence[Row]) -> PromptMaker:
+        return PromptMaker(self.tokenizer, self.template, examples, self.events)
 
     def text(self, messages: Sequence[Message]) -> str:
-        rendered = self.tokenizer.apply_chat_template(
-            self._with_examples(messages),
-            chat_template=self.template,
-            add_generation_prompt=True,
-            tokenize=False,
-            enable_thinking=False,
-        )
-        return str(rendered)
+        with self._watched():
+            return self._text(messages)
 
     def prompt(self, row: Row) -> Prompt:
-        return Prompt(self.tokenizer(self.text(row["messages"]), add_special_tokens=False)["input_ids"])
+        return self.prompts([row])[0]
+
+    def prompts(self, rows: Sequence[Row]) -> list[Prompt]:
+        with self._watched():
+            found = [Prompt(self._ids(self._text(row["messages"]))) for row in rows]
+        if not all(prompt.ids for prompt in found):
+            raise BadInput(
+                "The chat template makes an empty prompt: there is nothing to answer",
+                hint="Correct the template, or set prompt_template to a built-in one.",
+                code="empty-prompt",
+            )
+        return found
+
+    def answers(self, rows: Sequence[Row]) -> list[list[int]]:
+        """Token ids of the reference answers, each with the end that the tokenizer knows."""
+        end = self.tokenizer.eos_token_id
+        with self._watched():
+            return [[*self._ids(str(row["completion"])), *([] if end is None else [end])] for row in rows]
+
+    def _watched(self) -> AbstractContextManager[None]:
+        if self.events is None:
+            return nullcontext()
+        return watched(self.events, "Making prompts with the base's chat template and tokenizer")
+
+    def _text(self, messages: Sequence[Message]) -> str:
+        conversation = json.dumps(self._with_examples(messages))
+        try:
+            text, _ = self._renderer.render(conversation, True, enable_thinking=False)
+        except ValueError as error:
+            raise BadInput(
+                f"A prompt cannot be made: {error}",
+                hint="Correct the chat template, or set prompt_template to a built-in one.",
+                code="template-failed",
+            ) from None
+        return text
+
+    def _ids(self, text: str) -> list[int]:
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    @cached_property
+    def _renderer(self) -> Recipe:
+        template = self.template if self.template is not None else self.tokenizer.get_chat_template()
+        specials = self.tokenizer.special_tokens_map
+        return renderer(
+            template, {name: str(text) for name, text in specials.items() if not isinstance(text, list)}
+        )
 
     def _with_examples(self, messages: Sequence[Message]) -> list[Message]:
         """After a system message, if there is one, and before the question."""

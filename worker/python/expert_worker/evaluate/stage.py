@@ -75,12 +75,12 @@ def scored_rows(plan: Plan) -> list[Row]:
     return rows or cases
 
 
-def score_checkpoint(model: Any, tokenizer: Any, plan: Plan, rows: Sequence[Row]) -> dict[str, float]:
+def score_checkpoint(
+    model: Any, tokenizer: Any, plan: Plan, rows: Sequence[Row], events: Events
+) -> dict[str, float]:
     """What a checkpoint scores by generation, for `metric_for_best_model`. `rows` come from `rows_of`."""
-    maker = PromptMaker(tokenizer, template_of(plan, tokenizer))
-    texts = answer_all(
-        model, tokenizer, [maker.prompt(row) for row in rows], plan.recipe.decoding, seed=plan.recipe.seed
-    )
+    maker = PromptMaker(tokenizer, template_of(plan, tokenizer), events=events)
+    texts = answer_all(model, tokenizer, maker.prompts(rows), plan.recipe.decoding, seed=plan.recipe.seed)
     found = scores.overall(scores.judge_texts(plan.recipe.evaluation.scorer or "exact", rows, texts))
     return {"accuracy": found["accuracy"], "accuracy_low": found["low"], "accuracy_high": found["high"]}
 

@@ -26,6 +26,7 @@ class Subject:
     has_adapter: bool
     # Distinguishes this base from another of the same name.
     base_mark: str = ""
+    events: Events | None = None
 
     @contextmanager
     def base_only(self) -> Iterator[None]:
@@ -37,7 +38,7 @@ class Subject:
             yield
 
     def maker(self) -> PromptMaker:
-        return PromptMaker(self.tokenizer, self.template)
+        return PromptMaker(self.tokenizer, self.template, events=self.events)
 
 
 def open_subject(plan: Plan, adapter: str | None, events: Events) -> Subject:
@@ -49,7 +50,7 @@ def open_subject(plan: Plan, adapter: str | None, events: Events) -> Subject:
         model = load_adapter(model, folder)
     model.eval()
     mark = fingerprint(locate(plan, events))
-    return Subject(model, tokenizer, template_of(plan, tokenizer), folder is not None, mark)
+    return Subject(model, tokenizer, template_of(plan, tokenizer), folder is not None, mark, events)
 
 
 def checked_adapter(adapter: str | None) -> Path | None:

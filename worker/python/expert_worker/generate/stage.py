@@ -10,8 +10,9 @@ from contextlib import nullcontext
 import torch
 from pydantic import JsonValue
 
+from expert_worker.base import token_vectors
 from expert_worker.errors import BadInput
-from expert_worker.evaluate.decode import write
+from expert_worker.evaluate.decode import end_ids, write
 from expert_worker.evaluate.subject import Subject, open_subject
 from expert_worker.events import Events
 from expert_worker.generate.stream import TextEvents
@@ -64,8 +65,11 @@ def reply(plan: Plan, events: Events, subject: Subject, prompt: str) -> dict[str
 
 def _write(plan: Plan, events: Events, subject: Subject, prompt: str, source: str) -> str:
     maker, decoding = subject.maker(), plan.recipe.decoding
-    ids = torch.tensor([list(maker.prompt({"messages": [{"role": "user", "content": prompt}]}).ids)])
-    streamer = TextEvents(subject.tokenizer, decoding.stop_sequences, events, source)
+    asked = maker.prompt({"messages": [{"role": "user", "content": prompt}]})
+    token_vectors.check_ids(subject.model, subject.tokenizer, [asked.ids])
+    ids = torch.tensor([list(asked.ids)])
+    ends = end_ids(subject.model, subject.tokenizer)
+    streamer = TextEvents(subject.tokenizer, decoding.stop_sequences, events, source, ends)
     with subject.base_only() if source == "base" else nullcontext():
         (text,) = write(
             subject.model,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,9 @@ from expert_worker.events import Events
 class TextEvents(BaseStreamer):
     """Says text once it is certain: a character may span tokens, a stop sequence may be under way."""
 
-    def __init__(self, tokenizer: Any, stops: Sequence[str], events: Events, source: str) -> None:
+    def __init__(
+        self, tokenizer: Any, stops: Sequence[str], events: Events, source: str, ends: Collection[int] = ()
+    ) -> None:
         self.tokenizer, self.stops, self.events, self.source = (
             tokenizer,
             [s for s in stops if s],
@@ -23,6 +25,7 @@ class TextEvents(BaseStreamer):
             source,
         )
         self._held_back = max((len(stop) - 1 for stop in self.stops), default=0)
+        self._ends, self._ended = frozenset(ends), False
         self._ids: list[int] = []
         self._said = ""
         self._prompt_seen = False
@@ -31,7 +34,10 @@ class TextEvents(BaseStreamer):
         if not self._prompt_seen:
             self._prompt_seen = True
             return
-        self._ids += value.reshape(-1).tolist()
+        for token in value.reshape(-1).tolist():
+            self._ended = self._ended or token in self._ends
+            if not self._ended:
+                self._ids.append(token)
         text = self._text()
         ended = len(cut(text, self.stops)) < len(text)
         if text.endswith("\N{REPLACEMENT CHARACTER}"):

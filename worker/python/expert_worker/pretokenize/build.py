@@ -21,6 +21,7 @@ from expert_worker.pretokenize.record import (
     FILE,
     FORMAT,
     Description,
+    EncoderCost,
     SourceLedger,
     SplitStatistics,
 )
@@ -40,6 +41,8 @@ _QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 class Builder:
     inputs: Inputs
     coder: Coder
+    # What the slow path of encoding costs, where it is used.
+    slow: EncoderCost | None
     events: Events
 
     def fill(self, folder: Path) -> None:
@@ -71,13 +74,15 @@ class Builder:
     def _ingest(self, sources: Sequence[Source], folder: Path, split: str) -> Build:
         plan, coder = self.inputs.plan, self.coder
         named = [(source.name, open_source(plan, source)) for source in sources]
+        names = ", ".join(source.name for source in sources)
         self.events.stage("tokenize", _SILENCE_BUDGET, split)
         progress = _Progress(self.events, "tokenize", "bytes")
 
         def run(interpret: bool) -> Build:
             recipe = recipe_for(self.inputs, coder.prefix, coder.suffix, interpret=interpret)
             with watched(
-                self.events, f"Tokenizing with the chat template and tokenizer of {plan.recipe.base.name}"
+                self.events,
+                f"Tokenizing {names} with the chat template and tokenizer of {plan.recipe.base.name}",
             ):
                 return ingest(recipe, coder.work, named, str(folder / _SPILL), self._threads(), progress)
 
@@ -145,7 +150,7 @@ class Builder:
             inputs=self.inputs.parts,
             template=self.inputs.template,
             encoder=self.coder.kind,
-            encoder_reason=self.coder.reason,
+            slow_encoder=self.slow,
             sources=tuple(ledgers),
             splits=splits,
         )

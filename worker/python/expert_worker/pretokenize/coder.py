@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -12,17 +13,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pydantic import BaseModel, ConfigDict
+
 from expert_worker._native import ENCODER_VERSION, NativeError, Tokenizer
 from expert_worker.checkpoint import files
 from expert_worker.errors import BadInput, ExpertError, Interrupted
 from expert_worker.events import Events
+from expert_worker.pretokenize.exactness import RUNAWAY
 from expert_worker.pretokenize.vocabulary import Vocabulary
 
 Oracle = Callable[[list[str]], Sequence[tuple[Sequence[int], Sequence[int]]]]
 # Of what the check compares: a verdict of another version is not believed.
-CHECK = "2"
-# Of text per second on one core: benches/prep measures both.
-LOSS = "about 50 times slower"
+CHECK = "3"
 _CHECK_BUDGET = 180.0
 _CHECK_LIMIT = 600.0
 _POLL = 0.2
@@ -38,27 +40,30 @@ class Coder:
     suffix: tuple[int, ...]
     # Why it is not the native encoder.
     reason: str | None = None
+    # The native encoder, where it can encode and is not exact: to measure what it would save.
+    fast: Tokenizer | None = None
 
 
 def find_coder(vocabulary: Vocabulary, template: str, home: Path, events: Events) -> Coder:
     folder = home / "tokenizers"
     tokenizer = _compiled(vocabulary, folder)
     if isinstance(tokenizer, str):
-        return _slow(vocabulary, f"it does not take this tokenizer ({tokenizer})", events)
-    verdict = _verdict(vocabulary, template, folder, events)
-    if verdict is not None:
-        return _slow(vocabulary, f"it differs from Hugging Face tokenizers here ({verdict})", events)
+        return replace(
+            oracle_coder(vocabulary.tokenizer_json), reason=f"it does not take this tokenizer ({tokenizer})"
+        )
+    found = _verdict(vocabulary, template, folder, events)
+    if found.texts is not None:
+        events.warning(
+            "template-differs",
+            f"The chat template in {vocabulary.folder} is not rendered here as transformers renders it "
+            f"({found.texts}): what serves the adapter may ask it otherwise than it was trained",
+            "Compare rows with `pretokenize --preview 5`, or set prompt_template to a built-in template.",
+        )
+    if found.ids is not None:
+        reason = f"it differs from Hugging Face tokenizers here ({found.ids})"
+        return replace(oracle_coder(vocabulary.tokenizer_json), reason=reason, fast=tokenizer)
     prefix, suffix = tokenizer.frame()
     return Coder("native", tokenizer, tuple(prefix), tuple(suffix))
-
-
-def _slow(vocabulary: Vocabulary, reason: str, events: Events) -> Coder:
-    events.warning(
-        "tokenizer-fallback",
-        f"The fast encoder is not used: {reason}. Hugging Face tokenizers encodes instead, {LOSS}",
-        "The rows are the same. It costs time once; the token cache is reused afterwards.",
-    )
-    return replace(oracle_coder(vocabulary.tokenizer_json), reason=reason)
 
 
 def oracle_coder(tokenizer_json: bytes) -> Coder:
@@ -104,12 +109,21 @@ def _compiled(vocabulary: Vocabulary, folder: Path) -> Tokenizer | str:
     return Tokenizer.open(str(path))
 
 
-def _verdict(vocabulary: Vocabulary, template: str, folder: Path, events: Events) -> str | None:
-    """The difference from the reference, if any: checked once, in a separate process, and cached."""
+class Verdict(BaseModel):
+    """How the native encoder and renderer differ from the references, if they do."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    ids: str | None
+    texts: str | None
+
+
+def _verdict(vocabulary: Vocabulary, template: str, folder: Path, events: Events) -> Verdict:
+    """Checked once, in a separate process, and cached."""
     marks = [vocabulary.digest, hashlib.sha256(template.encode()).hexdigest(), str(ENCODER_VERSION), CHECK]
     path = folder / f"{hashlib.sha256(' '.join(marks).encode()).hexdigest()}.exact.json"
-    if path.is_file():
-        return _mismatch(files.read_json(path))
+    with contextlib.suppress(OSError, ValueError):  # Damaged: checked again.
+        return Verdict.model_validate_json(path.read_bytes())
     events.stage("check tokenizer", _CHECK_BUDGET, "against Hugging Face tokenizers, once")
     request = json.dumps({"folder": str(vocabulary.folder), "template": template})
     # The package is found where this process found it, however it was put on the path.
@@ -121,24 +135,29 @@ def _verdict(vocabulary: Vocabulary, template: str, folder: Path, events: Events
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         try:
-            out, err = _hear(process, request.encode(), events)
+            out, err = _hear(process, request.encode(), vocabulary, events)
         finally:
             process.kill()
-    if process.returncode < 0:
-        raise BadInput(
-            f"The chat template or tokenizer in {vocabulary.folder} takes more than 2 GiB of memory or two "
-            "minutes for a few short texts",
-            hint="Use a base whose tokenizer files you trust, or set prompt_template to a built-in one.",
-            code="runaway-base",
-        )
+    if process.returncode < 0 or process.returncode == RUNAWAY:
+        raise _runaway(vocabulary)
     if process.returncode != 0:
         lines = err.decode(errors="replace").strip().splitlines()
-        return f"the check did not finish: {lines[-1] if lines else process.returncode}"
+        reason = f"the check did not finish: {lines[-1] if lines else process.returncode}"
+        return Verdict(ids=reason, texts=None)
     found = json.loads(out)
     if (refused := found.get("refused")) is not None:
         raise template_endless(str(refused))
     files.replace_json(path, found)
-    return _mismatch(found)
+    return Verdict.model_validate(found)
+
+
+def _runaway(vocabulary: Vocabulary) -> BadInput:
+    return BadInput(
+        f"The chat template or tokenizer in {vocabulary.folder} takes more than 2 GiB of memory or two "
+        "minutes for a few short texts",
+        hint="Use a base whose tokenizer files you trust, or set prompt_template to a built-in one.",
+        code="runaway-base",
+    )
 
 
 def template_endless(message: str) -> BadInput:
@@ -149,7 +168,9 @@ def template_endless(message: str) -> BadInput:
     )
 
 
-def _hear(process: subprocess.Popen[bytes], request: bytes, events: Events) -> tuple[bytes, bytes]:
+def _hear(
+    process: subprocess.Popen[bytes], request: bytes, vocabulary: Vocabulary, events: Events
+) -> tuple[bytes, bytes]:
     """What the check prints; a wish to stop ends it, and so does its time on a disk that never answers."""
     deadline = time.monotonic() + _CHECK_LIMIT
     given: bytes | None = request
@@ -162,9 +183,4 @@ def _hear(process: subprocess.Popen[bytes], request: bytes, events: Events) -> t
             if events.stop_requested:
                 raise Interrupted("Stopped while the tokenizer was being checked") from None
             if time.monotonic() > deadline:
-                process.kill()
-
-
-def _mismatch(found: dict[str, object]) -> str | None:
-    mismatch = found.get("mismatch")
-    return str(mismatch) if mismatch is not None else None
+                raise _runaway(vocabulary) from None

@@ -1,14 +1,18 @@
 """`python -m expert_worker.pretokenize.exactness`: is the native encoder exact here?
 
-Reads `{"folder", "template"}` from standard input and writes `{"mismatch": null | text, ...}`. A separate
+Reads `{"folder", "template"}` from standard input and writes what differs:
+`{"ids": null | text, "texts": null | text}`. A separate
 process, so that a build never loads the slow tokenizer or transformers.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
+import threading
+import time
 from collections.abc import Callable
 from datetime import datetime, tzinfo
 from functools import partial
@@ -16,11 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from expert_worker._native import Recipe, Tokenizer
+from expert_worker.pretokenize.template import renderer
 from expert_worker.pretokenize.vocabulary import Vocabulary, read_vocabulary
+from expert_worker.pretokenize.watch import held_bytes
 
 _STRINGS = 4000
 _MOST_SECONDS = 120
 _MOST_BYTES = 2 << 30
+# Exit status of a check that has reached a limit.
+RUNAWAY = 99
 _WORDS = [
     "the", " quick", "'s", "'LL", "don't", " I'm", "123", "4567", " 3.14", "  ", "\n", "\n\n", " \n ", "\r\n",
     "\t", "SELECT * FROM", " {\"a\": [1, 2]}", "();", "...", "==", "\u00e9t\u00e9", "e\u0301", "\u6f22\u5b57",
@@ -37,11 +45,11 @@ def main() -> None:
     confine()
     vocabulary = read_vocabulary(Path(request["folder"]))
     try:
-        mismatch = ids_differ(vocabulary) or texts_differ(vocabulary, request["template"])
+        ids, texts = ids_differ(vocabulary), texts_differ(vocabulary, request["template"])
     except Endless as endless:
         json.dump({"refused": str(endless)}, sys.stdout)
         return
-    json.dump({"mismatch": mismatch, "strings": _STRINGS}, sys.stdout)
+    json.dump({"ids": ids, "texts": texts, "strings": _STRINGS}, sys.stdout)
 
 
 class Endless(Exception):
@@ -49,18 +57,31 @@ class Endless(Exception):
 
 
 def confine() -> None:
-    """Limits memory and processor time: from here on this process runs what a stranger's files say.
-    Windows has neither limit; the process that waits for this one ends it there."""
-    if sys.platform == "win32":
-        return
+    """Limits memory and processor time: from here on this process runs what a stranger's files say."""
+    threading.Thread(target=_watch, args=(_MOST_BYTES, _MOST_SECONDS), daemon=True).start()
+    if sys.platform == "linux":
+        _limit()
+
+
+def _watch(most_bytes: int, most_seconds: float) -> None:
+    """The limit of macOS and Windows, whose systems set none on memory."""
+    before, start = held_bytes(), time.process_time()
+    while held_bytes() - before < most_bytes and time.process_time() - start < most_seconds:
+        time.sleep(0.02)
+    os._exit(RUNAWAY)
+
+
+def _limit() -> None:
+    """Between two looks of `_watch`, native code may take more than the machine has."""
     import resource
 
-    pages = int(Path("/proc/self/statm").read_text().split()[0]) if sys.platform == "linux" else 0
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
     used = resource.getrusage(resource.RUSAGE_SELF)
-    seconds = int(used.ru_utime + used.ru_stime) + _MOST_SECONDS
-    limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_CPU: seconds}
-    if pages:
-        limits[resource.RLIMIT_AS] = pages * resource.getpagesize() + _MOST_BYTES
+    limits = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CPU: int(used.ru_utime + used.ru_stime) + _MOST_SECONDS,
+        resource.RLIMIT_AS: pages * resource.getpagesize() + _MOST_BYTES,
+    }
     for kind, most in limits.items():
         hard = resource.getrlimit(kind)[1]
         within = most if hard == resource.RLIM_INFINITY else min(most, hard)
@@ -129,7 +150,7 @@ def texts_differ(vocabulary: Vocabulary, template: str) -> str | None:
     # transformers takes no function from its caller: the clock of its `strftime_now` is replaced.
     chat_template_utils.datetime = FixedDay  # type: ignore[attr-defined, unused-ignore]
     render_jinja_template = chat_template_utils.render_jinja_template
-    ours = bare_recipe(vocabulary, template)
+    ours = renderer(template, vocabulary.specials)
     marked = "generation" in template
     for messages in _DIALOGUES:
         for prompt in (False, True):
@@ -186,27 +207,6 @@ class FixedDay(datetime):
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> FixedDay:
         return cls(2024, 7, 26, tzinfo=tz)
-
-
-def bare_recipe(vocabulary: Vocabulary, template: str) -> Recipe:
-    """Only for rendering: nothing in it decides a row's fate."""
-    return Recipe(
-        template=template,
-        specials=vocabulary.specials,
-        mapping={},
-        parse_dialogue=False,
-        train_on="all",
-        eos=list(vocabulary.eos),
-        stops=list(vocabulary.stops),
-        prefix=[],
-        suffix=[],
-        max_seq_length=2**31,
-        overlong="truncate",
-        deduplicate=False,
-        min_length=None,
-        max_length=None,
-        interpret=True,
-    )
 
 
 if __name__ == "__main__":

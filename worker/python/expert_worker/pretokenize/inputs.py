@@ -15,7 +15,7 @@ from expert_worker.plan import Plan, Source
 from expert_worker.pretokenize.locate import tokenizer_folder
 from expert_worker.pretokenize.record import FORMAT
 from expert_worker.pretokenize.sources import source_digest
-from expert_worker.pretokenize.template import template_for
+from expert_worker.pretokenize.template import template_damaged, template_for
 from expert_worker.pretokenize.vocabulary import Vocabulary, read_vocabulary
 
 _DIGEST_BUDGET = 600.0
@@ -95,11 +95,7 @@ def recipe_for(
             interpret=interpret,
         )
     except ValueError as error:
-        raise BadInput(
-            f"The chat template cannot be read: {error}",
-            hint="Fix the template, or set prompt_template to a built-in one.",
-            code="template-damaged",
-        ) from None
+        raise template_damaged(error) from None
 
 
 def data_path(plan: Plan, source: Source) -> Path:

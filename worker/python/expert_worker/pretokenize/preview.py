@@ -19,7 +19,7 @@ def preview(inputs: Inputs, coder: Coder, count: int, events: Events) -> list[di
     recipe = recipe_for(inputs, coder.prefix, coder.suffix, interpret=False)
     decode = _decoder(inputs, coder)
     shown: list[dict[str, Any]] = []
-    for row in itertools.islice(_rows(inputs), count):
+    for row in itertools.islice(first_rows(inputs), count):
         try:
             _, _, ids, learned = recipe.show(row, coder.work)
         except ValueError as error:
@@ -46,7 +46,7 @@ def _decoder(inputs: Inputs, coder: Coder) -> Any:
     return lambda ids: reference.decode(ids, skip_special_tokens=False)
 
 
-def _rows(inputs: Inputs) -> Iterator[str]:
+def first_rows(inputs: Inputs) -> Iterator[str]:
     """Rows in JSON, from the first source on."""
     plan = inputs.plan
     for source in plan.recipe.data.train:

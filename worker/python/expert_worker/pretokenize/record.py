@@ -60,6 +60,30 @@ class SplitStatistics(Document):
     sha256: str
 
 
+class EncoderCost(Document):
+    """Why Hugging Face tokenizers encodes, and at what price."""
+
+    reason: str
+    rows: int
+    # MB of text per second of processor time.
+    megabytes_per_second: float | None
+    # How many times as long as the fast encoder takes; null where that one cannot encode the rows at all.
+    times_slower: float | None
+
+    def words(self) -> str:
+        if self.times_slower is not None:
+            return f"{self.times_slower:.1f} times slower, measured on {self.rows} rows"
+        if self.megabytes_per_second is not None:
+            return (
+                f"{self.megabytes_per_second:.2f} MB of text per CPU second, measured on {self.rows} rows; "
+                "the fast encoder cannot encode them, so how much slower that is stays unknown"
+            )
+        return "how much slower is unknown: no row could be measured"
+
+    def told(self) -> dict[str, JsonValue]:
+        return {**self.model_dump(mode="json"), "words": self.words()}
+
+
 class Description(Document):
     format: int
     key: str
@@ -68,8 +92,8 @@ class Description(Document):
     template: str | None = None
     # "native", "tokenizers" or "another tool".
     encoder: str
-    # Why the native encoder did not do it.
-    encoder_reason: str | None = None
+    # Why the native encoder did not do it, and what that cost.
+    slow_encoder: EncoderCost | None = None
     sources: tuple[SourceLedger, ...]
     splits: dict[str, SplitStatistics]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from expert_worker.errors import BadInput, Missing
 from expert_worker.plan import Plan, Source
+from expert_worker.pretokenize.watch import reading
 
 if TYPE_CHECKING:
     from expert_worker._native import ArrowStream
@@ -40,7 +41,7 @@ def open_source(plan: Plan, source: Source) -> str | ArrowStream:
         return str(path)
     _refuse_pointer(path, source.name)
     try:
-        return sound(_READERS[source.format](path))
+        return sound(_READERS[source.format](path), source.name)
     except (
         ValueError,
         OSError,
@@ -57,7 +58,7 @@ def unreadable(source: Source, error: BaseException) -> BadInput:
     return BadInput(f"{source.name} cannot be read as {source.format}: {reason}", code="data-damaged")
 
 
-def sound(stream: ArrowStream) -> ArrowStream:
+def sound(stream: ArrowStream, name: str) -> ArrowStream:
     """The same rows, none of which leads the native reader out of its buffers: what Arrow says of offsets and
     texts is checked first. A row that fails is replaced by the reason, under its own number.
 
@@ -68,7 +69,17 @@ def sound(stream: ArrowStream) -> ArrowStream:
     reader: Any = stream
     assert isinstance(reader, pa.RecordBatchReader)
     schema = reader.schema.append(pa.field(BROKEN_COLUMN, pa.string()))
-    return _reader(schema, (part for batch in reader for part in _sound_parts(batch, schema)))
+    return _reader(schema, (part for batch in _read(reader, name) for part in _sound_parts(batch, schema)))
+
+
+def _read(batches: Iterable[Any], name: str) -> Iterator[Any]:
+    source = iter(batches)
+    while True:
+        with reading(name):
+            batch = next(source, None)
+        if batch is None:
+            return
+        yield batch
 
 
 def _sound_parts(batch: Any, schema: Any) -> Iterator[Any]:
@@ -286,7 +297,7 @@ def _hub_stream(source: Source) -> ArrowStream:
     if found._indices is not None:
         found = found.flatten_indices()
         batches = found.data.table.to_batches(_BATCH_ROWS)
-    return sound(_reader(table.schema, batches))
+    return sound(_reader(table.schema, batches), source.name)
 
 
 def _first_line(error: BaseException) -> str:

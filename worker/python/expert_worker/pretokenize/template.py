@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from expert_worker._native import BUILTIN_TEMPLATES
+from expert_worker._native import BUILTIN_TEMPLATES, Recipe
+from expert_worker.errors import BadInput
 from expert_worker.events import Events
 from expert_worker.plan import Plan
 from expert_worker.pretokenize.vocabulary import Vocabulary
@@ -33,6 +35,38 @@ def template_for(plan: Plan, vocabulary: Vocabulary, events: Events) -> str:
         "Set prompt_template in the manifest to choose one.",
     )
     return _BUILTIN[_FALLBACK]
+
+
+def renderer(template: str, specials: Mapping[str, str]) -> Recipe:
+    """Only for rendering: nothing else in it is used."""
+    try:
+        return Recipe(
+            template=template,
+            specials=specials,
+            mapping={},
+            parse_dialogue=False,
+            train_on="all",
+            eos=[],
+            stops=[],
+            prefix=[],
+            suffix=[],
+            max_seq_length=2**31,
+            overlong="truncate",
+            deduplicate=False,
+            min_length=None,
+            max_length=None,
+            interpret=True,
+        )
+    except ValueError as error:
+        raise template_damaged(error) from None
+
+
+def template_damaged(error: ValueError) -> BadInput:
+    return BadInput(
+        f"The chat template cannot be read: {error}",
+        hint="Correct the template, or set prompt_template to a built-in one.",
+        code="template-damaged",
+    )
 
 
 def _named(plan: Plan) -> str | None:

@@ -1,8 +1,9 @@
 """Ends this process, with a message, when foreign input makes native code run away.
 
-A base's chat template and tokenizer come from strangers. They run in native code, which no exception
-reaches: it can take all memory within seconds, or never return. A thread watches the memory of the process
-and the time since the work last moved on. It also hears Ctrl-C, which the main thread does not meanwhile.
+A base's chat template and tokenizer come from strangers, and so may data. They are read by native code, which
+no exception reaches: it can take all memory within seconds, or never return. A thread watches the memory of
+the process and the time since the work last moved on. It also hears Ctrl-C, which the main thread does not
+meanwhile.
 """
 
 from __future__ import annotations
@@ -27,6 +28,18 @@ MOST_SILENCE = 600.0
 # From a wish to stop until the work must have heard of it.
 _GRACE = 5.0
 _ROUND = 0.02
+# Names of the data that are being read just now.
+_reading: list[str] = []
+
+
+@contextlib.contextmanager
+def reading(data: str) -> Iterator[None]:
+    """Inside, memory and time are the data's doing, not the base's."""
+    _reading.append(data)
+    try:
+        yield
+    finally:
+        _reading.remove(data)
 
 
 @contextlib.contextmanager
@@ -63,9 +76,16 @@ def _watch(events: Events, what: str, done: threading.Event, woken: int | None) 
 
 
 def _refusal(what: str, does: str) -> BadInput:
+    if data := next(iter(_reading), None):
+        return BadInput(
+            f"Reading {data} {does}",
+            hint="A row may be 16 MiB long. Check the file, or write its rows as JSON Lines.",
+            code="runaway-data",
+        )
     return BadInput(
         f"{what} {does}",
-        hint="Use a base whose tokenizer files you trust, or set prompt_template to a built-in one.",
+        hint="Use a base whose tokenizer files you trust, or set prompt_template to a built-in one. If your "
+        "rows are many MB long, shorten them or tokenize with fewer threads.",
         code="runaway-base",
     )
 
@@ -107,10 +127,17 @@ def _signal(woken: int | None) -> int | None:
 
 
 def held_bytes() -> int:
-    """Memory of this process that no file backs; 0 if the system does not report it."""
-    try:
+    """Memory of this process: without what files back, where the system tells them apart."""
+    if sys.platform == "linux":
         with open("/proc/self/status", "rb") as lines:  # noqa: PTH123
-            found = next((line for line in lines if line.startswith(b"RssAnon:")), b"")
+            found = next((line for line in lines if line.startswith(b"RssAnon:")), b"RssAnon: 0")
         return int(found.split()[1]) * 1024
-    except (OSError, IndexError, ValueError):
-        return 0
+    return _held_elsewhere()
+
+
+def _held_elsewhere() -> int:
+    """On macOS the resident memory, on Windows the private bytes."""
+    import psutil
+
+    found = psutil.Process().memory_info()
+    return int(getattr(found, "private", found.rss))

@@ -100,10 +100,18 @@ def _origin(run: Run) -> list[tuple[str, str]]:
     rows = [
         ("Recipe digest", run.record.recipe_digest or run.plan.recipe_digest),
         ("Token cache", run.record.cache_key),
+        ("Encoder", _slow_encoder(run)),
         ("Commit", run.record.git_commit),
         ("Attempts", f"{run.attempts:,}" if run.attempts > 1 else None),
     ]
     return [(name, value) for name, value in rows if value]
+
+
+def _slow_encoder(run: Run) -> str | None:
+    slow = run.result.slow_encoder
+    if slow is None:
+        return None
+    return f"Hugging Face tokenizers: {slow.words}; the fast encoder is not used: {slow.reason}"
 
 
 def _json(content: Any) -> str:

@@ -135,6 +135,11 @@ class Chosen(View):
     reason: Passage = ""
 
 
+class SlowEncoder(View):
+    reason: Line = ""
+    words: Line = ""
+
+
 class Result(View):
     steps: Count | None = None
     tokens: Count | None = None
@@ -143,6 +148,7 @@ class Result(View):
     seconds: Annotated[float, Field(ge=0, le=1e11)] | None = None
     tokens_per_second: Number | None = None
     peak_memory_bytes: Number | None = None
+    slow_encoder: SlowEncoder | None = None
 
 
 class Device(View):

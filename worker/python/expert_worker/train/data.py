@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import torch
 
+from expert_worker.base import token_vectors
 from expert_worker.errors import BadInput
 from expert_worker.plan import DurationSteps, Plan
 from expert_worker.train.fast.batch import PackedBatch
@@ -143,3 +144,10 @@ class InMemory:
             bounds,
             positions,
         )
+
+
+def check_ids(rows: Rows, tokenizer: Any, model: Any) -> None:
+    """Rows are only searched where the tokenizer is larger than the base."""
+    if token_vectors.has_spare_ids(model, tokenizer):
+        largest = max((int(torch.as_tensor(rows.batch([at])[0]).max()) for at in range(len(rows))), default=0)
+        token_vectors.check_largest(model, tokenizer, largest)

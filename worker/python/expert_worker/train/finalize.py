@@ -65,6 +65,7 @@ class Finish:
             "tokens_per_second": self._trainer.throughput.tokens_per_second,
             "peak_memory_bytes": peak,
             "resumed_from": resumed_from,
+            "slow_encoder": self._source.slow_encoder,
         }
         write_run_record(
             self._plan,

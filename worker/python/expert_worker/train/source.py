@@ -7,6 +7,8 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import JsonValue
+
 from expert_worker.errors import Storage
 from expert_worker.events import Events
 from expert_worker.plan import Plan
@@ -22,6 +24,8 @@ class Source:
     train: Rows
     validation: Rows | None
     ledger: dict[str, int]
+    # Why Hugging Face tokenizers encoded the rows, and what that cost.
+    slow_encoder: dict[str, JsonValue] | None = None
     mapped: bool = True
     folder: rows_folder.RowsFolder | None = None
 
@@ -44,7 +48,7 @@ def open_source(plan: Plan, events: Events) -> Source:
     if plan.machine.loader.workers:
         note = "Rows are mapped from the cache: no loader workers are needed"
         events.applied("dataloader_num_workers", 0, note)
-    return Source(cache.key, cache.train, _or_none(cache.validation), _ledger(cache))
+    return Source(cache.key, cache.train, _or_none(cache.validation), _ledger(cache), _slow(cache))
 
 
 def _for_this_run(plan: Plan, events: Events) -> Source:
@@ -58,7 +62,7 @@ def _for_this_run(plan: Plan, events: Events) -> Source:
         raise
     events.applied("data", "tokenized for this run", "Rows tokenized for this run, read by loader workers")
     held_out = _or_none(cache.validation)
-    return Source(cache.key, cache.train, held_out, _ledger(cache), mapped=False, folder=folder)
+    return Source(cache.key, cache.train, held_out, _ledger(cache), _slow(cache), mapped=False, folder=folder)
 
 
 def _ensure_cache(plan: Plan, events: Events) -> Any:
@@ -73,3 +77,8 @@ def _ledger(cache: Any) -> dict[str, int]:
     found = getattr(cache, "ledger", None)
     counts = found() if callable(found) else found
     return {str(k): int(v) for k, v in dict(counts or {}).items() if isinstance(v, int)}
+
+
+def _slow(cache: Any) -> dict[str, JsonValue] | None:
+    found = getattr(getattr(cache, "description", None), "slow_encoder", None)
+    return found.told() if found is not None else None

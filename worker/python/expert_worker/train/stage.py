@@ -103,7 +103,10 @@ def prepare(
     steps = data.total_steps(plan, order)
     tokenizer = load_tokenizer(plan, events)
     fp32 = saved.facts.fp32_products if saved else None
-    model = adapter.build(plan, load_base(plan, events, fp32), tokenizer, steps, events)
+    base = load_base(plan, events, fp32)
+    for rows_of_split in filter(None, (source.train, source.validation)):
+        data.check_ids(rows_of_split, tokenizer, base)
+    model = adapter.build(plan, base, tokenizer, steps, events)
     if dist.sharded:
         shard(model, device, events)
     parameters = list(adapter.trained(model).values())
@@ -143,7 +146,7 @@ def prepare(
         device=device,
         state=state,
         evaluation_interval=_evaluation_interval(plan, validation, order, steps),
-        evaluate=_evaluation(plan, validation, model, tokenizer, dist) if validation else None,
+        evaluate=_evaluation(plan, validation, model, tokenizer, events, dist) if validation else None,
         save_interval=save_interval,
         save=checkpoints.save,
     )
@@ -246,12 +249,12 @@ def _evaluation_interval(
 
 
 def _evaluation(
-    plan: Plan, validation: Validation, model: Any, tokenizer: Any, dist: DistContext
+    plan: Plan, validation: Validation, model: Any, tokenizer: Any, events: Events, dist: DistContext
 ) -> Evaluate:
     """Loss on the validation rows, and accuracy by generation where the best model is chosen by it: with
     several processes all generate, because a sharded base needs all of them, and rank 0's scores count."""
     best = plan.recipe.evaluation.best
-    score = checkpoint_scores(plan, model, tokenizer) if best and best.metric == "accuracy" else None
+    score = checkpoint_scores(plan, model, tokenizer, events) if best and best.metric == "accuracy" else None
 
     def evaluate(step: int) -> dict[str, float]:
         return validation.run(step) | (dist.broadcast_object(dict(score())) if score else {})

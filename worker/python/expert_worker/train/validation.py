@@ -101,7 +101,9 @@ def documents(rows: Rows, row: int) -> int:
     return len(flat(rows, [row]).lengths)
 
 
-def checkpoint_scores(plan: Plan, model: Any, tokenizer: Any) -> Callable[[], dict[str, float]]:
+def checkpoint_scores(
+    plan: Plan, model: Any, tokenizer: Any, events: Events
+) -> Callable[[], dict[str, float]]:
     """The model's scores on validation rows, the same rows for each call."""
     chosen = plan.recipe.evaluation
     if chosen.scorer is not None:
@@ -118,7 +120,7 @@ def checkpoint_scores(plan: Plan, model: Any, tokenizer: Any) -> Callable[[], di
     def score() -> dict[str, float]:
         model.eval()
         try:
-            return score_checkpoint(model, tokenizer, plan, rows)
+            return score_checkpoint(model, tokenizer, plan, rows, events)
         finally:
             model.train()
 
@@ -138,6 +140,7 @@ def score_trained(
     """Scores base and adapter on the test set; the base is the model with its adapter disabled, `adapter` the
     path of the adapter. The answers are in the run's evaluation.json."""
     mark = fingerprint(locate(plan, events))
-    subject = Subject(model.eval(), tokenizer, template_of(plan, tokenizer), has_adapter=True, base_mark=mark)
+    template = template_of(plan, tokenizer)
+    subject = Subject(model.eval(), tokenizer, template, has_adapter=True, base_mark=mark, events=events)
     report = cast(dict[str, Any], examine(plan, events, rows, subject, adapter))
     return {name: value for name, value in report.items() if name not in scores.EXAMPLES}

@@ -1,0 +1,160 @@
+"""AdaLoRA, LoKr, IA3 and soft prompts load as a run leaves them, and are refused where they do not fit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from evaluate import tiny
+from plans import example_plan
+from safetensors.torch import load_file, save_file
+
+from expert_worker.base.adapter import CONFIG, WEIGHTS, load_adapter
+from expert_worker.errors import BadInput
+from expert_worker.events import Events
+from expert_worker.exit import Exit
+from expert_worker.run_record import adapter_config, adapter_tensors
+from expert_worker.train import adapter
+
+STEPS = 20
+PROMPT = {"name": "task", "tokens": 5, "init": "text", "init_text": "sum it up"}
+KINDS: dict[str, dict[str, Any]] = {
+    "adalora": {"rank": 4},
+    "lokr": {"rank": 4},
+    "lokr of a large rank": {"kind": "lokr", "rank": 256},
+    "ia3": {"rank": None, "alpha": None, "target_modules": ["k_proj", "down_proj"],
+            "feedforward_modules": ["down_proj"]},
+    "prompt": {"rank": None, "alpha": None, "target_modules": [], "soft_prompts": [PROMPT]},
+}  # fmt: skip
+
+
+def trained(kind: str, folder: Path) -> Any:
+    """An adapter of the kind, every tensor of it drawn; AdaLoRA has dropped ranks as it does in training."""
+    chosen = {"kind": kind, **KINDS[kind]}
+    plan = example_plan(folder, {f"recipe.adapter.{name}": value for name, value in chosen.items()})
+    events, _ = Events.in_memory()
+    model = adapter.build(plan, tiny.model(), tiny.tokenizer(), STEPS, events)
+    draw = torch.Generator().manual_seed(7)
+    for parameter in adapter.trained(model).values():
+        parameter.data.normal_(std=0.5, generator=draw)
+    if kind == "adalora":
+        for step in range(STEPS):
+            model.zero_grad()
+            ids = torch.arange(9)[None]
+            model(input_ids=ids, labels=ids).loss.backward()
+            adapter.after_step(model, step)
+    return model
+
+
+def saved(model: Any, folder: Path) -> Path:
+    """As `final/` is written."""
+    folder.mkdir()
+    document = adapter_config(model.peft_config["default"], "tiny")
+    (folder / CONFIG).write_text(json.dumps(document))
+    save_file({n: t.contiguous() for n, t in adapter_tensors(model).items()}, folder / WEIGHTS)
+    return folder
+
+
+def logits(model: Any) -> torch.Tensor:
+    with torch.no_grad():
+        return model.eval()(input_ids=torch.arange(9)[None]).logits
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loaded_adapter_computes_what_the_trained_one_does(kind: str, tmp_path: Path) -> None:
+    model = trained(kind, tmp_path)
+    folder = saved(model, tmp_path / "adapter")
+    if kind == "adalora":
+        kept = json.loads((folder / CONFIG).read_text())["rank_pattern"]
+        assert any(not all(flags) for flags in kept.values())
+    found = logits(load_adapter(tiny.model(), folder))
+    assert torch.allclose(found, logits(model), atol=1e-5)
+    base = logits(tiny.model())
+    assert found.shape != base.shape or not torch.allclose(found, base, atol=1e-2)
+
+
+Change = Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]
+
+
+def smallest(found: dict[str, torch.Tensor]) -> str:
+    return min(found)
+
+
+TENSORS: dict[str, tuple[Change, str]] = {
+    "other names": (lambda t: {f"other.{n}": p for n, p in t.items()}, "have no place|cannot load it"),
+    "none": (lambda t: {}, "holds no tensors"),
+    "one too many": (lambda t: t | {"base_model.model.x.lora_A.weight": torch.ones(4, 4)}, "such as .*x"),
+    "twice as large": (lambda t: {n: torch.cat([p, p]) for n, p in t.items()}, "cannot load it: "),
+    "not finite": (
+        lambda t: t | {smallest(t): torch.full_like(t[smallest(t)], float("nan"))}, "not finite"),
+    "integers": (lambda t: {n: p.long() for n, p in t.items()}, "has the type I64"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return {kind: trained(kind, tmp_path_factory.mktemp("plan")) for kind in KINDS}
+
+
+@pytest.mark.parametrize(("change", "said"), TENSORS.values(), ids=TENSORS.keys())
+@pytest.mark.parametrize("kind", KINDS)
+def test_tensors_that_do_not_fit_are_refused(
+    kind: str, change: Change, said: str, tmp_path: Path, models: dict[str, Any]
+) -> None:
+    folder = saved(models[kind], tmp_path / "adapter")
+    save_file(change(load_file(folder / WEIGHTS)), folder / WEIGHTS)
+    refused(folder, said)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "prompt"])
+def test_a_missing_tensor_is_refused(kind: str, tmp_path: Path, models: dict[str, Any]) -> None:
+    folder = saved(models[kind], tmp_path / "adapter")
+    found = load_file(folder / WEIGHTS)
+    del found[smallest(found)]
+    save_file(found, folder / WEIGHTS)
+    refused(folder, "are missing, such as|cannot load it")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_adapter_of_another_base_is_refused(kind: str, tmp_path: Path, models: dict[str, Any]) -> None:
+    folder = saved(models[kind], tmp_path / "adapter")
+    config = tiny.model().config
+    config.hidden_size, config.intermediate_size, config.head_dim = 64, 96, 16
+    refused(folder, "cannot be used: ", tiny.LlamaForCausalLM(config))
+
+
+CONFIGS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "ranks kept that are none": ("adalora", {"rank_pattern": {"x.lora_E": [True] * 6}}, "cannot load it"),
+    "ranks kept that are numbers": ("adalora", {"rank_pattern": {"x.lora_E": [60_000] * 6}}, "rank_pattern"),
+    "more ranks kept than there are": (
+        "adalora", {"rank_pattern": {"x.lora_E": [True] * 60_000}}, "rank_pattern"),
+    "ranks kept in a list": ("adalora", {"rank_pattern": [1]}, "rank_pattern"),
+    "a huge first rank": ("adalora", {"init_r": 60_000}, "no tensor in"),
+    "another rank": ("lokr", {"r": 2}, "cannot load it|have no place"),
+    "another division": ("lokr", {"decompose_factor": 2}, "cannot load it|have no place"),
+    "a huge prompt": ("prompt", {"num_virtual_tokens": 60_000}, "no tensor in"),
+    "a shorter prompt": ("prompt", {"num_virtual_tokens": 4}, "cannot load it"),
+    "another width": ("prompt", {"token_dim": 33}, "cannot load it"),
+    "a kind of another": ("lokr", {"peft_type": "ADALORA"}, "cannot be used"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "keys", "said"), CONFIGS.values(), ids=CONFIGS.keys())
+def test_settings_that_do_not_fit_are_refused(
+    kind: str, keys: dict[str, Any], said: str, tmp_path: Path, models: dict[str, Any]
+) -> None:
+    folder = saved(models[kind], tmp_path / "adapter")
+    document = json.loads((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(json.dumps(document | keys))
+    refused(folder, said)
+
+
+def refused(folder: Path, said: str, base: Any = None) -> None:
+    with pytest.raises(BadInput, match=said) as caught:
+        load_adapter(base or tiny.model(), folder)
+    assert str(folder) in caught.value.message and caught.value.hint
+    assert caught.value.code == "adapter-unusable" and caught.value.exit_code == Exit.BAD_INPUT
