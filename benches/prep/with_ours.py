@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+import time
 from pathlib import Path
 
 from plans import example_plan
@@ -26,13 +27,15 @@ def main() -> None:
         "machine.paths.cache": str(folder / "cache"),
         "request": {"stage": "pretokenize", "force": False, "preview": 0},
     }
+    started = time.process_time()
     told = run(example_plan(folder, changes), Events.in_memory("pretokenize")[0])
+    work = time.process_time() - started
     splits = told["splits"]
     assert isinstance(splits, dict)
     train = splits["train"]
     assert isinstance(train, dict)
     figures = {name: train[name] for name in ("rows", "documents", "tokens", "fill")}
-    print(json.dumps({"encoder": told["encoder"], **figures}))
+    print(json.dumps({"encoder": told["encoder"], "work_cpu": work, **figures}))
 
 
 if __name__ == "__main__":
