@@ -25,8 +25,9 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "worker" / "python"), str(ROOT / "tests" / "worker")]
 
-from corpus import write  # noqa: E402
 from run import ours, qwen_base  # noqa: E402
+
+from corpus import write  # noqa: E402
 
 HEAD = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' }}"
 ASKS = "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
