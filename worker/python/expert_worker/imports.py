@@ -15,8 +15,8 @@ from typing import Any
 
 @contextmanager
 def quick_imports() -> Iterator[None]:
-    """Without garbage collection, which would scan every object of torch and transformers repeatedly; what
-    was imported is never scanned later. And without inductor, see `_CompilesAtFirstCall`."""
+    """Without garbage collection, which would scan every object of torch and transformers repeatedly; later
+    collections skip the imported objects. And without inductor, see `_CompilesAtFirstCall`."""
     gc.disable()
     finder = _CompilesAtFirstCall()
     sys.meta_path.insert(0, finder)

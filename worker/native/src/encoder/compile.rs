@@ -1,6 +1,6 @@
 //! tokenizer.json, reduced to what encoding needs, and the compact file that it is kept in.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -146,10 +146,16 @@ fn check_model(model: &Model) -> Result<(), String> {
 
 fn vocabulary(value: &Value) -> Result<HashMap<&str, u32>, String> {
     let map = value.as_object().ok_or("its vocabulary is not an object")?;
-    map.iter()
+    let tokens: HashMap<_, _> = map
+        .iter()
         .map(|(token, id)| Some((token.as_str(), u32::try_from(id.as_u64()?).ok()?)))
         .collect::<Option<_>>()
-        .ok_or_else(|| "its vocabulary holds an id that is not a number of 32 bits".into())
+        .ok_or("its vocabulary holds an id that is not a number of 32 bits")?;
+    // Here an id has one text; `tokenizers` decodes to the token that it read last.
+    if tokens.values().collect::<HashSet<_>>().len() < tokens.len() {
+        return Err("two tokens of its vocabulary have the same id".into());
+    }
+    Ok(tokens)
 }
 
 /// GPT-2's printable stand-ins for bytes, from character to byte.

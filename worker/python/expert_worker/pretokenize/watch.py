@@ -127,7 +127,7 @@ def _signal(woken: int | None) -> int | None:
 
 
 def held_bytes() -> int:
-    """Memory of this process: without what files back, where the system tells them apart."""
+    """Memory of this process: without file mappings, where the system separates them."""
     if sys.platform == "linux":
         with open("/proc/self/status", "rb") as lines:  # noqa: PTH123
             found = next((line for line in lines if line.startswith(b"RssAnon:")), b"RssAnon: 0")
