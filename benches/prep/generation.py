@@ -2,7 +2,7 @@
 
     python benches/prep/generation.py [--megabytes 20] [--repeat 7] [--output FILE]
 
-Both are prepared by processes by separate processes on one core, in turn, so that a busy machine slows both alike.
+Each is prepared by a separate process on one core, in turn, so that a busy machine slows both alike.
 Compared are MB per second of processor time without the start of the process, the best and the median of all
 runs; 1.00 is the same speed.
 """
