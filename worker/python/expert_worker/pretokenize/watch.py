@@ -18,7 +18,6 @@ from collections.abc import Iterator
 
 from expert_worker.errors import BadInput, ExpertError, Interrupted
 from expert_worker.events import Events
-from expert_worker.process.leave import leave
 
 # More than any row needs: rows are at most 16 MiB long.
 MOST_GROWTH = 2 << 30
@@ -91,10 +90,12 @@ def _refusal(what: str, does: str) -> BadInput:
 
 
 def _end(events: Events, error: ExpertError) -> None:
-    """From this thread, while the main one is somewhere in native code: like the end of `__main__`."""
+    """From this thread, and at once: the main one is somewhere in native code and may still take memory. What
+    libraries do at exit would give it the time to abort the process."""
     events.failed(error)
     events.close()
-    leave(error.exit_code)
+    sys.stderr.flush()
+    os._exit(error.exit_code)
 
 
 @contextlib.contextmanager
