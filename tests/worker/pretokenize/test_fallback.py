@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from pretokenize.bases import llama3_like, write_base
+from pretokenize.bases import CHATML, llama3_like, write_base
 from pretokenize.workshop import Workshop
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from expert_worker.events import Events
-from expert_worker.pretokenize import ensure_cache
+from expert_worker.pretokenize import coder, ensure_cache
 from expert_worker.pretokenize.record import Description, read_description
 
 ROWS = [{"prompt": f"Question {i}, naïve", "completion": f"Answer {i} 漢字"} for i in range(9)]
@@ -58,6 +58,19 @@ def test_a_tokenizer_of_another_kind(workshop: Workshop) -> None:
         unlearned = len(reference.encode(prompt).ids)
         assert ids == expected
         assert labels == [-100] * unlearned + expected[unlearned:]
+
+
+def test_a_template_larger_than_a_pipe_reaches_the_check(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coder, "_CHECK_LIMIT", 60.0)
+    workshop.home = tmp_path / "home"
+    plain = rows(workshop, "plain")
+    template = {"recipe.template": {"kind": "custom", "source": "{# " + "x" * 1_000_000 + " #}" + CHATML}}
+    place = {"machine.paths.cache": str(workshop.folder / "large"), "recipe.batch.packing": False}
+    cache = workshop.build(workshop.jsonl(ROWS), {**place, **template})
+    assert [[part.tolist() for part in cache.train.row(index)] for index in range(len(ROWS))] == plain
+    assert "tokenizer-fallback" not in codes(workshop)
 
 
 def test_an_encoder_that_is_not_exact_gives_way(workshop: Workshop, tmp_path: Path) -> None:

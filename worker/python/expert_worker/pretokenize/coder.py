@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -131,13 +132,17 @@ def _verdict(vocabulary: Vocabulary, template: str, folder: Path, events: Events
     path_list = os.pathsep.join(filter(None, [found_at, os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": path_list}
     command = [sys.executable, "-m", "expert_worker.pretokenize.exactness"]
-    with subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        try:
-            out, err = _hear(process, request.encode(), vocabulary, events)
-        finally:
-            process.kill()
+    # A file: a template may be larger than a pipe holds, and after a timeout `communicate` writes no more.
+    with tempfile.TemporaryFile() as given:
+        given.write(request.encode())
+        given.seek(0)
+        with subprocess.Popen(
+            command, env=environment, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            try:
+                out, err = _hear(process, vocabulary, events)
+            finally:
+                process.kill()
     if process.returncode < 0 or process.returncode == RUNAWAY:
         raise _runaway(vocabulary)
     if process.returncode != 0:
@@ -168,17 +173,13 @@ def template_endless(message: str) -> BadInput:
     )
 
 
-def _hear(
-    process: subprocess.Popen[bytes], request: bytes, vocabulary: Vocabulary, events: Events
-) -> tuple[bytes, bytes]:
+def _hear(process: subprocess.Popen[bytes], vocabulary: Vocabulary, events: Events) -> tuple[bytes, bytes]:
     """What the check prints; a wish to stop ends it, and so does its time on a disk that never answers."""
     deadline = time.monotonic() + _CHECK_LIMIT
-    given: bytes | None = request
     while True:
         try:
-            return process.communicate(given, timeout=_POLL)
+            return process.communicate(timeout=_POLL)
         except subprocess.TimeoutExpired:
-            given = None
             events.tick()
             if events.stop_requested:
                 raise Interrupted("Stopped while the tokenizer was being checked") from None
