@@ -44,7 +44,7 @@ class Trainer:
         return total
 
     def _rows(self, micro: int) -> torch.Tensor:
-        """StepSampler is a function of (seed, step): each epoch has a permutation of its own."""
+        """The order is a function of (seed, step): each epoch has another permutation."""
         first = (self.step * 2 + micro) * MICRO
         places = range(first, first + MICRO)
         picked = []

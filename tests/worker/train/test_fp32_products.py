@@ -88,7 +88,7 @@ def joined(found):
             1.5,
             False,
             False,
-        ),  # What the processor is said to have decides while nothing is_main_process against it.
+        ),  # What the processor is said to have decides unless a measurement says otherwise.
         (True, 0.8, True, False),
         (False, 7.9, True, True),  # Units that are there but switched off.
         (True, 0.2, False, True),

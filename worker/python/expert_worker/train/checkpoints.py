@@ -18,7 +18,7 @@ from expert_worker.errors import Failed
 from expert_worker.events import Events
 from expert_worker.plan import Plan
 from expert_worker.processor import name_of_processor
-from expert_worker.run_record import adapter_config, adapter_tensors
+from expert_worker.run_record.adapter import CONFIG, WEIGHTS, adapter_config, adapter_tensors
 from expert_worker.train.adapter import trained
 from expert_worker.train.distributed import DistContext
 from expert_worker.train.precision import LossScale
@@ -26,6 +26,9 @@ from expert_worker.train.trainer import GradientAccumulator, TrainerState
 
 # A checkpoint holds parameters, adapter and the optimizer's two averages; final/ the adapter once more.
 _IN_CHECKPOINT, _IN_FINAL = 4, 1
+_PARAMETERS, _OPTIMIZER, _REST = "parameters.safetensors", "optimizer.safetensors", "trainer.json"
+# What the allocator of AdaLoRA keeps.
+_AVERAGES = ("ipt", "exp_avg_ipt", "exp_avg_unc")
 
 
 class CheckpointManager:
@@ -113,11 +116,6 @@ class CheckpointManager:
         )
 
 
-ADAPTER_CONFIG, ADAPTER = "adapter_config.json", "adapter_model.safetensors"
-_PARAMETERS, _OPTIMIZER, _REST = "parameters.safetensors", "optimizer.safetensors", "trainer.json"
-_AVERAGES = ("ipt", "exp_avg_ipt", "exp_avg_unc")
-
-
 def capture(model: Any, optimizer: torch.optim.Optimizer, scale: LossScale, base: str) -> dict[str, Content]:
     tensors, rest = _flatten(optimizer.state_dict())
     config = model.peft_config[model.active_adapter]
@@ -128,8 +126,8 @@ def capture(model: Any, optimizer: torch.optim.Optimizer, scale: LossScale, base
             parameters |= {f"{kind}:{name}": value for name, value in getattr(allocator, kind).items()}
     document = {"optimizer": rest, "loss_scale": scale.as_json(), "rank_pattern": _rank_pattern(config)}
     return {
-        ADAPTER_CONFIG: adapter_config(config, base),
-        ADAPTER: adapter_tensors(model),
+        CONFIG: adapter_config(config, base),
+        WEIGHTS: adapter_tensors(model),
         _PARAMETERS: parameters,
         _OPTIMIZER: tensors,
         _REST: document,

@@ -36,7 +36,7 @@ def try_largest(
     lengths = row_lengths(rows)
     first = sum(lengths[row] for row in order.step(0)[: accumulator.micro_batch])
     share = math.ceil(order.rows_per_step / dist.size)
-    # Dealt out to the dist, they give each process a whole batch.
+    # Divided among the processes, they give each a whole batch.
     trained = longest(lengths, dist.size * min(accumulator.micro_batch, share))
     most = sum(lengths[row] for row in trained[: len(trained) // dist.size])
     if refuses or most > _MUCH_LONGER * first:

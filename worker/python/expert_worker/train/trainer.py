@@ -252,7 +252,7 @@ class GradientAccumulator:
 
     def accumulate(self, step: int, rows: Sequence[int], scale: float = 1.0) -> StepResult:
         """Leaves in the parameters the gradient of the mean loss over the step's supervised tokens, times
-        `scale`. With a dist each process walks its share of the rows."""
+        `scale`. Each process walks its share of the rows."""
         began = time.monotonic()
         batches = self._batches(step, rows)
         data_wait = time.monotonic() - began

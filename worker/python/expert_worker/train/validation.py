@@ -45,7 +45,7 @@ class Validation:
         self.micro_batch = min(micro_batch, len(self.chosen))
 
     def run(self, step: int) -> dict[str, float]:
-        """With a dist each process measures its share of the rows."""
+        """Each process measures its share of the rows."""
         mine = self._dist.share(self.chosen)
         measured: list[tuple[float, int]] = []
         start = 0
