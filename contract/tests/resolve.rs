@@ -71,6 +71,46 @@ fn sixteen_bits_without_units_for_them_are_multiplied_in_fp32() {
 }
 
 #[test]
+fn a_base_in_sixteen_bits_is_multiplied_in_fp32_whatever_the_rest_computes_in() {
+    let machine = |quantization: &str| {
+        let sets = [
+            Set::new("training.config.bf16", "false"),
+            Set::new("base_models[1].quantization", format!("\"{quantization}\"")),
+        ];
+        let site = Site { computes_bf16: false, ..site(None, DeviceKind::Cpu) };
+        plan(&manifest(&sets), 1, &site).plan.machine
+    };
+    for (quantization, in_fp32) in [("bf16", true), ("fp16", true), ("none", false)] {
+        let found = machine(quantization);
+        assert_eq!((found.dtype, found.fp32_products), (Dtype::Fp32, in_fp32), "{quantization}");
+    }
+}
+
+#[test]
+fn workers_persist_only_where_there_are_workers() {
+    let persistent = |persistent: &str, workers: &str| {
+        let sets = [
+            Set::new("training.config.dataloader_persistent_workers", persistent),
+            Set::new("training.config.dataloader_num_workers", workers),
+        ];
+        plan(&manifest(&sets), 1, &site(None, DeviceKind::Cpu)).plan.machine.loader.persistent_workers
+    };
+    assert!(persistent("true", "2"));
+    assert!(!persistent("true", "0"));
+    assert!(!persistent("false", "2"));
+}
+
+#[test]
+fn a_digest_of_the_base_is_kept_and_an_empty_one_is_none() {
+    let sha256 = |value: &str| {
+        let sets = [Set::new("base_models[1].sha256", format!("\"{value}\""))];
+        plan(&manifest(&sets), 1, &site(None, DeviceKind::Cpu)).plan.recipe.base.sha256
+    };
+    assert_eq!(sha256(&"ab".repeat(32)), Some("ab".repeat(32)));
+    assert_eq!(sha256(""), None);
+}
+
+#[test]
 fn the_recipe_says_what_the_manifest_says() {
     let resolved = plan(&manifest(&[]), 0, &site(None, DeviceKind::Cuda));
     let recipe = &resolved.plan.recipe;
@@ -229,6 +269,13 @@ fn questions_may_stand_in_a_file() {
     assert_eq!((lines.len(), lines[1].expected.as_str()), (2, "d"));
     assert!(asked("{\"prompt\": \"a\"}\n").unwrap_err().message.contains("question 1 of `cases` lacks"));
     assert!(asked("prompt,expected\n").unwrap_err().message.contains("neither a JSON list"));
+    std::fs::File::create(folder.path().join("cases")).unwrap().set_len((16 << 20) + 1).unwrap();
+    let large = resolve(
+        &manifest(&[Set::new("evaluation", r#"{"test_cases": "cases"}"#)]).effective(0).unwrap(),
+        &site,
+        Request::Evaluate { adapter: None },
+    );
+    assert!(large.unwrap_err().message.contains("larger than 16 MiB"));
     std::fs::remove_file(folder.path().join("cases")).unwrap();
     let manifest = manifest(&[Set::new("evaluation", r#"{"test_cases": "cases"}"#)]);
     let absent = resolve(&manifest.effective(0).unwrap(), &site, Request::Evaluate { adapter: None });

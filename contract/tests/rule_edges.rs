@@ -87,6 +87,10 @@ fn rules_hold_up_to_their_bounds_and_not_beyond() {
         (Code::WarmupUnused, all, config(json!({"lr_scheduler": "constant", "warmup_ratio": 0.1}))),
         (Code::WarmupUnused, none, config(json!({"lr_scheduler": "constant"}))),
         (Code::WarmupUnused, none, config(json!({"lr_scheduler": "linear", "warmup_steps": 5}))),
+        (Code::CheckpointingConflict, all, checkpointing(json!(true), "none")),
+        (Code::CheckpointingConflict, none, checkpointing(json!(false), "none")),
+        (Code::CheckpointingConflict, all, checkpointing(json!(false), "full")),
+        (Code::CheckpointingConflict, none, checkpointing(json!("selective"), "attention_only")),
         (Code::SchedulerOption, all, config(json!({"lr_scheduler_kwargs": {"min_lr_ratio": 1.0}}))),
         (Code::SchedulerOption, all, config(json!({"lr_scheduler_kwargs": {"min_lr_ratio": 2.0}}))),
         (Code::SchedulerOption, none, config(json!({"lr_scheduler_kwargs": {"min_lr_ratio": 0.9}}))),
@@ -97,6 +101,8 @@ fn rules_hold_up_to_their_bounds_and_not_beyond() {
         (Code::SchedulerOption, none, scheduler("polynomial", json!({"lr_end": 0.009}))),
         (Code::AdapterConflict, none, adapter(json!({"r": 8, "alpha": 16}))),
         (Code::AdapterConflict, 2, adapter(json!({"r": 9, "alpha": 17}))),
+        (Code::AdapterConflict, all, feedforward("down_proj", "up_proj")),
+        (Code::AdapterConflict, none, feedforward("down_proj", "down_proj")),
         (Code::AdapterConflict, none, adapter(json!({"type": "lora", "use_dora": true}))),
         (Code::AdapterConflict, none, adapter(json!({"type": "ia3", "use_dora": false}))),
         (Code::AdapterConflict, all, adapter(json!({"type": "ia3", "use_dora": true}))),
@@ -157,6 +163,18 @@ fn rules_hold_up_to_their_bounds_and_not_beyond() {
         let found = places(code, &more, &[]);
         assert_eq!(found.len(), count, "{code} at {found:?} of {more}");
     }
+}
+
+/// The names of an ia3 adapter's MLP layers, in `adapters[]` and in `training.config`.
+fn feedforward(entry: &str, own: &str) -> Value {
+    let mut whole = adapter(json!({"type": "ia3", "feedforward_modules": [entry]}));
+    let keys = json!({"adapter_type": "ia3", "rank": null, "alpha": null, "feedforward_modules": [own]});
+    merge(&mut whole, &config(keys));
+    whole
+}
+
+fn checkpointing(gradient: Value, activation: &str) -> Value {
+    config(json!({"gradient_checkpointing": gradient, "activation_checkpointing": activation}))
 }
 
 fn scheduler(name: &str, kwargs: Value) -> Value {

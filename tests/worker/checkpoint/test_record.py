@@ -60,6 +60,13 @@ def test_each_damage_of_the_description_has_its_reason(saved: Path) -> None:
         read(saved)
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2}'])
+def test_a_description_that_is_cut_or_of_another_kind_is_damaged(saved: Path, text: str) -> None:
+    (saved / "state.json").write_text(text)
+    with pytest.raises(DamagedError, match="cannot be read"):
+        read(saved)
+
+
 def test_a_file_of_another_length_says_how_long_it_was(saved: Path) -> None:
     path = saved / "x.safetensors"
     size = path.stat().st_size

@@ -72,6 +72,11 @@ def test_what_was_written_is_read(folder: Path) -> None:
     assert damage(folder, description()) is None
 
 
+def test_a_count_that_older_versions_did_not_keep_is_0() -> None:
+    older = {name: number for name, number in COUNTS.items() if name != "interpreted"}
+    assert SourceLedger(name="a", split="train", **older).interpreted == 0
+
+
 def test_the_digest_is_that_of_the_sorted_document() -> None:
     document = json.loads(description().sealed())
     seal = document.pop("digest")

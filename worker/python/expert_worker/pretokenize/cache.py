@@ -71,7 +71,7 @@ class Cache:
     description: Description
     train: Rows
     validation: Rows | None
-    existed: bool = True
+    existed: bool
 
     @property
     def template(self) -> str | None:
