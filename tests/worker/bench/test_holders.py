@@ -12,7 +12,7 @@ from written_runs import write_run
 
 from expert_worker.bench import holders
 from expert_worker.bench.attach import worker_of
-from expert_worker.bench.holders import free, look
+from expert_worker.bench.holders import free, gpu_processes
 from expert_worker.bench.nvml import Holder
 
 SLEEP = "import time; time.sleep(120)"
@@ -45,7 +45,7 @@ def worker(tmp_path):
 
 
 def held_by(pid, entries=()):
-    return next(it for it in look(entries) if it.pid == pid)
+    return next(it for it in gpu_processes(entries) if it.pid == pid)
 
 
 def test_a_run_that_is_held_lives(worker):

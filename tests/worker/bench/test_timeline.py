@@ -6,9 +6,20 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from written_runs import event, step, typed, write_run
 
-from expert_worker.bench import draw_text
-from expert_worker.bench.draw_svg import picture
-from expert_worker.bench.spans import COMPUTE, DATA, EVALUATE, LAUNCH, LOAD, SAVE, TOKENIZE, UPDATE, course
+from expert_worker.bench.timeline import (
+    COMPUTE,
+    DATA,
+    EVALUATE,
+    LAUNCH,
+    LOAD,
+    SAVE,
+    TOKENIZE,
+    UPDATE,
+    build_timeline,
+    comparison,
+    svg_timelines,
+    text_timelines,
+)
 
 EVENTS = [
     event(100.0, "started"),
@@ -24,7 +35,7 @@ EVENTS = [
 
 
 def test_each_lane_gets_its_time():
-    found = course("run", typed(EVENTS), on_cpu=False)
+    found = build_timeline("run", typed(EVENTS), on_cpu=False)
     assert (found.seconds, found.tokens, len(found.steps)) == (11.0, 2000, 2)
     spent = {lane: found.spent(lane) for lane in found.lanes}
     wanted = {
@@ -43,17 +54,17 @@ def test_each_lane_gets_its_time():
 
 
 def test_a_record_without_stages_shows_its_steps():
-    found = course("run", typed([step(107.0, 1), step(109.0, 2)]), on_cpu=True)
+    found = build_timeline("run", typed([step(107.0, 1), step(109.0, 2)]), on_cpu=True)
     assert len(found.steps) == 2 and LOAD not in found.lanes
 
 
 def test_on_a_cpu_launching_is_not_drawn_twice():
-    found = course("run", typed(EVENTS), on_cpu=True)
+    found = build_timeline("run", typed(EVENTS), on_cpu=True)
     assert LAUNCH not in found.lanes and found.spent(COMPUTE) == pytest.approx(2.4)
 
 
 def test_the_strip_is_dark_where_the_lane_was_busy():
-    text = draw_text.courses([course("run", typed(EVENTS), on_cpu=True)])
+    text = text_timelines([build_timeline("run", typed(EVENTS), on_cpu=True)])
     lines = {line[2:19].strip(): line.split("|")[1] for line in text.splitlines()[1:]}
     assert lines["tokenize"].startswith("█" * 16) and lines["tokenize"].endswith(" " * 40)
     assert lines["evaluate"].strip() and not lines["evaluate"][:40].strip()
@@ -61,24 +72,24 @@ def test_the_strip_is_dark_where_the_lane_was_busy():
 
 
 def test_before_and_after_are_compared_by_what_a_token_cost():
-    before = course("before", typed(EVENTS), on_cpu=True)
+    before = build_timeline("before", typed(EVENTS), on_cpu=True)
     parts = {"data_wait": 0.0, "host_launch": 0.6, "device_compute": 0.6, "seconds": 1.0}
     of_step = {True: lambda it: step(it["time"], 1, **parts), False: lambda it: it}
     quick = [of_step[it["body"]["type"] == "progress"](it) for it in EVENTS]
-    text = draw_text.comparison(before, course("after", typed(quick), on_cpu=True))
+    text = comparison(before, build_timeline("after", typed(quick), on_cpu=True))
     lines = {line[2:19].strip(): line for line in text.splitlines()[1:]}
     assert lines["data wait"].endswith("gone") and lines["compute (device)"].endswith("2.00x")
 
 
 def test_the_picture_is_an_svg_of_both_runs_on_one_scale():
     long, short = (
-        course("before <1>", typed(EVENTS), on_cpu=True),
-        course("after", typed(EVENTS[:6]), on_cpu=True),
+        build_timeline("before <1>", typed(EVENTS), on_cpu=True),
+        build_timeline("after", typed(EVENTS[:6]), on_cpu=True),
     )
-    drawn = picture([long, short])
+    drawn = svg_timelines([long, short])
     root = ElementTree.fromstring(drawn)
     texts = [it.text for it in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert sum("from near" in text for text in texts) == 2
+    assert sum("enlarged" in text for text in texts) == 2
     assert any(text.startswith("before <1>") for text in texts) and "tokenize" in texts
     rails = [it for it in root.iter("{http://www.w3.org/2000/svg}rect") if it.get("fill")]
     assert all(float(it.get("x")) + float(it.get("width")) <= 861 for it in rails)

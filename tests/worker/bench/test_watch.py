@@ -10,13 +10,10 @@ from pathlib import Path
 import pytest
 from written_runs import event, step, typed, write_run
 
-from expert_worker.bench import sample as samples
 from expert_worker.bench.attach import newest_run, parse_command, worker_of, workers
-from expert_worker.bench.host import Machine, Tree, Watched
-from expert_worker.bench.parts import spent
-from expert_worker.bench.sample import Sample
-from expert_worker.bench.statistics import summarize
-from expert_worker.bench.verdict import Seen, findings
+from expert_worker.bench.breakdown import breakdown
+from expert_worker.bench.sample import MachineUse, ProcessTree, ProcessUse, Sample, statistics, summarize
+from expert_worker.bench.verdict import Observation, findings
 from expert_worker.bench.watch import find_run, watch
 from expert_worker.event_reader import EventFile, last_attempt
 
@@ -51,7 +48,7 @@ def test_time_is_attributed_part_by_part():
         event(2.0, "evaluated", step=1, metrics={}, seconds=1.0),
         event(3.0, "checkpoint", step=1, path="c", bytes=1, seconds=1.0),
     ]
-    found = spent(typed(lines))
+    found = breakdown(typed(lines))
     wanted = {
         "data wait": 0.4, "transfer": 0.1, "forward and backward": 1.2, "update": 0.3, "evaluate": 1.0,
         "checkpoint": 1.0,
@@ -65,7 +62,7 @@ def test_time_is_attributed_part_by_part():
 def test_records_of_before_the_split_are_still_read():
     old = step(1.0, 1, seconds=2.0, data_wait=0.5)
     del old["body"]["host_launch"], old["body"]["device_compute"], old["body"]["transfer"]
-    found = spent(typed([old]))
+    found = breakdown(typed([old]))
     assert found.seconds["forward and backward"] == 1.5 and found.launch_to_compute is None
 
 
@@ -81,8 +78,8 @@ def test_only_what_happened_while_it_was_watched_counts(tmp_path):
             stop.set()
 
     result = watch(find_run(folder, alone=False), 0.05, 60.0, stop, show)
-    assert [one.number for one in result.spent.steps] == [2]
-    assert result.spent.steps[0].tokens == 77
+    assert [one.number for one in result.breakdown.steps] == [2]
+    assert result.breakdown.steps[0].tokens == 77
     assert result.samples[-1].step == 2 and result.samples[0].step is None
 
 
@@ -125,7 +122,7 @@ def test_a_running_train_is_found_by_itself_and_its_process_is_measured(tmp_path
             found = worker_of(folder)
             assert found is not None and found.pid == process.pid
             assert newest_run().started >= found.started and found in workers()
-            watched = Watched(found.pid)
+            watched = ProcessTree(found.pid)
             assert watched.read().processes == 1
             deadline = time.monotonic() + 30
             while (tree := watched.read()).cpu_percent == 0 and time.monotonic() < deadline:
@@ -138,13 +135,13 @@ def test_a_running_train_is_found_by_itself_and_its_process_is_measured(tmp_path
 
 
 def seen(lines, **more):
-    machine = Machine(99.0, 8 << 30, 16 << 30, 0)
-    taken = [Sample(1.0, (), Tree(50.0, 1 << 30, 1, 4), machine, 1, 1.0)]
+    machine = MachineUse(99.0, 8 << 30, 16 << 30, 0)
+    taken = [Sample(1.0, (), ProcessUse(50.0, 1 << 30, 1, 4), machine, 1, 1.0)]
     usual = {
-        "samples": taken, "figures": samples.statistics(taken), "spent": spent(typed(lines)), "gpu": None,
+        "samples": taken, "figures": statistics(taken), "breakdown": breakdown(typed(lines)), "gpu": None,
         "reserved": 0, "cores": 2, "attached": True, "stage": "train",
     }  # fmt: skip
-    return Seen(**{**usual, **more})
+    return Observation(**{**usual, **more})
 
 
 @pytest.mark.parametrize(
@@ -162,18 +159,20 @@ def test_each_cause_has_its_verdict(lines, code):
 
 
 def test_a_quiet_machine_is_computing_and_says_where_it_stands_without_steps():
-    calm = [Sample(1.0, (), Tree(190.0, 1 << 30, 1, 4), Machine(98.0, 8 << 30, 16 << 30, 0), 1, 1.0)]
-    figures = {"samples": calm, "figures": samples.statistics(calm)}
+    calm = [Sample(1.0, (), ProcessUse(190.0, 1 << 30, 1, 4), MachineUse(98.0, 8 << 30, 16 << 30, 0), 1, 1.0)]
+    figures = {"samples": calm, "figures": statistics(calm)}
     assert [it.code for it in findings(seen([step(1.0, 1)], **figures))] == ["compute-bound"]
     none = findings(seen([], **figures))
     assert none[0].code == "no-steps" and "train" in none[0].message
     assert findings(seen([], **figures, ended=True))[0].code == "ended"
-    idle = [Sample(1.0, (), Tree(0.1, 1 << 30, 1, 4), Machine(10.0, 8 << 30, 16 << 30, 0), None, None)]
-    asleep = {"samples": idle, "figures": samples.statistics(idle)}
+    idle = [
+        Sample(1.0, (), ProcessUse(0.1, 1 << 30, 1, 4), MachineUse(10.0, 8 << 30, 16 << 30, 0), None, None)
+    ]
+    asleep = {"samples": idle, "figures": statistics(idle)}
     assert findings(seen([], **asleep))[0].code == "standing-still"
     assert findings(seen([step(1.0, 1)], **asleep))[0].code == "compute-bound"
-    short = [Sample(1.0, (), None, Machine(10.0, 1 << 28, 16 << 30, 0), 1, 1.0)]
-    told = findings(seen([step(1.0, 1)], samples=short, figures=samples.statistics(short)))
+    short = [Sample(1.0, (), None, MachineUse(10.0, 1 << 28, 16 << 30, 0), 1, 1.0)]
+    told = findings(seen([step(1.0, 1)], samples=short, figures=statistics(short)))
     assert [it.code for it in told] == ["memory-short"]
 
 

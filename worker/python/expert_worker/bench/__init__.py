@@ -1,4 +1,4 @@
-"""Measuring: what the device waits for, what each optimisation is worth, who holds its memory.
+"""Measuring: what limits the speed of a run, what each optimisation is worth, who holds GPU memory.
 
-Nothing here imports torch unless a probe trains: a watcher must weigh nothing beside what it watches.
+Only `stage` imports torch, so that a watcher uses little memory beside the run that it watches.
 """

@@ -7,11 +7,11 @@ import importlib
 import json
 import sys
 
-from expert_worker.bench.out import put, talk
+from expert_worker.bench.output import write_stderr, write_stdout
 from expert_worker.errors import ExpertError
 from expert_worker.exit import Exit
 
-# Imported only when asked for: a probe needs torch, a watcher must not load it.
+# Name -> help. Each is a module of this package, imported when it is run.
 COMMANDS = {
     "watch": "sample device and process beside a running train, and say what it waits for",
     "timeline": "draw where the time of a run went, or of two",
@@ -31,36 +31,36 @@ def main(arguments: list[str] | None = None, *, program: str = "python -m expert
 
 
 def single(name: str, arguments: list[str], *, program: str) -> int:
-    """One command by itself, as the scripts start it, which any Python may run."""
+    """Runs one command. The scripts call it, also from a Python without the packages."""
     try:
         return _command(name, arguments, program)
     except ModuleNotFoundError as error:
-        talk(f"error: {sys.executable} has no package {error.name}")
-        talk("hint: run `make setup`, then .venv/bin/python instead of it")
+        write_stderr(f"error: {sys.executable} has no package {error.name}")
+        write_stderr("hint: run `make setup`, then .venv/bin/python instead of it")
         return Exit.MISSING
     except BrokenPipeError:
         return Exit.DONE
 
 
 def _command(name: str, arguments: list[str], program: str) -> int:
-    command = importlib.import_module(f"expert_worker.bench.command_{name}")
+    command = importlib.import_module(f"expert_worker.bench.{name}")
     parser = argparse.ArgumentParser(prog=program, description=command.__doc__)
-    command.options(parser)
+    command.add_options(parser)
     given = parser.parse_args(arguments)
     try:
-        code: int = command.run(given)
+        code: int = command.run_command(given)
     except ExpertError as error:
         return _failed(error, as_json=bool(getattr(given, "json", False)))
     return code
 
 
 def _failed(error: ExpertError, *, as_json: bool) -> int:
-    talk(f"error: {error.message}")
+    write_stderr(f"error: {error.message}")
     if error.hint:
-        talk(f"hint: {error.hint}")
+        write_stderr(f"hint: {error.hint}")
     if as_json:
-        told = {"code": error.code, "message": error.message, "hint": error.hint}
-        put(json.dumps({"ok": False, "exit": int(error.exit_code), "error": told}))
+        problem = {"code": error.code, "message": error.message, "hint": error.hint}
+        write_stdout(json.dumps({"ok": False, "exit": int(error.exit_code), "error": problem}))
     return int(error.exit_code)
 
 

@@ -1,15 +1,41 @@
-"""Finding the run to watch: by its folder, or the newest that trains on this machine."""
+"""Find the run to watch: by its folder, or the newest that trains on this machine."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from expert_worker.bench.locks import is_held
 from expert_worker.errors import BadInput
 from expert_worker.event_reader import NAME
+
+# Whether another process holds a run's lock. The operating system releases it when the holder ends.
+if sys.platform == "win32":
+
+    def is_held(path: Path) -> bool:
+        """A region that another process has locked cannot be read."""
+        try:
+            path.read_bytes()
+        except PermissionError:
+            return True
+        except OSError:
+            return False
+        return False
+
+else:
+    import fcntl
+
+    def is_held(path: Path) -> bool:
+        try:
+            with path.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`expert-cli bench ablate` and `tune` ask for this: a plan's few steps, trained in passing and measured."""
+"""Train a few steps of a plan and measure them, for `expert-cli bench ablate` and `tune`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any, cast
 import psutil
 from pydantic import JsonValue
 
-from expert_worker.bench.busy import Busy
-from expert_worker.bench.parts import Step
+from expert_worker.bench.breakdown import Step
+from expert_worker.bench.sample import GpuMeter
 from expert_worker.checkpoint import Store
 from expert_worker.errors import Failed
 from expert_worker.event import Applied, Event, Progress, Recovered
@@ -28,8 +28,8 @@ from expert_worker.train.source import Source, open_source
 from expert_worker.train.stage import Session, prepare
 
 
-class Heard:
-    """A listener that keeps what a measurement is made of."""
+class Recorder:
+    """An event sink that keeps the steps, the applied settings and whether a batch was split."""
 
     def __init__(self) -> None:
         self.steps: list[Progress] = []
@@ -47,7 +47,7 @@ class Heard:
             self.split = self.split or body.kind == "out_of_memory"
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Nothing to close."""
 
 
 def run(plan: Plan, events: Events) -> JsonValue:
@@ -61,9 +61,9 @@ def run(plan: Plan, events: Events) -> JsonValue:
 
 
 def measure(plan: Plan, events: Events, source: Source) -> dict[str, Any]:
-    """Trains into a folder that is thrown away."""
-    heard = Heard()
-    events.attach(heard)
+    """Trains in a temporary folder."""
+    recorder = Recorder()
+    events.attach(recorder)
     with tempfile.TemporaryDirectory(prefix="expert-bench-") as folder:
         paths = plan.machine.paths.model_copy(update={"output": folder})
         plan = plan.model_copy(update={"machine": plan.machine.model_copy(update={"paths": paths})})
@@ -71,26 +71,27 @@ def measure(plan: Plan, events: Events, source: Source) -> dict[str, Any]:
         loaded = memory.now(session.trainer.device).allocated
         ready = time.time() - psutil.Process().create_time()
         _longest_first(session, source)
+        device = plan.machine.device
         after_longest = memory.peak(session.trainer.device)
-        with Busy(plan.machine.device) as busy:
+        with GpuMeter(device.index if device.kind == "cuda" else None) as gpu:
             session.trainer.run()
         session.checkpoints.drain()
         return {
             "ok": True,
-            "fits": not heard.split,
+            "fits": not recorder.split,
             "micro_batch": session.trainer.accumulator.micro_batch,
             "ready_seconds": ready,
             "loaded_bytes": loaded,
             "peak_bytes_of_longest": after_longest,
             "peak_bytes": memory.peak(session.trainer.device),
-            "gpu_utilization": busy.mean,
-            **_speed(heard.steps),
-            "applied": heard.applied,
+            "gpu_utilization": gpu.mean,
+            **_speed(recorder.steps),
+            "applied": recorder.applied,
         }
 
 
 def _longest_first(session: Session, source: Source) -> None:
-    """What does not fit shall show before anything is timed."""
+    """Trains the longest rows first, so that a batch that does not fit is found before the timed steps."""
     accumulator = session.trainer.accumulator.over(source.train)
     count = min(accumulator.micro_batch, session.trainer.order.rows_per_step)
     accumulator.accumulate(0, longest(row_lengths(source.train), count))
@@ -99,7 +100,7 @@ def _longest_first(session: Session, source: Source) -> None:
 
 
 def _speed(steps: list[Progress]) -> dict[str, Any]:
-    """The first step warms up; it is left out of the speed wherever there is another."""
+    """Speed without the first step, which warms up, unless it is the only one."""
     timed = steps[1:] or steps
     seconds = sum(step.seconds for step in timed)
     tokens = sum(step.tokens for step in timed)
@@ -128,7 +129,7 @@ def _parts(step: Progress) -> dict[str, float]:
 
 @contextmanager
 def limited(seconds: float, events: Events) -> Iterator[None]:
-    """A compiler or a kernel cannot be interrupted from within, so the process ends where the time does."""
+    """Ends the process after `seconds`: a compiler or a kernel cannot be interrupted from within."""
     done = threading.Event()
 
     def expire() -> None:

@@ -1,14 +1,13 @@
-"""What holds a run back, said only of what was measured, with what to do about it. Worst first."""
+"""Find what limits the speed of a run, from measurements only, with advice. The worst finding comes first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from expert_worker.bench.breakdown import Breakdown
 from expert_worker.bench.nvml import THERMAL, Reading
-from expert_worker.bench.parts import Spent
-from expert_worker.bench.sample import Sample
-from expert_worker.bench.statistics import Summary
+from expert_worker.bench.sample import Sample, Summary
 
 _DATA_WAIT, _APART, _TRANSFER = 0.10, 0.20, 0.10
 _SLOWED = 0.10
@@ -27,16 +26,16 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """Everything that a verdict may rest on."""
+class Observation:
+    """All measurements that a verdict may use."""
 
     samples: Sequence[Sample]
     figures: dict[str, Summary]
-    spent: Spent
+    breakdown: Breakdown
     gpu: int | None
     """The GPU that the run computes on; None on a CPU."""
     reserved: int
-    """What the training process says it has reserved on the device."""
+    """Device memory that the training process has reserved, in bytes."""
     cores: int
     attached: bool
     stage: str | None
@@ -54,16 +53,16 @@ class Seen:
         return [gpu for sample in self.samples for gpu in sample.gpus if gpu.index == self.gpu]
 
 
-def findings(seen: Seen) -> list[Finding]:
-    checks: list[Callable[[Seen], Finding | None]] = [
+def findings(observed: Observation) -> list[Finding]:
+    checks: list[Callable[[Observation], Finding | None]] = [
         _thermal, _spill, _still, _data, _apart, _transfer, _host, _bandwidth, _full, _crowded, _swap,
     ]  # fmt: skip
-    found = [finding for check in checks if (finding := check(seen)) is not None]
-    return found or [_nothing_wrong(seen)]
+    found = [finding for check in checks if (finding := check(observed)) is not None]
+    return found or [_nothing_wrong(observed)]
 
 
-def _thermal(seen: Seen) -> Finding | None:
-    readings = seen.readings
+def _thermal(observed: Observation) -> Finding | None:
+    readings = observed.readings
     hot = [reading for reading in readings if THERMAL & set(reading.slowed_by)]
     share = len(hot) / len(readings) if readings else 0.0
     if share < _SLOWED:
@@ -77,11 +76,11 @@ def _thermal(seen: Seen) -> Finding | None:
     )
 
 
-def _spill(seen: Seen) -> Finding | None:
+def _spill(observed: Observation) -> Finding | None:
     """A Windows driver lends shared memory instead of refusing: then more is reserved than the card holds."""
-    used = max((reading.memory_used or 0 for reading in seen.readings), default=0)
-    total = max((reading.memory_total or 0 for reading in seen.readings), default=0)
-    over = seen.reserved - min(used, total)
+    used = max((reading.memory_used or 0 for reading in observed.readings), default=0)
+    total = max((reading.memory_total or 0 for reading in observed.readings), default=0)
+    over = observed.reserved - min(used, total)
     if not used or over < _SPILL:
         return None
     return Finding(
@@ -90,26 +89,26 @@ def _spill(seen: Seen) -> Finding | None:
         "the rest is in shared memory, at a fraction of the speed",
         "Lower batch_size and raise gradient_accumulation_steps by as much, or quantize the base; "
         "`expert-cli bench tune` finds what fits.",
-        {"reserved": float(seen.reserved), "used": float(used), "total": float(total)},
+        {"reserved": float(observed.reserved), "used": float(used), "total": float(total)},
     )
 
 
-def _still(seen: Seen) -> Finding | None:
+def _still(observed: Observation) -> Finding | None:
     """Neither a step nor a sign of work, of the processor or of the GPU."""
-    process, gpu = seen.mean("process.cpu_percent"), seen.of_gpu("utilization") or 0.0
-    if seen.spent.steps or process is None or process >= _IDLE or gpu >= _IDLE:
+    process, gpu = observed.mean("process.cpu_percent"), observed.of_gpu("utilization") or 0.0
+    if observed.breakdown.steps or process is None or process >= _IDLE or gpu >= _IDLE:
         return None
     return Finding(
         "standing-still",
-        f"The run's process lives but does nothing (it is at: {seen.stage or 'its beginning'})",
+        f"The run's process lives but does nothing (it is at: {observed.stage or 'its beginning'})",
         "It may be stopped (Ctrl-Z, a container's freezer), or wait for a disk, a network or a lock; "
         "`--stall-timeout` ends such a run.",
         {"process": process, "gpu": gpu},
     )
 
 
-def _data(seen: Seen) -> Finding | None:
-    share = seen.spent.shares["data wait"]
+def _data(observed: Observation) -> Finding | None:
+    share = observed.breakdown.shares["data wait"]
     if share < _DATA_WAIT:
         return None
     return Finding(
@@ -121,8 +120,8 @@ def _data(seen: Seen) -> Finding | None:
     )
 
 
-def _apart(seen: Seen) -> Finding | None:
-    shares = seen.spent.shares
+def _apart(observed: Observation) -> Finding | None:
+    shares = observed.breakdown.shares
     name = max(("evaluate", "checkpoint"), key=lambda it: shares[it])
     if shares[name] < _APART:
         return None
@@ -134,8 +133,8 @@ def _apart(seen: Seen) -> Finding | None:
     )  # fmt: skip
 
 
-def _transfer(seen: Seen) -> Finding | None:
-    share = seen.spent.shares["transfer"]
+def _transfer(observed: Observation) -> Finding | None:
+    share = observed.breakdown.shares["transfer"]
     if share < _TRANSFER:
         return None
     return Finding(
@@ -146,9 +145,9 @@ def _transfer(seen: Seen) -> Finding | None:
     )
 
 
-def _host(seen: Seen) -> Finding | None:
+def _host(observed: Observation) -> Finding | None:
     """The device waits for the host's launches: its span is as long as theirs, and it is idle in between."""
-    ratio, busy = seen.spent.launch_to_compute, seen.of_gpu("utilization")
+    ratio, busy = observed.breakdown.launch_to_compute, observed.of_gpu("utilization")
     if ratio is None or busy is None or ratio < 0.9 or busy >= _BUSY:
         return None
     return Finding(
@@ -161,8 +160,8 @@ def _host(seen: Seen) -> Finding | None:
     )
 
 
-def _bandwidth(seen: Seen) -> Finding | None:
-    moving = seen.of_gpu("memory_utilization")
+def _bandwidth(observed: Observation) -> Finding | None:
+    moving = observed.of_gpu("memory_utilization")
     if moving is None or moving < _BANDWIDTH:
         return None
     return Finding(
@@ -174,10 +173,10 @@ def _bandwidth(seen: Seen) -> Finding | None:
     )
 
 
-def _full(seen: Seen) -> Finding | None:
+def _full(observed: Observation) -> Finding | None:
     shares = [
         reading.memory_used / reading.memory_total
-        for reading in seen.readings
+        for reading in observed.readings
         if reading.memory_used is not None and reading.memory_total
     ]
     if not shares or max(shares) < _FULL:
@@ -191,24 +190,27 @@ def _full(seen: Seen) -> Finding | None:
     )
 
 
-def _crowded(seen: Seen) -> Finding | None:
+def _crowded(observed: Observation) -> Finding | None:
     """On a CPU: the machine is busy, and not with this run."""
-    mine, all_of_it = seen.mean("process.cpu_percent"), seen.mean("machine.cpu_percent")
-    if seen.gpu is not None or mine is None or all_of_it is None:
+    mine, all_of_it = observed.mean("process.cpu_percent"), observed.mean("machine.cpu_percent")
+    if observed.gpu is not None or mine is None or all_of_it is None:
         return None
-    others = all_of_it - mine / seen.cores
+    others = all_of_it - mine / observed.cores
     if all_of_it < 90 or others < 20:
         return None
     return Finding(
         "crowded",
-        f"Other programs use {others:.0f}% of the processor while the run uses {mine / seen.cores:.0f}%",
+        f"Other programs use {others:.0f}% of the processor while the run uses {mine / observed.cores:.0f}%",
         "Close them, or wait: on a CPU training is as fast as the cores it gets.",
-        {"others": others, "run": mine / seen.cores},
+        {"others": others, "run": mine / observed.cores},
     )
 
 
-def _swap(seen: Seen) -> Finding | None:
-    free, total = seen.figures.get("machine.memory_available"), seen.figures.get("machine.memory_total")
+def _swap(observed: Observation) -> Finding | None:
+    free, total = (
+        observed.figures.get("machine.memory_available"),
+        observed.figures.get("machine.memory_total"),
+    )
     if not free or not total or free["min"] > 0.03 * total["max"]:
         return None
     return Finding(
@@ -219,26 +221,26 @@ def _swap(seen: Seen) -> Finding | None:
     )
 
 
-def _nothing_wrong(seen: Seen) -> Finding:
-    if not seen.attached:
+def _nothing_wrong(observed: Observation) -> Finding:
+    if not observed.attached:
         return Finding(
             "alone", "No training was watched, only the machine",
             "Start `expert-cli train`, or name a run with --run.",
         )  # fmt: skip
-    if not seen.spent.steps and seen.ended:
+    if not observed.breakdown.steps and observed.ended:
         return Finding(
             "ended",
             "The run had ended before it was watched",
             "`expert-cli bench timeline --run DIR` draws where its time went.",
         )
-    if not seen.spent.steps:
-        where = f" (it was at: {seen.stage})" if seen.stage else ""
+    if not observed.breakdown.steps:
+        where = f" (it was at: {observed.stage})" if observed.stage else ""
         return Finding(
             "no-steps", f"The run made no step while it was watched{where}",
             "Watch for longer (--duration), or once training has begun.",
         )  # fmt: skip
-    share = seen.spent.shares["forward and backward"]
-    where = "the GPU" if seen.gpu is not None else "the processor"
+    share = observed.breakdown.shares["forward and backward"]
+    where = "the GPU" if observed.gpu is not None else "the processor"
     return Finding(
         "compute-bound",
         f"{share:.0%} of the time is forward and backward passes: {where} is what limits the speed",

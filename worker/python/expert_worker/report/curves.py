@@ -1,7 +1,7 @@
 """How training went, step by step."""
 
 from expert_worker.report.charts import Line, curve
-from expert_worker.report.parts import Raw, section
+from expert_worker.report.parts import charts, section
 from expert_worker.report.read import Run
 from expert_worker.report.series import Points
 
@@ -24,7 +24,7 @@ def curves(run: Run) -> str:
         Line("all", series("tokens"), hue=1),
         Line("learnt from", series("supervised_tokens")),
     ]
-    charts = [
+    drawn = [
         curve("Loss", "nats per token", [*_loss(run), Line("validation", _evaluated(run), hue=1, dots=True)]),
         curve("Accuracy on validation", "share right", [Line("accuracy", _accuracy(run), dots=True)]),
         curve("Learning rate", "", [Line("learning rate", series("lr"))], from_zero=True),
@@ -35,8 +35,7 @@ def curves(run: Run) -> str:
         curve("GPU", "% busy", [Line("busy", series("gpu_util"))], from_zero=True),
         curve("Waiting for data", "% of a step", [Line("waiting", _waiting(run))], from_zero=True),
     ]
-    body = "".join(charts)
-    return section("Curves", Raw(f'<div class="charts">{body}</div>') if body else "")
+    return section("Curves", charts(drawn))
 
 
 def _loss(run: Run) -> list[Line]:

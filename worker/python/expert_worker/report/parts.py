@@ -35,6 +35,16 @@ def document(title: str, sections: Iterable[str]) -> str:
     )
 
 
+def heading(title: str, lead: str) -> str:
+    return f'<h1>{escape(title)}</h1>\n<p class="lead">{escape(lead)}</p>'
+
+
+def charts(drawn: Iterable[str]) -> Raw:
+    """A grid of charts; empty if all are."""
+    body = "".join(drawn)
+    return Raw(f'<div class="charts">{body}</div>' if body else "")
+
+
 def section(title: str, body: str) -> str:
     return f"<section>\n<h2>{escape(title)}</h2>\n{body}\n</section>" if body else ""
 

@@ -1,4 +1,4 @@
-"""What a run's time went into, from its events."""
+"""The time of a run by part: waiting for data, transfer, passes, update, evaluation, checkpoints."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Spent:
+class Breakdown:
     """Sums over a stretch of training."""
 
     steps: tuple[Step, ...]
@@ -90,7 +90,7 @@ class Spent:
         return sum(step.launch or 0.0 for step in split) / compute if compute else None
 
 
-def spent(events: Iterable[Event]) -> Spent:
+def breakdown(events: Iterable[Event]) -> Breakdown:
     steps, evaluate, checkpoint = [], 0.0, 0.0
     for event in events:
         match event.body:
@@ -100,4 +100,4 @@ def spent(events: Iterable[Event]) -> Spent:
                 evaluate += seconds
             case Checkpoint(seconds=seconds):
                 checkpoint += seconds
-    return Spent(tuple(steps), evaluate, checkpoint)
+    return Breakdown(tuple(steps), evaluate, checkpoint)

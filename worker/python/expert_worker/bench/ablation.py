@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
-from expert_worker.bench import files
-from expert_worker.bench.out import put
-from expert_worker.bench.text import number, size
+from expert_worker.bench.output import demand_writable, number, size, write_file, write_stdout
 from expert_worker.errors import BadInput
+from expert_worker.report.parts import Raw, charts, document, heading, section, table
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("results", type=Path, help="the ablation.json that it wrote")
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="the HTML page to write")
 
 
-def run(given: argparse.Namespace) -> int:
-    files.demand_writable(given.output)
-    files.write(given.output, drawn(read(given.results)))
-    put(str(given.output))
+def run_command(given: argparse.Namespace) -> int:
+    demand_writable(given.output)
+    write_file(given.output, page(read(given.results)))
+    write_stdout(str(given.output))
     return 0
 
 
@@ -37,13 +39,9 @@ def read(path: Path) -> dict[str, Any]:
     return document
 
 
-def drawn(document: dict[str, Any]) -> str:
-    from expert_worker.bench.bars import Bar, bars
-    from expert_worker.bench.page import charts, page
-    from expert_worker.report.parts import section, table
-
-    planned = document["planned"]
-    measured = [it for it in document["variants"] if it.get("measured")]
+def page(results: dict[str, Any]) -> str:
+    planned = results["planned"]
+    measured = [it for it in results["variants"] if it.get("measured")]
     speed = [Bar("as planned", planned["tokens_per_second"])]
     speed += [Bar(it["name"], it["measured"]["tokens_per_second"]) for it in measured]
     memory = [Bar("as planned", planned["peak_bytes"] / 2**20)]
@@ -51,17 +49,17 @@ def drawn(document: dict[str, Any]) -> str:
     head = ["", "tokens/s", "of planned", "peak memory", "ready after, s", "losses"]
     rows = [_row("as planned", planned, 1.0, "")]
     rows += [_row(it["name"], it["measured"], it["of_planned"], _losses(it)) for it in measured]
-    rows.append(_row("as planned, again", document["planned_again"], _again(document), ""))
-    left_out = [[it["name"], it["why"]] for it in document["variants"] if not it.get("measured")]
+    rows.append(_row("as planned, again", results["planned_again"], _again(results), ""))
+    left_out = [[it["name"], it["why"]] for it in results["variants"] if not it.get("measured")]
     lead = (
-        f"{document['expert']} on {document['base']}, {document['device']['name']} in {document['dtype']}, "
-        f"{document['rows_per_step']} rows of {document['max_seq_length']} tokens per step, "
-        f"{document['steps']} steps each"
+        f"{results['expert']} on {results['base']}, {results['device']['name']} in {results['dtype']}, "
+        f"{results['rows_per_step']} rows of {results['max_seq_length']} tokens per step, "
+        f"{results['steps']} steps each"
     )
-    return page(
+    return document(
         "What each optimisation is worth",
-        lead,
         [
+            heading("What each optimisation is worth", lead),
             section("Measured", charts([bars("Tokens per second", speed), bars("Peak memory, MiB", memory)])),
             section("One thing changed at a time", table(head, rows, frozenset({1, 2, 3, 4}))),
             section("Not measured here", table(["", "why"], left_out)),
@@ -69,8 +67,8 @@ def drawn(document: dict[str, Any]) -> str:
     )
 
 
-def _again(document: dict[str, Any]) -> float:
-    again, planned = document["planned_again"], document["planned"]
+def _again(results: dict[str, Any]) -> float:
+    again, planned = results["planned_again"], results["planned"]
     return float(again["tokens_per_second"]) / float(planned["tokens_per_second"])
 
 
@@ -86,5 +84,31 @@ def _row(name: str, measured: dict[str, Any], ratio: float, losses: str) -> list
 
 
 def _losses(variant: dict[str, Any]) -> str:
-    told = str(variant["losses"])
-    return f"{100 * variant['apart']:.1f}% apart" if told == "apart" else told.replace("_", " ")
+    relation = str(variant["losses"])
+    return f"{100 * variant['apart']:.1f}% apart" if relation == "apart" else relation.replace("_", " ")
+
+
+@dataclass(frozen=True)
+class Bar:
+    name: str
+    value: float
+
+
+def bars(title: str, drawn: Sequence[Bar]) -> str:
+    """A card; nothing where there is nothing to draw."""
+    most = max((bar.value for bar in drawn), default=0.0)
+    if most <= 0:
+        return ""
+    rows = [
+        [bar.name, _bar(bar.value / most, "c1" if place == 0 else "c0"), number(bar.value)]
+        for place, bar in enumerate(drawn)
+    ]
+    body = table(["", "", ""], rows, frozenset({2}))
+    return f"<figure><figcaption><b>{escape(title)}</b></figcaption>{body}</figure>"
+
+
+def _bar(share: float, hue: str) -> Raw:
+    width = f'style="width:{share * 100:.1f}%"'
+    return Raw(
+        f'<div class="use"><div class="bar" style="min-width:120px"><i class="{hue}" {width}></i></div></div>'
+    )
