@@ -13,14 +13,14 @@ import expert_worker.train  # noqa: F401  (before torch: it sets how OpenMP wait
 from expert_worker.bench.stage import measure
 from expert_worker.events import Events
 from expert_worker.plan import load_plan
-from expert_worker.train.source import Source
+from expert_worker.train.dataset import Dataset
 
 
 def main() -> None:
     plan = load_plan(Path(sys.argv[1]))
     case, shape = Case(**json.loads(sys.argv[2])), Shape(**json.loads(sys.argv[3]))
     rows = PackedRows(documents(case, shape), case.length)
-    told = measure(plan, Events(), Source("0" * 64, rows, None, {}))
+    told = measure(plan, Events(), Dataset("0" * 64, rows, None, {}))
     print(json.dumps(told))
 
 

@@ -135,7 +135,7 @@ def _theirs(plan: Any, scene: Scene, pairs: list[Pair], folder: Path) -> Iterato
 
 
 def _order(plan: Any, rows: int) -> Any:
-    from expert_worker.train.data import StepSampler
+    from expert_worker.train.loader import StepSampler
 
     return StepSampler(rows, plan.recipe.batch.rows_per_step, plan.recipe.seed)
 

@@ -20,7 +20,7 @@ import expert_worker.train  # noqa: F401  (before torch: it sets how OpenMP wait
 from expert_worker.event import Event, Progress
 from expert_worker.events import Events
 from expert_worker.train import stage
-from expert_worker.train.data import InMemory
+from expert_worker.train.dataset import InMemory
 
 MODULES = ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"]
 
@@ -30,7 +30,9 @@ def put_rows(rows: list[list[Pair]]) -> None:
     held = InMemory(
         [[(prompt + answer, [-100] * len(prompt) + answer) for prompt, answer in row] for row in rows]
     )
-    cache = SimpleNamespace(key="0" * 64, train=held, validation=None, ledger={})
+    cache = SimpleNamespace(
+        key="0" * 64, train=held, validation=None, ledger=dict, description=SimpleNamespace(slow_encoder=None)
+    )
     sys.modules["expert_worker.pretokenize"] = SimpleNamespace(  # type: ignore[assignment]
         ensure_cache=lambda *_: cache, template_text=lambda *_: ""
     )

@@ -12,7 +12,13 @@ from expert_worker.train import stage
 
 
 def run(plan: Plan, events: Events) -> Any:
-    cache = SimpleNamespace(key="c" * 64, train=rows(), validation=rows(4, seed=9), ledger={"read": 10})
+    cache = SimpleNamespace(
+        key="c" * 64,
+        train=rows(),
+        validation=rows(4, seed=9),
+        ledger=lambda: {"read": 10},
+        description=SimpleNamespace(slow_encoder=None),
+    )
     sys.modules["expert_worker.pretokenize"] = SimpleNamespace(  # type: ignore[assignment]
         ensure_cache=lambda plan, events: cache, template_text=lambda plan, tokenizer: "template"
     )

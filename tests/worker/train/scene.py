@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from expert_worker.event import Event
 from expert_worker.events import Events
 from expert_worker.train import stage
-from expert_worker.train.data import InMemory
+from expert_worker.train.dataset import InMemory
 
 PAD, EOS, UNKNOWN = 0, 95, 96
 
@@ -96,7 +96,11 @@ DEFAULTS = {
 def put_data(monkeypatch, train=None, validation=None) -> None:
     """In place of the token cache."""
     cache = SimpleNamespace(
-        key="c" * 64, train=train or rows(), validation=validation, ledger={"read": 10, "used": 10}
+        key="c" * 64,
+        train=train or rows(),
+        validation=validation,
+        ledger=lambda: {"read": 10, "used": 10},
+        description=SimpleNamespace(slow_encoder=None),
     )
     fake = SimpleNamespace(
         ensure_cache=lambda plan, events: cache, template_text=lambda plan, tokenizer: "template"

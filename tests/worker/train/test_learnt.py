@@ -9,7 +9,7 @@ import torch
 from learnt import assert_learnt, assert_moved
 from scene import put_data, train
 
-from expert_worker.train.data import InMemory
+from expert_worker.train.dataset import InMemory
 
 SHORT = {"recipe.schedule.duration": {"unit": "steps", "value": 2}}
 

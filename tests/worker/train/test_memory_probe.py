@@ -11,7 +11,7 @@ from scene import put_data, rows, train
 
 from expert_worker.errors import Failed, Storage
 from expert_worker.train import memory
-from expert_worker.train.data import InMemory
+from expert_worker.train.dataset import InMemory
 from expert_worker.train.engine import FastEngine
 from expert_worker.train.trainer import Interval
 

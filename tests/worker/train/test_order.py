@@ -7,8 +7,9 @@ import torch
 from plans import example_plan
 
 from expert_worker.errors import BadInput
-from expert_worker.train import data
-from expert_worker.train.data import InMemory, StepSampler, order_of, total_steps
+from expert_worker.train import loader
+from expert_worker.train.dataset import InMemory, longest
+from expert_worker.train.loader import StepSampler, order_of, total_steps
 
 ROWS = InMemory([[([1, 2, 3], [-100, 2, 3])], [([4], [4]), ([5, 6], [5, 6])], [([7, 8], [7, 8])]])
 
@@ -86,25 +87,12 @@ def test_rounding_of_a_share_makes_no_step_more(tmp_path):
     assert 0.07 * 100 > 7 and total_steps(plan, StepSampler(100, 1, 0)) == 7
 
 
-def test_lengths_come_from_the_rows_own_table_or_are_counted():
-    class Told:
-        row_lengths = (5, 6)
-
-    class Asked:
-        def row_lengths(self):
-            return torch.tensor([7, 8])
-
-    assert data.row_lengths(Told()) == [5, 6]
-    assert data.row_lengths(Asked()) == [7, 8]
-    assert data.row_lengths(ROWS) == [3, 3, 2]
-
-
 def test_the_longest():
-    assert data.longest([3, 9, 1, 7], 2) == [1, 3]
+    assert longest([3, 9, 1, 7], 2) == [1, 3]
 
 
 def test_a_batch_of_documents():
-    batch = data.flat(ROWS, [1, 0])
+    batch = loader.flat(ROWS, [1, 0])
     assert batch.ids.tolist() == [4, 5, 6, 1, 2, 3] and batch.labels.tolist() == [4, 5, 6, -100, 2, 3]
     assert batch.positions.tolist() == [0, 0, 1, 0, 1, 2] and batch.lengths == (1, 2, 3)
     assert {part.dtype for part in (batch.ids, batch.labels, batch.positions)} == {torch.int64}
@@ -113,7 +101,7 @@ def test_a_batch_of_documents():
 
 def test_keys_are_drawn_by_step_row_and_place():
     def keys(seed: int, step: int, rows: list[int]) -> list[int]:
-        batch = data.keyed(data.flat(ROWS, rows), seed, step, rows, [3, 3, 2])
+        batch = loader.keyed(loader.flat(ROWS, rows), seed, step, rows, [3, 3, 2])
         assert batch.step == step
         return batch.keys.tolist()
 
@@ -132,6 +120,6 @@ def test_rows_may_be_arrays_of_numpy():
         def batch(self, indices):
             return tuple(part.numpy() for part in ROWS.batch(indices))
 
-    batch, expected = data.flat(Arrays(), [0, 1]), data.flat(ROWS, [0, 1])
+    batch, expected = loader.flat(Arrays(), [0, 1]), loader.flat(ROWS, [0, 1])
     assert torch.equal(batch.ids, expected.ids) and torch.equal(batch.labels, expected.labels)
     assert torch.equal(batch.positions, expected.positions) and batch.lengths == expected.lengths

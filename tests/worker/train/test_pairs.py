@@ -19,7 +19,7 @@ from defaults import build, cases, cli
 from safetensors.torch import load_file
 from scene import put_data, rows, train
 
-from expert_worker.train.data import InMemory
+from expert_worker.train.dataset import InMemory
 
 Row = dict[str, Any]
 

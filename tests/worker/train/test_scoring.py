@@ -126,7 +126,7 @@ PAIRS = [([n, n + 1], [-100, n + 1]) for n in range(2, 58, 2)]
 @pytest.fixture
 def validated(monkeypatch, scored):
     """Pairs of words to learn by heart, the same ones to be asked for."""
-    from expert_worker.train.data import InMemory
+    from expert_worker.train.dataset import InMemory
 
     packed = InMemory([PAIRS[place::4] for place in range(4)])
     put_data(monkeypatch, train=packed, validation=packed)

@@ -22,9 +22,8 @@ from expert_worker.event import Applied, Event, Progress, Recovered
 from expert_worker.events import Events
 from expert_worker.plan import BenchRequest, Plan
 from expert_worker.train import memory
-from expert_worker.train.data import longest, row_lengths
+from expert_worker.train.dataset import Dataset, longest, open_dataset
 from expert_worker.train.distributed import DistContext
-from expert_worker.train.source import Source, open_source
 from expert_worker.train.stage import Session, prepare
 
 
@@ -53,24 +52,24 @@ class Recorder:
 def run(plan: Plan, events: Events) -> JsonValue:
     assert isinstance(plan.request, BenchRequest)
     with limited(plan.request.limit_seconds, events):
-        source = open_source(plan, events)
+        dataset = open_dataset(plan, events)
         try:
-            return cast(JsonValue, measure(plan, events, source))
+            return cast(JsonValue, measure(plan, events, dataset))
         finally:
-            source.close()
+            dataset.close()
 
 
-def measure(plan: Plan, events: Events, source: Source) -> dict[str, Any]:
+def measure(plan: Plan, events: Events, dataset: Dataset) -> dict[str, Any]:
     """Trains in a temporary folder."""
     recorder = Recorder()
     events.attach(recorder)
     with tempfile.TemporaryDirectory(prefix="expert-bench-") as folder:
         paths = plan.machine.paths.model_copy(update={"output": folder})
         plan = plan.model_copy(update={"machine": plan.machine.model_copy(update={"paths": paths})})
-        session = prepare(plan, events, source, Store(Path(folder), events), None, DistContext())
+        session = prepare(plan, events, dataset, Store(Path(folder), events), None, DistContext())
         loaded = memory.now(session.trainer.device).allocated
         ready = time.time() - psutil.Process().create_time()
-        _longest_first(session, source)
+        _longest_first(session, dataset)
         device = plan.machine.device
         after_longest = memory.peak(session.trainer.device)
         with GpuMeter(device.index if device.kind == "cuda" else None) as gpu:
@@ -90,11 +89,11 @@ def measure(plan: Plan, events: Events, source: Source) -> dict[str, Any]:
         }
 
 
-def _longest_first(session: Session, source: Source) -> None:
+def _longest_first(session: Session, dataset: Dataset) -> None:
     """Trains the longest rows first, so that a batch that does not fit is found before the timed steps."""
-    accumulator = session.trainer.accumulator.over(source.train)
+    accumulator = session.trainer.accumulator.over(dataset.train)
     count = min(accumulator.micro_batch, session.trainer.order.rows_per_step)
-    accumulator.accumulate(0, longest(row_lengths(source.train), count))
+    accumulator.accumulate(0, longest(dataset.train.row_lengths(), count))
     accumulator.clear()
     session.trainer.accumulator.micro_batch = accumulator.micro_batch
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -69,6 +68,6 @@ def checked_adapter(adapter: str | None) -> Path | None:
 
 def template_of(plan: Plan, tokenizer: Any) -> str | None:
     """The Jinja text that training rendered its rows with; None is the tokenizer's own."""
-    templates = importlib.import_module("expert_worker.pretokenize")
-    found: str | None = templates.template_text(plan, tokenizer)
-    return found
+    from expert_worker.pretokenize import template_text
+
+    return template_text(plan, tokenizer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from expert_worker.run_record import (
 )
 from expert_worker.run_record.card import model_card
 from expert_worker.train.checkpoints import take_adapter
-from expert_worker.train.source import Source
+from expert_worker.train.dataset import Dataset
 from expert_worker.train.trainer import Trainer
 
 
@@ -33,11 +32,11 @@ class Finish:
         store: Store,
         trainer: Trainer,
         tokenizer: Any,
-        source: Source,
+        dataset: Dataset,
         applied: Settings,
     ) -> None:
         self._plan, self._events, self._store, self._trainer = plan, events, store, trainer
-        self._tokenizer, self._source, self._applied = tokenizer, source, applied
+        self._tokenizer, self._dataset, self._applied = tokenizer, dataset, applied
 
     def write(self, seconds: float, resumed_from: int | None, peak: int) -> dict[str, Any]:
         """`peak` is the most memory that any process held."""
@@ -65,11 +64,11 @@ class Finish:
             "tokens_per_second": self._trainer.throughput.tokens_per_second,
             "peak_memory_bytes": peak,
             "resumed_from": resumed_from,
-            "slow_encoder": self._source.slow_encoder,
+            "slow_encoder": self._dataset.slow_encoder,
         }
         write_run_record(
             self._plan,
-            cache_key=self._source.key,
+            cache_key=self._dataset.key,
             base_folder=self._base_folder(),
             best=choice,
             result=result,
@@ -104,12 +103,13 @@ class Finish:
             train_loss=state.train_loss,
             eval_loss=state.eval_loss,
             best_step=choice.step if choice.metric is not None else None,
-            rows=self._source.ledger,
+            rows=self._dataset.ledger,
         )
 
     def _template(self) -> dict[str, Any]:
-        templates = importlib.import_module("expert_worker.pretokenize")
-        text = templates.template_text(self._plan, self._tokenizer)
+        from expert_worker.pretokenize import template_text
+
+        text = template_text(self._plan, self._tokenizer)
         return {"kind": self._plan.recipe.template.kind, "text": text}
 
     def _base_folder(self) -> Path | None:

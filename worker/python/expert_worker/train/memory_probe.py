@@ -10,8 +10,9 @@ import torch
 
 from expert_worker.events import Events
 from expert_worker.train import memory
-from expert_worker.train.data import Rows, StepSampler, longest, row_lengths
+from expert_worker.train.dataset import Rows, longest
 from expert_worker.train.distributed import DistContext
+from expert_worker.train.loader import StepSampler
 from expert_worker.train.trainer import GradientAccumulator
 from expert_worker.train.validation import Validation
 
@@ -33,7 +34,7 @@ def try_largest(
     Where memory is the device's own both batches are always tried. On a CPU, where too much memory ends the
     process, only if they go well beyond the first step's."""
     refuses = device.type != "cpu"
-    lengths = row_lengths(rows)
+    lengths = rows.row_lengths()
     first = sum(lengths[row] for row in order.step(0)[: accumulator.micro_batch])
     share = math.ceil(order.rows_per_step / dist.size)
     # Divided among the processes, they give each a whole batch.

@@ -16,13 +16,13 @@ from expert_worker.events import Events
 from expert_worker.plan import Plan, ResumeCheckpoint, ResumeNewest, TrainRequest
 from expert_worker.processor import name_of_processor
 from expert_worker.tracking import start_trackers
-from expert_worker.train import adapter, data, engine, feed, memory, optimizer, precision, schedule
+from expert_worker.train import adapter, engine, loader, memory, optimizer, precision, schedule
 from expert_worker.train.checkpoints import CheckpointManager, restore
+from expert_worker.train.dataset import Dataset, Rows, check_ids, open_dataset
 from expert_worker.train.distributed import DistContext, plan_of_rank, process_group, shard
 from expert_worker.train.finalize import Finish, Settings
 from expert_worker.train.memory_probe import try_largest
 from expert_worker.train.profiler import profiled
-from expert_worker.train.source import Source, open_source
 from expert_worker.train.trainer import Evaluate, GradientAccumulator, Interval, Trainer, TrainerState
 from expert_worker.train.validation import (
     Validation,
@@ -56,17 +56,17 @@ def _train(plan: Plan, events: Events, dist: DistContext) -> tuple[dict[str, Any
     store = Store(Path(plan.machine.paths.output), events)
     saved = _resumed(plan, store, dist)
     with dist.main_process_first():
-        source = open_source(plan, events)
+        dataset = open_dataset(plan, events)
         locate(plan, events)
     if saved is not None:
-        _refuse_other_recipe(plan, saved, source)
+        _refuse_other_recipe(plan, saved, dataset)
         plan = _with_inputs_of(plan, saved)
     events.begin(saved.step if saved else 0)
     if saved is not None:
         _mention_other_processor(plan, saved, events)
     trackers = start_trackers(plan, events, saved.step if saved else 0) if dist.is_main_process else None
     try:
-        session = prepare(plan, events, source, store, saved, dist)
+        session = prepare(plan, events, dataset, store, saved, dist)
         events.stage("train", _TRAIN_BUDGET, f"{session.trainer.total_steps} steps")
         try:
             with profiled(plan, events) if dist.is_main_process else nullcontext():
@@ -77,12 +77,12 @@ def _train(plan: Plan, events: Events, dist: DistContext) -> tuple[dict[str, Any
         peak = dist.all_reduce_max(memory.peak(session.trainer.device))
         result: dict[str, Any] = {}
         if dist.is_main_process:
-            finish = Finish(plan, events, store, session.trainer, session.tokenizer, source, applied)
+            finish = Finish(plan, events, store, session.trainer, session.tokenizer, dataset, applied)
             result = finish.write(time.monotonic() - began, saved.step if saved else None, peak)
     finally:
         if trackers is not None:
             trackers.close()
-        source.close()
+        dataset.close()
     return result, session.trainer.model, session.tokenizer
 
 
@@ -94,18 +94,18 @@ class Session:
 
 
 def prepare(
-    plan: Plan, events: Events, source: Source, store: Store, saved: Loaded | None, dist: DistContext
+    plan: Plan, events: Events, dataset: Dataset, store: Store, saved: Loaded | None, dist: DistContext
 ) -> Session:
     """The model with its adapter, the optimizer and the loop, as they were at `saved` if that is given."""
     precision.prepare(plan, events)
     device = torch_device(plan)
-    order = data.order_of(plan, source.train)
-    steps = data.total_steps(plan, order)
+    order = loader.order_of(plan, dataset.train)
+    steps = loader.total_steps(plan, order)
     tokenizer = load_tokenizer(plan, events)
     fp32 = saved.facts.fp32_products if saved else None
     base = load_base(plan, events, fp32)
-    for rows_of_split in filter(None, (source.train, source.validation)):
-        data.check_ids(rows_of_split, tokenizer, base)
+    for rows_of_split in filter(None, (dataset.train, dataset.validation)):
+        check_ids(rows_of_split, tokenizer, base)
     model = adapter.build(plan, base, tokenizer, steps, events)
     if dist.sharded:
         shard(model, device, events)
@@ -116,7 +116,7 @@ def prepare(
     training_engine = engine.build(plan, model, device, events, sharded=dist.sharded)
     micro = saved.facts.micro_batch if saved else int(plan.machine.micro_batch)
     state = TrainerState.from_json(saved.facts.totals) if saved else TrainerState()
-    rows = _rows(plan, source, order, state.step, steps, events, dist)
+    rows = _rows(plan, dataset, order, state.step, steps, events, dist)
     save_interval = Interval.of(plan.recipe.saving, order.steps_per_epoch, steps)
     accumulator = GradientAccumulator(
         training_engine, rows, parameters, plan.recipe.seed, micro, events, dist
@@ -124,13 +124,13 @@ def prepare(
     if saved is not None:
         restore(saved, model, optimizing, scale)
         training_engine.parameters_changed()
-    validation = _validation(plan, source, training_engine, micro, events, dist)
+    validation = _validation(plan, dataset, training_engine, micro, events, dist)
     saves = save_interval.left(state.step)
     checkpoints = CheckpointManager(
-        plan, store, model, optimizing, scale, accumulator, source.key, steps, saves, events, dist
+        plan, store, model, optimizing, scale, accumulator, dataset.key, steps, saves, events, dist
     )
     state_bytes = 0 if saved else optimizer.state_bytes(parameters)
-    try_largest(accumulator, source.train, order, validation, device, events, dist, state_bytes)
+    try_largest(accumulator, dataset.train, order, validation, device, events, dist, state_bytes)
     trainer = Trainer(
         plan=plan,
         events=events,
@@ -156,17 +156,17 @@ def prepare(
 
 def _rows(
     plan: Plan,
-    source: Source,
-    order: data.StepSampler,
+    dataset: Dataset,
+    order: loader.StepSampler,
     start: int,
     total: int,
     events: Events,
     dist: DistContext,
-) -> data.Rows:
-    if source.mapped:
-        return source.train
-    loaded = feed.LoadedRows(source.train, order, start, total, plan, dist)
-    feed.report(loaded.loader, events)
+) -> Rows:
+    if dataset.mapped:
+        return dataset.train
+    loaded = loader.LoadedRows(dataset.train, order, start, total, plan, dist)
+    loader.report_loader(loaded.loader, events)
     return loaded
 
 
@@ -192,10 +192,10 @@ def _chosen(plan: Plan, store: Store) -> Loaded | None:
     return None
 
 
-def _refuse_other_recipe(plan: Plan, saved: Loaded, source: Source) -> None:
+def _refuse_other_recipe(plan: Plan, saved: Loaded, dataset: Dataset) -> None:
     extend = isinstance(plan.request, TrainRequest) and plan.request.extend
     recipe = plan.recipe.model_dump(mode="json")
-    refuse_unless_same(saved.facts, recipe, source.key, plan.inputs, extend=extend)
+    refuse_unless_same(saved.facts, recipe, dataset.key, plan.inputs, extend=extend)
 
 
 def _with_inputs_of(plan: Plan, saved: Loaded) -> Plan:
@@ -220,7 +220,7 @@ def _mention_other_processor(plan: Plan, saved: Loaded, events: Events) -> None:
 
 def _validation(
     plan: Plan,
-    source: Source,
+    dataset: Dataset,
     training_engine: engine.Engine,
     micro_batch: int,
     events: Events,
@@ -228,20 +228,20 @@ def _validation(
 ) -> Validation | None:
     if plan.recipe.evaluation.strategy == "no":
         return None
-    if source.validation is None:
+    if dataset.validation is None:
         events.warning(
             "no-validation", "There are no validation rows, so nothing is evaluated during training"
         )
         return None
     found = Validation(
-        training_engine, source.validation, micro_batch, events, dist, plan.recipe.evaluation.rows
+        training_engine, dataset.validation, micro_batch, events, dist, plan.recipe.evaluation.rows
     )
     events.applied("eval_rows", sum(documents(found.rows, row) for row in found.chosen))
     return found
 
 
 def _evaluation_interval(
-    plan: Plan, validation: Validation | None, order: data.StepSampler, steps: int
+    plan: Plan, validation: Validation | None, order: loader.StepSampler, steps: int
 ) -> Interval:
     if validation is None:
         return Interval(None, steps)

@@ -15,10 +15,11 @@ from expert_worker.errors import Failed
 from expert_worker.events import Events
 from expert_worker.plan import Evaluation, Plan, Saving
 from expert_worker.train import adapter, memory
-from expert_worker.train.data import Rows, StepSampler, flat, keyed, row_lengths
+from expert_worker.train.dataset import Rows
 from expert_worker.train.distributed import DistContext
 from expert_worker.train.engine import Engine
 from expert_worker.train.fast.batch import PackedBatch, nothing, supervised
+from expert_worker.train.loader import StepSampler, flat, keyed
 from expert_worker.train.optimizer import set_rate
 from expert_worker.train.precision import LossScale
 
@@ -247,7 +248,7 @@ class GradientAccumulator:
         self._engine, self._rows, self._parameters = engine, rows, parameters
         self._seed, self._events, self._dist = seed, events, dist
         self.micro_batch = micro_batch
-        self._lengths = row_lengths(rows)
+        self._lengths = rows.row_lengths()
         self._device = parameters[0].device if parameters else torch.device("cpu")
 
     def accumulate(self, step: int, rows: Sequence[int], scale: float = 1.0) -> StepResult:

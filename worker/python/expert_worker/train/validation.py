@@ -20,10 +20,11 @@ from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.plan import Plan, TrainRequest
 from expert_worker.train import memory
-from expert_worker.train.data import Rows, flat, longest, row_lengths
+from expert_worker.train.dataset import Rows, longest
 from expert_worker.train.distributed import DistContext
 from expert_worker.train.engine import Engine
 from expert_worker.train.fast.batch import nothing, supervised
+from expert_worker.train.loader import flat
 
 
 class Validation:
@@ -72,7 +73,7 @@ class Validation:
 
     def lengths(self) -> list[int]:
         """Tokens of each row that is looked at."""
-        every = row_lengths(self.rows)
+        every = self.rows.row_lengths()
         return [every[row] for row in self.chosen]
 
     def _measured(self, step: int, indices: Sequence[int]) -> tuple[float, int] | None:

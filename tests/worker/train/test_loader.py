@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from scene import rows
 
 from expert_worker.errors import BadInput
-from expert_worker.train.data import InMemory, StepSampler, check_ids, flat, keyed, row_lengths
+from expert_worker.train.dataset import InMemory, check_ids
+from expert_worker.train.loader import StepSampler, flat, keyed
 
 
 @settings(deadline=None, max_examples=60)
@@ -81,7 +82,7 @@ def test_batches_lay_rows_end_to_end():
 
 def test_keys_hang_on_the_row_and_not_on_the_batch():
     data = rows()
-    lengths = row_lengths(data)
+    lengths = data.row_lengths()
     together = keyed(flat(data, [3, 5]), 1, 7, [3, 5], lengths).keys
     alone = keyed(flat(data, [5]), 1, 7, [5], lengths).keys
     assert together[lengths[3] :].equal(alone)
@@ -96,4 +97,4 @@ def test_fewer_rows_than_a_step_takes_still_make_a_step(drop_last):
 
 
 def test_in_memory_rows_know_their_lengths():
-    assert row_lengths(InMemory([[([1, 2], [1, 2])], [([3], [3]), ([4, 5, 6], [4, 5, 6])]])) == [2, 4]
+    assert InMemory([[([1, 2], [1, 2])], [([3], [3]), ([4, 5, 6], [4, 5, 6])]]).row_lengths() == [2, 4]

@@ -16,13 +16,13 @@ from pretokenize.workshop import Workshop
 
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
-from expert_worker.train import rows_folder
-from expert_worker.train.source import open_source
+from expert_worker.train import dataset
+from expert_worker.train.dataset import open_dataset
 
 OWNER = """
 import sys
-from expert_worker.train import rows_folder
-folder = rows_folder.create()
+from expert_worker.train import dataset
+folder = dataset.create_rows_folder()
 (folder.path / "cache").mkdir()
 (folder.path / "cache" / "rows.arrow").write_bytes(b"rows")
 print(folder.path, flush=True)
@@ -58,11 +58,11 @@ def owner(temporary: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
 
 def test_rows_of_a_killed_worker_are_removed_and_those_of_a_live_one_kept(temporary: Path) -> None:
     with owner(temporary) as (dead, abandoned), owner(temporary) as (live, used):
-        assert rows_folder.remove_abandoned() == []
+        assert dataset.remove_abandoned_rows() == []
         dead.kill()
         dead.wait()
         assert (abandoned / "cache" / "rows.arrow").is_file()
-        assert rows_folder.remove_abandoned() == [abandoned]
+        assert dataset.remove_abandoned_rows() == [abandoned]
         assert not abandoned.exists() and (used / "cache" / "rows.arrow").is_file()
         assert live.poll() is None
 
@@ -73,7 +73,7 @@ def test_a_removal_that_was_killed_itself_is_completed(temporary: Path) -> None:
         dead.wait()
         (abandoned / "cache" / "rows.arrow").unlink()
         (abandoned / "cache").rmdir()
-        assert rows_folder.remove_abandoned() == [abandoned]
+        assert dataset.remove_abandoned_rows() == [abandoned]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="symbolic links need a privilege on Windows")
@@ -87,7 +87,7 @@ def test_what_is_not_a_worker_s_folder_stays(temporary: Path, tmp_path: Path) ->
     (temporary / "expert-rows-bare" / "thesis.tex").touch()
     (temporary / "expert-rows-lock").mkdir()
     (temporary / "expert-rows-lock" / "owner.lock").symlink_to(mine / "owner.lock")
-    assert rows_folder.remove_abandoned() == []
+    assert dataset.remove_abandoned_rows() == []
     assert (mine / "owner.lock").is_file() and (temporary / "expert-rows-bare" / "thesis.tex").is_file()
     assert (temporary / "expert-rows-lock").is_dir()
 
@@ -104,12 +104,12 @@ def test_a_run_removes_abandoned_rows_first_and_its_own_at_the_end(tmp_path: Pat
     with owner(temporary) as (dead, abandoned):
         dead.kill()
         dead.wait()
-        source = open_source(plan, Events.in_memory()[0])
-    assert not abandoned.exists() and len(source.train) == 1
+        opened = open_dataset(plan, Events.in_memory()[0])
+    assert not abandoned.exists() and len(opened.train) == 1
     (own,) = temporary.iterdir()
-    assert rows_folder.remove_abandoned() == [] and own.is_dir()
-    source.close()
-    source.close()
+    assert dataset.remove_abandoned_rows() == [] and own.is_dir()
+    opened.close()
+    opened.close()
     assert list(temporary.iterdir()) == []
 
 
@@ -117,5 +117,5 @@ def test_rows_that_cannot_be_tokenized_leave_no_folder(tmp_path: Path, temporary
     workshop = on_the_fly(tmp_path)
     plan = workshop.plan(workshop.jsonl([{"odd": 1}]), {"machine.loader.use_cache": False})
     with pytest.raises(BadInput):
-        open_source(plan, Events.in_memory()[0])
+        open_dataset(plan, Events.in_memory()[0])
     assert list(temporary.iterdir()) == []

@@ -1,0 +1,228 @@
+"""Which tokenized rows there are and where they come from: the token cache, or a folder of this run alone."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from pydantic import JsonValue
+
+from expert_worker.base import token_vectors
+from expert_worker.checkpoint.files import NO_FOLLOW
+from expert_worker.errors import Storage
+from expert_worker.events import Events
+from expert_worker.plan import Plan
+from expert_worker.pretokenize.lock import try_lock
+
+if TYPE_CHECKING:
+    from expert_worker.pretokenize import Cache
+
+_PREFIX = "expert-rows-"
+_LOCK = "owner.lock"
+
+
+class Rows(Protocol):
+    """Tokenized rows. `batch` lays rows end to end: ids, labels, document boundaries, positions."""
+
+    def __len__(self) -> int: ...
+
+    def row_lengths(self) -> Sequence[int]:
+        """Tokens of every row."""
+
+    def batch(self, indices: Sequence[int]) -> tuple[Any, Any, Any, Any]: ...
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """`key` names the data by content; a resumed run must find the same data."""
+
+    key: str
+    train: Rows
+    validation: Rows | None
+    ledger: dict[str, int]
+    # Why Hugging Face tokenizers encoded the rows, and what that cost.
+    slow_encoder: dict[str, JsonValue] | None = None
+    mapped: bool = True
+    folder: RowsFolder | None = None
+
+    def close(self) -> None:
+        if self.folder is not None:
+            self.folder.close()
+
+
+def open_dataset(plan: Plan, events: Events) -> Dataset:
+    remove_abandoned_rows()
+    if not plan.machine.loader.use_cache:
+        return _for_this_run(plan, events)
+    try:
+        cache = _ensure_cache(plan, events)
+    except Storage as refused:
+        message = f"{refused.message}. The data is tokenized for this run alone."
+        events.warning("cache-not-written", message, refused.hint)
+        return _for_this_run(plan, events)
+    events.applied("data", "token cache", "Loading pre-tokenized dataset from cache")
+    if plan.machine.loader.workers:
+        note = "Rows are mapped from the cache: no loader workers are needed"
+        events.applied("dataloader_num_workers", 0, note)
+    return _dataset(cache)
+
+
+def _for_this_run(plan: Plan, events: Events) -> Dataset:
+    folder = create_rows_folder()
+    paths = plan.machine.paths.model_copy(update={"cache": str(folder.path)})
+    elsewhere = plan.model_copy(update={"machine": plan.machine.model_copy(update={"paths": paths})})
+    try:
+        cache = _ensure_cache(elsewhere, events)
+    except BaseException:
+        folder.close()
+        raise
+    events.applied("data", "tokenized for this run", "Rows tokenized for this run, read by loader workers")
+    return _dataset(cache, folder)
+
+
+def _dataset(cache: Cache, folder: RowsFolder | None = None) -> Dataset:
+    slow = cache.description.slow_encoder
+    return Dataset(
+        cache.key,
+        cache.train,
+        cache.validation if cache.validation is not None and len(cache.validation) else None,
+        cache.ledger(),
+        slow.told() if slow is not None else None,
+        mapped=folder is None,
+        folder=folder,
+    )
+
+
+def _ensure_cache(plan: Plan, events: Events) -> Cache:
+    from expert_worker.pretokenize import ensure_cache
+
+    return ensure_cache(plan, events)
+
+
+def longest(lengths: Sequence[int], count: int) -> list[int]:
+    """The `count` longest rows, the longest first."""
+    return heapq.nlargest(count, range(len(lengths)), key=lengths.__getitem__)
+
+
+def check_ids(rows: Rows, tokenizer: Any, model: Any) -> None:
+    """Rows are only searched where the tokenizer is larger than the base."""
+    if token_vectors.has_spare_ids(model, tokenizer):
+        largest = max((int(torch.as_tensor(rows.batch([at])[0]).max()) for at in range(len(rows))), default=0)
+        token_vectors.check_largest(model, tokenizer, largest)
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """Rows of documents, each (ids, labels): for tests, and for data that is not in a file."""
+
+    packed: list[list[tuple[list[int], list[int]]]]
+
+    def __len__(self) -> int:
+        return len(self.packed)
+
+    def row_lengths(self) -> list[int]:
+        return [sum(len(ids) for ids, _ in row) for row in self.packed]
+
+    def batch(self, indices: Sequence[int]) -> tuple[Any, Any, Any, Any]:
+        documents = [document for index in indices for document in self.packed[index]]
+        sizes = [len(ids) for ids, _ in documents]
+        bounds = torch.tensor([0, *sizes]).cumsum(0)
+        positions = torch.cat([torch.arange(size) for size in sizes])
+        return (
+            torch.tensor([i for ids, _ in documents for i in ids]),
+            torch.tensor([i for _, labels in documents for i in labels]),
+            bounds,
+            positions,
+        )
+
+
+@dataclass
+class RowsFolder:
+    """Rows that are tokenized for one run, in the temporary folder.
+
+    The run's worker locks a file in it as long as it lives. A killed worker cannot remove its folder: the
+    next run does, if nobody holds the lock.
+    """
+
+    path: Path
+    _handle: int | None
+
+    def close(self) -> None:
+        """May be called twice: where a start fails, and at the end of the run."""
+        if self._handle is not None:
+            handle, self._handle = self._handle, None
+            with contextlib.suppress(OSError):
+                _remove(self.path, handle)
+
+
+def create_rows_folder() -> RowsFolder:
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        handle = _open(path, os.O_CREAT)
+        # Another run that looked before the lock was taken has removed the folder.
+        if handle is not None and try_lock(handle) and _is_open_at(path / _LOCK, handle):
+            return RowsFolder(path, handle)
+        if handle is not None:
+            os.close(handle)
+
+
+def remove_abandoned_rows() -> list[Path]:
+    """Removes the folders of this user's runs that are dead; returns what it removed."""
+    gone = []
+    for path in sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")):
+        with contextlib.suppress(OSError):
+            if not _is_own(path):
+                continue
+            handle = _open(path)
+            if handle is None:
+                continue
+            if try_lock(handle):
+                _remove(path, handle)
+                gone.append(path)
+            else:
+                os.close(handle)
+    return gone
+
+
+def _open(folder: Path, flags: int = 0) -> int | None:
+    try:
+        return os.open(folder / _LOCK, os.O_RDWR | NO_FOLLOW | flags, 0o600)
+    except FileNotFoundError:
+        return None
+
+
+def _is_open_at(path: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(follow_symlinks=False), os.fstat(handle))
+    except FileNotFoundError:
+        return False
+
+
+def _is_own(path: Path) -> bool:
+    """The temporary folder is everyone's: a link or another user's folder stays."""
+    if path.is_symlink() or not path.is_dir():
+        return False
+    return sys.platform == "win32" or path.stat().st_uid == os.getuid()
+
+
+def _remove(folder: Path, handle: int) -> None:
+    """Rows first, the lock last: what a kill leaves of this is removed by the next run."""
+    try:
+        for inside in folder.iterdir():
+            if inside.name != _LOCK:
+                shutil.rmtree(inside) if inside.is_dir() and not inside.is_symlink() else inside.unlink()
+        if sys.platform != "win32":
+            shutil.rmtree(folder)
+    finally:
+        os.close(handle)
+    if sys.platform == "win32":  # It deletes no open file.
+        shutil.rmtree(folder)
