@@ -33,13 +33,3 @@ pub fn folder_name(manifest: &Path) -> String {
     let folder = folder.map_or_else(|| std::env::current_dir().unwrap_or_default(), Path::to_owned);
     folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned()
 }
-
-/// Forward slashes on every system and no leading `./`, as documents that travel have them.
-pub fn portable(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    let text = if cfg!(windows) { text.replace('\\', "/") } else { text.into_owned() };
-    match text.strip_prefix("./") {
-        Some(rest) if !rest.is_empty() => rest.to_owned(),
-        _ => text,
-    }
-}

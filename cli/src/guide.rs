@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::usage::command;
+use crate::cli::command;
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

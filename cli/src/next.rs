@@ -1,7 +1,7 @@
 //! The command that a person most likely wants next, as it can be typed.
 
-use crate::experts::portable;
-use crate::options::PlanOptions;
+use crate::args::PlanOptions;
+use crate::sys::paths::portable;
 
 /// `expert-cli VERB EXPERT`, with the base and output that the last command was given.
 pub fn command(verb: &str, options: &PlanOptions, more: &str) -> String {

@@ -66,7 +66,7 @@ AREAS: dict[str, Python | Rust] = {
     "lock": Rust(
         "expert-cli",
         "cli",
-        ("cli/src/lock/*.rs", "cli/src/changed.rs"),
+        ("cli/src/lock/*.rs", "cli/src/sys/digests.rs", "cli/src/train/changed.rs"),
         ("--bins", "--test", "shelf", "--test", "train", "--test", "matrix"),
     ),
     "pack": Rust("expert-native", "worker/native", ("worker/native/src/pack.rs",), ("--test", "pack")),

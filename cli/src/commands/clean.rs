@@ -13,13 +13,16 @@ use fs_err as fs;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::experts::{self, portable};
+use crate::experts;
 use crate::failure::Failure;
-use crate::output::{children, leads_out, read_json, read_plan};
-use crate::render::Console;
-use crate::render::number::bytes;
+use crate::plan::leads_out;
+use crate::plan::on_cpu;
+use crate::run::read_plan;
 use crate::runs::{self, Run, State};
-use crate::site;
+use crate::sys::files::{children, read_json};
+use crate::sys::paths::portable;
+use crate::ui::Console;
+use crate::ui::number::bytes;
 
 /// A file that only the worker writes into a token cache.
 const DESCRIPTION: &str = "cache.json";
@@ -133,7 +136,7 @@ fn cache_of_run(run: &Path) -> Option<PathBuf> {
 /// The cache folders of the manifest's bases.
 fn cache_roots(manifest: &Manifest) -> BTreeSet<PathBuf> {
     let request = Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
-    let site = site::on_cpu(&manifest.path);
+    let site = on_cpu(&manifest.path);
     manifest
         .all_effective()
         .filter_map(|expert| resolve(&expert, &site, request.clone()).ok())

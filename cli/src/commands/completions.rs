@@ -4,8 +4,7 @@ use clap_complete::Shell;
 use expert_contract::exit::Exit;
 
 use crate::failure::Failure;
-use crate::render::Console;
-use crate::usage;
+use crate::ui::Console;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -13,9 +12,10 @@ pub struct Args {
     shell: Shell,
 }
 
-pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
+/// `program` is the whole command line.
+pub fn run(args: &Args, mut program: clap::Command, console: &Console) -> Result<Exit, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut usage::command(), "expert-cli", &mut script);
+    clap_complete::generate(args.shell, &mut program, "expert-cli", &mut script);
     let text = String::from_utf8_lossy(&script);
     // The generator spells this program's name, which has a hyphen, in two ways, and the shell finds neither by the other.
     let text = text.replace("expert__subcmd__cli", "expert__cli");

@@ -10,11 +10,12 @@ use expert_contract::resolve::{DataFacts, resolve};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::experts::{self, portable};
+use crate::experts;
 use crate::failure::Failure;
-use crate::render::number::{bytes, grouped};
-use crate::render::{Align, Console, Table};
-use crate::site;
+use crate::plan::on_cpu;
+use crate::sys::paths::portable;
+use crate::ui::number::{bytes, grouped};
+use crate::ui::{Align, Console, Table};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -54,7 +55,7 @@ fn of_expert(path: &Path, console: &Console) -> Result<Vec<Listed>, Failure> {
     };
     let Some(expert) = manifest.effective(0) else { return Ok(Vec::new()) };
     let request = Request::Pretokenize { force: false, preview: 0 };
-    let site = site::on_cpu(path);
+    let site = on_cpu(path);
     let resolved = resolve(&expert, &site, request)
         .map_err(|problem| Failure::manifest(path, manifest.locate(vec![problem])))?;
     let plan = &resolved.plan;

@@ -3,11 +3,10 @@
 use expert_contract::exit::Exit;
 use serde_json::json;
 
-use crate::doctor::{Status, checks};
+use crate::args::Global;
+use crate::doctor::{Status, checks, text};
 use crate::failure::Failure;
-use crate::render::Console;
-use crate::render::checks as view;
-use crate::usage::Global;
+use crate::ui::Console;
 
 #[derive(clap::Args)]
 pub struct Args {}
@@ -18,7 +17,7 @@ pub fn run(_args: &Args, global: &Global, console: &Console) -> Result<Exit, Fai
     if console.json {
         console.document(&json!({"ok": ok, "checks": checks}));
     } else {
-        console.data(&view::text(&checks));
+        console.data(&text::text(&checks));
     }
     Ok(if ok { Exit::Done } else { Exit::Missing })
 }

@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use expert_contract::exit::Exit;
 use expert_contract::plan::Request;
 
-use crate::adapter;
+use crate::args::Global;
+use crate::args::PlanOptions;
+use crate::args::Supervision;
 use crate::failure::Failure;
-use crate::launch::{Home, Supervision, carry_out};
-use crate::options::PlanOptions;
-use crate::prepare::prepare;
-use crate::render::{Console, summary};
-use crate::usage::Global;
+use crate::plan::prepare;
+use crate::run::adapter;
+use crate::ui::{Console, summary};
 use crate::worker;
+use crate::worker::{Home, carry_out};
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -7,14 +7,16 @@ use expert_contract::event::Body;
 use expert_contract::exit::Exit;
 use expert_contract::plan::Request;
 
-use crate::adapter;
+use crate::args::Global;
+use crate::args::PlanOptions;
+use crate::args::Supervision;
 use crate::failure::Failure;
-use crate::launch::{Home, Supervision, carry_out_with};
-use crate::options::PlanOptions;
-use crate::prepare::prepare;
-use crate::render::{Board, Console};
-use crate::usage::Global;
+use crate::plan::prepare;
+use crate::run::adapter;
+use crate::ui::Console;
+use crate::worker::Board;
 use crate::worker::Notice;
+use crate::worker::{Home, carry_out_with};
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -7,12 +7,13 @@ use expert_contract::exit::Exit;
 use fs_err as fs;
 use serde_json::{Value, json};
 
-use crate::durable;
-use crate::experts::{MANIFEST, portable};
+use crate::experts::MANIFEST;
 use crate::failure::Failure;
-use crate::render::{Align, Console, Table};
 use crate::scaffold::workflow::{self, Tool};
 use crate::scaffold::{self, Preset, Split, name};
+use crate::sys::durable;
+use crate::sys::paths::portable;
+use crate::ui::{Align, Console, Table};
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -6,11 +6,12 @@ use expert_contract::exit::Exit;
 use fs_err as fs;
 use serde::Serialize;
 
-use crate::changed;
+use crate::args::Global;
 use crate::experts;
 use crate::failure::Failure;
-use crate::render::Console;
-use crate::usage::Global;
+use crate::sys::paths::portable;
+use crate::train::changed;
+use crate::ui::Console;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -91,8 +92,8 @@ fn entry(manifest: &Path) -> Entry {
     let named = fs::read(manifest).ok().and_then(|bytes| changed::read(bytes, manifest));
     Entry {
         expert: named.map_or_else(|| experts::folder_name(manifest), |it| it.root.name.value.clone()),
-        manifest: experts::portable(manifest),
-        path: experts::portable(manifest.parent().unwrap_or(Path::new("."))),
+        manifest: portable(manifest),
+        path: portable(manifest.parent().unwrap_or(Path::new("."))),
     }
 }
 

@@ -6,15 +6,17 @@ use expert_contract::exit::Exit;
 use expert_contract::plan::Request;
 use serde_json::{Value, json};
 
+use crate::args::Global;
+use crate::args::PlanOptions;
+use crate::args::Supervision;
 use crate::experts;
 use crate::failure::Failure;
-use crate::launch::{Home, Supervision, carry_out};
 use crate::next;
-use crate::options::PlanOptions;
-use crate::prepare::prepare;
-use crate::render::{Console, tokens};
-use crate::usage::Global;
+use crate::plan::prepare;
+use crate::sys::paths::portable;
+use crate::ui::{Console, tokens};
 use crate::worker;
+use crate::worker::{Home, carry_out};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -51,7 +53,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let (mut documents, mut texts) = (Vec::new(), Vec::new());
     for manifest in experts::below(shelf)? {
         let options = PlanOptions { manifest: Some(manifest.clone()), ..args.options.clone() };
-        let path = experts::portable(manifest.parent().unwrap_or(Path::new(".")));
+        let path = portable(manifest.parent().unwrap_or(Path::new(".")));
         let built = build(&options, args, global, console)
             .and_then(|result| Ok((tokens::text(&worker::result(&result)?), result)));
         match built {

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use expert_contract::exit::Exit;
 use serde_json::json;
 
-use crate::compare::Comparison;
-use crate::experts::portable;
 use crate::failure::Failure;
-use crate::render::number::{grouped, minute, percent, short};
-use crate::render::{Align, Console, Table, comparison};
-use crate::runs::{Run, below};
+use crate::runs::compare::Comparison;
+use crate::runs::{Run, below, comparison};
+use crate::sys::paths::portable;
+use crate::ui::number::{grouped, minute, percent, short};
+use crate::ui::{Align, Console, Table};
 
 #[derive(clap::Args)]
 pub struct Args {

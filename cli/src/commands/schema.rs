@@ -4,7 +4,7 @@ use expert_contract::exit::Exit;
 use expert_contract::{reference, schema};
 
 use crate::failure::Failure;
-use crate::render::Console;
+use crate::ui::Console;
 
 #[derive(clap::Args)]
 #[group(multiple = false)]

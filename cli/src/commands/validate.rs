@@ -9,7 +9,7 @@ use expert_contract::read::{Loaded, load};
 use serde::Serialize;
 
 use crate::failure::{Failure, reason};
-use crate::render::{Console, one_line};
+use crate::ui::{Console, one_line};
 
 const MANIFEST: &str = "manifest.json";
 

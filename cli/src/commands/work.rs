@@ -8,14 +8,18 @@ use expert_contract::results::PlanRecord;
 use fs_err as fs;
 use serde_json::Value;
 
+use crate::args::Global;
+use crate::args::Supervision;
 use crate::failure::Failure;
-use crate::launch::{Home, Supervision, carry_out};
-use crate::lock::{self, Digests, Kind};
-use crate::output::{self, RunFolder};
-use crate::render::{Board, Console};
+use crate::lock::{self, Kind};
+use crate::plan::refuse_links_out;
+use crate::run::RunFolder;
+use crate::sys::digests::Digests;
 use crate::train::{Asked, Runner, Trained};
-use crate::usage::Global;
+use crate::ui::Console;
+use crate::worker::Board;
 use crate::worker::Notice;
+use crate::worker::{Home, carry_out};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -29,7 +33,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let mut plan = read_plan(&args.plan)?;
     let paths = &plan.machine.paths;
     let named = !Path::new(&paths.output).starts_with(&paths.expert_dir);
-    output::refuse_links_out(&plan, named, &[])?;
+    refuse_links_out(&plan, named, &[])?;
     let result = if matches!(plan.request, Request::Train { .. }) {
         train(&mut plan, args, global, console)?
     } else {

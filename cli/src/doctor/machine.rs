@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use expert_contract::plan::{CONTRACT_VERSION, DeviceKind};
 use sysinfo::Disks;
 
-use super::Check;
+use super::check::Check;
 use super::probe::Report;
-use crate::options::DeviceChoice;
-use crate::render::number::bytes;
-use crate::{env, git, site};
+use crate::sys::{env, git, host};
+use crate::ui::number::bytes;
 
 /// A converted base, its cache, and some checkpoints of a small adapter.
 const ENOUGH_DISK: u64 = 5 << 30;
@@ -21,7 +20,7 @@ pub fn this_program() -> Check {
 
 /// The driver's devices, and whether torch can use them.
 pub fn device(report: Option<&Report>) -> Check {
-    let Ok(found) = site::device(DeviceChoice::Auto) else {
+    let Ok(found) = host::device(None) else {
         return Check::warning("device", "none was recognised", "training falls back to the CPU");
     };
     let memory = found.device.memory_bytes.map_or(String::new(), |size| format!(", {}", bytes(size)));
@@ -83,7 +82,7 @@ pub fn memory() -> Check {
 pub fn disk() -> Check {
     let disks = Disks::new_with_refreshed_list();
     let here = std::env::current_dir().unwrap_or_default();
-    let places = [here, existing(&site::home())];
+    let places = [here, existing(&host::home())];
     let found: Vec<(PathBuf, u64)> =
         places.into_iter().filter_map(|place| Some((place.clone(), free(&disks, &place)?))).collect();
     let shown: Vec<_> =
@@ -109,7 +108,7 @@ fn existing(path: &Path) -> PathBuf {
 }
 
 pub fn hub_cache() -> Check {
-    let cache = site::hub_cache();
+    let cache = host::hub_cache();
     let offline = if env::HF_HUB_OFFLINE.get().is_some() { ", offline (HF_HUB_OFFLINE)" } else { "" };
     let models = std::fs::read_dir(&cache).map(|entries| {
         entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("models--")).count()

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::env;
 use crate::failure::reason;
+use crate::sys::env;
 
 /// Importing torch from a cold network disk is slow; a broken driver may hang.
 const PATIENCE: Duration = Duration::from_mins(3);

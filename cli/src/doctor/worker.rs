@@ -2,9 +2,9 @@
 
 use expert_contract::plan::CONTRACT_VERSION;
 
-use super::Check;
+use super::check::Check;
 use super::probe::{Report, ask};
-use crate::usage::Global;
+use crate::args::Global;
 use crate::worker::Search;
 
 /// Required packages, and the oldest release that is supported.

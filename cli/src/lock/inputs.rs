@@ -9,7 +9,8 @@ use expert_contract::plan::{Code, Inputs, Plan};
 use serde::Serialize;
 
 use super::code;
-use super::digests::Digests;
+use crate::sys::digests::Digests;
+use crate::sys::files::children;
 use crate::worker::Search;
 
 /// How a difference of recipes is called: they come out of the manifest and the flags that stand in for it.
@@ -167,7 +168,7 @@ fn ends_with(name: &str, end: &str) -> bool {
 }
 
 fn matching(folder: Option<&Path>, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
-    let files = folder.map(crate::output::children).unwrap_or_default().into_iter();
+    let files = folder.map(children).unwrap_or_default().into_iter();
     let mut files: Vec<PathBuf> = files
         .filter(|file| file.is_file() && file.file_name().and_then(|it| it.to_str()).is_some_and(&wanted))
         .collect();

@@ -4,7 +4,6 @@
 //! in `run.json`, because a lock may come from another machine than the run.
 
 pub mod code;
-mod digests;
 pub mod inputs;
 
 use std::collections::BTreeMap;
@@ -17,12 +16,10 @@ use expert_contract::results::{self, Evaluation};
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
-pub use code::look_for_package as find_package;
-pub use digests::{Digests, read_digest};
 pub use inputs::{Difference, Kind, differences, listed};
 
-use crate::durable;
 use crate::failure::Failure;
+use crate::sys::durable;
 
 pub const FILE: &str = "expert.lock";
 const FORMAT: u32 = 1;

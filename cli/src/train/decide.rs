@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use expert_contract::plan::{self, Duration, Inputs, Plan};
 use serde_json::{Value, json};
 
-use crate::compare;
 use crate::failure::Failure;
 use crate::lock::{self, Difference, Kind};
-use crate::output::{self, Arithmetic, Begun, Finished, State};
+use crate::run::{self, Arithmetic, Begun, Finished, State};
+use crate::runs::compare;
 
 const DURATION: &str = "schedule.duration";
 
@@ -38,11 +38,11 @@ pub enum Decision {
 
 /// `inputs` are those of now.
 pub fn decide(run: &Path, plan: &Plan, inputs: &Inputs, asked: Asked) -> Result<Decision, Failure> {
-    output::refuse_foreign(run)?;
+    run::refuse_foreign(run)?;
     if asked.fresh {
         return Ok(Decision::Replace { remark: None });
     }
-    match output::state(run, &plan.recipe_digest) {
+    match run::state(run, &plan.recipe_digest) {
         State::Unused => Ok(Decision::Begin),
         State::Finished(record) => finished(run, plan, inputs, asked, &record),
         State::Used => used(run, plan, inputs, asked),
@@ -65,7 +65,7 @@ fn finished(
         return Ok(Decision::Done(record.result().cloned().unwrap_or_else(|| json!({}))));
     }
     let damages = damages.join(", ");
-    if output::has_whole_checkpoint(run) {
+    if run::has_whole_checkpoint(run) {
         let remark = format!("{damages}: rebuilding it from the newest checkpoint");
         return Ok(Decision::Resume { arithmetic: arithmetic(run), remark: Some(remark) });
     }

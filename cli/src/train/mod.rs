@@ -1,9 +1,17 @@
-//! Training: what a folder's earlier run allows, and one expert's way from its plan to its lock.
+//! Training: what a folder's earlier run allows, one expert from its plan to its lock, and a whole shelf.
 
+pub mod changed;
 mod decide;
+mod options;
 mod runner;
+mod select;
+pub mod shelf;
+mod slots;
+mod summary;
 mod trainer;
+mod work;
 
 pub use decide::Asked;
+pub use options::{RunOptions, ShelfOptions, has_test_set};
 pub use runner::{Runner, Trained};
-pub use trainer::{Trainer, has_test_set};
+pub use trainer::Trainer;

@@ -8,13 +8,15 @@ use expert_contract::results::{BaseResult, TrainResult};
 use serde_json::Value;
 
 use super::decide::{Asked, Decision, decide};
-use crate::adapter;
+use crate::args::Global;
+use crate::args::Supervision;
 use crate::failure::Failure;
-use crate::launch::{Home, Supervision, carry_out_with};
-use crate::lock::{self, Digests};
-use crate::output::RunFolder;
-use crate::usage::Global;
+use crate::lock;
+use crate::run::RunFolder;
+use crate::run::adapter;
+use crate::sys::digests::Digests;
 use crate::worker::{self, Notice, Warm};
+use crate::worker::{Home, carry_out_with};
 
 /// How one expert's training ended.
 pub enum Trained {

@@ -2,24 +2,27 @@
 
 use std::path::Path;
 
-use expert_contract::plan::{Inputs, Plan, Request, Resume};
+use expert_contract::plan::{Inputs, Plan, Request};
 use expert_contract::results::TrainResult;
 use serde_json::Value;
 
-use super::decide::{Asked, Decision, decide};
+use super::decide::{Decision, decide};
+use super::options::{RunOptions, ShelfOptions, has_test_set};
 use super::runner::{Runner, Trained};
-use crate::adapter;
-use crate::commands::train::{Args, absolute};
 use crate::failure::Failure;
-use crate::launch::Home;
 use crate::lock::{self, Entry, Outcome, Score};
-use crate::output::{Begun, Finished, RunFolder, read_json};
-use crate::prepare::Prepared;
+use crate::plan::Prepared;
+use crate::run::adapter;
+use crate::run::{Begun, Finished, RunFolder};
+use crate::sys::files::read_json;
+use crate::worker::Home;
 use crate::worker::{self, Notice};
 
 /// What is the same for every expert of one command.
 pub struct Trainer<'a> {
-    pub args: &'a Args,
+    pub options: &'a RunOptions,
+    /// None for one expert alone.
+    pub shelf: Option<&'a ShelfOptions>,
     pub runner: Runner<'a>,
 }
 
@@ -28,22 +31,28 @@ impl Trainer<'_> {
     pub fn train(&self, prepared: &Prepared, notify: &mut dyn FnMut(Notice)) -> Result<Trained, Failure> {
         let mut plan = prepared.resolved.plan.clone();
         if let Some(mirror) = &mut plan.machine.mirror {
-            mirror.background &= !self.args.no_background_upload;
+            mirror.background &= !self.options.no_background_upload;
         }
-        if self.args.evaluate {
+        if self.options.evaluate {
             refuse_without_test_set(&plan)?;
         }
         self.runner.fetch_base(&mut plan, notify)?;
         let inputs = self.runner.inputs(&plan);
-        if self.args.locked {
+        if self.options.locked {
             lock::check(&plan, &inputs)?;
         }
-        plan.request = self.args.request(&plan);
+        plan.request = self.options.request(self.evaluates(&plan));
         let folder = RunFolder::claim(Path::new(&plan.machine.paths.output))?;
-        let mut trained = self.runner.train(&folder, &mut plan, &inputs, self.args.asked(), notify)?;
+        let mut trained = self.runner.train(
+            &folder,
+            &mut plan,
+            &inputs,
+            self.options.asked(self.shelf.is_some()),
+            notify,
+        )?;
         let _held = matches!(trained, Trained::Now(_)).then_some(folder);
         // A run that trained now has scores; one that was finished before may not have.
-        if self.args.evaluates(&plan) && trained.result()?.evaluation.is_none() {
+        if self.evaluates(&plan) && trained.result()?.evaluation.is_none() {
             let score = match self.kept_score(&plan, &inputs) {
                 Some(kept) => kept,
                 None => self.score(&plan, notify)?,
@@ -59,9 +68,15 @@ impl Trainer<'_> {
         let plan = &prepared.resolved.plan;
         let inputs = self.runner.inputs(plan);
         let run = Path::new(&plan.machine.paths.output);
-        let decision = decide(run, plan, &inputs, self.args.asked());
-        let scored = !self.args.evaluates(plan) || self.kept_score(plan, &inputs).is_some();
+        let decision = decide(run, plan, &inputs, self.options.asked(self.shelf.is_some()));
+        let scored = !self.evaluates(plan) || self.kept_score(plan, &inputs).is_some();
         matches!(decision, Ok(Decision::Done(_))) && scored
+    }
+
+    /// A shelf is scored where there are test sets.
+    fn evaluates(&self, plan: &Plan) -> bool {
+        let wanted = |shelf: &ShelfOptions| !shelf.no_evaluate && has_test_set(plan);
+        self.options.evaluate || self.shelf.is_some_and(wanted)
     }
 
     /// The evaluation that belongs to the adapter, if the lock says that it does.
@@ -94,7 +109,7 @@ impl Trainer<'_> {
         let (Some(inputs), Some(adapter)) = (record.inputs(), record.adapter()) else { return Ok(()) };
         let Some(place) = lock::Place::of(plan) else { return Ok(()) };
         let before = place.entry().filter(|entry| lock::differences(&entry.inputs, inputs).is_empty());
-        if self.args.locked {
+        if self.options.locked {
             if before.is_some_and(|entry| entry.result.adapter != adapter) {
                 notify(Notice::Remark(
                     "inputs match expert.lock, but the adapter's bytes differ: expected on a different CPU, thread \
@@ -134,40 +149,4 @@ fn refuse_without_test_set(plan: &Plan) -> Result<(), Failure> {
     }
     Err(Failure::bad_input("no-test-set", "there are no test rows: the manifest names no test set")
         .hint("set training.dataset.test_path or evaluation.test_cases, or leave --evaluate out"))
-}
-
-pub fn has_test_set(plan: &Plan) -> bool {
-    !plan.recipe.data.test.is_empty() || !plan.recipe.evaluation.test_cases.is_empty()
-}
-
-impl Args {
-    pub fn resumes(&self) -> bool {
-        self.resume.is_some() || self.extend
-    }
-
-    pub fn asked(&self) -> Asked<'_> {
-        Asked {
-            fresh: self.fresh,
-            resume: self.resumes(),
-            checkpoint: self.resume.as_deref().filter(|path| *path != Path::new("auto")),
-            extend: self.extend,
-            shelf: self.all.is_some(),
-        }
-    }
-
-    /// A shelf is scored where there are test sets.
-    pub fn evaluates(&self, plan: &Plan) -> bool {
-        self.evaluate || (self.all.is_some() && !self.no_evaluate && has_test_set(plan))
-    }
-
-    pub fn request(&self, plan: &Plan) -> Request {
-        let resume = match &self.resume {
-            Some(path) if path != Path::new("auto") => Resume::Checkpoint { path: absolute(path) },
-            Some(_) => Resume::Newest,
-            None if self.extend => Resume::Newest,
-            None => Resume::Nothing,
-        };
-        let evaluate = self.evaluates(plan);
-        Request::Train { resume, extend: self.extend, evaluate, profile: self.profile }
-    }
 }

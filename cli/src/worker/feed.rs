@@ -7,7 +7,7 @@ use std::thread;
 
 use serde_json::Value;
 
-use super::spawn::Stdin;
+use super::launch::Stdin;
 
 /// Dropping it closes the pipe, which the worker takes as the end of this process: it is kept as long as the worker.
 pub struct Feed {

@@ -7,26 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use expert_contract::exit::Exit;
-
+use super::ending::Interrupt;
 use super::process::{self, Group};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Interrupt {
-    /// Ctrl-C
-    Interrupt,
-    /// TERM, or the terminal is gone
-    Terminate,
-}
-
-impl Interrupt {
-    pub fn exit(self) -> Exit {
-        match self {
-            Self::Interrupt => Exit::Interrupted,
-            Self::Terminate => Exit::Terminated,
-        }
-    }
-}
 
 /// Time limits for the kill and for the last message: a stopped terminal (Ctrl-S) must not block.
 const PARTING: Duration = Duration::from_millis(200);

@@ -8,9 +8,9 @@ use std::env::consts::EXE_SUFFIX;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use crate::env;
+use super::package::installed_package;
 use crate::failure::Failure;
-use crate::lock::find_package;
+use crate::sys::env;
 
 const VENV: &str = ".venv";
 /// A file that identifies this project's checkout among folders with a `target` in them.
@@ -71,7 +71,8 @@ impl Search {
                 .into_iter()
                 .flatten()
                 .collect();
-        let chosen = candidates.iter().position(|(python, _)| find_package(python).is_some()).unwrap_or(0);
+        let chosen =
+            candidates.iter().position(|(python, _)| installed_package(python).is_some()).unwrap_or(0);
         let (python, rule) = candidates.get(chosen).cloned().ok_or_else(|| self.none_found())?;
         let skipped = candidates[..chosen]
             .iter()
@@ -136,7 +137,7 @@ impl Search {
     fn remedy(&self) -> String {
         let nearby = self.working_directory.ancestors().map(|folder| folder.join(VENV));
         let with_worker = nearby.filter_map(|root| first_python(&bin_of(&root)));
-        let nearby = with_worker.into_iter().find(|python| find_package(python).is_some());
+        let nearby = with_worker.into_iter().find(|python| installed_package(python).is_some());
         let name = match nearby {
             Some(python) => format!("name one with --python or EXPERT_PYTHON, such as {}", python.display()),
             None => "name another with --python or EXPERT_PYTHON".to_owned(),

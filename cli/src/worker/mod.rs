@@ -1,23 +1,30 @@
 //! The Python worker: locating, starting, supervising and stopping it.
 
+mod board;
+mod ending;
 mod feed;
 mod inbox;
 mod interrupt;
+mod launch;
 mod lines;
 mod locate;
 mod module;
 mod outcome;
+mod package;
 mod process;
 mod silence;
 mod spawn;
+mod stage;
 mod supervise;
 mod warm;
 
-pub use interrupt::{Interrupt, requested as interrupted};
+pub use board::Board;
+pub use interrupt::requested as interrupted;
 pub use locate::Search;
 pub use module::{hand_over, run_module};
 pub use outcome::result;
+pub use package::{PACKAGE, find_package};
 pub use process::keep_on_at_file_limit;
-pub use spawn::{Launch, Stdin};
-pub use supervise::{Limits, Notice, supervise};
+pub use stage::{Home, carry_out, carry_out_with};
+pub use supervise::Notice;
 pub use warm::Warm;

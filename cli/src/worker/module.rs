@@ -7,8 +7,8 @@ use expert_contract::exit::Exit;
 
 use super::locate::Found;
 use super::process;
-use crate::env;
 use crate::failure::{Failure, reason};
+use crate::sys::env;
 
 /// What a module that succeeded printed.
 pub struct Ran {

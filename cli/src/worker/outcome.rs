@@ -8,10 +8,10 @@ use expert_contract::exit::Exit;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::interrupt::Interrupt;
-use super::process::{Death, cause_of_death};
+use super::ending::{Death, Interrupt};
+use super::launch::Launch;
+use super::process::cause_of_death;
 use super::silence::Quiet;
-use super::spawn::Launch;
 use crate::failure::Failure;
 
 /// The facts when the worker has ended.

@@ -1,125 +1,48 @@
 //! Starting `python -m expert_worker`.
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-
-use expert_contract::exit::Exit;
-use fs_err as fs;
+use std::process::{Child, Command, Stdio};
 
 use super::interrupt;
-use super::locate::Found;
+use super::launch::{Launch, Started};
 use super::process::{self, Worker};
 use super::warm::Warm;
-use crate::env;
 use crate::failure::{Failure, reason};
-use crate::output::{RunLock, without_following};
+use crate::sys::env;
 
-/// The worker's standard input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stdin {
-    /// Kept open without data; the worker takes its end as the end of this process.
-    Quiet,
-    /// Prompts, read from ours line by line and passed on as JSON strings.
-    Prompts,
+/// The worker's parent-death signal is tied to the *thread* that calls this: it must outlive the worker.
+/// `warm`: a warm parent, if it is running.
+pub fn start(launch: &Launch, warm: Option<&Warm>) -> Result<Started, Failure> {
+    if let Some(started) = warm.and_then(|warm| warm.hand_over(launch)) {
+        return Ok(started);
+    }
+    if let Some(asked) = interrupt::requested() {
+        // It arrived while waiting for a warm parent.
+        return Err(Failure::new(
+            asked.exit(),
+            "interrupted",
+            "stopped on request before the worker was started",
+        ));
+    }
+    let mut child = spawn(launch)?;
+    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+    let worker = Worker::started(child).map_err(|error| Failure::supervising("take charge of", &error))?;
+    Ok(Started { worker, stdin, stdout })
 }
 
-/// One start of the worker.
-pub struct Launch<'a> {
-    pub python: Found,
-    pub stage: &'static str,
-    pub plan: PathBuf,
-    /// Receives output of the worker and its libraries that is not an event.
-    pub log: PathBuf,
-    pub stdin: Stdin,
-    /// A warm parent, if it is running.
-    pub warm: Option<&'a Warm>,
-    /// Held by the worker too, so that no other writer enters the run's folder before it has ended.
-    pub run_lock: Option<&'a RunLock>,
-}
-
-pub struct Started {
-    pub worker: Worker,
-    pub stdin: Option<ChildStdin>,
-    pub stdout: Option<ChildStdout>,
-}
-
-impl Launch<'_> {
-    /// The worker's parent-death signal is tied to the *thread* that calls this: it must outlive the worker.
-    pub fn start(&self) -> Result<Started, Failure> {
-        if let Some(started) = self.warm.and_then(|warm| warm.hand_over(self)) {
-            return Ok(started);
-        }
-        if let Some(asked) = interrupt::requested() {
-            // It arrived while waiting for a warm parent.
-            return Err(Failure::new(
-                asked.exit(),
-                "interrupted",
-                "stopped on request before the worker was started",
-            ));
-        }
-        let mut child = self.spawn()?;
-        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        let worker =
-            Worker::started(child).map_err(|error| Failure::supervising("take charge of", &error))?;
-        Ok(Started { worker, stdin, stdout })
+fn spawn(launch: &Launch) -> Result<Child, Failure> {
+    let log = launch.open_log()?;
+    let mut command = Command::new(&launch.python.python);
+    command.args(["-m", "expert_worker", launch.stage, "--plan"]).arg(&launch.plan);
+    command.env(env::PARENT_PID.name, std::process::id().to_string());
+    command.env(env::SAFE_PATH.name, "1");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+    process::prepare(&mut command);
+    if let Some(lock) = launch.run_lock {
+        process::share(&mut command, lock);
     }
-
-    fn spawn(&self) -> Result<Child, Failure> {
-        let log = self.open_log()?;
-        let mut command = Command::new(&self.python.python);
-        command.args(["-m", "expert_worker", self.stage, "--plan"]).arg(&self.plan);
-        command.env(env::PARENT_PID.name, std::process::id().to_string());
-        command.env(env::SAFE_PATH.name, "1");
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
-        process::prepare(&mut command);
-        if let Some(lock) = self.run_lock {
-            process::share(&mut command, lock);
-        }
-        command.spawn().map_err(|error| {
-            let python = self.python.python.display();
-            Failure::missing("worker-not-started", format!("cannot start {python}: {}", reason(&error))).hint(
-                format!("it was chosen by {}; `expert-cli doctor` shows what is found", self.python.rule),
-            )
-        })
-    }
-
-    pub fn open_log(&self) -> Result<std::fs::File, Failure> {
-        let open = || -> std::io::Result<fs::File> {
-            if let Some(folder) = self.log.parent() {
-                fs::create_dir_all(folder)?;
-            }
-            without_following().write(true).create(true).truncate(true).open(&self.log)
-        };
-        open().map(fs::File::into_file).map_err(|error| Failure::writing("write the log", &self.log, &error))
-    }
-
-    /// The last non-empty line of the log, for ends without an event.
-    pub fn last_words(&self) -> Option<String> {
-        tail(&self.log).lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
-    }
-
-    pub fn log_mentions(&self, text: &str) -> bool {
-        tail(&self.log).contains(text)
-    }
-}
-
-fn tail(log: &Path) -> String {
-    use std::io::{Read, Seek, SeekFrom};
-    const TAIL: u64 = 16 << 10;
-    let read = || -> std::io::Result<Vec<u8>> {
-        let mut file = fs::File::open(log)?;
-        let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
-        let mut text = Vec::new();
-        file.take(TAIL).read_to_end(&mut text)?;
-        Ok(text)
-    };
-    String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
-}
-
-impl Failure {
-    /// A step of supervision that the operating system refused.
-    pub fn supervising(doing: &str, error: &std::io::Error) -> Self {
-        Self::new(Exit::Failed, "worker-lost", format!("cannot {doing} the worker: {}", reason(error)))
-    }
+    command.spawn().map_err(|error| {
+        let python = launch.python.python.display();
+        Failure::missing("worker-not-started", format!("cannot start {python}: {}", reason(&error)))
+            .hint(format!("it was chosen by {}; `expert-cli doctor` shows what is found", launch.python.rule))
+    })
 }

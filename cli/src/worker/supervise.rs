@@ -8,15 +8,18 @@ use expert_contract::event::{Body, Event};
 use expert_contract::plan::CONTRACT_VERSION;
 use serde_json::Value;
 
+use super::ending::Interrupt;
 use super::feed::Feed;
 use super::inbox::{self, Message};
-use super::interrupt::{self, Interrupt, Watched};
+use super::interrupt::{self, Watched};
+use super::launch::{Launch, Started};
 use super::outcome::{Facts, judge};
 use super::process::{Group, Worker};
 use super::silence::{Quiet, Silence};
-use super::spawn::{Launch, Started};
-use crate::env;
+use super::spawn;
+use super::warm::Warm;
 use crate::failure::Failure;
+use crate::sys::env;
 
 const ROUND: Duration = Duration::from_millis(100);
 /// A worker may still shut down libraries after its last event.
@@ -51,8 +54,13 @@ impl Limits {
 }
 
 /// Blocks until the worker has ended, and returns its result.
-pub fn supervise(launch: &Launch, limits: &Limits, notify: &mut dyn FnMut(Notice)) -> Result<Value, Failure> {
-    let Started { mut worker, stdin, stdout } = launch.start()?;
+pub fn supervise(
+    launch: &Launch,
+    warm: Option<&Warm>,
+    limits: &Limits,
+    notify: &mut dyn FnMut(Notice),
+) -> Result<Value, Failure> {
+    let Started { mut worker, stdin, stdout } = spawn::start(launch, warm)?;
     let group = Group::adopt(&worker).map_err(|error| Failure::supervising("take charge of", &error))?;
     let watched = Watched::new(group).map_err(|error| Failure::supervising("watch over", &error))?;
     let inbox = stdout.map(inbox::read);

@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use super::measure::{Extent, Measured, ends_all, measure, shortened};
 use super::outcome::{Losses, apart, losses};
 use super::variants::{Change, GROUPS, Variant, all};
-use crate::durable;
+use crate::args::Global;
+use crate::args::Supervision;
+use crate::args::TrainOptions;
 use crate::failure::Failure;
-use crate::launch::Supervision;
-use crate::options::TrainOptions;
-use crate::prepare::prepare;
-use crate::render::number::{bytes, seconds, short};
-use crate::render::{Align, Console, Table};
-use crate::usage::Global;
+use crate::plan::prepare;
+use crate::sys::durable;
+use crate::ui::number::{bytes, seconds, short};
+use crate::ui::{Align, Console, Table};
 use crate::worker::{Search, run_module};
 
 /// Measure the gain of each optimisation on this machine: on and off, one at a time, each in a separate process
@@ -46,7 +46,8 @@ struct Outcome {
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
     let request = Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
-    let prepared = prepare(&args.options, request, console)?;
+    let options = args.options.plan();
+    let prepared = prepare(&options, request, console)?;
     let plan = shortened(&prepared.resolved.plan, &args.extent);
     let wanted = |variant: &Variant| args.only.is_empty() || args.only.iter().any(|it| it == variant.group);
     let variants: Vec<_> = all(&plan).into_iter().filter(wanted).collect();
@@ -55,7 +56,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         return Ok(Exit::Done);
     }
     // Checked before hours of measuring, not after.
-    if let Some(folder) = &args.options.output {
+    if let Some(folder) = &options.output {
         fs::create_dir_all(folder).map_err(|error| Failure::writing("create", folder, &error))?;
     }
     console.say(&format!("as planned, then {} variants of {} steps each", variants.len(), args.extent.steps));
@@ -68,7 +69,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let again = measure(&plan, &args.supervision, global)?;
     let equal = !outcomes.iter().any(|it| matches!(it.told, Ok((_, Losses::Differ))));
     let document = document(&plan, args, &planned, &again, &outcomes, equal);
-    if let Some(folder) = &args.options.output {
+    if let Some(folder) = &options.output {
         write(folder, &document, global, console)?;
     }
     if console.json {

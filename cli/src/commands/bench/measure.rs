@@ -5,10 +5,11 @@ use expert_contract::results::BenchResult;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::args::Global;
+use crate::args::Supervision;
 use crate::failure::Failure;
-use crate::launch::{Home, Supervision, carry_out_with};
-use crate::usage::Global;
 use crate::worker::{self, interrupted};
+use crate::worker::{Home, carry_out_with};
 
 /// How long measurements are.
 #[derive(clap::Args, Debug, Clone)]

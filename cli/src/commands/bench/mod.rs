@@ -12,9 +12,9 @@ mod watch;
 use clap::Subcommand;
 use expert_contract::exit::Exit;
 
+use crate::args::Global;
 use crate::failure::Failure;
-use crate::render::Console;
-use crate::usage::Global;
+use crate::ui::Console;
 
 #[derive(clap::Args)]
 pub struct Args {

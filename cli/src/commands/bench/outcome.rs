@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::measure::Measured;
 use super::variants::Expected;
-use crate::render::number::percent;
+use crate::ui::number::percent;
 
 /// Relative difference in fp32 from another order of summation.
 const SAME: f64 = 2e-3;

@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 use super::edit::{Changed, Setting, apply};
 use super::measure::{Extent, Measured, ends_all, measure, shortened};
 use super::variants::set_micro_batch;
-use crate::durable;
+use crate::args::Global;
+use crate::args::Supervision;
+use crate::args::TrainOptions;
 use crate::failure::Failure;
-use crate::launch::Supervision;
-use crate::options::TrainOptions;
-use crate::prepare::prepare;
-use crate::render::number::{bytes, short};
-use crate::render::{Align, Console, Table};
-use crate::usage::Global;
+use crate::plan::prepare;
+use crate::sys::durable;
+use crate::ui::number::{bytes, short};
+use crate::ui::{Align, Console, Table};
 
 /// A difference below this share is noise.
 const WORTH: f64 = 1.02;
@@ -71,8 +71,9 @@ struct Search<'a> {
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
     let request = Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
-    let prepared = prepare(&args.options, request, console)?;
-    if let Some(folder) = &args.options.output {
+    let options = args.options.plan();
+    let prepared = prepare(&options, request, console)?;
+    if let Some(folder) = &options.output {
         fs::create_dir_all(folder).map_err(|error| Failure::writing("create", folder, &error))?;
     }
     let plan = shortened(&prepared.resolved.plan, &args.extent);
@@ -83,10 +84,10 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         return Err(nothing_fits(&search.trials));
     };
     let settings = settings(&plan, &best.plan);
-    let file = args.options.manifest_file()?;
-    let (edited, changes) = lines(&file, base_of(args, &file), &settings)?;
+    let file = options.manifest_file()?;
+    let (edited, changes) = lines(&file, base_of(options.model.as_deref(), &file), &settings)?;
     let document = document(&search, best, &changes, &file);
-    if let Some(folder) = &args.options.output {
+    if let Some(folder) = &options.output {
         durable::write_json(&folder.join("tuning.json"), &document)?;
     }
     if console.json {
@@ -208,9 +209,8 @@ fn settings(planned: &Plan, best: &Plan) -> Vec<Setting> {
 }
 
 /// Which of the manifest's bases was tuned.
-fn base_of(args: &Args, file: &Path) -> usize {
+fn base_of(named: Option<&str>, file: &Path) -> usize {
     let loaded = read::load(file, &Options::default());
-    let named = args.options.model.as_deref();
     loaded.manifest.and_then(|manifest| manifest.find_base(named?)).unwrap_or(0)
 }
 

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use expert_contract::exit::Exit;
 
+use crate::args::Global;
 use crate::failure::Failure;
-use crate::render::Console;
-use crate::usage::Global;
+use crate::ui::Console;
 use crate::worker::{Search, hand_over};
 
 /// Sample GPU, CPU and memory during a running train, and name its bottleneck

@@ -13,12 +13,3 @@ pub use unix::{Group, Worker, cause_of_death, keep_on_at_file_limit, on_interrup
 pub use windows::{
     Group, Worker, cause_of_death, keep_on_at_file_limit, on_interrupt, prepare, replace, share,
 };
-
-/// The cause of a process's abnormal end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Death {
-    /// Killed by another process: on Linux mostly by the kernel, out of memory.
-    Killed,
-    /// A fault in native code, by the signal's or exception's number.
-    Crashed(i32),
-}

@@ -16,10 +16,9 @@ use rustix::process::{
 use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
-use super::Death;
-use crate::env;
-use crate::output::RunLock;
-use crate::worker::Interrupt;
+use crate::sys::env;
+use crate::sys::run_lock::RunLock;
+use crate::worker::ending::{Death, Interrupt};
 
 /// In a separate group a worker does not get the terminal's Ctrl-C: this program forwards it.
 pub fn prepare(command: &mut Command) {

@@ -10,9 +10,8 @@ use std::time::Duration;
 use win32job::{ExtendedLimitInfo, Job};
 use windows_sys::Win32::System::Console::{CTRL_BREAK_EVENT, GenerateConsoleCtrlEvent};
 
-use super::Death;
-use crate::output::RunLock;
-use crate::worker::Interrupt;
+use crate::sys::run_lock::RunLock;
+use crate::worker::ending::{Death, Interrupt};
 
 const CREATE_NEW_PROCESS_GROUP: u32 = 0x0000_0200;
 

@@ -1,7 +1,7 @@
 //! macOS and Windows: forking a process that has loaded their frameworks is unsafe or impossible.
 
+use super::super::launch::{Launch, Started};
 use super::super::locate::Found;
-use super::super::spawn::{Launch, Started};
 
 pub enum Warm {}
 

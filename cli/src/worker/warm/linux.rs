@@ -15,11 +15,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::super::interrupt::{self, Watched};
+use super::super::launch::{Launch, Started};
 use super::super::locate::Found;
 use super::super::process::{self, Group, Worker};
-use super::super::spawn::{Launch, Started};
-use crate::env;
-use crate::output::RunLock;
+use crate::sys::env;
+use crate::sys::run_lock::RunLock;
 
 /// Importing torch and reading a base's weights from a cold disk.
 const PATIENCE: Duration = Duration::from_mins(5);

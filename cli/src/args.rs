@@ -1,0 +1,186 @@
+//! Options that several commands share.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use expert_contract::manifest::Set;
+use expert_contract::plan::DeviceKind;
+
+use crate::experts::MANIFEST;
+use crate::failure::Failure;
+
+#[derive(Args)]
+#[command(next_help_heading = "Every command")]
+pub struct Global {
+    /// Print one JSON document on standard output
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Print only the result, warnings and errors
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+    /// The Python interpreter that runs the worker
+    #[arg(long, global = true, value_name = "PATH")]
+    pub python: Option<PathBuf>,
+}
+
+/// The expert, base, data and changes that decide a plan.
+#[derive(Args, Debug, Clone)]
+pub struct PlanOptions {
+    /// The expert: its folder or its manifest.json (default: the working directory)
+    #[arg(value_name = "EXPERT", conflicts_with = "manifest")]
+    pub expert: Option<PathBuf>,
+    /// The expert, as a flag
+    #[arg(long, short, value_name = "PATH")]
+    pub manifest: Option<PathBuf>,
+    /// The base to use: its name in the manifest, or a short one such as smollm2-135m
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+    /// Training data instead of the manifest's
+    #[arg(long, short, value_name = "PATH")]
+    pub data: Option<PathBuf>,
+    /// The run's folder (default: weights/<model> beside the manifest)
+    #[arg(long, short, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Change one value: a dotted path of the manifest and a JSON value; bare words are strings
+    #[arg(long, value_name = "KEY=VALUE", value_parser = Set::parse)]
+    pub set: Vec<Set>,
+    /// Where to train and compute
+    #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
+    pub device: DeviceChoice,
+    /// Number format to compute in: fp16, bf16, or no for fp32
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub mixed_precision: Option<MixedPrecision>,
+    /// Another folder that may hold the manifest's datasets and outputs
+    #[arg(long, value_name = "ROOT")]
+    pub allow_path: Vec<PathBuf>,
+}
+
+/// The same for what trains, with more shorthands.
+#[derive(Args, Debug, Clone)]
+pub struct TrainOptions {
+    #[command(flatten)]
+    plan: PlanOptions,
+    #[command(flatten)]
+    shorthands: Shorthands,
+}
+
+const SETTINGS: &str = "Settings, in place of the manifest's";
+
+/// Shorthands for `--set training.config.*`.
+#[derive(Args, Debug, Clone)]
+struct Shorthands {
+    /// Number of epochs; may be a fraction
+    #[arg(long, help_heading = SETTINGS, value_name = "N")]
+    epochs: Option<f64>,
+    /// Optimizer steps, instead of epochs
+    #[arg(long, help_heading = SETTINGS, value_name = "N")]
+    max_steps: Option<u64>,
+    /// Rows per micro-batch
+    #[arg(long, help_heading = SETTINGS, value_name = "ROWS")]
+    batch_size: Option<u64>,
+    /// Rank of the adapter
+    #[arg(long, help_heading = SETTINGS, value_name = "R")]
+    lora_rank: Option<u32>,
+    /// Peak learning rate
+    #[arg(long, help_heading = SETTINGS, value_name = "RATE")]
+    learning_rate: Option<f64>,
+    /// Tokens in a row at most
+    #[arg(long, help_heading = SETTINGS, value_name = "TOKENS")]
+    max_seq_length: Option<u32>,
+    /// Number that everything random follows from
+    #[arg(long, help_heading = SETTINGS, value_name = "N")]
+    seed: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DeviceChoice {
+    Auto,
+    Cuda,
+    Mps,
+    Cpu,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum MixedPrecision {
+    No,
+    Fp16,
+    Bf16,
+}
+
+impl DeviceChoice {
+    /// None: the best one that is here.
+    pub fn kind(self) -> Option<DeviceKind> {
+        match self {
+            Self::Auto => None,
+            Self::Cuda => Some(DeviceKind::Cuda),
+            Self::Mps => Some(DeviceKind::Mps),
+            Self::Cpu => Some(DeviceKind::Cpu),
+        }
+    }
+}
+
+impl PlanOptions {
+    /// Every change of the command line, shorthands first, so that an explicit `--set` wins.
+    pub fn sets(&self) -> Vec<Set> {
+        let precision = |key: &str, named: MixedPrecision| {
+            shorthand("--mixed-precision", key, self.mixed_precision.map(|value| value == named))
+        };
+        let shorthands = [precision("fp16", MixedPrecision::Fp16), precision("bf16", MixedPrecision::Bf16)];
+        shorthands.into_iter().flatten().chain(self.set.iter().cloned()).collect()
+    }
+
+    /// The manifest's file; a folder stands for the one in it.
+    pub fn manifest_file(&self) -> Result<PathBuf, Failure> {
+        let named = self.manifest.clone().or_else(|| self.expert.clone());
+        let here = || Some(PathBuf::from(MANIFEST)).filter(|file| file.is_file());
+        let named = named.or_else(here).ok_or_else(|| {
+            Failure::bad_input("no-manifest", "no expert is named, and there is no manifest.json here")
+                .hint("name its folder, such as experts/expert-sql")
+        })?;
+        Ok(if named.is_dir() { named.join(MANIFEST) } else { named })
+    }
+}
+
+fn shorthand<T: ToString>(option: &str, key: &str, value: Option<T>) -> Option<Set> {
+    value.map(|value| Set::flag(option, format!("training.config.{key}"), value.to_string()))
+}
+
+impl TrainOptions {
+    /// With the shorthands as changes before those of `--set`.
+    pub fn plan(&self) -> PlanOptions {
+        let set = self.shorthands.sets().chain(self.plan.set.iter().cloned()).collect();
+        PlanOptions { set, ..self.plan.clone() }
+    }
+}
+
+impl Shorthands {
+    fn sets(&self) -> impl Iterator<Item = Set> {
+        let sets = [
+            shorthand("--epochs", "epochs", self.epochs),
+            shorthand("--max-steps", "max_steps", self.max_steps),
+            shorthand("--batch-size", "batch_size", self.batch_size),
+            shorthand("--lora-rank", "rank", self.lora_rank),
+            shorthand("--learning-rate", "learning_rate", self.learning_rate),
+            shorthand("--max-seq-length", "max_seq_length", self.max_seq_length),
+            shorthand("--seed", "seed", self.seed),
+        ];
+        sets.into_iter().flatten()
+    }
+}
+
+/// Supervision options, shared by every command that starts a worker.
+#[derive(Args, Debug, Clone)]
+pub struct Supervision {
+    /// End a worker without progress for this many seconds and for longer than its stage's budget
+    #[arg(long, value_name = "SECONDS", value_parser = positive_seconds)]
+    pub stall_timeout: Option<Duration>,
+}
+
+fn positive_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is not a number of seconds"))?;
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| format!("`{text}` is not a positive number of seconds"))
+}

@@ -1,0 +1,154 @@
+//! The command line: the root parser, its help, and which command runs.
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use expert_contract::exit::Exit;
+
+use crate::args::Global;
+use crate::commands::{
+    bench, clean, completions, datasets, doctor, evaluate, export, generate, init, matrix, plan, pretokenize,
+    report, runs, schema, train, validate, work,
+};
+use crate::failure::Failure;
+use crate::sys::env;
+use crate::ui::Console;
+
+/// Trains a shelf of small LoRA experts from one manifest.json each.
+#[derive(Parser)]
+#[command(name = "expert-cli", version, propagate_version = true, max_term_width = 110)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    Plan(plan::Args),
+    /// Check manifests: every problem with its location, before anything starts
+    Validate(validate::Args),
+    /// Print a document's JSON Schema, or the ledger of the manifest's keys
+    Schema(schema::Args),
+    /// Build the token cache, without training
+    Pretokenize(pretokenize::Args),
+    /// Train an expert, or every expert of a folder
+    Train(Box<train::Args>),
+    /// Score base and adapter on the test set
+    Evaluate(evaluate::Args),
+    /// Let base and adapter answer a prompt
+    Generate(generate::Args),
+    /// Write the merged model or the plain adapter to a new folder
+    Export(export::Args),
+    /// Show where time goes, what each optimisation gains, and which settings are fastest
+    Bench(bench::Args),
+    /// Rewrite a run's report.html, or an index of all runs
+    Report(Box<report::Args>),
+    /// List runs, or compare them
+    Runs(runs::Args),
+    /// List the data that experts name
+    Datasets(datasets::Args),
+    /// Remove token caches that no run refers to
+    Clean(clean::Args),
+    /// Show what this machine has for training, and how to fix what is missing
+    Doctor(doctor::Args),
+    /// Make a new expert that trains as it is, or a CI workflow for experts
+    Init(init::Args),
+    /// List experts for a CI matrix, all or those that changed
+    Matrix(matrix::Args),
+    /// Print the shell's completion script
+    Completions(completions::Args),
+    /// Run a plan that was written before (train --dry-run --json prints one)
+    Work(work::Args),
+}
+
+pub fn command() -> clap::Command {
+    Cli::command().after_help(after_help())
+}
+
+pub fn parse() -> Result<Cli, clap::Error> {
+    let matches = command().try_get_matches()?;
+    Cli::from_arg_matches(&matches)
+}
+
+pub fn run(cli: &Cli, console: &Console) -> Result<Exit, Failure> {
+    match &cli.command {
+        Command::Plan(args) => plan::run(args, console),
+        Command::Validate(args) => validate::run(args, console),
+        Command::Schema(args) => schema::run(args, console),
+        Command::Completions(args) => completions::run(args, command(), console),
+        Command::Pretokenize(args) => pretokenize::run(args, &cli.global, console),
+        Command::Train(args) => train::run(args, &cli.global, console),
+        Command::Evaluate(args) => evaluate::run(args, &cli.global, console),
+        Command::Generate(args) => generate::run(args, &cli.global, console),
+        Command::Export(args) => export::run(args, &cli.global, console),
+        Command::Bench(args) => bench::run(args, &cli.global, console),
+        Command::Report(args) => report::run(args, &cli.global, console),
+        Command::Runs(args) => runs::run(args, console),
+        Command::Datasets(args) => datasets::run(args, console),
+        Command::Clean(args) => clean::run(args, console),
+        Command::Doctor(args) => doctor::run(args, &cli.global, console),
+        Command::Init(args) => init::run(args, console),
+        Command::Matrix(args) => matrix::run(args, &cli.global, console),
+        Command::Work(args) => work::run(args, &cli.global, console),
+    }
+}
+
+/// Help and the version are answers; everything else that the parser says is a refusal.
+pub fn refuse(error: &clap::Error) -> Exit {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    // What was asked for before the mistake was met.
+    let json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
+    Console::new(json, false).usage(error);
+    Exit::BadInput
+}
+
+fn after_help() -> String {
+    let codes = Exit::ALL.iter().map(|(exit, meaning)| format!("  {:<4} {meaning}\n", exit.code()));
+    let variables = env::ALL
+        .iter()
+        .filter(|variable| variable.public)
+        .map(|variable| format!("  {:<20} {}\n", variable.name, variable.meaning));
+    format!("Exit codes:\n{}\nEnvironment:\n{}", codes.collect::<String>(), variables.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_well_formed() {
+        super::command().debug_assert();
+    }
+
+    #[test]
+    fn every_option_says_what_it_is_for() {
+        fn check(command: &clap::Command, path: &str) {
+            for argument in command.get_arguments() {
+                assert!(argument.get_help().is_some(), "{path}: {}", argument.get_id());
+            }
+            for inner in command.get_subcommands() {
+                check(inner, &format!("{path} {}", inner.get_name()));
+            }
+        }
+        check(&super::command(), "expert-cli");
+    }
+
+    #[test]
+    fn what_does_not_train_takes_no_shorthands_for_training() {
+        let command = super::command();
+        let taking =
+            command.get_subcommands().filter(|it| it.get_arguments().any(|it| it.get_id() == "epochs"));
+        assert_eq!(taking.map(clap::Command::get_name).collect::<Vec<_>>(), ["plan", "train"]);
+    }
+
+    #[test]
+    fn help_names_every_exit_code_and_public_variable() {
+        let help = super::after_help();
+        for (exit, meaning) in expert_contract::exit::Exit::ALL {
+            assert!(help.contains(&format!("  {:<4} {meaning}\n", exit.code())), "{meaning}");
+        }
+        for variable in crate::sys::env::ALL {
+            assert_eq!(help.contains(variable.name), variable.public, "{}", variable.name);
+        }
+    }
+}

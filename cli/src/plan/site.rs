@@ -1,0 +1,40 @@
+//! The site of one invocation: this machine, and the paths that the command line names.
+
+use std::path::Path;
+
+use expert_contract::plan::{Device, DeviceKind};
+use expert_contract::resolve::Site;
+
+use crate::args::PlanOptions;
+use crate::failure::Failure;
+use crate::sys::host::{computes_bf16, device, home, hub_cache};
+
+/// `manifest` is the manifest's file.
+pub fn of(options: &PlanOptions, manifest: &Path) -> Result<Site, Failure> {
+    let found = device(options.device.kind())?;
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    Ok(Site {
+        manifest: absolute(manifest),
+        output: options.output.as_deref().map(absolute),
+        data: options.data.as_deref().map(absolute),
+        home: home(),
+        hub_cache: hub_cache(),
+        device: found.device,
+        devices: found.devices,
+        computes_bf16: found.computes_bf16,
+    })
+}
+
+/// For plans that do not depend on the device.
+pub fn on_cpu(manifest: &Path) -> Site {
+    Site {
+        manifest: std::path::absolute(manifest).unwrap_or_else(|_| manifest.to_owned()),
+        output: None,
+        data: None,
+        home: home(),
+        hub_cache: hub_cache(),
+        device: Device { kind: DeviceKind::Cpu, index: 0, name: String::new(), memory_bytes: None },
+        devices: 1,
+        computes_bf16: computes_bf16(),
+    }
+}

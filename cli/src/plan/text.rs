@@ -1,0 +1,250 @@
+//! A plan as text.
+
+use std::fmt::Write;
+
+use expert_contract::budget::adapter_parameters;
+use expert_contract::manifest::Origin;
+use expert_contract::plan::{Duration, MemoryEstimate, Plan, Recipe, Source, Strategy, Warmup};
+use expert_contract::resolve::{Place, Resolved, ShapeSource, estimate_steps};
+
+use crate::ui::number::{bytes, grouped as count, short};
+use crate::ui::style::{DIM, STRONG};
+
+const LABEL: usize = 12;
+
+pub fn text(resolved: &Resolved, all: bool) -> String {
+    let Plan { recipe, machine, recipe_digest, .. } = &resolved.plan;
+    let mut page = Page::default();
+    page.title(&format!("{STRONG}{}{STRONG:#} on {}", recipe.expert, recipe.base.name));
+    page.row("recipe", &format!("{} {DIM}(the same digest is the same result){DIM:#}", &recipe_digest[..16]));
+    page.row("base", &base(resolved));
+    page.row("adapter", &adapter(resolved));
+    let data = &recipe.data;
+    for (label, sources) in [("data", &data.train), ("validation", &data.validation), ("test", &data.test)] {
+        for source in sources {
+            page.row(label, &self::source(source, resolved));
+        }
+    }
+    page.row("rows", &rows(recipe));
+    page.row("batch", &batch(resolved));
+    page.row("precision", &precision(resolved));
+    page.row("optimizer", &optimizer(recipe));
+    page.row("steps", &steps(resolved));
+    page.row("evaluation", &evaluation(recipe));
+    page.row("saving", &saving(resolved));
+    page.row("run", &machine.paths.output);
+    page.row("token cache", &machine.paths.cache);
+    page.gap();
+    memory(&mut page, resolved);
+    page.gap();
+    settings(&mut page, resolved, all);
+    page.0
+}
+
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn title(&mut self, text: &str) {
+        let _ = writeln!(self.0, "{text}");
+    }
+
+    fn row(&mut self, label: &str, text: &str) {
+        let text = text.replace(['\n', '\t'], " ");
+        let _ = writeln!(self.0, "  {DIM}{label:<LABEL$}{DIM:#}{text}");
+    }
+
+    fn gap(&mut self) {
+        self.0.push('\n');
+    }
+}
+
+fn base(resolved: &Resolved) -> String {
+    let quantization = resolved.plan.recipe.base.quantization;
+    let size = resolved.base.shape.as_ref().map_or_else(
+        || "of unknown size".to_owned(),
+        |shape| format!("{} parameters, {} layers", short(shape.parameters() as f64), shape.layers),
+    );
+    let place = match (&resolved.base.place, &resolved.base.shape_source) {
+        (Place::Embedded, _) => "comes with the worker".to_owned(),
+        (Place::Folder(folder), _) => folder.display().to_string(),
+        (Place::Hub { snapshot: Some(_), .. }, _) => "in the Hub's cache".to_owned(),
+        (Place::Hub { .. }, ShapeSource::Published) => {
+            "not in the Hub's cache: downloaded when training starts; dimensions as published".to_owned()
+        }
+        (Place::Hub { .. } | Place::Absent, _) => "not on this machine".to_owned(),
+    };
+    let format =
+        if quantization.as_str() == "none" { String::new() } else { format!("held as {quantization}, ") };
+    format!("{format}{size}; {place}")
+}
+
+fn adapter(resolved: &Resolved) -> String {
+    let adapter = &resolved.plan.recipe.adapter;
+    let mut text = adapter.kind.to_string();
+    if let (Some(rank), Some(alpha)) = (adapter.rank, adapter.alpha) {
+        let _ = write!(text, " rank {rank} alpha {alpha}");
+    }
+    if adapter.dropout > 0.0 {
+        let _ = write!(text, " dropout {}", adapter.dropout);
+    }
+    if !adapter.target_modules.is_empty() {
+        let _ = write!(text, " on {}", adapter.target_modules.join(" "));
+    }
+    if let Some(shape) = &resolved.base.shape {
+        let trained = adapter_parameters(shape, adapter);
+        let share = 100.0 * trained as f64 / shape.parameters() as f64;
+        let _ = write!(text, " ({} trained, {share:.1}% of the base)", short(trained as f64));
+    }
+    text
+}
+
+fn source(source: &Source, resolved: &Resolved) -> String {
+    let facts = resolved.facts.iter().find(|facts| facts.name == source.name);
+    let size = facts.and_then(|facts| facts.bytes).map(bytes);
+    let rows = facts.and_then(|facts| facts.rows).map(|rows| format!("{} rows", count(rows)));
+    let share = (source.weight < 1.0).then(|| format!("{:.0}% of the mixture", source.weight * 100.0));
+    let known: Vec<_> = [rows, size, share].into_iter().flatten().collect();
+    if known.is_empty() { source.name.clone() } else { format!("{}  {}", source.name, known.join(", ")) }
+}
+
+fn rows(recipe: &Recipe) -> String {
+    let data = &recipe.data;
+    let mut text = format!("template {}, loss on {}, ", recipe.template.kind, data.train_on);
+    let _ = write!(text, "longer than {} tokens: {}, ", recipe.batch.max_seq_length, data.overlong);
+    let _ = write!(text, "bad rows: {}", data.on_bad_row);
+    if let Some(share) = data.validation_split {
+        let _ = write!(text, ", {}% held out for validation", share * 100.0);
+    }
+    text
+}
+
+fn batch(resolved: &Resolved) -> String {
+    let (batch, machine) = (&resolved.plan.recipe.batch, &resolved.plan.machine);
+    let packed = if batch.packing { "packed rows" } else { "rows" };
+    let grouped = if batch.group_by_length { ", rows of similar length together" } else { "" };
+    let together = machine
+        .distributed
+        .map_or_else(String::new, |it| format!(" in each of {} processes ({})", it.processes, it.strategy));
+    format!(
+        "{} {packed} of {} tokens per step = {} at a time x {}{together}{grouped}",
+        batch.rows_per_step, batch.max_seq_length, machine.micro_batch, machine.accumulation
+    )
+}
+
+fn precision(resolved: &Resolved) -> String {
+    let machine = &resolved.plan.machine;
+    let tf32 = if resolved.plan.recipe.precision.tf32 { ", TF32 if the device has it" } else { "" };
+    let recompute = match machine.checkpointing.as_str() {
+        "none" => String::new(),
+        mode => format!(", {mode} activation checkpointing"),
+    };
+    let products = if machine.fp32_products { ", products in fp32 (no units for 16 bits)" } else { "" };
+    format!("{} on {}{products}{tf32}{recompute}", machine.dtype, machine.device.name)
+}
+
+fn optimizer(recipe: &Recipe) -> String {
+    let (optimizer, schedule) = (&recipe.optimizer, &recipe.schedule);
+    let warmup = match schedule.warmup {
+        Warmup::Steps(0) | Warmup::Ratio(0.0) => "no warm-up".to_owned(),
+        Warmup::Steps(steps) => format!("warm-up over {steps} steps"),
+        Warmup::Ratio(share) => format!("warm-up over {}% of the steps", share * 100.0),
+    };
+    format!("{} at {:e}, {} schedule, {warmup}", optimizer.name, optimizer.learning_rate, schedule.kind)
+}
+
+fn steps(resolved: &Resolved) -> String {
+    let recipe = &resolved.plan.recipe;
+    let duration = &recipe.schedule.duration;
+    let Some(estimate) = estimate_steps(&recipe.batch, duration, &resolved.facts, None) else {
+        return "known once the data is tokenized".to_owned();
+    };
+    let tokens =
+        estimate.tokens.map(|it| format!(", about {} tokens an epoch", short(it as f64))).unwrap_or_default();
+    match duration {
+        Duration::Steps(steps) => format!("{} (max_steps){tokens}", count(*steps)),
+        Duration::Epochs(epochs) => {
+            let plural = if (*epochs - 1.0).abs() < f64::EPSILON { "epoch" } else { "epochs" };
+            let about = if estimate.exact { "" } else { "about " };
+            format!("{about}{} for {epochs} {plural}{tokens}; exact once tokenized", count(estimate.steps))
+        }
+    }
+}
+
+fn evaluation(recipe: &Recipe) -> String {
+    let evaluation = &recipe.evaluation;
+    let when = match (evaluation.strategy, evaluation.steps) {
+        (Strategy::No, _) => "none during training".to_owned(),
+        (Strategy::Epoch, _) => "every epoch".to_owned(),
+        (Strategy::Steps, steps) => format!("every {} steps", count(steps.unwrap_or_default())),
+    };
+    let best = evaluation.best.as_ref().map(|best| {
+        let way = if best.greater_is_better { "highest" } else { "lowest" };
+        format!("; the {way} {} is final", best.metric)
+    });
+    let scorer = evaluation.scorer.as_ref().map(|scorer| format!("; answers scored by {scorer}"));
+    format!("{when}{}{}", best.unwrap_or_default(), scorer.unwrap_or_default())
+}
+
+fn saving(resolved: &Resolved) -> String {
+    let saving = &resolved.plan.recipe.saving;
+    let when = match (saving.strategy, saving.steps) {
+        (Strategy::No, _) => "at the end only".to_owned(),
+        (Strategy::Epoch, _) => "every epoch".to_owned(),
+        (Strategy::Steps, steps) => format!("every {} steps", count(steps.unwrap_or_default())),
+    };
+    match resolved.plan.machine.save_total_limit {
+        Some(limit) => format!("{when}, {limit} kept, the best and the newest always"),
+        None => format!("{when}, all kept"),
+    }
+}
+
+fn memory(page: &mut Page, resolved: &Resolved) {
+    let machine = &resolved.plan.machine;
+    if resolved.base.shape.is_none() {
+        page.title("Memory: not estimated, the base's dimensions are not known here");
+        return;
+    }
+    let device = machine.device.memory_bytes.map(|size| format!(" of {}", bytes(size))).unwrap_or_default();
+    let total = machine.estimate.total;
+    page.title(&format!("Memory: {STRONG}{}{STRONG:#}{device} on {}", bytes(total), machine.device.name));
+    for (label, size) in parts(&machine.estimate).into_iter().filter(|(_, size)| *size > 0) {
+        page.row(label, &bytes(size));
+    }
+    if let Some(largest) = resolved.largest_micro_batch.filter(|largest| *largest > machine.micro_batch) {
+        page.row("room", &format!("up to {largest} rows would fit at a time"));
+    }
+}
+
+fn parts(estimate: &MemoryEstimate) -> [(&'static str, u64); 7] {
+    [
+        ("weights", estimate.weights),
+        ("adapter", estimate.adapter),
+        ("gradients", estimate.gradients),
+        ("optimizer", estimate.optimizer),
+        ("activations", estimate.activations),
+        ("logits", estimate.logits),
+        ("context", estimate.context),
+    ]
+}
+
+fn settings(page: &mut Page, resolved: &Resolved, all: bool) {
+    let shown: Vec<_> =
+        resolved.settings.iter().filter(|setting| all || setting.origin != Origin::Default).collect();
+    page.title(if all {
+        "Settings, and their source"
+    } else {
+        "Settings that are not defaults, and their source"
+    });
+    let width = shown.iter().map(|setting| setting.key.len()).max().unwrap_or(0) + 2;
+    for setting in shown {
+        let Some(value) = &setting.value else { continue };
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let _ = writeln!(
+            page.0,
+            "  {DIM}{:<width$}{DIM:#}{value:<24} {DIM}{}{DIM:#}",
+            setting.key,
+            setting.origin.as_str()
+        );
+    }
+}

@@ -1,0 +1,30 @@
+//! The reader of a run's `events.jsonl`.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use expert_contract::event::{Event, Recorded};
+
+use crate::sys::files::open_file;
+
+const EVENTS: &str = "events.jsonl";
+
+/// Every line that is an event, of this version or another; others are left out.
+pub fn recorded(run: &Path) -> impl Iterator<Item = Recorded> {
+    lines(run).filter_map(|line| serde_json::from_slice(&line).ok())
+}
+
+/// Whether any line is an event of this version.
+pub fn holds_an_event(run: &Path) -> bool {
+    lines(run).any(|line| serde_json::from_slice::<Event>(&line).is_ok())
+}
+
+fn lines(run: &Path) -> impl Iterator<Item = Vec<u8>> {
+    open_file(&run.join(EVENTS))
+        .into_iter()
+        .flat_map(|file| BufReader::new(file).split(b'\n').map_while(Result::ok))
+}
+
+pub fn made_a_step(path: &Path) -> bool {
+    recorded(path).any(|event| event.is_step())
+}

@@ -1,0 +1,111 @@
+//! The folder of a run, which one process at a time may write.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fs_err as fs;
+
+use super::events::made_a_step;
+use super::own;
+use super::record::{FINAL, Finished, checkpoints};
+use crate::failure::Failure;
+use crate::sys::run_lock::RunLock;
+
+/// A run's folder, locked until the last clone of this is dropped and no worker shares it any more.
+#[derive(Clone)]
+pub struct RunFolder {
+    path: PathBuf,
+    lock: Arc<RunLock>,
+}
+
+/// What earlier runs left.
+#[derive(Debug, PartialEq)]
+pub enum State {
+    /// Nothing that a new run would overwrite.
+    Unused,
+    /// The folder has steps, and no finished run of this recipe.
+    Used,
+    /// This very recipe is finished here.
+    Finished(Box<Finished>),
+}
+
+impl RunFolder {
+    pub fn claim(path: &Path) -> Result<Self, Failure> {
+        fs::create_dir_all(path).map_err(|error| Failure::writing("create", path, &error))?;
+        let lock = RunLock::take(path)?;
+        own::recover(path)?;
+        Ok(Self { path: path.to_owned(), lock: Arc::new(lock) })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn lock(&self) -> &RunLock {
+        &self.lock
+    }
+
+    /// The run that is here makes room for another one; nothing else in the folder is touched.
+    pub fn set_aside(&self) -> Result<(), Failure> {
+        own::set_aside(&self.path)
+    }
+
+    /// The run that was set aside is back, unless the one after it has made a step.
+    pub fn recover(&self) -> Result<(), Failure> {
+        own::recover(&self.path)
+    }
+
+    pub fn keep_as_previous(&self) -> Result<(), Failure> {
+        own::keep_as_previous(&self.path)
+    }
+}
+
+/// Also for folders that are not locked; the answer may be outdated when it is used.
+pub fn state(path: &Path, recipe_digest: &str) -> State {
+    match Finished::of(path) {
+        Some(record) if record.recipe_digest() == recipe_digest => State::Finished(Box::new(record)),
+        Some(_) => State::Used,
+        None if has_adapter(path) || !checkpoints(path).is_empty() || made_a_step(path) => State::Used,
+        None => State::Unused,
+    }
+}
+
+fn has_adapter(path: &Path) -> bool {
+    path.join(FINAL).join("adapter_config.json").is_file()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STARTED: &str = r#"{"time":1.0,"attempt":1,"body":{"type":"started"}}"#;
+    const PROGRESS: &str = r#"{"time":1.0,"attempt":1,"body":{"type":"progress","step":1}}"#;
+
+    fn write(folder: &Path, name: &str, text: &str) {
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn a_folder_is_used_once_a_step_was_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        assert_eq!(state(path, "d"), State::Unused);
+        write(path, "plan.json", "{}");
+        write(path, "notes.txt", "mine");
+        write(path, "events.jsonl", &format!("{STARTED}\n{{torn"));
+        assert_eq!(state(path, "d"), State::Unused);
+        write(path, "events.jsonl", &format!("{STARTED}\n{{torn\n{PROGRESS}\n"));
+        assert_eq!(state(path, "d"), State::Used);
+    }
+
+    #[test]
+    fn only_the_very_recipe_is_finished() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        write(path, "run.json", r#"{"recipe_digest":"d","result":{"ok":true}}"#);
+        assert!(matches!(state(path, "d"), State::Finished(record) if record.result().is_some()));
+        assert_eq!(state(path, "e"), State::Used);
+    }
+}

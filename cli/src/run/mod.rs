@@ -1,0 +1,14 @@
+//! A run's folder: its records, its lock and its adapter.
+
+pub mod adapter;
+mod events;
+mod folder;
+mod own;
+mod record;
+
+pub use events::recorded;
+pub use folder::{RunFolder, State, state};
+pub use own::{is_own, refuse_foreign};
+pub use record::{
+    Arithmetic, Begun, Finished, checkpoint_step, has_whole_checkpoint, read_evaluation, read_plan,
+};

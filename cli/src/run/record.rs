@@ -1,0 +1,183 @@
+//! What a run says about itself: `run.json` when it is finished, `state.json` in each of its checkpoints.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use expert_contract::plan::{Inputs, Machine};
+use expert_contract::results::{CheckpointRecord, Evaluation, FileDigest, PlanRecord, RunRecord};
+use serde_json::Value;
+
+use crate::sys::digests::read_digest;
+use crate::sys::files::{children, read_json};
+
+const RECORD: &str = "run.json";
+const STATE: &str = "state.json";
+pub const FINAL: &str = "final";
+const WEIGHTS: &str = "adapter_model.safetensors";
+
+/// A finished run by its `run.json`, which names its recipe.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finished(RunRecord);
+
+/// What of a machine's settings affects rounding: a resumed run keeps it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Arithmetic {
+    pub threads: Option<u32>,
+    pub fp32_products: Option<bool>,
+}
+
+impl Arithmetic {
+    pub fn apply(self, machine: &mut Machine) {
+        machine.threads.compute = self.threads.or(machine.threads.compute);
+        machine.fp32_products = self.fp32_products.unwrap_or(machine.fp32_products);
+    }
+}
+
+/// What a run in a folder was begun with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Begun {
+    pub recipe_digest: String,
+    pub recipe: Value,
+    /// None where it is not on record.
+    pub inputs: Option<Inputs>,
+    pub arithmetic: Arithmetic,
+}
+
+impl Finished {
+    /// None where no record names the recipe.
+    pub fn of(run: &Path) -> Option<Self> {
+        let record: RunRecord = read_json(&run.join(RECORD))?;
+        record.recipe_digest.is_some().then_some(Self(record))
+    }
+
+    pub fn recipe_digest(&self) -> &str {
+        self.0.recipe_digest.as_deref().unwrap_or_default()
+    }
+
+    pub fn inputs(&self) -> Option<&Inputs> {
+        self.0.inputs.as_ref()
+    }
+
+    /// The result of `train`, as the worker reported it.
+    pub fn result(&self) -> Option<&Value> {
+        self.0.result.as_ref()
+    }
+
+    /// SHA-256 of the weights, as they were when the run ended.
+    pub fn adapter(&self) -> Option<&str> {
+        self.0.adapter.get(WEIGHTS)?.sha256.as_deref()
+    }
+
+    /// Which files of `final/` are not as the run left them, in a few words each.
+    pub fn damages(&self, run: &Path) -> Vec<String> {
+        if self.adapter().is_none() {
+            return vec![format!("{RECORD} does not say what {FINAL}/ must be")];
+        }
+        damages(&run.join(FINAL), &self.0.adapter)
+            .into_iter()
+            .map(|(name, how)| format!("{FINAL}/{name} is {how}"))
+            .collect()
+    }
+}
+
+impl Begun {
+    /// From the newest checkpoint that can be read, or else from the finished run's record.
+    pub fn of_run(run: &Path) -> Option<Self> {
+        let mut folders = checkpoints(run);
+        folders.reverse();
+        folders.iter().find_map(|folder| Self::of_checkpoint(folder)).or_else(|| {
+            let Finished(record) = Finished::of(run)?;
+            Some(Self {
+                recipe_digest: record.recipe_digest?,
+                recipe: record.recipe.unwrap_or_default(),
+                inputs: record.inputs,
+                arithmetic: Arithmetic::default(),
+            })
+        })
+    }
+
+    pub fn of_checkpoint(folder: &Path) -> Option<Self> {
+        let CheckpointRecord { facts, .. } = read_json(&folder.join(STATE))?;
+        Some(Self {
+            recipe_digest: facts.recipe_digest?,
+            recipe: facts.recipe.unwrap_or_default(),
+            inputs: facts.inputs,
+            arithmetic: Arithmetic { threads: facts.threads, fp32_products: facts.fp32_products },
+        })
+    }
+}
+
+/// `plan.json` of a run; empty where there is none that can be read.
+pub fn read_plan(run: &Path) -> PlanRecord {
+    read_json(&run.join("plan.json")).unwrap_or_default()
+}
+
+/// `evaluation.json` of a run.
+pub fn read_evaluation(run: &Path) -> Option<Evaluation> {
+    read_json(&run.join("evaluation.json"))
+}
+
+/// `checkpoint-120` -> 120
+pub fn checkpoint_step(path: &Path) -> Option<u64> {
+    path.file_name()?.to_str()?.strip_prefix("checkpoint-")?.parse().ok()
+}
+
+/// Folders with a checkpoint's name, oldest first.
+pub fn checkpoints(run: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<(u64, PathBuf)> = children(run)
+        .into_iter()
+        .filter_map(|path| checkpoint_step(&path).map(|step| (step, path)))
+        .filter(|(_, path)| path.is_dir())
+        .collect();
+    found.sort();
+    found.into_iter().map(|(_, path)| path).collect()
+}
+
+/// Whether a run can be resumed from any of its checkpoints.
+pub fn has_whole_checkpoint(run: &Path) -> bool {
+    checkpoints(run).iter().rev().any(|folder| {
+        read_json::<CheckpointRecord>(&folder.join(STATE))
+            .is_some_and(|it| !it.files.is_empty() && damages(folder, &it.files).is_empty())
+    })
+}
+
+fn damages(folder: &Path, files: &BTreeMap<String, FileDigest>) -> Vec<(String, &'static str)> {
+    let look = |(name, file): (&String, &FileDigest)| match read_digest(&folder.join(name)) {
+        None => Some((name.clone(), "missing")),
+        Some(found) if Some(&found) != file.sha256.as_ref() => Some((name.clone(), "damaged")),
+        Some(_) => None,
+    };
+    files.iter().filter_map(look).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use expert_contract::digest::hex;
+    use sha2::{Digest, Sha256};
+
+    fn write(folder: &Path, name: &str, text: &str) {
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn a_final_folder_is_held_against_its_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path();
+        let entry = |text: &str| json!({"sha256": hex(&Sha256::digest(text)), "bytes": text.len()});
+        let record = |files: Value| {
+            write(run, RECORD, &json!({"recipe_digest": "d", "inputs": null, "final": files}).to_string());
+            Finished::of(run).unwrap().damages(run)
+        };
+        write(run, "final/adapter_model.safetensors", "weights");
+        write(run, "final/README.md", "mine");
+        assert!(record(json!({WEIGHTS: entry("weights")})).is_empty());
+        assert_eq!(record(json!({WEIGHTS: entry("others")})), ["final/adapter_model.safetensors is damaged"]);
+        assert_eq!(record(json!({WEIGHTS: entry("weights"), "a": entry("")})), ["final/a is missing"]);
+        assert_eq!(record(json!({})).len(), 1, "without digests nothing is verified");
+    }
+}

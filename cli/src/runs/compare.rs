@@ -1,0 +1,137 @@
+//! Runs side by side: the settings that differ, what the machine decided differently, and the results.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use expert_contract::results::{PlanRecord, RunRecord};
+use serde_json::{Number, Value, json};
+
+use super::list::{Run, is_run, look};
+use crate::failure::Failure;
+use crate::run::read_plan;
+use crate::sys::files::read_json;
+use crate::sys::paths::portable;
+
+/// A value for each run; None if the run does not have the key.
+pub type Sides = Vec<Option<Value>>;
+
+pub struct Comparison {
+    pub runs: Vec<Run>,
+    /// By dotted path, only what differs.
+    pub settings: BTreeMap<String, Sides>,
+    pub machine: BTreeMap<String, Sides>,
+}
+
+/// Paths and estimates are not compared.
+const OF_THE_PLACE: [&str; 2] = ["paths.", "estimate."];
+
+impl Comparison {
+    pub fn of(paths: &[PathBuf]) -> Result<Self, Failure> {
+        if let Some(path) = paths.iter().find(|path| !is_run(path)) {
+            return Err(Failure::bad_input("no-run", format!("{} holds no run", path.display()))
+                .hint("name the folders of runs; `expert-cli runs` lists them"));
+        }
+        let plans: Vec<PlanRecord> = paths.iter().map(|path| read_plan(path)).collect();
+        // A finished run has a record; one in progress has only its plan.
+        let recipe = |(path, plan): (&PathBuf, &PlanRecord)| {
+            let record: RunRecord = read_json(&path.join("run.json")).unwrap_or_default();
+            record.recipe.filter(Value::is_object).or_else(|| plan.recipe.clone()).unwrap_or_default()
+        };
+        let recipes: Vec<Value> = paths.iter().zip(&plans).map(recipe).collect();
+        let machines: Vec<Value> = plans.into_iter().map(|plan| plan.machine.unwrap_or_default()).collect();
+        let mut machine = differences(&machines);
+        machine.retain(|key, _| !OF_THE_PLACE.iter().any(|place| key.starts_with(place)));
+        Ok(Self {
+            runs: paths.iter().map(|path| look(path)).collect(),
+            settings: differences(&recipes),
+            machine,
+        })
+    }
+
+    pub fn document(&self) -> Value {
+        json!({
+            "ok": true,
+            "runs": self.runs,
+            "same_recipe": self.settings.is_empty(),
+            "settings": self.settings,
+            "machine": self.machine,
+        })
+    }
+
+    /// The shortest names that distinguish the runs.
+    pub fn names(&self) -> Vec<String> {
+        let folder = |run: &Run| run.path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let candidates: [Vec<String>; 2] = [
+            self.runs.iter().map(|run| run.expert.clone()).collect(),
+            self.runs.iter().map(|run| folder(run).unwrap_or_default()).collect(),
+        ];
+        let told_apart = |names: &Vec<String>| names.iter().collect::<BTreeSet<_>>().len() == names.len();
+        let paths = || self.runs.iter().map(|run| portable(&run.path)).collect();
+        candidates.into_iter().find(told_apart).unwrap_or_else(paths)
+    }
+}
+
+/// What is null is absent, and numbers are compared as numbers.
+pub fn differences(documents: &[Value]) -> BTreeMap<String, Sides> {
+    let flat: Vec<BTreeMap<String, Value>> = documents
+        .iter()
+        .map(|document| {
+            let mut leaves = BTreeMap::new();
+            flatten(document, "", &mut leaves);
+            leaves
+        })
+        .collect();
+    let keys: BTreeSet<&String> = flat.iter().flat_map(BTreeMap::keys).collect();
+    let sides = |key: &String| flat.iter().map(|leaves| leaves.get(key).cloned()).collect::<Sides>();
+    keys.into_iter()
+        .map(|key| (key.clone(), sides(key)))
+        .filter(|(_, sides)| sides.windows(2).any(|pair| pair[0] != pair[1]))
+        .collect()
+}
+
+/// Lists are compared as a whole, not element by element.
+fn flatten(value: &Value, path: &str, leaves: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Object(fields) => {
+            for (key, inner) in fields {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                flatten(inner, &path, leaves);
+            }
+        }
+        Value::Null => {}
+        Value::Number(number) => {
+            leaves.insert(path.to_owned(), plain(number));
+        }
+        leaf => {
+            leaves.insert(path.to_owned(), leaf.clone());
+        }
+    }
+}
+
+/// 8.0 is 8, whichever language wrote it.
+fn plain(number: &Number) -> Value {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match number.as_f64() {
+        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT => {
+            Value::from(float as i64)
+        }
+        _ => Value::from(number.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_differs_is_told_by_its_path() {
+        let one = json!({"adapter": {"rank": 8, "kind": "lora"}, "seed": 1, "a": [1, 2], "gone": true, "null": null});
+        let two = json!({"adapter": {"rank": 16, "kind": "lora"}, "seed": 1, "a": [1, 3]});
+        let found = differences(&[one.clone(), two]);
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["a", "adapter.rank", "gone"]);
+        assert_eq!(found["adapter.rank"], [Some(json!(8)), Some(json!(16))]);
+        assert_eq!(found["gone"], [Some(json!(true)), None]);
+        assert!(differences(&[one.clone(), one]).is_empty());
+        assert!(differences(&[json!({"a": 8, "b": 0}), json!({"a": 8.0, "b": -0.0})]).is_empty());
+    }
+}

@@ -1,0 +1,78 @@
+//! Runs side by side, as tables.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::compare::{Comparison, Sides};
+use super::list::Run;
+use crate::ui::number::{bytes, grouped, percent, seconds, short};
+use crate::ui::{Align, Table};
+
+const ABSENT: &str = "-";
+
+pub fn text(compared: &Comparison) -> String {
+    let names = compared.names();
+    let settings = if compared.settings.is_empty() {
+        "The recipes are the same.\n".to_owned()
+    } else {
+        differing("setting", &names, &compared.settings)
+    };
+    let machine = if compared.machine.is_empty() {
+        String::new()
+    } else {
+        format!("\n{}", differing("on the machine", &names, &compared.machine))
+    };
+    format!("{settings}{machine}\n{}", results(&names, &compared.runs))
+}
+
+fn differing(head: &str, names: &[String], rows: &BTreeMap<String, Sides>) -> String {
+    let mut table = headed(head, names, Align::Left);
+    for (key, sides) in rows {
+        table.row([key.clone()].into_iter().chain(sides.iter().map(|side| shown(side.as_ref()))));
+    }
+    table.render()
+}
+
+fn results(names: &[String], runs: &[Run]) -> String {
+    type Show = fn(&Run) -> Option<String>;
+    let rows: [(&str, Show); 10] = [
+        ("state", |run| Some(run.state.as_str().to_owned())),
+        ("steps", |run| run.steps.map(grouped)),
+        ("tokens", |run| run.tokens.map(grouped)),
+        ("train loss", |run| run.train_loss.map(loss)),
+        ("eval loss", |run| run.eval_loss.map(loss)),
+        ("base right", |run| run.base_accuracy.map(percent)),
+        ("adapter right", |run| run.accuracy.map(percent)),
+        ("tokens/s", |run| run.tokens_per_second.map(short)),
+        ("time", |run| run.seconds.map(seconds)),
+        ("peak memory", |run| run.peak_memory_bytes.map(bytes)),
+    ];
+    let mut table = headed("result", names, Align::Right);
+    for (name, show) in rows {
+        let cells: Vec<Option<String>> = runs.iter().map(show).collect();
+        if cells.iter().any(Option::is_some) {
+            let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(|| ABSENT.to_owned()));
+            table.row([name.to_owned()].into_iter().chain(cells));
+        }
+    }
+    table.render()
+}
+
+fn headed(head: &str, names: &[String], align: Align) -> Table {
+    let columns: Vec<(&str, Align)> =
+        [(head, Align::Left)].into_iter().chain(names.iter().map(|name| (name.as_str(), align))).collect();
+    Table::new(&columns)
+}
+
+fn loss(value: f64) -> String {
+    format!("{value:.4}")
+}
+
+fn shown(side: Option<&Value>) -> String {
+    match side {
+        None => ABSENT.to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+    }
+}

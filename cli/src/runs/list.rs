@@ -1,0 +1,147 @@
+//! Runs on disk: the folders of trainings, in an expert's `weights/` or given with `-o`.
+
+use std::path::{Path, PathBuf};
+
+use expert_contract::results::{RunRecord, Score, TrainResult};
+use serde::Serialize;
+
+use crate::experts;
+use crate::failure::Failure;
+use crate::run::{checkpoint_step, read_evaluation, read_plan, recorded};
+use crate::sys::files::{children, read_json};
+use crate::sys::run_lock::holder;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    Running,
+    Finished,
+    /// Interrupted or failed, with checkpoints to resume from.
+    Resumable,
+    /// Ended before its first checkpoint.
+    Ended,
+}
+
+impl State {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Finished => "finished",
+            Self::Resumable => "resumable",
+            Self::Ended => "ended early",
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub struct Run {
+    pub expert: String,
+    pub path: PathBuf,
+    pub state: State,
+    pub steps: Option<u64>,
+    pub tokens: Option<u64>,
+    pub train_loss: Option<f64>,
+    pub eval_loss: Option<f64>,
+    /// Accuracy of base and adapter on the test set.
+    pub base_accuracy: Option<f64>,
+    pub accuracy: Option<f64>,
+    pub tokens_per_second: Option<f64>,
+    pub seconds: Option<f64>,
+    pub peak_memory_bytes: Option<u64>,
+    /// Seconds since the epoch of the last event.
+    pub told_at: Option<f64>,
+    pub recipe_digest: Option<String>,
+}
+
+/// The runs of `folder`: itself, those directly in it, and those of the experts in it; by path.
+pub fn below(folder: &Path) -> Result<Vec<Run>, Failure> {
+    if is_run(folder) {
+        return Ok(vec![look(folder)]);
+    }
+    let experts = experts::below(folder)?;
+    let of_experts = experts.iter().filter_map(|manifest| manifest.parent()).flat_map(of_expert);
+    let mut runs: Vec<Run> = of_experts.chain(directly_in(folder)).collect();
+    runs.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(runs)
+}
+
+/// The runs of the expert in this folder, by path.
+pub fn of_expert(folder: &Path) -> Vec<Run> {
+    directly_in(&folder.join("weights"))
+}
+
+fn directly_in(folder: &Path) -> Vec<Run> {
+    let mut paths: Vec<PathBuf> = children(folder).into_iter().filter(|path| is_run(path)).collect();
+    paths.sort();
+    paths.iter().map(|path| look(path)).collect()
+}
+
+pub fn is_run(path: &Path) -> bool {
+    ["plan.json", "events.jsonl", "run.json"].iter().any(|name| path.join(name).is_file())
+}
+
+pub fn look(path: &Path) -> Run {
+    let record: Option<RunRecord> = read_json(&path.join("run.json"));
+    let plan = read_plan(path);
+    let last = last_words(path);
+    let state = state(path, record.is_some());
+    let record = record.unwrap_or_default();
+    let result: TrainResult =
+        record.result.and_then(|it| serde_json::from_value(it).ok()).unwrap_or_default();
+    let scores = read_evaluation(path).unwrap_or_default();
+    let accuracy = |score: Option<Score>| score.and_then(|it| it.accuracy);
+    Run {
+        expert: plan.expert().map_or_else(|| owner(path), str::to_owned),
+        path: path.to_owned(),
+        state,
+        steps: result.steps.or(last.step),
+        tokens: result.tokens,
+        train_loss: result.train_loss.or(last.loss),
+        eval_loss: result.eval_loss,
+        base_accuracy: accuracy(scores.base),
+        accuracy: accuracy(scores.adapter),
+        tokens_per_second: result.tokens_per_second,
+        seconds: result.seconds,
+        peak_memory_bytes: result.peak_memory_bytes,
+        told_at: last.time,
+        recipe_digest: record.recipe_digest.or(plan.recipe_digest),
+    }
+}
+
+/// The expert whose `weights/` has the run.
+fn owner(path: &Path) -> String {
+    let home = path.parent().filter(|it| it.ends_with("weights")).and_then(Path::parent).unwrap_or(path);
+    home.file_name().unwrap_or(home.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn state(path: &Path, recorded: bool) -> State {
+    if holder(path).is_some() {
+        State::Running
+    } else if recorded {
+        State::Finished
+    } else if children(path).iter().any(|child| checkpoint_step(child).is_some()) {
+        State::Resumable
+    } else {
+        State::Ended
+    }
+}
+
+#[derive(Default)]
+struct LastWords {
+    step: Option<u64>,
+    loss: Option<f64>,
+    time: Option<f64>,
+}
+
+/// The newest recorded step with its loss, and the time of the last event.
+fn last_words(path: &Path) -> LastWords {
+    let mut last = LastWords::default();
+    for event in recorded(path) {
+        last.time = event.time.or(last.time);
+        if event.is_step() {
+            last.step = event.body.step;
+            last.loss = event.body.loss;
+        }
+    }
+    last
+}

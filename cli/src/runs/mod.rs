@@ -1,0 +1,8 @@
+//! Runs on disk: finding them, comparing them, and their report pages.
+
+pub mod compare;
+pub mod comparison;
+mod list;
+pub mod report;
+
+pub use list::{Run, State, below, is_run, of_expert};

@@ -1,0 +1,10 @@
+//! What the operating system offers: files, locks, the environment, git and the machine's devices.
+
+pub mod digests;
+pub mod durable;
+pub mod env;
+pub mod files;
+pub mod git;
+pub mod host;
+pub mod paths;
+pub mod run_lock;

@@ -1,0 +1,18 @@
+//! How paths are written for other programs and other machines.
+
+use std::path::Path;
+
+/// The working directory of a worker may be another.
+pub fn absolute(path: &Path) -> String {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).to_string_lossy().into_owned()
+}
+
+/// Forward slashes on every system and no leading `./`, as documents that travel have them.
+pub fn portable(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let text = if cfg!(windows) { text.replace('\\', "/") } else { text.into_owned() };
+    match text.strip_prefix("./") {
+        Some(rest) if !rest.is_empty() => rest.to_owned(),
+        _ => text,
+    }
+}

@@ -1,0 +1,207 @@
+//! Experts whose result would differ from that of a git revision.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use expert_contract::manifest::{Manifest, Options};
+use expert_contract::plan::Plan;
+use expert_contract::read;
+use expert_contract::resolve::resolve;
+use fs_err as fs;
+
+use crate::experts::MANIFEST;
+use crate::lock::{self, code};
+use crate::plan::{ASKED, on_cpu};
+use crate::sys::git::{Refusal, Repository, Revision};
+use crate::ui::Console;
+use crate::worker::Search;
+
+/// The worker's package, if the repository holds its sources, as this project does.
+const WORKER: &str = "worker/python/expert_worker";
+const NATIVE: [&str; 2] = ["worker/native/src", "worker/native/Cargo.toml"];
+
+/// Keeps the manifests of experts that changed since the revision; all of them, with a warning, if git has no answer.
+pub fn keep_changed(
+    manifests: &mut Vec<PathBuf>,
+    shelf: &Path,
+    reference: &str,
+    python: Option<&Path>,
+    console: &Console,
+) {
+    match changed(manifests, shelf, reference, python) {
+        Ok(changed) => manifests.retain(|manifest| changed.contains(manifest)),
+        Err(refusal) => console.warn(
+            &format!("all experts are listed, because the changes since {reference} are unknown: {refusal}"),
+            Some("fetch the history (git fetch --unshallow, or fetch-depth: 0 in CI) and check the revision's name"),
+        ),
+    }
+}
+
+fn changed(
+    manifests: &[PathBuf],
+    shelf: &Path,
+    reference: &str,
+    python: Option<&Path>,
+) -> Result<BTreeSet<PathBuf>, Refusal> {
+    let repository = Repository::containing(shelf)?;
+    let revision = repository.resolve(reference)?;
+    let past = Past { files: repository.changed(&revision)?, repository, revision };
+    let shelf = canonical(shelf)?;
+    let shared = past.shared_code(&shelf, manifests)?;
+    let mut changed = BTreeSet::new();
+    for manifest in manifests {
+        if shared || past.is_changed(manifest)? || past.is_locked_to_other_code(manifest, python) {
+            changed.insert(manifest.clone());
+        }
+    }
+    Ok(changed)
+}
+
+struct Past {
+    repository: Repository,
+    revision: Revision,
+    /// The differences between the revision and the working tree.
+    files: Vec<PathBuf>,
+}
+
+impl Past {
+    fn is_changed(&self, manifest: &Path) -> Result<bool, Refusal> {
+        let home = canonical(manifest.parent().unwrap_or(Path::new(".")))?;
+        let own = self.files.iter().filter_map(|file| file.strip_prefix(&home).ok());
+        let own: Vec<&Path> = own.collect();
+        let matters = own.iter().any(|file| *file != Path::new(MANIFEST) && decides(file));
+        let edited = own.contains(&Path::new(MANIFEST));
+        Ok(matters || (edited && self.recipe_differs(manifest)?) || self.reads_elsewhere(manifest, &home))
+    }
+
+    fn recipe_differs(&self, manifest: &Path) -> Result<bool, Refusal> {
+        let Some(before) = self.repository.contents(&self.revision, manifest)? else { return Ok(true) };
+        let now = fs::read(manifest).map_err(|error| error.to_string())?;
+        let recipes = |bytes| {
+            let plans = plans(bytes, manifest)?;
+            Some(plans.into_iter().map(|plan| plan.recipe).collect::<Vec<_>>())
+        };
+        let (before, now) = (recipes(before), recipes(now));
+        // An invalid manifest is listed, so that its run reports the errors.
+        Ok(before.is_none() || now.is_none() || before != now)
+    }
+
+    /// Data or a base outside the expert's folder that changed with the repository.
+    fn reads_elsewhere(&self, manifest: &Path, home: &Path) -> bool {
+        let plans = fs::read(manifest).ok().and_then(|bytes| plans(bytes, manifest)).unwrap_or_default();
+        let paths = plans.iter().map(|plan| &plan.machine.paths);
+        let read = paths.flat_map(|paths| paths.data.values().chain(&paths.base));
+        let read: Vec<PathBuf> = read.filter_map(|path| canonical(Path::new(path)).ok()).collect();
+        let outside = |path: &&PathBuf| !path.starts_with(home);
+        read.iter().filter(outside).any(|path| self.files.iter().any(|file| file.starts_with(path)))
+    }
+
+    /// Code that every expert depends on: the worker's, and files on the shelf beside the experts.
+    fn shared_code(&self, folder: &Path, manifests: &[PathBuf]) -> Result<bool, Refusal> {
+        let worker = self.repository.root().join(WORKER);
+        let native = NATIVE.map(|part| self.repository.root().join(part));
+        let of_the_worker = |file: &PathBuf| {
+            file.strip_prefix(&worker).is_ok_and(code::decides)
+                || native.iter().any(|part| file.starts_with(part))
+        };
+        if self.files.iter().any(of_the_worker) {
+            return Ok(true);
+        }
+        if manifests
+            .iter()
+            .any(|manifest| manifest.parent().and_then(|it| canonical(it).ok()).as_deref() == Some(folder))
+        {
+            return Ok(false);
+        }
+        for file in &self.files {
+            let Ok(inside) = file.strip_prefix(folder) else { continue };
+            if decides(inside) && !self.belongs_to_an_expert(folder, inside)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// One that is there, or one that was there then and has been deleted.
+    fn belongs_to_an_expert(&self, folder: &Path, inside: &Path) -> Result<bool, Refusal> {
+        let mut parts = inside.components();
+        let (Some(first), Some(_)) = (parts.next(), parts.next()) else { return Ok(false) };
+        let manifest = folder.join(first).join(MANIFEST);
+        Ok(manifest.is_file() || self.repository.contents(&self.revision, &manifest)?.is_some())
+    }
+
+    /// Git does not see a new version of the installed worker; the lock does. If git has its sources, git decides.
+    fn is_locked_to_other_code(&self, manifest: &Path, python: Option<&Path>) -> bool {
+        if self.repository.root().join(WORKER).is_dir() {
+            return false;
+        }
+        let home = manifest.parent().unwrap_or(Path::new("."));
+        let locked = lock::read(&home.join(lock::FILE));
+        let python = Search::here(python, Some(home)).find().ok().map(|found| found.python);
+        let now = code::of(python.as_deref());
+        locked.values().any(|entry| !lock::inputs::code_differences(&entry.inputs.code, &now).is_empty())
+    }
+}
+
+fn canonical(path: &Path) -> Result<PathBuf, Refusal> {
+    path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Whether a file of an expert's folder affects the result. Data and the code that makes it do; prose,
+/// results and run folders do not.
+fn decides(file: &Path) -> bool {
+    const MADE: [&str; 4] = ["weights", "datasets_optimized", "results", "reports"];
+    const RECORDS: [&str; 5] = ["report.html", "run.json", "events.jsonl", "plan.json", lock::FILE];
+    let first = file.components().next().map(|part| part.as_os_str().to_string_lossy().into_owned());
+    let name = file.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    let prose = ["md", "rst", "adoc"]
+        .iter()
+        .any(|end| file.extension().is_some_and(|it| it.eq_ignore_ascii_case(end)))
+        || ["readme", "license", "changelog", "notice"].iter().any(|word| name.starts_with(word));
+    let hidden = name.starts_with('.');
+    let made = first.is_some_and(|first| MADE.contains(&first.as_str()));
+    !(prose || hidden || made || RECORDS.contains(&name.as_str()))
+}
+
+/// For every base: the recipe, without comments, metadata and machine settings.
+fn plans(bytes: Vec<u8>, path: &Path) -> Option<Vec<Plan>> {
+    let manifest = read(bytes, path)?;
+    // Recipes are the same on every machine, so the host does not matter.
+    let site = on_cpu(path);
+    manifest
+        .all_effective()
+        .map(|expert| resolve(&expert, &site, ASKED).ok().map(|resolved| resolved.plan))
+        .collect()
+}
+
+pub fn read(bytes: Vec<u8>, path: &Path) -> Option<Manifest> {
+    read::from_bytes(bytes, path, &Options::default()).manifest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_and_its_code_decide_and_prose_and_results_do_not() {
+        for file in
+            ["datasets/train.jsonl", "generate.py", "generator/a.py", "schema/x.sql", "datasets/readings.csv"]
+        {
+            assert!(decides(Path::new(file)), "{file}");
+        }
+        for file in [
+            "README.md",
+            "docs/notes.MD",
+            "LICENSE",
+            "weights/a/final/x.safetensors",
+            "datasets_optimized/a/b.arrow",
+            "run.json",
+            "expert.lock",
+            "report.html",
+            ".gitignore",
+            "datasets/README",
+        ] {
+            assert!(!decides(Path::new(file)), "{file}");
+        }
+    }
+}

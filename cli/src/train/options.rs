@@ -1,0 +1,98 @@
+//! What the command line asks of a training, and of a shelf of them.
+
+use std::path::{Path, PathBuf};
+
+use expert_contract::plan::{Plan, Request, Resume};
+
+use super::decide::Asked;
+use crate::sys::paths::absolute;
+
+const SHELF: &str = "Every expert of a folder";
+
+/// What becomes of the run that the folder holds, and of the new one.
+#[derive(clap::Args, Clone)]
+pub struct RunOptions {
+    /// Resume from the newest checkpoint that verifies (auto), or from this one
+    #[arg(long, value_name = "auto|PATH", num_args = 0..=1, default_missing_value = "auto", conflicts_with = "fresh")]
+    pub resume: Option<PathBuf>,
+    /// Start at step 0; the earlier run is kept as previous/ in the output folder
+    #[arg(long)]
+    pub fresh: bool,
+    /// Train a finished or interrupted run for longer than its recipe said
+    #[arg(long, conflicts_with = "fresh")]
+    pub extend: bool,
+    /// Score base and adapter on the test set, before and after (--all does where there is a test set)
+    #[arg(long)]
+    pub evaluate: bool,
+    /// Train only what expert.lock says: refuse if manifest, data, base or code differ
+    #[arg(long, conflicts_with_all = ["data", "output", "extend"])]
+    pub locked: bool,
+    /// Record where the time of each step goes
+    #[arg(long)]
+    pub profile: bool,
+    /// Wait for each checkpoint's copy to the mirror before training continues
+    #[arg(long)]
+    pub no_background_upload: bool,
+}
+
+/// Which experts of a folder, and how many at once.
+#[derive(clap::Args, Clone)]
+pub struct ShelfOptions {
+    /// Train every expert of a folder (default: experts): finished ones are skipped, interrupted ones are resumed, and
+    /// those whose manifest, data, base or code changed are trained again
+    #[arg(long, help_heading = SHELF, value_name = "DIR", num_args = 0..=1, default_missing_value = "experts", conflicts_with_all = ["expert", "manifest", "data", "output"])]
+    pub all: Option<PathBuf>,
+    /// Only these experts, with --all: names separated by commas
+    #[arg(long, help_heading = SHELF, value_name = "NAMES", requires = "all", conflicts_with = "manifest", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Only experts whose result would differ from that of this git revision, with --all
+    #[arg(
+        long,
+        help_heading = SHELF,
+        value_name = "REF",
+        requires = "all",
+        conflicts_with = "manifest",
+        allow_hyphen_values = true
+    )]
+    pub changed_since: Option<String>,
+    /// Experts that train at once, with --all (default: one per GPU, or one per CPU core up to what memory allows)
+    #[arg(long, help_heading = SHELF, value_name = "N", requires = "all", conflicts_with = "manifest", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub jobs: Option<u32>,
+    /// Do not score, with --all
+    #[arg(long, help_heading = SHELF, requires = "all", conflicts_with_all = ["evaluate", "manifest"])]
+    pub no_evaluate: bool,
+    /// Start a new Python for every expert, with --all, instead of forking it from a process that has everything loaded (Linux)
+    #[arg(long, help_heading = SHELF, requires = "all", conflicts_with = "manifest")]
+    pub separate: bool,
+}
+
+pub fn has_test_set(plan: &Plan) -> bool {
+    !plan.recipe.data.test.is_empty() || !plan.recipe.evaluation.test_cases.is_empty()
+}
+
+impl RunOptions {
+    pub fn resumes(&self) -> bool {
+        self.resume.is_some() || self.extend
+    }
+
+    /// `is_one_of_many`: the expert is one of a shelf.
+    pub fn asked(&self, is_one_of_many: bool) -> Asked<'_> {
+        Asked {
+            fresh: self.fresh,
+            resume: self.resumes(),
+            checkpoint: self.resume.as_deref().filter(|path| *path != Path::new("auto")),
+            extend: self.extend,
+            shelf: is_one_of_many,
+        }
+    }
+
+    pub fn request(&self, evaluate: bool) -> Request {
+        let resume = match &self.resume {
+            Some(path) if path != Path::new("auto") => Resume::Checkpoint { path: absolute(path) },
+            Some(_) => Resume::Newest,
+            None if self.extend => Resume::Newest,
+            None => Resume::Nothing,
+        };
+        Request::Train { resume, extend: self.extend, evaluate, profile: self.profile }
+    }
+}

@@ -1,0 +1,56 @@
+//! The selected experts of a shelf.
+
+use std::path::{Path, PathBuf};
+
+use expert_contract::diagnostic::one_of;
+use fs_err as fs;
+
+use super::changed;
+use super::options::ShelfOptions;
+use crate::args::Global;
+use crate::experts;
+use crate::failure::Failure;
+use crate::ui::Console;
+
+/// The manifests, in the order of their folders' names. Empty only where nothing has changed.
+pub fn select(
+    folder: &Path,
+    shelf: &ShelfOptions,
+    global: &Global,
+    console: &Console,
+) -> Result<Vec<PathBuf>, Failure> {
+    let mut manifests = experts::below(folder)?;
+    if manifests.is_empty() {
+        return Err(Failure::bad_input("no-experts", format!("there is no expert in {}", folder.display()))
+            .hint("name the folder that holds them; `expert-cli init NAME` makes one"));
+    }
+    if !shelf.only.is_empty() {
+        manifests = named(&manifests, &shelf.only)?;
+    }
+    if let Some(reference) = &shelf.changed_since {
+        changed::keep_changed(&mut manifests, folder, reference, global.python.as_deref(), console);
+    }
+    Ok(manifests)
+}
+
+/// An expert is selected by its folder's name or by the name in its manifest.
+fn named(manifests: &[PathBuf], only: &[String]) -> Result<Vec<PathBuf>, Failure> {
+    let names: Vec<[String; 2]> = manifests.iter().map(|manifest| names_of(manifest)).collect();
+    for wanted in only {
+        if !names.iter().any(|names| names.contains(wanted)) {
+            let known: Vec<&str> = names.iter().map(|names| names[0].as_str()).collect();
+            return Err(Failure::bad_input("unknown-expert", format!("there is no expert `{wanted}` here"))
+                .hint(one_of(wanted, &known)));
+        }
+    }
+    let is_meant = |names: &[String; 2]| only.iter().any(|wanted| names.contains(wanted));
+    let meant = manifests.iter().zip(&names).filter(|(_, names)| is_meant(names));
+    Ok(meant.map(|(manifest, _)| manifest.clone()).collect())
+}
+
+fn names_of(manifest: &Path) -> [String; 2] {
+    let folder = experts::folder_name(manifest);
+    let read = fs::read(manifest).ok().and_then(|bytes| changed::read(bytes, manifest));
+    let own = read.map_or_else(|| folder.clone(), |it| it.root.name.value.clone());
+    [folder, own]
+}

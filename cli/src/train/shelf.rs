@@ -1,0 +1,139 @@
+//! `train --all`: every expert of a shelf, with one summary. A failure does not stop the others.
+//!
+//! The queue keeps no state on disk: the experts' folders show what is done, and a killed queue resumes from
+//! there.
+
+use std::path::{Path, PathBuf};
+
+use expert_contract::exit::Exit;
+use serde_json::{Value, json};
+
+use super::options::{RunOptions, ShelfOptions};
+use super::runner::{Runner, Trained};
+use super::slots::Slots;
+use super::trainer::Trainer;
+use super::work::{Ended, Waiting};
+use super::{select, summary, work};
+use crate::args::{Global, PlanOptions, Supervision};
+use crate::experts;
+use crate::failure::Failure;
+use crate::lock;
+use crate::plan::{ASKED, prepare};
+use crate::runs::report as page;
+use crate::sys::digests::Digests;
+use crate::sys::host;
+use crate::ui::Console;
+use crate::worker::{self, Search, Warm};
+
+/// A folder of experts, and how they are to be trained.
+pub struct Shelf<'a> {
+    pub folder: &'a Path,
+    pub options: &'a PlanOptions,
+    pub run: RunOptions,
+    pub selection: &'a ShelfOptions,
+    pub supervision: &'a Supervision,
+    pub global: &'a Global,
+}
+
+pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
+    let Shelf { folder, options, mut run, selection, supervision, global } = shelf;
+    // A stopped queue can be resumed.
+    if run.resume.is_none() && !run.fresh {
+        run.resume = Some("auto".into());
+    }
+    let manifests = select::select(folder, selection, global, console)?;
+    let mut waiting: Vec<Waiting> =
+        manifests.iter().map(|manifest| prepare_one(manifest, options, console)).collect();
+    let digests = Digests::open(&host::home());
+    let runner = Runner { supervision, global, digests: &digests, warm: None };
+    let mut trainer = Trainer { options: &run, shelf: Some(selection), runner };
+    if run.locked {
+        refuse_unlocked(&waiting, &trainer)?;
+    }
+    let plans: Vec<_> = waiting.iter().filter_map(Waiting::plan).collect();
+    let slots = Slots::of(&plans, selection.jobs);
+    for one in waiting.iter_mut().filter_map(|one| one.prepared.as_mut().ok()) {
+        one.resolved.plan.machine.threads.compute = slots.threads;
+        one.resolved.plan.machine.threads.pretokenize = slots.threads;
+    }
+    trainer.runner.warm = (!selection.separate).then(|| warm_parent(&waiting, &trainer)).flatten();
+    let ended = work::work(waiting, &slots, &trainer, console);
+    report(&ended, folder, console);
+    if ended.iter().any(|one| matches!(one.outcome, Some(Ok(Trained::Now(_))))) {
+        page::refresh(folder, global, console);
+    }
+    Ok(exit_of(&ended))
+}
+
+fn prepare_one(manifest: &Path, options: &PlanOptions, console: &Console) -> Waiting {
+    let options = PlanOptions { manifest: Some(manifest.to_owned()), ..options.clone() };
+    let expert = experts::folder_name(manifest);
+    let prepared = prepare(&options, ASKED, console);
+    if let Err(failure) = &prepared {
+        console.trouble(&expert, failure);
+    }
+    Waiting { expert, prepared }
+}
+
+/// Only for two experts or more. This thread outlives every worker, and so does the warm parent.
+fn warm_parent(waiting: &[Waiting], trainer: &Trainer) -> Option<Warm> {
+    let to_do = || {
+        let prepared = waiting.iter().filter_map(|one| one.prepared.as_ref().ok());
+        prepared.filter(|one| !trainer.is_done(one))
+    };
+    if to_do().count() < 2 {
+        return None;
+    }
+    let first = PathBuf::from(&to_do().next()?.resolved.plan.machine.paths.expert_dir);
+    let python = Search::here(trainer.runner.global.python.as_deref(), Some(&first)).find().ok()?;
+    Warm::start(&python)
+}
+
+/// Checked for all experts before anything is trained.
+fn refuse_unlocked(waiting: &[Waiting], trainer: &Trainer) -> Result<(), Failure> {
+    let refusals: Vec<Failure> = waiting
+        .iter()
+        .filter_map(|one| one.prepared.as_ref().ok())
+        .filter_map(|one| lock::check(&one.resolved.plan, &trainer.runner.inputs(&one.resolved.plan)).err())
+        .collect();
+    let messages: Vec<&str> = refusals.iter().map(|failure| failure.message.as_str()).collect();
+    let message = messages.join("\n");
+    refusals.into_iter().next().map_or(Ok(()), |first| Err(Failure { message, ..first }))
+}
+
+fn report(ended: &[Ended], folder: &Path, console: &Console) {
+    if console.json {
+        let experts: Vec<Value> = ended.iter().map(document).collect();
+        console.document(&json!({"ok": exit_of(ended) == Exit::Done, "experts": experts}));
+    } else if ended.is_empty() {
+        console.say(&format!("no expert of {} changed: there is nothing to train", folder.display()));
+    } else {
+        console.data(&summary::text(ended));
+    }
+}
+
+fn document(ended: &Ended) -> Value {
+    match &ended.outcome {
+        Some(Ok(trained)) => {
+            let before = matches!(trained, Trained::Before(_));
+            json!({"expert": ended.expert, "ok": true, "finished_before": before, "result": trained.document()})
+        }
+        Some(Err(failure)) => json!({
+            "expert": ended.expert,
+            "ok": false,
+            "exit": failure.exit.code(),
+            "error": {"code": failure.code, "message": failure.message, "hint": failure.hint},
+            "diagnostics": failure.diagnostics,
+        }),
+        None => json!({"expert": ended.expert, "ok": false, "skipped": true}),
+    }
+}
+
+/// An interrupt has its own exit code; otherwise one failure fails the queue.
+fn exit_of(ended: &[Ended]) -> Exit {
+    if let Some(signal) = worker::interrupted() {
+        return signal.exit();
+    }
+    let all_done = ended.iter().all(|it| matches!(it.outcome, Some(Ok(_))));
+    if all_done { Exit::Done } else { Exit::Failed }
+}

@@ -1,0 +1,86 @@
+//! Decides how many experts train at once, and on how many threads each.
+//!
+//! A step of a small base gains less than twice from a second thread, and start-up, scoring and saving gain nothing, so
+//! experts in parallel with one thread each are faster than one after the other with all threads (see `benches/shelf`).
+//! The number of threads affects rounding: the plan records it, and a resumed run keeps its
+//! number.
+
+use expert_contract::plan::{Device, DeviceKind, Plan};
+
+use crate::sys::host::{cores, devices_like, threads_alone};
+
+/// The share of a machine's memory for all experts together.
+const MEMORY_SHARE: f64 = 0.8;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Slots {
+    pub jobs: usize,
+    /// For each of them; None leaves it to torch, if no result depends on it.
+    pub threads: Option<u32>,
+    /// One after the other is given to the jobs.
+    pub devices: Vec<Device>,
+}
+
+impl Slots {
+    /// For these experts, which all have the same kind of device.
+    pub fn of(plans: &[&Plan], asked: Option<u32>) -> Self {
+        let asked = asked.map(|jobs| jobs as usize);
+        let most = plans.len().max(1);
+        let Some(first) = plans.first().map(|plan| &plan.machine.device) else {
+            return Self { jobs: 1, threads: None, devices: Vec::new() };
+        };
+        // Those that take several devices, or all cores, come one after the other.
+        if plans.iter().any(|plan| plan.machine.distributed.is_some()) {
+            let jobs = asked.unwrap_or(1).min(most);
+            return Self { jobs, threads: threads_alone(first), devices: vec![first.clone()] };
+        }
+        if first.kind == DeviceKind::Cpu {
+            let largest = plans.iter().map(|plan| plan.machine.estimate.total).max().unwrap_or(0);
+            let jobs = asked.unwrap_or_else(|| side_by_side(cores(), first.memory_bytes, largest)).min(most);
+            let threads = (cores() as usize / jobs).max(1) as u32;
+            return Self { jobs, threads: Some(threads), devices: vec![first.clone()] };
+        }
+        let devices = devices_like(first);
+        Self { jobs: asked.unwrap_or(devices.len()).min(most), threads: None, devices }
+    }
+
+    pub fn device(&self, job: usize) -> Option<&Device> {
+        self.devices.get(job % self.devices.len().max(1))
+    }
+}
+
+/// One core each, up to what memory allows.
+fn side_by_side(cores: u32, memory: Option<u64>, largest: u64) -> usize {
+    let room = match (memory, largest) {
+        (Some(memory), 1..) => (MEMORY_SHARE * memory as f64 / largest as f64) as usize,
+        _ => 1,
+    };
+    room.clamp(1, cores as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use expert_contract::plan::{Distributed, DistributedStrategy};
+
+    use super::*;
+
+    #[test]
+    fn memory_bounds_how_many_train_side_by_side() {
+        const GIB: u64 = 1 << 30;
+        assert_eq!(side_by_side(2, Some(23 * GIB), 2 * GIB), 2);
+        assert_eq!(side_by_side(8, Some(16 * GIB), 3 * GIB), 4);
+        assert_eq!(side_by_side(8, Some(4 * GIB), 8 * GIB), 1);
+        assert_eq!(side_by_side(8, None, GIB), 1);
+        assert_eq!(side_by_side(8, Some(16 * GIB), 0), 1);
+    }
+
+    #[test]
+    fn an_expert_of_several_processes_has_the_machine_to_itself() {
+        let text = include_str!("../../../tests/examples/plan.json");
+        let alone: Plan = serde_json::from_str(text).unwrap();
+        let mut together = alone.clone();
+        together.machine.distributed = Some(Distributed { strategy: DistributedStrategy::Ddp, processes: 2 });
+        let slots = Slots::of(&[&alone, &together], None);
+        assert_eq!((slots.jobs, slots.threads), (1, Some(cores())));
+    }
+}

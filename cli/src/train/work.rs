@@ -1,0 +1,125 @@
+//! Runs the slots: each takes the next waiting expert, until there is none.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use expert_contract::plan::Plan;
+
+use super::runner::Trained;
+use super::slots::Slots;
+use super::trainer::Trainer;
+use crate::failure::Failure;
+use crate::plan::Prepared;
+use crate::ui::{Console, Live};
+use crate::worker;
+use crate::worker::Board;
+
+/// How one expert of the queue ended; None if the queue was stopped before its turn.
+pub struct Ended {
+    pub expert: String,
+    pub outcome: Option<Result<Trained, Failure>>,
+}
+
+/// An expert that waits for its turn, or cannot be trained at all.
+pub struct Waiting {
+    pub expert: String,
+    pub prepared: Result<Prepared, Failure>,
+}
+
+impl Waiting {
+    pub fn plan(&self) -> Option<&Plan> {
+        self.prepared.as_ref().ok().map(|prepared| &prepared.resolved.plan)
+    }
+}
+
+struct Shift<'a> {
+    names: Vec<String>,
+    /// Taken out when its turn comes.
+    waiting: Vec<Mutex<Option<Result<Prepared, Failure>>>>,
+    next: AtomicUsize,
+    trainer: &'a Trainer<'a>,
+    slots: &'a Slots,
+    console: &'a Console,
+    live: Option<Live>,
+}
+
+/// Each thread starts a worker and waits for its end: a worker ends with the thread that started it.
+pub fn work(waiting: Vec<Waiting>, slots: &Slots, trainer: &Trainer, console: &Console) -> Vec<Ended> {
+    let names: Vec<String> = waiting.iter().map(|one| one.expert.clone()).collect();
+    let ended: Vec<Mutex<Option<Result<Trained, Failure>>>> =
+        waiting.iter().map(|_| Mutex::new(None)).collect();
+    let shift = Shift {
+        live: Live::new(console, &names),
+        names: names.clone(),
+        waiting: waiting.into_iter().map(|one| Mutex::new(Some(one.prepared))).collect(),
+        next: AtomicUsize::new(0),
+        trainer,
+        slots,
+        console,
+    };
+    thread::scope(|scope| {
+        for job in 0..slots.jobs {
+            let (shift, ended) = (&shift, &ended);
+            scope.spawn(move || shift.serve(job, ended));
+        }
+    });
+    drop(shift);
+    let outcomes = ended.into_iter().map(|place| place.into_inner().unwrap_or_default());
+    names.into_iter().zip(outcomes).map(|(expert, outcome)| Ended { expert, outcome }).collect()
+}
+
+impl Shift<'_> {
+    fn serve(&self, job: usize, ended: &[Mutex<Option<Result<Trained, Failure>>>]) {
+        loop {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(place) = self.waiting.get(index) else { break };
+            if worker::interrupted().is_some() {
+                break;
+            }
+            let taken = place.lock().ok().and_then(|mut place| place.take());
+            let outcome = taken.map(|prepared| prepared.and_then(|expert| self.train(index, job, expert)));
+            self.tell(index, outcome.as_ref());
+            if let Ok(mut place) = ended[index].lock() {
+                *place = outcome;
+            }
+        }
+    }
+
+    fn train(&self, index: usize, job: usize, mut expert: Prepared) -> Result<Trained, Failure> {
+        if let Some(device) = self.slots.device(job) {
+            expert.resolved.plan.machine.device = device.clone();
+        }
+        let mut board = Board::of_several(self.console, self.live.as_ref(), index, &self.names[index]);
+        let trained = self.trainer.train(&expert, &mut |notice| board.notify(notice));
+        board.finish();
+        if let Err(failure) = &trained {
+            self.aside(|| self.console.trouble(&self.names[index], failure));
+        }
+        trained
+    }
+
+    /// Failures before the turn were reported already.
+    fn tell(&self, index: usize, outcome: Option<&Result<Trained, Failure>>) {
+        let word = match outcome {
+            Some(Ok(Trained::Now(_))) => "done".to_owned(),
+            Some(Ok(Trained::Before(_))) => "finished before: nothing changed".to_owned(),
+            Some(Err(failure)) => format!("failed ({})", failure.cause()),
+            None => return,
+        };
+        match &self.live {
+            Some(live) => live.end(index, &word),
+            None if matches!(outcome, Some(Ok(_))) => {
+                self.console.say(&format!("{}: {word}", self.names[index]));
+            }
+            None => {}
+        }
+    }
+
+    fn aside(&self, speak: impl FnOnce()) {
+        match &self.live {
+            Some(live) => live.above(speak),
+            None => speak(),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The summary of finished work.
+
+use std::fmt::Write;
+
+use expert_contract::results::{Evaluation, Score, TrainResult};
+use serde_json::Value;
+
+use super::number::{bytes, grouped, seconds, short};
+use super::table::{Align, Table};
+
+/// The result of one training run. Missing values are left out.
+pub fn trained(result: &TrainResult) -> String {
+    let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
+    let resumed =
+        result.resumed_from.map_or(String::new(), |step| format!(", the first {} before", grouped(step)));
+    let rows = [
+        ("steps", result.steps.map(|steps| grouped(steps) + &resumed)),
+        ("train loss", result.train_loss.map(loss)),
+        ("eval loss", result.eval_loss.map(loss)),
+        ("tokens", result.tokens.map(grouped)),
+        ("tokens/s", result.tokens_per_second.map(short)),
+        ("time", result.seconds.map(seconds)),
+        ("peak memory", result.peak_memory_bytes.map(bytes)),
+        ("best checkpoint", result.best_checkpoint.clone()),
+        ("adapter", result.adapter.clone()),
+        ("encoder", result.slow_encoder.as_ref().map(super::tokens::slow_encoder)),
+    ];
+    for (name, value) in rows {
+        if let Some(value) = value {
+            table.row([name.to_owned(), value]);
+        }
+    }
+    table.render()
+}
+
+pub fn loss(value: f64) -> String {
+    format!("{value:.4}")
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}%", 100.0 * share)
+}
+
+pub fn accuracy(score: Option<&Score>) -> String {
+    score.and_then(|score| score.accuracy).map(percent).unwrap_or_default()
+}
+
+/// Scores of base and adapter.
+pub fn evaluated(result: &Evaluation) -> String {
+    let columns =
+        [("", Align::Left), ("accuracy", Align::Right), ("95 %", Align::Right), ("loss", Align::Right)];
+    let mut table = Table::new(&columns);
+    for (who, found) in [("base", &result.base), ("adapter", &result.adapter)] {
+        if let Some(found) = found {
+            let range = found
+                .low
+                .zip(found.high)
+                .map_or(String::new(), |(low, high)| format!("{} to {}", percent(low), percent(high)));
+            let loss = found.loss.map(loss).unwrap_or_default();
+            table.row([who.to_owned(), accuracy(Some(found)), range, loss]);
+        }
+    }
+    let mut text = String::new();
+    if let (Some(rows), Some(scorer)) = (result.rows, &result.scorer) {
+        let _ = writeln!(text, "{} rows, judged by {scorer}", grouped(rows));
+    }
+    text + &table.render() + &parts(result)
+}
+
+/// The same by level and by tag, if the rows have any.
+fn parts(result: &Evaluation) -> String {
+    let columns =
+        [("", Align::Left), ("rows", Align::Right), ("base", Align::Right), ("adapter", Align::Right)];
+    let mut table = Table::new(&columns);
+    let levels = result.by_level.iter().map(|line| ("level ", line));
+    for (word, line) in levels.chain(result.by_tag.iter().map(|line| ("", line))) {
+        let (base, adapter) = (line.base.as_ref(), line.adapter.as_ref());
+        let rows = [adapter, base].into_iter().flatten().find_map(|score| score.total);
+        let rows = rows.map(grouped).unwrap_or_default();
+        table.row([format!("{word}{}", line.name), rows, accuracy(base), accuracy(adapter)]);
+    }
+    if result.by_level.is_empty() && result.by_tag.is_empty() {
+        String::new()
+    } else {
+        format!("\n{}", table.render())
+    }
+}
+
+/// Any other stage's result: its scalar values, one per line.
+pub fn plain(result: &Value) -> String {
+    let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
+    for (key, value) in result.as_object().into_iter().flatten() {
+        let shown = match value {
+            Value::Null | Value::Array(_) | Value::Object(_) => continue,
+            Value::String(text) => text.clone(),
+            Value::Number(number) if key.ends_with("bytes") => {
+                number.as_u64().map_or_else(|| number.to_string(), bytes)
+            }
+            Value::Number(number) => number.as_u64().map_or_else(|| number.to_string(), grouped),
+            Value::Bool(flag) => flag.to_string(),
+        };
+        table.row([key.replace('_', " "), shown]);
+    }
+    table.render()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::style::shown;
+    use super::*;
+
+    fn typed<T: serde::de::DeserializeOwned>(document: Value) -> T {
+        serde_json::from_value(document).unwrap()
+    }
+
+    #[test]
+    fn what_is_not_known_is_left_out() {
+        let result =
+            json!({"ok": true, "steps": 1200, "train_loss": 0.5, "eval_loss": null, "seconds": 62.0});
+        assert_eq!(trained(&typed(result)), "steps       1,200\ntrain loss  0.5000\ntime        1m02s\n");
+        let slow = json!({"steps": 1, "slow_encoder": {"words": "9.5 times slower", "reason": "it differs"}});
+        assert!(trained(&typed(slow)).contains("9.5 times slower; the fast encoder is not used: it differs"));
+    }
+
+    #[test]
+    fn base_and_adapter_stand_one_under_the_other() {
+        let base = json!({"accuracy": 0.125, "low": 0.1, "high": 0.2, "loss": 2.5});
+        let result = json!({"rows": 40, "scorer": "json", "base": base, "adapter": null});
+        let text = anstream::adapter::strip_str(&shown(&evaluated(&typed(result)))).to_string();
+        assert_eq!(
+            text,
+            "40 rows, judged by json\n      accuracy            95 %    loss\nbase     12.5%  10.0% to 20.0%  2.5000\n"
+        );
+    }
+
+    #[test]
+    fn levels_and_tags_follow() {
+        let share = |accuracy: f64| json!({"accuracy": accuracy, "total": 20});
+        let line = json!({"name": "1", "base": share(0.05), "adapter": share(0.5)});
+        let tag = json!({"name": "join", "base": share(0.0), "adapter": null});
+        let text = parts(&typed(json!({"by_level": [line], "by_tag": [tag]})));
+        assert_eq!(
+            anstream::adapter::strip_str(&shown(&text)).to_string(),
+            "\n         rows  base  adapter\nlevel 1    20  5.0%    50.0%\njoin       20  0.0%\n"
+        );
+        assert_eq!(parts(&Evaluation::default()), "");
+    }
+}

@@ -1,0 +1,133 @@
+//! The result of `pretokenize`: the cache, the row counts, and preview rows.
+
+use expert_contract::results::{PretokenizeResult, PreviewRow, RowCounts, SlowEncoder, SplitStatistics};
+
+use super::number::{bytes, grouped, seconds};
+use super::style::{DIM, ERROR, GOOD, STRONG};
+use super::table::{Align, Table};
+
+/// What became of rows, with its text; shown only if it is above 0.
+fn happenings(counts: &RowCounts) -> [(u64, &'static str); 11] {
+    [
+        (counts.bad, "bad rows"),
+        (counts.truncated, "cut to the longest length"),
+        (counts.split_rows, "split"),
+        (counts.dropped_overlong, "dropped, too long"),
+        (counts.dropped_unsupervised, "dropped, nothing to learn"),
+        (counts.dropped_duplicate, "dropped, seen before"),
+        (counts.dropped_short, "dropped, too few characters"),
+        (counts.dropped_long, "dropped, too many characters"),
+        (counts.dropped_mixture, "left out by the mixture"),
+        (counts.parsed_dialogues, "texts read as dialogues"),
+        (
+            counts.interpreted,
+            "rendered by the template's interpreter, which is slower than its compiled form",
+        ),
+    ]
+}
+
+pub fn text(result: &PretokenizeResult) -> String {
+    let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
+    let built = if result.existed { "was there".to_owned() } else { built(result) };
+    table.row(["cache".to_owned(), format!("{} ({built})", result.cache.as_deref().unwrap_or("?"))]);
+    if let Some(slow) = &result.slow_encoder {
+        table.row(["encoder".to_owned(), slow_encoder(slow)]);
+    }
+    table.row(["rows", &rows(&result.totals)]);
+    for (count, words) in happenings(&result.totals) {
+        if count > 0 {
+            table.row([String::new(), format!("{} {words}", grouped(count))]);
+        }
+    }
+    for (name, split) in &result.splits {
+        table.row([name.clone(), split_line(split)]);
+    }
+    preview(&result.preview) + &table.render()
+}
+
+/// Where the fast encoder was not used: what that cost, and why.
+pub fn slow_encoder(slow: &SlowEncoder) -> String {
+    format!("Hugging Face tokenizers: {}; the fast encoder is not used: {}", slow.words, slow.reason)
+}
+
+fn built(result: &PretokenizeResult) -> String {
+    let size: u64 = result.splits.values().map(|split| split.bytes).sum();
+    format!("{} in {}", bytes(size), result.seconds.map_or_else(|| "?".to_owned(), seconds))
+}
+
+fn rows(totals: &RowCounts) -> String {
+    format!(
+        "{} read, {} used; {} tokens, {} of them learned",
+        grouped(totals.read),
+        grouped(totals.used),
+        grouped(totals.tokens),
+        grouped(totals.supervised_tokens)
+    )
+}
+
+fn split_line(split: &SplitStatistics) -> String {
+    let fill = split.fill.map_or(String::new(), |fill| format!(", {:.1}% full", 100.0 * fill));
+    format!("{} documents in {} rows{fill}", grouped(split.documents), grouped(split.rows))
+}
+
+/// Context is dim, supervised tokens are green.
+fn preview(rows: &[PreviewRow]) -> String {
+    let mut text = String::new();
+    for (index, row) in rows.iter().enumerate() {
+        let tokens = row.tokens.map_or(String::new(), |count| {
+            format!(" ({count} tokens, {} learned)", row.supervised_tokens.unwrap_or_default())
+        });
+        text += &format!("{STRONG}row {}{STRONG:#}{tokens}\n", index + 1);
+        if let Some(error) = &row.error {
+            text += &format!("{ERROR}{error}{ERROR:#}\n");
+        }
+        for span in &row.spans {
+            let paint = if span.learned { GOOD } else { DIM };
+            text += &format!("{paint}{}{paint:#}", span.text);
+        }
+        text.push_str("\n\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::style::shown;
+    use super::*;
+
+    fn typed(document: serde_json::Value) -> PretokenizeResult {
+        serde_json::from_value(document).unwrap()
+    }
+
+    #[test]
+    fn a_fallback_from_the_fast_encoder_stands_in_the_summary() {
+        let result = json!({
+            "existed": false, "cache": "c/k", "totals": {"read": 9, "used": 9, "interpreted": 7},
+            "slow_encoder": {"reason": "it differs", "words": "9.5 times slower, measured on 40 rows"},
+        });
+        let plain = anstream::adapter::strip_str(&text(&typed(result))).to_string();
+        let row = "encoder  Hugging Face tokenizers: 9.5 times slower, measured on 40 rows; the fast encoder is not used: it differs";
+        assert!(plain.contains(row), "{plain}");
+        assert!(plain.contains("7 rendered by the template's interpreter"), "{plain}");
+        let usual =
+            text(&typed(json!({"cache": "c/k", "encoder": "native", "slow_encoder": null, "totals": {}})));
+        assert!(!usual.contains("encoder"), "{usual}");
+    }
+
+    #[test]
+    fn the_ledger_shows_what_happened_and_only_that() {
+        let result = json!({
+            "existed": true, "cache": "c/k", "seconds": 1.0,
+            "totals": {"read": 1200, "used": 1190, "tokens": 5000, "supervised_tokens": 900, "bad": 10, "truncated": 0},
+            "splits": {"train": {"documents": 1190, "rows": 40, "fill": 0.9993, "bytes": 10}},
+            "preview": [{"spans": [{"text": "q\u{1b}[2J", "learned": false}, {"text": "a", "learned": true}], "tokens": 3, "supervised_tokens": 1}],
+        });
+        let plain = anstream::adapter::strip_str(&shown(&text(&typed(result)))).to_string();
+        assert_eq!(
+            plain,
+            "row 1 (3 tokens, 1 learned)\nq\u{fffd}[2Ja\n\ncache  c/k (was there)\nrows   1,200 read, 1,190 used; 5,000 tokens, 900 of them learned\n       10 bad rows\ntrain  1,190 documents in 40 rows, 99.9% full\n"
+        );
+    }
+}

@@ -1,0 +1,30 @@
+//! Why a worker ends before it is done: on request, or by force.
+
+use expert_contract::exit::Exit;
+
+/// A request to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interrupt {
+    /// Ctrl-C
+    Interrupt,
+    /// TERM, or the terminal is gone
+    Terminate,
+}
+
+impl Interrupt {
+    pub fn exit(self) -> Exit {
+        match self {
+            Self::Interrupt => Exit::Interrupted,
+            Self::Terminate => Exit::Terminated,
+        }
+    }
+}
+
+/// The cause of a process's abnormal end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Death {
+    /// Killed by another process: on Linux mostly by the kernel, out of memory.
+    Killed,
+    /// A fault in native code, by the signal's or exception's number.
+    Crashed(i32),
+}

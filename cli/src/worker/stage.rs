@@ -1,0 +1,104 @@
+//! From a plan to its result: locks the run's folder, writes the plan, runs the worker.
+
+use std::path::{Path, PathBuf};
+
+use expert_contract::plan::{Plan, Request};
+use serde_json::Value;
+
+use super::board::Board;
+use super::launch::{Launch, Stdin};
+use super::locate::Search;
+use super::supervise::{Limits, Notice, supervise};
+use super::warm::Warm;
+use crate::args::{Global, Supervision};
+use crate::failure::Failure;
+use crate::run::RunFolder;
+use crate::sys::durable;
+use crate::sys::run_lock::RunLock;
+use crate::ui::Console;
+
+/// The paths of one invocation's plan and log.
+pub enum Home {
+    /// Training owns its output folder.
+    Run(RunFolder),
+    /// The others use a temporary folder.
+    Passing(tempfile::TempDir),
+}
+
+impl Home {
+    pub fn of(plan: &Plan) -> Result<Self, Failure> {
+        if matches!(plan.request, Request::Train { .. }) {
+            return RunFolder::claim(Path::new(&plan.machine.paths.output)).map(Self::Run);
+        }
+        let folder = tempfile::Builder::new().prefix("expert-cli-").tempdir();
+        folder.map(Self::Passing).map_err(|error| Failure::writing("write to", &std::env::temp_dir(), &error))
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        match self {
+            Self::Run(folder) => folder.path().join(name),
+            Self::Passing(folder) => folder.path().join(name),
+        }
+    }
+
+    fn lock(&self) -> Option<&RunLock> {
+        match self {
+            Self::Run(folder) => Some(folder.lock()),
+            Self::Passing(_) => None,
+        }
+    }
+
+    /// A log that a failure names must exist.
+    fn keep(self) {
+        if let Self::Passing(folder) = self {
+            let _kept: PathBuf = folder.keep();
+        }
+    }
+}
+
+/// Runs the plan's stage with progress on standard error, and returns the stage's own result.
+pub fn carry_out(
+    plan: &Plan,
+    home: Home,
+    supervision: &Supervision,
+    global: &Global,
+    console: &Console,
+) -> Result<Value, Failure> {
+    let mut board = Board::new(console);
+    let result = carry_out_with(plan, home, supervision, global, None, &mut |notice| board.notify(notice));
+    board.finish();
+    result
+}
+
+/// The same for callers with their own display or with a warm parent for the worker.
+pub fn carry_out_with(
+    plan: &Plan,
+    home: Home,
+    supervision: &Supervision,
+    global: &Global,
+    warm: Option<&Warm>,
+    notify: &mut dyn FnMut(Notice),
+) -> Result<Value, Failure> {
+    let expert = Path::new(&plan.machine.paths.expert_dir);
+    let launch = Launch {
+        python: Search::here(global.python.as_deref(), Some(expert)).find()?,
+        stage: plan.request.stage(),
+        plan: home.file("plan.json"),
+        log: home.file("worker.log"),
+        stdin: stdin_of(&plan.request),
+        run_lock: home.lock(),
+    };
+    durable::write_json(&launch.plan, plan)?;
+    let result = supervise(&launch, warm, &Limits::new(supervision.stall_timeout), notify);
+    if result.as_ref().is_err_and(|failure| failure.message.contains(&*launch.log.to_string_lossy())) {
+        home.keep();
+    }
+    result
+}
+
+fn stdin_of(request: &Request) -> Stdin {
+    match request {
+        Request::Generate { prompt: None, .. } => Stdin::Prompts,
+        _ => Stdin::Quiet,
+    }
+}
