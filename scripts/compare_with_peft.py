@@ -13,6 +13,7 @@ from pathlib import Path
 
 from expert_worker.errors import ExpertError
 from expert_worker.evaluate.plain_peft import Compared, compare
+from expert_worker.terminal import write_error, write_stdout
 
 
 def main() -> int:
@@ -25,7 +26,7 @@ def main() -> int:
     try:
         found = compare(given.run, given.prompts)
     except ExpertError as error:
-        print(f"error: {error}", file=sys.stderr)
+        write_error(error)
         return 2
     for one in found:
         if not one.same:
@@ -35,7 +36,7 @@ def main() -> int:
 
 
 def show(one: Compared) -> None:
-    print(f"differs: {one.question}\n  here  {one.here}\n  there {one.there}")
+    write_stdout(f"differs: {one.question}\n  here  {one.here}\n  there {one.there}")
 
 
 if __name__ == "__main__":

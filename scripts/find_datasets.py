@@ -14,6 +14,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "worker" / "python"))
+
+from expert_worker.terminal import write_stderr, write_stdout
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -59,7 +63,7 @@ def uses_of(experts: Path) -> dict[str, list[tuple[str, Path]]]:
         try:
             document = json.loads(manifest.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            print(f"{manifest}: {error}", file=sys.stderr)
+            write_stderr(f"{manifest}: {error}")
             continue
         for name in names_in(within(document, "training", "dataset")):
             uses.setdefault(name, []).append((manifest.parent.name, manifest.parent))
@@ -131,7 +135,7 @@ def show(found: list[Found]) -> None:
     width = max(len(one.name) for one in found)
     print(f"{'data set':<{width}}  {'where':<8}  {'size':>10}  used by")
     for one in found:
-        print(
+        write_stdout(
             f"{one.name:<{width}}  {one.place:<8}  {readable(one.bytes):>10}  {', '.join(one.used_by) or '-'}"
         )
 

@@ -19,7 +19,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "worker" / "python"))
+
+from expert_worker.terminal import write_stderr, write_stdout
+
 ROOT = Path(__file__).resolve().parents[1]
+
 EMBEDDED = "smollm2-135m-instruct"
 FORMATS = ("jsonl", "json", "csv", "parquet", "arrow")
 SPLITS = ("train", "validation")
@@ -68,7 +73,7 @@ def expert(manifest: Path, given: argparse.Namespace) -> int:
     refuse_used(target, given)
     code, summary = pretokenize(manifest.parent.name, manifest, given)
     if code == 0:
-        print(f"  in {summary['cache']}")
+        write_stdout(f"  in {summary['cache']}")
     if code == 0 and target:
         copy_rows(summary, target, given.max_chunks)
     return code
@@ -147,11 +152,11 @@ def pretokenize(
     command += ["--force"] if given.force else []
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        print(f"{name}: expert-cli ended with {done.returncode}", file=sys.stderr)
+        write_stderr(f"{name}: expert-cli ended with {done.returncode}")
         return done.returncode, {}
     summary: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     rows = {split: figures["rows"] for split, figures in summary["splits"].items()}
-    print(f"{name}: {', '.join(f'{count} rows of {split}' for split, count in rows.items())}")
+    write_stdout(f"{name}: {', '.join(f'{count} rows of {split}' for split, count in rows.items())}")
     return 0, summary
 
 
@@ -176,7 +181,7 @@ def copy_rows(summary: dict[str, Any], target: Path, most: int | None) -> None:
 
         rows = load_from_disk(str(split))
         rows.select(range(min(most, len(rows)))).save_to_disk(str(place))
-    print(f"  copied to {target}")
+    write_stdout(f"  copied to {target}")
 
 
 if __name__ == "__main__":

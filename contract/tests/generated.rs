@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use expert_contract::diagnostic::{HIDDEN, JOINERS};
 use expert_contract::plan::CONTRACT_VERSION;
 use expert_contract::python::{Members, Module, modules};
 use expert_contract::{reference, schema};
@@ -47,6 +48,25 @@ fn manifest_page() {
 #[test]
 fn diagnostics_page() {
     hold("docs/diagnostics.md", &reference::diagnostics_page());
+}
+
+/// What both languages replace in text of others before a terminal gets it.
+#[test]
+fn python_hidden_characters() {
+    let hex = |c: &char| format!("0x{:X}", u32::from(*c));
+    let ranges: Vec<_> =
+        HIDDEN.iter().map(|range| format!("    ({}, {}),\n", hex(range.start()), hex(range.end()))).collect();
+    let joiners = JOINERS.iter().map(hex).collect::<Vec<_>>().join(", ");
+    hold(
+        "worker/python/expert_worker/hidden_characters.py",
+        &format!(
+            "\"\"\"Characters that turn, join or hide text without being seen, as ranges of code points.\n\n\
+             Generated from the Rust constants by `UPDATE=1 cargo test -p expert-contract --test generated`.\n\"\"\"\n\n\
+             HIDDEN = (\n{})\n\
+             # They shape emoji and the letters of several scripts, and are kept.\nJOINERS = ({joiners})\n",
+            ranges.concat()
+        ),
+    );
 }
 
 /// The worker's models of the plan and of what the worker reports back.

@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
-use expert_contract::diagnostic::is_visible;
+use expert_contract::diagnostic::{JOINERS, is_visible};
 
 pub const ERROR: Paint = Paint(AnsiColor::Red.on_default().bold());
 pub const GOOD: Paint = Paint(AnsiColor::Green.on_default());
@@ -82,9 +82,7 @@ pub fn json(text: &str) -> String {
 fn visible(c: char) -> char {
     match c {
         '\n' | '\t' => ' ',
-        // Joiners shape emoji and the letters of several scripts; they move nothing.
-        '\u{200c}' | '\u{200d}' => c,
-        c if is_visible(c) => c,
+        c if is_visible(c) || JOINERS.contains(&c) => c,
         _ => '\u{fffd}',
     }
 }

@@ -1,5 +1,7 @@
 //! A diagnostic as text: what, where, the line with the position marked, what to do.
 
+use std::ops::RangeInclusive;
+
 use super::code::{Code, Severity};
 use super::problem::Diagnostic;
 use crate::source::{Place, Source, Sources};
@@ -110,11 +112,23 @@ fn visible(c: char) -> char {
 /// Whether a terminal shows the character for what it is: no control character, and none that turns or hides the text
 /// around it.
 pub fn is_visible(c: char) -> bool {
-    let hides = matches!(c,
-        '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
-    !(hides || c.is_control())
+    !(c.is_control() || HIDDEN.iter().any(|range| range.contains(&c)))
 }
+
+/// Characters that turn, join or hide the text around them. The worker's `hidden_characters.py` is generated from it.
+pub const HIDDEN: &[RangeInclusive<char>] = &[
+    '\u{61c}'..='\u{61c}',
+    '\u{180e}'..='\u{180e}',
+    '\u{200b}'..='\u{200f}',
+    '\u{2028}'..='\u{202e}',
+    '\u{2060}'..='\u{206f}',
+    '\u{feff}'..='\u{feff}',
+    '\u{fff9}'..='\u{fffb}',
+    '\u{e0000}'..='\u{e007f}',
+];
+
+/// Of `HIDDEN`, those that shape emoji and the letters of several scripts. Output of text by others keeps them.
+pub const JOINERS: [char; 2] = ['\u{200c}', '\u{200d}'];
 
 fn columns(text: &[char]) -> usize {
     text.iter().map(|c| columns_of(*c)).sum()

@@ -7,9 +7,9 @@ import importlib
 import json
 import sys
 
-from expert_worker.bench.output import write_stderr, write_stdout
 from expert_worker.errors import ExpertError
 from expert_worker.exit import Exit
+from expert_worker.terminal import write_error, write_stderr, write_stdout
 
 # Name -> help. Each is a module of this package, imported when it is run.
 COMMANDS = {
@@ -55,9 +55,7 @@ def _command(name: str, arguments: list[str], program: str) -> int:
 
 
 def _failed(error: ExpertError, *, as_json: bool) -> int:
-    write_stderr(f"error: {error.message}")
-    if error.hint:
-        write_stderr(f"hint: {error.hint}")
+    write_error(error)
     if as_json:
         problem = {"code": error.code, "message": error.message, "hint": error.hint}
         write_stdout(json.dumps({"ok": False, "exit": int(error.exit_code), "error": problem}))

@@ -10,9 +10,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from expert_worker.bench.output import demand_writable, number, size, write_file, write_stdout
+from expert_worker.bench.output import demand_writable, number, size, write_file
 from expert_worker.errors import BadInput
 from expert_worker.report.parts import Raw, charts, document, heading, section, table
+from expert_worker.terminal import write_stdout
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

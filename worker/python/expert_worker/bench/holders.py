@@ -17,7 +17,8 @@ import psutil
 
 from expert_worker.bench.attach import Worker, is_held, workers
 from expert_worker.bench.nvml import Gpus, Holder, Reading, open_gpus
-from expert_worker.bench.output import size, table, write_stderr, write_stdout
+from expert_worker.bench.output import size, table
+from expert_worker.terminal import write_stderr, write_stdout
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 
 from expert_worker.bench.attach import record_of
 from expert_worker.bench.breakdown import Step
-from expert_worker.bench.output import bar, demand_writable, number, write_file, write_stderr, write_stdout
+from expert_worker.bench.output import bar, demand_writable, number, write_file
 from expert_worker.errors import BadInput
 from expert_worker.event import Checkpoint, Evaluated, Event, Progress, Stage
 from expert_worker.event_reader import EventFile, last_attempt
 from expert_worker.report.records import PlanView, read_json, view
+from expert_worker.terminal import write_stderr, write_stdout
 
 TOKENIZE, LOAD, DATA, TRANSFER, LAUNCH, COMPUTE, UPDATE, EVALUATE, SAVE = LANES = (
     "tokenize",

@@ -27,11 +27,8 @@ from expert_worker.bench.output import (
     number,
     positive_seconds,
     size,
-    visible,
     write_file,
     write_json,
-    write_stderr,
-    write_stdout,
 )
 from expert_worker.bench.output import table as text_table
 from expert_worker.bench.sample import ProcessTree, Sample, Summary, read_machine, series, statistics
@@ -41,6 +38,7 @@ from expert_worker.event_reader import NAME, EventFile, last_attempt
 from expert_worker.report.charts import Line, curve
 from expert_worker.report.parts import charts, document, heading, section, table
 from expert_worker.report.records import Device, PlanView, read_json, view
+from expert_worker.terminal import visible, write_stderr, write_stdout
 
 _IN_BYTES = frozenset({"memory_used", "resident", "memory_available", "swap_used"})
 # Not in the table: constants, and counts that nobody compares.

@@ -2,11 +2,13 @@
 runs, and the page that lists them. Prints where the page is."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
 from expert_worker.errors import ExpertError
 from expert_worker.report.write import write_index, write_report
+from expert_worker.terminal import write_error, write_stderr, write_stdout
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -19,16 +21,17 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         path = write_index(asked.index, asked.runs, _warn) if asked.index else write_report(asked.runs[0])
     except ExpertError as error:
-        sys.stderr.write(f"error: {error.message}\n")
-        if error.hint:
-            sys.stderr.write(f"hint: {error.hint}\n")
+        write_error(error)
         return error.exit_code
-    sys.stdout.write(f"{path}\n")
+    if sys.stdout.isatty():
+        write_stdout(str(path))
+    else:
+        sys.stdout.buffer.write(os.fsencode(f"{path}\n"))
     return 0
 
 
 def _warn(sentence: str) -> None:
-    sys.stderr.write(f"warning: left out: {sentence}\n")
+    write_stderr(f"warning: left out: {sentence}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,41 @@
+"""Output to a terminal. Names of files, runs and programs may hold any character; those that could steer the
+terminal or hide text are replaced, as expert-cli does it."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from typing import TextIO
+
+from expert_worker.errors import ExpertError
+from expert_worker.hidden_characters import HIDDEN, JOINERS
+
+
+def visible(text: str) -> str:
+    return "".join(c if c in "\n\t" or _is_visible(c) else "\ufffd" for c in text)
+
+
+def _is_visible(c: str) -> bool:
+    code = ord(c)
+    hidden = code not in JOINERS and any(first <= code <= last for first, last in HIDDEN)
+    # A name that is not UTF-8 holds surrogates, which no terminal accepts.
+    return not hidden and unicodedata.category(c) not in ("Cc", "Cs")
+
+
+def write_stdout(text: str) -> None:
+    _write(sys.stdout, text)
+
+
+def write_stderr(text: str) -> None:
+    _write(sys.stderr, text)
+
+
+def write_error(error: ExpertError) -> None:
+    write_stderr(f"error: {error.message}")
+    if error.hint:
+        write_stderr(f"hint: {error.hint}")
+
+
+def _write(stream: TextIO, text: str) -> None:
+    stream.write(visible(text if text.endswith("\n") else text + "\n"))
+    stream.flush()
