@@ -53,7 +53,9 @@ demo: setup ## Train the SQL expert on the embedded base, on this machine, with 
 experts: setup ## Train and score every expert on the embedded base; unchanged experts are skipped
 	@$(EXPERT) train --all experts --model smollm2-135m --set evaluation.test_set_size=200
 
-test: test-rust test-python ## The tests that guard every change
+# The Rust tests mostly wait for processes, so they run beside the Python tests.
+test: setup browser ## The tests that guard every change
+	@$(MAKE) --no-print-directory --keep-going -j 2 test-rust test-python
 
 test-all: export EXPERT_FULL_TESTS = 1
 test-all: test ## Also the long tests: every crash trial, compiled layers, parity with TRL

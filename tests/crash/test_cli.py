@@ -105,8 +105,12 @@ def expert(request: pytest.FixtureRequest, quick_folder: Path, cli: Path) -> Exp
     return expert
 
 
-def test_the_run_learns_and_other_rows_give_other_bytes(expert: Expert, tmp_path: Path) -> None:
+def test_the_run_learns(expert: Expert) -> None:
     assert_learnt(expert.output("undisturbed"))
+
+
+@pytest.mark.full
+def test_other_rows_give_other_bytes(expert: Expert, tmp_path: Path) -> None:
     turned = tmp_path / "turned.jsonl"
     write_rows(turned, rows_of()[::-1])
     expert.finish("turned", "-d", str(turned))
@@ -184,6 +188,7 @@ def descendants(process: int) -> list[int]:
     return [*found, *(below for child in found for below in descendants(child))]
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes as Linux shows them")
 def test_processes_that_train_together_end_with_the_command_line(quick_folder: Path, cli: Path) -> None:
     expert = Expert(quick_folder / "team", cli, SAMPLE)

@@ -29,7 +29,7 @@ CHANGES = {
 KINDS = {"lora": {}, "nf4": {"recipe.base.quantization": "int4", "recipe.adapter.kind": "dora"}}
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=[pytest.param("lora", marks=pytest.mark.full), "nf4"])
 def runs(request: pytest.FixtureRequest, training_server: Server, quick_folder: Path) -> Runs:
     folder = quick_folder / request.param
     folder.mkdir()
@@ -60,7 +60,7 @@ def worth_a_kill(points: Sequence[str]) -> list[str]:
 def test_killed_at_named_points(runs: Runs, every_trial: bool) -> None:
     points = worth_a_kill(runs.points)
     assert len(points) >= 80
-    chosen = points if every_trial else points[:: len(points) // 12]
+    chosen = points if every_trial else points[:: len(points) // 8]
     for number, point in enumerate(chosen):
         name = f"point-{number}"
         answer = runs.go(name, kill=point)
@@ -71,7 +71,7 @@ def test_killed_at_named_points(runs: Runs, every_trial: bool) -> None:
 def test_killed_at_random_moments_with_three_resumes(runs: Runs, every_trial: bool) -> None:
     draw = random.Random(11)
     whole = runs.go("timing")["seconds"]
-    wanted = 100 if every_trial else 8
+    wanted = 100 if every_trial else 4
     kills = 0
     for number in range(wanted * 4):
         name = f"moment-{number}"

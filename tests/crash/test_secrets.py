@@ -65,6 +65,7 @@ def test_a_run_that_finishes(place: Place) -> None:
     assert place.leaks() == []
 
 
+@pytest.mark.full
 def test_runs_that_fail_or_are_killed(place: Place) -> None:
     nothing = ("--set", 'training.config.target_modules=["no_such_module"]')
     assert place.start("train", "--device", "cpu", *nothing).wait() not in (0, 101)

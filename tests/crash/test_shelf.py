@@ -103,6 +103,7 @@ def test_each_expert_learns_its_own_rows(undisturbed: tuple[Shelf, float]) -> No
     assert ash != birch
 
 
+@pytest.mark.full
 def test_forked_workers_leave_the_bytes_of_separate_ones(undisturbed: tuple[Shelf, float], cli: Path) -> None:
     shelf, _ = undisturbed
     alone = Shelf(shelf.folder.parent / "separate", cli)
@@ -110,11 +111,13 @@ def test_forked_workers_leave_the_bytes_of_separate_ones(undisturbed: tuple[Shel
     alone.assert_same(shelf)
 
 
-def test_killed_five_times_and_started_again(undisturbed: tuple[Shelf, float], cli: Path) -> None:
+def test_killed_at_random_moments_and_started_again(
+    undisturbed: tuple[Shelf, float], cli: Path, every_trial: bool
+) -> None:
     shelf, seconds = undisturbed
     draw = random.Random(17)
     killed = Shelf(shelf.folder.parent / "killed", cli)
-    for _ in range(5):
+    for _ in range(5 if every_trial else 2):
         process = killed.start()
         try:
             process.wait(draw.uniform(0.3, 1.0) * seconds)
@@ -128,6 +131,7 @@ def test_killed_five_times_and_started_again(undisturbed: tuple[Shelf, float], c
     assert [one["finished_before"] for one in again["experts"]] == [True] * len(EXPERTS)
 
 
+@pytest.mark.full
 def test_an_expert_that_fails_in_training_leaves_the_rest(
     undisturbed: tuple[Shelf, float], cli: Path
 ) -> None:

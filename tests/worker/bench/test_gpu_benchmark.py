@@ -24,6 +24,7 @@ def gpu(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.full
 @pytest.mark.timeout(300)
 def test_it_checks_and_measures_and_compares(tmp_path):
     done = gpu(tmp_path, "--only", "qlora-2", "--output", str(tmp_path / "out.json"))

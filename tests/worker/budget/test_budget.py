@@ -59,8 +59,8 @@ def plan(folder: Path, config: dict[str, Any], settings: dict[str, Any]) -> dict
     return document
 
 
-# One for each term of the estimate runs at every change: weights' precision, DoRA, checkpointing.
-QUICK = {"lora-bf16", "dora-qwen", "lora-qwen-selective"}
+# At every change one case, in the precision that is the default.
+QUICK = {"lora-bf16"}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="resident sizes are read from /proc")

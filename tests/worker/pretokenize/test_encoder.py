@@ -48,7 +48,13 @@ FAMILIES: dict[str, Callable[[], Reference]] = {
 }
 
 
-@pytest.fixture(params=FAMILIES, scope="module")
+QUICK = {"qwen", "smollm2"}
+
+
+@pytest.fixture(
+    params=[pytest.param(name, marks=() if name in QUICK else pytest.mark.full) for name in FAMILIES],
+    scope="module",
+)
 def pair(request: pytest.FixtureRequest) -> tuple[Tokenizer, Reference]:
     reference = FAMILIES[request.param]()
     return Tokenizer(Tokenizer.compile(reference.to_str().encode())), reference

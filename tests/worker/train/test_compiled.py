@@ -48,13 +48,10 @@ def walked(decoder, model, lengths):
 
 
 # Each takes half a minute.
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("dora", "dropout", "checkpointing"),
-    [
-        (True, 0.3, "full"),
-        pytest.param(False, 0.0, "none", marks=pytest.mark.full),
-        pytest.param(False, 0.3, "selective", marks=pytest.mark.full),
-    ],
+    [(True, 0.3, "full"), (False, 0.0, "none"), (False, 0.3, "selective")],
 )
 def test_what_is_traced_computes_the_same(dora, dropout, checkpointing):
     compare(lora(dora=dora, dropout=dropout), "aot_eager", checkpointing)

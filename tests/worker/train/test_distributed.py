@@ -90,6 +90,7 @@ def test_two_processes_go_on_from_a_checkpoint_of_one(tmp_path, alone):
     assert adapters_apart(tmp_path / "pair", alone.output) < 1e-6
 
 
+@pytest.mark.full
 def test_a_base_sharded_over_two_processes_comes_to_the_same(tmp_path, alone):
     code, said = start(tmp_path, {**RECIPE, **together("fsdp2"), "machine.micro_batch": 1}, "pair").finish()
     assert code == 0, said[-1]
@@ -100,6 +101,7 @@ def test_a_base_sharded_over_two_processes_comes_to_the_same(tmp_path, alone):
     assert adapters_apart(tmp_path / "pair", alone.output) < 1e-4
 
 
+@pytest.mark.full
 def test_one_that_is_killed_ends_all_and_the_run_can_go_on(tmp_path, data):
     worker = start(tmp_path, {**LONG, **together()}, "pair")
     await_checkpoint(worker)
