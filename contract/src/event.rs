@@ -6,6 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// Metrics of an evaluation during training, by either of which the best checkpoint is chosen.
+pub const EVAL_LOSS: &str = "eval_loss";
+pub const ACCURACY: &str = "accuracy";
+
 /// The fields of every line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -12,7 +12,8 @@ const LINE: usize = 110;
 /// Words that cannot name a field in Python; the model gives such a field a trailing underscore and an alias.
 const KEYWORDS: &[&str] =
     &["class", "from", "global", "import", "in", "is", "lambda", "not", "pass", "return"];
-const BASE: &str = "expert_worker.document";
+/// Where the models' bases and the types of their fields are.
+const BASES: &[&str] = &["expert_worker.document", "expert_worker.record_reader"];
 
 /// How the members of a tagged union are named.
 #[derive(Debug, Clone, Copy)]
@@ -25,22 +26,83 @@ pub enum Members {
     Bare { suffix: &'static str },
 }
 
+/// What the models of a module are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Documents that both sides write and read: closed, every value as its type demands.
+    Exchanged,
+    /// Documents that the worker writes: the same, and a number that is not finite is null.
+    Written,
+    /// Files of any version, damaged or forged: every value may be absent, and one that does not fit is left out.
+    Recorded,
+}
+
 /// One Python module with the types of one document.
 pub struct Module<'a> {
     /// Dotted name, by which later modules import from this one.
     pub name: &'a str,
     pub doc: &'a str,
     pub schemas: Vec<Schema>,
+    pub form: Form,
     /// Unions whose members are not named by [`Members::AfterUnion`].
     pub unions: &'a [(&'a str, Members)],
     /// Lines after the imports.
     pub constants: &'a str,
 }
 
-/// The text of each module. A type belongs to the first module that has it; later ones import it.
-pub fn modules(all: &[Module<'_>]) -> Vec<String> {
-    let mut homes = BTreeMap::new();
-    all.iter().map(|module| Writer::new(module, &homes).run(&mut homes)).collect()
+/// The text of each module. A type belongs to the first module that has it; later ones import it. Models of recorded
+/// files are complete in their module.
+///
+/// # Errors
+///
+/// Two different types have one name.
+pub fn modules(all: &[Module<'_>]) -> Result<Vec<String>, String> {
+    let (mut homes, mut shapes) = (BTreeMap::new(), BTreeMap::new());
+    let mut written = Vec::new();
+    for module in all {
+        for schema in &module.schemas {
+            one_type_a_name(schema.as_value(), &mut shapes)?;
+        }
+        written.push(Writer::new(module, &homes).run(&mut homes));
+    }
+    Ok(written)
+}
+
+/// Refuses a name whose type has other fields than the type known by it.
+fn one_type_a_name(root: &Value, shapes: &mut BTreeMap<String, Value>) -> Result<(), String> {
+    let types: BTreeMap<_, _> = types(root).into_iter().collect();
+    for (name, schema) in &types {
+        // schemars distinguishes the types of one schema by a number.
+        let bare = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        let shape = shape(schema);
+        if (bare != name && types.contains_key(bare)) || shapes.get(name).is_some_and(|known| *known != shape)
+        {
+            return Err(format!("two types are called {bare}: rename one of them"));
+        }
+        shapes.insert(name.clone(), shape);
+    }
+    Ok(())
+}
+
+/// A type without what depends on whether it is read or written.
+fn shape(schema: &Value) -> Value {
+    const SKIPPED: [&str; 6] = ["$schema", "title", "description", "definitions", "required", "default"];
+    match schema {
+        Value::Object(object) => {
+            let kept = object.iter().filter(|(key, _)| !SKIPPED.contains(&key.as_str()));
+            let inner = kept.map(|(key, it)| {
+                let properties = it.as_object().filter(|_| key == "properties");
+                let it = properties.map_or_else(
+                    || shape(it),
+                    |them| them.iter().map(|(name, it)| (name.clone(), shape(it))).collect(),
+                );
+                (key.clone(), it)
+            });
+            inner.collect()
+        }
+        Value::Array(items) => items.iter().map(shape).collect(),
+        other => other.clone(),
+    }
 }
 
 struct Writer<'a> {
@@ -61,7 +123,7 @@ impl<'a> Writer<'a> {
         let types = module.schemas.iter().flat_map(|schema| types(schema.as_value())).collect();
         Self {
             module,
-            homes: homes.clone(),
+            homes: if module.form == Form::Recorded { BTreeMap::new() } else { homes.clone() },
             types,
             done: Vec::new(),
             body: String::new(),
@@ -76,7 +138,9 @@ impl<'a> Writer<'a> {
             let title = text(schema.as_value(), "title").to_owned();
             self.define(&title);
         }
-        homes.extend(self.done.iter().map(|name| (name.clone(), self.module.name.to_owned())));
+        if self.module.form != Form::Recorded {
+            homes.extend(self.done.iter().map(|name| (name.clone(), self.module.name.to_owned())));
+        }
         let constants = match self.module.constants {
             "" => String::new(),
             lines => format!("\n{lines}\n"),
@@ -94,13 +158,14 @@ impl<'a> Writer<'a> {
         for (from, names) in [
             ("typing", &["Annotated", "Literal"][..]),
             ("pydantic", &["Field", "JsonValue"]),
-            (BASE, &["U8", "U32", "U64", "Document", "OpenDocument"]),
+            (BASES[0], &["U8", "U32", "U64", "Document", "OpenDocument", "OutputDocument"]),
+            (BASES[1], &["Count", "Number", "RecordedDocument", "Text"]),
         ] {
             let found: Vec<_> = names.iter().filter(|name| self.used.contains(name)).copied().collect();
             if !found.is_empty() {
                 let _ = writeln!(lines, "from {from} import {}", found.join(", "));
             }
-            if from != BASE && !found.is_empty() {
+            if !BASES.contains(&from) && !found.is_empty() {
                 lines.push('\n');
             }
         }
@@ -136,9 +201,13 @@ impl<'a> Writer<'a> {
             return;
         }
         let Some(schema) = self.types.get(name).cloned() else { return };
+        if self.module.form == Form::Recorded && is_words(&schema) {
+            return;
+        }
         for reference in references(&schema) {
             self.define(&reference);
         }
+        let schema = if self.module.form == Form::Recorded { merged(&schema) } else { schema };
         let written = match (schema.get("oneOf").and_then(Value::as_array), schema.get("properties")) {
             (Some(members), _) => self.choice(name, &schema, members),
             (None, Some(_)) => self.class(name, &schema),
@@ -154,7 +223,12 @@ impl<'a> Writer<'a> {
 
     fn class(&mut self, name: &str, schema: &Value) -> String {
         let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
-        let base = self.uses(if closed { "Document" } else { "OpenDocument" });
+        let base = self.uses(match self.module.form {
+            Form::Exchanged if closed => "Document",
+            Form::Exchanged => "OpenDocument",
+            Form::Written => "OutputDocument",
+            Form::Recorded => "RecordedDocument",
+        });
         let mut lines = format!("\n\nclass {name}({base}):\n");
         if let Some(doc) = schema.get("description").and_then(Value::as_str) {
             let _ = writeln!(lines, "{}\n", docstring(doc));
@@ -166,8 +240,10 @@ impl<'a> Writer<'a> {
     fn fields(&mut self, schema: &Value) -> String {
         let none = Map::new();
         let properties = schema["properties"].as_object().unwrap_or(&none);
-        let required: Vec<&str> =
-            schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let listed = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let required: Vec<&str> = listed
+            .filter(|key| self.module.form != Form::Recorded && properties[*key].get(ADDED_LATER).is_none())
+            .collect();
         let optional = properties.keys().map(String::as_str).filter(|key| !required.contains(key));
         let mut lines = String::new();
         for key in required.iter().copied().chain(optional) {
@@ -180,7 +256,11 @@ impl<'a> Writer<'a> {
             let kind = self.kind(property);
             let alias = KEYWORDS.contains(&key);
             let name = if alias { format!("{key}_") } else { key.to_owned() };
-            let default = if required.contains(&key) { None } else { Some(default(property)) };
+            let (kind, default) = match self.module.form {
+                Form::Recorded => self.recorded(property, kind),
+                _ if required.contains(&key) => (kind, None),
+                _ => (kind, Some(default(property))),
+            };
             let value = match (alias, default) {
                 (true, None) => format!(" = {}(alias=\"{key}\")", self.uses("Field")),
                 (true, Some(value)) => format!(" = {}({value}, alias=\"{key}\")", self.uses("Field")),
@@ -191,6 +271,24 @@ impl<'a> Writer<'a> {
             let _ = writeln!(lines, "    {name}: {kind}{value}");
         }
         lines
+    }
+
+    /// The type and default of a value that may be absent.
+    fn recorded(&mut self, property: &Value, kind: String) -> (String, Option<String>) {
+        match kind.as_str() {
+            _ if kind.ends_with("| None") => (kind, Some("None".to_owned())),
+            _ if kind.starts_with("tuple[") && property.get("items").is_some_and(Value::is_object) => {
+                (kind, Some("()".to_owned()))
+            }
+            _ if kind.starts_with("dict[") => {
+                (kind, Some(format!("{}(default_factory=dict)", self.uses("Field"))))
+            }
+            name if self.done.iter().any(|done| done == name) => {
+                let empty = format!("{name}()");
+                (kind, Some(empty))
+            }
+            _ => (format!("{kind} | None"), Some("None".to_owned())),
+        }
     }
 
     /// An enum with data: a class for each member, and their union by the tag that distinguishes them. An enum without
@@ -249,12 +347,18 @@ impl<'a> Writer<'a> {
     /// The Python type of a value.
     fn kind(&mut self, schema: &Value) -> String {
         if let Some(name) = reference(schema) {
+            if self.module.form == Form::Recorded && self.types.get(name).is_some_and(is_words) {
+                return self.uses("Text").to_owned();
+            }
             return name.to_owned();
         }
         for key in ["anyOf", "allOf"] {
             if let Some(parts) = schema.get(key).and_then(Value::as_array) {
                 return parts.iter().map(|part| self.kind(part)).collect::<Vec<_>>().join(" | ");
             }
+        }
+        if self.module.form == Form::Recorded && is_words(schema) {
+            return self.uses("Text").to_owned();
         }
         if let Some(tag) = schema.get("const") {
             return format!("{}[{tag}]", self.uses("Literal"));
@@ -276,8 +380,21 @@ impl<'a> Writer<'a> {
         match name {
             "null" => "None".to_owned(),
             "boolean" => "bool".to_owned(),
-            "string" => "str".to_owned(),
-            "number" => "float".to_owned(),
+            "string" if self.module.form == Form::Recorded => self.uses("Text").to_owned(),
+            "string" => match schema.get("pattern") {
+                Some(pattern) => {
+                    format!("{}[str, {}(pattern={pattern})]", self.uses("Annotated"), self.uses("Field"))
+                }
+                None => "str".to_owned(),
+            },
+            "number" => match (schema.get("minimum"), schema.get("maximum")) {
+                (Some(low), Some(high)) => {
+                    format!("{}[float, {}(ge={low}, le={high})]", self.uses("Annotated"), self.uses("Field"))
+                }
+                _ if self.module.form == Form::Recorded => self.uses("Number").to_owned(),
+                _ => "float".to_owned(),
+            },
+            "integer" if self.module.form == Form::Recorded => self.uses("Count").to_owned(),
             "integer" => match text(schema, "format") {
                 "uint8" => self.uses("U8").to_owned(),
                 "uint32" => self.uses("U32").to_owned(),
@@ -299,6 +416,32 @@ impl<'a> Writer<'a> {
             other => other.to_owned(),
         }
     }
+}
+
+/// Marks a field that records of older versions lack.
+const ADDED_LATER: &str = "x-added-later";
+
+fn is_words(schema: &Value) -> bool {
+    match schema.get("oneOf").and_then(Value::as_array) {
+        Some(members) => members.iter().all(|member| words(member).is_some()),
+        None => words(schema).is_some(),
+    }
+}
+
+/// A tagged union as one type with the fields of all its members: a recorded tag may be of another version.
+fn merged(schema: &Value) -> Value {
+    let Some(members) = schema.get("oneOf").and_then(Value::as_array) else { return schema.clone() };
+    let mut properties: Map<String, Value> = Map::new();
+    for (key, property) in members.iter().filter_map(|it| it.get("properties")?.as_object()).flatten() {
+        match properties.get_mut(key) {
+            None => {
+                properties.insert(key.clone(), property.clone());
+            }
+            Some(known) if known == property || is_words(property) => {}
+            Some(known) => *known = serde_json::json!({"anyOf": [known.clone(), property]}),
+        }
+    }
+    serde_json::json!({"type": "object", "properties": properties})
 }
 
 /// The root type and the definitions beside it.
@@ -363,6 +506,7 @@ fn capitalised(word: &str) -> String {
 
 fn default(property: &Value) -> String {
     match property.get("default") {
+        None if property.get("type").is_some_and(|it| it == "array") => "()".to_owned(),
         None | Some(Value::Null) => "None".to_owned(),
         Some(Value::Bool(true)) => "True".to_owned(),
         Some(Value::Bool(false)) => "False".to_owned(),

@@ -1,5 +1,8 @@
-//! What a stage of the worker reports at its end, and the records that a run leaves in its folder. Every field may be
-//! absent: a record may be older than this program. A value of another type makes the whole document unreadable.
+//! What a stage of the worker reports at its end, and the records that a run leaves in its folder. Here every field may
+//! be absent: a record may be older than this program. A value of another type makes the whole document unreadable.
+//!
+//! The worker's models are generated from these types. It writes every field, except those that are skipped when they
+//! are absent and those with `x-added-later`, which records of older versions lack.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::plan::Inputs;
+use crate::plan::{Device, Inputs, Machine, Recipe};
 
 /// `train`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -32,13 +35,13 @@ pub struct TrainResult {
     pub slow_encoder: Option<SlowEncoder>,
     /// Absent where nothing was scored.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub evaluation: Option<Evaluation>,
+    pub evaluation: Option<EvaluationResult>,
 }
 
 /// `evaluate`, and `evaluation.json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Evaluation {
+pub struct EvaluationResult {
     pub expert: Option<String>,
     pub scorer: Option<String>,
     pub rows: Option<u64>,
@@ -48,27 +51,66 @@ pub struct Evaluation {
     pub by_level: Vec<ScoreLine>,
     pub by_tag: Vec<ScoreLine>,
     /// Questions that the adapter answers and the base does not; only in `evaluation.json`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gains: Vec<Example>,
+    /// Only in `evaluation.json`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Example>,
+    /// What held the process that scored; null where nothing was scored.
+    #[schemars(with = "Option<Confinement>")]
+    pub confinement: Option<Value>,
     pub seconds: Option<f64>,
 }
 
 /// Right answers of all, with a 95% interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Score {
+pub struct Share {
+    #[schemars(with = "u64")]
     pub correct: Option<u64>,
+    #[schemars(with = "u64")]
     pub total: Option<u64>,
+    #[schemars(with = "f64", range(min = 0.0, max = 1.0))]
     pub accuracy: Option<f64>,
+    #[schemars(with = "f64", range(min = 0.0, max = 1.0))]
     pub low: Option<f64>,
+    #[schemars(with = "f64", range(min = 0.0, max = 1.0))]
     pub high: Option<f64>,
+}
+
+/// The score of the base or of the adapter on all rows.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Score {
+    #[serde(flatten)]
+    pub share: Share,
     pub loss: Option<f64>,
-    /// The base's prompt: how many examples it has, and how it was chosen.
+    /// The base's prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<PromptChoice>")]
     pub prompt: Option<Value>,
     /// The adapter's folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+}
+
+/// The number of examples in the base's prompt, chosen by what scored best on validation rows.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct PromptChoice {
+    pub shots: u64,
+    /// By the number of examples; empty where there were no rows to choose by.
+    pub tried: BTreeMap<String, Share>,
+}
+
+/// What the system closed to the process that scored; null where nothing was in force.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Confinement {
+    pub files: Option<String>,
+    pub network: Option<String>,
+    /// Why something was not in force.
+    pub missing: Vec<String>,
 }
 
 /// A line of a table: base beside adapter.
@@ -76,8 +118,8 @@ pub struct Score {
 #[serde(default)]
 pub struct ScoreLine {
     pub name: String,
-    pub base: Option<Score>,
-    pub adapter: Option<Score>,
+    pub base: Option<Share>,
+    pub adapter: Option<Share>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -130,14 +172,21 @@ pub struct PretokenizeResult {
 /// Why Hugging Face tokenizers encoded the rows, and what that cost as measured on the first of them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct SlowEncoder {
+pub struct EncoderCost {
     pub reason: String,
     /// How many rows were measured.
     pub rows: u64,
     /// MB of text per second of processor time.
     pub megabytes_per_second: Option<f64>,
-    /// Null where the fast encoder cannot encode the rows at all.
+    /// How many times as long as the fast encoder takes; null where that one cannot encode the rows at all.
     pub times_slower: Option<f64>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SlowEncoder {
+    #[serde(flatten)]
+    pub cost: EncoderCost,
     /// The cost as a text.
     pub words: String,
 }
@@ -159,6 +208,7 @@ pub struct RowCounts {
     pub dropped_mixture: u64,
     pub parsed_dialogues: u64,
     /// Rendered by the template's interpreter instead of its compiled form.
+    #[schemars(extend("x-added-later" = true))]
     pub interpreted: u64,
     pub eos_added: u64,
     pub tokens: u64,
@@ -184,6 +234,7 @@ pub struct SplitStatistics {
     pub tokens: u64,
     pub supervised_tokens: u64,
     /// Share of the rows' capacity that holds tokens; null without packing.
+    #[schemars(range(min = 0.0, max = 1.0), extend("x-added-later" = true))]
     pub fill: Option<f64>,
     /// Documents by length: how many are at most this many tokens long, and longer than the bound before. The first
     /// bound counts nothing.
@@ -234,6 +285,51 @@ pub struct BenchResult {
     pub seconds: Option<f64>,
     pub tokens_per_second: Option<f64>,
     pub first_step_seconds: Option<f64>,
+    pub steps: Vec<BenchStep>,
+    /// Settings as read back.
+    pub applied: BTreeMap<String, Value>,
+}
+
+/// Seconds of a measured step by what it spent them on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct BenchStep {
+    pub seconds: f64,
+    pub tokens: u64,
+    pub data_wait: f64,
+    pub transfer: f64,
+    pub host_launch: f64,
+    pub device_compute: f64,
+    pub update: f64,
+}
+
+/// `export`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ExportResult {
+    /// The new folder.
+    pub target: String,
+    pub merged: bool,
+    pub bytes: u64,
+    /// The largest difference between the logits of what was exported and of what was trained.
+    pub logits_difference: f64,
+}
+
+/// `generate`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct GenerateResult {
+    pub answers: Vec<GeneratedAnswer>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct GeneratedAnswer {
+    pub prompt: String,
+    pub base: String,
+    /// Absent where the base alone was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<String>,
 }
 
 /// `run.json`: what made an adapter, and why this step was chosen.
@@ -243,10 +339,12 @@ pub struct RunRecord {
     pub contract: Option<u32>,
     pub recipe_digest: Option<String>,
     /// As it was when the run ended; compared, never run.
+    #[schemars(with = "Option<Recipe>")]
     pub recipe: Option<Value>,
     pub cache_key: Option<String>,
     pub best: Option<BestChoice>,
     /// The result of `train`.
+    #[schemars(with = "Option<TrainResult>")]
     pub result: Option<Value>,
     /// Settings as read back.
     pub applied: BTreeMap<String, Value>,
@@ -278,6 +376,7 @@ pub struct BestChoice {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RunMachine {
+    #[schemars(with = "Option<Device>")]
     pub device: Option<Value>,
     pub dtype: Option<String>,
     pub cpu_capability: Option<String>,
@@ -291,36 +390,86 @@ pub struct RunMachine {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct FileDigest {
+    #[schemars(with = "String", regex(pattern = "^[0-9a-f]{64}$"))]
     pub sha256: Option<String>,
+    #[schemars(with = "u64")]
     pub bytes: Option<u64>,
 }
 
-/// `state.json` of a checkpoint; the worker checks its seal before it uses the checkpoint.
+/// `state.json` of a checkpoint without its seal, which the worker checks before using the checkpoint.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CheckpointRecord {
+    pub format: u64,
+    pub step: u64,
     pub facts: CheckpointFacts,
     pub files: BTreeMap<String, FileDigest>,
 }
 
+/// The trainer's state at a step, needed to resume or to refuse it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CheckpointFacts {
+    #[schemars(with = "String")]
     pub recipe_digest: Option<String>,
+    /// As it was written, whatever the version.
+    #[schemars(with = "BTreeMap<String, Value>")]
     pub recipe: Option<Value>,
+    #[schemars(with = "String")]
     pub cache_key: Option<String>,
+    pub total_steps: u64,
+    /// The micro-batch that fits this machine, as found after out-of-memory splits.
+    pub micro_batch: u64,
+    /// Running sums, of which the summary at the end is made.
+    #[schemars(with = "BTreeMap<String, Value>")]
+    pub totals: Value,
+    /// Of the evaluation at exactly this step; empty where there was none.
+    pub metrics: BTreeMap<String, f64>,
+    /// Digests of what the run was begun with.
+    #[schemars(extend("x-added-later" = true))]
     pub inputs: Option<Inputs>,
+    /// The number of compute threads affects rounding, so a resumed run keeps it.
+    #[schemars(extend("x-added-later" = true))]
     pub threads: Option<u32>,
+    /// Whether a 16-bit run on a CPU forms its products in fp32, which a resumed run keeps for the same reason; null
+    /// where there is no choice.
+    #[schemars(extend("x-added-later" = true))]
     pub fp32_products: Option<bool>,
+    /// What computed the run: another one rounds differently.
+    #[schemars(extend("x-added-later" = true))]
+    pub processor: Option<String>,
+}
+
+/// `cache.json`, without its digest: what a token cache was made of, what became of the rows, and what the rows are
+/// like.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct CacheRecord {
+    pub format: u64,
+    pub key: String,
+    /// Everything that the key is made of.
+    pub inputs: BTreeMap<String, Value>,
+    /// The Jinja text that the rows were rendered with.
+    #[schemars(extend("x-added-later" = true))]
+    pub template: Option<String>,
+    /// `native`, `tokenizers` or `another tool`.
+    pub encoder: String,
+    /// Why the native encoder was not used, and what that cost.
+    #[schemars(extend("x-added-later" = true))]
+    pub slow_encoder: Option<EncoderCost>,
+    pub sources: Vec<SourceCounts>,
+    pub splits: BTreeMap<String, SplitStatistics>,
 }
 
 /// `plan.json` of a run, the keys that every version has.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PlanRecord {
     pub contract: Option<u32>,
     pub recipe_digest: Option<String>,
+    #[schemars(with = "Option<Recipe>")]
     pub recipe: Option<Value>,
+    #[schemars(with = "Option<Machine>")]
     pub machine: Option<Value>,
 }
 

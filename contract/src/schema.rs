@@ -1,4 +1,4 @@
-//! JSON Schema (draft-07, which editors read) of the three documents.
+//! JSON Schema (draft-07, which editors read) of the documents.
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
@@ -8,6 +8,10 @@ use crate::event::Event;
 use crate::ledger::{Class, Field, Kind, Range, Section, Unknown};
 use crate::manifest::ROOT;
 use crate::plan::Plan;
+use crate::results::{
+    BaseResult, BenchResult, CacheRecord, CheckpointRecord, EvaluationResult, ExportResult, GenerateResult,
+    PlanRecord, PretokenizeResult, RunRecord,
+};
 
 const DRAFT: &str = "http://json-schema.org/draft-07/schema#";
 
@@ -30,6 +34,35 @@ pub fn plan() -> Schema {
 
 pub fn event() -> Schema {
     derived::<Event>()
+}
+
+/// What the worker reports and records, every field that it writes being required.
+pub fn results() -> Vec<Schema> {
+    vec![
+        written::<RunRecord>(),
+        written::<EvaluationResult>(),
+        written::<PretokenizeResult>(),
+        written::<CacheRecord>(),
+        written::<CheckpointRecord>(),
+        written::<BaseResult>(),
+        written::<BenchResult>(),
+        written::<ExportResult>(),
+        written::<GenerateResult>(),
+    ]
+}
+
+/// The files of a run and of its token cache.
+pub fn records() -> Vec<Schema> {
+    vec![
+        derived::<RunRecord>(),
+        derived::<PlanRecord>(),
+        derived::<EvaluationResult>(),
+        derived::<CacheRecord>(),
+    ]
+}
+
+fn written<T: JsonSchema>() -> Schema {
+    SchemaSettings::draft07().for_serialize().into_generator().into_root_schema_for::<T>()
 }
 
 fn derived<T: JsonSchema>() -> Schema {

@@ -6,10 +6,12 @@
 use std::path::Path;
 
 use expert_contract::diagnostic::{HIDDEN, JOINERS};
+use expert_contract::event::{ACCURACY, EVAL_LOSS};
 use expert_contract::plan::CONTRACT_VERSION;
-use expert_contract::python::{Members, Module, modules};
+use expert_contract::python::{Form, Members, Module, modules};
 use expert_contract::{reference, schema};
 use schemars::Schema;
+use serde_json::json;
 
 fn hold(file: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
@@ -73,6 +75,7 @@ fn python_hidden_characters() {
 #[test]
 fn python_models() {
     let version = format!("CONTRACT_VERSION = {CONTRACT_VERSION}");
+    let metrics = format!("EVAL_LOSS = {EVAL_LOSS:?}\nACCURACY = {ACCURACY:?}");
     let files = [
         (
             "worker/python/expert_worker/plan/models.py",
@@ -81,6 +84,7 @@ fn python_models() {
                 doc: "`plan.json`: every setting of a run. `recipe` decides the result, `machine` how it is computed here,\n\
                       and `request` is the task of this process.",
                 schemas: vec![schema::plan()],
+                form: Form::Exchanged,
                 unions: &[("Request", Members::BeforeUnion)],
                 constants: &version,
             },
@@ -91,13 +95,55 @@ fn python_models() {
                 name: "expert_worker.event",
                 doc: "The lines of the event stream.",
                 schemas: vec![schema::event()],
+                form: Form::Exchanged,
                 unions: &[("Body", Members::Bare { suffix: "Line" })],
+                constants: &metrics,
+            },
+        ),
+        (
+            "worker/python/expert_worker/results.py",
+            Module {
+                name: "expert_worker.results",
+                doc: "What stages report at their end, and the records that the worker writes.",
+                schemas: schema::results(),
+                form: Form::Written,
+                unions: &[],
+                constants: "",
+            },
+        ),
+        (
+            "worker/python/expert_worker/recorded.py",
+            Module {
+                name: "expert_worker.recorded",
+                doc: "The files of a run and of its token cache as they are found, whatever version wrote them.",
+                schemas: schema::records(),
+                form: Form::Recorded,
+                unions: &[],
                 constants: "",
             },
         ),
     ];
     let (paths, written): (Vec<_>, Vec<_>) = files.into_iter().unzip();
-    for (path, text) in paths.iter().zip(modules(&written)) {
+    for (path, text) in paths.iter().zip(modules(&written).unwrap()) {
         hold(path, &text);
     }
+}
+
+#[test]
+fn two_types_of_one_name_are_refused() {
+    let module = |schema: serde_json::Value| Module {
+        name: "m",
+        doc: "",
+        schemas: vec![Schema::try_from(schema).unwrap()],
+        form: Form::Exchanged,
+        unions: &[],
+        constants: "",
+    };
+    let of =
+        |kind: &str| json!({"title": "Score", "type": "object", "properties": {"value": {"type": kind}}});
+    let refusal = Err("two types are called Score: rename one of them".to_owned());
+    assert!(modules(&[module(of("number")), module(of("number"))]).is_ok());
+    assert_eq!(modules(&[module(of("number")), module(of("string"))]), refusal);
+    let twice = json!({"title": "Run", "definitions": {"Score": of("number"), "Score2": of("string")}});
+    assert_eq!(modules(&[module(twice)]), refusal);
 }

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use expert_contract::manifest::model_slug;
 use expert_contract::plan::{Inputs, Plan};
-use expert_contract::results::{self, Evaluation};
+use expert_contract::results::{self, EvaluationResult};
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
@@ -57,8 +57,8 @@ pub struct Score {
 
 impl Score {
     /// The scores of `evaluate`, if it scored both.
-    pub fn of(evaluation: &Evaluation) -> Option<Self> {
-        let accuracy = |score: &Option<results::Score>| score.as_ref()?.accuracy;
+    pub fn of(evaluation: &EvaluationResult) -> Option<Self> {
+        let accuracy = |score: &Option<results::Score>| score.as_ref()?.share.accuracy;
         Some(Self {
             rows: evaluation.rows?,
             base: accuracy(&evaluation.base)?,
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_score_needs_both_sides() {
-        let of = |document| Score::of(&serde_json::from_value::<Evaluation>(document).unwrap());
+        let of = |document| Score::of(&serde_json::from_value::<EvaluationResult>(document).unwrap());
         let both = json!({"rows": 5, "base": {"accuracy": 0.2}, "adapter": {"accuracy": 0.8}});
         assert_eq!(of(both), Some(Score { rows: 5, base: 0.2, adapter: 0.8 }));
         assert_eq!(of(json!({"rows": 5, "base": {"accuracy": 0.2}, "adapter": null})), None);

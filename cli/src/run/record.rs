@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use expert_contract::plan::{Inputs, Machine};
-use expert_contract::results::{CheckpointRecord, Evaluation, FileDigest, PlanRecord, RunRecord};
+use expert_contract::results::{CheckpointRecord, EvaluationResult, FileDigest, PlanRecord, RunRecord};
 use serde_json::Value;
 
 use crate::sys::digests::read_digest;
@@ -113,7 +113,7 @@ pub fn read_plan(run: &Path) -> PlanRecord {
 }
 
 /// `evaluation.json` of a run.
-pub fn read_evaluation(run: &Path) -> Option<Evaluation> {
+pub fn read_evaluation(run: &Path) -> Option<EvaluationResult> {
     read_json(&run.join("evaluation.json"))
 }
 

@@ -89,7 +89,7 @@ pub fn look(path: &Path) -> Run {
     let result: TrainResult =
         record.result.and_then(|it| serde_json::from_value(it).ok()).unwrap_or_default();
     let scores = read_evaluation(path).unwrap_or_default();
-    let accuracy = |score: Option<Score>| score.and_then(|it| it.accuracy);
+    let accuracy = |score: Option<Score>| score.and_then(|it| it.share.accuracy);
     Run {
         expert: plan.expert().map_or_else(|| owner(path), str::to_owned),
         path: path.to_owned(),

@@ -33,8 +33,8 @@ pub fn text(ended: &[Ended]) -> String {
             state,
             result.steps.map(grouped).unwrap_or_default(),
             result.eval_loss.map(loss).unwrap_or_default(),
-            accuracy(evaluation.base.as_ref()),
-            accuracy(evaluation.adapter.as_ref()),
+            accuracy(evaluation.base.as_ref().map(|it| &it.share)),
+            accuracy(evaluation.adapter.as_ref().map(|it| &it.share)),
             result.seconds.map(seconds).unwrap_or_default(),
         ]);
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use expert_contract::results::{Evaluation, Score, TrainResult};
+use expert_contract::results::{EvaluationResult, Share, TrainResult};
 use serde_json::Value;
 
 use super::number::{bytes, grouped, seconds, short};
@@ -41,23 +41,24 @@ fn percent(share: f64) -> String {
     format!("{:.1}%", 100.0 * share)
 }
 
-pub fn accuracy(score: Option<&Score>) -> String {
-    score.and_then(|score| score.accuracy).map(percent).unwrap_or_default()
+pub fn accuracy(share: Option<&Share>) -> String {
+    share.and_then(|share| share.accuracy).map(percent).unwrap_or_default()
 }
 
 /// Scores of base and adapter.
-pub fn evaluated(result: &Evaluation) -> String {
+pub fn evaluated(result: &EvaluationResult) -> String {
     let columns =
         [("", Align::Left), ("accuracy", Align::Right), ("95 %", Align::Right), ("loss", Align::Right)];
     let mut table = Table::new(&columns);
     for (who, found) in [("base", &result.base), ("adapter", &result.adapter)] {
         if let Some(found) = found {
-            let range = found
+            let share = &found.share;
+            let range = share
                 .low
-                .zip(found.high)
+                .zip(share.high)
                 .map_or(String::new(), |(low, high)| format!("{} to {}", percent(low), percent(high)));
             let loss = found.loss.map(loss).unwrap_or_default();
-            table.row([who.to_owned(), accuracy(Some(found)), range, loss]);
+            table.row([who.to_owned(), accuracy(Some(share)), range, loss]);
         }
     }
     let mut text = String::new();
@@ -68,14 +69,14 @@ pub fn evaluated(result: &Evaluation) -> String {
 }
 
 /// The same by level and by tag, if the rows have any.
-fn parts(result: &Evaluation) -> String {
+fn parts(result: &EvaluationResult) -> String {
     let columns =
         [("", Align::Left), ("rows", Align::Right), ("base", Align::Right), ("adapter", Align::Right)];
     let mut table = Table::new(&columns);
     let levels = result.by_level.iter().map(|line| ("level ", line));
     for (word, line) in levels.chain(result.by_tag.iter().map(|line| ("", line))) {
         let (base, adapter) = (line.base.as_ref(), line.adapter.as_ref());
-        let rows = [adapter, base].into_iter().flatten().find_map(|score| score.total);
+        let rows = [adapter, base].into_iter().flatten().find_map(|share| share.total);
         let rows = rows.map(grouped).unwrap_or_default();
         table.row([format!("{word}{}", line.name), rows, accuracy(base), accuracy(adapter)]);
     }
@@ -145,6 +146,6 @@ mod tests {
             anstream::adapter::strip_str(&shown(&text)).to_string(),
             "\n         rows  base  adapter\nlevel 1    20  5.0%    50.0%\njoin       20  0.0%\n"
         );
-        assert_eq!(parts(&Evaluation::default()), "");
+        assert_eq!(parts(&EvaluationResult::default()), "");
     }
 }

@@ -47,7 +47,7 @@ pub fn text(result: &PretokenizeResult) -> String {
 
 /// Where the fast encoder was not used: what that cost, and why.
 pub fn slow_encoder(slow: &SlowEncoder) -> String {
-    format!("Hugging Face tokenizers: {}; the fast encoder is not used: {}", slow.words, slow.reason)
+    format!("Hugging Face tokenizers: {}; the fast encoder is not used: {}", slow.words, slow.cost.reason)
 }
 
 fn built(result: &PretokenizeResult) -> String {

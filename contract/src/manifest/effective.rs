@@ -8,6 +8,7 @@ use super::root::Root;
 use super::section::Shown;
 use super::setting::Origin;
 use super::vocabulary::{ActivationCheckpointing, GradientCheckpointing};
+use crate::event::{ACCURACY, EVAL_LOSS};
 use crate::plan::{AdapterKind, CheckpointingMode, Warmup};
 
 /// The settings for one base: defaults, then `adapters[]`, `training.config`, the base's `overrides`, and the command line.
@@ -126,8 +127,8 @@ impl Effective<'_> {
     /// The metric by the worker's name for it.
     pub fn best_metric(&self) -> &str {
         match self.config.metric_for_best_model.as_str() {
-            "loss" => "eval_loss",
-            "eval_accuracy" => "accuracy",
+            "loss" => EVAL_LOSS,
+            "eval_accuracy" => ACCURACY,
             other => other,
         }
     }

@@ -2,10 +2,11 @@
 
 use super::problems::{Problems, place};
 use crate::diagnostic::{Code, Problem};
+use crate::event::{ACCURACY, EVAL_LOSS};
 use crate::manifest::Effective;
 use crate::plan::Strategy;
 
-const METRICS: [&str; 2] = ["eval_loss", "accuracy"];
+const METRICS: [&str; 2] = [EVAL_LOSS, ACCURACY];
 
 pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     let config = &effective.config;
@@ -48,7 +49,7 @@ fn metric(effective: &Effective<'_>, problems: &mut Problems) {
 /// A split of the training rows exists only as tokens; answers can be scored only for rows of a file.
 fn answered_rows(effective: &Effective<'_>, problems: &mut Problems) {
     let dataset = &effective.manifest.root.training.dataset;
-    if effective.best_metric() == "accuracy" && dataset.has_validation() && !dataset.has_validation_files() {
+    if effective.best_metric() == ACCURACY && dataset.has_validation() && !dataset.has_validation_files() {
         let span = effective.config.metric_for_best_model.span;
         let message =
             "`accuracy` needs a separate file of validation rows, and there is only a `validation_split`";

@@ -14,6 +14,7 @@ from sample_run import sample_run
 
 from expert_worker.errors import BadInput, Storage
 from expert_worker.event import Checkpoint
+from expert_worker.recorded import Share
 from expert_worker.report import write_report
 from expert_worker.report.axes import axis_over, steps_axis
 from expert_worker.report.charts import Line, curve
@@ -21,7 +22,6 @@ from expert_worker.report.difference import marked
 from expert_worker.report.histogram import bins_of, lengths
 from expert_worker.report.numbers import short
 from expert_worker.report.read import read_run
-from expert_worker.report.records import Share
 from expert_worker.report.series import thinned, trailing_mean
 from expert_worker.report.shares import apart
 

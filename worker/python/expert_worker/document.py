@@ -1,8 +1,17 @@
-"""What plans and events have in common: strict, frozen, and closed to unknown keys."""
+"""What the models of documents have in common: strict, frozen, and closed to unknown keys."""
 
-from typing import Annotated
+import math
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 U8 = Annotated[int, Field(ge=0, le=2**8 - 1)]
 U32 = Annotated[int, Field(ge=0, le=2**32 - 1)]
@@ -11,3 +20,34 @@ U64 = Annotated[int, Field(ge=0, le=2**64 - 1)]
 
 class Document(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class OutputDocument(Document):
+    """A document that the worker writes. A number that is not finite becomes null, because JSON has neither
+    infinities nor NaN; an optional field that was not given is left out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _finite(cls, values: Any) -> Any:
+        return finite(values)
+
+    @model_serializer(mode="wrap")
+    def _given(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = handler(self)
+        return {name: value for name, value in document.items() if name in self.model_fields_set}
+
+    def as_json(self) -> dict[str, JsonValue]:
+        document: dict[str, JsonValue] = self.model_dump(mode="json")
+        return document
+
+
+def finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [finite(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(finite(item) for item in value)
+    return value

@@ -9,6 +9,9 @@ from pydantic import Field, JsonValue
 
 from expert_worker.document import U8, U32, U64, Document
 
+EVAL_LOSS = "eval_loss"
+ACCURACY = "accuracy"
+
 Recovery = Literal["out_of_memory", "non_finite", "damaged_checkpoint", "tracker"]
 
 

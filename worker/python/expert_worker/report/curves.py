@@ -1,10 +1,12 @@
 """How training went, step by step."""
 
+from expert_worker.event import ACCURACY, EVAL_LOSS
 from expert_worker.report.charts import Line, curve
 from expert_worker.report.parts import charts, section
 from expert_worker.report.read import Run
 from expert_worker.report.series import Points
 
+_OLD_EVAL_LOSS = "loss"
 _CALM = 10
 _SPANS = 50
 """How many means a long curve has beside one another."""
@@ -15,7 +17,7 @@ _GIB = 2.0**30
 
 def curves(run: Run) -> str:
     series = run.steps.series
-    resident = run.plan.machine.device.kind == "cpu"
+    resident = run.plan.machine is not None and run.plan.machine.device.kind == "cpu"
     memory = [
         Line("resident" if resident else "allocated", series("memory_allocated", _GIB)),
         Line("peak" if resident else "reserved", series("memory_reserved", _GIB), hue=1),
@@ -54,10 +56,10 @@ def _waiting(run: Run) -> Points:
 
 
 def _evaluated(run: Run) -> Points:
-    told = ((e.step, e.metrics.get("eval_loss", e.metrics.get("loss"))) for e in run.evaluations)
+    told = ((e.step, e.metrics.get(EVAL_LOSS, e.metrics.get(_OLD_EVAL_LOSS))) for e in run.evaluations)
     return [(float(step), loss) for step, loss in told if loss is not None and abs(loss) < 1e100]
 
 
 def _accuracy(run: Run) -> Points:
-    told = ((e.step, e.metrics.get("accuracy")) for e in run.evaluations)
+    told = ((e.step, e.metrics.get(ACCURACY)) for e in run.evaluations)
     return [(float(step), share) for step, share in told if share is not None and abs(share) < 1e100]

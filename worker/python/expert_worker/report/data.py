@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from expert_worker.report import records
+from expert_worker.recorded import SourceCounts
+from expert_worker.recorded import SplitStatistics as Split
 from expert_worker.report.histogram import lengths
 from expert_worker.report.parts import Raw, section, table
 from expert_worker.report.read import Run
-from expert_worker.report.records import Split
 
 _FIRST = ("read", "used", "bad", "truncated", "split_rows")
 _LAST = ("tokens", "supervised_tokens", "bytes")
@@ -24,8 +24,8 @@ _QUANTILES = (
 
 
 _MOST_SOURCES = 12
-_MOST_COUNTS = 40
 _MOST_SPLITS = 4
+_MOST_BINS = 1000
 
 
 @dataclass(frozen=True)
@@ -34,19 +34,18 @@ class Source:
     counts: dict[str, int]
 
     @classmethod
-    def of(cls, document: records.Raw) -> "Source":
-        name = document.get("name")
-        counts = {key: value for key, value in document.items() if type(value) is int and abs(value) < 2**63}
-        return cls(str(name).rsplit("/", 1)[-1] if isinstance(name, str) else "", counts)
+    def of(cls, found: SourceCounts) -> "Source":
+        counts = {key: value for key, value in found if type(value) is int}
+        return cls((found.name or "").rsplit("/", 1)[-1], counts)
 
 
 def rows_and_tokens(run: Run) -> str:
     splits = sorted(run.cache.splits.items())[:_MOST_SPLITS]
     pictures = "".join(
-        lengths(f"Document lengths, {name}", split.length_histogram, split.length_quantiles)
+        lengths(f"Document lengths, {name}", split.length_histogram[:_MOST_BINS], split.length_quantiles)
         for name, split in splits
     )
-    sources = [Source.of(document) for document in run.cache.sources[:_MOST_SOURCES]]
+    sources = [Source.of(found) for found in run.cache.sources[:_MOST_SOURCES]]
     left, right = _ledger(sources) + _uses(splits), _splits(splits)
     tables = f"<div>{left}</div><div>{right}</div>" if left or right else ""
     body = tables + pictures
@@ -56,7 +55,7 @@ def rows_and_tokens(run: Run) -> str:
 def _ledger(sources: Sequence[Source]) -> str:
     """A line for everything that happened to any row at all, a column a source."""
     names = {name for source in sources for name in source.counts}
-    between = sorted(names.difference(_FIRST, _LAST))[:_MOST_COUNTS]
+    between = sorted(names.difference(_FIRST, _LAST))
     counts = [name for name in (*_FIRST, *between, *_LAST) if any(s.counts.get(name) for s in sources)]
     head = ["rows", *(source.name for source in sources)]
     rows = [[name.replace("_", " "), *(f"{s.counts.get(name, 0):,}" for s in sources)] for name in counts]
@@ -74,10 +73,10 @@ def _splits(splits: Sequence[tuple[str, Split]]) -> str:
 def _split(split: Split) -> list[str]:
     quantiles = [f"{length:,}" for length in split.length_quantiles[: len(_QUANTILES)]]
     return [
-        f"{split.rows:,}",
-        f"{split.documents:,}",
-        f"{split.tokens:,}",
-        f"{split.supervised_tokens / split.tokens:.0%}" if split.tokens else "",
+        f"{split.rows or 0:,}",
+        f"{split.documents or 0:,}",
+        f"{split.tokens or 0:,}",
+        f"{(split.supervised_tokens or 0) / split.tokens:.0%}" if split.tokens else "",
         f"{split.fill:.1%}" if split.fill is not None else "",
         *quantiles,
         *[""] * (len(_QUANTILES) - len(quantiles)),
@@ -97,7 +96,8 @@ def _uses(splits: Sequence[tuple[str, Split]]) -> str:
 
 
 def _use(name: str, split: Split) -> str:
-    tokens, learnt = split.tokens, min(split.supervised_tokens, split.tokens)
+    tokens = split.tokens or 0
+    learnt = min(split.supervised_tokens or 0, tokens)
     room = tokens / (split.fill or 1.0)
     parts = [("c0", learnt), ("c1", tokens - learnt), ("empty", room - tokens)]
     cells = "".join(

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
+from expert_worker.recorded import Answer, Example, ScoreLine, Share
 from expert_worker.report import shares
 from expert_worker.report.difference import marked
 from expert_worker.report.numbers import whole
 from expert_worker.report.parts import Raw, fold, section, table, text
 from expert_worker.report.read import Run
-from expert_worker.report.records import Answer, Example, ScoreLine, Share
 from expert_worker.report.verdict import KEY
 
 _OPEN_TAGS = 16
@@ -19,21 +19,15 @@ def scores(run: Run) -> str:
     if run.scores is None:
         return ""
     tags = run.scores.by_tag
-    levels = sorted(run.scores.by_level[:_MOST_TAGS], key=lambda line: line.name)
+    levels = sorted(run.scores.by_level[:_MOST_TAGS], key=lambda line: line.name or "")
     body = _table("level", levels) + _table("tag", tags[:_OPEN_TAGS])
     rarer = tags[_OPEN_TAGS:_MOST_TAGS]
     if rarer:
-        left = _count(run, "by_tag") - len(rarer) - _OPEN_TAGS
+        left = len(tags) - len(rarer) - _OPEN_TAGS
         more = f", {whole(left)} more in evaluation.json" if left > 0 else ""
         rest = Raw(_table("tag", rarer))
         body += f'<div class="box rest">{fold(f"{whole(len(rarer))} rarer tags{more}", rest)}</div>'
     return section("Scores by level and tag", body and KEY + body)
-
-
-def _count(run: Run, name: str) -> int:
-    """How many lines the file holds; the view of it is cut."""
-    found = run.documents["evaluation.json"].get(name)
-    return len(found) if isinstance(found, list) else 0
 
 
 def _table(name: str, lines: Sequence[ScoreLine]) -> str:
@@ -44,7 +38,7 @@ def _table(name: str, lines: Sequence[ScoreLine]) -> str:
 def _line(line: ScoreLine) -> list[object]:
     total = (line.adapter or line.base or Share()).total
     return [
-        line.name,
+        line.name or "",
         shares.picture(line.base, line.adapter),
         shares.number(line.base),
         Raw(f"<b>{shares.number(line.adapter)}</b>"),
@@ -62,17 +56,19 @@ def examples(run: Run) -> str:
 
 
 def _example(one: Example) -> Raw:
-    blocks = [f"<div><h3>expected</h3><pre>{text(one.expected)}</pre></div>"]
+    expected = one.expected or ""
+    blocks = [f"<div><h3>expected</h3><pre>{text(expected)}</pre></div>"]
     for who, answer in (("base", one.base), ("adapter", one.adapter)):
         if answer is not None:
-            blocks.append(_answer(who, answer, one.expected))
-    tags = "".join(f"<span>{text(tag)}</span>" for tag in one.tags)
-    asked = f'<h3>prompt <span class="tags">{tags}</span></h3><pre>{text(one.prompt)}</pre>'
+            blocks.append(_answer(who, answer, expected))
+    tags = "".join(f"<span>{text(tag)}</span>" for tag in one.tags[:_MOST_TAGS])
+    asked = f'<h3>prompt <span class="tags">{tags}</span></h3><pre>{text(one.prompt or "")}</pre>'
     return Raw(f'<div class="box example">{asked}<div class="sides">{"".join(blocks)}</div></div>')
 
 
 def _answer(who: str, answer: Answer, expected: str) -> str:
-    said = "right" if answer.correct else answer.reason
+    said = "right" if answer.correct else answer.reason if answer.reason is not None else "wrong"
     mark = '<span class="good">✓</span>' if answer.correct else '<span class="bad">✗</span>'
-    shown = text(answer.text) if answer.correct else marked(answer.text, expected)
+    answered = answer.text or ""
+    shown = text(answered) if answer.correct else marked(answered, expected)
     return f"<div><h3>{mark} {who}: {text(said)}</h3><pre>{shown}</pre></div>"

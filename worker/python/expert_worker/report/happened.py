@@ -21,7 +21,7 @@ def happened(run: Run) -> str:
         rows.append((_time(run.ended_at), "failed", ending))
     choice = run.record.best
     if choice and choice.step is not None:
-        rows.append(("", "chosen", f"final/ is step {choice.step}: {choice.reason}"))
+        rows.append(("", "chosen", f"final/ is step {choice.step}: {choice.reason or ''}"))
     rows += [("", "left out", _left_out(name, count)) for name, count in sorted(run.left_out.items())]
     return section("What happened", table(["", "", ""], rows, kind="log"))
 

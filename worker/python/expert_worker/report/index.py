@@ -8,13 +8,13 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
+from expert_worker.recorded import TrainResult
 from expert_worker.report import shares
 from expert_worker.report.axes import SIDE, axis_over, steps_axis
 from expert_worker.report.charts import svg
 from expert_worker.report.numbers import duration, moment, short, whole
 from expert_worker.report.parts import Raw, document, section, state, table, text, tiles
 from expert_worker.report.read import Run
-from expert_worker.report.records import Result, Share
 from expert_worker.report.series import thinned
 from expert_worker.report.verdict import KEY
 
@@ -41,10 +41,10 @@ class Listed:
     expert: str
     base_name: str
     state: str
-    result: Result
+    result: TrainResult
     steps: int
-    base: Share | None
-    adapter: Share | None
+    base: shares.Share | None
+    adapter: shares.Share | None
     loss: tuple[tuple[float, float], ...]
     last_time: float
 
@@ -56,7 +56,7 @@ class Listed:
         return cls(
             folder=run.folder,
             expert=run.expert,
-            base_name=run.recipe.base.name,
+            base_name=run.base_name,
             state=run.state,
             result=run.result,
             steps=steps,

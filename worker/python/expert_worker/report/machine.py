@@ -1,25 +1,26 @@
 """How it was computed, and everything that was decided."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from expert_worker.recorded import Device, Duration, FileDigest, Recipe, RunMachine, Warmup
 from expert_worker.report.parts import fold, pre, section, table
 from expert_worker.report.read import Run
-from expert_worker.report.records import Amount, Machine, Recipe
 
 _LONGEST = 200_000
+_MOST_MODULES = 1000
 
 
 def machine_and_plan(run: Run) -> str:
-    record, plan = run.documents.get("run.json", {}), run.documents.get("plan.json", {})
+    record, plan = run.record, run.plan
     folds = [
-        ("Settings in force, as read back", record.get("applied") or run.applied),
-        ("Recipe", record.get("recipe") or plan.get("recipe")),
-        ("Machine half of the plan", plan.get("machine")),
-        ("Packages", record.get("packages")),
-        ("Data files", record.get("data")),
-        ("Base model's files", record.get("base")),
+        ("Settings in force, as read back", record.applied or run.applied),
+        ("Recipe", run.recipe.as_found),
+        ("Machine half of the plan", plan.machine.as_found if plan.machine else None),
+        ("Packages", record.packages),
+        ("Data files", _as_found(record.data)),
+        ("Base model's files", _as_found(record.base)),
     ]
     made = "".join(fold(title, pre(_json(content))) for title, content in folds if content)
     tables = table(["recipe", ""], _settings(run.recipe)) + table(
@@ -27,6 +28,10 @@ def machine_and_plan(run: Run) -> str:
     )
     body = f'<div class="charts">{tables}</div>' if tables else ""
     return section("Recipe and machine", body + (f'<div class="box rest">{made}</div>' if made else ""))
+
+
+def _as_found(files: Mapping[str, FileDigest | None]) -> dict[str, Any]:
+    return {name: file and file.as_found for name, file in files.items()}
 
 
 def _settings(recipe: Recipe) -> list[tuple[str, str]]:
@@ -37,24 +42,24 @@ def _settings(recipe: Recipe) -> list[tuple[str, str]]:
         (
             "Adapter",
             _joined(
-                adapter.kind,
+                adapter.kind or "adapter",
                 _form("rank {:,}", adapter.rank),
                 _form("alpha {:g}", adapter.alpha),
                 _form("dropout {:g}", adapter.dropout),
             ),
         ),
-        ("Modules", ", ".join(adapter.target_modules)),
+        ("Modules", ", ".join(adapter.target_modules[:_MOST_MODULES])),
         (
             "Optimizer",
             _joined(
-                optimizer.name,
+                optimizer.name or "",
                 _form("rate {:g}", optimizer.learning_rate),
                 _form("decay {:g}", optimizer.weight_decay),
             ),
         ),
         (
             "Schedule",
-            _joined(schedule.kind, _amount(schedule.warmup, "warm-up"), _amount(schedule.duration)),
+            _joined(schedule.kind or "", _amount(schedule.warmup, "warm-up"), _amount(schedule.duration)),
         ),
         (
             "Batch",
@@ -64,8 +69,8 @@ def _settings(recipe: Recipe) -> list[tuple[str, str]]:
             ),
         ),
         ("Packing", packing),
-        ("Precision", recipe.precision.compute),
-        ("Learns from", recipe.data.train_on),
+        ("Precision", recipe.precision.compute or ""),
+        ("Learns from", recipe.data.train_on or ""),
         ("Seed", "" if recipe.seed is None else str(recipe.seed)),
     ]
     return [(name, value) for name, value in rows if value]
@@ -79,21 +84,21 @@ def _form(form: str, value: float | None) -> str:
     return "" if value is None else form.format(value)
 
 
-def _amount(amount: Amount, what: str = "") -> str:
+def _amount(amount: Duration | Warmup, what: str = "") -> str:
     if not amount.value:
         return ""
-    told = f"{amount.value:.0%}" if amount.unit == "ratio" else f"{amount.value:g} {amount.unit}"
+    told = f"{amount.value:.0%}" if amount.unit == "ratio" else f"{amount.value:g} {amount.unit or ''}"
     return f"{told} {what}".strip()
 
 
-def _machine(machine: Machine | None) -> Iterable[tuple[str, str]]:
+def _machine(machine: RunMachine | None) -> Iterable[tuple[str, str]]:
     if machine is None:
         return
-    device = machine.device
-    yield "Device", f"{device.name or device.kind or '?'}, {machine.dtype}"
+    device = machine.device or Device()
+    yield "Device", f"{device.name or device.kind or '?'}, {machine.dtype or '?'}"
     threads = "?" if machine.threads is None else f"{machine.threads:,}"
-    yield "Processor", f"{machine.cpu_capability}, {threads} threads"
-    yield "System", f"{machine.os} {machine.architecture}, Python {machine.python}"
+    yield "Processor", f"{machine.cpu_capability or '?'}, {threads} threads"
+    yield "System", f"{machine.os or ''} {machine.architecture or ''}, Python {machine.python or '?'}"
 
 
 def _origin(run: Run) -> list[tuple[str, str]]:

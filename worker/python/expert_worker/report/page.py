@@ -30,8 +30,8 @@ def page(run: Run) -> str:
 def _head(run: Run) -> str:
     adapter, base = run.recipe.adapter, run.recipe.base
     rank = f", rank {adapter.rank}" if adapter.rank else ""
-    lead = f"{adapter.kind}{rank} on {base.name}"
-    if base.quantization != "none":
+    lead = f"{adapter.kind or 'adapter'}{rank} on {run.base_name}"
+    if base.quantization not in (None, "none"):
         lead += f" in {base.quantization}"
     if run.last_time:
         lead += f" · {moment(run.last_time)}"

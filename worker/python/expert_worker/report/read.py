@@ -5,16 +5,18 @@ Missing values are left out. Invalid ones are left out and counted, never an err
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from expert_worker import event as events
 from expert_worker.event_reader import NAME as EVENTS
 from expert_worker.event_reader import EventFile
 from expert_worker.exit import Exit
-from expert_worker.report import records
+from expert_worker.record_reader import Kind, read_json, read_record
+from expert_worker.recorded import CacheRecord, EvaluationResult, PlanRecord, Recipe, RunRecord, TrainResult
 from expert_worker.report.series import Steps
 
 MOST_NOTES = 200
@@ -24,7 +26,7 @@ _MOST_SETTINGS = 1000
 _STOPPED = frozenset({Exit.INTERRUPTED, Exit.TERMINATED})
 
 Ending = events.Finished | events.Failed
-Kind = TypeVar("Kind", bound=records.View)
+_CACHE_KEY = re.compile(r"[0-9a-f]{32}|foreign-[0-9a-f]{24}")
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,10 @@ class Run:
     last_time: float = 0.0
     ending: Ending | None = None
     ended_at: float = 0.0
-    record: records.RunRecord = field(default_factory=records.RunRecord)
-    plan: records.PlanView = field(default_factory=records.PlanView)
-    cache: records.Cache = field(default_factory=records.Cache)
-    scores: records.Scores | None = None
-    documents: dict[str, records.Raw] = field(default_factory=dict)
-    """Each JSON file whole, for the parts that are shown as they are."""
+    record: RunRecord = field(default_factory=RunRecord)
+    plan: PlanRecord = field(default_factory=PlanRecord)
+    cache: CacheRecord = field(default_factory=CacheRecord)
+    scores: EvaluationResult | None = None
     left_out: dict[str, int] = field(default_factory=dict)
     """By file: how many lines or values do not fit."""
 
@@ -84,23 +84,26 @@ class Run:
         return self.recipe.expert or self.folder.name
 
     @property
-    def recipe(self) -> records.Recipe:
-        return self.record.recipe or self.plan.recipe or records.Recipe()
+    def base_name(self) -> str:
+        return self.recipe.base.name or "an unknown base"
 
     @property
-    def result(self) -> records.Result:
-        return self.record.result
+    def recipe(self) -> Recipe:
+        return self.record.recipe or self.plan.recipe or Recipe()
+
+    @property
+    def result(self) -> TrainResult:
+        return self.record.result or TrainResult()
 
 
 def read_run(folder: Path) -> Run:
     run = Run(folder)
-    run.record = _document(run, "run.json", records.RunRecord)
-    run.plan = _document(run, "plan.json", records.PlanView)
-    scores = _document(run, "evaluation.json", records.Scores)
-    run.scores = scores if "evaluation.json" in run.documents else None
+    run.record = _document(run, "run.json", RunRecord) or RunRecord()
+    run.plan = _document(run, "plan.json", PlanRecord) or PlanRecord()
+    run.scores = _document(run, "evaluation.json", EvaluationResult)
     if (cache := _cache_folder(run)) is not None:
         # The token cache may have been removed since.
-        run.cache, _ = records.view(records.Cache, records.read_json(cache / "cache.json"))
+        run.cache, _ = read_record(CacheRecord, read_json(cache / "cache.json"))
     file = EventFile(folder / EVENTS)
     for event in file.read(ended=True):
         _take(run, event)
@@ -111,9 +114,10 @@ def read_run(folder: Path) -> Run:
 
 def _cache_folder(run: Run) -> Path | None:
     """Rows of another tool are checked and copied: the copy is below the worker's home."""
-    paths, key = run.plan.machine.paths, run.record.cache_key
-    if key is None:
+    key = run.record.cache_key
+    if run.plan.machine is None or key is None or not _CACHE_KEY.fullmatch(key):
         return None
+    paths = run.plan.machine.paths
     foreign = key.startswith("foreign-")
     root = paths.home if foreign else paths.cache
     if not root or "\0" in root:
@@ -121,16 +125,14 @@ def _cache_folder(run: Run) -> Path | None:
     return Path(root, "foreign", key) if foreign else Path(root, key)
 
 
-def _document(run: Run, name: str, kind: type[Kind]) -> Kind:
-    document = records.read_json(run.folder / name)
-    found, left_out = records.view(kind, document)
-    if document is not None:
-        run.documents[name] = document
-    elif (run.folder / name).is_file():
+def _document(run: Run, name: str, kind: type[Kind]) -> Kind | None:
+    document = read_json(run.folder / name)
+    found, left_out = read_record(kind, document)
+    if document is None and (run.folder / name).is_file():
         left_out = 1
     if left_out:
         run.left_out[name] = left_out
-    return found
+    return found if document is not None else None
 
 
 def _take(run: Run, event: events.Event) -> None:

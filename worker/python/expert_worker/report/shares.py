@@ -1,11 +1,13 @@
 """A share right with its 95% interval: the base's as a ring, the adapter's as a disc, one above the other."""
 
+from expert_worker.recorded import Score
+from expert_worker.recorded import Share as ShareOfRows
 from expert_worker.report.axes import SIDE
 from expert_worker.report.charts import svg
 from expert_worker.report.numbers import percent
 from expert_worker.report.parts import Raw
-from expert_worker.report.records import Share
 
+Share = ShareOfRows | Score
 _HEIGHTS = {"base": 300, "adapter": 700}
 _HUES = {"base": 1, "adapter": 0}
 

@@ -5,7 +5,7 @@ from html import escape
 from expert_worker.report import shares
 from expert_worker.report.numbers import whole
 from expert_worker.report.read import Run
-from expert_worker.report.records import Share
+from expert_worker.report.shares import Share
 
 
 def verdict(run: Run) -> str:
@@ -17,7 +17,8 @@ def verdict(run: Run) -> str:
         return ""
     who = "the adapter" if adapter else "the base alone"
     rows = run.scores.rows if run.scores.rows is not None else best.total or 0
-    judged = f"of {whole(rows)} test rows right by {who}, judged by the {escape(run.scores.scorer)} scorer"
+    scorer = escape(run.scores.scorer or "unnamed")
+    judged = f"of {whole(rows)} test rows right by {who}, judged by the {scorer} scorer"
     lines = [f"<p><b>{shares.number(best)}</b> {judged}</p>"]
     if adapter and base and base.accuracy is not None:
         lines.append(f"<p>{_comparison(base, adapter)}</p>")

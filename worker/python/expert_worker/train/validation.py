@@ -17,6 +17,7 @@ from expert_worker.evaluate.scorers import check_scorer
 from expert_worker.evaluate.stage import examine, score_checkpoint, scored_rows
 from expert_worker.evaluate.subject import Subject, template_of
 from expert_worker.evaluate.verdict import Row
+from expert_worker.event import EVAL_LOSS
 from expert_worker.events import Events
 from expert_worker.plan import Plan, TrainRequest
 from expert_worker.train import memory
@@ -63,7 +64,7 @@ class Validation:
             sum(loss for loss, _ in measured), sum(tokens for _, tokens in measured)
         )
         loss = total / max(1, count)
-        return {"eval_loss": loss, "eval_perplexity": math.exp(min(loss, 700.0))}
+        return {EVAL_LOSS: loss, "eval_perplexity": math.exp(min(loss, 700.0))}
 
     def try_largest(self) -> None:
         """The longest rows together, fewer and fewer until they fit."""

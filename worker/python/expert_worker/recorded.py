@@ -1,0 +1,616 @@
+"""The files of a run and of its token cache as they are found, whatever version wrote them.
+
+Generated from the Rust types by `UPDATE=1 cargo test -p expert-contract --test generated`.
+"""
+
+from typing import Annotated
+
+from pydantic import Field, JsonValue
+
+from expert_worker.record_reader import Count, Number, RecordedDocument, Text
+
+
+class FileDigest(RecordedDocument):
+    bytes: Count | None = None
+    sha256: Text | None = None
+
+
+class BestChoice(RecordedDocument):
+    """Which checkpoint became `final/`, and why."""
+
+    # Each evaluation's value by its step.
+    evaluations: dict[str, Number | None] = Field(default_factory=dict)
+    metric: Text | None = None
+    reason: Text | None = None
+    step: Count | None = None
+    value: Number | None = None
+
+
+class Code(RecordedDocument):
+    """The code that decides an adapter."""
+
+    # Of the native module: SHA-256 of the sources that it was built from.
+    native: Text | None = None
+    # expert-cli's version.
+    version: Text | None = None
+    # SHA-256 over the worker's Python sources; null where the package is not installed.
+    worker: Text | None = None
+
+
+class Inputs(RecordedDocument):
+    """A digest that is not known is null. Null never equals anything."""
+
+    # `sha256:` of the weights and their configuration, or `revision:` of the Hub's snapshot. Null where the
+    # base is not on this machine yet: the worker fills it in when it has located the base.
+    base: Text | None = None
+    code: Code = Code()
+    # Source name -> SHA-256 of every byte that its rows are read from.
+    data: dict[str, Text] = Field(default_factory=dict)
+    # The recipe's digest: comments, formatting and settings of the machine do not count.
+    recipe: Text | None = None
+    template: Text | None = None
+    tokenizer: Text | None = None
+
+
+class Device(RecordedDocument):
+    index: Count | None = None
+    kind: Text | None = None
+    memory_bytes: Count | None = None
+    name: Text | None = None
+
+
+class RunMachine(RecordedDocument):
+    """The machine that a run was computed on."""
+
+    architecture: Text | None = None
+    cpu_capability: Text | None = None
+    cuda: Text | None = None
+    device: Device | None = None
+    dtype: Text | None = None
+    os: Text | None = None
+    python: Text | None = None
+    threads: Count | None = None
+
+
+class SoftPrompt(RecordedDocument):
+    init: Text | None = None
+    init_text: Text | None = None
+    name: Text | None = None
+    tokens: Count | None = None
+
+
+class Adapter(RecordedDocument):
+    alpha: Number | None = None
+    dropout: Number | None = None
+    # For ia3: the subset whose input is scaled. Sorted.
+    feedforward_modules: tuple[Text, ...] = ()
+    kind: Text | None = None
+    # Null for ia3 and prompt.
+    rank: Count | None = None
+    # Trained virtual tokens; only where `kind` is prompt.
+    soft_prompts: tuple[SoftPrompt, ...] = ()
+    # Sorted, without duplicates.
+    target_modules: tuple[Text, ...] = ()
+
+
+class RopeScaling(RecordedDocument):
+    """`rope_scaling` as transformers takes it."""
+
+    # Set to 1.0 for `ntk-by-parts`, which is YaRN without its attention temperature.
+    attention_factor: Number | None = None
+    beta_fast: Number | None = None
+    beta_slow: Number | None = None
+    factor: Number | None = None
+    high_freq_factor: Number | None = None
+    kind: Text | None = None
+    long_factor: tuple[Number, ...] | None = None
+    low_freq_factor: Number | None = None
+    max_position_embeddings: Count | None = None
+    original_max_position_embeddings: Count | None = None
+    short_factor: tuple[Number, ...] | None = None
+
+
+class Base(RecordedDocument):
+    # Logical name: a Hub id, the embedded base's name, or a folder's last component. Never a path.
+    name: Text | None = None
+    quantization: Text | None = None
+    rope_scaling: RopeScaling | None = None
+    # The digest that the manifest demands of the weights, if it demands one.
+    sha256: Text | None = None
+
+
+class Batch(RecordedDocument):
+    # Whether an epoch's last, smaller step is dropped.
+    drop_last: bool | None = None
+    # Only without packing: rows of similar length share a micro-batch.
+    group_by_length: bool | None = None
+    max_seq_length: Count | None = None
+    packing: bool | None = None
+    # Rows per optimizer step, over all micro-batches and devices.
+    rows_per_step: Count | None = None
+
+
+class Source(RecordedDocument):
+    format: Text | None = None
+    # Relative path with forward slashes, or `name::split::config` of a Hub dataset. For data named on the
+    # command line: the file's name and its absolute place in `machine.paths.data`.
+    name: Text | None = None
+    # The mixture's name for this source.
+    task: Text | None = None
+    # Share of this source in a mixture; 1 for a single source.
+    weight: Number | None = None
+
+
+class Data(RecordedDocument):
+    deduplicate: bool | None = None
+    # Canonical field name -> dotted path in the row (`completion` -> `output.sql`). Empty: recognise the
+    # shape.
+    field_mapping: dict[str, Text] = Field(default_factory=dict)
+    # Rows with more characters than this are dropped and counted.
+    max_length: Count | None = None
+    # Rows with fewer characters than this are dropped and counted.
+    min_length: Count | None = None
+    on_bad_row: Text | None = None
+    overlong: Text | None = None
+    streaming: bool | None = None
+    test: tuple[Source, ...] = ()
+    text_dialogue: Text | None = None
+    train: tuple[Source, ...] = ()
+    train_on: Text | None = None
+    validation: tuple[Source, ...] = ()
+    # Share of the training rows held out for validation; null where a validation file is named or none is
+    # wanted.
+    validation_split: Number | None = None
+
+
+class Decoding(RecordedDocument):
+    """How text is generated when an expert is tried or scored. A temperature of 0 is greedy."""
+
+    max_new_tokens: Count | None = None
+    min_p: Number | None = None
+    stop_sequences: tuple[Text, ...] = ()
+    temperature: Number | None = None
+    top_k: Count | None = None
+    top_p: Number | None = None
+
+
+class BestModel(RecordedDocument):
+    greater_is_better: bool | None = None
+    metric: Text | None = None
+    # Evaluations without a better value after which training stops; null never stops early.
+    patience: Count | None = None
+
+
+class TestCase(RecordedDocument):
+    expected: Text | None = None
+    prompt: Text | None = None
+
+
+class Evaluation(RecordedDocument):
+    # How the best checkpoint is chosen; null: the last one is final.
+    best: BestModel | None = None
+    metrics: tuple[Text, ...] = ()
+    # Rows of the validation data that an evaluation during training looks at; null for all.
+    rows: Count | None = None
+    # `sql`, `json`, `cypher`, `typescript`, `exact`, `regex`, or an installed entry point's name.
+    scorer: Text | None = None
+    steps: Count | None = None
+    strategy: Text | None = None
+    suite: Text | None = None
+    test_cases: tuple[TestCase, ...] = ()
+    # Rows of the test set that are scored; null for all.
+    test_set_size: Count | None = None
+
+
+class Neftune(RecordedDocument):
+    noise_alpha: Number | None = None
+
+
+class Optimizer(RecordedDocument):
+    beta1: Number | None = None
+    beta2: Number | None = None
+    epsilon: Number | None = None
+    learning_rate: Number | None = None
+    # Global norm that gradients are clipped to; null leaves them alone.
+    max_grad_norm: Number | None = None
+    name: Text | None = None
+    neftune: Neftune | None = None
+    weight_decay: Number | None = None
+
+
+class Precision(RecordedDocument):
+    compute: Text | None = None
+    tf32: bool | None = None
+
+
+class Saving(RecordedDocument):
+    steps: Count | None = None
+    strategy: Text | None = None
+
+
+class Duration(RecordedDocument):
+    unit: Text | None = None
+    value: Number | Count | None = None
+
+
+class Warmup(RecordedDocument):
+    unit: Text | None = None
+    value: Count | Number | None = None
+
+
+class Schedule(RecordedDocument):
+    duration: Duration = Duration()
+    kind: Text | None = None
+    # Numbers that the kind takes: `num_cycles`, `power`, `lr_end`, `min_lr_ratio`.
+    options: dict[str, Number] = Field(default_factory=dict)
+    warmup: Warmup = Warmup()
+
+
+class Template(RecordedDocument):
+    kind: Text | None = None
+    # The Jinja text of a `custom` template; null for the others.
+    source: Text | None = None
+
+
+class Recipe(RecordedDocument):
+    adapter: Adapter = Adapter()
+    base: Base = Base()
+    batch: Batch = Batch()
+    data: Data = Data()
+    decoding: Decoding = Decoding()
+    evaluation: Evaluation = Evaluation()
+    expert: Text | None = None
+    optimizer: Optimizer = Optimizer()
+    precision: Precision = Precision()
+    saving: Saving = Saving()
+    schedule: Schedule = Schedule()
+    # Every random draw is a function of this number and of its position.
+    seed: Count | None = None
+    template: Template = Template()
+
+
+class Share(RecordedDocument):
+    """Right answers of all, with a 95% interval."""
+
+    accuracy: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    correct: Count | None = None
+    high: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    low: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    total: Count | None = None
+
+
+class PromptChoice(RecordedDocument):
+    """The number of examples in the base's prompt, chosen by what scored best on validation rows."""
+
+    shots: Count | None = None
+    # By the number of examples; empty where there were no rows to choose by.
+    tried: dict[str, Share] = Field(default_factory=dict)
+
+
+class Score(RecordedDocument):
+    """The score of the base or of the adapter on all rows."""
+
+    accuracy: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    correct: Count | None = None
+    high: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    loss: Number | None = None
+    low: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    # The adapter's folder.
+    path: Text | None = None
+    # The base's prompt.
+    prompt: PromptChoice | None = None
+    total: Count | None = None
+
+
+class ScoreLine(RecordedDocument):
+    """A line of a table: base beside adapter."""
+
+    adapter: Share | None = None
+    base: Share | None = None
+    name: Text | None = None
+
+
+class Confinement(RecordedDocument):
+    """What the system closed to the process that scored; null where nothing was in force."""
+
+    files: Text | None = None
+    # Why something was not in force.
+    missing: tuple[Text, ...] = ()
+    network: Text | None = None
+
+
+class Answer(RecordedDocument):
+    correct: bool | None = None
+    reason: Text | None = None
+    text: Text | None = None
+
+
+class Example(RecordedDocument):
+    adapter: Answer | None = None
+    base: Answer | None = None
+    expected: Text | None = None
+    prompt: Text | None = None
+    tags: tuple[Text, ...] = ()
+
+
+class EvaluationResult(RecordedDocument):
+    """`evaluate`, and `evaluation.json`."""
+
+    # Null where the base alone was scored.
+    adapter: Score | None = None
+    base: Score | None = None
+    by_level: tuple[ScoreLine, ...] = ()
+    by_tag: tuple[ScoreLine, ...] = ()
+    # What held the process that scored; null where nothing was scored.
+    confinement: Confinement | None = None
+    expert: Text | None = None
+    # Only in `evaluation.json`.
+    failures: tuple[Example, ...] = ()
+    # Questions that the adapter answers and the base does not; only in `evaluation.json`.
+    gains: tuple[Example, ...] = ()
+    rows: Count | None = None
+    scorer: Text | None = None
+    seconds: Number | None = None
+
+
+class SlowEncoder(RecordedDocument):
+    """Why Hugging Face tokenizers encoded the rows, and what that cost as measured on the first of them."""
+
+    # MB of text per second of processor time.
+    megabytes_per_second: Number | None = None
+    reason: Text | None = None
+    # How many rows were measured.
+    rows: Count | None = None
+    # How many times as long as the fast encoder takes; null where that one cannot encode the rows at all.
+    times_slower: Number | None = None
+    # The cost as a text.
+    words: Text | None = None
+
+
+class TrainResult(RecordedDocument):
+    """`train`."""
+
+    # The folder of the adapter.
+    adapter: Text | None = None
+    # The folder of the best checkpoint; null where none was asked for.
+    best_checkpoint: Text | None = None
+    eval_loss: Number | None = None
+    # Absent where nothing was scored.
+    evaluation: EvaluationResult | None = None
+    ok: bool | None = None
+    # The worker's peak resident size on a CPU, the peak reserved memory on a GPU.
+    peak_memory_bytes: Count | None = None
+    resumed_from: Count | None = None
+    seconds: Number | None = None
+    # Why the native encoder did not make the rows, and what that cost; null where it did.
+    slow_encoder: SlowEncoder | None = None
+    steps: Count | None = None
+    tokens: Count | None = None
+    # Real tokens, from the end of the first step to the end of the last, without evaluation and saving.
+    tokens_per_second: Number | None = None
+    train_loss: Number | None = None
+
+
+class RunRecord(RecordedDocument):
+    """`run.json`: what made an adapter, and why this step was chosen."""
+
+    # Settings as read back.
+    applied: dict[str, JsonValue] = Field(default_factory=dict)
+    base: dict[str, FileDigest | None] = Field(default_factory=dict)
+    best: BestChoice | None = None
+    cache_key: Text | None = None
+    contract: Count | None = None
+    # A file that has gone meanwhile is null.
+    data: dict[str, FileDigest | None] = Field(default_factory=dict)
+    # The files of `final/`, by which it is verified.
+    final: dict[str, FileDigest] = Field(default_factory=dict)
+    git_commit: Text | None = None
+    inputs: Inputs | None = None
+    machine: RunMachine | None = None
+    packages: dict[str, Text | None] = Field(default_factory=dict)
+    # As it was when the run ended; compared, never run.
+    recipe: Recipe | None = None
+    recipe_digest: Text | None = None
+    # The result of `train`.
+    result: TrainResult | None = None
+
+
+class Compile(RecordedDocument):
+    backend: Text | None = None
+    mode: Text | None = None
+
+
+class Distributed(RecordedDocument):
+    """Processes that train together, each on its own device: `device.index` and the following ones."""
+
+    processes: Count | None = None
+    strategy: Text | None = None
+
+
+class MemoryEstimate(RecordedDocument):
+    """Bytes by part for one micro-batch on the device."""
+
+    activations: Count | None = None
+    adapter: Count | None = None
+    context: Count | None = None
+    gradients: Count | None = None
+    logits: Count | None = None
+    optimizer: Count | None = None
+    total: Count | None = None
+    weights: Count | None = None
+
+
+class FastParts(RecordedDocument):
+    """The parts of the fast path. All are on, unless a benchmark measures one of them."""
+
+    # The head and the loss chunk by chunk; off, all logits at once.
+    chunked_loss: bool | None = None
+    # Attention document by document; off, one masked attention over the packed batch.
+    document_attention: bool | None = None
+    # A linear layer and its adapter in one step; off, peft's own layers.
+    fused_adapters: bool | None = None
+
+
+class Loader(RecordedDocument):
+    """Honoured where rows do not come from the mapped cache; the worker reports the values in use."""
+
+    persistent_workers: bool | None = None
+    pin_memory: bool | None = None
+    prefetch_factor: Count | None = None
+    # False tokenizes on the fly instead of reading the token cache.
+    use_cache: bool | None = None
+    workers: Count | None = None
+
+
+class Logging(RecordedDocument):
+    steps: Count | None = None
+    trackers: tuple[Text, ...] = ()
+
+
+class Mirror(RecordedDocument):
+    # False waits for the copy before training continues.
+    background: bool | None = None
+    compress: bool | None = None
+    # Any fsspec URL.
+    target: Text | None = None
+
+
+class Paths(RecordedDocument):
+    """Absolute paths on this machine."""
+
+    # The base's folder; null for a Hub id that the worker finds in the Hub's cache, and for the embedded
+    # base.
+    base: Text | None = None
+    # Root of this expert's token caches; a cache is `<cache>/<key>/`.
+    cache: Text | None = None
+    # Source name -> absolute file. Hub datasets are not listed.
+    data: dict[str, Text] = Field(default_factory=dict)
+    expert_dir: Text | None = None
+    # Where downloaded and converted base models, compiled tokenizers and base scores are kept.
+    home: Text | None = None
+    manifest: Text | None = None
+    output: Text | None = None
+
+
+class Threads(RecordedDocument):
+    # torch's intra-op threads; null leaves torch's own choice.
+    compute: Count | None = None
+    # Threads that tokenize; null uses every core.
+    pretokenize: Count | None = None
+
+
+class Machine(RecordedDocument):
+    # Micro-batches per optimizer step in each process: ceil(rows_per_step / micro_batch / processes).
+    accumulation: Count | None = None
+    checkpointing: Text | None = None
+    compile: Compile | None = None
+    device: Device = Device()
+    # Null for a single process.
+    distributed: Distributed | None = None
+    dtype: Text | None = None
+    estimate: MemoryEstimate = MemoryEstimate()
+    fast_parts: FastParts = FastParts()
+    # False takes the plain transformers + peft path (for comparison and for unknown architectures).
+    fast_path: bool | None = None
+    flash_attention: bool | None = None
+    # True on a CPU that has no units for the run's 16-bit format: the frozen weights are held in fp32 and
+    # products are formed in fp32, while activations keep the 16-bit format. The result is that of the 16-bit
+    # format within rounding.
+    fp32_products: bool | None = None
+    loader: Loader = Loader()
+    logging: Logging = Logging()
+    # Steps between two releases of the allocator's cached memory; null never.
+    memory_clear_every: Count | None = None
+    # Rows per micro-batch; the worker halves it when memory runs out.
+    micro_batch: Count | None = None
+    mirror: Mirror | None = None
+    paths: Paths = Paths()
+    # Tokens of a micro-batch that the fast path processes at once, in whole documents; null processes all of
+    # them together. A chunk that fits a CPU's cache is faster, and the gradients have the same sum.
+    piece_tokens: Count | None = None
+    # Checkpoints to keep, including the best; the newest is never deleted, null keeps all.
+    save_total_limit: Count | None = None
+    sdpa: bool | None = None
+    threads: Threads = Threads()
+
+
+class PlanRecord(RecordedDocument):
+    """`plan.json` of a run, the keys that every version has."""
+
+    contract: Count | None = None
+    machine: Machine | None = None
+    recipe: Recipe | None = None
+    recipe_digest: Text | None = None
+
+
+class EncoderCost(RecordedDocument):
+    """Why Hugging Face tokenizers encoded the rows, and what that cost as measured on the first of them."""
+
+    # MB of text per second of processor time.
+    megabytes_per_second: Number | None = None
+    reason: Text | None = None
+    # How many rows were measured.
+    rows: Count | None = None
+    # How many times as long as the fast encoder takes; null where that one cannot encode the rows at all.
+    times_slower: Number | None = None
+
+
+class SourceCounts(RecordedDocument):
+    """The row counts of one source."""
+
+    bad: Count | None = None
+    bytes: Count | None = None
+    dropped_duplicate: Count | None = None
+    dropped_long: Count | None = None
+    dropped_mixture: Count | None = None
+    dropped_overlong: Count | None = None
+    dropped_short: Count | None = None
+    dropped_unsupervised: Count | None = None
+    eos_added: Count | None = None
+    # Rendered by the template's interpreter instead of its compiled form.
+    interpreted: Count | None = None
+    name: Text | None = None
+    parsed_dialogues: Count | None = None
+    read: Count | None = None
+    split: Text | None = None
+    split_rows: Count | None = None
+    supervised_tokens: Count | None = None
+    tokens: Count | None = None
+    truncated: Count | None = None
+    used: Count | None = None
+
+
+class SplitStatistics(RecordedDocument):
+    bytes: Count | None = None
+    documents: Count | None = None
+    # Share of the rows' capacity that holds tokens; null without packing.
+    fill: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    # Documents by length: how many are at most this many tokens long, and longer than the bound before. The
+    # first bound counts nothing.
+    length_histogram: tuple[tuple[Count, Count], ...] = ()
+    # Shortest, quarter, median, three quarters, 90 %, 99 %, longest.
+    length_quantiles: tuple[Count, ...] = ()
+    rows: Count | None = None
+    # Of the Arrow file.
+    sha256: Text | None = None
+    supervised_tokens: Count | None = None
+    tokens: Count | None = None
+
+
+class CacheRecord(RecordedDocument):
+    """`cache.json`, without its digest: what a token cache was made of, what became of the rows, and what the
+    rows are like.
+    """
+
+    # `native`, `tokenizers` or `another tool`.
+    encoder: Text | None = None
+    format: Count | None = None
+    # Everything that the key is made of.
+    inputs: dict[str, JsonValue] = Field(default_factory=dict)
+    key: Text | None = None
+    # Why the native encoder was not used, and what that cost.
+    slow_encoder: EncoderCost | None = None
+    sources: tuple[SourceCounts, ...] = ()
+    splits: dict[str, SplitStatistics] = Field(default_factory=dict)
+    # The Jinja text that the rows were rendered with.
+    template: Text | None = None

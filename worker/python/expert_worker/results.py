@@ -1,0 +1,416 @@
+"""What stages report at their end, and the records that the worker writes.
+
+Generated from the Rust types by `UPDATE=1 cargo test -p expert-contract --test generated`.
+"""
+
+from typing import Annotated
+
+from pydantic import Field, JsonValue
+
+from expert_worker.document import U32, U64, OutputDocument
+from expert_worker.plan.models import Device, Inputs, Recipe
+
+
+class FileDigest(OutputDocument):
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    bytes: U64
+
+
+class BestChoice(OutputDocument):
+    """Which checkpoint became `final/`, and why."""
+
+    step: U64
+    reason: str
+    metric: str | None
+    value: float | None
+    # Each evaluation's value by its step.
+    evaluations: dict[str, float | None]
+
+
+class RunMachine(OutputDocument):
+    """The machine that a run was computed on."""
+
+    device: Device | None
+    dtype: str | None
+    cpu_capability: str | None
+    threads: U32 | None
+    cuda: str | None
+    os: str | None
+    architecture: str | None
+    python: str | None
+
+
+class Share(OutputDocument):
+    """Right answers of all, with a 95% interval."""
+
+    correct: U64
+    total: U64
+    accuracy: Annotated[float, Field(ge=0.0, le=1.0)]
+    low: Annotated[float, Field(ge=0.0, le=1.0)]
+    high: Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class PromptChoice(OutputDocument):
+    """The number of examples in the base's prompt, chosen by what scored best on validation rows."""
+
+    shots: U64
+    # By the number of examples; empty where there were no rows to choose by.
+    tried: dict[str, Share]
+
+
+class Score(OutputDocument):
+    """The score of the base or of the adapter on all rows."""
+
+    correct: U64
+    total: U64
+    accuracy: Annotated[float, Field(ge=0.0, le=1.0)]
+    low: Annotated[float, Field(ge=0.0, le=1.0)]
+    high: Annotated[float, Field(ge=0.0, le=1.0)]
+    loss: float | None
+    # The adapter's folder.
+    path: str | None = None
+    # The base's prompt.
+    prompt: PromptChoice | None = None
+
+
+class ScoreLine(OutputDocument):
+    """A line of a table: base beside adapter."""
+
+    name: str
+    base: Share | None
+    adapter: Share | None
+
+
+class Confinement(OutputDocument):
+    """What the system closed to the process that scored; null where nothing was in force."""
+
+    files: str | None
+    network: str | None
+    # Why something was not in force.
+    missing: tuple[str, ...]
+
+
+class Answer(OutputDocument):
+    text: str
+    correct: bool
+    reason: str
+
+
+class Example(OutputDocument):
+    prompt: str
+    expected: str
+    tags: tuple[str, ...]
+    base: Answer | None
+    adapter: Answer | None
+
+
+class EvaluationResult(OutputDocument):
+    """`evaluate`, and `evaluation.json`."""
+
+    expert: str | None
+    scorer: str | None
+    rows: U64 | None
+    base: Score | None
+    # Null where the base alone was scored.
+    adapter: Score | None
+    by_level: tuple[ScoreLine, ...]
+    by_tag: tuple[ScoreLine, ...]
+    # What held the process that scored; null where nothing was scored.
+    confinement: Confinement | None
+    seconds: float | None
+    # Only in `evaluation.json`.
+    failures: tuple[Example, ...] = ()
+    # Questions that the adapter answers and the base does not; only in `evaluation.json`.
+    gains: tuple[Example, ...] = ()
+
+
+class SlowEncoder(OutputDocument):
+    """Why Hugging Face tokenizers encoded the rows, and what that cost as measured on the first of them."""
+
+    reason: str
+    # How many rows were measured.
+    rows: U64
+    # MB of text per second of processor time.
+    megabytes_per_second: float | None
+    # How many times as long as the fast encoder takes; null where that one cannot encode the rows at all.
+    times_slower: float | None
+    # The cost as a text.
+    words: str
+
+
+class TrainResult(OutputDocument):
+    """`train`."""
+
+    ok: bool
+    steps: U64 | None
+    tokens: U64 | None
+    train_loss: float | None
+    eval_loss: float | None
+    # The folder of the best checkpoint; null where none was asked for.
+    best_checkpoint: str | None
+    # The folder of the adapter.
+    adapter: str | None
+    seconds: float | None
+    # Real tokens, from the end of the first step to the end of the last, without evaluation and saving.
+    tokens_per_second: float | None
+    # The worker's peak resident size on a CPU, the peak reserved memory on a GPU.
+    peak_memory_bytes: U64 | None
+    resumed_from: U64 | None
+    # Why the native encoder did not make the rows, and what that cost; null where it did.
+    slow_encoder: SlowEncoder | None
+    # Absent where nothing was scored.
+    evaluation: EvaluationResult | None = None
+
+
+class RunRecord(OutputDocument):
+    """`run.json`: what made an adapter, and why this step was chosen."""
+
+    contract: U32 | None
+    recipe_digest: str | None
+    # As it was when the run ended; compared, never run.
+    recipe: Recipe | None
+    cache_key: str | None
+    best: BestChoice | None
+    # The result of `train`.
+    result: TrainResult | None
+    # Settings as read back.
+    applied: dict[str, JsonValue]
+    packages: dict[str, str | None]
+    machine: RunMachine | None
+    git_commit: str | None
+    inputs: Inputs | None
+    # The files of `final/`, by which it is verified.
+    final: dict[str, FileDigest]
+    # A file that has gone meanwhile is null.
+    data: dict[str, FileDigest | None]
+    base: dict[str, FileDigest | None]
+
+
+class PreviewSpan(OutputDocument):
+    text: str
+    learned: bool
+
+
+class PreviewRow(OutputDocument):
+    """A row as it is learned, or why it cannot be used."""
+
+    spans: tuple[PreviewSpan, ...]
+    error: str | None = None
+    supervised_tokens: U64 | None = None
+    tokens: U64 | None = None
+
+
+class SourceCounts(OutputDocument):
+    """The row counts of one source."""
+
+    name: str
+    split: str
+    read: U64
+    used: U64
+    bad: U64
+    truncated: U64
+    split_rows: U64
+    dropped_overlong: U64
+    dropped_unsupervised: U64
+    dropped_duplicate: U64
+    dropped_short: U64
+    dropped_long: U64
+    dropped_mixture: U64
+    parsed_dialogues: U64
+    eos_added: U64
+    tokens: U64
+    supervised_tokens: U64
+    bytes: U64
+    # Rendered by the template's interpreter instead of its compiled form.
+    interpreted: U64 = 0
+
+
+class SplitStatistics(OutputDocument):
+    rows: U64
+    documents: U64
+    tokens: U64
+    supervised_tokens: U64
+    # Documents by length: how many are at most this many tokens long, and longer than the bound before. The
+    # first bound counts nothing.
+    length_histogram: tuple[tuple[U64, U64], ...]
+    # Shortest, quarter, median, three quarters, 90 %, 99 %, longest.
+    length_quantiles: tuple[U64, ...]
+    bytes: U64
+    # Of the Arrow file.
+    sha256: str
+    # Share of the rows' capacity that holds tokens; null without packing.
+    fill: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+
+
+class RowCounts(OutputDocument):
+    """The number of rows by what became of them."""
+
+    read: U64
+    used: U64
+    bad: U64
+    truncated: U64
+    split_rows: U64
+    dropped_overlong: U64
+    dropped_unsupervised: U64
+    dropped_duplicate: U64
+    dropped_short: U64
+    dropped_long: U64
+    dropped_mixture: U64
+    parsed_dialogues: U64
+    eos_added: U64
+    tokens: U64
+    supervised_tokens: U64
+    bytes: U64
+    # Rendered by the template's interpreter instead of its compiled form.
+    interpreted: U64 = 0
+
+
+class PretokenizeResult(OutputDocument):
+    """`pretokenize`."""
+
+    ok: bool
+    # The cache's folder.
+    cache: str | None
+    # Whether the cache was there before.
+    existed: bool
+    seconds: float | None
+    totals: RowCounts
+    preview: tuple[PreviewRow, ...]
+    key: str | None
+    # `native`, `tokenizers` or `another tool`.
+    encoder: str | None
+    # Why the native encoder was not used, and what that cost; null where it was.
+    slow_encoder: SlowEncoder | None
+    sources: tuple[SourceCounts, ...]
+    splits: dict[str, SplitStatistics]
+
+
+class EncoderCost(OutputDocument):
+    """Why Hugging Face tokenizers encoded the rows, and what that cost as measured on the first of them."""
+
+    reason: str
+    # How many rows were measured.
+    rows: U64
+    # MB of text per second of processor time.
+    megabytes_per_second: float | None
+    # How many times as long as the fast encoder takes; null where that one cannot encode the rows at all.
+    times_slower: float | None
+
+
+class CacheRecord(OutputDocument):
+    """`cache.json`, without its digest: what a token cache was made of, what became of the rows, and what the
+    rows are like.
+    """
+
+    format: U64
+    key: str
+    # Everything that the key is made of.
+    inputs: dict[str, JsonValue]
+    # `native`, `tokenizers` or `another tool`.
+    encoder: str
+    sources: tuple[SourceCounts, ...]
+    splits: dict[str, SplitStatistics]
+    # Why the native encoder was not used, and what that cost.
+    slow_encoder: EncoderCost | None = None
+    # The Jinja text that the rows were rendered with.
+    template: str | None = None
+
+
+class CheckpointFacts(OutputDocument):
+    """The trainer's state at a step, needed to resume or to refuse it."""
+
+    recipe_digest: str
+    # As it was written, whatever the version.
+    recipe: dict[str, JsonValue]
+    cache_key: str
+    total_steps: U64
+    # The micro-batch that fits this machine, as found after out-of-memory splits.
+    micro_batch: U64
+    # Running sums, of which the summary at the end is made.
+    totals: dict[str, JsonValue]
+    # Of the evaluation at exactly this step; empty where there was none.
+    metrics: dict[str, float]
+    # Whether a 16-bit run on a CPU forms its products in fp32, which a resumed run keeps for the same reason;
+    # null where there is no choice.
+    fp32_products: bool | None = None
+    # Digests of what the run was begun with.
+    inputs: Inputs | None = None
+    # What computed the run: another one rounds differently.
+    processor: str | None = None
+    # The number of compute threads affects rounding, so a resumed run keeps it.
+    threads: U32 | None = None
+
+
+class CheckpointRecord(OutputDocument):
+    """`state.json` of a checkpoint without its seal, which the worker checks before using the checkpoint."""
+
+    format: U64
+    step: U64
+    facts: CheckpointFacts
+    files: dict[str, FileDigest]
+
+
+class BaseResult(OutputDocument):
+    """`base`: fetches or converts the base model."""
+
+    ok: bool
+    folder: str | None
+
+
+class BenchStep(OutputDocument):
+    """Seconds of a measured step by what it spent them on."""
+
+    seconds: float
+    tokens: U64
+    data_wait: float
+    transfer: float
+    host_launch: float
+    device_compute: float
+    update: float
+
+
+class BenchResult(OutputDocument):
+    """`bench`: one measurement."""
+
+    ok: bool
+    # Whether the longest batch fitted without being split.
+    fits: bool | None
+    micro_batch: U64 | None
+    ready_seconds: float | None
+    loaded_bytes: U64 | None
+    peak_bytes_of_longest: U64 | None
+    peak_bytes: U64 | None
+    gpu_utilization: float | None
+    # Null where a loss was not finite.
+    losses: tuple[float | None, ...] | None
+    tokens: U64 | None
+    seconds: float | None
+    tokens_per_second: float | None
+    first_step_seconds: float | None
+    steps: tuple[BenchStep, ...]
+    # Settings as read back.
+    applied: dict[str, JsonValue]
+
+
+class ExportResult(OutputDocument):
+    """`export`."""
+
+    # The new folder.
+    target: str
+    merged: bool
+    bytes: U64
+    # The largest difference between the logits of what was exported and of what was trained.
+    logits_difference: float
+
+
+class GeneratedAnswer(OutputDocument):
+    prompt: str
+    base: str
+    # Absent where the base alone was asked.
+    adapter: str | None = None
+
+
+class GenerateResult(OutputDocument):
+    """`generate`."""
+
+    answers: tuple[GeneratedAnswer, ...]
