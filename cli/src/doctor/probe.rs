@@ -30,6 +30,13 @@ pub struct Report {
     pub confinement: Option<Confinement>,
 }
 
+impl Report {
+    /// None where the package is not installed.
+    pub fn version(&self, package: &str) -> Option<&str> {
+        self.packages.get(package)?.as_deref()
+    }
+}
+
 #[derive(Debug, Deserialize)]
 pub struct Confinement {
     pub files: Option<String>,

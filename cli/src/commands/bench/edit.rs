@@ -33,7 +33,7 @@ struct Replacement {
 /// `training.config` to write to.
 pub fn apply(text: &str, base: usize, settings: &[Setting]) -> Option<(String, Vec<Changed>)> {
     let root = parse(text, 0).root?;
-    let config = member(&root, &["training", "config"])?.as_object()?;
+    let config = member(member(&root, "training")?, "config")?.as_object()?;
     let overrides = overrides(&root, base);
     let mut replacements = Vec::new();
     let mut changed = Vec::new();
@@ -83,15 +83,15 @@ fn replaced(text: &str, mut replacements: Vec<Replacement>) -> String {
     text
 }
 
-fn member<'a>(node: &'a Node, path: &[&str]) -> Option<&'a Node> {
-    path.iter().try_fold(node, |node, key| node.as_object()?.get(key))
+fn member<'a>(node: &'a Node, key: &str) -> Option<&'a Node> {
+    node.as_object()?.get(key)
 }
 
 /// Of either version of the format.
 fn overrides(root: &Node, base: usize) -> Option<&Object> {
-    let list = member(root, &["base_models"]).and_then(Node::as_list);
-    let base = list.map_or_else(|| member(root, &["base_model"]), |list| list.get(base))?;
-    member(base, &["overrides"])?.as_object()
+    let list = member(root, "base_models").and_then(Node::as_list);
+    let base = list.map_or_else(|| member(root, "base_model"), |list| list.get(base))?;
+    member(base, "overrides")?.as_object()
 }
 
 fn find<'a>(object: &'a Object, names: &[&str]) -> Option<&'a Node> {
