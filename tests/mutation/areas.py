@@ -67,7 +67,7 @@ AREAS: dict[str, Python | Rust] = {
         "expert-cli",
         "cli",
         ("cli/src/lock/*.rs", "cli/src/sys/digests.rs", "cli/src/train/changed.rs"),
-        ("--bins", "--test", "shelf", "--test", "train", "--test", "matrix"),
+        ("--bins", "--test", "shelf", "--test", "train", "--test", "matrix", "--test", "queue"),
     ),
     "pack": Rust("expert-native", "worker/native", ("worker/native/src/pack.rs",), ("--test", "pack")),
     "mask": Rust(

@@ -227,6 +227,54 @@ mod tests {
     }
 
     #[test]
+    fn a_base_is_digested_by_its_weights_and_a_tokenizer_by_its_files() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [
+            "README.md",
+            "added_tokens.json",
+            "chat_template.jinja",
+            "config.json",
+            "generation_config.json",
+            "merges.txt",
+            "model-00001-of-00002.safetensors",
+            "model-00002-of-00002.safetensors",
+            "model.safetensors.index.json",
+            "notes.txt",
+            "pytorch_model.bin",
+            "special_tokens_map.json",
+            "spiece.model",
+            "tokenizer.json",
+            "tokenizer_config.json",
+            "vocab.json",
+        ] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        std::fs::create_dir(folder.path().join("tokenizer")).unwrap();
+        let names = |files: Vec<PathBuf>| {
+            let name = |file: &PathBuf| file.file_name().unwrap().to_string_lossy().into_owned();
+            files.iter().map(name).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            names(weights(Some(folder.path()))),
+            ["config.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+        );
+        assert_eq!(
+            names(tokenizer(Some(folder.path()))),
+            [
+                "added_tokens.json",
+                "chat_template.jinja",
+                "merges.txt",
+                "special_tokens_map.json",
+                "spiece.model",
+                "tokenizer.json",
+                "tokenizer_config.json",
+                "vocab.json"
+            ]
+        );
+        assert!(weights(None).is_empty() && tokenizer(None).is_empty());
+    }
+
+    #[test]
     fn a_digest_is_shown_by_its_first_digits() {
         assert_eq!(short(&format!("sha256:{}", "ab".repeat(32))), "abababababab");
         assert_eq!(short("0.1.0"), "0.1.0");
