@@ -1,5 +1,6 @@
 //! The interface between the `expert-cli` binary and its worker.
 
+pub mod adapters;
 pub mod budget;
 pub mod diagnostic;
 pub mod digest;

@@ -4,20 +4,19 @@ use std::path::{Path, PathBuf};
 
 use expert_contract::plan::{Plan, Request};
 
+use super::record::{CONFIG, FINAL};
 use crate::failure::Failure;
 use crate::sys::paths::absolute;
 
-const CONFIG: &str = "adapter_config.json";
-
 /// `final/` of the run, if training has left one.
 pub fn of_run(plan: &Plan) -> Option<String> {
-    let folder = Path::new(&plan.machine.paths.output).join("final");
+    let folder = Path::new(&plan.machine.paths.output).join(FINAL);
     folder.join(CONFIG).is_file().then(|| absolute(&folder))
 }
 
 /// A named folder must be an adapter; a run's folder stands for its `final/`.
 pub fn named(folder: &Path) -> Result<String, Failure> {
-    let places: [PathBuf; 2] = [folder.to_owned(), folder.join("final")];
+    let places: [PathBuf; 2] = [folder.to_owned(), folder.join(FINAL)];
     let found = places.iter().find(|place| place.join(CONFIG).is_file());
     found.map(|place| absolute(place)).ok_or_else(|| {
         Failure::bad_input(

@@ -7,7 +7,7 @@ use fs_err as fs;
 
 use super::events::made_a_step;
 use super::own;
-use super::record::{FINAL, Finished, checkpoints};
+use super::record::{CONFIG, FINAL, Finished, checkpoints};
 use crate::failure::Failure;
 use crate::sys::run_lock::RunLock;
 
@@ -71,7 +71,7 @@ pub fn state(path: &Path, recipe_digest: &str) -> State {
 }
 
 fn has_adapter(path: &Path) -> bool {
-    path.join(FINAL).join("adapter_config.json").is_file()
+    path.join(FINAL).join(CONFIG).is_file()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 
 use super::events::{holds_an_event, made_a_step};
-use super::record::{Begun, FINAL, Finished, read_plan};
+use super::record::{Begun, CONFIG, FINAL, Finished, read_plan};
 use crate::failure::Failure;
 use crate::sys::files::{children, remove};
 
@@ -129,7 +129,7 @@ pub fn recover(run: &Path) -> Result<(), Failure> {
 
 fn has_adapter(run: &Path) -> bool {
     // Older versions kept only the adapter itself.
-    [run.join(FINAL), run.to_owned()].iter().any(|folder| folder.join("adapter_config.json").is_file())
+    [run.join(FINAL), run.to_owned()].iter().any(|folder| folder.join(CONFIG).is_file())
 }
 
 fn move_to(path: &Path, folder: &Path) -> io::Result<()> {

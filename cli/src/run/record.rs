@@ -13,6 +13,8 @@ use crate::sys::files::{children, read_json};
 const RECORD: &str = "run.json";
 const STATE: &str = "state.json";
 pub const FINAL: &str = "final";
+/// The two files of an adapter, as peft names them.
+pub const CONFIG: &str = "adapter_config.json";
 const WEIGHTS: &str = "adapter_model.safetensors";
 
 /// A finished run by its `run.json`, which names its recipe.

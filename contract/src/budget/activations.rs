@@ -4,7 +4,7 @@
 
 use super::load::{Load, dtype_bytes, targets};
 use super::shape::{Linear, Shape};
-use crate::plan::{AdapterKind, CheckpointingMode, Quantization};
+use crate::plan::{CheckpointingMode, Quantization};
 
 pub(super) fn activations(load: &Load<'_>, tokens: u64) -> u64 {
     let shape = load.shape;
@@ -41,7 +41,7 @@ fn beside(load: &Load<'_>, linear: &Linear) -> u64 {
         return 0;
     }
     let rank = u64::from(load.adapter.rank.unwrap_or(0));
-    rank + if load.adapter.kind == AdapterKind::Dora { linear.outputs } else { 0 }
+    rank + if load.adapter.kind.traits().saves_outputs { linear.outputs } else { 0 }
 }
 
 /// transformers with peft: norms keep fp32 copies, adapters their inputs, rotary embeddings both sides.

@@ -3,7 +3,8 @@
 use super::activations::{activations, working_set};
 use super::load::{Load, dtype_bytes, targets};
 use super::shape::{Linear, Shape};
-use crate::plan::{Adapter, AdapterKind, DeviceKind, Dtype, MemoryEstimate, OptimizerName, Quantization};
+use crate::adapters::Layer;
+use crate::plan::{Adapter, DeviceKind, Dtype, MemoryEstimate, OptimizerName, Quantization};
 
 /// Adapter weights, their gradients and the optimizer's moments are fp32 for any base.
 const MASTER_BYTES: u64 = 4;
@@ -101,41 +102,20 @@ fn row_scales(shape: &Shape) -> u64 {
 
 /// Parameters that are trained.
 pub fn adapter_parameters(shape: &Shape, adapter: &Adapter) -> u64 {
-    let rank = u64::from(adapter.rank.unwrap_or(0));
+    let of_layer = adapter.kind.traits().parameters;
     let targeted = shape.linears().into_iter().filter(|linear| targets(adapter, linear));
-    let per_layer: u64 = match adapter.kind {
-        AdapterKind::Lora | AdapterKind::Rslora => targeted.map(|it| rank * (it.inputs + it.outputs)).sum(),
-        AdapterKind::Dora => targeted.map(|it| rank * (it.inputs + it.outputs) + it.outputs).sum(),
-        // peft starts AdaLoRA at half as much rank again and prunes down to the target.
-        AdapterKind::Adalora => targeted.map(|it| (rank + rank / 2) * (it.inputs + it.outputs + 1)).sum(),
-        AdapterKind::Lokr => targeted.map(|it| lokr_parameters(it, rank)).sum(),
-        AdapterKind::Ia3 => {
-            targeted.map(|it| if feedforward(adapter, &it) { it.inputs } else { it.outputs }).sum()
-        }
-        AdapterKind::Prompt => {
-            let tokens: u64 = adapter.soft_prompts.iter().map(|prompt| u64::from(prompt.tokens)).sum();
-            return tokens * shape.hidden;
-        }
-    };
-    per_layer * shape.layers
+    let layers: u64 = targeted.map(|linear| of_layer(layer(adapter, linear))).sum();
+    let tokens: u64 = adapter.soft_prompts.iter().map(|prompt| u64::from(prompt.tokens)).sum();
+    layers * shape.layers + tokens * shape.hidden
 }
 
-fn feedforward(adapter: &Adapter, linear: &Linear) -> bool {
-    adapter.feedforward_modules.iter().any(|name| name == linear.name)
-}
-
-/// peft factorises both sides near their square roots and keeps the second block low-rank while that is smaller.
-fn lokr_parameters(linear: Linear, rank: u64) -> u64 {
-    let (out_small, out_large) = near_square(linear.outputs);
-    let (in_small, in_large) = near_square(linear.inputs);
-    let second =
-        if rank < out_large.max(in_large) / 2 { rank * (out_large + in_large) } else { out_large * in_large };
-    out_small * in_small + second
-}
-
-fn near_square(dimension: u64) -> (u64, u64) {
-    let small = (1..=dimension.isqrt()).rev().find(|divisor| dimension.is_multiple_of(*divisor)).unwrap_or(1);
-    (small, dimension / small)
+fn layer(adapter: &Adapter, linear: Linear) -> Layer {
+    Layer {
+        rank: u64::from(adapter.rank.unwrap_or(0)),
+        inputs: linear.inputs,
+        outputs: linear.outputs,
+        feedforward: adapter.feedforward_modules.iter().any(|name| name == linear.name),
+    }
 }
 
 fn optimizer_bytes(name: OptimizerName, trained: u64) -> u64 {

@@ -139,8 +139,9 @@ section! {
 impl AdapterEntry {
     /// The kind that the entry describes; `use_dora` turns LoRA into DoRA.
     pub fn described_kind(&self) -> Setting<Option<AdapterKind>> {
-        if *self.use_dora && self.kind.is_none_or(|kind| kind == AdapterKind::Lora) {
-            return self.use_dora.clone().map(|_| Some(AdapterKind::Dora));
+        let with_dora = self.kind.unwrap_or(AdapterKind::Lora).traits().with_dora;
+        if *self.use_dora && with_dora.is_some() && with_dora != *self.kind {
+            return self.use_dora.clone().map(|_| with_dora);
         }
         self.kind.clone()
     }

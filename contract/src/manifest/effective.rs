@@ -9,7 +9,7 @@ use super::section::Shown;
 use super::setting::Origin;
 use super::vocabulary::{ActivationCheckpointing, GradientCheckpointing};
 use crate::event::{ACCURACY, EVAL_LOSS};
-use crate::plan::{AdapterKind, CheckpointingMode, Warmup};
+use crate::plan::{CheckpointingMode, Warmup};
 
 /// The settings for one base: defaults, then `adapters[]`, `training.config`, the base's `overrides`, and the command line.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,7 +82,7 @@ impl Manifest {
 impl Effective<'_> {
     /// Effective packing: off for prompt learning.
     pub fn packing(&self) -> bool {
-        *self.config.packing && *self.config.adapter_type != AdapterKind::Prompt
+        *self.config.packing && !self.config.adapter_type.is_soft_prompt()
     }
 
     /// Effective grouping: off with packing.

@@ -176,13 +176,6 @@ word! {
     }
 }
 
-impl AdapterKind {
-    /// The kinds that have a rank and an alpha.
-    pub fn has_rank(self) -> bool {
-        !matches!(self, Self::Ia3 | Self::Prompt)
-    }
-}
-
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Adapter {

@@ -36,6 +36,8 @@ pub fn build(
     // A shard holds weights of one format only.
     let fp32_products =
         !spread && fit::fp32_products(dtype, recipe.base.quantization, site.device.kind, site.computes_bf16);
+    // Only the base's own modules can work with sharded weights.
+    let fast_path = !spread && recipe.adapter.takes_fast_path();
     let sized = base.shape.as_ref().map(|shape| {
         let load = Load {
             shape,
@@ -46,8 +48,7 @@ pub fn build(
             fp32_products,
             device: site.device.kind,
             checkpointing,
-            // Only the base's own modules can work with sharded weights.
-            fast_path: !spread,
+            fast_path,
             spread_over: if spread { processes } else { 1 },
             piece_tokens,
             rows: *config.batch_size,
@@ -71,7 +72,7 @@ pub fn build(
         accumulation: recipe.batch.rows_per_step.div_ceil(micro_batch * processes),
         distributed,
         piece_tokens,
-        fast_path: true,
+        fast_path,
         fast_parts: FastParts::ALL,
         flash_attention: *config.flash_attention_2,
         sdpa: *config.use_sdpa,

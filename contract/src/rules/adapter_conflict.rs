@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::{AdapterEntry, Effective, Modules, Origin, Setting};
-use crate::plan::AdapterKind;
 
 pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     let base = effective.base;
@@ -46,7 +45,7 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
 
 fn dora_of_lora(entry: &AdapterEntry, problems: &mut Problems) {
     let Some(kind) = *entry.kind else { return };
-    if *entry.use_dora && !matches!(kind, AdapterKind::Lora | AdapterKind::Dora) {
+    if *entry.use_dora && kind.traits().with_dora.is_none() {
         let message = format!("`use_dora` makes a DoRA of a LoRA; the adapter's type is `{kind}`");
         let problem = Problem::new(Code::AdapterConflict, entry.use_dora.span, message);
         problems.push(problem.hint("remove `use_dora`, or set the type to `dora`"));

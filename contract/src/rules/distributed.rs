@@ -3,7 +3,7 @@
 use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::{Distributed, Effective, Together};
-use crate::plan::{AdapterKind, Quantization};
+use crate::plan::Quantization;
 
 pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     let Some(wanted) = effective.config.distributed.as_ref() else { return };
@@ -27,7 +27,7 @@ fn spread(effective: &Effective<'_>, wanted: &Distributed, problems: &mut Proble
         let problem = Problem::new(Code::DistributedUnsupported, wanted.strategy.span, message);
         problems.push(problem.hint("use `ddp`, where each process holds the quantized base, or a bf16 base"));
     }
-    if *effective.config.adapter_type == AdapterKind::Prompt {
+    if effective.config.adapter_type.is_soft_prompt() {
         let message = "FSDP2 cannot shard the embedding when soft prompts are trained";
         let problem = Problem::new(Code::DistributedUnsupported, wanted.strategy.span, message);
         problems.push(problem.hint("use `ddp` for prompt learning"));

@@ -1,14 +1,14 @@
-//! Muon orthogonalises matrices; DoRA trains vectors of magnitudes too.
+//! Muon orthogonalises matrices; some adapters have vectors too, such as the magnitudes of DoRA.
 
 use super::problems::{Problems, place};
+use crate::adapters::Trained;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;
-use crate::plan::{AdapterKind, OptimizerName};
+use crate::plan::OptimizerName;
 
 pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     let config = &effective.config;
-    let has_vectors =
-        matches!(*config.adapter_type, AdapterKind::Dora | AdapterKind::Ia3 | AdapterKind::Adalora);
+    let has_vectors = config.adapter_type.traits().trained == Trained::Vectors;
     if *config.optim == OptimizerName::Muon && has_vectors {
         let message =
             format!("muon trains matrices only, and a `{}` adapter has vectors", *config.adapter_type);

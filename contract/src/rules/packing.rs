@@ -3,11 +3,10 @@
 use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;
-use crate::plan::AdapterKind;
 
 pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     let config = &effective.config;
-    if *config.packing && *config.adapter_type == AdapterKind::Prompt {
+    if *config.packing && config.adapter_type.is_soft_prompt() {
         let message =
             "prompt learning puts its tokens before each document, so rows are not packed: `packing` is off";
         problems.push(

@@ -3,7 +3,7 @@
 use super::problems::{Problems, place};
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::{Effective, Manifest};
-use crate::plan::{AdapterKind, SoftPromptInit};
+use crate::plan::SoftPromptInit;
 
 pub fn check(manifest: &Manifest, problems: &mut Problems) {
     for prompt in manifest.root.soft_prompts.iter() {
@@ -24,7 +24,7 @@ pub fn check(manifest: &Manifest, problems: &mut Problems) {
 pub fn check_base(effective: &Effective<'_>, problems: &mut Problems) {
     let prompts = &effective.manifest.root.soft_prompts;
     let kind = *effective.config.adapter_type;
-    if kind == AdapterKind::Prompt && prompts.is_empty() && !prompts.is_broken() {
+    if kind.is_soft_prompt() && prompts.is_empty() && !prompts.is_broken() {
         let span = place(&effective.config.adapter_type, effective);
         let problem = Problem::new(
             Code::PromptWithoutTokens,
@@ -33,7 +33,7 @@ pub fn check_base(effective: &Effective<'_>, problems: &mut Problems) {
         );
         problems.push(problem.hint("add \"soft_prompts\": [{\"name\": \"style\", \"tokens\": 32}]"));
     }
-    if kind != AdapterKind::Prompt && !prompts.is_empty() {
+    if !kind.is_soft_prompt() && !prompts.is_empty() {
         let message =
             format!("`soft_prompts` have no effect: a `{kind}` adapter is trained, without virtual tokens");
         let problem = Problem::new(Code::SoftPromptsUnused, prompts.key, message);

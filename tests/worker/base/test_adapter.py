@@ -13,7 +13,8 @@ from evaluate import tiny
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 
-from expert_worker.base.adapter import CONFIG, WEIGHTS, load_adapter
+from expert_worker.adapter import CONFIG, WEIGHTS
+from expert_worker.base.adapter import load_adapter
 from expert_worker.errors import BadInput
 from expert_worker.exit import Exit
 

@@ -30,3 +30,10 @@ def test_dropout_moves_the_losses_once_there_is_an_update(tmp_path, monkeypatch)
     kept = losses(tmp_path, monkeypatch, 2, **{"recipe.adapter.dropout": 0.0})
     assert dropped[0] == pytest.approx(kept[0], rel=1e-5)  # The update is zero at the start.
     assert dropped[1:] != pytest.approx(kept[1:], rel=1e-5)
+
+
+def test_the_plain_path_names_the_adapter_where_the_plan_already_takes_it(tmp_path, monkeypatch):
+    put_data(monkeypatch, rows(12))
+    ran = train(tmp_path, {**LOKR, "machine.fast_path": False})
+    note = next(body.note for body in ran.of("applied") if body.key == "path")
+    assert "torch's own generator" in note

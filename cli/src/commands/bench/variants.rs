@@ -52,6 +52,7 @@ pub fn all(plan: &Plan) -> Vec<Variant> {
     let mut made = Series { plan, variants: Vec::new() };
     made.data();
     made.fast_path();
+    made.flash_attention();
     made.numbers();
     made.compiling();
     made.checkpointing();
@@ -101,6 +102,10 @@ impl Series<'_> {
     }
 
     fn fast_path(&mut self) {
+        if !self.plan.machine.fast_path {
+            let why = "the fast path supports neither this adapter nor a sharded base";
+            return self.cannot("path", "fast path", why);
+        }
         self.add("attention", "document attention off", Expected::Same, |plan| {
             plan.machine.fast_parts.document_attention = false;
         });
@@ -122,6 +127,9 @@ impl Series<'_> {
                 self.cannot("pieces", "pieces", "only a CPU splits a batch into chunks that fit its cache");
             }
         }
+    }
+
+    fn flash_attention(&mut self) {
         let flash = self.plan.machine.flash_attention;
         if self.on_cuda() {
             self.add("attention", format!("flash-attn {}", switch(!flash)), Expected::Same, |plan| {

@@ -15,11 +15,10 @@ from typing import Any
 import regex  # type: ignore[import-untyped]
 from safetensors import SafetensorError, safe_open
 
+from expert_worker.adapter import CONFIG, WEIGHTS, AdapterTraits, peft_kinds
 from expert_worker.errors import BadInput, ExpertError
 
-CONFIG = "adapter_config.json"
-WEIGHTS = "adapter_model.safetensors"
-KINDS = ("LORA", "ADALORA", "IA3", "LOKR", "PROMPT_TUNING")
+_PEFT_KINDS = peft_kinds()
 _LARGEST_CONFIG = 4 << 20
 _LARGEST_NUMBER = 65_536
 _PATTERN_SECONDS = 2.0
@@ -69,8 +68,9 @@ def _config(folder: Path) -> dict[str, Any]:
         raise _unfit(folder, f"{CONFIG} is not JSON: {_first_line(error)}") from None
     if not isinstance(document, dict):
         raise _unfit(folder, f"{CONFIG} is not a JSON object")
-    if document.get("peft_type") not in KINDS:
-        raise _unfit(folder, f"its peft_type is {document.get('peft_type')!r}, not one of {', '.join(KINDS)}")
+    found, known = document.get("peft_type"), ", ".join(_PEFT_KINDS)
+    if not isinstance(found, str) or found not in _PEFT_KINDS:
+        raise _unfit(folder, f"its peft_type is {found!r}, not one of {known}")
     if document.get("megatron_config"):
         raise _unfit(folder, f"{CONFIG} sets megatron_config: its megatron_core names code to import")
     # Both name Python modules; only Megatron and peft's automatic classes import them.
@@ -99,12 +99,12 @@ def _check_sizes(document: Mapping[str, Any], shapes: Shapes, folder: Path) -> N
         if abs(number) > _LARGEST_NUMBER:
             raise _unfit(folder, f"{CONFIG} sets {name} to {number:g}")
     widest = max((max(shape, default=0) for shape in shapes.values()), default=0)
-    # LoKr holds whole matrices where its rank is larger than they are.
-    for name in ("r", "init_r", "num_virtual_tokens") if document["peft_type"] != "LOKR" else ():
+    kind = _kind(document)
+    for name in () if kind.keeps_whole_matrices else ("r", "init_r", "num_virtual_tokens"):
         size = document.get(name)
         if isinstance(size, int) and size > widest:
             raise _unfit(folder, f"{CONFIG} sets {name} to {size}, but no tensor in {WEIGHTS} is that large")
-    if document["peft_type"] == "ADALORA":
+    if kind.prunes_ranks:
         _check_kept_ranks(document, folder)
 
 
@@ -139,8 +139,8 @@ def _without_patterns(document: Mapping[str, Any], names: Sequence[str], folder:
             found[key] = _matching(pattern, names, key, folder)
             if not found[key] and key == "target_modules":
                 raise _unfit(folder, f"no module of the base matches its {key} {pattern[:200]!r}")
-    # AdaLoRA's keys are names of tensors.
-    for key in ("rank_pattern", "alpha_pattern") if found["peft_type"] != "ADALORA" else ():
+    # Where ranks are pruned, the keys are names of tensors.
+    for key in () if _kind(document).prunes_ranks else ("rank_pattern", "alpha_pattern"):
         patterns = found.get(key)
         if isinstance(patterns, dict):
             found[key] = {
@@ -187,7 +187,7 @@ def _check_places(adapted: Any, document: Mapping[str, Any], shapes: Shapes, fol
             if names
         ]
         raise _unfit(folder, "; ".join(parts), "Use the base that it was trained on: see its README.md.")
-    if document["peft_type"] == "PROMPT_TUNING":
+    if _kind(document).is_soft_prompt:
         _check_width(adapted, held, folder)
     bad = next((name for name, tensor in held.items() if not bool(tensor.isfinite().all())), None)
     if bad is not None:
@@ -204,6 +204,10 @@ def _check_width(adapted: Any, held: Mapping[str, Any], folder: Path) -> None:
                 f"{name} is {tensor.shape[-1]} wide, and the base's token vectors are {width}",
                 "Use the base that it was trained on: see its README.md.",
             )
+
+
+def _kind(document: Mapping[str, Any]) -> AdapterTraits:
+    return _PEFT_KINDS[document["peft_type"]]
 
 
 def _unfit(folder: Path, reason: str, hint: str = _HINT) -> BadInput:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from expert_worker.adapter import CONFIG
 from expert_worker.base import locate
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.decode import write_tokens
@@ -51,7 +52,7 @@ def compare(run: Path, count: int) -> list[Compared]:
 
 
 def _plan(run: Path) -> Plan:
-    if not (run / "plan.json").is_file() or not (run / "final" / "adapter_config.json").is_file():
+    if not (run / "plan.json").is_file() or not (run / "final" / CONFIG).is_file():
         raise BadInput(
             f"{run} is not a finished run: it needs a plan.json and a final/",
             hint="Name the output folder of `expert-cli train`.",

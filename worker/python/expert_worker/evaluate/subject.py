@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from expert_worker.adapter import missing_file
 from expert_worker.base import load_base, load_tokenizer, locate
 from expert_worker.base.adapter import load_adapter
 from expert_worker.errors import BadInput
@@ -56,13 +57,13 @@ def checked_adapter(adapter: str | None) -> Path | None:
     if adapter is None:
         return None
     folder = Path(adapter)
-    for name in ("adapter_config.json", "adapter_model.safetensors"):
-        if not (folder / name).is_file():
-            raise BadInput(
-                f"{folder} is not an adapter: it has no {name}",
-                hint="Name a run's final/ folder or one of its checkpoints with --adapter, or train first.",
-                code="no-adapter",
-            )
+    name = missing_file(folder)
+    if name is not None:
+        raise BadInput(
+            f"{folder} is not an adapter: it has no {name}",
+            hint="Name a run's final/ folder or one of its checkpoints with --adapter, or train first.",
+            code="no-adapter",
+        )
     return folder
 
 

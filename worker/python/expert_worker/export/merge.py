@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from expert_worker.adapter import KINDS
 from expert_worker.base import load_base
 from expert_worker.base.adapter import load_adapter
 from expert_worker.checkpoint.refusal import human
@@ -19,7 +20,7 @@ _SLOW = 600.0
 
 
 def fill_with_merged(plan: Plan, events: Events, adapter: Path, folder: Path) -> float:
-    if plan.recipe.adapter.kind == "prompt":
+    if KINDS[plan.recipe.adapter.kind].is_soft_prompt:
         raise BadInput(
             "A soft prompt cannot be merged: it is not part of the weights",
             hint="Export it with --adapter.",

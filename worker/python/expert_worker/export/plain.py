@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from expert_worker.adapter import CONFIG, WEIGHTS
 from expert_worker.base import load_base, load_tokenizer
 from expert_worker.base.adapter import load_adapter
 from expert_worker.events import Events
@@ -12,14 +13,13 @@ from expert_worker.export.probe import demand_equal, difference, logits
 from expert_worker.plan import Plan
 from expert_worker.run_record.final import tokenizer_files
 
-_ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 _BESIDE = ("README.md", "template.json")
 _TOKENIZER = ("tokenizer_config.json", "tokenizer.json")
 
 
 def fill_with_adapter(plan: Plan, events: Events, adapter: Path, folder: Path) -> float:
     events.stage("copy", detail=str(adapter))
-    for name in _ADAPTER:
+    for name in (CONFIG, WEIGHTS):
         shutil.copyfile(adapter / name, folder / name)
     copy_companions(plan, events, adapter, folder)
     return _check(plan, events, adapter, folder)

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from expert_worker.adapter import missing_file
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import refusals_in_words
 from expert_worker.errors import BadInput, Failed
@@ -46,13 +47,13 @@ def _build(plan: Plan, events: Events, adapter: Path, target: Path) -> float:
 
 
 def _check_adapter(adapter: Path) -> None:
-    for name in ("adapter_config.json", "adapter_model.safetensors"):
-        if not (adapter / name).is_file():
-            raise BadInput(
-                f"{adapter} is not an adapter: it has no {name}",
-                hint="Train first, or name the run's final/ or one of its checkpoints with --adapter.",
-                code="no-adapter",
-            )
+    name = missing_file(adapter)
+    if name is not None:
+        raise BadInput(
+            f"{adapter} is not an adapter: it has no {name}",
+            hint="Train first, or name the run's final/ or one of its checkpoints with --adapter.",
+            code="no-adapter",
+        )
 
 
 def _check_target(target: Path) -> None:

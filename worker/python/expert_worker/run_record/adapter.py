@@ -6,9 +6,6 @@ from typing import Any
 import torch
 from peft import PeftConfig, PeftModel, get_peft_model_state_dict
 
-CONFIG = "adapter_config.json"
-WEIGHTS = "adapter_model.safetensors"
-
 
 def adapter_config(config: PeftConfig, base: str) -> dict[str, Any]:
     """As peft writes it, but module lists sorted (sets have hash order) and the base by its logical name."""

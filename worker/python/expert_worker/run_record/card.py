@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from expert_worker.adapter import KINDS
 from expert_worker.plan import DurationEpochs, Recipe
 
 
@@ -55,8 +56,7 @@ def _front_matter(recipe: Recipe) -> str:
 
 
 def _summary(recipe: Recipe) -> str:
-    kind = {"ia3": "IA3", "prompt": "soft prompt"}.get(recipe.adapter.kind, recipe.adapter.kind.upper())
-    return f"A {kind} adapter for `{recipe.base.name}`, trained by expert-cli."
+    return f"A {KINDS[recipe.adapter.kind].title} adapter for `{recipe.base.name}`, trained by expert-cli."
 
 
 def _usage(recipe: Recipe) -> str:

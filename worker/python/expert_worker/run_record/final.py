@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
+from expert_worker.adapter import CONFIG, WEIGHTS
 from expert_worker.checkpoint import files, tensors
 from expert_worker.checkpoint.refusal import refusals_in_words
-from expert_worker.run_record.adapter import CONFIG, WEIGHTS
 from expert_worker.run_record.digests import CARD
 
 NAME = "final"

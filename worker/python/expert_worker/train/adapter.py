@@ -5,9 +5,10 @@ from typing import Any
 
 import torch
 
+from expert_worker.adapter import KINDS
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
-from expert_worker.plan import Adapter, Plan, SoftPrompt
+from expert_worker.plan import Plan, SoftPrompt
 from expert_worker.train.random import ADAPTER, PROMPT, generator, seed_everything
 
 
@@ -16,7 +17,8 @@ def build(plan: Plan, base: Any, tokenizer: Any, total_steps: int, events: Event
     from peft import get_peft_model
 
     recipe = plan.recipe.adapter
-    config = _config(recipe, total_steps)
+    kind = KINDS[recipe.kind]
+    config = kind.config(recipe, total_steps)
     seed_everything(plan.recipe.seed, ADAPTER)
     try:
         model = get_peft_model(base, config)
@@ -26,7 +28,7 @@ def build(plan: Plan, base: Any, tokenizer: Any, total_steps: int, events: Event
             hint="Check target_modules against the base's layers.",
             code="adapter-does-not-fit",
         ) from error
-    if recipe.kind == "prompt":
+    if kind.is_soft_prompt:
         _start_prompts(model, recipe.soft_prompts, tokenizer, plan.recipe.seed)
     for parameter in model.parameters():
         if parameter.requires_grad:
@@ -39,51 +41,6 @@ def build(plan: Plan, base: Any, tokenizer: Any, total_steps: int, events: Event
 def trained(model: Any) -> dict[str, torch.nn.Parameter]:
     """The trainable parameters by name, sorted."""
     return dict(sorted((name, p) for name, p in model.named_parameters() if p.requires_grad))
-
-
-def _config(recipe: Adapter, total_steps: int) -> Any:
-    import peft
-
-    common: dict[str, Any] = {"task_type": "CAUSAL_LM"}
-    if recipe.kind == "prompt":
-        tokens = sum(prompt.tokens for prompt in recipe.soft_prompts)
-        return peft.PromptTuningConfig(num_virtual_tokens=tokens, **common)
-    common["target_modules"] = list(recipe.target_modules)
-    if recipe.kind == "ia3":
-        return peft.IA3Config(feedforward_modules=list(recipe.feedforward_modules), **common)
-    if recipe.rank is None or recipe.alpha is None:
-        raise BadInput(
-            f"A {recipe.kind} adapter needs a rank and an alpha, and the plan has none",
-            hint="Make the plan with this version of expert-cli.",
-            code="adapter-without-rank",
-        )
-    rank, alpha = recipe.rank, recipe.alpha
-    if recipe.kind == "lokr":
-        common |= {"alpha": _whole(alpha), "rank_dropout": recipe.dropout}
-        return peft.LoKrConfig(r=rank, **common)
-    common |= {"lora_alpha": _whole(alpha), "lora_dropout": recipe.dropout}
-    if recipe.kind == "adalora":
-        return _adalora(peft.AdaLoraConfig, rank, total_steps, common)
-    return peft.LoraConfig(
-        r=rank, use_rslora=recipe.kind == "rslora", use_dora=recipe.kind == "dora", **common
-    )
-
-
-def _adalora(kind: Any, rank: int, total_steps: int, common: dict[str, Any]) -> Any:
-    """Starts with 1.5 times the rank and prunes it during the middle of the run."""
-    return kind(
-        init_r=math.ceil(rank * 1.5),
-        target_r=rank,
-        total_step=max(3, total_steps),
-        tinit=total_steps // 10,
-        tfinal=max(1, total_steps // 5),
-        deltaT=max(1, total_steps // 100),
-        **common,
-    )
-
-
-def _whole(number: float) -> float | int:
-    return int(number) if number == int(number) else number
 
 
 def _start_prompts(model: Any, prompts: tuple[SoftPrompt, ...], tokenizer: Any, seed: int) -> None:

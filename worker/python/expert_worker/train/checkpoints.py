@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from expert_worker.adapter import CONFIG, WEIGHTS
 from expert_worker.base import fp32_choice
 from expert_worker.checkpoint import Content, Facts, Loaded, Store
 from expert_worker.checkpoint.mirror import Mirror
@@ -18,7 +19,7 @@ from expert_worker.errors import Failed
 from expert_worker.events import Events
 from expert_worker.plan import Plan
 from expert_worker.processor import name_of_processor
-from expert_worker.run_record.adapter import CONFIG, WEIGHTS, adapter_config, adapter_tensors
+from expert_worker.run_record.adapter import adapter_config, adapter_tensors
 from expert_worker.train.adapter import trained
 from expert_worker.train.distributed import DistContext
 from expert_worker.train.precision import LossScale

@@ -179,7 +179,7 @@ def build(plan: Plan, model: Any, device: torch.device, events: Events, *, shard
 def _obstacle(plan: Plan, model: Any, sharded: bool) -> str | None:
     if sharded:
         return "the base's weights are sharded over the processes, which only its own modules support"
-    return obstacle(model) if plan.machine.fast_path else "it is switched off"
+    return obstacle(model) or (None if plan.machine.fast_path else "it is switched off")
 
 
 def _fast(
