@@ -1,4 +1,4 @@
-//! `bench`: what is measured, compared and written, with a worker whose measurements are known.
+//! `bench` measures, compares and writes, here with a worker whose measurements are known.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]
 

@@ -46,7 +46,7 @@ fn it_answers_without_any_python() {
 }
 
 #[test]
-fn a_python_without_the_worker_is_told_with_its_own_words() {
+fn a_python_without_the_worker_is_reported_with_its_own_message() {
     let folder = tempfile::tempdir().unwrap();
     let (output, document) = doctor(folder.path(), Some("echo 'No module named expert_worker' >&2; exit 1"));
     assert_eq!(output.status.code(), Some(3));
@@ -94,7 +94,7 @@ fn the_environment_of_the_checkout_is_found_from_any_folder_and_named_where_it_i
     assert!(fix.contains(&format!("which makes {}", venv.display())), "{fix}");
 
     script(&venv.join("bin/python"), "echo 'broken' >&2; exit 1");
-    // Also by way of a link, as a person puts one into a folder of PATH.
+    // Also through a symbolic link, as people place in a folder of PATH.
     let link = folder.path().join("expert-cli");
     std::os::unix::fs::symlink(&built.expert_cli, &link).unwrap();
     for expert_cli in [&built.expert_cli, &link] {

@@ -48,7 +48,7 @@ impl Download {
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     }
 
-    /// A program that leaves `ran` and behaves like `cat`, so that git goes on after it.
+    /// A program that leaves `ran` and behaves like `cat`, so that git continues after it.
     fn program(&self) -> String {
         let file = self.path(".git/program");
         let ran = self.path(".git/ran");
@@ -195,7 +195,7 @@ fn nothing_is_fetched_to_complete_the_repository() {
     assert!(listed.contains("\"expert\":\"a\""), "{listed}");
 }
 
-/// A submodule has a configuration of its own.
+/// A submodule has its own configuration.
 #[test]
 fn the_programs_of_a_submodule_do_not_run_and_its_changes_count() {
     let download = Download::new();

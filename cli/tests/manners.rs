@@ -24,7 +24,7 @@ fn text(bytes: &[u8]) -> String {
 /// Every command, as the root's help lists it.
 fn commands() -> Vec<String> {
     let help = text(&run(&["--help"]).stdout);
-    // Deeper lines go on with the description above them.
+    // Deeper lines continue the description above them.
     let listed = help
         .lines()
         .skip_while(|line| *line != "Commands:")
@@ -101,7 +101,7 @@ fn bad_usage_under_json_is_a_document_too() {
 }
 
 #[test]
-fn a_failure_under_json_is_one_document_and_still_told_to_the_person() {
+fn a_failure_under_json_is_one_document_and_also_a_message() {
     let output = run(&["train", "-m", "nowhere/manifest.json", "--json"]);
     assert_eq!(output.status.code(), Some(2));
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -155,7 +155,7 @@ fn the_guide_names_every_command_code_and_variable() {
 /// A limit on the size of files ends in words as a full disk does, not by a signal.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_limit_of_file_sizes_is_told() {
+fn a_limit_of_file_sizes_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let program = env!("CARGO_BIN_EXE_expert-cli");
     let limited = |words: &str| {

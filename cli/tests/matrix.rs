@@ -213,7 +213,7 @@ fn a_manifest_that_no_longer_holds_is_listed_so_that_its_run_says_why() {
 }
 
 #[test]
-fn what_git_cannot_tell_means_every_expert_and_a_warning() {
+fn if_git_fails_every_expert_is_listed_with_a_warning() {
     let shelf = Shelf::new();
     for reference in ["nowhere", "--output=owned", "-h", "", "HEAD:experts", "HEAD~9"] {
         let (names, talk) = shelf.changed_since(reference);

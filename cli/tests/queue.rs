@@ -1,4 +1,4 @@
-//! `train --all`: what is trained, what is skipped, and what is trained again.
+//! `train --all` trains new experts, skips finished ones and retrains changed ones.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]
 
@@ -42,7 +42,7 @@ fn lock(world: &World, expert: &str) -> Value {
 }
 
 #[test]
-fn a_shelf_goes_on_past_a_failure_and_over_what_is_finished() {
+fn a_shelf_continues_after_a_failure_and_skips_finished_experts() {
     let world = World::shelf(&["a", "b", "c"]);
     let (output, document) =
         world.json("train --all --device cpu --jobs 2", "steps=2,refuse=b,final=w,score");
@@ -90,7 +90,7 @@ fn only_the_named_experts_are_trained() {
 }
 
 #[test]
-fn what_changed_is_trained_anew_and_nothing_else() {
+fn only_changed_experts_are_retrained() {
     let world = World::shelf(&["a", "b"]);
     assert_eq!(each(&ends(&world, ALL, "final=one,score")), ["done", "done"]);
     edit(&world, "experts/a/manifest.json", "Keys that begin", "Each key that begins");
@@ -115,7 +115,7 @@ fn what_changed_is_trained_anew_and_nothing_else() {
 }
 
 #[test]
-fn an_unfinished_run_of_other_data_is_not_gone_on_with() {
+fn an_unfinished_run_of_other_data_is_not_resumed() {
     let world = World::shelf(&["a"]);
     ends(&world, ALL, "steps=2,checkpoint=2,missing");
     let goes_on = world.json(ALL, "steps=3,missing").1;
@@ -183,7 +183,7 @@ fn a_single_training_names_what_changed_since_the_earlier_run() {
 }
 
 #[test]
-fn a_run_that_goes_on_keeps_its_number_of_threads() {
+fn a_resumed_run_keeps_its_number_of_threads() {
     let world = World::shelf(&["a", "b"]);
     let threads = |arguments: &str, acts: &str| {
         let mut command = world.expert_cli(&arguments.split(' ').collect::<Vec<_>>(), acts);

@@ -92,7 +92,7 @@ fn other_weights_or_another_tokenizer_of_the_base_are_refused() {
 }
 
 #[test]
-fn other_code_is_told_and_the_run_keeps_the_code_that_began_it() {
+fn other_code_is_reported_and_the_run_keeps_its_recorded_code() {
     let world = interrupted();
     change(&world.path(RUN).join("checkpoint-2/state.json"), |state| {
         state["facts"]["inputs"]["code"]["worker"] = "0".repeat(64).into();
@@ -269,7 +269,7 @@ fn a_fresh_run_that_cannot_start_leaves_the_finished_one_and_one_that_starts_kee
 }
 
 #[test]
-fn a_folder_that_is_no_runs_is_not_touched() {
+fn a_folder_that_is_not_a_run_is_not_touched() {
     let world = World::shelf(&["a"]);
     std::fs::create_dir_all(world.path("mine/final")).unwrap();
     for file in ["mine/final/thesis.tex", "mine/movie.mkv.partial"] {

@@ -1,4 +1,4 @@
-//! `schema`: what is printed is what is checked in.
+//! `schema` prints the checked-in schemas.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -26,7 +26,7 @@ fn schemas_are_those_in_the_repository() {
 }
 
 #[test]
-fn the_ledger_tells_what_becomes_of_a_key() {
+fn the_ledger_shows_the_use_of_a_key() {
     let text = printed(&["--ledger"]);
     let line = |path: &str| {
         text.lines().find(|line| line.starts_with(&format!("{path} "))).unwrap_or_default().to_owned()

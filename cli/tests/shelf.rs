@@ -152,7 +152,7 @@ fn runs_outside_of_an_expert_are_listed_with_scores_speed_and_date() {
 }
 
 #[test]
-fn compared_runs_tell_what_differs_and_how_it_ended() {
+fn compared_runs_show_differences_and_results() {
     let world = World::new();
     finished(&world, "runs/one", 8, 0.5);
     finished(&world, "runs/two", 16, 0.75);
@@ -174,7 +174,7 @@ fn compared_runs_tell_what_differs_and_how_it_ended() {
 }
 
 #[test]
-fn a_page_over_all_runs_lies_in_the_folder_and_a_folder_without_runs_is_refused() {
+fn a_page_of_all_runs_is_in_the_folder_and_a_folder_without_runs_is_refused() {
     let world = shelf();
     let output = world.expert_cli(&["report", "--all"], "").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
@@ -244,7 +244,7 @@ fn a_cache_folder_of_two_experts_is_cleaned_once() {
 }
 
 #[test]
-fn more_entries_than_github_takes_are_told_with_a_way_to_split_them() {
+fn more_entries_than_github_accepts_are_reported_with_a_way_to_split_them() {
     let world = World::new();
     for number in 0..300 {
         let folder = world.path(&format!("experts/e{number:03}"));

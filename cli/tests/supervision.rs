@@ -131,7 +131,7 @@ fn a_plan_of_another_contract_is_refused_by_both_sides() {
 }
 
 #[test]
-fn garbage_floods_and_torn_lines_are_passed_over() {
+fn garbage_floods_and_torn_lines_are_skipped() {
     let world = World::new();
     let output = world.work("garbage=500,flood=20,steps=2").output().unwrap();
     assert_eq!(output.status.code(), Some(0));
@@ -198,7 +198,7 @@ fn one_process_at_a_time_holds_a_run_and_death_releases_it() {
 }
 
 #[test]
-fn an_interpreter_without_the_worker_is_told_apart_from_a_broken_one() {
+fn an_interpreter_without_the_worker_is_distinguished_from_a_broken_one() {
     let world = World::new();
     let cases = [
         (

@@ -129,7 +129,7 @@ fn a_second_interrupt_ends_everything_at_once() {
 }
 
 #[test]
-fn without_its_parent_a_worker_goes_on_and_the_next_is_started_by_itself() {
+fn without_its_parent_a_worker_continues_and_the_next_starts_by_itself() {
     let world = World::shelf(&["a", "b", "c"]);
     let gate = world.path("gate");
     let acts = format!("await={},final=w", gate.display());

@@ -87,7 +87,7 @@ fn a_run_is_never_begun_over_another_one() {
 }
 
 #[test]
-fn the_runs_record_has_what_is_here_now_and_other_code_is_told() {
+fn the_run_record_has_current_values_and_other_code_is_reported() {
     let world = planned();
     change(&world, |plan| plan["inputs"]["code"]["worker"] = "0".repeat(64).into());
     let (output, _) = world.json("work plan.json", "final=w");

@@ -69,7 +69,7 @@ fn a_machine_that_fits_is_not_complained_of() {
 }
 
 #[test]
-fn codes_are_words_of_their_own() {
+fn codes_are_distinct_words() {
     let words: BTreeSet<_> = Code::ALL.iter().map(|code| code.as_str()).collect();
     assert_eq!(words.len(), Code::ALL.len());
     for word in words {

@@ -132,7 +132,7 @@ fn a_base_may_be_a_folder_beside_the_manifest() {
 }
 
 #[test]
-fn files_that_are_no_manifests_are_said_to_be_so() {
+fn files_that_are_not_manifests_are_reported() {
     let shelf = Shelf::new("datasets/data.jsonl");
     let code = |path: &Path| load(path, &Options::default()).diagnostics[0].code;
     assert_eq!(code(&shelf.expert()), Code::FileUnreadable);

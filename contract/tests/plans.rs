@@ -189,7 +189,7 @@ fn a_hub_dataset_and_a_base_that_is_nowhere() {
 }
 
 #[test]
-fn memory_is_told_in_gibibytes() {
+fn memory_is_reported_in_gibibytes() {
     assert_eq!(gibibytes(GIB * 3 / 2), "1.50 GiB");
     assert_eq!(gibibytes(10 * GIB), "10 GiB");
     assert_eq!(gibibytes(10 * GIB - 1), "10.00 GiB");

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Find phrases that a reader has to decode, in documents, comments, doc strings, messages and help texts.
+"""Find phrases that a reader has to decode, in documents, comments, messages, help texts and names.
 
     python scripts/dev/plain_words.py [PATH...]
 
 Without arguments every tracked text file is checked. Exit code 1 if a phrase was found. In Python and Rust
-only comments and string literals are read; identifiers are not.
+comments, string literals and names of functions are read; other identifiers are not.
 """
 
 from __future__ import annotations
@@ -92,34 +92,51 @@ class Finding(NamedTuple):
 MARKS = re.compile(r'\{[^{}]*\}|^#+|^[rbfuRBFU]*(?:"""|"|\')|(?:"""|"|\')$')
 
 
+# Python 3.12 and later split f-strings into tokens.
+FSTRING = {name: getattr(tokenize, f"FSTRING_{name}", -1) for name in ("START", "MIDDLE", "END")}
+LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+
+
 def python_prose(source: str) -> Iterator[Piece]:
-    """Comments and strings; those that follow each other are one piece."""
-    begun, text, last = 0, "", -2
-    kinds = {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", -1)}
+    """Comments, strings and names of functions. Strings that Python joins are one piece, as are comment lines
+    that follow each other."""
+    begun, text, last, kind, fstrings, defines = 0, "", -2, 0, 0, False
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type not in kinds:
-            continue
-        if token.start[0] - last > 1:
-            yield Piece(begun, text)
-            begun, text = token.start[0], ""
-        missing = token.start[0] - begun - text.count("\n")
-        text += "\n" * missing + " " + MARKS.sub("", token.string)
-        last = token.end[0]
+        fstrings += (token.type == FSTRING["START"]) - (token.type == FSTRING["END"])
+        if token.type in (tokenize.STRING, tokenize.COMMENT, FSTRING["MIDDLE"]):
+            now = tokenize.COMMENT if token.type == tokenize.COMMENT else tokenize.STRING
+            if now != kind or token.start[0] - last > 1:
+                yield Piece(begun, text)
+                begun, text, kind = token.start[0], "", now
+            missing = token.start[0] - begun - text.count("\n")
+            text += "\n" * missing + " " + MARKS.sub("", token.string)
+            last = token.end[0]
+        elif token.type not in LAYOUT and not fstrings:
+            kind = 0
+        if defines:
+            yield Piece(token.start[0], spoken(token.string))
+        defines = token.string == "def"
     yield Piece(begun, text)
+
+
+def spoken(name: str) -> str:
+    """A function's name as words: `test_it_runs` as `it runs`."""
+    return name.removeprefix("test_").replace("_", " ")
 
 
 RUST = re.compile(
     r"(?P<comment>(?://[^\n]*\n[ \t]*)+)"
     r'|r(?P<hashes>#*)"(?P<raw>.*?)"(?P=hashes)'
     r'|"(?P<text>(?:\\.|[^"\\])*)"'
-    r"|'(?:\\.[^']*|[^'\\])'",
+    r"|'(?:\\.[^']*|[^'\\])'"
+    r"|\bfn (?P<name>\w+)",
     re.DOTALL,
 )
 
 
 def rust_prose(source: str) -> Iterator[Piece]:
     for found in RUST.finditer(source):
-        text = found["comment"] or found["raw"] or found["text"]
+        text = found["comment"] or found["raw"] or found["text"] or spoken(found["name"] or "")
         if text:
             line = source.count("\n", 0, found.start()) + 1
             text = re.sub(r"(?m)^[ \t]*//[/!]?", "", text) if found["comment"] else text.replace("\\\n", "\n")

@@ -29,14 +29,14 @@ def main() -> int:
     outcomes = []
     try:
         for name in chosen(given):
-            tell(f"{name}: begins")
+            progress(f"{name}: begins")
             outcome = carry_out(
-                areas.find(name), world.FOLDER, quick=given.quick, told=tell, only=given.attempt
+                areas.find(name), world.FOLDER, quick=given.quick, told=progress, only=given.attempt
             )
             outcomes.append(outcome)
             if given.results:  # After each area: a run of all takes long.
                 keep(given.results, document([outcome], quick=given.quick))
-            tell(f"{name}: {outcome.survived} of {outcome.attempts} in {outcome.seconds:.0f} s")
+            progress(f"{name}: {outcome.survived} of {outcome.attempts} in {outcome.seconds:.0f} s")
     finally:
         world.FORGE.close()
     print(table(outcomes))
@@ -82,7 +82,7 @@ def chosen(given: argparse.Namespace) -> list[str]:
     return [name for name in names if name not in whole]
 
 
-def tell(line: str) -> None:
+def progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 

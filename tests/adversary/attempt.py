@@ -25,7 +25,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Attempt:
-    """`run` gets an empty folder of its own; it fails by raising, as a test does."""
+    """`run` gets its own empty folder; it fails by raising, as a test does."""
 
     name: str
     run: Callable[[Path], Tally | None]

@@ -2,7 +2,7 @@
 
 Starting Python with torch costs seconds of processor time; most attacks are on what comes after. A child
 either calls a function of these tests (`call`), or it is the worker of an `expert-cli` whose EXPERT_PYTHON is
-`interpreter.py` beside this file (`-m expert_worker ...`). Each child has limits of its own.
+`interpreter.py` beside this file (`-m expert_worker ...`). Each child has its own limits.
 """
 
 from __future__ import annotations

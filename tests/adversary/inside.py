@@ -18,7 +18,7 @@ def save_base(folder: str) -> None:
 
 
 def stage(name: str, plan: str) -> dict[str, Any]:
-    """A stage as the worker carries it out; its ending and every text that it told."""
+    """Runs a stage as the worker does; returns its exit and every text that it reported."""
     from expert_worker.__main__ import carry_out
 
     class Ear:

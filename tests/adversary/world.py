@@ -78,7 +78,7 @@ def manifest(base_name: str, config: Mapping[str, Any] | None = None, **more: An
 
 
 def expert(folder: Path, config: Mapping[str, Any] | None = None, *, seed: int = 0, **more: Any) -> Path:
-    """An expert in a folder of its own, on a copy of the base beside it."""
+    """An expert in its own folder, with a copy of the base beside it."""
     place = folder / "ash"
     place.mkdir(parents=True)
     if not (folder / "base").exists():
@@ -128,9 +128,9 @@ def inside(function: str, *arguments: Any, seconds: float = 60, memory: int = 4 
 
 
 def failed_in(ended: Ended) -> dict[str, Any]:
-    """The failure that a stage told before it ended its own process, from its watching thread."""
+    """The failure that a stage reported from its watchdog thread before it ended its process."""
     lines = [line for line in ended.said.splitlines() if line.startswith(FAILED)]
-    assert lines, f"exit {ended.code} without a failure told: {ended.said[-300:]}"
+    assert lines, f"exit {ended.code} without a reported failure: {ended.said[-300:]}"
     body = json.loads(lines[-1].removeprefix(FAILED))
     return {"exit": ended.code, "code": body["code"], "message": body["message"], "result": None, "steps": []}
 

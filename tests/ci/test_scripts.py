@@ -54,7 +54,7 @@ def asked(root: Path) -> list[list[str]]:
     [('{"include":[]}', "false"), ('{"include":[{"expert":"a","manifest":"e/a/manifest.json"}]}', "true")],
 )
 @pytest.mark.parametrize("since", ["", "abc123"])
-def test_the_matrix_is_handed_on_and_told_from_an_empty_one(
+def test_the_matrix_is_passed_on_with_whether_it_is_empty(
     root: Path, matrix: str, some: str, since: str
 ) -> None:
     (root / "matrix.json").write_text(matrix + "\n")
@@ -93,7 +93,7 @@ def test_a_failed_step_ends_it_and_is_on_record(root: Path, step: str) -> None:
     assert asked(root)[-1][0] == step
 
 
-def test_the_summary_tells_of_each_expert_what_there_is(root: Path) -> None:
+def test_the_summary_lists_the_results_of_each_expert(root: Path) -> None:
     share = {"accuracy": 0.58, "low": 0.51, "high": 0.65}
     for expert, step in (("good", "done"), ("bad", "train")):
         (root / "out" / expert).mkdir(parents=True)

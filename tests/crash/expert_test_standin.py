@@ -102,7 +102,7 @@ def run(plan: Plan, events: Events) -> dict[str, Any]:
     loss = 0.0
     while trainer.step < total:
         loss = trainer.train_one(events)
-        _tell(events, trainer, total, loss)
+        _report(events, trainer, total, loss)
         if trainer.step % (plan.recipe.saving.steps or total) == 0 or trainer.step == total:
             events.evaluated(trainer.step, {"eval_loss": loss}, 0.0)
             store.commit(trainer.step, trainer.parts(), trainer.facts(total, {"eval_loss": loss}))
@@ -122,7 +122,7 @@ def _resume(plan: Plan, store: Store) -> Loaded | None:
     return None
 
 
-def _tell(events: Events, trainer: Trainer, total: int, loss: float) -> None:
+def _report(events: Events, trainer: Trainer, total: int, loss: float) -> None:
     events.progress(
         step=trainer.step,
         total_steps=total,

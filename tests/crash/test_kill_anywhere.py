@@ -44,7 +44,7 @@ def test_killed_at_every_point_of_the_protocol(runs: Runs, every_trial: bool) ->
 
 
 def test_killed_again_while_resuming(runs: Runs, every_trial: bool) -> None:
-    """The second attempt cleans up and goes on: it must survive the same treatment."""
+    """The second attempt cleans up and resumes: it must survive the same kills."""
     draw = random.Random(4)
     for number in range(60 if every_trial else 6):
         name = f"twice-{number}"

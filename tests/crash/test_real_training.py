@@ -46,7 +46,7 @@ def test_the_run_learns(runs: Runs) -> None:
 def worth_a_kill(points: Sequence[str]) -> list[str]:
     """What happens in every run: how often `accumulating` is said depends on time.
 
-    A tensor is a write of its own: of the writes to one file the first and the last stand for all.
+    Each tensor is a separate write: the first and the last write to a file represent all.
     """
     kinds: dict[str, list[str]] = {}
     for point in points:

@@ -38,7 +38,7 @@ class Place:
     def start(self, command: str, *words: str) -> subprocess.Popen[bytes]:
         secrets = dict.fromkeys(SECRETS, HUSH)
         environment = {**surroundings(1), **secrets, "EXPERT_HOME": str(self.home)}
-        # All that is said lies beside what is left.
+        # All output is kept beside the files that are left.
         with (self.folder / "said").open("ab") as said:
             return subprocess.Popen(
                 [self.cli, command, *words], env=environment, cwd=self.folder, stdout=said, stderr=said

@@ -61,9 +61,17 @@ def test_a_phrase_across_lines_is_found_where_it_begins():
     assert phrases("a.py", 'x = (\n    "the run goes "\n    f"on {x}"\n)\n') == [(2, "goes on")]
 
 
-def test_identifiers_are_not_read():
+def test_strings_side_by_side_are_separate_sentences():
+    assert phrases("a.py", 'x = ["goes",\n    "on"]\n') == []
+    assert phrases("a.py", "x = 'goes'  # on\n") == []
+
+
+def test_only_names_of_functions_are_read():
     assert phrases("a.py", "told = tells(anew)\n") == []
     assert phrases("a.rs", "let told = tells(anew, 'a');\n") == []
+    assert phrases("a.py", "x = 1\n\n\ndef test_it_is_told(): ...\n") == [(4, "told")]
+    assert phrases("a.py", "def test_a_file_is_read(): ...\n") == []
+    assert phrases("a.rs", "\nfn the_run_goes_on() {}\n") == [(2, "goes on")]
 
 
 def test_the_command_fails_on_a_finding(tmp_path, monkeypatch, capsys):

@@ -34,7 +34,7 @@ def rows(expert: str, split: str) -> list[dict[str, Any]]:
 
 
 def skeletons(expert: str, split: str) -> set[str]:
-    """In a process of its own: every expert has a package named `generator`."""
+    """In a separate process: every expert has a package named `generator`."""
     path = EXPERTS / expert / "datasets" / f"{split}.jsonl"
     with path.open("rb") as lines:
         said = subprocess.run(
@@ -84,7 +84,7 @@ def test_the_generator_makes_the_same_bytes_again(expert: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("expert", NAMES)
-def test_no_held_out_answer_equals_a_training_answer_but_for_its_names(expert: str) -> None:
+def test_no_held_out_answer_equals_a_training_answer_except_for_names(expert: str) -> None:
     trained = skeletons(expert, "train")
     assert len(trained) > 100
     assert not trained & skeletons(expert, "validation")
@@ -92,7 +92,7 @@ def test_no_held_out_answer_equals_a_training_answer_but_for_its_names(expert: s
 
 
 @pytest.mark.parametrize("expert", NAMES)
-def test_tags_and_levels_let_a_report_tell_what_is_learnt(expert: str) -> None:
+def test_tags_and_levels_are_many_and_trained(expert: str) -> None:
     tags = Counter(tag for row in rows(expert, "test") for tag in row["tags"])
     assert len([tag for tag, count in tags.items() if count >= 5]) >= 20
     assert len({row["level"] for row in rows(expert, "test")}) >= 3

@@ -24,7 +24,7 @@ STEPS = 50
 
 
 def place() -> str:
-    """What decides the last bits: MKL, for one, has other kernels for other makers' processors."""
+    """What decides the bytes: MKL, for example, has different kernels for processors of different makers."""
     version = torch.__version__.split("+")[0]
     return f"torch {version}, {torch.backends.cpu.get_cpu_capability()}, {_maker()}"
 

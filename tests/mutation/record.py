@@ -28,7 +28,7 @@ class Found:
     killed: int = 0
     out_of_time: int = 0
     survivors: list[str] = field(default_factory=list)
-    # Faults that no compiler takes are no faults.
+    # Mutants that do not compile do not count.
     unviable: int = 0
     # The time was over on the clock and not on the processor: the machine was busy, or everything waited.
     undecided: list[str] = field(default_factory=list)

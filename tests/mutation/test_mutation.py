@@ -47,7 +47,7 @@ def test_what_is_changed(line: str, expected: set[str]) -> None:
     assert changed(line) == expected
 
 
-def test_one_place_at_a_time_and_each_has_a_name() -> None:
+def test_each_mutant_changes_one_place_and_is_named() -> None:
     found = faults("a = 1 + 1\nb = 1 + 1")
     assert len(found) == len({fault.name for fault in found}) == 6
     assert len({ast.unparse(fault.module) for fault in found}) == 6

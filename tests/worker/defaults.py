@@ -1,6 +1,6 @@
 """What users run: every expert of this repository, what `init` writes with each preset, and real manifests
-where they are at hand. Each becomes an expert folder with a tiny base and few rows, and a plan that
-`expert-cli` makes.
+where they are at hand. For each, an expert folder with a tiny base and few rows is made, and `expert-cli`
+writes its plan.
 
     expert = build(case, folder)
     plan = expert.plan("out", resume=True)

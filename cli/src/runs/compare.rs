@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_differs_is_told_by_its_path() {
+    fn only_differing_values_are_listed_by_path() {
         let one = json!({"adapter": {"rank": 8, "kind": "lora"}, "seed": 1, "a": [1, 2], "gone": true, "null": null});
         let two = json!({"adapter": {"rank": 16, "kind": "lora"}, "seed": 1, "a": [1, 3]});
         let found = differences(&[one.clone(), two]);

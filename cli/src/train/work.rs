@@ -79,7 +79,7 @@ impl Shift<'_> {
             }
             let taken = place.lock().ok().and_then(|mut place| place.take());
             let outcome = taken.map(|prepared| prepared.and_then(|expert| self.train(index, job, expert)));
-            self.tell(index, outcome.as_ref());
+            self.report(index, outcome.as_ref());
             if let Ok(mut place) = ended[index].lock() {
                 *place = outcome;
             }
@@ -100,7 +100,7 @@ impl Shift<'_> {
     }
 
     /// Failures before the turn were reported already.
-    fn tell(&self, index: usize, outcome: Option<&Result<Trained, Failure>>) {
+    fn report(&self, index: usize, outcome: Option<&Result<Trained, Failure>>) {
         let word = match outcome {
             Some(Ok(Trained::Now(_))) => "done".to_owned(),
             Some(Ok(Trained::Before(_))) => "finished before: nothing changed".to_owned(),

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guessed_mark_is_no_mark() {
+    fn a_guessed_style_mark_has_no_effect() {
         let text = format!("\u{fdd0}0000000000000000\u{fdd0}\u{1b}[2J{STRONG}x{STRONG:#}\u{1b}[2J");
         assert_eq!(shown(&text).matches('\u{1b}').count(), 2, "the two of STRONG");
     }

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn base_and_adapter_stand_one_under_the_other() {
+    fn base_and_adapter_are_shown_side_by_side() {
         let base = json!({"accuracy": 0.125, "low": 0.1, "high": 0.2, "loss": 2.5});
         let result = json!({"rows": 40, "scorer": "json", "base": base, "adapter": null});
         let text = anstream::adapter::strip_str(&shown(&evaluated(&typed(result)))).to_string();

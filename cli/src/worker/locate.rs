@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_cannot_be_executed_are_passed_over() {
+    fn files_that_cannot_be_executed_are_skipped() {
         let mut world = World::new();
         let file = world.python("usr/bin/python3");
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn heartbeats_whose_ticks_stand_still_are_silence() {
+    fn heartbeats_without_progress_count_as_silence() {
         let start = Instant::now();
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         let mut silence = Silence::new(start);

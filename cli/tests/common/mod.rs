@@ -150,7 +150,7 @@ pub fn pid(child: &Child) -> i32 {
     child.id().try_into().unwrap()
 }
 
-/// The executable in a folder of its own, where no checkout and no environment is found from its place.
+/// The executable alone in a folder, from which no checkout and no environment is found.
 pub struct Elsewhere {
     pub folder: tempfile::TempDir,
     pub expert_cli: PathBuf,

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn colour_only_when_told() {
+    fn colour_only_on_request() {
         assert!(!shown("{}", 0, 1, Style::default()).contains('\x1b'));
         assert!(
             shown("{}", 0, 1, Style { colour: true, width: 80 })

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hub_ids_are_told_from_paths() {
+    fn hub_ids_are_distinguished_from_paths() {
         for yes in ["Qwen/Qwen3-0.6B", "HuggingFaceTB/SmolLM2-135M-Instruct"] {
             assert!(is_hub_id(yes), "{yes}");
         }

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn endings_tell_formats() {
+    fn formats_follow_from_file_endings() {
         assert_eq!(format_of_ending("a.b/train.JSONL"), Some(DataFormat::Jsonl));
         assert_eq!(format_of_ending("a.csv/train"), None);
         assert_eq!(format_of_ending(""), None);

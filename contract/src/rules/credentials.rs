@@ -37,7 +37,7 @@ mod tests {
     use super::holds_secret;
 
     #[test]
-    fn names_are_no_secrets() {
+    fn urls_without_credentials_are_accepted() {
         for url in [
             "s3://bucket/path",
             "sftp://user@host/path",

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_sizes() {
+    fn sizes_follow_from_names() {
         assert_eq!(parameters_in_name("F:/models/Qwen3-0.6B"), Some(0.6e9));
         assert_eq!(parameters_in_name("HuggingFaceTB/SmolLM2-135M-Instruct"), Some(135.0e6));
         assert_eq!(parameters_in_name("meta-llama/Llama-3.1-8B"), Some(8.0e9));

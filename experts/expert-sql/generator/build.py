@@ -177,7 +177,7 @@ def proven(row: dict[str, Any], question: Question) -> bool:
         seed = f"{row['seed']}/{database}"
         result = query(build(row["schema"], seed), question.sql)
         turned = query(build(row["schema"], seed, reverse=True), question.sql)
-        if not _telling(result) or not same(result, turned, is_ordered(question.sql)):
+        if not _is_informative(result) or not same(result, turned, is_ordered(question.sql)):
             return False
         for place, weaker in enumerate(question.weaker):
             told_apart[place] |= not same(
@@ -186,7 +186,7 @@ def proven(row: dict[str, Any], question: Question) -> bool:
     return all(told_apart) and not _trivial(row, question.sql)
 
 
-def _telling(result: list[tuple[Any, ...]]) -> bool:
+def _is_informative(result: list[tuple[Any, ...]]) -> bool:
     return any(value not in (None, 0) for line in result for value in line)
 
 

@@ -110,7 +110,7 @@ def statement(draw: random.Random) -> str:
 
 
 def fuzzed(count: int, folder: Path) -> Tally:
-    """The guard here; the engine in a process of its own for all that passed."""
+    """The guard here; the engine in a separate process for all that passed."""
     draw = random.Random(20)
     passed = [text for text in (statement(draw) for _ in range(count)) if refusal(text) is None]
     (folder / "secret.txt").write_text(CANARY)

@@ -151,7 +151,7 @@ CASES: dict[str, Callable[[Path], Path]] = {
     "a folder": folder_for_file,
     "CSV with an open quote": named("train.csv", b'prompt,completion\n"open,x\n' + b"a,b\n" * 10_000),
     "CSV of another width": named("train.csv", b"prompt,completion\na,b,c,d\n"),
-    "JSON that is no list": named("train.json", b'{"prompt": {"a": 1}}'),
+    "JSON that is not a list": named("train.json", b'{"prompt": {"a": 1}}'),
     "Parquet cut": parquet_cut,
     "Parquet flipped": parquet_flipped,
     "Parquet with a text of 600 MB": parquet_bomb,

@@ -28,7 +28,7 @@ EVENTS = {
     "a step that is null": line({**STEP, "step": None}),
     "a step without a number": line({"type": "progress"}),
     "a loss in text": line({**STEP, "loss": "low"}),
-    "a loss that is no number": line({**STEP, "loss": float("nan")}),
+    "a loss that is not a number": line({**STEP, "loss": float("nan")}),
     "a step of 10^400": line({**STEP, "step": 10**400}),
     "applied without a value": line({"type": "applied", "key": "x"}),
     "applied without a key": line({"type": "applied", "value": 1}),
@@ -63,14 +63,14 @@ def of_event(name: str, folder: Path) -> None:
     run = sample(folder)
     with (run / "events.jsonl").open("a") as events:
         events.write(EVENTS[name] + "\n")
-    told(run)
+    report(run)
 
 
 def of_file(name: str, folder: Path) -> None:
     run = sample(folder)
     file, document = FILES[name]
     (run / file).write_text(json.dumps(document))
-    told(run)
+    report(run)
 
 
 def sample(folder: Path) -> Path:
@@ -78,7 +78,7 @@ def sample(folder: Path) -> Path:
     return folder / "out"
 
 
-def told(run: Path) -> None:
+def report(run: Path) -> None:
     found = world.inside("report", str(run))
     assert found.get("bytes", 0) > 1000 or found.get("refused"), found
     world.inside("report_all", str(run.parent))

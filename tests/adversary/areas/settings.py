@@ -1,4 +1,4 @@
-"""Seven combinations of settings that meet seldom, three kill -9 each: the undisturbed run's bytes."""
+"""Seven rare combinations of settings, three kill -9 each: the bytes equal those of the undisturbed run."""
 
 from __future__ import annotations
 

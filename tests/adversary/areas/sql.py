@@ -52,7 +52,7 @@ HOSTILE = {
     "fts tokenizer": "SELECT fts3_tokenizer('x', x'00000000')",
     "schema": "SELECT sql FROM sqlite_master",
     "schema by another name": "SELECT sql FROM main.sqlite_schema",
-    "json each of a file": "SELECT * FROM json_each(readfile('{folder}/secret.txt'))",
+    "json_each over a file": "SELECT * FROM json_each(readfile('{folder}/secret.txt'))",
     "generate series": "SELECT value FROM generate_series(1, 10000000000)",
     "endless count": ENDLESS + "COUNT(*) FROM n",
     "endless rows": ENDLESS + "i FROM n",

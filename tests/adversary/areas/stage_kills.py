@@ -38,7 +38,7 @@ def pretokenize(number: int, folder: Path) -> None:
 
 
 def tree(folder: Path) -> dict[str, str]:
-    """The Arrow files; what else lies in the cache names times and places."""
+    """The Arrow files; the cache's other files hold times and paths."""
     return {path.name: world.digest(path) for path in sorted(folder.rglob("*.arrow"))}
 
 

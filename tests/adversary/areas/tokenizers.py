@@ -1,4 +1,4 @@
-"""Tokenizer files that are cut, lie, grow text or never end."""
+"""Tokenizer files that are cut, wrong, make text longer or never end."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ CASES: dict[str, Callable[[Path], None]] = {
         to=[{"id": 0, "content": "", "special": True, "single_word": False, "lstrip": False,
              "rstrip": False, "normalized": False}],
     ),
-    "code of its own": config(auto_map={"AutoTokenizer": ["evil.Evil", None]}, tokenizer_class="Evil"),
-    "an end that is no token": config(eos_token="<nowhere>"),
+    "its own code": config(auto_map={"AutoTokenizer": ["evil.Evil", None]}, tokenizer_class="Evil"),
+    "an end that is not a token": config(eos_token="<nowhere>"),
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""A stage that says what it is told to, as a hostile model, base or library would make the real one say."""
+"""A stage that reports a given text, as a hostile model, base or library could make the real one report."""
 
 import json
 import os

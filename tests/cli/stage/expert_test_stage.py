@@ -83,7 +83,7 @@ SCORE = {"rows": 5, "base": {"accuracy": 0.2}, "adapter": {"accuracy": 0.8}}
 
 
 def leave_scores(plan: Plan, _argument: str) -> None:
-    """As a stage that scores does; `result_of` tells of it too."""
+    """As a stage that scores does; `result_of` contains the score too."""
     (Path(plan.machine.paths.output) / "evaluation.json").write_text(json.dumps(SCORE))
 
 
@@ -228,7 +228,7 @@ def outlive(_events: Events, _argument: str) -> None:
 
 
 def daemon(_events: Events, _argument: str) -> None:
-    """Leaves a program running in a session of its own, as trackers do."""
+    """Leaves a program running in its own session, as trackers do."""
     nothing = subprocess.DEVNULL
     command = [sys.executable, "-c", "import time; time.sleep(60)"]
     child = subprocess.Popen(

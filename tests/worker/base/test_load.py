@@ -121,7 +121,7 @@ def test_what_is_absent_or_unsafe_is_named(plan_of, tmp_path):
         locate(plan_of(), events)
 
 
-def test_a_broken_weight_file_is_no_traceback(plan_of, tmp_path):
+def test_a_broken_weight_file_is_an_error_without_a_traceback(plan_of, tmp_path):
     (tmp_path / "base" / "model.safetensors").write_bytes(b"\x00" * 64)
     with pytest.raises(BadInput, match="cannot be read"):
         load_base(plan_of(), Events.in_memory()[0])
@@ -183,7 +183,7 @@ ODD_BASES = {
     "activation unknown": (edited(hidden_act="nothing"), "cannot be loaded"),
     "rope odd": (edited(rope_parameters={"rope_type": "nothing"}), "cannot be loaded"),
     "dtype odd": (edited(dtype="nothing"), "cannot be loaded"),
-    "code of its own": (
+    "its own code": (
         edited(model_type="odd", auto_map={"AutoConfig": "evil.C", "AutoModelForCausalLM": "evil.M"}),
         "brings its own Python code|cannot be loaded",
     ),

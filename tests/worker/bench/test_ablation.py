@@ -38,7 +38,7 @@ def test_the_page_shows_what_was_measured_and_why_the_rest_was_not(bench, tmp_pa
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}"])
-def test_what_is_no_result_is_refused(bench, tmp_path, text):
+def test_files_other_than_results_are_refused(bench, tmp_path, text):
     (tmp_path / "x.json").write_text(text)
     done = bench("ablation", "x.json", "--output", "a.html")
     assert done.returncode == 2 and "Traceback" not in done.stderr and "x.json" in done.stderr
@@ -57,7 +57,7 @@ def test_scripts_explain_themselves_and_refuse_what_they_do_not_know(name):
 
 
 @pytest.mark.parametrize("name", ["benchmark_training", "clear_cuda_cache"])
-def test_a_python_without_the_packages_is_told_so(name):
+def test_a_python_without_the_packages_is_reported(name):
     command = [sys.executable, "-S", str(REPOSITORY / "scripts" / f"{name}.py"), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 3 and "has no package" in done.stderr and "make setup" in done.stderr

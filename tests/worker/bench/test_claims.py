@@ -48,7 +48,7 @@ def test_every_number_is_a_claim_or_no_measurement():
     text = prose()
     for known in (*DOCUMENT["claims"], *DOCUMENT["not_measured"]):
         text = re.sub(known["text"], " ", text)
-    # Where a link leads is no claim.
+    # The target of a link does not count as a claim.
     text = re.sub(r"\]\([^)]*\)", "]", text)
     numbers = re.finditer(r"(?<![A-Za-z\d])\d[\d.,]*", text)
     left = [text[max(0, it.start() - 40) : it.end() + 20] for it in numbers]

@@ -37,7 +37,7 @@ def test_it_checks_and_measures_and_compares(tmp_path):
     assert case["name"] == "qlora-2x64" and case["ours"]["applied"]["base.quantization"] == "int4"
     assert case["speed_of_trl"] == case["ours"]["tokens_per_second"] / case["trl"]["tokens_per_second"]
     assert case["share_of_measured_peak"] > 0 and case["plan"]["estimate_bytes"] > 0
-    assert case["peak_of_estimate"] is None  # Resident size on a CPU is no measure of it.
+    assert case["peak_of_estimate"] is None  # Resident size on a CPU does not measure it.
     assert "60 of 60 fast paths equal the plain one" in done.stdout and "qlora-2x64" in done.stdout
 
 

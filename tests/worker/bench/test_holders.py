@@ -90,7 +90,7 @@ def test_one_that_does_not_listen_is_killed(worker, monkeypatch):
     assert free([held_by(process.pid)], grace=0.3)[0].said == "did not answer and was killed"
 
 
-def test_orphans_are_told_by_their_parent(worker):
+def test_orphans_are_recognized_by_their_parent(worker):
     _, start = worker
     assert not holders.orphaned(start().pid)
     assert holders.orphaned(1) or psutil.Process(1).ppid() != 0
@@ -111,6 +111,6 @@ def test_other_programs_are_shown_and_never_touched(bench, driver):
         other.wait()
 
 
-def test_without_a_driver_it_still_tells_of_workers(bench):
+def test_without_a_driver_workers_are_still_listed(bench):
     done = bench("holders", "--dry-run")
     assert done.returncode == 0 and "no NVIDIA driver" in done.stderr and "Traceback" not in done.stderr

@@ -16,7 +16,7 @@ def load(name: str):
     return module
 
 
-def test_a_document_tells_its_own_lines():
+def test_rows_of_a_table_come_from_its_document():
     told = {"rows": [{"what": "start-up", "against": "TRL", "ratio": 2.5}, {"what": "fill"}], "ratio": 9}
     found = list(load("summary").rows("startup", told))
     assert found == [("startup", "start-up", "TRL", "2.50x"), ("startup", "fill", "", "")]

@@ -1,4 +1,4 @@
-"""The real binding on a driver of our own, and without any."""
+"""The real binding on a fake driver, and without any driver."""
 
 import json
 import time
@@ -22,14 +22,14 @@ def test_a_gpu_is_read_through_the_binding(bench, driver):
     assert mean["gpu0.sm_clock_mhz"] == 1980 and mean["gpu0.memory_clock_mhz"] == 1300
 
 
-def test_what_a_card_does_not_tell_is_left_out(bench, driver):
+def test_values_that_a_card_does_not_report_are_left_out(bench, driver):
     told = watched(bench, "--alone", driver=driver, FAKE_BUSY=None, FAKE_MILLIWATTS=None, FAKE_TOTAL_MIB=None)
     assert "gpu0.temperature" in told["statistics"]
     missing = {"gpu0.utilization", "gpu0.power_watts", "gpu0.memory_used", "gpu0.memory_total"}
     assert not missing & told["statistics"].keys()
 
 
-def test_a_driver_that_does_not_answer_is_told(bench, driver):
+def test_a_driver_that_does_not_answer_is_reported(bench, driver):
     told = watched(bench, "--alone", driver=driver, FAKE_BROKEN=1)
     assert told["gpu"]["found"] is False and "does not answer" in told["gpu"]["reason"]
 
@@ -50,7 +50,7 @@ def test_heat_is_the_verdict_and_comes_before_the_rest(bench, driver, tmp_path):
     assert told["verdict"]["measured"] == {"share": 1.0, "temperature": 91.0}
 
 
-def test_memory_that_spills_is_told_from_what_torch_reserved(bench, driver, tmp_path):
+def test_spilled_memory_is_found_from_the_reserved_bytes(bench, driver, tmp_path):
     later = time.time() + 60
     reserved = step(later, 1, memory_reserved=30000 << 20)
     told = watched(bench, "--run", write_run(tmp_path / "run", [reserved], "cuda"), driver=driver)

@@ -1,4 +1,4 @@
-"""Measures, in a process of its own, the memory that one step of a planned run adds to the loaded model."""
+"""Measures, in a separate process, the memory that one step of a planned run adds to the loaded model."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def resident() -> int:
 
 
 def high_water() -> int:
-    """Of this program alone; what getrusage tells begins with the peak of the process that started it."""
+    """Of this program only: getrusage starts from the peak of the parent process."""
     status = Path("/proc/self/status").read_text()
     (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) * 1024

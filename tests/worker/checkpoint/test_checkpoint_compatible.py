@@ -57,7 +57,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
     return recipe
 
 
-def test_the_same_recipe_goes_on() -> None:
+def test_the_same_recipe_resumes() -> None:
     check(copy.deepcopy(RECIPE))
     check(copy.deepcopy(RECIPE), extend=True)
 

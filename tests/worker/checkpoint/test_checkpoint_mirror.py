@@ -1,4 +1,4 @@
-"""The mirror: everything arrives, a broken target is told and never stops anything, secrets stay home."""
+"""The mirror: everything arrives, a broken target is reported and stops nothing, secrets are not uploaded."""
 
 import threading
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_submitting_never_waits_and_pending_folders_are_named(folder: Path, monk
     assert mirror.pending() == set()
 
 
-def test_a_broken_target_is_retried_then_told(folder: Path, monkeypatch) -> None:
+def test_a_broken_target_is_retried_then_reported(folder: Path, monkeypatch) -> None:
     tries = []
 
     def refuse(*_: object) -> None:
@@ -86,7 +86,7 @@ def test_a_broken_target_is_retried_then_told(folder: Path, monkeypatch) -> None
     assert not any(word in line.model_dump_json() for line in heard.events for word in ("secret", "abc"))
 
 
-def test_a_passing_fault_is_mended_by_the_retry(folder: Path, monkeypatch) -> None:
+def test_a_retry_succeeds_after_a_transient_fault(folder: Path, monkeypatch) -> None:
     real, tries = fsspec.core.url_to_fs, []
 
     def flaky(url: str) -> object:

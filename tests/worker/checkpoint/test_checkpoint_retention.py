@@ -1,4 +1,4 @@
-"""Retention: what goes when, and that the best and the newest never do."""
+"""Retention deletes old checkpoints, but never the best and the newest."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""The commit protocol from the outside: what is there after a commit, a fault, a bit flip, a retention."""
+"""The commit protocol from outside: the files after a commit, a fault, a bit flip and a retention."""
 
 import json
 import types
@@ -121,7 +121,7 @@ def test_nothing_there_is_none_and_something_unreadable_is_an_error(store: Store
     assert [p.name for p in store.candidates()] == ["checkpoint-5", "checkpoint-10"], "evidence stays"
 
 
-def test_a_damaged_checkpoint_is_passed_over_aloud_and_gone_once_it_is_redone(store: Store, heard) -> None:
+def test_a_damaged_checkpoint_is_skipped_with_a_warning_and_replaced_later(store: Store, heard) -> None:
     for step in (5, 10, 15):
         store.commit(step, parts(step), facts())
     target = store.path(15) / "optimizer.safetensors"
@@ -147,7 +147,7 @@ def test_a_number_changed_by_hand_in_state_json_is_noticed(store: Store, change:
         store.load(path)
 
 
-def test_going_on_from_an_older_one_keeps_it_newest(store: Store) -> None:
+def test_resuming_from_an_older_checkpoint_makes_it_the_newest(store: Store) -> None:
     for step in (5, 10, 15):
         store.commit(step, parts(step), facts())
     loaded = store.load(store.path(5))

@@ -1,4 +1,4 @@
-"""Durable writing step by step: what is brought to the disk, in which order, and what is left behind."""
+"""Durable writing step by step: which files reach the disk, in which order, and which are left."""
 
 from __future__ import annotations
 

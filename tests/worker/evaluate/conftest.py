@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package with an entry point of its own, installed by being on the path."""
+    """A package with its own entry point, installed by being on the path."""
     shutil.copy(Path(__file__).with_name("offered_scorer.py"), tmp_path / "expert_test_offered.py")
     info = tmp_path / "expert_test_offered-1.0.dist-info"
     info.mkdir()

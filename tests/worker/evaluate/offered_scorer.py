@@ -1,4 +1,4 @@
-"""A scorer that misbehaves on demand. The sandbox's tests copy it into a package of its own."""
+"""A scorer that misbehaves on demand. The sandbox's tests copy it into a separate package."""
 
 import os
 import socket

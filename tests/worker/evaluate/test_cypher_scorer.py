@@ -97,7 +97,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("place", range(len(REFUSED)))
-def test_what_is_no_question_never_reaches_the_engine(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_questions_reach_the_engine(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def reached(*_: Any) -> Any:
         raise AssertionError("the engine was asked")
 

@@ -69,7 +69,7 @@ def test_stopping_is_noticed_within_a_token() -> None:
     assert len(text) <= 3
 
 
-def test_training_goes_on_in_its_mode() -> None:
+def test_the_training_mode_is_restored() -> None:
     model = tiny.model().train()
     answer_all(model, tiny.tokenizer(), prompts("a"), GREEDY)
     assert model.training

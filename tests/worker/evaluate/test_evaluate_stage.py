@@ -76,7 +76,7 @@ def report(plan: Any, *, has_adapter: bool = True) -> tuple[dict[str, Any], list
     return found, memory.events
 
 
-def test_the_adapter_is_told_from_its_base(plan: Any) -> None:
+def test_the_adapter_is_compared_with_its_base(plan: Any) -> None:
     found, said = report(plan)
     assert found["adapter"]["correct"] == 4
     assert found["base"]["correct"] < 4
@@ -158,7 +158,7 @@ def test_test_cases_stand_in_for_a_test_set(tmp_path: Path) -> None:
     assert row["completion"] == "4"
 
 
-def test_a_folder_that_is_no_adapter_is_named(tmp_path: Path) -> None:
+def test_a_folder_without_an_adapter_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"is not an adapter: it has no adapter_config\.json"):
         checked_adapter(str(tmp_path))
     assert checked_adapter(None) is None

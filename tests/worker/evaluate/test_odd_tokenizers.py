@@ -130,7 +130,7 @@ WORKS = {
     "ends in a list alone": Base(config={"eos_token": None}, generation={"eos_token_id": [*range(9, 50)]}),
     "an end that is not special": Base(config={"eos_token": "a", "pad_token": None}),
     "a pad beyond the vectors": Base(config={"pad_token": "[PAD]"}),
-    "a pad of its own": Base(config={"pad_token": "<system>"}),
+    "its own pad": Base(config={"pad_token": "<system>"}),
     "start by template and tokenizer": Base(with_bos, {"bos_token": "<s>"}, template=bos_and(tiny.TEMPLATE)),
     "start by the tokenizer alone": Base(with_bos, {"bos_token": "<s>"}),
     "a start that is not there": Base(template=bos_and(tiny.TEMPLATE)),

@@ -82,7 +82,7 @@ def test_an_answer_cut_at_a_stop_sequence_is_the_beginning_of_the_other() -> Non
     assert not Compared("q", [], [1]).same
 
 
-def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="is not a finished run"):
         compare(tmp_path, 20)
     said = asked_by_script(tmp_path)

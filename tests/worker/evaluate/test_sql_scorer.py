@@ -61,7 +61,7 @@ def test_numbers_are_compared_as_numbers() -> None:
     assert not verdict("SELECT COUNT(*) FROM ships", "SELECT COUNT(*) || '' FROM ships")[0]
 
 
-def test_prose_without_a_query_is_no_answer() -> None:
+def test_prose_without_a_query_is_not_an_answer() -> None:
     assert verdict("SELECT id FROM ships", "I think you should select all ships.") == (
         False,
         "no SQL in the answer",

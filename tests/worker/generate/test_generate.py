@@ -65,6 +65,6 @@ def test_prompts_are_read_a_json_string_a_line() -> None:
 
 
 @pytest.mark.parametrize("line", ["why", "{}", '"open'])
-def test_a_line_that_is_no_json_string_is_named(line: str) -> None:
+def test_a_line_that_is_not_a_json_string_is_named(line: str) -> None:
     with pytest.raises(BadInput, match="Line 2 of standard input"):
         list(prompts(['"fine"', line]))

@@ -1,4 +1,4 @@
-"""The manifest's JSON Schema says of each sample what the Rust checker says, as far as a schema can."""
+"""The manifest's JSON Schema accepts the samples that the Rust checker accepts, where a schema can decide."""
 
 import json
 import os

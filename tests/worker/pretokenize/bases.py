@@ -1,4 +1,4 @@
-"""Tokenizer folders for tests: four families of byte-level BPE, each as a base's folder would hold it."""
+"""Tokenizer folders for tests: the files of four families of byte-level BPE."""
 
 import base64
 import json

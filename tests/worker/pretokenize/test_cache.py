@@ -91,7 +91,7 @@ def test_nothing_to_learn_from_is_an_error(workshop: Workshop) -> None:
         workshop.build(workshop.jsonl(rows))
 
 
-def test_the_description_tells_of_every_row(workshop: Workshop) -> None:
+def test_the_description_counts_every_row(workshop: Workshop) -> None:
     cache = workshop.build(workshop.jsonl(ROWS))
     told = json.loads((cache.folder / "cache.json").read_text())
     assert told["sources"][0]["read"] == told["sources"][0]["used"] == len(ROWS)

@@ -82,7 +82,7 @@ DIALOGUES = [
 
 
 @pytest.mark.parametrize("text", DIALOGUES)
-def test_a_text_that_is_a_rendered_dialogue_is_rendered_anew(workshop: Workshop, text: str) -> None:
+def test_a_text_that_is_a_rendered_dialogue_is_rendered_again(workshop: Workshop, text: str) -> None:
     cache = workshop.build(workshop.jsonl([{"text": text}]), PLAIN)
     assert texts(workshop, cache) == [(turn("Q", "A", "S"), "A<|im_end|>\n")]
     assert cache.ledger()["parsed_dialogues"] == 1
@@ -135,7 +135,7 @@ def test_bytes_that_are_not_utf8(workshop: Workshop) -> None:
         workshop.build(path)
 
 
-def test_bom_crlf_and_empty_lines_are_no_faults(workshop: Workshop) -> None:
+def test_bom_crlf_and_empty_lines_are_accepted(workshop: Workshop) -> None:
     path = workshop.folder / "train.jsonl"
     path.write_bytes(b"\xef\xbb\xbf\r\n" + GOOD.encode() + b"\r\n\r\n  \n" + GOOD.encode())
     cache = workshop.build(path, PLAIN)
@@ -283,7 +283,7 @@ def test_a_mixture_takes_shares(workshop: Workshop) -> None:
     assert cache.ledger()["dropped_mixture"] == 90
 
 
-def test_validation_data_of_its_own(workshop: Workshop) -> None:
+def test_separate_validation_data(workshop: Workshop) -> None:
     train, held_out = workshop.jsonl(ROWS), workshop.jsonl(ROWS[:2], "held_out.jsonl")
     changes = {
         **PLAIN,

@@ -96,7 +96,7 @@ def test_another_format_or_folder_is_none(folder: Path, changes: dict[str, objec
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"digest": 1}', "[" * 100_000])
-def test_what_is_no_description_is_none(folder: Path, text: str) -> None:
+def test_an_invalid_description_is_none(folder: Path, text: str) -> None:
     (folder / FILE).write_text(text)
     assert read_description(folder) is None
 
@@ -131,12 +131,12 @@ def test_a_cache_folder_is_known_by_its_name_and_its_files(folder: Path, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "train/notes.txt", "validation/notes.txt"])
-def test_a_folder_with_other_files_is_no_cache(folder: Path, name: str) -> None:
+def test_a_folder_with_other_files_is_not_a_cache(folder: Path, name: str) -> None:
     (folder / "validation").mkdir()
     (folder / name).touch()
     assert is_cache_folder(folder) is False
 
 
-def test_a_file_in_place_of_the_rows_folder_is_no_cache(folder: Path) -> None:
+def test_a_file_in_place_of_the_rows_folder_is_not_a_cache(folder: Path) -> None:
     (folder / "validation").touch()
     assert is_cache_folder(folder) is False

@@ -101,7 +101,7 @@ def test_real_data(pair: tuple[Tokenizer, Reference], real: Callable[[str], Path
 
 
 def test_the_mask_needs_no_offsets() -> None:
-    """A token is learned where its first byte lies inside a learned part, before and after composition."""
+    """A token is learned if its first byte is inside a learned part, before and after composition."""
     reference = qwen()
     ours = Tokenizer(Tokenizer.compile(reference.to_str().encode()))
     draw = random.Random(3)

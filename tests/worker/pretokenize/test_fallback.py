@@ -110,7 +110,7 @@ def test_building_again_as_asked_speaks_of_no_damage(workshop: Workshop) -> None
     assert "Building it again, as asked" in said and '"warning"' not in said and "damage" not in said
 
 
-def test_a_template_that_is_rendered_otherwise_is_told(workshop: Workshop, tmp_path: Path) -> None:
+def test_a_template_that_is_rendered_differently_is_reported(workshop: Workshop, tmp_path: Path) -> None:
     workshop.home = tmp_path / "home"
     rows(workshop, "one")
     (verdict,) = (workshop.home / "tokenizers").glob("*.exact.json")
@@ -131,7 +131,7 @@ def test_a_damaged_verdict_is_made_again(workshop: Workshop, tmp_path: Path, con
 
 
 @pytest.mark.parametrize("damage", [b"", b"expbpe\0\x03", None], ids=["empty", "short", "cut"])
-def test_a_damaged_compiled_tokenizer_is_compiled_anew(
+def test_a_damaged_compiled_tokenizer_is_compiled_again(
     workshop: Workshop, tmp_path: Path, damage: bytes | None
 ) -> None:
     workshop.home = tmp_path / "home"

@@ -174,7 +174,7 @@ def test_a_template_that_doubles_its_text_ends_in_words(workshop: Workshop) -> N
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-def test_ctrl_c_is_heard_inside_native_code(workshop: Workshop, tmp_path: Path) -> None:
+def test_ctrl_c_interrupts_native_code(workshop: Workshop, tmp_path: Path) -> None:
     slow = "{% for a in range(90000) %}{% set x = ('xy' * 4000000).count('yx') %}{% endfor %}"
     source = CHATML + "{% if messages[0].content == 'Q' %}" + slow + "{% endif %}"
     process = started(workshop, {"recipe.template": {"kind": "custom", "source": source}})

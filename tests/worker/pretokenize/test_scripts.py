@@ -67,7 +67,7 @@ def test_nothing_found_is_said(tmp_path: Path) -> None:
     assert done.stdout.startswith("No data sets")
 
 
-def test_manifests_of_any_shape_are_passed_over(tmp_path: Path) -> None:
+def test_manifests_of_any_shape_are_skipped(tmp_path: Path) -> None:
     for name, text in (("list", "[1]"), ("null", '{"training": null}'), ("broken", "{")):
         (tmp_path / "experts" / name).mkdir(parents=True)
         (tmp_path / "experts" / name / "manifest.json").write_text(text)

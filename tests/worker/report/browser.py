@@ -24,7 +24,7 @@ class Browser:
         def connect() -> None:
             import fcntl
 
-            # Out of the way first: either may lie on the other's place.
+            # Moved to high numbers first, since each may have the number that the other needs.
             reading = fcntl.fcntl(commands, fcntl.F_DUPFD, 10)
             writing = fcntl.fcntl(answers, fcntl.F_DUPFD, 10)
             os.dup2(reading, _READ)
@@ -99,7 +99,7 @@ class Browser:
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def complaints(self) -> list[Any]:
-        """Whatever the console was told, and exceptions."""
+        """Messages of the console, and exceptions."""
         kinds = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown")
         return [event for event in self.told if event.get("method") in kinds]
 

@@ -106,7 +106,7 @@ def test_what_happened_keeps_its_words_whole(browser: Browser, tmp_path: Path, w
         + "without-a-space" * 12
     )
     events.warning("template", long, "Set prompt_template in the manifest.")
-    events.failed(Failed("The loss is no number any more. " * 9, hint="Lower the learning rate. " * 4))
+    events.failed(Failed("The loss is not a number any more. " * 9, hint="Lower the learning rate. " * 4))
     events.close()
     browser.look(write_report(run), width=width, scheme="light")
     rows = browser.ask(LOG)
@@ -115,13 +115,13 @@ def test_what_happened_keeps_its_words_whole(browser: Browser, tmp_path: Path, w
     assert all(lines <= 1 for row in rows for _, lines, _ in row[:2]), "times and kinds are one line each"
     assert all(wide >= width * 0.6 for row in rows for _, _, wide in row[2:]), "the message has the room"
     (message,) = [row[2][0] for row in rows if "Set prompt_template" in row[2][0]]
-    assert "\nSet prompt_template in the manifest." in message, "the hint has a line of its own"
+    assert "\nSet prompt_template in the manifest." in message, "the hint has its own line"
     assert browser.ask(OVERFLOWING) == [] and browser.ask(
         "document.documentElement.scrollWidth <= innerWidth"
     )
 
 
-def told(run: Path, kind: str) -> list[dict[str, Any]]:
+def bodies(run: Path, kind: str) -> list[dict[str, Any]]:
     """The last word on every step, as the run's own record has it."""
     bodies = [json.loads(line)["body"] for line in (run / "events.jsonl").read_text().splitlines()]
     found: dict[int, dict[str, Any]] = {body["step"]: body for body in bodies if body["type"] == kind}
@@ -155,7 +155,7 @@ def test_curves_show_the_numbers_of_the_events(
     across, up = scale(chart["along"], 0), scale(chart["up"], 1)
     lines = {name.replace("resident", "allocated"): points for name, points in chart["lines"].items()}
     shown = [(across(x), up(y)) for x, y in lines[line]]
-    events = told(run, "progress")
+    events = bodies(run, "progress")
     assert len(shown) == len(events) == 120
     # A pixel of either axis, and what a label's rounding hides.
     off = abs(up(1.0) - up(0.0)) * 1.5
@@ -170,12 +170,12 @@ def test_validation_is_drawn_where_it_was_measured(browser: Browser, run: Path) 
     chart = browser.ask(f'{READ_CHART}("Loss")')
     across, up = scale(chart["along"], 0), scale(chart["up"], 1)
     shown = [(round(across(x)), up(y)) for x, y in chart["lines"]["validation"]]
-    measured = [(event["step"], event["metrics"]["eval_loss"]) for event in told(run, "evaluated")]
+    measured = [(event["step"], event["metrics"]["eval_loss"]) for event in bodies(run, "evaluated")]
     assert shown == [(step, pytest.approx(loss, abs=abs(up(1.0) - up(0.0)) * 1.5)) for step, loss in measured]
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_pointing_at_a_step_tells_its_numbers(browser: Browser, run: Path, width: int) -> None:
+def test_pointing_at_a_step_shows_its_numbers(browser: Browser, run: Path, width: int) -> None:
     browser.look(run / "report.html", width=width, scheme="light")
     box = browser.ask(
         "(e => { e.scrollIntoView({block: 'center'}); const b = e.getBoundingClientRect();"
@@ -185,7 +185,7 @@ def test_pointing_at_a_step_tells_its_numbers(browser: Browser, run: Path, width
     said = browser.ask(
         "[...document.querySelectorAll('.strips b')].filter(b => b.offsetParent).map(b => b.innerText).join()"
     )
-    event = next(event for event in told(run, "progress") if event["step"] == 40)
+    event = next(event for event in bodies(run, "progress") if event["step"] == 40)
     assert said.startswith("step 40\n") and f"training {event['loss']:.4g}" in said
 
 

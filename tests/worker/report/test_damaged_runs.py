@@ -120,7 +120,7 @@ BODIES: list[tuple[str, bytes]] = [
 
 
 @pytest.mark.parametrize(("line"), [line for _, line in BODIES], ids=[name for name, _ in BODIES])
-def test_a_line_that_is_no_event_is_counted_and_nothing_else_is_lost(run: Path, line: bytes) -> None:
+def test_a_line_that_is_not_an_event_is_counted_and_nothing_else_is_lost(run: Path, line: bytes) -> None:
     before = check(run)
     whole = (run / "events.jsonl").read_bytes()
     (run / "events.jsonl").write_bytes(line + b"\n" + whole)
@@ -139,7 +139,7 @@ def test_a_damaged_value_is_left_out_alone(run: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["fifo", "folder", "device"])
-def test_what_is_no_file_is_left_alone(run: Path, place: str) -> None:
+def test_special_files_are_not_read(run: Path, place: str) -> None:
     (run / "events.jsonl").unlink()
     if place == "fifo":
         os.mkfifo(run / "events.jsonl")
@@ -243,7 +243,7 @@ def writers() -> list[Callable[[list[Path], Path], Any]]:
 
 
 @pytest.mark.parametrize("write", writers(), ids=["index", "report"])
-def test_a_folder_whose_name_is_no_unicode(run: Path, tmp_path: Path, write: Callable[..., Any]) -> None:
+def test_a_folder_whose_name_is_not_unicode(run: Path, tmp_path: Path, write: Callable[..., Any]) -> None:
     odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff<b>"))
     shutil.copytree(run, odd)
     (odd / "run.json").unlink()

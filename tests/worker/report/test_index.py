@@ -30,7 +30,7 @@ def test_the_best_run_comes_first_and_one_without_a_score_last(tmp_path: Path) -
     assert [run.folder for run in ordered] == [runs[2], runs[0], runs[1]]
 
 
-def test_it_tells_score_speed_date_and_where_the_reports_are(tmp_path: Path) -> None:
+def test_it_lists_score_speed_date_and_links_to_the_reports(tmp_path: Path) -> None:
     runs = [scored(tmp_path / name, correct) for name, correct in (("a", 100), ("b & c", 300))]
     html = write_index(tmp_path / "report.html", runs).read_text()
     best, others = html.split("Other runs")

@@ -123,7 +123,7 @@ def test_it_is_drawn_for_light_and_dark_and_for_narrow_screens(written: tuple[st
     assert all(labels), "a picture without words"
 
 
-def test_steps_that_a_later_attempt_tells_again_are_dropped(tmp_path: Path) -> None:
+def test_steps_that_a_later_attempt_repeats_are_dropped(tmp_path: Path) -> None:
     run = read_run(sample_run(tmp_path))
     assert [step for step, _ in run.steps.series("loss")] == list(range(1, 121))
     assert [step for step, _ in run.steps.series("lr")] == list(range(1, 121))
@@ -169,7 +169,7 @@ def test_a_gap_in_the_records_is_left_out(tmp_path: Path, name: str, content: by
     assert page.open == []
 
 
-def test_a_fallback_from_the_fast_encoder_is_told_with_its_cost(tmp_path: Path) -> None:
+def test_a_fallback_from_the_fast_encoder_is_reported_with_its_cost(tmp_path: Path) -> None:
     folder = sample_run(tmp_path)
     record = json.loads((folder / "run.json").read_text())
     record["result"]["slow_encoder"] = {"reason": "it <differs>", "words": "9.5 times slower", "rows": 4}
@@ -242,7 +242,7 @@ def test_flat_single_and_empty_curves() -> None:
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (1e-6, 3e-6), (-5, 12345), (0.999, 1.001), (0, 4e7)])
-def test_ticks_lie_inside_are_few_and_say_what_they_are(low: float, high: float) -> None:
+def test_ticks_are_inside_the_axis_few_and_labelled(low: float, high: float) -> None:
     axis = axis_over([low, high], 5)
     assert 2 <= len(axis.ticks) <= 7 and len(set(axis.labels)) == len(axis.labels)
     assert all(axis.low <= tick <= axis.high for tick in axis.ticks)
@@ -279,7 +279,7 @@ def test_words_that_differ_are_set_off_and_a_text_altogether_other_is_not() -> N
     assert marked("I cannot do that", "SELECT b FROM t") == "I cannot do that"
 
 
-def test_intervals_apart_is_told_from_overlap() -> None:
+def test_disjoint_intervals_are_distinguished_from_overlapping_ones() -> None:
     base, low, high = (Share(low=at, high=at + 0.2) for at in (0.1, 0.2, 0.4))
     assert apart(base, high) and apart(high, base) and not apart(base, low)
 

@@ -37,7 +37,7 @@ def test_started_is_the_first_line_of_the_record_whatever_was_said_before(tmp_pa
     assert lines_of(path)[0]["body"]["resumed_from"] == 7
 
 
-def test_attempts_count_on_and_a_torn_last_line_is_mended(tmp_path):
+def test_attempts_are_counted_and_a_torn_last_line_is_ended(tmp_path):
     path = tmp_path / "events.jsonl"
     first = Events([], Record(path), stage="train")
     first.begin()

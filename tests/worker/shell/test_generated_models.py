@@ -20,7 +20,7 @@ UNSIGNED = {"uint8": 2**8 - 1, "uint32": 2**32 - 1, "uint64": 2**64 - 1}
 
 
 def oracle(file: str) -> jsonschema.Draft7Validator:
-    """JSON Schema as serde reads it: 1.0 is no integer, and formats bound integers."""
+    """JSON Schema as serde reads it: 1.0 is not an integer, and formats bound integers."""
     checker = jsonschema.Draft7Validator.TYPE_CHECKER.redefine(
         "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
     )

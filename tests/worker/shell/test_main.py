@@ -50,7 +50,7 @@ def test_an_unforeseen_error_is_one_line_and_a_log(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_a_plan_that_is_none_is_told_with_its_place(tmp_path):
+def test_an_invalid_plan_is_reported_with_its_place(tmp_path):
     done, events = run_worker(tmp_path, "steps=1", changes={"recipe.adapter.rank": "eight"})
     assert done.returncode == 2
     assert "/recipe/adapter/rank" in events[-1]["body"]["message"]
@@ -112,10 +112,10 @@ EXPORT = {"stage": "export", "adapter": "a", "target": "b", "merge": True}
 PRETOKENIZE = {"stage": "pretokenize", "force": False, "preview": None}
 
 
-@pytest.mark.parametrize(("request_", "told"), [(EXPORT, True), (PRETOKENIZE, False)])
-def test_the_seconds_that_torch_needs_are_told(tmp_path, request_, told):
+@pytest.mark.parametrize(("request_", "reported"), [(EXPORT, True), (PRETOKENIZE, False)])
+def test_the_seconds_that_torch_needs_are_reported(tmp_path, request_, reported):
     # Both fail right after, for want of the files that the plan names.
     changes = {"request": request_}
     _, events = run_worker(tmp_path, "", stage=request_["stage"], substitute="", changes=changes)
     stages = [event["body"]["name"] for event in events if event["body"]["type"] == "stage"]
-    assert ("load libraries" in stages) is told
+    assert ("load libraries" in stages) is reported

@@ -85,7 +85,7 @@ def test_logging_steps_decide_what_tensorboard_gets(tmp_path: Path) -> None:
     assert [step for step, _ in curves(tmp_path / "out" / "tensorboard")["Loss/train"]] == [4, 8, 10]
 
 
-def test_a_resumed_run_replaces_the_steps_it_tells_again(tmp_path: Path) -> None:
+def test_a_resumed_run_replaces_the_steps_that_it_repeats(tmp_path: Path) -> None:
     plan = example_plan(tmp_path)
     for resumed_from, steps, shift in ((0, (1, 2, 3), 0.0), (1, (2, 3, 4), 10.0)):
         events, _ = Events.in_memory()
@@ -126,7 +126,7 @@ class Working:
         self.closed = True
 
 
-def test_a_dead_tracker_is_told_once_and_the_others_go_on() -> None:
+def test_a_dead_tracker_is_reported_once_and_the_others_continue() -> None:
     events, heard = Events.in_memory()
     working = Working()
     trackers = Trackers([("broken", lambda: Broken(1)), ("working", lambda: working)], events)
@@ -141,7 +141,7 @@ def test_a_dead_tracker_is_told_once_and_the_others_go_on() -> None:
 
 
 @pytest.mark.parametrize("fault", [OSError("no disk"), SystemExit(1), ImportError("no module")])
-def test_a_tracker_that_cannot_start_is_told(fault: BaseException) -> None:
+def test_a_tracker_that_cannot_start_is_reported(fault: BaseException) -> None:
     def refuse() -> Working:
         raise fault
 
@@ -191,7 +191,7 @@ def fake_wandb(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return seen
 
 
-def test_wandb_goes_on_with_the_same_run(tmp_path: Path, monkeypatch) -> None:
+def test_wandb_resumes_the_same_run(tmp_path: Path, monkeypatch) -> None:
     seen = fake_wandb(monkeypatch)
     plan = example_plan(tmp_path, {"machine.logging": {"steps": 1, "trackers": ["wandb"]}})
     identities = []

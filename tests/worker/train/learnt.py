@@ -24,7 +24,7 @@ def assert_gradients(norms: list[Any]) -> None:
 
 
 def assert_moved(run: Path) -> None:
-    """B starts at zero: what is in it was learnt. Rows of two tokens leave q and k without a gradient."""
+    """B starts at zero, so its values were learnt. Rows of two tokens leave q and k without a gradient."""
     learnt = {n: t for n, t in load_file(run / "final/adapter_model.safetensors").items() if "lora_B" in n}
     moved = [name for name, tensor in learnt.items() if tensor.any()]
     assert len(moved) > len(learnt) / 2, sorted(learnt.keys() - set(moved))

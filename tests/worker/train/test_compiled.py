@@ -66,7 +66,7 @@ def test_what_inductor_makes_computes_the_same():
     compare(lora(dropout=0.3), "inductor")
 
 
-def test_a_compiler_that_is_not_there_is_told(tmp_path, monkeypatch):
+def test_a_missing_compiler_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     error = torch._inductor.exc.InductorError(RuntimeError("No working C++ compiler found"), None)
     known = as_expert_error(error, None)

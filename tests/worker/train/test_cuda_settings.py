@@ -1,4 +1,4 @@
-"""What is set for CUDA, as far as a machine without it can tell: torch keeps most settings by itself."""
+"""The settings for CUDA, tested without CUDA: torch stores most of them by itself."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_utilization_is_asked_for_until_it_is_refused(monkeypatch):
         ("mat1 and mat2 shapes cannot be multiplied", False),
     ],
 )
-def test_a_device_that_is_full_is_told_from_other_errors(words, known):
+def test_a_full_device_is_distinguished_from_other_errors(words, known):
     assert memory.ran_out(RuntimeError(words)) is known
 
 

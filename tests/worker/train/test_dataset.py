@@ -39,7 +39,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @contextmanager
 def owner(temporary: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """Another process with a folder of its own rows."""
+    """Another process with a folder for its rows."""
     source = Path(__file__).parents[3] / "worker" / "python"
     process = subprocess.Popen(
         [sys.executable, "-c", OWNER],

@@ -1,5 +1,5 @@
-"""Several processes that train one expert: the same numbers as one, checkpoints that either goes on from, and
-an end of all where one is lost."""
+"""Several processes that train one expert: the same numbers as one, checkpoints that
+both can resume, and an end of all if one is lost."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def losses(said) -> list[float]:
     return [body["loss"] for body in said if body["type"] == "progress"]
 
 
-def test_two_processes_come_to_what_one_does_and_one_goes_on_from_their_checkpoint(tmp_path, alone, data):
+def test_two_processes_equal_one_and_one_resumes_their_checkpoint(tmp_path, alone, data):
     code, said = start(tmp_path, {**RECIPE, **together()}, "pair").finish()
     assert code == 0 and said[-1]["type"] == "finished"
     assert losses(said) == pytest.approx(alone.losses, rel=1e-6)
@@ -79,7 +79,7 @@ def test_two_processes_come_to_what_one_does_and_one_goes_on_from_their_checkpoi
 
 
 @pytest.mark.full
-def test_two_processes_go_on_from_a_checkpoint_of_one(tmp_path, alone):
+def test_two_processes_resume_a_checkpoint_of_one(tmp_path, alone):
     shutil.copytree(
         alone.output, tmp_path / "pair", ignore=shutil.ignore_patterns("checkpoint-[45]", "final")
     )
@@ -102,7 +102,7 @@ def test_a_base_sharded_over_two_processes_comes_to_the_same(tmp_path, alone):
 
 
 @pytest.mark.full
-def test_one_that_is_killed_ends_all_and_the_run_can_go_on(tmp_path, data):
+def test_one_that_is_killed_ends_all_and_the_run_can_be_resumed(tmp_path, data):
     worker = start(tmp_path, {**LONG, **together()}, "pair")
     await_checkpoint(worker)
     members = children(worker.process.pid)

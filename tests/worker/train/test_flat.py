@@ -1,4 +1,4 @@
-"""Batches of documents end to end: what is asked of the model, pieces for several threads, and filling up."""
+"""Batches of documents end to end: supervised targets, pieces for several threads, and padding."""
 
 from __future__ import annotations
 

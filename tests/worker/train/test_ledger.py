@@ -140,7 +140,7 @@ def test_rows_that_are_not_mapped_come_through_loader_workers(usual, tmp_path, m
     assert usual.applied["data"] == "token cache" != ran.applied["data"]
 
 
-def test_a_cache_that_cannot_be_written_is_no_end(usual, tmp_path, monkeypatch):
+def test_a_cache_that_cannot_be_written_does_not_end_the_run(usual, tmp_path, monkeypatch):
     import sys
 
     from expert_worker.errors import Storage
@@ -175,7 +175,7 @@ def test_paging_needs_cuda_and_says_so(usual, tmp_path, monkeypatch):
     assert ran.losses == pytest.approx(usual.losses, rel=1e-6)
 
 
-def test_what_the_user_is_told(usual, tmp_path, monkeypatch):
+def test_messages_to_the_user(usual, tmp_path, monkeypatch):
     notes = {event.body.note for event in usual.events if event.body.type == "applied"}
     assert {
         "Loading pre-tokenized dataset from cache",

@@ -25,12 +25,9 @@ BEST = "worker/train/test_stage.py::test_evaluation_best_and_early_stopping"
 ROPE = "worker/base/test_load.py::test_rope_scaling_reaches_the_model"
 ADAPTERS = "worker/train/test_stage.py::test_every_adapter_loads_back_with_plain_peft"
 LOADER = f"{LEDGER}::test_rows_that_are_not_mapped_come_through_loader_workers"
-TOGETHER = (
-    "worker/train/test_distributed.py"
-    "::test_two_processes_come_to_what_one_does_and_one_goes_on_from_their_checkpoint"
-)
+TOGETHER = "worker/train/test_distributed.py::test_two_processes_equal_one_and_one_resumes_their_checkpoint"
 ROWS = "worker/train/test_scoring.py::test_only_as_many_rows_are_looked_at_as_are_asked_for"
-PARTS = "worker/train/test_stopwatch.py::test_a_switched_off_part_is_told_and_changes_no_loss"
+PARTS = "worker/train/test_stopwatch.py::test_a_switched_off_part_is_reported_and_changes_no_loss"
 NARROW = f"{DECODING}::test_a_narrow_choice_leaves_the_likeliest_token"
 KEY = "worker/pretokenize/test_key.py::test_what_decides_the_rows_changes_the_key"
 
@@ -40,14 +37,14 @@ ELSEWHERE = {
     "recipe.base.rope_scaling": ROPE,
     "recipe.template": KEY,
     "recipe.data.train": f"{DATA}::test_a_mixture_takes_shares",
-    "recipe.data.validation": f"{DATA}::test_validation_data_of_its_own",
+    "recipe.data.validation": f"{DATA}::test_separate_validation_data",
     "recipe.data.test": f"{DECODING}::test_as_many_rows_of_the_test_set_as_asked_for",
     "recipe.data.validation_split": KEY,
     "recipe.data.field_mapping": KEY,
     "recipe.data.train_on": KEY,
     "recipe.data.on_bad_row": f"{DATA}::test_every_fault_is_named_with_its_line",
     "recipe.data.overlong": KEY,
-    "recipe.data.text_dialogue": f"{DATA}::test_a_text_that_is_a_rendered_dialogue_is_rendered_anew",
+    "recipe.data.text_dialogue": f"{DATA}::test_a_text_that_is_a_rendered_dialogue_is_rendered_again",
     "recipe.data.deduplicate": KEY,
     "recipe.data.min_length": KEY,
     "recipe.data.max_length": f"{DATA}::test_duplicates_and_lengths",
@@ -83,7 +80,7 @@ ELSEWHERE = {
     "machine.save_total_limit": f"{LEDGER}::test_saving_strategies",
     "machine.mirror": f"{LEDGER}::test_checkpoints_are_mirrored",
 }
-# Names, places and estimates: what a run is called, where it lies, and what was foreseen of it.
+# Names, paths and estimates of a run.
 NO_SETTINGS = (
     "recipe.expert",
     "recipe.precision.compute",  # Decided into machine.dtype.

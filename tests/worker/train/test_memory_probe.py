@@ -33,7 +33,7 @@ def tried(monkeypatch):
     return seen
 
 
-def pretend_memory_of_its_own(monkeypatch):
+def pretend_separate_memory(monkeypatch):
     """The trial as on an accelerator; all else stays on the CPU."""
     from expert_worker.train import stage
 
@@ -56,7 +56,7 @@ def holding(size, device):
 def test_the_trial_leaves_room_for_the_optimizer(tmp_path, monkeypatch):
     """Its state is allocated in the first step, after the trial; a resumed run has it already."""
     put_data(monkeypatch, ONE_LONG)
-    pretend_memory_of_its_own(monkeypatch)
+    pretend_separate_memory(monkeypatch)
     HELD.clear()
     rooms = []
     backward = FastEngine.backward
@@ -71,7 +71,7 @@ def test_the_trial_leaves_room_for_the_optimizer(tmp_path, monkeypatch):
 def test_the_longest_batches_come_before_the_first_step(tmp_path, monkeypatch):
     put_data(monkeypatch, ONE_LONG, InMemory([*ALIKE.packed[:2], LONG]))
     plain = train(tmp_path, {**SHORT, **EVALUATED}, output="plain")
-    pretend_memory_of_its_own(monkeypatch)
+    pretend_separate_memory(monkeypatch)
     seen = tried(monkeypatch)
     ran = train(tmp_path, {**SHORT, **EVALUATED})
     assert seen[:2] == [(True, 60 + 12), (False, 60 + 12)]
@@ -99,7 +99,7 @@ def test_the_trial_leaves_loader_workers_their_order(tmp_path, monkeypatch):
     }  # fmt: skip
     put_data(monkeypatch, rows(12))
     plain = train(tmp_path, output="plain")
-    pretend_memory_of_its_own(monkeypatch)
+    pretend_separate_memory(monkeypatch)
     assert train(tmp_path, {"machine.loader": loader}).losses == plain.losses
 
 
@@ -113,7 +113,7 @@ def test_rows_that_do_not_fit_are_found_out_before_the_first_step(tmp_path, monk
         return backward(self, batch, scale)
 
     monkeypatch.setattr(FastEngine, "backward", tight)
-    pretend_memory_of_its_own(monkeypatch)
+    pretend_separate_memory(monkeypatch)
     ran = train(tmp_path, {**SHORT, "machine.micro_batch": 2})
     assert [(body.kind, body.step) for body in ran.of("recovered")] == [("out_of_memory", 0)]
     assert ran.applied["micro_batch.tried"] == 1
@@ -142,7 +142,7 @@ def test_an_evaluation_that_does_not_fit_is_done_in_smaller_batches(tmp_path, ro
     assert measured == pytest.approx(before, rel=1e-6)
 
 
-def test_a_disk_without_room_is_refused_and_a_tight_one_told(tmp_path, monkeypatch):
+def test_a_disk_without_room_is_refused_and_a_tight_one_reported(tmp_path, monkeypatch):
     put_data(monkeypatch, ALIKE)
     saves = {**SHORT, "recipe.schedule.duration": {"unit": "steps", "value": 6}, "recipe.saving.steps": 1}
     free = {"bytes": 0}

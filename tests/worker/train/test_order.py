@@ -47,7 +47,7 @@ def test_rows_of_like_length_share_a_step_the_longest_first_among_fifty_steps():
     assert longest != sorted(longest, reverse=True), "steps are not shuffled"
 
 
-def test_no_more_than_a_hundred_rows_of_two_a_step_are_sorted_together():
+def test_at_most_a_hundred_rows_are_sorted_together_with_two_rows_per_step():
     lengths = tuple(range(200))
     shuffled = StepSampler(200, 2, 3)._permutation(0)
     steps = StepSampler(200, 2, 3, lengths=lengths)._permutation(0)

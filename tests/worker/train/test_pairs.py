@@ -78,7 +78,7 @@ def covering_rows() -> list[Row]:
         for name, values in FACTORS.items():
             if name not in row:
                 fitting = [value for value in values if possible({**row, name: value})]
-                # Of equals the next in turn, so that no value is left for many rows of its own.
+                # Among equals the next in turn, so that no value needs many additional rows.
                 turn = len(found) % len(fitting)
                 order = fitting[turn:] + fitting[:turn]
                 row[name] = max(order, key=lambda value: len(pairs_of({**row, name: value}) & left.keys()))

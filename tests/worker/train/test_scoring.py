@@ -22,7 +22,7 @@ DECODING = {
 
 @pytest.fixture
 def scored(tmp_path, monkeypatch):
-    """The changes to a plan that is to be scored on a test set of its own."""
+    """The changes for a plan that is scored on its own test set."""
     put_data(monkeypatch)
     templates = sys.modules["expert_worker.pretokenize"]
     templates.template_text = lambda plan, tokenizer: "{{ messages[-1].content }}"

@@ -137,7 +137,7 @@ def resumable(more=None):
     ids=lambda more: "-".join(str(v) for v in more.values()),
 )
 @pytest.mark.parametrize("at", ["step", "micro"])
-def test_a_stopped_run_goes_on_to_the_same_bytes(tmp_path, more, at, monkeypatch):
+def test_a_stopped_run_resumes_to_the_same_bytes(tmp_path, more, at, monkeypatch):
     whole = train(tmp_path, resumable(more), output="whole")
     told = getattr(Events, "progress" if at == "step" else "accumulating")
 
@@ -241,7 +241,7 @@ def test_longer_needs_extend(tmp_path):
     assert train(tmp_path, {**longer, "request.extend": True}).result["steps"] == 6
 
 
-def test_profile_tells_where_the_time_went(tmp_path):
+def test_profile_shows_where_the_time_went(tmp_path):
     ran = train(tmp_path, {"request.profile": True})
     assert (ran.output / "profile" / "trace.json").stat().st_size > 0
     assert sum(ran.applied["profile"]["share_of_time"].values()) > 0.3

@@ -15,7 +15,7 @@ def test_a_step_says_where_its_time_went(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("off", ["document_attention", "chunked_loss", "fused_adapters"])
-def test_a_switched_off_part_is_told_and_changes_no_loss(off, tmp_path, monkeypatch):
+def test_a_switched_off_part_is_reported_and_changes_no_loss(off, tmp_path, monkeypatch):
     put_data(monkeypatch)
     usual = train(tmp_path)
     other = train(tmp_path, {f"machine.fast_parts.{off}": False}, output="other")

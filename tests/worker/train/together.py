@@ -1,4 +1,4 @@
-"""Training in processes of their own, started as `expert-cli` starts the worker."""
+"""Training in separate processes, started as `expert-cli` starts the worker."""
 
 from __future__ import annotations
 

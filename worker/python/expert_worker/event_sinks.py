@@ -88,7 +88,7 @@ class Record:
                 hint="Remove the link, or choose another folder with -o.",
                 code="link-out",
             )
-        _mend_last_line(path)
+        _end_last_line(path)
         self.past = _read_past(path)
         self._descriptor = os.open(
             path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | NO_FOLLOW | getattr(os, "O_BINARY", 0), 0o644
@@ -111,7 +111,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _mend_last_line(path: Path) -> None:
+def _end_last_line(path: Path) -> None:
     """A run killed in mid-write leaves half a line, which would swallow the next one."""
     if not path.exists():
         return

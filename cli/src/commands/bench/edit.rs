@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_there_already_is_no_change() {
+    fn an_equal_value_does_not_count_as_a_change() {
         let same = [Setting { key: "rank", value: json!(8) }];
         assert_eq!(apply(TEXT, 0, &same), Some((TEXT.to_owned(), Vec::new())));
         assert_eq!(apply("{}", 0, &same), None);

@@ -1,4 +1,4 @@
-"""A stage for processes that belong together: each waits to be stopped, unless it is told to do otherwise."""
+"""A stage of several ranks: each waits to be stopped, unless its settings say otherwise."""
 
 from __future__ import annotations
 

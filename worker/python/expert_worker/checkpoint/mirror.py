@@ -52,7 +52,7 @@ class Mirror:
         if self._thread:
             self._queue.put(folder)
         else:
-            self._copy_or_tell(folder)
+            self._copy_or_report(folder)
 
     def pending(self) -> set[Path]:
         with self._lock:
@@ -76,9 +76,9 @@ class Mirror:
 
     def _work(self) -> None:
         while (folder := self._queue.get()) is not None:
-            self._copy_or_tell(folder)
+            self._copy_or_report(folder)
 
-    def _copy_or_tell(self, folder: Path) -> None:
+    def _copy_or_report(self, folder: Path) -> None:
         try:
             self._copy_patiently(folder)
         except Exception as error:  # any backend may raise anything; none may stop training

@@ -47,7 +47,7 @@ def examine(
     report = _report(plan, rows, base, tuned, adapter)
     report["confinement"] = examiner.confinement.document() if examiner.confinement else None
     report["seconds"] = time.monotonic() - started
-    _tell(events, report, report["seconds"])
+    _send_events(events, report, report["seconds"])
     _leave(plan, report, events)
     return cast(JsonValue, report)
 
@@ -105,7 +105,7 @@ def _report(
     }
 
 
-def _tell(events: Events, report: dict[str, Any], seconds: float) -> None:
+def _send_events(events: Events, report: dict[str, Any], seconds: float) -> None:
     metrics = {f"base_{key}": report["base"][key] for key in ("accuracy", "low", "high", "loss")}
     if report["adapter"]:
         metrics |= {f"adapter_{key}": report["adapter"][key] for key in ("accuracy", "low", "high", "loss")}

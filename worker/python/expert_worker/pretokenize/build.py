@@ -97,7 +97,7 @@ class Builder:
             named = [(source.name, open_source(plan, source)) for source in sources]
             build = run(interpret=True)
         self._judge(build)
-        self._tell_of_dialogues(build)
+        self._warn_about_dialogues(build)
         return build
 
     def _judge(self, build: Build) -> None:
@@ -112,7 +112,7 @@ class Builder:
             f"{total} broken rows are left out; the first is {first[1]}:{first[2]}: {first[3]}",
         )
 
-    def _tell_of_dialogues(self, build: Build) -> None:
+    def _warn_about_dialogues(self, build: Build) -> None:
         parsed = sum(ledger["parsed_dialogues"] for ledger in build.ledgers())
         if parsed:
             self.events.warning(

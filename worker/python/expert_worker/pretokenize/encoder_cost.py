@@ -57,7 +57,7 @@ def _seconds(encode: Callable[[list[str]], Any], texts: list[str]) -> float:
     return time.process_time() - start
 
 
-def tell(found: EncoderCost | None, events: Events) -> None:
+def warn(found: EncoderCost | None, events: Events) -> None:
     if found is not None:
         events.warning(
             "tokenizer-fallback",
@@ -76,4 +76,4 @@ def record(found: EncoderCost | None, inputs: Inputs) -> None:
             path.unlink(missing_ok=True)
         else:
             folder.mkdir(parents=True, exist_ok=True)
-            files.replace_json(path, found.told())
+            files.replace_json(path, found.as_json())

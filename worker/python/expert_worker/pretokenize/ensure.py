@@ -11,7 +11,7 @@ from expert_worker.plan import Plan
 from expert_worker.pretokenize.build import Builder
 from expert_worker.pretokenize.cache import Cache, open_cache
 from expert_worker.pretokenize.coder import find_coder
-from expert_worker.pretokenize.encoder_cost import cost, record, tell
+from expert_worker.pretokenize.encoder_cost import cost, record, warn
 from expert_worker.pretokenize.foreign import foreign_cache
 from expert_worker.pretokenize.inputs import Inputs, gather
 from expert_worker.pretokenize.lock import builder_lock
@@ -67,7 +67,7 @@ def _build(inputs: Inputs, target: Path, events: Events, *, force: bool) -> None
     with watched(events, f"The tokenizer of {inputs.plan.recipe.base.name}"):
         coder = find_coder(inputs.vocabulary, inputs.template, Path(inputs.plan.machine.paths.home), events)
         slow = cost(inputs, coder)
-    tell(slow, events)
+    warn(slow, events)
     record(slow, inputs)
     files.build_folder(target, Builder(inputs, coder, slow, events).fill)
 

@@ -80,7 +80,7 @@ class EncoderCost(Document):
             )
         return "how much slower is unknown: no row could be measured"
 
-    def told(self) -> dict[str, JsonValue]:
+    def as_json(self) -> dict[str, JsonValue]:
         return {**self.model_dump(mode="json"), "words": self.words()}
 
 

@@ -35,7 +35,7 @@ def run(plan: Plan, events: Events) -> dict[str, JsonValue]:
 def summary(cache: Cache, seconds: float, rows: list[dict[str, Any]]) -> dict[str, JsonValue]:
     told: dict[str, Any] = cache.description.model_dump(mode="json", exclude={"inputs", "template", "format"})
     if (slow := cache.description.slow_encoder) is not None:
-        told["slow_encoder"] = slow.told()
+        told["slow_encoder"] = slow.as_json()
     return {
         "ok": True,
         "cache": str(cache.folder),

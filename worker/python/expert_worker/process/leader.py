@@ -61,7 +61,7 @@ class Member:
     def code(self) -> int | None:
         return self.process.poll()
 
-    def tell(self, word: bytes) -> None:
+    def send(self, word: bytes) -> None:
         with contextlib.suppress(OSError):
             assert self.process.stdin is not None
             self.process.stdin.write(word)
@@ -170,7 +170,7 @@ def _watch(members: Sequence[Member], stop: Stop) -> Member | None:
         if stop.requested and not asked:
             asked = True
             for member in members:
-                member.tell(TERMINATE if stop.terminated else INTERRUPT)
+                member.send(TERMINATE if stop.terminated else INTERRUPT)
         time.sleep(_ROUND)
 
 

@@ -18,7 +18,7 @@ def picture(base: Share | None, adapter: Share | None) -> Raw:
     if not known:
         return Raw("")
     drawn = "".join(_mark(who, share) for who, share in known.items())
-    words = "; ".join(f"{who} {told(share)}" for who, share in known.items())
+    words = "; ".join(f"{who} {describe(share)}" for who, share in known.items())
     return Raw(f'<span class="share">{svg(f"{_SCALE}{drawn}", words)}</span>')
 
 
@@ -36,7 +36,7 @@ def _mark(who: str, share: Share) -> str:
     return f'{reach}<path class="dot c{hue}" {dot}/>{ring}'
 
 
-def told(share: Share) -> str:
+def describe(share: Share) -> str:
     known = share.low is not None and share.high is not None
     reach = f" (95%: {share.low:.0%} to {share.high:.0%})" if known else ""
     return f"{number(share)}{reach}"

@@ -35,9 +35,9 @@ KEY = (
 
 def _comparison(base: Share, adapter: Share) -> str:
     points = shares.gain(base, adapter) or 0.0
-    told = f"The base: {shares.told(base)}. The adapter: {shares.told(adapter)}. "
+    summary = f"The base: {shares.describe(base)}. The adapter: {shares.describe(adapter)}. "
     change = f"{points:+.1f} points" if points else "No difference"
     if shares.apart(base, adapter):
         mood = "good" if points > 0 else "bad"
-        return f'{told}<span class="{mood}">{change}; the intervals are apart.</span>'
-    return f'{told}<span class="warn">{change}; the intervals overlap, so chance may explain it.</span>'
+        return f'{summary}<span class="{mood}">{change}; the intervals are apart.</span>'
+    return f'{summary}<span class="warn">{change}; the intervals overlap, so chance may explain it.</span>'

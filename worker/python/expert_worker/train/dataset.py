@@ -96,7 +96,7 @@ def _dataset(cache: Cache, folder: RowsFolder | None = None) -> Dataset:
         cache.train,
         cache.validation if cache.validation is not None and len(cache.validation) else None,
         cache.ledger(),
-        slow.told() if slow is not None else None,
+        slow.as_json() if slow is not None else None,
         mapped=folder is None,
         folder=folder,
     )
