@@ -44,6 +44,17 @@ def test_the_format_and_its_seal_stay_as_older_versions_wrote_them(saved: Path) 
     assert read(saved).step == 1
 
 
+def test_a_record_without_newer_fields_is_read_as_it_was_written(saved: Path) -> None:
+    path = saved / "state.json"
+    older = json.loads(path.read_bytes())
+    older.pop("seal")
+    for name in ("inputs", "threads", "fp32_products", "processor"):
+        older["facts"].pop(name, None)
+    text = json.dumps(older, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    path.write_bytes(files.json_bytes({**older, "seal": hashlib.sha256(text.encode()).hexdigest()}))
+    assert read(saved).facts.threads is None
+
+
 def test_the_same_content_in_another_layout_is_not_as_it_was_written(saved: Path) -> None:
     path = saved / "state.json"
     path.write_text(json.dumps(json.loads(path.read_bytes()), indent=7))

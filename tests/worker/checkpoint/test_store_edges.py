@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from expert_worker.checkpoint import Facts, Store
+from expert_worker.checkpoint.store import step_of
 from expert_worker.errors import Storage
 from expert_worker.events import Events
 
@@ -59,12 +60,28 @@ def test_a_step_that_is_saved_already_is_left_alone_and_named(store: Store) -> N
     assert (store.path(1) / "x.safetensors").stat().st_ino == before
 
 
+def test_a_folder_below_folders_that_are_not_there_is_made(tmp_path: Path, heard) -> None:
+    store = Store(tmp_path / "weights" / "base", heard[0])
+    store.open()
+    save(store, 1)
+    assert names(store) == ["checkpoint-1"]
+
+
+def test_a_name_without_a_step_is_refused() -> None:
+    with pytest.raises(ValueError, match="is not a checkpoint's name"):
+        step_of(Path("weights/final"))
+
+
 def test_parts_may_be_in_folders(store: Store) -> None:
     save(store, 1)
     found = store.newest_valid()
     assert found is not None
-    path = store.commit(2, {"below/deep/notes.bin": b"notes", "top.json": {"a": 1}}, found.facts)
-    assert (path / "below" / "deep" / "notes.bin").read_bytes() == b"notes"
+    parts = {"below/deep/more.bin": b"more", "below/deep/notes.bin": b"notes", "top.json": {"a": 1}}
+    path = store.commit(2, parts, found.facts)
+    assert [(path / "below" / "deep" / name).read_bytes() for name in ("more.bin", "notes.bin")] == [
+        b"more",
+        b"notes",
+    ]
     newest = store.newest_valid()
     assert newest is not None and newest.step == 2 and newest.json("top.json") == {"a": 1}
 
