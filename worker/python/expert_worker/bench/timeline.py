@@ -16,7 +16,8 @@ from expert_worker.bench.output import bar, demand_writable, number, write_file
 from expert_worker.errors import BadInput
 from expert_worker.event import Checkpoint, Evaluated, Event, Progress, Stage
 from expert_worker.event_reader import EventFile, last_attempt
-from expert_worker.report.records import PlanView, read_json, view
+from expert_worker.record_reader import read_json, read_record
+from expert_worker.recorded import PlanRecord
 from expert_worker.terminal import write_stderr, write_stdout
 
 TOKENIZE, LOAD, DATA, TRANSFER, LAUNCH, COMPUTE, UPDATE, EVALUATE, SAVE = LANES = (
@@ -112,7 +113,8 @@ def _names(folders: list[Path]) -> list[str]:
 
 
 def _on_cpu(folder: Path) -> bool:
-    return view(PlanView, read_json(folder / "plan.json"))[0].machine.device.kind == "cpu"
+    machine = read_record(PlanRecord, read_json(folder / "plan.json"))[0].machine
+    return machine is not None and machine.device.kind == "cpu"
 
 
 def _document(it: Timeline) -> dict[str, Any]:

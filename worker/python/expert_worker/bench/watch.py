@@ -35,9 +35,10 @@ from expert_worker.bench.sample import ProcessTree, Sample, Summary, read_machin
 from expert_worker.bench.verdict import Finding, Observation, findings
 from expert_worker.event import Event, Failed, Finished, Progress, Stage
 from expert_worker.event_reader import NAME, EventFile, last_attempt
+from expert_worker.record_reader import read_json, read_record
+from expert_worker.recorded import Device, PlanRecord
 from expert_worker.report.charts import Line, curve
 from expert_worker.report.parts import charts, document, heading, section, table
-from expert_worker.report.records import Device, PlanView, read_json, view
 from expert_worker.terminal import visible, write_stderr, write_stdout
 
 _IN_BYTES = frozenset({"memory_used", "resident", "memory_available", "swap_used"})
@@ -139,7 +140,8 @@ class WatchedRun:
 
     @property
     def device(self) -> Device:
-        return view(PlanView, read_json(self.folder / "plan.json"))[0].machine.device
+        machine = read_record(PlanRecord, read_json(self.folder / "plan.json"))[0].machine
+        return machine.device if machine else Device()
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,7 @@ class WatchResult:
                 samples=self.samples,
                 figures=statistics(self.samples),
                 breakdown=self.breakdown,
-                gpu=device.index if on_gpu else None,
+                gpu=device.index or 0 if on_gpu else None,
                 reserved=step.memory_reserved if step and on_gpu else 0,
                 cores=os.cpu_count() or 1,
                 attached=self.run is not None,
