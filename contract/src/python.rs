@@ -61,7 +61,7 @@ pub fn modules(all: &[Module<'_>]) -> Result<Vec<String>, String> {
     let mut written = Vec::new();
     for module in all {
         for schema in &module.schemas {
-            one_type_a_name(schema.as_value(), &mut shapes)?;
+            one_type_per_name(schema.as_value(), &mut shapes)?;
         }
         written.push(Writer::new(module, &homes).run(&mut homes));
     }
@@ -69,7 +69,7 @@ pub fn modules(all: &[Module<'_>]) -> Result<Vec<String>, String> {
 }
 
 /// Refuses a name whose type has other fields than the type known by it.
-fn one_type_a_name(root: &Value, shapes: &mut BTreeMap<String, Value>) -> Result<(), String> {
+fn one_type_per_name(root: &Value, shapes: &mut BTreeMap<String, Value>) -> Result<(), String> {
     let types: BTreeMap<_, _> = types(root).into_iter().collect();
     for (name, schema) in &types {
         // schemars distinguishes the types of one schema by a number.
