@@ -224,6 +224,8 @@ pub struct SourceCounts {
     pub split: String,
     #[serde(flatten)]
     pub counts: RowCounts,
+    /// Fields that nothing was read from, and in how many rows.
+    pub unused_fields: BTreeMap<String, u64>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -135,7 +135,8 @@ fn check_account(ingested: &Ingested, rows: &[u8]) {
     assert_eq!(sum, ledger.read, "{ledger:?}");
     assert_eq!(ingested.bad.total, bad);
     for problem in &ingested.bad.problems {
-        assert!((1..=count).contains(&problem.line) && !problem.message.is_empty(), "{problem:?}");
+        let inside = problem.places.iter().all(|(_, line)| (1..=count).contains(line));
+        assert!(inside && !problem.places.is_empty() && !problem.message.is_empty(), "{problem:?}");
     }
 }
 

@@ -1,6 +1,8 @@
 //! The result of `pretokenize`: the cache, the row counts, and preview rows.
 
-use expert_contract::results::{PretokenizeResult, PreviewRow, RowCounts, SlowEncoder, SplitStatistics};
+use expert_contract::results::{
+    PretokenizeResult, PreviewRow, RowCounts, SlowEncoder, SourceCounts, SplitStatistics,
+};
 
 use super::number::{bytes, grouped, seconds};
 use super::style::{DIM, ERROR, GOOD, STRONG};
@@ -39,6 +41,9 @@ pub fn text(result: &PretokenizeResult) -> String {
             table.row([String::new(), format!("{} {words}", grouped(count))]);
         }
     }
+    for source in result.sources.iter().filter(|source| !source.unused_fields.is_empty()) {
+        table.row([String::new(), unused(source)]);
+    }
     for (name, split) in &result.splits {
         table.row([name.clone(), split_line(split)]);
     }
@@ -63,6 +68,12 @@ fn rows(totals: &RowCounts) -> String {
         grouped(totals.tokens),
         grouped(totals.supervised_tokens)
     )
+}
+
+fn unused(source: &SourceCounts) -> String {
+    let field = |(name, rows): (&String, &u64)| format!("{name} ({})", grouped(*rows));
+    let fields: Vec<_> = source.unused_fields.iter().map(field).collect();
+    format!("not used in {}: {}", source.name, fields.join(", "))
 }
 
 fn split_line(split: &SplitStatistics) -> String {
@@ -121,13 +132,14 @@ mod tests {
         let result = json!({
             "existed": true, "cache": "c/k", "seconds": 1.0,
             "totals": {"read": 1200, "used": 1190, "tokens": 5000, "supervised_tokens": 900, "bad": 10, "truncated": 0},
+            "sources": [{"name": "rows.jsonl", "unused_fields": {"id": 1200}}],
             "splits": {"train": {"documents": 1190, "rows": 40, "fill": 0.9993, "bytes": 10}},
             "preview": [{"spans": [{"text": "q\u{1b}[2J", "learned": false}, {"text": "a", "learned": true}], "tokens": 3, "supervised_tokens": 1}],
         });
         let plain = anstream::adapter::strip_str(&shown(&text(&typed(result)))).to_string();
         assert_eq!(
             plain,
-            "row 1 (3 tokens, 1 learned)\nq\u{fffd}[2Ja\n\ncache  c/k (was there)\nrows   1,200 read, 1,190 used; 5,000 tokens, 900 of them learned\n       10 bad rows\ntrain  1,190 documents in 40 rows, 99.9% full\n"
+            "row 1 (3 tokens, 1 learned)\nq\u{fffd}[2Ja\n\ncache  c/k (was there)\nrows   1,200 read, 1,190 used; 5,000 tokens, 900 of them learned\n       10 bad rows\n       not used in rows.jsonl: id (1,200)\ntrain  1,190 documents in 40 rows, 99.9% full\n"
         );
     }
 }

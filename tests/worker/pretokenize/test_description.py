@@ -11,6 +11,7 @@ import pytest
 from expert_worker.pretokenize.record import (
     DATA_FILE,
     FILE,
+    FORMAT,
     Description,
     SourceLedger,
     SplitStatistics,
@@ -40,7 +41,12 @@ def description(content: bytes = b"rows") -> Description:
     )  # fmt: skip
     sources = tuple(SourceLedger(name=name, split="train", **COUNTS) for name in ("a", "b"))
     return Description(
-        format=1, key=KEY, inputs={"of": "Zürich"}, encoder="native", sources=sources, splits={"train": split}
+        format=FORMAT,
+        key=KEY,
+        inputs={"of": "Zürich"},
+        encoder="native",
+        sources=sources,
+        splits={"train": split},
     )
 
 
@@ -89,7 +95,7 @@ def test_a_changed_description_is_none(folder: Path) -> None:
     assert read_description(folder) is None
 
 
-@pytest.mark.parametrize("changes", [{"format": 2}, {"format": 0}, {"key": "another"}])
+@pytest.mark.parametrize("changes", [{"format": FORMAT + 1}, {"format": 0}, {"key": "another"}])
 def test_another_format_or_folder_is_none(folder: Path, changes: dict[str, object]) -> None:
     rewrite(folder, seal=True, **changes)
     assert read_description(folder) is None

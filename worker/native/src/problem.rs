@@ -2,39 +2,45 @@
 
 use std::fmt;
 
-/// One fault in the data, where it stands.
+/// A fault and the rows that have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     pub code: &'static str,
-    pub file: String,
-    /// Counted from 1; 0 means the file as a whole.
-    pub line: u64,
+    /// Of the first row that has it.
     pub message: String,
+    /// What to write into the manifest, or to do.
+    pub hint: Option<String>,
+    pub total: u64,
+    /// The first places: a file, and a line counted from 1; 0 means the file as a whole.
+    pub places: Vec<(String, u64)>,
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.line == 0 {
-            return write!(out, "{}: {}", self.file, self.message);
+        match self.places.first() {
+            Some((file, 0)) => write!(out, "{file}: {}", self.message),
+            Some((file, line)) => write!(out, "{file}:{line}: {}", self.message),
+            None => out.write_str(&self.message),
         }
-        write!(out, "{}:{}: {}", self.file, self.line, self.message)
     }
 }
 
-/// A fault before it knows its place.
+/// A fault before its place is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     pub code: &'static str,
     pub message: String,
+    pub hint: Option<String>,
 }
 
 impl Fault {
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self { code, message: message.into(), hint: None }
     }
 
-    pub fn at(self, file: &str, line: u64) -> Problem {
-        Problem { code: self.code, file: file.to_owned(), line, message: self.message }
+    #[must_use]
+    pub fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
     }
 }
 
@@ -61,7 +67,7 @@ pub enum Failure {
     Interrupted,
 }
 
-/// Every broken row up to a cap, and how many there were.
+/// Broken rows by what is wrong with them, and how many there were.
 #[derive(Debug, Default)]
 pub struct BadRows {
     pub problems: Vec<Problem>,
@@ -69,14 +75,40 @@ pub struct BadRows {
 }
 
 impl BadRows {
-    pub const CAP: usize = 1000;
+    /// Kinds of problems that are kept; rows with others are counted only.
+    pub const KINDS: usize = 50;
+    /// Places that are kept of each kind.
+    pub const PLACES: usize = 20;
 
-    pub fn push(&mut self, problem: Problem) {
+    pub fn push(&mut self, fault: &Fault, file: &str, line: u64) {
         self.total += 1;
-        if self.problems.len() < Self::CAP {
-            self.problems.push(problem);
+        if let Some(known) = self.problems.iter_mut().find(|problem| same_kind(problem, fault)) {
+            known.total += 1;
+            if known.places.len() < Self::PLACES {
+                known.places.push((file.to_owned(), line));
+            }
+        } else if self.problems.len() < Self::KINDS {
+            self.problems.push(Problem {
+                code: fault.code,
+                message: fault.message.clone(),
+                hint: fault.hint.clone(),
+                total: 1,
+                places: vec![(file.to_owned(), line)],
+            });
         }
     }
+}
+
+/// Whether one correction cures both: the same line to paste, or the same message up to its numbers.
+fn same_kind(problem: &Problem, fault: &Fault) -> bool {
+    if problem.code != fault.code || problem.hint != fault.hint {
+        return false;
+    }
+    problem.hint.is_some() || without_digits(&problem.message).eq(without_digits(&fault.message))
+}
+
+fn without_digits(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|character: char| character.is_ascii_digit()).filter(|part| !part.is_empty())
 }
 
 pub type Outcome<T> = Result<T, Failure>;

@@ -8,7 +8,8 @@ ENCODER_VERSION: int
 SUPERVISED: int
 BUILTIN_TEMPLATES: list[tuple[str, str]]
 
-Problem = tuple[str, str, int, str]
+# Code, message, hint, rows, and the first places as a file and a line.
+Problem = tuple[str, str, str | None, int, list[tuple[str, int]]]
 Progress = Callable[[int, int, int], bool]
 Oracle = Callable[[list[str]], Sequence[tuple[Sequence[int], Sequence[int]]]]
 
@@ -34,6 +35,7 @@ class Ledger(TypedDict):
     tokens: int
     supervised: int
     bytes: int
+    unused_fields: dict[str, int]
 
 class Totals(TypedDict):
     rows: int

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use super::recipe::{self, Coder, Ledger, Recipe, Source};
-use super::worker::{Part, Row, Worker};
+use super::worker::{self, Part, Row, Worker};
 use crate::ordered;
 use crate::problem::{BadRows, Failure, Fault, Outcome};
 use crate::rows::{Columns, Lines};
@@ -91,7 +91,7 @@ fn open(sources: Vec<Source>, bad: &mut BadRows) -> Outcome<(Vec<Opened>, Vec<St
             Source::Lines { path, name } => {
                 let lines = Lines::open(&path, &name)?;
                 if let Some(fault) = lines.lfs_pointer() {
-                    bad.push(fault.at(&name, 0));
+                    bad.push(&fault, &name, 0);
                 } else {
                     opened.push(Opened::Lines(lines));
                     names.push(name);
@@ -195,11 +195,13 @@ impl<P: FnMut(u64, u64, u64) -> bool> Collector<P> {
         ledger.interpreted += part.interpreted;
         ledger.eos_added += part.eos_added;
         ledger.bytes += part.bytes;
+        for (field, rows) in &part.unused {
+            worker::count(&mut ledger.unused, field.clone(), *rows);
+        }
     }
 
     fn report(&mut self, number: u64, fault: &Fault) {
-        let name = self.ledgers[self.source].name.clone();
-        self.bad.push(fault.clone().at(&name, self.lines + number + 1));
+        self.bad.push(fault, &self.ledgers[self.source].name, self.lines + number + 1);
     }
 
     /// Notes the documents of every row; of equal rows, where that is asked, of the first alone.

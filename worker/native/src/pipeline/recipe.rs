@@ -84,6 +84,8 @@ pub struct Ledger {
     pub tokens: u64,
     pub supervised: u64,
     pub bytes: u64,
+    /// Fields that nothing was read from, and in how many rows.
+    pub unused: Vec<(String, u64)>,
 }
 
 /// Rows that could not be used, and whether that ends the work.

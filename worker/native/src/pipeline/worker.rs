@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hasher};
 use super::recipe::{self, Coder, Loss, OracleIds, Overlong, Recipe, Refusal};
 use crate::encoder::{Encoder, SUPERVISED, Span};
 use crate::problem::{Failure, Fault, Outcome};
-use crate::rows::{Shaped, Value};
+use crate::rows::{Row as Understood, Shaped, Value};
 use crate::spill::{self, SpillWriter};
 use crate::template::{Rendered, Renderer};
 
@@ -38,6 +38,8 @@ pub struct Part {
     /// Rows whose text the template's interpreter has written.
     pub interpreted: u64,
     pub eos_added: u64,
+    /// Fields that nothing was read from, and in how many rows.
+    pub unused: Vec<(String, u64)>,
     pub failure: Option<Failure>,
 }
 
@@ -103,9 +105,11 @@ impl<'a> Worker<'a> {
     }
 
     fn one(&mut self, number: u64, value: &Value<'_>, part: &mut Part) -> Result<(), Refusal> {
-        let was_text = matches!(value, Value::Object(object) if object.get("text").is_some());
-        let shaped = self.recipe.shaper.shape(value)?;
-        part.parsed += u64::from(was_text && matches!(shaped, Shaped::Turns(_)));
+        let Understood { shaped, parsed, unused } = self.recipe.shaper.read(value)?;
+        part.parsed += u64::from(parsed);
+        for field in unused {
+            count(&mut part.unused, field, 1);
+        }
         self.check_size(&shaped)?;
         let fingerprint = if self.recipe.deduplicate { fingerprint(&shaped) } else { 0 };
         let before = self.renderer.interpreted;
@@ -262,6 +266,17 @@ fn end_answer(recipe: &Recipe, row: &mut Vec<u32>) -> bool {
     true
 }
 
+/// Names are kept up to a bound: rows may each name other fields.
+const MOST_UNUSED: usize = 64;
+
+pub(super) fn count(fields: &mut Vec<(String, u64)>, field: String, rows: u64) {
+    if let Some((_, known)) = fields.iter_mut().find(|(name, _)| *name == field) {
+        *known += rows;
+    } else if fields.len() < MOST_UNUSED {
+        fields.push((field, rows));
+    }
+}
+
 fn fingerprint(shaped: &Shaped<'_>) -> u128 {
     let mut hashers = (DefaultHasher::new(), DefaultHasher::new());
     hashers.1.write_u8(1);
@@ -294,13 +309,17 @@ pub struct Preview {
     pub ids: Vec<u32>,
 }
 
+fn in_full(fault: Fault) -> String {
+    fault.hint.map_or(fault.message.clone(), |hint| format!("{} ({hint})", fault.message))
+}
+
 /// Renders and encodes one row by the same steps as a build.
 pub fn preview(recipe: &Recipe, coder: Coder<'_>, value: &Value<'_>) -> Result<Preview, String> {
     let mut worker = Worker::new(recipe, coder);
-    let shaped = recipe.shaper.shape(value).map_err(|fault| fault.message)?;
+    let shaped = recipe.shaper.shape(value).map_err(in_full)?;
     let mut rendered = Rendered::default();
     let outcome = worker.renderer.render(&shaped, &mut rendered).map_err(|failure| failure.to_string())?;
-    outcome.map_err(|fault| fault.message)?;
+    outcome.map_err(in_full)?;
     let (text, spans) = (rendered.text.clone(), rendered.spans.clone());
     worker.rendered = rendered;
     let ids = match &mut worker.ids {

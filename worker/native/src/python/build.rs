@@ -1,5 +1,6 @@
 //! `ingest` and `Build`: from sources to the splits of a cache.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -65,7 +66,7 @@ fn source((name, place): (String, Bound<'_, PyAny>)) -> PyResult<Source> {
 
 #[pymethods]
 impl Build {
-    /// Problems as `(code, file, line, message)`, at most a thousand, and how many there were.
+    /// Kinds of problems as `(code, message, hint, rows, places)`, and how many rows there were.
     fn problems(&self) -> (Vec<errors::Row>, u64) {
         (errors::rows(&self.ingested.bad), self.ingested.bad.total)
     }
@@ -163,6 +164,7 @@ fn ledger_dict<'py>(py: Python<'py>, ledger: &Ledger) -> PyResult<Bound<'py, PyD
     ] {
         out.set_item(name, count)?;
     }
+    out.set_item("unused_fields", ledger.unused.iter().cloned().collect::<BTreeMap<_, _>>())?;
     Ok(out)
 }
 

@@ -10,13 +10,13 @@ use crate::problem::{BadRows, Failure};
 
 create_exception!(_native, NativeError, PyException);
 
-/// A problem as `(code, file, line, message)`.
-pub type Row = (&'static str, String, u64, String);
+/// A kind of problem as `(code, message, hint, rows, places)`; a place is a file and a line.
+pub type Row = (&'static str, String, Option<String>, u64, Vec<(String, u64)>);
 
 pub fn rows(bad: &BadRows) -> Vec<Row> {
     bad.problems
         .iter()
-        .map(|problem| (problem.code, problem.file.clone(), problem.line, problem.message.clone()))
+        .map(|it| (it.code, it.message.clone(), it.hint.clone(), it.total, it.places.clone()))
         .collect()
 }
 

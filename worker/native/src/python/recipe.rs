@@ -45,7 +45,7 @@ impl PyRecipe {
     ) -> PyResult<Self> {
         let engine = Engine::new(template, &specials).map_err(PyValueError::new_err)?;
         let recipe = Recipe {
-            shaper: Shaper { mapping, parse_dialogue },
+            shaper: Shaper::new(mapping, parse_dialogue, train_on != "completions", template),
             engine,
             train_on: train_on_of(train_on)?,
             eos,

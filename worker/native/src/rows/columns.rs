@@ -81,7 +81,11 @@ fn value(column: &dyn Array, at: usize) -> Result<Value<'_>, Fault> {
         DataType::UInt32 => integer(column.as_primitive::<UInt32Type>().value(at).into()),
         DataType::UInt64 => Ok(Value::Unsigned(column.as_primitive::<UInt64Type>().value(at))),
         DataType::Float16 => Ok(Value::Float(column.as_primitive::<Float16Type>().value(at).to_f64())),
-        DataType::Float32 => Ok(Value::Float(column.as_primitive::<Float32Type>().value(at).into())),
+        // In the digits of 32 bits: 0.1, not 0.10000000149.
+        DataType::Float32 => {
+            let number = column.as_primitive::<Float32Type>().value(at);
+            Ok(Value::Float(number.to_string().parse().unwrap_or_else(|_| number.into())))
+        }
         DataType::Float64 => Ok(Value::Float(column.as_primitive::<Float64Type>().value(at))),
         DataType::Utf8 => Ok(Value::Text(column.as_string::<i32>().value(at).into())),
         DataType::LargeUtf8 => Ok(Value::Text(column.as_string::<i64>().value(at).into())),

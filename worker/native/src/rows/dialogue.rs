@@ -26,7 +26,7 @@ pub fn parse<'a>(text: &Cow<'a, str>) -> Option<Vec<Turn<'a>>> {
         Some(marks) => marked(body, &marks)?,
         None if ROLES.iter().any(|role| tagged(body, role).is_some()) => marked(body, &PHI)?,
         None if body.starts_with("[INST]") || body.starts_with("<s>[INST]") => instructed(body)?,
-        None => return None,
+        None => headed(body)?,
     };
     let complete = turns.last().is_some_and(|(role, content)| *role == "assistant" && !content.is_empty());
     complete.then(|| turns.into_iter().map(|(role, content)| turn(text, role, content)).collect())
@@ -50,6 +50,59 @@ fn marked<'t>(mut rest: &'t str, marks: &Marks) -> Option<Vec<(&'t str, &'t str)
         turns.push((role, content.trim_matches('\n')));
         rest = after;
     }
+}
+
+/// How plain texts name who speaks, and the role that each name means; an empty role continues the turn before.
+const HEADINGS: [&[(&str, &str)]; 3] = [
+    &[("### Instruction:", "user"), ("### Input:", ""), ("### Response:", "assistant")],
+    &[("### Human:", "user"), ("### Assistant:", "assistant"), ("### System:", "system")],
+    &[("\n\nHuman:", "user"), ("\n\nAssistant:", "assistant")],
+];
+/// What Alpaca writes before the first heading.
+const ALPACA: &str = "Below is an instruction that describes a task";
+
+/// Alpaca's, Guanaco's and Anthropic's headings, each at the beginning of a line.
+fn headed(body: &str) -> Option<Vec<(&str, &str)>> {
+    let start = if body.starts_with(ALPACA) { body.find("### Instruction:")? } else { 0 };
+    let body = &body[start..];
+    let headings = HEADINGS.into_iter().find(|headings| {
+        headings.iter().any(|(heading, role)| {
+            matches!(*role, "user" | "system") && body.starts_with(heading.trim_start())
+        })
+    })?;
+    let mut turns: Vec<(&str, &str)> = Vec::new();
+    let mut rest = body;
+    while !rest.is_empty() {
+        let (heading, role) = headings.iter().find(|(heading, _)| rest.starts_with(heading.trim_start()))?;
+        let after = &rest[heading.trim_start().len()..];
+        let next = next_heading(after, headings).unwrap_or(after.len());
+        let content = after[..next].trim();
+        match (role.is_empty(), turns.last_mut()) {
+            (false, _) => turns.push((role, content)),
+            // Both are parts of the same text: from where the turn begins to where this part ends.
+            (true, Some((_, asked))) if !content.is_empty() => *asked = between(body, asked, content),
+            (true, _) => {}
+        }
+        rest = after[next..].trim_start();
+    }
+    Some(turns)
+}
+
+fn next_heading(text: &str, headings: &[(&str, &str)]) -> Option<usize> {
+    let at = |heading: &str| {
+        let heading = heading.trim_start();
+        text.match_indices(heading)
+            .map(|(at, _)| at)
+            .find(|at| text[..*at].ends_with('\n') || heading.starts_with("### "))
+    };
+    headings.iter().filter_map(|(heading, _)| at(heading)).min()
+}
+
+/// The stretch of `text` from the beginning of one of its parts to the end of a later one.
+fn between<'t>(text: &'t str, first: &'t str, last: &'t str) -> &'t str {
+    let start = first.as_ptr() as usize - text.as_ptr() as usize;
+    let end = last.as_ptr() as usize - text.as_ptr() as usize + last.len();
+    text.get(start..end).unwrap_or(first)
 }
 
 /// Llama 2 and Mistral: `[INST] question [/INST] answer</s>`.

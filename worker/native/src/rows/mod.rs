@@ -2,11 +2,13 @@
 
 mod columns;
 mod dialogue;
+mod fields;
 mod lines;
+mod messages;
 mod shape;
 mod value;
 
 pub use columns::Columns;
 pub use lines::{Line, Lines, MAX_ROW_BYTES};
-pub use shape::{Shaped, Shaper, Turn};
+pub use shape::{Row, Shaped, Shaper, Turn};
 pub use value::{Object, Value};

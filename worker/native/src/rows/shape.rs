@@ -1,10 +1,11 @@
 //! From a row to the dialogue that it is, whatever shape it was written in.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::dialogue;
+use super::fields::{self, ANSWERS, CONTEXTS, DIALOGUES, QUESTIONS, SYSTEMS, first, short};
 use super::value::{Object, Value};
+use super::{dialogue, messages};
 use crate::problem::Fault;
 
 /// One message.
@@ -24,6 +25,16 @@ pub enum Shaped<'a> {
     Rich { messages: Vec<Value<'a>>, tools: Option<Value<'a>> },
 }
 
+/// A row as it was understood.
+#[derive(Debug)]
+pub struct Row<'a> {
+    pub shaped: Shaped<'a>,
+    /// Whether it is a dialogue that was parsed out of a text.
+    pub parsed: bool,
+    /// Fields that hold something and that nothing was read from.
+    pub unused: Vec<String>,
+}
+
 /// How rows are read.
 #[derive(Debug, Clone, Default)]
 pub struct Shaper {
@@ -31,116 +42,281 @@ pub struct Shaper {
     pub mapping: BTreeMap<String, String>,
     /// Parse a text that is itself a rendered dialogue.
     pub parse_dialogue: bool,
+    /// Every word of the chat template: keys that are not among them are not rendered.
+    pub template_words: BTreeSet<String>,
+    /// Whether every answer is learned, not only the last one.
+    pub every_answer: bool,
+    /// Whether the template may print a message with all its keys.
+    pub whole_messages: bool,
 }
 
-type Shape<'a> = Result<Shaped<'a>, Fault>;
+pub(super) type Shape<'a> = Result<Shaped<'a>, Fault>;
+
+/// What a row is, and the fields that were read.
+type Recognised<'a> = (Shaped<'a>, Vec<&'static str>);
 
 impl Shaper {
+    pub fn new(
+        mapping: BTreeMap<String, String>,
+        parse_dialogue: bool,
+        every_answer: bool,
+        template: &str,
+    ) -> Self {
+        let (template_words, whole_messages) = messages::template_words(template);
+        Self { mapping, parse_dialogue, template_words, every_answer, whole_messages }
+    }
+
     pub fn shape<'a>(&self, row: &'a Value<'_>) -> Shape<'a> {
+        self.read(row).map(|row| row.shaped)
+    }
+
+    pub fn read<'a>(&self, row: &'a Value<'_>) -> Result<Row<'a>, Fault> {
         let Value::Object(row) = row else {
             return Err(Fault::new("not_object", format!("the row is {}, not an object", row.kind())));
         };
-        let row = row.borrowed();
-        if self.mapping.is_empty() { self.recognise(&row) } else { self.recognise(&self.mapped(&row)?) }
+        let own = row.borrowed();
+        let mut unused = Vec::new();
+        let mapped;
+        let row = if self.mapping.is_empty() {
+            &own
+        } else {
+            mapped = self.mapped(&own)?;
+            &mapped
+        };
+        let (shaped, read) = self.recognise(row, &mut unused)?;
+        let is_read = |name: &str| read.contains(&name);
+        for (name, value) in &own.0 {
+            let known = if self.mapping.is_empty() {
+                is_read(name)
+            } else {
+                self.mapping.iter().any(|(to, path)| is_read(to) && reaches(path, name))
+            };
+            if !known && *value != Value::Null {
+                unused.push(short(name).to_owned());
+            }
+        }
+        let parsed = matches!(shaped, Shaped::Turns(_)) && read == ["text"];
+        Ok(Row { shaped, parsed, unused })
     }
 
-    /// The row under its canonical names; unmapped fields are dropped, unless they have a canonical name.
+    /// The row under its canonical names; unmapped fields are left out.
     fn mapped<'a>(&self, row: &Object<'a>) -> Result<Object<'a>, Fault> {
         let mut out = Object::default();
         for (name, path) in &self.mapping {
             match row.path(path) {
                 Some(value) => out.0.push((Cow::Owned(name.clone()), value.clone())),
-                None if matches!(name.as_str(), "input" | "system" | "tools") => {}
-                None => {
-                    let message =
-                        format!("the row has no field {path:?}, to which field_mapping sends {name:?}");
-                    return Err(Fault::new("missing_field", message));
-                }
+                None if matches!(name.as_str(), "input" | "context" | "system" | "tools") => {}
+                None => return Err(no_field(row, name, path)),
             }
         }
         Ok(out)
     }
 
-    fn recognise<'a>(&self, row: &Object<'a>) -> Shape<'a> {
-        if let Some(messages) = row.present("messages").or_else(|| row.present("conversations")) {
-            return messages_row(messages, row);
+    fn recognise<'a>(&self, row: &Object<'a>, unused: &mut Vec<String>) -> Result<Recognised<'a>, Fault> {
+        if let Some(name) = first(row, DIALOGUES) {
+            let shaped = self.messages(messages_of(name, row)?, row, unused)?;
+            return Ok((shaped, vec![name, "system", "system_prompt", "tools"]));
+        }
+        if row.present("chosen").is_some() && row.present("rejected").is_some() {
+            return Err(fields::preference(row));
         }
         if row.present("prompt").is_some() && row.get("completion").is_some() {
-            return completion_row(row);
+            if matches!(row.get("label"), Some(Value::Bool(_))) {
+                return Err(fields::judged());
+            }
+            return Ok((
+                self.completion_row(row, unused)?,
+                vec!["prompt", "completion", "system", "system_prompt", "tools"],
+            ));
         }
-        if row.present("instruction").is_some() {
-            return instruction_row(row, "instruction");
+        if row.present("instruction").is_none() && matches!(row.get("input"), Some(Value::Object(_))) {
+            let answer = answer_of("input", row)?;
+            return Ok((task_row(row, answer)?, vec!["input", answer, "system", "system_prompt"]));
         }
-        if matches!(row.get("input"), Some(Value::Object(_))) {
-            return task_row(row);
+        let text = row.get("text");
+        let question = question_of(row)?;
+        let has_answer = question.is_some() && first(row, ANSWERS).is_some();
+        match (text, question) {
+            (Some(text), None) => Ok((self.text_row(text, row)?, vec!["text"])),
+            (Some(_), Some(question)) if !has_answer => Err(fields::text_with_question(question)),
+            (_, Some(question)) => {
+                let answer = answer_of(question, row)?;
+                let context = first(row, CONTEXTS.into_iter().filter(|name| *name != question));
+                let shaped = question_row(row, question, context, answer)?;
+                let mut read = vec![question, answer, "system", "system_prompt"];
+                read.extend(context);
+                Ok((shaped, read))
+            }
+            (None, None) => Err(fields::unknown(row)),
         }
-        if let Some(text) = row.get("text") {
-            return self.text_row(text.clone());
-        }
-        if row.present("input").is_some() && answer(row).is_some() {
-            return instruction_row(row, "input");
-        }
-        if row.present("prompt").is_some() && answer(row).is_some() {
-            return instruction_row(row, "prompt");
-        }
-        Err(unknown(row))
     }
 
-    fn text_row<'a>(&self, value: Value<'a>) -> Shape<'a> {
+    fn text_row<'a>(&self, value: &Value<'a>, row: &Object<'a>) -> Shape<'a> {
         let Value::Text(text) = value else {
-            return Err(wrong("text", "text", &value));
+            return Err(wrong("text", "text", value));
         };
         if text.trim().is_empty() {
             return Err(Fault::new("empty_text", "the field \"text\" is empty"));
         }
         if self.parse_dialogue
-            && let Some(turns) = dialogue::parse(&text)
+            && let Some(turns) = dialogue::parse(text)
         {
             return Ok(Shaped::Turns(turns));
         }
-        Ok(Shaped::Text(text))
+        match fields::text_with_answer(row) {
+            Some(fault) => Err(fault),
+            None => Ok(Shaped::Text(text.clone())),
+        }
+    }
+
+    fn completion_row<'a>(&self, row: &Object<'a>, unused: &mut Vec<String>) -> Shape<'a> {
+        let (Some(prompt), Some(completion)) = (row.get("prompt"), row.get("completion")) else {
+            return Err(fields::unknown(row));
+        };
+        let is_dialogue =
+            |value: &Value<'_>| matches!(value, Value::List(items) if items.first().is_some_and(is_message));
+        if !is_dialogue(prompt) && !is_dialogue(completion) {
+            let answer = answer_text(row, "completion")?;
+            return Ok(turns(system_of(row)?, question_text(row, "prompt")?, answer));
+        }
+        let mut all = Vec::new();
+        match prompt {
+            Value::List(prompt) => all.extend(prompt.iter().cloned()),
+            _ => all.push(messages::entry("user", question_text(row, "prompt")?)),
+        }
+        match completion {
+            Value::List(completion)
+                if completion.is_empty() || completion.first().is_some_and(is_message) =>
+            {
+                all.extend(completion.iter().cloned());
+            }
+            _ => all.push(messages::entry("assistant", answer_text(row, "completion")?)),
+        }
+        self.messages(all, row, unused)
     }
 }
 
-fn unknown(row: &Object<'_>) -> Fault {
-    let keys: Vec<_> = row.0.iter().take(12).map(|(key, _)| format!("{key:?}")).collect();
-    let message = format!(
-        "none of the known shapes (text; messages; prompt + completion; instruction + output; task + input + output) fits its fields {}: name them with field_mapping",
-        keys.join(", ")
-    );
-    Fault::new("unknown_shape", message)
+fn is_message(value: &Value<'_>) -> bool {
+    matches!(value, Value::Object(object) if object.get("role").is_some() || object.get("from").is_some())
 }
 
-fn wrong(field: &str, wanted: &str, value: &Value<'_>) -> Fault {
+/// Whether a dotted path leads into the field `name`.
+fn reaches(path: &str, name: &str) -> bool {
+    path == name || path.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
+}
+
+fn no_field(row: &Object<'_>, name: &str, path: &str) -> Fault {
+    let keys: Vec<_> = row.0.iter().take(12).map(|(key, _)| format!("{:?}", short(key))).collect();
+    let message = format!("the row has no field {path:?}, to which field_mapping sends {name:?}");
+    Fault::new("missing_field", message).hint(match keys.len() {
+        0 => "leave the row out, or correct field_mapping".to_owned(),
+        _ => format!("its fields are {}: correct field_mapping", keys.join(", ")),
+    })
+}
+
+/// A list of messages, or the same as JSON in a text, as it stands in CSV.
+fn messages_of<'a>(name: &str, row: &Object<'a>) -> Result<Vec<Value<'a>>, Fault> {
+    match row.get(name) {
+        Some(Value::List(messages)) => Ok(messages.clone()),
+        Some(Value::Text(Cow::Borrowed(text))) if text.trim_start().starts_with('[') => {
+            match serde_json::from_str(text) {
+                Ok(Value::List(messages)) => Ok(messages),
+                _ => Err(Fault::new("wrong_type", format!("the field {name:?} is a text that is not JSON"))),
+            }
+        }
+        Some(other) => Err(wrong(name, "a list", other)),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// The one field that asks; none where there is none.
+fn question_of(row: &Object<'_>) -> Result<Option<&'static str>, Fault> {
+    let found: Vec<_> = QUESTIONS.iter().filter(|(name, _)| row.present(name).is_some()).collect();
+    // Of an instruction and of every other question, `input` is the context.
+    let asked: Vec<_> = match found.len() {
+        0 | 1 => found,
+        _ => found.into_iter().filter(|(name, _)| *name != "input").collect(),
+    };
+    match asked[..] {
+        [] => Ok(None),
+        [(only, _)] => Ok(Some(only)),
+        [(one, _), ..] => {
+            let answer = first(row, ANSWERS).unwrap_or(asked[1].0);
+            let names: Vec<_> = asked.iter().map(|(name, _)| *name).collect();
+            Err(fields::many("question", &names, &[("prompt", one), ("completion", answer)]))
+        }
+    }
+}
+
+/// The field that answers the question: the one that usually does, else the only one.
+fn answer_of(question: &str, row: &Object<'_>) -> Result<&'static str, Fault> {
+    let usual = QUESTIONS.iter().find(|(name, _)| *name == question).map_or(&[][..], |(_, usual)| usual);
+    if let Some(name) = first(row, usual.iter().copied()) {
+        return Ok(name);
+    }
+    let found: Vec<_> = ANSWERS.into_iter().filter(|name| row.present(name).is_some()).collect();
+    match found[..] {
+        [only] => Ok(only),
+        [one, ..] => Err(fields::many("answer", &found, &[("prompt", question), ("completion", one)])),
+        // A field that is there without a value says which one is missing.
+        [] => {
+            ANSWERS.into_iter().find(|name| row.get(name).is_some()).ok_or_else(|| no_answer(question, row))
+        }
+    }
+}
+
+fn no_answer(question: &str, row: &Object<'_>) -> Fault {
+    let message = format!(
+        "the row has {question:?} and no \"output\" (nor \"response\", \"completion\", \"answer\", \"label\")"
+    );
+    let fault = Fault::new("missing_field", message);
+    match fields::unknown(row).hint {
+        Some(hint) if row.0.len() > 1 => fault.hint(hint),
+        _ => fault,
+    }
+}
+
+pub(super) fn wrong(field: &str, wanted: &str, value: &Value<'_>) -> Fault {
     Fault::new("wrong_type", format!("the field {field:?} is {}, not {wanted}", value.kind()))
 }
 
-fn string<'a>(row: &Object<'a>, field: &str) -> Result<Option<Cow<'a, str>>, Fault> {
+/// Text, or a number or boolean written out; none of an absent value.
+fn words<'a>(row: &Object<'a>, field: &str) -> Result<Option<Cow<'a, str>>, Fault> {
     match row.get(field) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Text(text)) => Ok(Some(text.clone())),
-        Some(other) => Err(wrong(field, "text", other)),
+        Some(value) => match scalar(value) {
+            Some(text) => Ok(Some(Cow::Owned(text))),
+            None => Err(wrong(field, "text", value)),
+        },
     }
 }
 
-const ANSWERS: [&str; 4] = ["output", "response", "completion", "answer"];
-
-fn answer(row: &Object<'_>) -> Option<&'static str> {
-    ANSWERS.into_iter().find(|name| row.get(name).is_some())
+/// Not-a-number stands for an absent value in tables.
+fn scalar(value: &Value<'_>) -> Option<String> {
+    match value {
+        Value::Float(number) if !number.is_finite() => Some(String::new()),
+        Value::Bool(_) | Value::Integer(_) | Value::Unsigned(_) | Value::Float(_) => {
+            Some(value.as_words().into_owned())
+        }
+        _ => None,
+    }
 }
 
-/// The learned side of a row: text, or JSON written out where the row holds a value.
-fn answer_text<'a>(row: &Object<'a>) -> Result<Cow<'a, str>, Fault> {
-    let Some(name) = answer(row) else {
-        return Err(Fault::new(
-            "missing_field",
-            "the row has no \"output\" (nor \"response\", \"completion\", \"answer\")",
-        ));
-    };
+pub(super) fn system_of<'a>(row: &Object<'a>) -> Result<Option<Cow<'a, str>>, Fault> {
+    first(row, SYSTEMS).map_or(Ok(None), |name| words(row, name))
+}
+
+fn question_text<'a>(row: &Object<'a>, field: &str) -> Result<Cow<'a, str>, Fault> {
+    Ok(words(row, field)?.unwrap_or_default())
+}
+
+/// The learned side of a row: text, a number or boolean as written, or JSON where the row holds a list or an object.
+fn answer_text<'a>(row: &Object<'a>, name: &str) -> Result<Cow<'a, str>, Fault> {
     let text = match row.get(name) {
         Some(Value::Text(text)) => text.clone(),
         Some(value @ (Value::Object(_) | Value::List(_))) => Cow::Owned(value.as_words().into_owned()),
-        Some(other) => return Err(wrong(name, "text", other)),
+        Some(value) => Cow::Owned(scalar(value).ok_or_else(|| wrong(name, "text", value))?),
         None => Cow::Borrowed(""),
     };
     if text.trim().is_empty() {
@@ -162,45 +338,26 @@ fn turns<'a>(system: Option<Cow<'a, str>>, user: Cow<'a, str>, answer: Cow<'a, s
     Shaped::Turns(turns)
 }
 
-fn completion_row<'a>(row: &Object<'a>) -> Shape<'a> {
-    match (row.get("prompt"), row.get("completion")) {
-        (Some(Value::List(prompt)), Some(Value::List(completion))) => {
-            let all: Vec<_> = prompt.iter().chain(completion).cloned().collect();
-            messages_row(&Value::List(all), row)
-        }
-        (Some(Value::Text(prompt)), Some(_)) => {
-            Ok(turns(string(row, "system")?, prompt.clone(), answer_text(&only(row, "completion"))?))
-        }
-        (Some(other), _) => Err(wrong("prompt", "text or messages", other)),
-        (None, _) => Err(unknown(row)),
-    }
-}
-
-fn only<'a>(row: &Object<'a>, field: &str) -> Object<'a> {
-    Object(row.0.iter().filter(|(name, _)| name == field).cloned().collect())
-}
-
-fn instruction_row<'a>(row: &Object<'a>, asked: &str) -> Shape<'a> {
-    let question = string(row, asked)?.unwrap_or_default();
-    let context = if asked == "input" { None } else { row.present("input") };
-    let user = match context {
+fn question_row<'a>(row: &Object<'a>, asked: &str, context: Option<&str>, answer: &str) -> Shape<'a> {
+    let question = question_text(row, asked)?;
+    let user = match context.and_then(|name| row.present(name)) {
         None => question,
         Some(Value::Object(fields)) => Cow::Owned(joined(Some(&question), fields)),
         Some(value) if value.as_words().is_empty() => question,
         Some(value) => Cow::Owned(format!("{question}\n\n{}", value.as_words())),
     };
-    Ok(turns(string(row, "system")?, user, answer_text(row)?))
+    Ok(turns(system_of(row)?, user, answer_text(row, answer)?))
 }
 
-fn task_row<'a>(row: &Object<'a>) -> Shape<'a> {
-    let Some(Value::Object(fields)) = row.get("input") else { return Err(unknown(row)) };
-    let instruction = string(fields, "instruction")?;
+fn task_row<'a>(row: &Object<'a>, answer: &str) -> Shape<'a> {
+    let Some(Value::Object(fields)) = row.get("input") else { return Err(fields::unknown(row)) };
+    let instruction = words(fields, "instruction")?;
     let rest = Object(fields.0.iter().filter(|(name, _)| name != "instruction").cloned().collect());
     if rest.0.is_empty() && instruction.is_none() {
         return Err(Fault::new("missing_field", "the field \"input\" is empty"));
     }
     let user = Cow::Owned(joined(instruction.as_deref(), &rest));
-    Ok(turns(string(row, "system")?, user, answer_text(row)?))
+    Ok(turns(system_of(row)?, user, answer_text(row, answer)?))
 }
 
 /// An instruction, a blank line, and the fields: a single one bare, several each under its name.
@@ -211,88 +368,4 @@ fn joined(instruction: Option<&str>, fields: &Object<'_>) -> String {
         _ => format!("{name}:\n{}", value.as_words()),
     });
     instruction.map(str::to_owned).into_iter().chain(parts).collect::<Vec<_>>().join("\n\n")
-}
-
-fn messages_row<'a>(messages: &Value<'a>, row: &Object<'a>) -> Shape<'a> {
-    let Value::List(messages) = messages else { return Err(wrong("messages", "a list", messages)) };
-    let turns =
-        messages.iter().enumerate().map(|(at, message)| turn(at, message)).collect::<Result<Vec<_>, _>>()?;
-    let Some(last) =
-        turns.iter().rev().find_map(|turn| turn.as_ref().filter(|turn| turn.role == "assistant"))
-    else {
-        return no_assistant(messages);
-    };
-    if last.content.trim().is_empty() && !has_more(messages) {
-        return Err(Fault::new(
-            "empty_completion",
-            "the last assistant message is empty: there is nothing to learn from the row",
-        ));
-    }
-    let tools = row.present("tools").cloned();
-    if tools.is_some() || turns.iter().any(Option::is_none) || has_more(messages) {
-        return Ok(Shaped::Rich { messages: messages.iter().map(renamed).collect(), tools });
-    }
-    Ok(Shaped::Turns(turns.into_iter().flatten().collect()))
-}
-
-fn no_assistant<'a>(messages: &[Value<'a>]) -> Shape<'a> {
-    let rich = messages
-        .iter()
-        .any(|message| matches!(message, Value::Object(object) if object.get("tool_calls").is_some()));
-    if rich {
-        return Ok(Shaped::Rich { messages: messages.iter().map(renamed).collect(), tools: None });
-    }
-    Err(Fault::new("no_assistant", "the row has no assistant message: there is nothing to learn from it"))
-}
-
-/// Whether a message says more than who speaks and what.
-fn has_more(messages: &[Value<'_>]) -> bool {
-    let plain = |key: &str| matches!(key, "role" | "content" | "from" | "value");
-    messages.iter().any(|message| {
-        matches!(message, Value::Object(object) if object.0.iter().any(|(key, value)| !plain(key) && *value != Value::Null))
-    })
-}
-
-/// Role and content of a message; none where its content is not plain text.
-fn turn<'a>(at: usize, message: &Value<'a>) -> Result<Option<Turn<'a>>, Fault> {
-    let Value::Object(object) = message else {
-        return Err(Fault::new(
-            "wrong_type",
-            format!("message {} is {}, not an object", at + 1, message.kind()),
-        ));
-    };
-    let field = |modern: &str, old: &str| object.get(modern).or_else(|| object.get(old)).cloned();
-    let role = match field("role", "from") {
-        Some(Value::Text(role)) => known_role(role),
-        Some(other) => return Err(wrong("role", "text", &other)),
-        None => return Err(Fault::new("missing_field", format!("message {} has no \"role\"", at + 1))),
-    };
-    match field("content", "value") {
-        Some(Value::Text(content)) => Ok(Some(Turn { role, content })),
-        Some(Value::List(_)) => Ok(None),
-        None | Some(Value::Null) if object.present("tool_calls").is_some() => Ok(None),
-        Some(other) => Err(wrong("content", "text", &other)),
-        None => Err(Fault::new("missing_field", format!("message {} has no \"content\"", at + 1))),
-    }
-}
-
-/// ShareGPT's names for the roles, in today's words.
-fn known_role(role: Cow<'_, str>) -> Cow<'_, str> {
-    match role.as_ref() {
-        "human" => Cow::Borrowed("user"),
-        "gpt" | "model" | "bot" => Cow::Borrowed("assistant"),
-        _ => role,
-    }
-}
-
-fn renamed<'a>(message: &Value<'a>) -> Value<'a> {
-    let Value::Object(object) = message else { return message.clone() };
-    let entry = |(key, value): &(Cow<'a, str>, Value<'a>)| match (key.as_ref(), value) {
-        ("from" | "role", Value::Text(role)) => {
-            (Cow::Borrowed("role"), Value::Text(known_role(role.clone())))
-        }
-        ("value", value) => (Cow::Borrowed("content"), value.clone()),
-        _ => (key.clone(), value.clone()),
-    };
-    Value::Object(Object(object.0.iter().map(entry).collect()))
 }

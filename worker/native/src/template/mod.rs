@@ -2,6 +2,7 @@
 
 mod bounds;
 mod builtin;
+mod calls;
 mod engine;
 mod fast;
 mod guard;

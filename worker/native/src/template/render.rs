@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::calls;
 use super::engine::{ENDLESS, Engine, Text};
 use super::fast::Plan;
 use crate::encoder::Span;
@@ -66,7 +67,7 @@ impl<'a> Renderer<'a> {
             Shaped::Turns(turns) => ended(self.turns(turns, out)?),
             Shaped::Rich { messages, tools } => {
                 self.interpreted += 1;
-                ended(self.rich(messages, tools.as_ref(), out))
+                ended(self.rich_in_any_form(messages, tools.as_ref(), out))
             }
         }
     }
@@ -213,6 +214,31 @@ impl<'a> Renderer<'a> {
         let rest = text[at..].trim_start();
         let start = text.len() - rest.len();
         self.stops.iter().find(|stop| rest.starts_with(stop.as_str())).map_or(at, |stop| start + stop.len())
+    }
+
+    /// Templates differ in what they expect of a message that calls tools: arguments as an object or as JSON in a text,
+    /// no content or an empty one. The first form that the template renders is taken.
+    fn rich_in_any_form(
+        &self,
+        messages: &[Value<'_>],
+        tools: Option<&Value<'_>>,
+        out: &mut Rendered,
+    ) -> Result<(), Fault> {
+        if !calls::any(messages) {
+            return self.rich(messages, tools, out);
+        }
+        let mut first = None;
+        for form in calls::FORMS {
+            match self.rich(&calls::written(messages, form), tools, out) {
+                Err(fault) if fault.code == "template_failed" => {
+                    first.get_or_insert(fault);
+                    out.text.clear();
+                    out.spans.clear();
+                }
+                other => return other,
+            }
+        }
+        Err(first.unwrap_or_else(left_out))
     }
 
     fn rich(

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from expert_worker._native import Problem, Totals
 
 _SILENCE_BUDGET = 120.0
-_SHOWN = 100
+# Kinds of problems that a message lists, places of each, and hints.
+_SHOWN, _PLACES, _HINTS = 20, 10, 3
 _QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 
 
@@ -106,11 +107,8 @@ class Builder:
             return
         if self.inputs.plan.recipe.data.on_bad_row == "error":
             raise bad_rows(problems, total)
-        first = problems[0]
-        self.events.warning(
-            "bad-rows-skipped",
-            f"{total} broken rows are left out; the first is {first[1]}:{first[2]}: {first[3]}",
-        )
+        lines, _ = listed(problems, total)
+        self.events.warning("bad-rows-skipped", "\n".join([f"{_rows(total)} left out:", *lines]))
 
     def _warn_about_dialogues(self, build: Build) -> None:
         parsed = sum(ledger["parsed_dialogues"] for ledger in build.ledgers())
@@ -189,22 +187,44 @@ def in_words(error: NativeError) -> ExpertError:
 
 
 def bad_rows(problems: Sequence[Problem], total: int) -> BadInput:
-    """Every broken row in one message, so that all can be fixed before the next try."""
+    """Every problem in one message, each once, so that all can be fixed before the next try."""
     if problems and problems[0][0] == "lfs_pointer":
-        _, file, _, message = problems[0]
+        _, message, _, _, [(file, _), *_] = problems[0]
         return BadInput(
             f"{file} {message.split(':')[0]}",
             hint="Run `git lfs install` and `git lfs pull` in the data's repository.",
             code="lfs-pointer",
         )
-    lines = [f"{file}:{line}: {message}" for _, file, line, message in problems[:_SHOWN]]
-    more = [f"... and {total - len(lines)} more"] if total > len(lines) else []
-    noun = "row is" if total == 1 else "rows are"
-    return BadInput(
-        "\n".join([f"{total} {noun} broken:", *lines, *more]),
-        hint='Fix the rows, or set training.dataset.on_bad_row to "skip" to leave them out.',
-        code="bad-rows",
-    )
+    lines, hint = listed(problems, total)
+    return BadInput("\n".join([f"{_rows(total)} broken:", *lines]), hint=hint, code="bad-rows")
+
+
+def listed(problems: Sequence[Problem], total: int) -> tuple[list[str], str]:
+    """One line for each kind of problem with its count and first places; what to do about them."""
+    ordered = sorted(problems, key=lambda problem: -problem[3])
+    lines = [_line(problem) for problem in ordered[:_SHOWN]]
+    rest = total - sum(problem[3] for problem in ordered[:_SHOWN])
+    if rest:
+        lines.append(f"... and {rest:,} rows with other problems")
+    hints = list(dict.fromkeys(hint for _, _, hint, _, _ in ordered[:_SHOWN] if hint))
+    if not hints:
+        hints = ['Fix the rows, or set training.dataset.on_bad_row to "skip" to leave them out.']
+    return lines, "\n".join(hints[:_HINTS])
+
+
+def _line(problem: Problem) -> str:
+    _, message, _, count, places = problem
+    file, line = places[0]
+    first = f"{file}:{line}: {message}"
+    if count == 1:
+        return first
+    others = [f"{line}" if name == file else f"{name}:{line}" for name, line in places[1:_PLACES]]
+    more = ", ..." if count > len(others) + 1 else ""
+    return f"{first} ({count:,} rows: {line}, {', '.join(others)}{more})"
+
+
+def _rows(total: int) -> str:
+    return "1 row is" if total == 1 else f"{total:,} rows are"
 
 
 def _shares(sources: Sequence[Source]) -> list[float]:

@@ -15,7 +15,7 @@ from expert_worker.pretokenize.encoder_cost import cost, record, warn
 from expert_worker.pretokenize.foreign import foreign_cache
 from expert_worker.pretokenize.inputs import Inputs, gather
 from expert_worker.pretokenize.lock import builder_lock
-from expert_worker.pretokenize.record import FILE, damage, is_cache_folder, read_description
+from expert_worker.pretokenize.record import FILE, Description, damage, is_cache_folder, read_description
 from expert_worker.pretokenize.watch import watched
 
 _DIGEST_BUDGET = 600.0
@@ -47,7 +47,19 @@ def ensure_cache(plan: Plan, events: Events, *, force: bool = False) -> Cache:
         raise BadInput(
             f"The token cache in {target} was changed while it was being built", code="cache-changed"
         )
+    _tell_of_unused(built, events)
     return open_cache(target, built, existed=False)
+
+
+def _tell_of_unused(cache: Description, events: Events) -> None:
+    """Fields that nothing is read from, so that nobody takes them for learned."""
+    for source in cache.sources:
+        fields = [
+            f'"{name}" ({count:,} {"row" if count == 1 else "rows"})'
+            for name, count in source.unused_fields.items()
+        ]
+        if fields:
+            events.warning("fields-unused", f"Not used in {source.name}: {', '.join(fields)}")
 
 
 def _existing(target: Path, events: Events) -> Cache | None:
@@ -58,6 +70,7 @@ def _existing(target: Path, events: Events) -> Cache | None:
     if damage(target, found) is not None:
         return None
     events.stage("token cache", detail=REUSED)
+    _tell_of_unused(found, events)
     return open_cache(target, found, existed=True)
 
 

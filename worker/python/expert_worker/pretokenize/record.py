@@ -8,14 +8,14 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from pydantic import JsonValue, ValidationError
+from pydantic import Field, JsonValue, ValidationError
 
 from expert_worker.checkpoint import files
 from expert_worker.document import Document
 
 FILE = "cache.json"
 DATA_FILE = "data-00000-of-00001.arrow"
-FORMAT = 1
+FORMAT = 2
 
 
 class SourceLedger(Document):
@@ -41,6 +41,8 @@ class SourceLedger(Document):
     tokens: int
     supervised_tokens: int
     bytes: int
+    # Fields that nothing was read from, and in how many rows.
+    unused_fields: dict[str, int] = Field(default_factory=dict)
 
 
 class SplitStatistics(Document):
@@ -100,7 +102,7 @@ class Description(Document):
     def totals(self) -> dict[str, int]:
         counts: dict[str, int] = {}
         for source in self.sources:
-            for name, value in source.model_dump(exclude={"name", "split"}).items():
+            for name, value in source.model_dump(exclude={"name", "split", "unused_fields"}).items():
                 counts[name] = counts.get(name, 0) + value
         return counts
 

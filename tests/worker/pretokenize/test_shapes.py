@@ -1,0 +1,201 @@
+"""Rows as people have them: each is learned on the right tokens, or refused with a line that, pasted into the
+manifest, makes it work."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pretokenize.bases import llama3_like, write_base
+from pretokenize.test_data import PLAIN, texts, turn
+from pretokenize.workshop import Workshop
+
+from expert_worker.errors import BadInput
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def pasted(hint: str) -> dict[str, Any]:
+    """The setting that the hint asks to add to training.dataset, as a change of the plan."""
+    found = re.search(r"training\.dataset: (?=\")", hint)
+    assert found, f"nothing to paste in: {hint}"
+    decoder, rest = json.JSONDecoder(), hint[found.end() :]
+    key, end = decoder.raw_decode(rest)
+    value, _ = decoder.raw_decode(rest[end:].removeprefix(":").lstrip())
+    return (
+        {"recipe.data.field_mapping": {"text": value}}
+        if key == "text_field"
+        else {f"recipe.data.{key}": value}
+    )
+
+
+Q, A = [{"role": "user", "content": "Q"}], [{"role": "assistant", "content": "A"}]
+
+UNDERSTOOD: dict[str, tuple[Any, str]] = {
+    "question-answer": ({"question": "Q", "answer": "A"}, turn("Q", "A")),
+    "query-response": ({"query": "Q", "response": "A", "original_question": "x"}, turn("Q", "A")),
+    "problem-solution": ({"problem": "Q", "solution": "A"}, turn("Q", "A")),
+    "instruction-answer": ({"instruction": "Q", "answer": "A"}, turn("Q", "A")),
+    "prompt-response": ({"prompt": "Q", "response": "A"}, turn("Q", "A")),
+    "question-context-answer": ({"question": "Q", "context": "I", "answer": "A"}, turn("Q\n\nI", "A")),
+    "dolly": ({"instruction": "Q", "context": "I", "response": "A", "category": "x"}, turn("Q\n\nI", "A")),
+    "system-prompt": ({"system_prompt": "S", "question": "Q", "response": "A"}, turn("Q", "A", "S")),
+    "alpaca-with-text": ({"instruction": "Q", "input": "", "output": "A", "text": "all"}, turn("Q", "A")),
+    "number": ({"prompt": "Q", "completion": 6}, turn("Q", "6")),
+    "fraction": ({"prompt": "Q", "completion": 0.5}, turn("Q", "0.5")),
+    "boolean": ({"question": "Q", "answer": True}, turn("Q", "true")),
+    "number-asked": ({"prompt": 12, "completion": "A"}, turn("12", "A")),
+    "label": ({"prompt": "Q", "label": 1}, turn("Q", "1")),
+    "parts": (
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": part} for part in "QR"]}, *A]},
+        turn("QR", "A"),
+    ),
+    "sharegpt-system": (
+        {"system": "S", "conversations": [{"from": "human", "value": "Q"}, {"from": "gpt", "value": "A"}]},
+        turn("Q", "A", "S"),
+    ),
+    "messages-as-text": ({"messages": json.dumps([*Q, *A])}, turn("Q", "A")),
+    "messages-with-more": ({"messages": [{"role": "user", "content": "Q", "date": "x"}, *A]}, turn("Q", "A")),
+    "prompt-and-answer-list": ({"prompt": "Q", "completion": A}, turn("Q", "A")),
+    "prompt-list": ({"prompt": Q, "completion": "A"}, turn("Q", "A")),
+    "alpaca-text": ({"text": "### Instruction:\nQ\n\n### Response:\nA"}, turn("Q", "A")),
+    "guanaco-text": ({"text": "### Human: Q### Assistant: A"}, turn("Q", "A")),
+    "human-text": ({"text": "\n\nHuman: Q\n\nAssistant: A"}, turn("Q", "A")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNDERSTOOD)
+def test_a_shape_is_understood(workshop: Workshop, name: str) -> None:
+    row, expected = UNDERSTOOD[name]
+    learned = expected.rsplit("<|im_start|>assistant\n", 1)[1]
+    assert texts(workshop, workshop.build(workshop.jsonl([row]), PLAIN)) == [(expected, learned)]
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "text-label": ({"text": "Q", "label": "A"}, turn("Q", "A")),
+    "text-output": ({"text": "Q", "output": "A"}, turn("Q", "A")),
+    "text-label-number": ({"text": "Q", "label": 3, "id": 1}, turn("Q", "3")),
+    "text-label-words": ({"text": "Q", "label": 3, "label_text": "A"}, turn("Q", "A")),
+    "text-summary": ({"text": "Q", "summary": "A"}, turn("Q", "A")),
+    "prompt-text": ({"prompt": "Q", "text": "A"}, turn("Q", "A")),
+    "document-summary": ({"id": "7", "document": "Q", "summary": "A"}, turn("Q", "A")),
+    "question-sql": ({"db_id": "d", "question": "Q", "query": "A"}, turn("Q", "A")),
+    "unknown-names": ({"frage": "Q", "antwort": "A"}, turn("Q", "A")),
+    "nested": ({"data": {"q": "Q", "gold": "A"}}, turn("Q", "A")),
+    "one-unknown": ({"body": "A"}, "A<|im_end|>"),
+    "two-questions": ({"prompt": "Q", "question": "x", "response": "A"}, turn("Q", "A")),
+    "two-answers": ({"prompt": "Q", "answer": "A", "label": "x"}, turn("Q", "A")),
+    "chosen": ({"prompt": "Q", "chosen": "A", "rejected": "B"}, turn("Q", "A")),
+    "chosen-dialogues": ({"prompt": "Q", "chosen": [*Q, *A], "rejected": [*Q, *Q]}, turn("Q", "A")),
+    "chosen-texts": ({"chosen": "\n\nHuman: Q\n\nAssistant: A", "rejected": "B"}, turn("Q", "A")),
+    "judged": ({"prompt": "Q", "completion": "A", "label": True}, turn("Q", "A")),
+    "tools": ({"messages": [*Q, *A], "tools": [{"function": {"name": "f"}}]}, turn("Q", "A")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_shape_is_refused_with_the_line_that_makes_it_work(workshop: Workshop, name: str) -> None:
+    row, expected = REFUSED[name]
+    path = workshop.jsonl([row] * 30)
+    with pytest.raises(BadInput) as caught:
+        workshop.build(path, PLAIN)
+    assert caught.value.hint
+    lines = caught.value.message.splitlines()
+    assert lines[0] == "30 rows are broken:"
+    assert len(lines) == 2, "one mistake takes one line"
+    assert "(30 rows: 1, 2, 3, " in lines[1]
+    cache = workshop.build(path, {**PLAIN, **pasted(caught.value.hint)})
+    learned = expected.rsplit("<|im_start|>assistant\n", 1)[-1]
+    assert texts(workshop, cache) == [(expected, learned)] * 30
+
+
+def test_rows_that_the_line_leaves_out(workshop: Workshop) -> None:
+    call = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}],
+    }
+    picture = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
+    for odd, said in (([*Q, call], "calls tools"), ([picture, *A], 'a part of type "image_url"')):
+        path = workshop.jsonl([{"messages": [*Q, *A]}, {"messages": odd}])
+        with pytest.raises(BadInput, match=said) as caught:
+            workshop.build(path, PLAIN)
+        cache = workshop.build(path, {**PLAIN, **pasted(caught.value.hint or "")})
+        assert texts(workshop, cache) == [(turn("Q", "A"), "A<|im_end|>\n")]
+        assert cache.ledger()["bad"] == 1
+
+
+def test_an_answer_of_weight_0_is_not_learned(workshop: Workshop) -> None:
+    unlearned = {"role": "assistant", "content": "no", "weight": 0}
+    path = workshop.jsonl([{"messages": [*Q, unlearned, *Q, *A]}])
+    with pytest.raises(BadInput, match='message 2 has "weight" 0') as caught:
+        workshop.build(path, {**PLAIN, "recipe.data.train_on": "assistant"})
+    [(_, learned)] = texts(workshop, workshop.build(path, {**PLAIN, **pasted(caught.value.hint or "")}))
+    assert learned == "A<|im_end|>\n"
+    with pytest.raises(BadInput, match='message 2 has "weight" 0'):
+        workshop.build(workshop.jsonl([{"messages": [*Q, unlearned]}]), PLAIN)
+
+
+def test_a_template_that_knows_tools_renders_the_calls(tmp_path: Path, home: Path) -> None:
+    template = (TEMPLATES / "qwen3.jinja").read_text()
+    workshop = Workshop(tmp_path, write_base(tmp_path / "base", llama3_like(), template), home)
+    function = {"name": "weather", "parameters": {}}
+    call = {"function": {"name": "weather", "arguments": '{"town": "Oslo"}'}, "id": "c1", "type": "function"}
+    dialogue = [*Q, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    for tools in (
+        [{"type": "function", "function": function}],
+        json.dumps([{"type": "function", "function": function}]),
+    ):
+        path = workshop.jsonl([{"messages": dialogue, "tools": tools}])
+        [(text, learned)] = texts(workshop, workshop.build(path, PLAIN))
+        assert '{"type": "function", "function": {"name": "weather", "parameters": {}}}' in text
+        assert '{"name": "weather", "arguments": {"town": "Oslo"}}' in learned
+
+
+def test_arguments_are_written_as_the_template_takes_them(tmp_path: Path, home: Path) -> None:
+    template = (
+        "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content }}{% for c in m.tool_calls %}"
+        "{{ '<tool>' + c.function.arguments }}{% endfor %}{{ '<|im_end|>\\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+    )
+    workshop = Workshop(tmp_path, write_base(tmp_path / "base", llama3_like(), template), home)
+    call = {"function": {"name": "f", "arguments": '{"a":1}'}}
+    row = {"messages": [*Q, {"role": "assistant", "content": None, "tool_calls": [call]}]}
+    [(_, learned)] = texts(workshop, workshop.build(workshop.jsonl([row]), PLAIN))
+    assert learned == '<tool>{"a":1}<|im_end|>\n'
+
+
+def test_fields_that_are_not_used_are_named(workshop: Workshop) -> None:
+    rows: list[dict[str, Any]] = [
+        {"prompt": "Q", "completion": "A", "id": 1, "meta": {"x": 1}, "empty": None}
+    ] * 3
+    cache = workshop.build(workshop.jsonl([*rows, {"messages": [{**Q[0], "mood": "x"}, *A], "n": 1}]), PLAIN)
+    [source] = cache.description.sources
+    assert source.unused_fields == {"id": 3, "meta": 3, "messages.mood": 1, "n": 1}
+    told = [line.message for line in workshop.said if getattr(line, "code", None) == "fields-unused"]
+    assert told == [
+        'Not used in train.jsonl: "id" (3 rows), "messages.mood" (1 row), "meta" (3 rows), "n" (1 row)'
+    ]
+    again = workshop.build(workshop.folder / "train.jsonl", PLAIN)
+    assert again.existed and told == [
+        line.message for line in workshop.said if getattr(line, "code", None) == "fields-unused"
+    ]
+    mapped = {**PLAIN, "recipe.data.field_mapping": {"prompt": "meta.x", "completion": "completion"}}
+    [source] = workshop.build(workshop.jsonl(rows), mapped).description.sources
+    assert source.unused_fields == {"prompt": 3, "id": 3}
+
+
+def test_a_mistake_is_told_once_with_its_count(workshop: Workshop) -> None:
+    mistakes = [({"prompt": "Q"}, 3000), ({"messages": []}, 2), ({"text": " "}, 1)]
+    path = workshop.jsonl([row for row, count in mistakes for _ in range(count)])
+    with pytest.raises(BadInput) as caught:
+        workshop.build(path)
+    lines = caught.value.message.splitlines()
+    assert lines[0] == "3,003 rows are broken:"
+    assert lines[1].endswith("(3,000 rows: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...)")
+    assert lines[2].startswith("train.jsonl:3001: ") and lines[2].endswith("(2 rows: 3001, 3002)")
+    assert lines[3] == 'train.jsonl:3003: the field "text" is empty'
+    assert len(lines) == 4

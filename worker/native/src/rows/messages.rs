@@ -1,0 +1,251 @@
+//! A list of messages: whose they are, what they say, and what a chat template must know to render them.
+
+use std::borrow::Cow;
+
+use super::fields::{self, short};
+use super::shape::{Shape, Shaped, Shaper, Turn};
+use super::value::{Object, Value};
+use crate::problem::Fault;
+
+const PLAIN: [&str; 4] = ["role", "content", "from", "value"];
+/// What a template must know, and what a row means that has it.
+const CALLS: [(&str, &str); 2] = [("tool_calls", "calls tools"), ("function_call", "calls a function")];
+
+impl Shaper {
+    /// Names what is left out in `unused`.
+    pub(super) fn messages<'a>(
+        &self,
+        messages: Vec<Value<'a>>,
+        row: &Object<'a>,
+        unused: &mut Vec<String>,
+    ) -> Shape<'a> {
+        let mut out = Vec::with_capacity(messages.len() + 1);
+        let told =
+            messages.first().and_then(role_of).is_some_and(|role| role == "system" || role == "developer");
+        if let Some(system) = super::shape::system_of(row)?.filter(|text| !told && !text.is_empty()) {
+            out.push(entry("system", system));
+        }
+        self.refuse_weights(&messages)?;
+        for (at, message) in messages.into_iter().enumerate() {
+            out.push(self.message(at, message, unused)?);
+        }
+        let tools = self.tools(row)?;
+        let answer = out.iter().rposition(|message| role_of(message) == Some("assistant"));
+        let Some(answer) = answer else {
+            return Err(Fault::new(
+                "no_assistant",
+                "the row has no assistant message: there is nothing to learn from it",
+            ));
+        };
+        let rich = tools.is_some() || out.iter().any(has_more);
+        if !rich && content(&out[answer]).trim().is_empty() {
+            return Err(Fault::new(
+                "empty_completion",
+                "the last assistant message is empty: there is nothing to learn from the row",
+            ));
+        }
+        if rich {
+            return Ok(Shaped::Rich { messages: out, tools });
+        }
+        Ok(Shaped::Turns(out.into_iter().filter_map(plain).collect()))
+    }
+
+    /// A weight of 0 asks not to learn an answer, as in OpenAI's fine-tuning files.
+    fn refuse_weights(&self, messages: &[Value<'_>]) -> Result<(), Fault> {
+        let is_answer =
+            |message: &Value<'_>| role_of(message).is_some_and(|role| matches!(role, "assistant" | "gpt"));
+        let last = messages.iter().rposition(is_answer);
+        let unlearned = |message: &Value<'_>| matches!(message, Value::Object(object) if matches!(object.get("weight"), Some(Value::Integer(0))));
+        let found = messages.iter().enumerate().find(|(at, message)| {
+            is_answer(message) && unlearned(message) && (self.every_answer || Some(*at) == last)
+        });
+        let Some((at, _)) = found else { return Ok(()) };
+        let message = format!("message {} has \"weight\" 0, so it is not to be learned", at + 1);
+        let hint = if Some(at) == last {
+            "end the dialogue before this answer, or leave such rows out; add to training.dataset: \"on_bad_row\": \"skip\""
+        } else {
+            "learn the last answer alone; set in training.dataset: \"train_on\": \"completions\""
+        };
+        Err(Fault::new("weighted_message", message).hint(hint))
+    }
+
+    /// A message under today's names, its parts joined, without what the template does not look at.
+    fn message<'a>(
+        &self,
+        at: usize,
+        message: Value<'a>,
+        unused: &mut Vec<String>,
+    ) -> Result<Value<'a>, Fault> {
+        let Value::Object(object) = message else {
+            let message = format!("message {} is {}, not an object", at + 1, message.kind());
+            return Err(Fault::new("wrong_type", message));
+        };
+        let role = match object.get("role").or_else(|| object.get("from")) {
+            Some(Value::Text(role)) => known_role(role.clone()),
+            Some(other) => return Err(super::shape::wrong("role", "text", other)),
+            None => return Err(Fault::new("missing_field", format!("message {} has no \"role\"", at + 1))),
+        };
+        for (key, does) in CALLS {
+            if object.present(key).is_some_and(|value| !is_empty(value)) && !self.knows(key) {
+                return Err(unknown_to_template(does, key));
+            }
+        }
+        let calls = CALLS.iter().any(|(key, _)| object.present(key).is_some_and(|value| !is_empty(value)));
+        let said = match object.get("content").or_else(|| object.get("value")) {
+            Some(Value::Text(content)) => Value::Text(content.clone()),
+            Some(Value::List(parts)) => Value::Text(joined(at, parts)?),
+            None | Some(Value::Null) if calls => Value::Null,
+            Some(other) => return Err(super::shape::wrong("content", "text", other)),
+            None => {
+                return Err(Fault::new("missing_field", format!("message {} has no \"content\"", at + 1)));
+            }
+        };
+        let mut out = vec![("role".into(), Value::Text(role)), ("content".into(), said)];
+        for (key, value) in object.0 {
+            if PLAIN.contains(&key.as_ref()) || value == Value::Null || is_empty(&value) {
+                continue;
+            }
+            if self.knows(&key) {
+                out.push((key, value));
+            } else {
+                let name = format!("messages.{}", short(&key));
+                if !unused.contains(&name) {
+                    unused.push(name);
+                }
+            }
+        }
+        Ok(Value::Object(Object(out)))
+    }
+
+    /// The tools that the row offers: a list, or the same as JSON in a text.
+    fn tools<'a>(&self, row: &Object<'a>) -> Result<Option<Value<'a>>, Fault> {
+        let tools = match row.present("tools") {
+            None => return Ok(None),
+            Some(Value::Text(Cow::Borrowed(text))) if !text.trim().is_empty() => {
+                serde_json::from_str(text)
+                    .map_err(|_| Fault::new("wrong_type", "the field \"tools\" is a text that is not JSON"))?
+            }
+            Some(tools) => tools.clone(),
+        };
+        if is_empty(&tools) {
+            return Ok(None);
+        }
+        if self.knows("tools") {
+            return Ok(Some(tools));
+        }
+        let line =
+            fields::mapping(&[("messages", fields::first(row, fields::DIALOGUES).unwrap_or("messages"))]);
+        let message = "the row offers \"tools\", which the chat template of this base does not render";
+        Err(Fault::new("tools_unknown", message).hint(format!(
+            "choose a base or prompt_template that renders tools, or leave them out; add to training.dataset: {line}"
+        )))
+    }
+
+    /// Whether the chat template looks at such a key.
+    fn knows(&self, key: &str) -> bool {
+        self.whole_messages || self.template_words.contains(key)
+    }
+}
+
+fn unknown_to_template(does: &str, key: &str) -> Fault {
+    let message = format!("a message {does} ({key:?}), which the chat template of this base does not render");
+    Fault::new("tools_unknown", message).hint(
+        "choose a base or prompt_template that renders tool calls, or leave such rows out; add to training.dataset: \"on_bad_row\": \"skip\"",
+    )
+}
+
+/// The words of a template, and whether it may print a message whole.
+pub fn template_words(template: &str) -> (std::collections::BTreeSet<String>, bool) {
+    let is_word = |character: char| character.is_alphanumeric() || character == '_';
+    let words = template.split(|character: char| !is_word(character)).filter(|word| !word.is_empty());
+    let dense: String = template.chars().filter(|character| !character.is_whitespace()).collect();
+    let whole = [
+        "message|",
+        "messages|tojson",
+        "messages|string",
+        "message.items",
+        "{{message}}",
+        "{{messages}}",
+        "inmessage%",
+    ];
+    (words.map(str::to_owned).collect(), whole.iter().any(|part| dense.contains(part)))
+}
+
+/// The texts of content parts, one after the other, as templates that know parts print them.
+fn joined<'a>(at: usize, parts: &[Value<'a>]) -> Result<Cow<'a, str>, Fault> {
+    let mut texts = Vec::with_capacity(parts.len());
+    for part in parts {
+        match part {
+            Value::Text(text) => texts.push(text.clone()),
+            Value::Object(object) => match (object.get("type").and_then(Value::text), object.get("text")) {
+                (None | Some("text" | "input_text" | "output_text"), Some(Value::Text(text))) => {
+                    texts.push(text.clone());
+                }
+                (Some("text"), None | Some(Value::Null)) => {}
+                (kind, _) => {
+                    let kind = short(kind.unwrap_or("unknown"));
+                    let message =
+                        format!("message {} has a part of type {kind:?}; only text is learned", at + 1);
+                    return Err(Fault::new("not_text", message).hint(
+                        "leave such parts out of the rows, or leave the rows out; add to training.dataset: \"on_bad_row\": \"skip\"",
+                    ));
+                }
+            },
+            other => return Err(super::shape::wrong("content", "text or a list of parts", other)),
+        }
+    }
+    Ok(match texts.len() {
+        1 => texts.swap_remove(0),
+        _ => Cow::Owned(texts.concat()),
+    })
+}
+
+fn is_empty(value: &Value<'_>) -> bool {
+    match value {
+        Value::Null => true,
+        Value::List(items) => items.is_empty(),
+        Value::Text(text) => text.trim().is_empty(),
+        Value::Object(object) => object.0.is_empty(),
+        _ => false,
+    }
+}
+
+pub(super) fn entry<'a>(role: &'static str, content: Cow<'a, str>) -> Value<'a> {
+    Value::Object(Object(vec![
+        ("role".into(), Value::Text(role.into())),
+        ("content".into(), Value::Text(content)),
+    ]))
+}
+
+fn role_of<'m>(message: &'m Value<'_>) -> Option<&'m str> {
+    let Value::Object(object) = message else { return None };
+    object.get("role").or_else(|| object.get("from")).and_then(Value::text)
+}
+
+fn content<'m>(message: &'m Value<'_>) -> &'m str {
+    let Value::Object(object) = message else { return "" };
+    object.get("content").and_then(Value::text).unwrap_or_default()
+}
+
+/// Whether a message says more than who speaks and what.
+fn has_more(message: &Value<'_>) -> bool {
+    matches!(message, Value::Object(object) if object.0.len() > 2 || object.present("content").is_none())
+}
+
+fn plain(message: Value<'_>) -> Option<Turn<'_>> {
+    let Value::Object(object) = message else { return None };
+    let mut texts = object.0.into_iter().filter_map(|(_, value)| match value {
+        Value::Text(text) => Some(text),
+        _ => None,
+    });
+    Some(Turn { role: texts.next()?, content: texts.next()? })
+}
+
+/// ShareGPT's names for the roles, in today's words.
+fn known_role(role: Cow<'_, str>) -> Cow<'_, str> {
+    match role.as_ref() {
+        "human" => Cow::Borrowed("user"),
+        "gpt" | "model" | "bot" | "chatgpt" => Cow::Borrowed("assistant"),
+        _ => role,
+    }
+}
