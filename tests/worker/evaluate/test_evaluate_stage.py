@@ -14,8 +14,8 @@ from expert_worker.evaluate import examiner
 from expert_worker.evaluate.decode import answer_all
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.evaluate.rows import rows_of
+from expert_worker.evaluate.scores import wilson
 from expert_worker.evaluate.stage import examine, score_checkpoint, scored_rows
-from expert_worker.evaluate.stats import wilson
 from expert_worker.evaluate.subject import Subject, checked_adapter
 from expert_worker.events import Events
 

@@ -6,7 +6,7 @@ from evaluate import tiny
 
 from expert_worker.evaluate.loss import answer_loss
 from expert_worker.evaluate.prompts import PromptMaker
-from expert_worker.evaluate.stats import share, wilson
+from expert_worker.evaluate.scores import share, wilson
 
 ROWS = [
     {"messages": [{"role": "user", "content": "q" * size}], "completion": "answer" * times}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from expert_worker.errors import ExpertError
-from expert_worker.evaluate.limits import Limits
+from expert_worker.evaluate.confinement import Limits
 from expert_worker.evaluate.sandbox import judge_all
 
 ROOMY = Limits(resident_bytes=400 << 20)

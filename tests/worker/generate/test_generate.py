@@ -11,8 +11,7 @@ from plans import example_plan
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.subject import Subject
 from expert_worker.events import Events
-from expert_worker.generate.stage import prompts, reply
-from expert_worker.generate.stream import TextEvents
+from expert_worker.generate.stage import TextEvents, prompts, reply
 
 SUBJECT = Subject(adapted(), tiny.tokenizer(), None, True)
 

@@ -83,9 +83,11 @@ def test_a_missing_package_is_named_with_what_to_do():
 
 
 WATCHED = """
-import sys, threading
-from expert_worker.process.macos import die_with_parent
-die_with_parent(0, reads_stdin={reads})
+import os, sys, threading
+from expert_worker.process import bind_to_parent
+sys.platform = "darwin"
+os.environ["EXPERT_PARENT_PID"] = "1"
+bind_to_parent(reads_stdin={reads})
 print("watching", flush=True)
 threading.Event().wait(30)
 """

@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from expert_worker.event import Evaluated, Heartbeat, Progress
 from expert_worker.events import Events
 from expert_worker.tracking import Trackers, start_trackers
-from expert_worker.tracking.scalars import Point, point
+from expert_worker.tracking.trackers import Point, point
 
 
 def progress(step: int, **changes: Any) -> dict[str, Any]:

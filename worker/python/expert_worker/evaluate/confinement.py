@@ -1,7 +1,7 @@
-"""What the system closes to the scoring process: files by Landlock, sockets by seccomp. Neither needs root.
+"""Limits of the scoring process, without root: files by Landlock, sockets by seccomp, resources by rlimits.
 
-Both exist on Linux only. What is not in force is named: `doctor`, the events and `evaluation.json` say it.
-Run as a module, it confines itself and prints what was in force: that is what `doctor` shows.
+Landlock and seccomp exist on Linux only. What is not in force is named: `doctor`, the events and
+`evaluation.json` say it. Run as a module, it confines itself and prints what was in force, for `doctor`.
 """
 
 from __future__ import annotations
@@ -44,23 +44,8 @@ _NUMBER_AT, _ARCHITECTURE_AT = 0, 4
 _OTHER_NUMBERS = 0x40000000
 """From here on, numbers of x86-64 are those of its x32 mode: the same calls once more."""
 
-
-@dataclass(frozen=True)
-class _Architecture:
-    audit: int
-    seccomp: int
-    socket: int
-    ptrace: int
-    process_vm: tuple[int, int]
-
-
-_ARCHITECTURES = {
-    "x86_64": _Architecture(0xC000003E, 317, 41, 101, (310, 311)),
-    "aarch64": _Architecture(0xC00000B7, 277, 198, 117, (270, 271)),
-}
 # io_uring opens sockets without the call `socket`. The number is the same everywhere.
 _IO_URING_SETUP = 425
-
 # What programs and libraries read besides Python's own folders. No user's file is in any of these.
 _SYSTEM = (
     "/usr",
@@ -78,6 +63,22 @@ _SYSTEM = (
     "/dev/zero",
 )
 _WRITABLE_DEVICES = ("/dev/null",)
+MEBIBYTE = 1 << 20
+
+
+@dataclass(frozen=True)
+class _Architecture:
+    audit: int
+    seccomp: int
+    socket: int
+    ptrace: int
+    process_vm: tuple[int, int]
+
+
+_ARCHITECTURES = {
+    "x86_64": _Architecture(0xC000003E, 317, 41, 101, (310, 311)),
+    "aarch64": _Architecture(0xC00000B7, 277, 198, 117, (270, 271)),
+}
 
 
 @dataclass(frozen=True)
@@ -205,6 +206,31 @@ def _checked(result: int) -> int:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
     return result
+
+
+@dataclass(frozen=True)
+class Limits:
+    start_seconds: float = 120.0
+    answer_seconds: float = 10.0
+    resident_bytes: int = 1536 * MEBIBYTE
+    file_bytes: int = 8 * MEBIBYTE
+    open_files: int = 64
+
+
+def apply_limits(limits: Limits) -> None:
+    """Sets the limits that the system enforces; the parent enforces time and memory. Windows has none."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    for kind, wanted in (
+        (resource.RLIMIT_FSIZE, limits.file_bytes),
+        (resource.RLIMIT_NOFILE, limits.open_files),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        _, hard = resource.getrlimit(kind)
+        ceiling = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(kind, (ceiling, ceiling))
 
 
 if __name__ == "__main__":

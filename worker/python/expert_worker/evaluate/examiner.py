@@ -6,15 +6,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from expert_worker.evaluate import base_prompt, scores
+from expert_worker.evaluate import scores
+from expert_worker.evaluate.cached_scores import CachedScores, digest
 from expert_worker.evaluate.confinement import Confinement
 from expert_worker.evaluate.decode import answer_all
-from expert_worker.evaluate.kept import KeptScores, digest
 from expert_worker.evaluate.loss import answer_loss
-from expert_worker.evaluate.prompts import PromptMaker
+from expert_worker.evaluate.prompts import PromptMaker, choose_prompt, rows_to_choose_by
 from expert_worker.evaluate.rows import rows_of
-from expert_worker.evaluate.scores import Judged
-from expert_worker.evaluate.stats import Share
+from expert_worker.evaluate.scores import Judged, Share
 from expert_worker.evaluate.subject import Subject
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
@@ -35,8 +34,8 @@ class Examiner:
         """The base with its best prompt; cached, because it costs as much as the adapter and never
         changes.
         """
-        kept, key = KeptScores(Path(self.plan.machine.paths.home)), self._base_key(rows)
-        found = kept.load(key)
+        cache, key = CachedScores(Path(self.plan.machine.paths.home)), self._base_key(rows)
+        found = cache.load(key)
         if found is not None:
             self.events.applied("evaluation.base", "kept", "Base scores from the cache")
             return found
@@ -45,7 +44,7 @@ class Examiner:
             judged = self.ask("base", maker, rows)
             loss = self.loss("base", rows)
         found = {"prompt": choice, "judged": judged, "loss": loss}
-        kept.save(key, found)
+        cache.save(key, found)
         return found
 
     def adapter(self, rows: Sequence[Row]) -> dict[str, Any]:
@@ -91,12 +90,12 @@ class Examiner:
 
     def _best_prompt(self, test_rows: int) -> tuple[PromptMaker, dict[str, Any]]:
         data = self.plan.recipe.data
-        validation = base_prompt.rows_to_choose_by(rows_of(self.plan, data.validation), test_rows)
+        validation = rows_to_choose_by(rows_of(self.plan, data.validation), test_rows)
 
         def measure(maker: PromptMaker, rows: Sequence[Row]) -> Share:
             return scores.overall(self.ask(f"base, {len(maker.examples)} examples:", maker, rows))
 
-        return base_prompt.choose(
+        return choose_prompt(
             self.subject.maker(), rows_of(self.plan, data.train, EXAMPLE_POOL), validation, measure
         )
 

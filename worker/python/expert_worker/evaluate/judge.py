@@ -12,8 +12,7 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
-from expert_worker.evaluate.confinement import confine
-from expert_worker.evaluate.limits import Limits, apply_limits
+from expert_worker.evaluate.confinement import Limits, apply_limits, confine
 from expert_worker.evaluate.scorers import find_scorer
 from expert_worker.evaluate.verdict import Row, Scorer, Verdict, wrong
 from expert_worker.process import bind_to_parent

@@ -1,9 +1,9 @@
-"""Prompts as the trained template renders them: the one place where evaluation meets it."""
+"""Prompts as the trained template renders them, and the choice of the base's best prompt."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any
@@ -11,11 +11,16 @@ from typing import Any
 from expert_worker._native import Recipe
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.decode import Prompt
-from expert_worker.evaluate.rows import Message
+from expert_worker.evaluate.rows import Message, spread
+from expert_worker.evaluate.scores import Share
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.pretokenize.template import renderer
 from expert_worker.pretokenize.watch import watched
+
+SHOTS = 3
+MOST = 64
+FEWEST = 16
 
 
 class PromptMaker:
@@ -111,3 +116,25 @@ def pick_examples(rows: Sequence[Row], count: int) -> list[Row]:
         if len(chosen) == count:
             break
     return chosen
+
+
+Measure = Callable[[PromptMaker, Sequence[Row]], Share]
+
+
+def rows_to_choose_by(validation: Sequence[Row], test_rows: int) -> list[Row]:
+    """Spread over the validation set, about a quarter of what is tested, so that a quick look stays quick."""
+    return spread(validation, min(MOST, max(FEWEST, test_rows // 4)))
+
+
+def choose_prompt(
+    maker: PromptMaker, train: Sequence[Row], validation: Sequence[Row], measure: Measure
+) -> tuple[PromptMaker, dict[str, Any]]:
+    """The better prompt, and what was measured. Without validation rows there is nothing to choose by."""
+    examples = pick_examples(train, SHOTS)
+    if not examples or not validation:
+        return maker, {"shots": 0, "tried": {}}
+    shown = maker.showing(examples)
+    plain, few = measure(maker, validation), measure(shown, validation)
+    better = few["accuracy"] > plain["accuracy"]
+    tried = {"0": plain, str(SHOTS): few}
+    return (shown if better else maker), {"shots": SHOTS if better else 0, "tried": tried}

@@ -23,8 +23,7 @@ import psutil
 
 import expert_worker
 from expert_worker.errors import Failed
-from expert_worker.evaluate.confinement import Confinement
-from expert_worker.evaluate.limits import Limits
+from expert_worker.evaluate.confinement import Confinement, Limits
 from expert_worker.evaluate.verdict import Row, Verdict, wrong
 
 LOOK_SECONDS = 0.1

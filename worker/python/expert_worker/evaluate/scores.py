@@ -1,13 +1,13 @@
-"""Answers and their verdicts, as numbers and as tables."""
+"""Answers and their verdicts: accuracies with confidence intervals, tables and examples."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import sqrt
 from typing import Any, TypedDict
 
 from expert_worker.evaluate.confinement import Confinement
 from expert_worker.evaluate.sandbox import judge_all
-from expert_worker.evaluate.stats import Share, share
 from expert_worker.evaluate.verdict import Row
 
 FAILURES = 12
@@ -15,6 +15,7 @@ GAINS = 6
 EXAMPLES = ("gains", "failures")
 """Keys of a report that quote answers: for the run's folder, not for results and events."""
 SHOWN = 600
+NORMAL_95 = 1.959963984540054
 
 
 class Judged(TypedDict):
@@ -134,3 +135,29 @@ def _part(
 def _size(line: Line) -> int:
     part = line["adapter"] or line["base"]
     return part["total"] if part else 0
+
+
+class Share(TypedDict):
+    """Right answers of all, with a 95% interval; JSON as it stands."""
+
+    correct: int
+    total: int
+    accuracy: float
+    low: float
+    high: float
+
+
+def share(correct: Sequence[bool]) -> Share:
+    low, high = wilson(sum(correct), len(correct))
+    accuracy = sum(correct) / len(correct) if correct else 0.0
+    return Share(correct=sum(correct), total=len(correct), accuracy=accuracy, low=low, high=high)
+
+
+def wilson(correct: int, total: int) -> tuple[float, float]:
+    """Wilson's score interval: unlike the usual one it stays inside 0..1 and is right near both ends."""
+    if total == 0:
+        return 0.0, 1.0
+    rate, square = correct / total, NORMAL_95**2
+    middle = (rate + square / (2 * total)) / (1 + square / total)
+    half = NORMAL_95 / (1 + square / total) * sqrt(rate * (1 - rate) / total + square / (4 * total**2))
+    return max(0.0, middle - half), min(1.0, middle + half)

@@ -12,7 +12,7 @@ from expert_worker.adapter import missing_file
 from expert_worker.base import load_base, load_tokenizer, locate
 from expert_worker.base.adapter import load_adapter
 from expert_worker.errors import BadInput
-from expert_worker.evaluate.kept import fingerprint
+from expert_worker.evaluate.cached_scores import fingerprint
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.events import Events
 from expert_worker.plan import Plan

@@ -1,16 +1,31 @@
-"""`expert-cli export`: to a new folder, published only after it has been loaded again and compared."""
+"""`expert-cli export`: the plain adapter, or the base with the adapter merged in, as a new folder. It is
+published only after it has been loaded again and compared.
+"""
 
+from __future__ import annotations
+
+import shutil
 from pathlib import Path
 from typing import Any
 
-from expert_worker.adapter import missing_file
+import torch
+
+from expert_worker.adapter import CONFIG, KINDS, WEIGHTS, missing_file
+from expert_worker.base import load_base, load_tokenizer
+from expert_worker.base.adapter import load_adapter
 from expert_worker.checkpoint import files
-from expert_worker.checkpoint.refusal import refusals_in_words
-from expert_worker.errors import BadInput, Failed
+from expert_worker.checkpoint.refusal import human, refusals_in_words
+from expert_worker.errors import BadInput, Failed, Storage
 from expert_worker.events import Events
-from expert_worker.export.merge import fill_with_merged
-from expert_worker.export.plain import fill_with_adapter
 from expert_worker.plan import ExportRequest, Plan
+from expert_worker.run_record.final import tokenizer_files
+
+_BESIDE = ("README.md", "template.json")
+_TOKENIZER = ("tokenizer_config.json", "tokenizer.json")
+_SLOW = 600.0
+_LENGTH = 48
+# Relative to the logits' own size. Merging rounds weights once to the storage type: no more may show.
+TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 6e-2}
 
 
 def run(plan: Plan, events: Events) -> dict[str, Any]:
@@ -62,4 +77,125 @@ def _check_target(target: Path) -> None:
             f"{target} exists and is not an empty folder",
             hint="Name another folder; export never overwrites.",
             code="target-in-use",
+        )
+
+
+def fill_with_adapter(plan: Plan, events: Events, adapter: Path, folder: Path) -> float:
+    events.stage("copy", detail=str(adapter))
+    for name in (CONFIG, WEIGHTS):
+        shutil.copyfile(adapter / name, folder / name)
+    copy_companions(plan, events, adapter, folder)
+    return _check(plan, events, adapter, folder)
+
+
+def copy_companions(plan: Plan, events: Events, adapter: Path, folder: Path) -> None:
+    """From `final/` as they are; a bare checkpoint has no tokenizer, so the base's is written."""
+    for path in sorted(adapter.iterdir()):
+        if path.is_file() and (path.name in _BESIDE or _is_tokenizer(path.name)):
+            shutil.copyfile(path, folder / path.name)
+    if not any((adapter / name).is_file() for name in _TOKENIZER):
+        for name, content in tokenizer_files(load_tokenizer(plan, events)).items():
+            (folder / name).write_bytes(content)
+
+
+def _is_tokenizer(name: str) -> bool:
+    known = ("tokenizer", "special_tokens", "added_tokens", "chat_template", "vocab", "merges")
+    return name.startswith(known) and not name.endswith(".partial")
+
+
+def _check(plan: Plan, events: Events, adapter: Path, folder: Path) -> float:
+    """Plain peft must load the copy, and hear from it what the original says."""
+    base = load_base(plan, events)
+    events.stage("compare logits", quiet_budget=300.0)
+    model = load_adapter(base, adapter)
+    original = logits(model)
+    model.load_adapter(str(folder), "exported")
+    model.set_adapter("exported")
+    found = difference(original, logits(model.eval()))
+    demand_equal(found, torch.float32, "The copy")
+    return found
+
+
+def fill_with_merged(plan: Plan, events: Events, adapter: Path, folder: Path) -> float:
+    if KINDS[plan.recipe.adapter.kind].is_soft_prompt:
+        raise BadInput(
+            "A soft prompt cannot be merged: it is not part of the weights",
+            hint="Export it with --adapter.",
+            code="cannot-merge",
+        )
+    model = _with_adapter(_unquantized(plan, events), events, adapter)
+    _demand_room(model, folder)
+    spoken = logits(model)
+    events.stage("merge", quiet_budget=_SLOW)
+    merged = model.merge_and_unload(safe_merge=True)
+    dtype = merged.dtype
+    events.stage("write", quiet_budget=_SLOW, detail=str(folder.name))
+    merged.save_pretrained(str(folder), safe_serialization=True)
+    del model, merged
+    copy_companions(plan, events, adapter, folder)
+    (folder / "README.md").unlink(missing_ok=True)
+    events.stage("compare logits", quiet_budget=_SLOW)
+    found = difference(spoken, logits(_read_back(folder, dtype)))
+    demand_equal(found, dtype, "The merged model")
+    return found
+
+
+def _unquantized(plan: Plan, events: Events) -> Plan:
+    """Weights of 4 or 8 bits cannot take an adapter in: it goes into the base's own, which they came from."""
+    base = plan.recipe.base
+    if base.quantization not in ("int4", "int8"):
+        return plan
+    events.warning(
+        "merged-unquantized",
+        f"The adapter was trained on a base in {base.quantization}; it goes into the unquantized weights",
+        "Answers may differ a little from those of the adapter on the quantized base.",
+    )
+    recipe = plan.recipe.model_copy(update={"base": base.model_copy(update={"quantization": "none"})})
+    return plan.model_copy(update={"recipe": recipe})
+
+
+def _with_adapter(plan: Plan, events: Events, adapter: Path) -> Any:
+    return load_adapter(load_base(plan, events), adapter)
+
+
+def _demand_room(model: Any, folder: Path) -> None:
+    needed = sum(p.numel() * p.element_size() for p in model.parameters())
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise Storage(
+            f"The merged model needs {human(needed)}; {human(free)} are free at {folder.parent}",
+            hint="Free some space, or name a folder on another disk.",
+        )
+
+
+def _read_back(folder: Path, dtype: torch.dtype) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    model: Any = AutoModelForCausalLM.from_pretrained(str(folder), dtype=dtype, local_files_only=True)
+    return model.eval()
+
+
+def logits(model: Any) -> torch.Tensor:
+    """The same tokens for every model of one vocabulary, spread over all of it."""
+    device = next(model.parameters()).device
+    size = model.get_input_embeddings().weight.shape[0]
+    ids = (torch.arange(2 * _LENGTH) * 7919 % size).reshape(2, _LENGTH).to(device)
+    with torch.no_grad():
+        found: torch.Tensor = model(input_ids=ids).logits
+    return found[:, -_LENGTH:].float().cpu()
+
+
+def difference(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Root mean square of the difference over that of the logits."""
+    return float((one - other).norm() / one.norm().clamp_min(1e-12))
+
+
+def demand_equal(found: float, dtype: torch.dtype, what: str) -> None:
+    allowed = TOLERANCE[dtype]
+    if not found <= allowed:
+        raise Failed(
+            f"{what} does not say what the adapter says: its logits differ by {found:.2g} (relative), "
+            f"{allowed:.0e} is allowed for {str(dtype).removeprefix('torch.')}. Nothing was exported.",
+            hint="Export with --adapter instead, or merge at a higher precision (--mixed-precision no).",
+            code="export-differs",
         )

@@ -1,19 +1,61 @@
-"""Feeds the trackers from a separate thread: training never waits for a tracker, and continues if one
-fails.
+"""TensorBoard and W&B, fed from events in a separate thread: training never waits for a tracker,
+and continues if one fails.
 """
 
+from __future__ import annotations
+
 import contextlib
+import hashlib
 import queue
 import threading
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
 
-from expert_worker.event import Event
+from expert_worker.event import Body, Evaluated, Event, Progress
 from expert_worker.events import Events
-from expert_worker.tracking.scalars import Point, point
+from expert_worker.plan import Plan
 
+_GB = 1e9
+_LOSS_NAMES = ("eval_loss", "loss")
 _ROOM = 10_000
 _LAST_WORDS = 30.0
+
+
+@dataclass(frozen=True)
+class Point:
+    step: int
+    values: Mapping[str, float]
+
+
+def point(body: Body, every: int) -> Point | None:
+    """`every` thins out the steps; the last one is always drawn, evaluations always are."""
+    if isinstance(body, Progress):
+        if body.step % max(every, 1) and body.step != body.total_steps:
+            return None
+        return Point(body.step, _of_progress(body))
+    if isinstance(body, Evaluated):
+        return Point(body.step, {_eval_name(name): value for name, value in body.metrics.items()})
+    return None
+
+
+def _of_progress(progress: Progress) -> dict[str, float]:
+    values = {
+        "Loss/train": progress.loss,
+        "LR": progress.lr,
+        "Throughput/tokens_per_sec": progress.tokens_per_second,
+        "Memory/allocated_gb": progress.memory_allocated / _GB,
+    }
+    if progress.gpu_util is not None:
+        values["GPU/utilization"] = progress.gpu_util
+    if progress.grad_norm is not None:
+        values["Gradient/norm"] = progress.grad_norm
+    return values
+
+
+def _eval_name(metric: str) -> str:
+    return "Loss/eval" if metric in _LOSS_NAMES else f"Eval/{metric.removeprefix('eval_')}"
 
 
 class Backend(Protocol):
@@ -80,3 +122,61 @@ class Trackers:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             detail = f"{name} stopped ({reason}); training continues, events.jsonl keeps every number."
             self._events.recovered("tracker", self._last_step, detail)
+
+
+class TensorBoard:
+    def __init__(self, folder: Path, resumed_from: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        # Steps after the resumed one are recorded again: the older points are purged from the curves.
+        purge = resumed_from + 1 if resumed_from else None
+        self._writer = SummaryWriter(str(folder), purge_step=purge, flush_secs=10)
+
+    def log(self, point: Point) -> None:
+        for tag, value in point.values.items():
+            self._writer.add_scalar(tag, value, point.step)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class WeightsAndBiases:
+    def __init__(self, plan: Plan) -> None:
+        try:
+            import wandb
+        except ImportError as error:
+            raise RuntimeError(
+                "the package wandb is not installed: pip install 'expert-worker[wandb]'"
+            ) from error
+        self._run: Any = wandb.init(
+            project="expert-cli",
+            name=plan.recipe.expert,
+            id=_run_id(plan),
+            resume="allow",
+            dir=plan.machine.paths.output,
+            config=plan.recipe.model_dump(mode="json"),
+            settings=wandb.Settings(console="off"),
+        )
+
+    def log(self, point: Point) -> None:
+        self._run.log(dict(point.values), step=point.step)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+def _run_id(plan: Plan) -> str:
+    """A resumed run continues the same curves."""
+    return hashlib.sha256(f"{plan.recipe_digest} {plan.machine.paths.output}".encode()).hexdigest()[:16]
+
+
+def start_trackers(plan: Plan, events: Events, resumed_from: int = 0) -> Trackers:
+    """Close the result before the stage returns, so that the last points arrive."""
+    known: dict[str, Opener] = {
+        "tensorboard": lambda: TensorBoard(Path(plan.machine.paths.output) / "tensorboard", resumed_from),
+        "wandb": lambda: WeightsAndBiases(plan),
+    }
+    asked = [(name, known[name]) for name in plan.machine.logging.trackers]
+    trackers = Trackers(asked, events, every=plan.machine.logging.steps)
+    events.attach(trackers)
+    return trackers

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from expert_worker.base import locate
 from expert_worker.errors import BadInput
 from expert_worker.evaluate import scores
-from expert_worker.evaluate.kept import fingerprint
+from expert_worker.evaluate.cached_scores import fingerprint
 from expert_worker.evaluate.rows import rows_of, spread
 from expert_worker.evaluate.scorers import check_scorer
 from expert_worker.evaluate.stage import examine, score_checkpoint, scored_rows

@@ -37,7 +37,7 @@ def fingerprint(folder: Path) -> str:
     return mark.hexdigest()
 
 
-class KeptScores:
+class CachedScores:
     """One JSON file per digest in the worker's home; a damaged one is ignored."""
 
     def __init__(self, home: Path) -> None:
