@@ -18,16 +18,16 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import Qwen3ForCausalLM
 
-from expert_worker.plan import FastParts
 from expert_worker.train.fast.batch import IGNORED, PackedBatch, positions_of
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import Place, install, token_keys
+from expert_worker.train.fast.kernels.choice import OPERATIONS
+from expert_worker.train.fast.kernels.registry import Target
 
 SMALL = Shape(1024, 256, 512, 2, 4, 2, 64)
 LENGTHS = (70, 1, 33, 130, 22)
 LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 EXACT, ROOM, LEAST = 2e-4, 1.5, 1e-3
-ALL = {"document_attention": True, "chunked_loss": True, "fused_adapters": True}
 
 Found = tuple[float, dict[str, Tensor]]
 
@@ -89,7 +89,7 @@ def plain(model: Any, place: Place, batch: PackedBatch) -> Found:
 
 def fast(model: Any, place: Place, batch: PackedBatch, **options: Any) -> tuple[Found, str]:
     decoder = FastDecoder(model, place, **options)
-    return taken(model, decoder.loss(batch)), decoder.way
+    return taken(model, decoder.loss(batch)), decoder.kernels.choices["attention"].chosen
 
 
 def taken(model: Any, loss: Tensor) -> Found:
@@ -108,13 +108,16 @@ def apart(one: Found, other: Found) -> float:
     return max(abs(one[0] - other[0]) / max(abs(other[0]), 1e-9), gradients)
 
 
-def ways(device: torch.device) -> dict[str, dict[str, Any]]:
+def ways(device: torch.device, dtype: torch.dtype, dora: bool) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {
         "as trained": {},
         "checkpointing full": {"checkpointing": "full"},
         "checkpointing selective": {"checkpointing": "selective"},
-        **{f"{part} off": {"parts": FastParts(**{**ALL, part: False})} for part in ALL},
     }
+    for operation in OPERATIONS.values():
+        fused = ["fused_dora" if dora else "fused_lora", "module"]
+        names = fused if operation.name == "adapted_linear" else operation.names(Target(device, dtype))
+        found |= {f"{operation.name}: {name}": {"kernels": {operation.name: name}} for name in names[1:]}
     if device.type == "cuda":
         found["compiled"] = {"compiled": torch.compile}
     return found
@@ -135,7 +138,7 @@ def check(kind: str, dtype_name: str, device: torch.device) -> list[dict[str, An
     if dtype_name == "bf16":
         allowed = max(LEAST, ROOM * apart(plain(*fresh(dtype), batch), reference))
     rows = []
-    for name, options in ways(device).items():
+    for name, options in ways(device, dtype, bool(settings["dora"])).items():
         try:
             found, way = fast(*fresh(dtype), batch, **options)
             row = {"apart": apart(found, reference), "attention": way}

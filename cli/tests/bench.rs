@@ -68,8 +68,7 @@ fn every_switch_is_listed_and_what_cannot_be_tried_says_why() {
         "packing",
         "cache",
         "attention",
-        "loss",
-        "adapters",
+        "kernels",
         "path",
         "pieces",
         "precision",
@@ -84,13 +83,14 @@ fn every_switch_is_listed_and_what_cannot_be_tried_says_why() {
         assert!(found, "{group}");
     }
     assert!(variant(&document, "TF32 off")["impossible"].as_str().unwrap().contains("CUDA"));
-    assert!(variant(&document, "chunked loss off")["impossible"].is_null());
+    let kernels = variant(&document, "every other kernel of each operation that runs here");
+    assert!(kernels["impossible"].is_null());
 }
 
 #[test]
 fn equal_losses_pass_and_the_numbers_stand_beside_the_plans() {
     let expert = Expert::new();
-    let (code, document) = expert.measured("ablate", &["--only", "adapters,tf32,batch"]);
+    let (code, document) = expert.measured("ablate", &["--only", "tf32,batch"]);
     assert_eq!((code, &document["ok"]), (Some(0), &Value::Bool(true)));
     assert_eq!(document["planned"]["tokens_per_second"], 40.0);
     let one = variant(&document, "1 of 16 rows at once");
@@ -101,32 +101,22 @@ fn equal_losses_pass_and_the_numbers_stand_beside_the_plans() {
 
 #[test]
 fn losses_that_must_not_differ_fail_the_command() {
-    let (code, document) = Expert::new().measured("ablate", &["--only", "loss"]);
+    let (code, document) = Expert::new().measured("ablate", &["--only", "kernels"]);
     assert_eq!((code, &document["ok"]), (Some(1), &Value::Bool(false)));
-    assert_eq!(variant(&document, "chunked loss off")["losses"], "differ");
+    assert_eq!(variant(&document, "head_loss: whole")["losses"], "differ");
+    assert_eq!(variant(&document, "swiglu: torch")["losses"], "equal");
 }
 
 #[test]
 fn results_are_kept_with_a_page() {
     let expert = Expert::new();
-    let output = expert.bench(&[
-        "ablate",
-        "--device",
-        "cpu",
-        "-m",
-        "manifest.json",
-        "--only",
-        "adapters",
-        "-o",
-        "kept",
-    ]);
+    let output =
+        expert.bench(&["ablate", "--device", "cpu", "-m", "manifest.json", "--only", "cache", "-o", "kept"]);
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(shown.contains("as planned, again") && shown.contains("fused adapters off"), "{shown}");
+    assert!(shown.contains("as planned, again") && shown.contains("token cache off"), "{shown}");
     assert!(
-        std::fs::read_to_string(expert.world.path("kept/ablation.html"))
-            .unwrap()
-            .contains("fused adapters off")
+        std::fs::read_to_string(expert.world.path("kept/ablation.html")).unwrap().contains("token cache off")
     );
     assert!(expert.world.path("kept/ablation.json").is_file());
 }

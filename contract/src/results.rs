@@ -290,6 +290,16 @@ pub struct BenchResult {
     pub steps: Vec<BenchStep>,
     /// Settings as read back.
     pub applied: BTreeMap<String, Value>,
+    /// By operation of the fast path; empty on the plain path.
+    pub kernels: BTreeMap<String, KernelChoice>,
+}
+
+/// The kernel that computes an operation, and the others that run on this machine.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct KernelChoice {
+    pub chosen: String,
+    pub others: Vec<String>,
 }
 
 /// Seconds of a measured step by what it spent them on.

@@ -45,7 +45,7 @@ AREAS: dict[str, Python | Rust] = {
     "store": _python("checkpoint.store", f"{_CHECKPOINT}_store.py", _EDGES),
     "tensors": _python("checkpoint.tensors", f"{_CHECKPOINT}_store.py", _FILES),
     "verify": _python("checkpoint.verify", f"{_CHECKPOINT}_store.py", _EDGES, _RECORD),
-    "loss": _python("train.fast.head_loss", "tests/worker/train/test_head_loss.py"),
+    "loss": _python("train.fast.kernels.head_loss", "tests/worker/train/test_head_loss.py"),
     "batch": _python("train.fast.batch", "tests/worker/train/test_flat.py"),
     "order": _python("train.loader", "tests/worker/train/test_loader.py", "tests/worker/train/test_order.py"),
     "cache": _python("pretokenize.cache", "tests/worker/pretokenize/test_cache.py"),

@@ -104,7 +104,11 @@ mod tests {
         let site = "env/lib/python3.11/site-packages";
         write(root.path(), "src/expert_worker/__init__.py", "");
         let sources = root.path().join("src");
-        write(root.path(), &format!("{site}/worker.pth"), &format!("import os\nbeside\n{}\n", sources.display()));
+        write(
+            root.path(),
+            &format!("{site}/worker.pth"),
+            &format!("import os\nbeside\n{}\n", sources.display()),
+        );
         assert_eq!(linked_from(&root.path().join(site)), [sources]);
         assert_eq!(package_folders(&python), [root.path().join(site)]);
     }

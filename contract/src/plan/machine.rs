@@ -27,7 +27,8 @@ pub struct Machine {
     /// False takes the plain transformers + peft path: the adapter or a sharded base needs it, or it is compared. The worker
     /// takes it for unknown architectures too.
     pub fast_path: bool,
-    pub fast_parts: FastParts,
+    /// The kernel of an operation of the fast path, by name, where a benchmark wants another than the first that runs.
+    pub kernels: BTreeMap<String, String>,
     pub flash_attention: bool,
     pub sdpa: bool,
     pub checkpointing: CheckpointingMode,
@@ -42,22 +43,6 @@ pub struct Machine {
     pub mirror: Option<Mirror>,
     pub paths: Paths,
     pub estimate: MemoryEstimate,
-}
-
-/// The parts of the fast path. All are on, unless a benchmark measures one of them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FastParts {
-    /// Attention document by document; off, one masked attention over the packed batch.
-    pub document_attention: bool,
-    /// The head and the loss chunk by chunk; off, all logits at once.
-    pub chunked_loss: bool,
-    /// A linear layer and its adapter in one step; off, peft's own layers.
-    pub fused_adapters: bool,
-}
-
-impl FastParts {
-    pub const ALL: Self = Self { document_attention: true, chunked_loss: true, fused_adapters: true };
 }
 
 word! {

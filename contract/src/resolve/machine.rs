@@ -1,11 +1,13 @@
 //! How the recipe is computed on this machine.
 
+use std::collections::BTreeMap;
+
 use crate::budget::Load;
 use crate::manifest::{CompileMode, Config, Effective, Together, model_slug};
 use crate::paths::{DEFAULT_CACHE, Target, anywhere, fill_placeholders, mirror_target};
 use crate::plan::{
-    Compile, DeviceKind, Distributed, DistributedStrategy, FastParts, Loader, Logging, Machine,
-    MemoryEstimate, Mirror, Paths, Recipe, Threads,
+    Compile, DeviceKind, Distributed, DistributedStrategy, Loader, Logging, Machine, MemoryEstimate, Mirror,
+    Paths, Recipe, Threads,
 };
 
 use super::base::FoundBase;
@@ -73,7 +75,7 @@ pub fn build(
         distributed,
         piece_tokens,
         fast_path,
-        fast_parts: FastParts::ALL,
+        kernels: BTreeMap::new(),
         flash_attention: *config.flash_attention_2,
         sdpa: *config.use_sdpa,
         checkpointing,

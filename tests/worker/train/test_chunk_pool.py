@@ -10,9 +10,10 @@ from tiny import apart, base, flat, gradients, lora
 
 from expert_worker.train.chunk_pool import ChunkPool
 from expert_worker.train.engine import FastEngine
-from expert_worker.train.fast import head_loss, lora_linear
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import Place, PlaceByThread, install
+from expert_worker.train.fast.kernels import head_loss
+from expert_worker.train.fast.kernels.adapted_linear import lora as fused_lora
 
 LENGTHS = (9, 12, 17, 5, 30, 2, 8, 21)
 
@@ -83,7 +84,7 @@ def test_a_failure_in_a_lane_is_raised_when_all_have_ended():
 def test_products_meet_few_numbers_of_rows(monkeypatch):
     """oneDNN compiles and keeps a kernel for each: what varies from batch to batch must not."""
     met = set()
-    for module in (lora_linear, head_loss):
+    for module in (fused_lora, head_loss):
         product = module.times_transposed
 
         def recorded(x, weight, product=product):

@@ -12,7 +12,8 @@ from scene import put_data, rows, train
 from expert_worker.events import Events
 from expert_worker.train import memory, precision
 from expert_worker.train.fast import decoder
-from expert_worker.train.fast.attention import kernel
+from expert_worker.train.fast.kernels.attention import ATTENTION
+from expert_worker.train.fast.kernels.registry import Target
 
 GIB = 1 << 30
 
@@ -101,24 +102,24 @@ def test_a_full_device_is_distinguished_from_other_errors(words, known):
     assert memory.ran_out(RuntimeError(words)) is known
 
 
-@pytest.mark.parametrize(("capability", "way"), [((9, 0), "torch_varlen"), ((7, 5), "sdpa_by_document")])
-def test_a_gpu_without_flash_attention_attends_document_by_document(capability, way, monkeypatch):
+@pytest.mark.parametrize(("capability", "kernel"), [((9, 0), "torch_varlen"), ((7, 5), "sdpa_by_document")])
+def test_a_gpu_without_flash_attention_attends_document_by_document(capability, kernel, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    assert kernel(torch.device("cuda", 0), torch.float16, flash=False) == way
-    assert kernel(torch.device("cuda", 0), torch.float32, flash=False) == "sdpa_by_document"
+    gpu = torch.device("cuda", 0)
+    assert ATTENTION.choose(Target(gpu, torch.float16)).name == kernel
+    assert ATTENTION.choose(Target(gpu, torch.float32)).name == "sdpa_by_document"
 
 
 @pytest.mark.parametrize("wanted", [False, True])
 def test_flash_attention_reaches_the_choice_of_a_kernel(tmp_path, wanted, monkeypatch):
-    asked = []
-    chosen = decoder.kernel
+    targets = []
 
-    def recorded(device, dtype, flash, document_attention):
-        asked.append(flash)
-        return chosen(device, dtype, flash, document_attention)
+    def recorded(*given):
+        targets.append(Target(*given))
+        return targets[-1]
 
-    monkeypatch.setattr(decoder, "kernel", recorded)
+    monkeypatch.setattr(decoder, "Target", recorded)
     put_data(monkeypatch, rows(4))
     one_step = {"recipe.schedule.duration": {"unit": "steps", "value": 1}}
     train(tmp_path, {"machine.flash_attention": wanted, **one_step})
-    assert asked == [wanted]
+    assert [target.flash_attention for target in targets] == [wanted]

@@ -12,7 +12,7 @@ from scene import put_data, rows, train
 
 from expert_worker.errors import BadInput
 from expert_worker.plan import OptimizerName
-from expert_worker.train.fast.dora_linear import RowNorm
+from expert_worker.train.fast.kernels.adapted_linear.dora import RowNorm
 from expert_worker.train.fast.weights import read
 
 OPTIMIZERS = [name for name in typing.get_args(OptimizerName) if name != "muon"]

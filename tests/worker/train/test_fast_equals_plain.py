@@ -6,8 +6,6 @@ import pytest
 import torch
 from tiny import CONFIGS, apart, flat, gradients, ia3, lora, plain_loss
 
-from expert_worker.plan import FastParts
-from expert_worker.train.fast.attention import Documents, attend
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import CounterDropout, Place, install, token_keys
 from expert_worker.train.fast.eligible import obstacle
@@ -39,13 +37,6 @@ def test_every_architecture(kind, dora):
 @pytest.mark.parametrize("dora", [False, True])
 def test_checkpointing_changes_nothing(checkpointing, dora):
     compare(lora(dora=dora), checkpointing=checkpointing)
-
-
-@pytest.mark.parametrize("off", ["document_attention", "chunked_loss", "fused_adapters"])
-@pytest.mark.parametrize("dora", [False, True])
-def test_a_part_that_is_switched_off_changes_nothing(dora, off):
-    parts = dict.fromkeys(FastParts.model_fields, True) | {off: False}
-    compare(lora(dora=dora), parts=FastParts(**parts))
 
 
 def test_ia3_goes_through_its_own_layers():
@@ -103,21 +94,6 @@ def test_filling_up_changes_nothing():
     filled = batch.filled(64)
     assert filled.ids.numel() == 64 and filled.targets.equal(batch.targets)
     assert apart(decoder.loss(filled).detach(), decoder.loss(batch).detach()) < 1e-6
-
-
-@pytest.mark.parametrize("lengths", [(9, 1, 17, 5), (300, 128)])
-def test_attention_in_16_bits_stays_near_that_in_32(lengths):
-    documents = Documents(lengths, torch.device("cpu"))
-    torch.manual_seed(2)
-    q, k, v = (torch.randn(sum(lengths), heads, 8) for heads in (4, 2, 2))
-    found = []
-    for dtype, way in ((torch.float32, "flash_cpu"), (torch.bfloat16, "blocks_cpu")):
-        leaves = [x.detach().to(dtype).clone().requires_grad_() for x in (q, k, v)]
-        out = attend(*leaves, documents, 8**-0.5, way)
-        out.square().sum().backward()
-        found.append([out.detach(), *(leaf.grad for leaf in leaves)])
-    for wide, narrow in zip(*found, strict=True):
-        assert apart(narrow, wide) < 0.02
 
 
 def test_packed_equals_unpacked():

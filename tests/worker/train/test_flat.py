@@ -35,7 +35,7 @@ def test_a_masked_token_is_not_asked_for_but_may_be_asked():
 
 @pytest.mark.parametrize(("multiple", "filled"), [(1, 6), (3, 6), (4, 8), (7, 7), (32, 32)])
 def test_what_is_asked_is_filled_up_by_what_counts_nothing(multiple, filled):
-    sources, targets = batch().asked(multiple)
+    sources, targets = batch().supervised_targets(multiple)
     assert len(sources) == len(targets) == filled
     assert sources[:6].tolist() == [0, 1, 3, 5, 6, 7] and targets[:6].tolist() == [11, 12, 14, 16, 17, 18]
     assert not sources[6:].any() and (targets[6:] == IGNORED).all()

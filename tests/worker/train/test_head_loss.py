@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from expert_worker.train.fast import head_loss
 from expert_worker.train.fast.batch import IGNORED
+from expert_worker.train.fast.kernels import head_loss
 
 
 def asked(rows: int, width: int = 8, words: int = 19) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

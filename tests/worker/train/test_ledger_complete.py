@@ -27,7 +27,7 @@ ADAPTERS = "worker/train/test_stage.py::test_every_adapter_loads_back_with_plain
 LOADER = f"{LEDGER}::test_rows_that_are_not_mapped_come_through_loader_workers"
 TOGETHER = "worker/train/test_distributed.py::test_two_processes_equal_one_and_one_resumes_their_checkpoint"
 ROWS = "worker/train/test_scoring.py::test_only_as_many_rows_are_looked_at_as_are_asked_for"
-PARTS = "worker/train/test_stopwatch.py::test_a_switched_off_part_is_reported_and_changes_no_loss"
+KERNELS = "worker/train/test_kernels.py::test_a_plan_may_name_a_kernel"
 NARROW = f"{DECODING}::test_a_narrow_choice_leaves_the_likeliest_token"
 KEY = "worker/pretokenize/test_key.py::test_what_decides_the_rows_changes_the_key"
 
@@ -69,7 +69,7 @@ ELSEWHERE = {
     "recipe.decoding.stop_sequences": f"{DECODING}::test_an_answer_ends_before_a_stop_sequence",
     "recipe.decoding.max_new_tokens": f"{DECODING}::test_an_answer_has_at_most_as_many_tokens_as_asked_for",
     "machine.distributed": TOGETHER,
-    "machine.fast_parts": PARTS,
+    "machine.kernels": KERNELS,
     "machine.fp32_products": f"{LEDGER}::test_fp32_products_are_formed_where_the_plan_says",
     "machine.flash_attention": f"{CUDA}::test_flash_attention_reaches_the_choice_of_a_kernel",
     "machine.threads.compute": f"{LEDGER}::test_threads_are_read_back_from_torch",

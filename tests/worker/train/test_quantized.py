@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 from expert_worker.base.int8 import keep_scales
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import Place
-from expert_worker.train.fast.projection import Fused, projection
+from expert_worker.train.fast.kernels.adapted_linear import ADAPTED_LINEAR
 
 
 def quantized(folder, **options):
@@ -35,7 +35,7 @@ def quantized(folder, **options):
 def test_gradients_equal_pefts(tmp_path, options, dora):
     model = lora(model=quantized(tmp_path / "base", **options), dora=dora)
     layer = model.get_base_model().model.layers[0].mlp.up_proj
-    assert isinstance(projection(layer), Fused)
+    assert ADAPTED_LINEAR.choose(layer).name == ("fused_dora" if dora else "fused_lora")
     batch = flat()
     expected = plain_loss(model, batch)
     expected.backward()

@@ -440,17 +440,6 @@ class MemoryEstimate(RecordedDocument):
     weights: Count | None = None
 
 
-class FastParts(RecordedDocument):
-    """The parts of the fast path. All are on, unless a benchmark measures one of them."""
-
-    # The head and the loss chunk by chunk; off, all logits at once.
-    chunked_loss: bool | None = None
-    # Attention document by document; off, one masked attention over the packed batch.
-    document_attention: bool | None = None
-    # A linear layer and its adapter in one step; off, peft's own layers.
-    fused_adapters: bool | None = None
-
-
 class Loader(RecordedDocument):
     """Honoured where rows do not come from the mapped cache; the worker reports the values in use."""
 
@@ -509,14 +498,17 @@ class Machine(RecordedDocument):
     distributed: Distributed | None = None
     dtype: Text | None = None
     estimate: MemoryEstimate = MemoryEstimate()
-    fast_parts: FastParts = FastParts()
-    # False takes the plain transformers + peft path (for comparison and for unknown architectures).
+    # False takes the plain transformers + peft path: the adapter or a sharded base needs it, or it is
+    # compared. The worker takes it for unknown architectures too.
     fast_path: bool | None = None
     flash_attention: bool | None = None
     # True on a CPU that has no units for the run's 16-bit format: the frozen weights are held in fp32 and
     # products are formed in fp32, while activations keep the 16-bit format. The result is that of the 16-bit
     # format within rounding.
     fp32_products: bool | None = None
+    # The kernel of an operation of the fast path, by name, where a benchmark wants another than the first
+    # that runs.
+    kernels: dict[str, Text] = Field(default_factory=dict)
     loader: Loader = Loader()
     logging: Logging = Logging()
     # Steps between two releases of the allocator's cached memory; null never.

@@ -357,6 +357,13 @@ class BaseResult(OutputDocument):
     folder: str | None
 
 
+class KernelChoice(OutputDocument):
+    """The kernel that computes an operation, and the others that run on this machine."""
+
+    chosen: str
+    others: tuple[str, ...]
+
+
 class BenchStep(OutputDocument):
     """Seconds of a measured step by what it spent them on."""
 
@@ -390,6 +397,8 @@ class BenchResult(OutputDocument):
     steps: tuple[BenchStep, ...]
     # Settings as read back.
     applied: dict[str, JsonValue]
+    # By operation of the fast path; empty on the plain path.
+    kernels: dict[str, KernelChoice]
 
 
 class ExportResult(OutputDocument):

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::measure::{Extent, Measured, ends_all, measure, shortened};
 use super::outcome::{Losses, apart, losses};
-use super::variants::{Change, GROUPS, Variant, all};
+use super::variants::{Change, GROUPS, KERNELS, Variant, all, kernels};
 use crate::args::Global;
 use crate::args::Supervision;
 use crate::args::TrainOptions;
@@ -49,19 +49,22 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let options = args.options.plan();
     let prepared = prepare(&options, request, console)?;
     let plan = shortened(&prepared.resolved.plan, &args.extent);
-    let wanted = |variant: &Variant| args.only.is_empty() || args.only.iter().any(|it| it == variant.group);
-    let variants: Vec<_> = all(&plan).into_iter().filter(wanted).collect();
+    let wanted = |group: &str| args.only.is_empty() || args.only.iter().any(|it| it == group);
+    let mut variants: Vec<_> = all(&plan).into_iter().filter(|it| wanted(it.group)).collect();
     if args.list {
-        list(&variants, console);
+        list(&variants, wanted(KERNELS), console);
         return Ok(Exit::Done);
     }
     // Checked before hours of measuring, not after.
     if let Some(folder) = &options.output {
         fs::create_dir_all(folder).map_err(|error| Failure::writing("create", folder, &error))?;
     }
-    console.say(&format!("as planned, then {} variants of {} steps each", variants.len(), args.extent.steps));
     let planned = measure(&plan, &args.supervision, global)?;
     console.say(&format!("  as planned: {} tokens/s", short(planned.tokens_per_second)));
+    if wanted(KERNELS) {
+        variants.extend(kernels(&plan, &planned.kernels));
+    }
+    console.say(&format!("then {} variants of {} steps each", variants.len(), args.extent.steps));
     let mut outcomes = Vec::new();
     for variant in variants {
         outcomes.push(outcome(variant, &plan, &planned, args, global, console)?);
@@ -107,7 +110,10 @@ fn outcome(
     Ok(Outcome { variant, told })
 }
 
-fn list(variants: &[Variant], console: &Console) {
+/// Which kernels run here is known to the worker only.
+const KERNEL_LINE: &str = "every other kernel of each operation that runs here";
+
+fn list(variants: &[Variant], with_kernels: bool, console: &Console) {
     let line = |variant: &Variant| {
         let why = match &variant.change {
             Change::To(_) => Value::Null,
@@ -116,7 +122,9 @@ fn list(variants: &[Variant], console: &Console) {
         json!({"group": variant.group, "name": variant.name, "impossible": why})
     };
     if console.json {
-        console.document(&json!({"ok": true, "variants": variants.iter().map(line).collect::<Vec<_>>()}));
+        let kernels = json!({"group": KERNELS, "name": KERNEL_LINE, "impossible": Value::Null});
+        let lines = variants.iter().map(line).chain(with_kernels.then_some(kernels));
+        console.document(&json!({"ok": true, "variants": lines.collect::<Vec<_>>()}));
         return;
     }
     let mut table = Table::new(&[("--only", Align::Left), ("variant", Align::Left), ("", Align::Left)]);
@@ -126,6 +134,9 @@ fn list(variants: &[Variant], console: &Console) {
             Change::Impossible(why) => why,
         };
         table.row([variant.group, &variant.name, why]);
+    }
+    if with_kernels {
+        table.row([KERNELS, KERNEL_LINE, ""]);
     }
     console.data(&table.render());
 }

@@ -1,7 +1,9 @@
 //! Trains a few steps of a plan in a separate worker, as a measurement.
 
+use std::collections::BTreeMap;
+
 use expert_contract::plan::{self, Plan, Request, Strategy};
-use expert_contract::results::BenchResult;
+use expert_contract::results::{BenchResult, KernelChoice};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -33,6 +35,9 @@ pub struct Measured {
     /// Whether the longest batch fitted without being split.
     pub fits: bool,
     pub gpu_utilization: Option<f64>,
+    /// By operation of the fast path; part of the details.
+    #[serde(skip)]
+    pub kernels: BTreeMap<String, KernelChoice>,
     /// The worker's whole document.
     pub details: Value,
 }
@@ -68,6 +73,7 @@ fn measured(details: Value) -> Option<Measured> {
         losses: result.losses?.into_iter().flatten().collect(),
         fits: result.fits?,
         gpu_utilization: result.gpu_utilization,
+        kernels: result.kernels,
         details,
     })
 }

@@ -62,6 +62,8 @@ pub fn losses(planned: &Measured, other: &Measured, expected: Expected, dtype: D
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn measured(losses: &[f64]) -> Measured {
@@ -73,6 +75,7 @@ mod tests {
             losses: losses.to_vec(),
             fits: true,
             gpu_utilization: None,
+            kernels: BTreeMap::new(),
             details: serde_json::Value::Null,
         }
     }

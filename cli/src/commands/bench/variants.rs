@@ -1,6 +1,9 @@
 //! The variants of `ablate`: one change at a time, compared with the run as planned.
 
+use std::collections::BTreeMap;
+
 use expert_contract::plan::{CheckpointingMode, Compile, DeviceKind, Dtype, Plan, Quantization};
+use expert_contract::results::KernelChoice;
 use serde::Serialize;
 
 /// How the losses must compare with the plan's.
@@ -30,13 +33,14 @@ pub enum Change {
     Impossible(String),
 }
 
+pub const KERNELS: &str = "kernels";
+
 /// Names of the groups, for `--only`.
-pub const GROUPS: [&str; 14] = [
+pub const GROUPS: [&str; 13] = [
     "packing",
     "cache",
     "attention",
-    "loss",
-    "adapters",
+    KERNELS,
     "path",
     "pieces",
     "precision",
@@ -59,6 +63,19 @@ pub fn all(plan: &Plan) -> Vec<Variant> {
     made.loader();
     made.batches();
     made.quantization();
+    made.variants
+}
+
+/// Every other kernel of each operation, as the worker reported them for the plan.
+pub fn kernels(plan: &Plan, choices: &BTreeMap<String, KernelChoice>) -> Vec<Variant> {
+    let mut made = Series { plan, variants: Vec::new() };
+    for (operation, choice) in choices {
+        for kernel in &choice.others {
+            made.add(KERNELS, format!("{operation}: {kernel}"), Expected::Same, |plan| {
+                plan.machine.kernels.insert(operation.clone(), kernel.clone());
+            });
+        }
+    }
     made.variants
 }
 
@@ -106,15 +123,6 @@ impl Series<'_> {
             let why = "the fast path supports neither this adapter nor a sharded base";
             return self.cannot("path", "fast path", why);
         }
-        self.add("attention", "document attention off", Expected::Same, |plan| {
-            plan.machine.fast_parts.document_attention = false;
-        });
-        self.add("loss", "chunked loss off", Expected::Same, |plan| {
-            plan.machine.fast_parts.chunked_loss = false;
-        });
-        self.add("adapters", "fused adapters off", Expected::Same, |plan| {
-            plan.machine.fast_parts.fused_adapters = false;
-        });
         self.add("path", "plain transformers + peft", Expected::Same, |plan| {
             plan.machine.fast_path = false;
         });

@@ -84,6 +84,10 @@ def measure(plan: Plan, events: Events, dataset: Dataset) -> dict[str, Any]:
             "peak_bytes_of_longest": after_longest,
             "peak_bytes": memory.peak(session.trainer.device),
             "gpu_utilization": gpu.mean,
+            "kernels": {
+                operation: {"chosen": choice.chosen, "others": list(choice.others)}
+                for operation, choice in session.trainer.engine.kernels.items()
+            },
             **_speed(recorder.steps),
             "applied": recorder.applied,
         }

@@ -85,17 +85,6 @@ class MemoryEstimate(Document):
     total: U64
 
 
-class FastParts(Document):
-    """The parts of the fast path. All are on, unless a benchmark measures one of them."""
-
-    # Attention document by document; off, one masked attention over the packed batch.
-    document_attention: bool
-    # The head and the loss chunk by chunk; off, all logits at once.
-    chunked_loss: bool
-    # A linear layer and its adapter in one step; off, peft's own layers.
-    fused_adapters: bool
-
-
 class Loader(Document):
     """Honoured where rows do not come from the mapped cache; the worker reports the values in use."""
 
@@ -161,7 +150,9 @@ class Machine(Document):
     # False takes the plain transformers + peft path: the adapter or a sharded base needs it, or it is
     # compared. The worker takes it for unknown architectures too.
     fast_path: bool
-    fast_parts: FastParts
+    # The kernel of an operation of the fast path, by name, where a benchmark wants another than the first
+    # that runs.
+    kernels: dict[str, str]
     flash_attention: bool
     sdpa: bool
     checkpointing: CheckpointingMode

@@ -1,6 +1,6 @@
 """The two paths from a batch to a loss: the fast path, and plain transformers + peft."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -15,10 +15,15 @@ from expert_worker.train.fast.batch import CPU_MULTIPLE, IGNORED, PackedBatch
 from expert_worker.train.fast.decoder import FastDecoder, Wrapper
 from expert_worker.train.fast.dropout import Place, PlaceByThread, install
 from expert_worker.train.fast.eligible import obstacle
+from expert_worker.train.fast.kernels.choice import Choice
 from expert_worker.train.random import FORWARD, seed_everything
 
 
 class Engine(Protocol):
+    @property
+    def kernels(self) -> Mapping[str, Choice]:
+        """By operation of the fast path."""
+
     def backward(self, batch: PackedBatch, scale: float) -> Tensor:
         """Adds `scale` times the summed loss's gradient to the parameters; returns the summed loss."""
 
@@ -68,6 +73,10 @@ class FastEngine:
 
     def parameters_changed(self) -> None:
         self._decoder.parameters_changed()
+
+    @property
+    def kernels(self) -> Mapping[str, Choice]:
+        return self._decoder.kernels.choices
 
     def _loss(self, piece: PackedBatch) -> Tensor:
         with torch.no_grad():
@@ -119,6 +128,10 @@ class PlainEngine:
 
     def parameters_changed(self) -> None:
         """peft's modules derive everything from the parameters at each call."""
+
+    @property
+    def kernels(self) -> Mapping[str, Choice]:
+        return {}
 
     def _summed(self, batch: PackedBatch) -> Tensor:
         padded = _padded(batch.to(self._device))
@@ -199,20 +212,11 @@ def _fast(
         flash=machine.flash_attention,
         neftune=alpha,
         compiled=_compiler(machine.compile) if machine.compile else None,
-        parts=machine.fast_parts,
+        kernels=machine.kernels,
     )
     events.applied("path", "fast", "Fast path: fused adapters, loss over supervised tokens only")
-    words = {
-        "flash_cpu": "Attention document by document (flash, CPU)",
-        "blocks_cpu": "Attention document by document (blocks, CPU)",
-        "torch_varlen": "Variable-length attention (torch)",
-        "flash_attn_varlen": "Variable-length attention (flash-attn)",
-        "sdpa_by_document": "SDPA document by document",
-        "sdpa_masked": "SDPA over the whole batch with a mask (document attention is switched off)",
-    }
-    for part, on in machine.fast_parts.model_dump().items():
-        events.applied(f"fast_parts.{part}", on, None if on else f"{part} is switched off")
-    events.applied("attention.kernel", decoder.way, words[decoder.way])
+    for operation, choice in decoder.kernels.choices.items():
+        events.applied(f"kernels.{operation}", choice.chosen, choice.label)
     events.applied("gradient_checkpointing", decoder.checkpointing)
     if machine.compile:
         events.applied(

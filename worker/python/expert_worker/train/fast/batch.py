@@ -11,7 +11,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from .attention import Documents
+from .kernels.attention import Documents
 
 IGNORED = -100
 # On a CPU oneDNN compiles and caches a kernel for each number of rows: pad to few of them.
@@ -44,7 +44,7 @@ class PackedBatch:
     def targets(self) -> Tensor:
         return self.labels[self.sources + 1].long()
 
-    def asked(self, multiple: int) -> tuple[Tensor, Tensor]:
+    def supervised_targets(self, multiple: int) -> tuple[Tensor, Tensor]:
         """Sources and targets, padded to a multiple of `multiple` with ignored targets."""
         missing = -len(self.sources) % multiple
         if not missing:

@@ -15,8 +15,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .kernels.dropout_mask import DROPOUT_MASK, scramble_, words
+
 _WORD = 0xFFFFFFFF
-_FIRST, _SECOND = 0x2C1B3C6D, 0x297A2D39
 
 
 def _signed(value: int) -> int:
@@ -33,14 +34,6 @@ def mix(value: int) -> int:
     return value ^ (value >> 16)
 
 
-def _scramble_(words: Tensor) -> Tensor:
-    """In place, so that nearby words share no visible pattern. It ends in a multiplication because torch's
-    shift copies the sign: a last xor-shift would clear it."""
-    words.mul_(_FIRST)
-    words.bitwise_xor_(words >> 15)
-    return words.mul_(_SECOND)
-
-
 def token_keys(
     seed: int, step: int, rows: list[int], lengths: list[int], device: torch.device | str = "cpu"
 ) -> Tensor:
@@ -50,7 +43,7 @@ def token_keys(
     counts = torch.tensor(lengths)
     within = torch.arange(int(counts.sum())) - torch.repeat_interleave(counts.cumsum(0) - counts, counts)
     keys = torch.repeat_interleave(starts, counts) + within.to(torch.int32) * _signed(0x9E3779B1)
-    return _scramble_(keys).to(device)
+    return scramble_(keys).to(device)
 
 
 class Place:
@@ -80,18 +73,8 @@ class Columns:
             found = torch.arange(width, dtype=torch.int32, device=device) * _signed(0x85EBCA77) + _signed(
                 self._stem
             )
-            self._made[width, device] = _scramble_(found)
+            self._made[width, device] = scramble_(found)
         return found
-
-
-def words(keys: Tensor, columns: Tensor) -> Tensor:
-    """One int32 for each (token, column), uniform over all 32 bits."""
-    return _scramble_(keys.unsqueeze(-1) ^ columns)
-
-
-def dropped(keys: Tensor, columns: Tensor, share: float) -> Tensor:
-    """True where an element is dropped."""
-    return words(keys, columns) < int(share * (1 << 32)) - (1 << 31)
 
 
 def uniform(keys: Tensor, columns: Tensor) -> Tensor:
@@ -110,7 +93,7 @@ class Draw(NamedTuple):
         """True where an element of the [tokens, width] input is dropped."""
         if self.keys is None or self.columns is None:
             return None
-        return dropped(self.keys, self.columns, self.share)
+        return DROPOUT_MASK.choose(self.keys).function(self.keys, self.columns, self.share)
 
 
 NOTHING = Draw(None, None, 0.0)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import silu
+
+from .registry import Kernel, Operation, Target
+
+SwiGlu = Callable[[Tensor, Tensor], Tensor]
 
 
 class _SwiGlu(torch.autograd.Function):
@@ -27,3 +32,13 @@ class _SwiGlu(torch.autograd.Function):
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     result: Tensor = _SwiGlu.apply(gate, up)
     return result
+
+
+def reference(gate: Tensor, up: Tensor) -> Tensor:
+    """As in transformers."""
+    return silu(gate) * up
+
+
+SWIGLU: Operation[Target, SwiGlu] = Operation(
+    "swiglu", [Kernel("recomputed", swiglu), Kernel("torch", reference)]
+)

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .registry import Kernel, Operation
+
 
 def _onednn() -> Any:
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
@@ -21,18 +23,32 @@ def _onednn() -> Any:
 _LINEAR = _onednn()
 
 
-def _by_onednn(x: Tensor) -> bool:
+def _runs_onednn(x: Tensor) -> bool:
     if torch.compiler.is_compiling():
         return False  # The compiler chooses its libraries, and does not know this operator.
     return _LINEAR is not None and x.dtype == torch.float32 and x.device.type == "cpu" and x.shape[0] > 0
 
 
+def _by_onednn(x: Tensor, weight: Tensor, out: Tensor | None) -> Tensor:
+    product: Tensor
+    if out is None:
+        product = _LINEAR(x, weight, None, "none", [], "")
+    else:
+        product = _LINEAR.binary(x, out, weight, None, "add")
+    return product
+
+
+def _by_torch(x: Tensor, weight: Tensor, out: Tensor | None) -> Tensor:
+    return x @ weight.t() if out is None else out.addmm_(x, weight.t())
+
+
+# x W^T, added to `out` if it is given, which is used up. Chosen for each product by `x`.
+MATMUL = Operation("matmul", [Kernel("onednn", _by_onednn, _runs_onednn), Kernel("torch", _by_torch)])
+
+
 def times_transposed(x: Tensor, weight: Tensor) -> Tensor:
     """x W^T, with `weight` as a linear layer keeps it."""
-    if not _by_onednn(x):
-        return x @ weight.t()
-    product: Tensor = _LINEAR(x, weight, None, "none", [], "")
-    return product
+    return MATMUL.choose(x).function(x, weight, None)
 
 
 def times(x: Tensor, weight: Tensor) -> Tensor:
@@ -42,10 +58,7 @@ def times(x: Tensor, weight: Tensor) -> Tensor:
 
 def added_transposed(out: Tensor, x: Tensor, weight: Tensor) -> Tensor:
     """out + x W^T; `out` is used up."""
-    if not _by_onednn(x):
-        return out.addmm_(x, weight.t())
-    total: Tensor = _LINEAR.binary(x, out, weight, None, "add")
-    return total
+    return MATMUL.choose(x).function(x, weight, out)
 
 
 def added(out: Tensor, x: Tensor, weight: Tensor) -> Tensor:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from .registry import Kernel, Operation, Target
+
+RmsNorm = Callable[[Tensor, Tensor, float], Tensor]
 
 
 class _RmsNorm(torch.autograd.Function):
@@ -31,3 +36,14 @@ class _RmsNorm(torch.autograd.Function):
 def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     result: Tensor = _RmsNorm.apply(x, weight, epsilon)
     return result
+
+
+def reference(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    """As in transformers."""
+    wide = x.float()
+    return weight * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + epsilon)).to(x.dtype)
+
+
+RMS_NORM: Operation[Target, RmsNorm] = Operation(
+    "rms_norm", [Kernel("one_scale", rms_norm), Kernel("torch", reference)]
+)

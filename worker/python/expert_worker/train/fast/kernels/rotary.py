@@ -4,14 +4,19 @@ models).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from .registry import Kernel, Operation, Target
 
-def _turn(x: Tensor, cos: Tensor, sin: Tensor, sign: int) -> Tensor:
+Rotary = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def _rotated(x: Tensor, cos: Tensor, sin: Tensor, sign: int) -> Tensor:
     half = x.shape[-1] // 2
     first, second = x[..., :half], x[..., half:]
     if torch.compiler.is_compiling():
@@ -27,16 +32,27 @@ class _Rotary(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         ctx.save_for_backward(cos, sin)
-        return _turn(x, cos, sin, 1)
+        return _rotated(x, cos, sin, 1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         cos, sin = ctx.saved_tensors
-        return _turn(grad, cos, sin, -1), None, None
+        return _rotated(grad, cos, sin, -1), None, None
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """`x` is [tokens, heads, width]; `cos` and `sin` are [tokens, 1, width / 2]."""
     result: Tensor = _Rotary.apply(x, cos, sin)
     return result
+
+
+def reference(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """As in transformers."""
+    first, second = x.chunk(2, -1)
+    return x * cos.repeat(1, 1, 2) + torch.cat((-second, first), -1) * sin.repeat(1, 1, 2)
+
+
+ROTARY: Operation[Target, Rotary] = Operation(
+    "rotary", [Kernel("halves", rotate), Kernel("torch", reference)]
+)

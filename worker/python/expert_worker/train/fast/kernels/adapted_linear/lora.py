@@ -7,6 +7,7 @@ input.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,9 +16,11 @@ from torch.autograd.function import once_differentiable
 
 from expert_worker.base.fp32_products import product_dtype
 
-from .dropout import Draw
-from .products import added, added_transposed, over_tokens, times, times_transposed
-from .weights import read
+from ...dropout import Draw
+from ...weights import read
+from ..matmul import added, added_transposed, over_tokens, times, times_transposed
+from ..registry import Kernel
+from .layer import FusedLayer, parts, variant
 
 
 class _LoraLinear(torch.autograd.Function):
@@ -71,3 +74,21 @@ def lora_linear(x: Tensor, down: Tensor, up: Tensor, base: nn.Module, scale: flo
     # The parts are separate arguments: autograd and the compiler see only tensors among the arguments.
     result: Tensor = _LoraLinear.apply(x, down, up, base, scale, *draw)
     return result
+
+
+@dataclass(frozen=True)
+class FusedLora(FusedLayer):
+    def __call__(self, x: Tensor) -> Tensor:
+        down, up = self.matrices()
+        return lora_linear(x, down, up, self.base, self.scale, self.draw(x))
+
+
+def _fused(module: nn.Module) -> FusedLora:
+    return FusedLora(*parts(module))
+
+
+def _runs(module: nn.Module) -> bool:
+    return variant(module) == "lora"
+
+
+FUSED_LORA = Kernel("fused_lora", _fused, _runs)

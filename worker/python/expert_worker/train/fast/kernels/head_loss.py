@@ -6,6 +6,7 @@ forward pass: the backward pass only scales and scatters it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,8 +14,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import cross_entropy
 
-from .batch import IGNORED
-from .products import times, times_transposed
+from ..batch import IGNORED
+from .matmul import times, times_transposed
+from .registry import Kernel, Operation, Target
+
+HeadLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 _CPU_BYTES, _GPU_BYTES = 24 << 20, 512 << 20
 _ROWS = 32
@@ -77,3 +81,8 @@ def head_loss(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
 def whole_head_loss(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
     """The same with all logits at once, as in torch: the reference for the chunked version."""
     return cross_entropy((hidden.to(head.dtype) @ head.t()).float(), labels, reduction="sum")
+
+
+HEAD_LOSS: Operation[Target, HeadLoss] = Operation(
+    "head_loss", [Kernel("chunked", head_loss), Kernel("whole", whole_head_loss)]
+)

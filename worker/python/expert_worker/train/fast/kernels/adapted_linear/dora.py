@@ -7,6 +7,7 @@ optimizer step, and from products as narrow as the rank:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,9 +16,11 @@ from torch.autograd.function import once_differentiable
 
 from expert_worker.base.fp32_products import product_dtype
 
-from .dropout import Draw
-from .products import added, added_transposed, over_tokens, times, times_transposed
-from .weights import read
+from ...dropout import Draw
+from ...weights import read
+from ..matmul import added, added_transposed, over_tokens, times, times_transposed
+from ..registry import Kernel
+from .layer import FusedLayer, parts, variant
 
 
 class RowNorm:
@@ -139,3 +142,32 @@ def dora_linear(
     # The parts are separate arguments: autograd and the compiler see only tensors among the arguments.
     result: Tensor = _DoraLinear.apply(x, down, up, magnitude, norm.of(down, up), base, scale, *draw)
     return result
+
+
+@dataclass(frozen=True)
+class FusedDora(FusedLayer):
+    norm: RowNorm
+
+    def __call__(self, x: Tensor) -> Tensor:
+        down, up = self.matrices()
+        magnitude = self.module.lora_magnitude_vector[self.adapter].weight  # type: ignore[index, union-attr]
+        return dora_linear(x, down, up, magnitude, self.norm, self.base, self.scale, self.draw(x))
+
+    def make_ready(self) -> None:
+        super().make_ready()
+        self.norm.of(*self.matrices())
+
+    def invalidate(self) -> None:
+        self.norm.invalidate()
+
+
+def _fused(module: nn.Module) -> FusedDora:
+    module, base, adapter, scale = parts(module)
+    return FusedDora(module, base, adapter, scale, RowNorm(base, scale))
+
+
+def _runs(module: nn.Module) -> bool:
+    return variant(module) == "dora"
+
+
+FUSED_DORA = Kernel("fused_dora", _fused, _runs)

@@ -15,6 +15,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ..registry import Kernel, Target
+from .documents import Documents
+
 Spans = list[tuple[int, int]]
 
 _MULTIPLE, _BLOCK = 32, 128
@@ -109,6 +112,13 @@ def _flat(x: Tensor) -> Tensor:
     return x.flatten(1, 2)
 
 
-def blocked(q: Tensor, k: Tensor, v: Tensor, spans: Spans, scale: float) -> Tensor:
-    result: Tensor = _Blocked.apply(q, k, v, spans, scale)
+def attend(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: float) -> Tensor:
+    result: Tensor = _Blocked.apply(q, k, v, documents.spans, scale)
     return result
+
+
+def _runs(target: Target) -> bool:
+    return target.device.type == "cpu" and target.dtype != torch.float32
+
+
+BLOCKS_CPU = Kernel("blocks_cpu", attend, _runs, "Attention document by document (blocks, CPU)")

@@ -1,0 +1,107 @@
+"""Every kernel that runs here computes what transformers and peft compute, and a run reports its kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from scene import put_data, train
+from tiny import apart, flat, gradients, lora, plain_loss
+
+from expert_worker.errors import BadInput
+from expert_worker.train.fast.decoder import FastDecoder
+from expert_worker.train.fast.dropout import Place
+from expert_worker.train.fast.kernels.attention import ATTENTION, Documents
+from expert_worker.train.fast.kernels.choice import OPERATIONS
+from expert_worker.train.fast.kernels.dropout_mask import DROPOUT_MASK
+from expert_worker.train.fast.kernels.matmul import MATMUL
+from expert_worker.train.fast.kernels.registry import Target
+
+FP32, BF16 = (Target(torch.device("cpu"), dtype) for dtype in (torch.float32, torch.bfloat16))
+
+
+def names(operation: str, dora: bool = False) -> list[str]:
+    layer = lora(dora=dora).get_base_model().model.layers[0].mlp.up_proj
+    return OPERATIONS[operation].names(layer if operation == "adapted_linear" else FP32)
+
+
+@pytest.mark.parametrize("dora", [False, True])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_kernel_gives_the_gradients_of_transformers_and_peft(operation, dora):
+    model, batch = lora(dora=dora), flat()
+    expected = plain_loss(model, batch)
+    expected.backward()
+    wanted = gradients(model)
+    for name in names(operation, dora):
+        model.zero_grad()
+        decoder = FastDecoder(model, Place(), kernels={operation: name})
+        assert decoder.kernels.choices[operation].chosen == name
+        loss = decoder.loss(batch)
+        loss.backward()
+        found = gradients(model)
+        assert apart(loss, expected) < 1e-5
+        assert max(apart(found[key], wanted[key]) for key in wanted) < 1e-5, name
+
+
+@pytest.mark.parametrize("lengths", [(9, 1, 17, 5), (300, 128)])
+@pytest.mark.parametrize("name", ATTENTION.names(BF16))
+def test_attention_in_16_bits_stays_near_that_in_32(lengths, name):
+    documents = Documents(lengths, torch.device("cpu"))
+    torch.manual_seed(2)
+    q, k, v = (torch.randn(sum(lengths), heads, 8) for heads in (4, 2, 2))
+    found = []
+    for target, kernel in ((FP32, "sdpa_by_document"), (BF16, name)):
+        leaves = [x.detach().to(target.dtype).clone().requires_grad_() for x in (q, k, v)]
+        out = ATTENTION.choose(target, kernel).function(*leaves, documents, 8**-0.5)
+        out.square().sum().backward()
+        found.append([out.detach(), *(leaf.grad for leaf in leaves)])
+    for wide, narrow in zip(*found, strict=True):
+        assert apart(narrow, wide) < 0.02
+
+
+def test_every_product_is_that_of_torch():
+    torch.manual_seed(3)
+    x, weight, out = torch.randn(7, 5), torch.randn(4, 5), torch.randn(7, 4)
+    for kernel in MATMUL.kernels:
+        if kernel.runs(x):
+            assert apart(kernel.function(x, weight, None), x @ weight.t()) < 1e-6
+            assert apart(kernel.function(x, weight, out.clone()), out + x @ weight.t()) < 1e-6
+
+
+def test_every_dropout_mask_is_the_same():
+    keys, columns = torch.arange(50, dtype=torch.int32), torch.arange(40, dtype=torch.int32) * 77
+    first, *others = [kernel.function(keys, columns, 0.3) for kernel in DROPOUT_MASK.kernels]
+    assert 0.1 < float(first.float().mean()) < 0.5
+    assert all(torch.equal(first, other) for other in others)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"attention": "flash_attn_varlen"}, "is unknown or does not run here"),
+        ({"swiglu": "fastest"}, "is unknown or does not run here"),
+        ({"adapted_linear": "fused_dora"}, "is unknown or does not run here"),
+        ({"softmax": "torch"}, "names softmax, which is not an operation"),
+    ],
+)
+def test_a_kernel_that_does_not_run_here_is_refused_with_those_that_do(wanted, said):
+    with pytest.raises(BadInput, match=said) as refused:
+        FastDecoder(lora(), Place(), kernels=wanted)
+    assert refused.value.hint and ("swiglu" in refused.value.hint or ", " in refused.value.hint)
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        put_data(patch)
+        return train(tmp_path_factory.mktemp("usual"))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_plan_may_name_a_kernel(operation, usual, tmp_path, monkeypatch):
+    put_data(monkeypatch)
+    reference = OPERATIONS[operation].kernels[-1].name
+    other = train(tmp_path, {"machine.kernels": {operation: reference}})
+    assert usual.applied[f"kernels.{operation}"] != other.applied[f"kernels.{operation}"] == reference
+    assert other.losses == pytest.approx(usual.losses, rel=1e-4)

@@ -1,0 +1,75 @@
+"""Attention on CUDA in 16 bits: one variable-length kernel over all documents, of torch or of flash-attn."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+from ..registry import Kernel, Target
+from .documents import Documents
+
+
+def torch_varlen(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: float) -> Tensor:
+    from torch.nn.attention.varlen import varlen_attn
+
+    result = varlen_attn(
+        q,
+        k,
+        v,
+        documents.boundaries,
+        documents.boundaries,
+        documents.longest,
+        documents.longest,
+        scale=scale,
+        window_size=(-1, 0),
+        enable_gqa=q.shape[1] != k.shape[1],
+    )
+    assert isinstance(result, Tensor)  # A tuple only if the log-sums are requested.
+    return result
+
+
+def flash_attn(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: float) -> Tensor:
+    from flash_attn import flash_attn_varlen_func  # type: ignore[import-not-found]
+
+    result: Tensor = flash_attn_varlen_func(
+        q,
+        k,
+        v,
+        documents.boundaries,
+        documents.boundaries,
+        documents.longest,
+        documents.longest,
+        softmax_scale=scale,
+        causal=True,
+    )
+    return result
+
+
+def _in_16_bits_on_cuda(target: Target) -> bool:
+    return target.device.type == "cuda" and target.dtype in (torch.bfloat16, torch.float16)
+
+
+def _runs_torch(target: Target) -> bool:
+    """torch's own kernel is compiled for compute capability 8.0 and above."""
+    if not _in_16_bits_on_cuda(target) or not _installed("torch.nn.attention.varlen"):
+        return False
+    return torch.cuda.get_device_capability(target.device) >= (8, 0)
+
+
+def _runs_flash_attn(target: Target) -> bool:
+    return target.flash_attention and _in_16_bits_on_cuda(target) and _installed("flash_attn")
+
+
+def _installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+FLASH_ATTN = Kernel(
+    "flash_attn_varlen", flash_attn, _runs_flash_attn, "Variable-length attention (flash-attn)"
+)
+TORCH_VARLEN = Kernel("torch_varlen", torch_varlen, _runs_torch, "Variable-length attention (torch)")

@@ -1,0 +1,53 @@
+"""Where the documents of a packed batch begin and end: attention never crosses from one into the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Documents:
+    """The documents of a packed batch, end to end."""
+
+    lengths: tuple[int, ...]
+    device: torch.device
+
+    @cached_property
+    def spans(self) -> list[tuple[int, int]]:
+        starts = [0]
+        for length in self.lengths:
+            starts.append(starts[-1] + length)
+        return list(pairwise(starts))
+
+    @cached_property
+    def boundaries(self) -> Tensor:
+        return torch.tensor([0, *(end for _, end in self.spans)], dtype=torch.int32, device=self.device)
+
+    @cached_property
+    def mask(self) -> Tensor:
+        """The attention mask over the whole batch: its size is the square of the batch's."""
+        lengths = torch.tensor(self.lengths, device=self.device)
+        document = torch.repeat_interleave(torch.arange(len(self.lengths), device=self.device), lengths)
+        return (document.unsqueeze(0) == document.unsqueeze(1)).tril()
+
+    @cached_property
+    def longest(self) -> int:
+        return max(self.lengths)
+
+
+# Queries [tokens, heads, width], keys and values with as many or fewer heads, documents, scale.
+Attention = Callable[[Tensor, Tensor, Tensor, Documents, float], Tensor]
+
+
+def heads_first(x: Tensor, start: int, end: int, repeat: int) -> Tensor:
+    """[1, heads, length, width] of one document; grouped key heads are repeated for their queries."""
+    part = x[start:end].transpose(0, 1)
+    if repeat > 1:
+        part = part.repeat_interleave(repeat, 0)
+    return part.unsqueeze(0)
