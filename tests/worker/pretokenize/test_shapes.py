@@ -188,7 +188,7 @@ def test_fields_that_are_not_used_are_named(workshop: Workshop) -> None:
     assert source.unused_fields == {"prompt": 3, "id": 3}
 
 
-def test_a_mistake_is_told_once_with_its_count(workshop: Workshop) -> None:
+def test_a_mistake_is_reported_once_with_its_count(workshop: Workshop) -> None:
     mistakes = [({"prompt": "Q"}, 3000), ({"messages": []}, 2), ({"text": " "}, 1)]
     path = workshop.jsonl([row for row, count in mistakes for _ in range(count)])
     with pytest.raises(BadInput) as caught:

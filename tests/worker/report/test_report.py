@@ -16,14 +16,11 @@ from expert_worker.errors import BadInput, Storage
 from expert_worker.event import Checkpoint
 from expert_worker.recorded import Share
 from expert_worker.report import write_report
-from expert_worker.report.axes import axis_over, steps_axis
-from expert_worker.report.charts import Line, curve
-from expert_worker.report.difference import marked
-from expert_worker.report.histogram import bins_of, lengths
+from expert_worker.report.charts import Line, axis_over, bins_of, curve, lengths, steps_axis
 from expert_worker.report.numbers import short
 from expert_worker.report.read import read_run
+from expert_worker.report.scores import apart, marked
 from expert_worker.report.series import thinned, trailing_mean
-from expert_worker.report.shares import apart
 
 
 class Page(HTMLParser):

@@ -12,7 +12,7 @@ from typing import Any
 
 from expert_worker.bench.output import demand_writable, number, size, write_file
 from expert_worker.errors import BadInput
-from expert_worker.report.parts import Raw, charts, document, heading, section, table
+from expert_worker.report.html import Raw, charts, document, heading, section, table
 from expert_worker.terminal import write_stdout
 
 

@@ -38,7 +38,7 @@ from expert_worker.event_reader import NAME, EventFile, last_attempt
 from expert_worker.record_reader import read_json, read_record
 from expert_worker.recorded import Device, PlanRecord
 from expert_worker.report.charts import Line, curve
-from expert_worker.report.parts import charts, document, heading, section, table
+from expert_worker.report.html import charts, document, heading, section, table
 from expert_worker.terminal import visible, write_stderr, write_stdout
 
 _IN_BYTES = frozenset({"memory_used", "resident", "memory_available", "swap_used"})

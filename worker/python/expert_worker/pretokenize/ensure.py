@@ -47,11 +47,11 @@ def ensure_cache(plan: Plan, events: Events, *, force: bool = False) -> Cache:
         raise BadInput(
             f"The token cache in {target} was changed while it was being built", code="cache-changed"
         )
-    _tell_of_unused(built, events)
+    _warn_about_unused_fields(built, events)
     return open_cache(target, built, existed=False)
 
 
-def _tell_of_unused(cache: Description, events: Events) -> None:
+def _warn_about_unused_fields(cache: Description, events: Events) -> None:
     """Fields that nothing is read from, so that nobody takes them for learned."""
     for source in cache.sources:
         fields = [
@@ -70,7 +70,7 @@ def _existing(target: Path, events: Events) -> Cache | None:
     if damage(target, found) is not None:
         return None
     events.stage("token cache", detail=REUSED)
-    _tell_of_unused(found, events)
+    _warn_about_unused_fields(found, events)
     return open_cache(target, found, existed=True)
 
 

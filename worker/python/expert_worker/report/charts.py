@@ -1,8 +1,10 @@
-"""Curves: a stretched SVG for the lines, HTML for the labels, and one strip per point that shows its numbers
-under the pointer.
-There
-is no script: the style sheet makes the tooltips.
+"""Charts: axes, line charts and histograms.
+
+A stretched SVG for the lines, HTML for the labels, and one strip per point that shows its numbers under the
+pointer. There is no script: the style sheet makes the tooltips.
 """
+
+from __future__ import annotations
 
 import math
 from collections.abc import Sequence
@@ -10,13 +12,85 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
-from expert_worker.report.axes import SIDE, Axis, axis_over, steps_axis
 from expert_worker.report.numbers import short
 from expert_worker.report.series import Points, thinned
 
+SIDE = 1000.0
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _MOST_POINTS = 600
 _MOST_STRIPS = 150
 _MOST_WORDS = 8
+_MEDIAN = 2
+_ROUND = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
+_APART = 8.0
+"""Percent of the picture's width that a label takes."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    labels: tuple[str, ...]
+    factor: str = ""
+    """What the labels are to be multiplied with, in words: `×10⁻³`."""
+
+    def place(self, value: float) -> float:
+        return (value - self.low) / (self.high - self.low) * SIDE
+
+    def share(self, value: float) -> float:
+        """The same in percent of the picture."""
+        return self.place(value) / SIDE * 100
+
+
+def axis_over(values: Sequence[float], count: int, *, from_zero: bool = False, room: float = 0.05) -> Axis:
+    low, high = (min(0.0, *values) if from_zero else min(values)), max(values)
+    # Closer together than floats can divide counts as equal.
+    if high - low <= 1e-9 * max(abs(low), abs(high)) or high - low < 1e-100:
+        half = (abs(high) if abs(high) >= 1e-100 else 1.0) * 0.1
+        low, high = (low if from_zero and low == 0 else low - half), high + half
+    margin = (high - low) * room
+    low, high = (low if from_zero and low == 0 else low - margin), high + margin
+    step = _step(low, high, count)
+    ticks = tuple(ticks_between(low, high, step))
+    factor, labels = _labels(ticks, step)
+    return Axis(low, high, ticks, labels, factor)
+
+
+def steps_axis(steps: Sequence[float], count: int = 6) -> Axis:
+    """Whole numbers, and no room at the sides."""
+    low, high = min(steps), max(steps)
+    if high - low <= abs(high) * 1e-12:
+        half = max(1.0, abs(high) * 1e-6)
+        low, high = low - half, high + half
+    step = max(1.0, _step(low, high, count))
+    ticks = tuple(tick for tick in ticks_between(low, high, step) if float(tick).is_integer())
+    return Axis(low, high, ticks, tuple(f"{tick:,.0f}" for tick in ticks))
+
+
+def _step(low: float, high: float, count: int) -> float:
+    rough = (high - low) / count
+    size = 10.0 ** math.floor(math.log10(rough))
+    return next(size * factor for factor in (1, 2, 2.5, 5, 10) if size * factor >= rough * (1 - 1e-9))
+
+
+def ticks_between(low: float, high: float, step: float) -> list[float]:
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [place * step for place in range(first, last + 1)]
+
+
+def _labels(ticks: Sequence[float], step: float) -> tuple[str, tuple[str, ...]]:
+    """All with as many digits after the point; a common power of ten where the numbers are small or large."""
+    most = max((abs(tick) for tick in ticks), default=0.0)
+    power = 0
+    if most and not 1e-2 <= most < 1e5:
+        power = math.floor(math.log10(most) + 1e-9)
+    scale = 10.0**power
+    digits = max(0, -math.floor(math.log10(step / scale) + 1e-9))
+    if not math.isclose(round(step / scale, digits), step / scale, rel_tol=1e-6):
+        digits += 1
+    factor = f"×10{str(power).translate(_SUPERSCRIPTS)}" if power else ""
+    return factor, tuple(f"{tick / scale:,.{digits}f}" for tick in ticks)
 
 
 @dataclass(frozen=True)
@@ -143,3 +217,90 @@ def _legend(lines: Sequence[Line]) -> str:
         for line in lines
     )
     return f'<ul class="legend">{items}</ul>'
+
+
+@dataclass(frozen=True)
+class Bin:
+    least: float
+    """Lengths above this and up to `most` are counted."""
+    most: float
+    count: int
+
+    @property
+    def words(self) -> str:
+        shortest, longest = math.floor(self.least) + 1, round(self.most)
+        lengths = f"{shortest:,} to {longest:,}" if longest > shortest else f"{longest:,}"
+        return f"{lengths} tokens<br>{self.count:,} documents"
+
+
+def lengths(title: str, counts: Sequence[tuple[int, int]], quantiles: Sequence[int] = ()) -> str:
+    """`counts` are [most tokens, documents], as the cache describes them; lengths have a logarithmic axis.
+
+    `quantiles` are the cache's too: shortest, a quarter, the median, and more.
+    """
+    bins = bins_of(counts)
+    total = sum(bin.count for bin in bins)
+    if not total:
+        return ""
+    up, across = axis_over([bin.count for bin in bins], 4, from_zero=True), _across(bins)
+    grid = "".join(f"M0 {SIDE - up.place(tick):.2f}H{SIDE:.0f}" for tick in up.ticks)
+    median, legend = _median(across, quantiles)
+    bars = "".join(_bar(across, up, bin) for bin in bins)
+    picture = svg(f'<path class="grid" d="{grid}"/>{bars}{median}', f"{title}: {total:,} documents")
+    along = "".join(
+        f'<span class="along" style="left:{across.share(tick):.3f}%">{label}</span>'
+        for tick, label in zip(across.ticks, across.labels, strict=True)
+    )
+    strips = "".join(_strip(across, bin) for bin in bins)
+    plot = f'{picture}{tick_words(up)}{along}<div class="strips">{strips}</div>'
+    return card(title, legend, f"{up.factor} documents".strip(), "tokens in a document", plot)
+
+
+def bins_of(counts: Sequence[tuple[int, int]]) -> list[Bin]:
+    """An empty first bin only says where the second begins. Where nothing says so, bins double."""
+    bins: list[Bin] = []
+    before = 0.0
+    for place, (most, count) in enumerate(counts):
+        if place or count:
+            bins.append(Bin(max(before, most / 2, 0.5), float(most), count))
+        before = max(before, float(most), 0.5)
+    return [bin for bin in bins if bin.most > bin.least]
+
+
+def _across(bins: Sequence[Bin]) -> Axis:
+    """Places are those of the lengths' logarithms; labels are round lengths, as many as there is room for."""
+    low, high = math.log2(bins[0].least), math.log2(bins[-1].most)
+    if high - low < 1e-9:
+        high = low + 1
+    powers = range(math.floor(math.log10(bins[0].least)), math.ceil(math.log10(bins[-1].most)) + 1)
+    ticks: list[float] = []
+    for length in (digit * 10.0**power for power in powers for digit in _ROUND):
+        place = math.log2(length)
+        apart = not ticks or (place - ticks[-1]) / (high - low) * 100 >= _APART
+        if low <= place <= high and length >= 1 and length.is_integer() and apart:
+            ticks.append(place)
+    return Axis(low, high, tuple(ticks), tuple(f"{round(2**tick):,}" for tick in ticks))
+
+
+def _bar(across: Axis, up: Axis, bin: Bin) -> str:
+    left, right = across.place(math.log2(bin.least)), across.place(math.log2(bin.most))
+    height = up.place(bin.count)
+    return (
+        f'<rect class="bar" x="{left:.2f}" y="{SIDE - height:.2f}" '
+        f'width="{right - left:.2f}" height="{height:.2f}"/>'
+    )
+
+
+def _strip(across: Axis, bin: Bin) -> str:
+    left, right = across.share(math.log2(bin.least)), across.share(math.log2(bin.most))
+    return strip(left, right, (left + right) / 2, bin.words)
+
+
+def _median(across: Axis, quantiles: Sequence[int]) -> tuple[str, str]:
+    if len(quantiles) <= _MEDIAN:
+        return "", ""
+    median = quantiles[_MEDIAN]
+    at = min(max(across.place(math.log2(max(median, 1))), 0.0), SIDE)
+    line = f'<path class="middle c1" d="M{at:.2f} 0V{SIDE:.0f}"/>'
+    words = escape(f"half have at most {median:,} tokens")
+    return line, f'<ul class="legend"><li><i class="c1"></i>{words}</li></ul>'

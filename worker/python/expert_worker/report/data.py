@@ -6,8 +6,8 @@ from html import escape
 
 from expert_worker.recorded import SourceCounts
 from expert_worker.recorded import SplitStatistics as Split
-from expert_worker.report.histogram import lengths
-from expert_worker.report.parts import Raw, section, table
+from expert_worker.report.charts import lengths
+from expert_worker.report.html import Raw, section, table
 from expert_worker.report.read import Run
 
 _FIRST = ("read", "used", "bad", "truncated", "split_rows")

@@ -9,14 +9,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 from expert_worker.recorded import TrainResult
-from expert_worker.report import shares
-from expert_worker.report.axes import SIDE, axis_over, steps_axis
-from expert_worker.report.charts import svg
+from expert_worker.report import scores
+from expert_worker.report.charts import SIDE, axis_over, steps_axis, svg
+from expert_worker.report.html import Raw, document, section, state, table, text, tiles
 from expert_worker.report.numbers import duration, moment, short, whole
-from expert_worker.report.parts import Raw, document, section, state, table, text, tiles
 from expert_worker.report.read import Run
+from expert_worker.report.scores import LEGEND, AnyShare
 from expert_worker.report.series import thinned
-from expert_worker.report.verdict import KEY
 
 _HEAD = (
     "expert",
@@ -43,8 +42,8 @@ class Listed:
     state: str
     result: TrainResult
     steps: int
-    base: shares.Share | None
-    adapter: shares.Share | None
+    base: AnyShare | None
+    adapter: AnyShare | None
     loss: tuple[tuple[float, float], ...]
     last_time: float
 
@@ -77,7 +76,7 @@ def index(runs: Sequence[Listed], home: Path, left_out: Sequence[str] = ()) -> s
     sections = [
         f"<h1>Experts</h1>\n<p class='lead'>{lead}</p>",
         tiles(_totals(best, runs)),
-        section("The best run of each expert", KEY + _table(best, home)),
+        section("The best run of each expert", LEGEND + _table(best, home)),
         section("Other runs", _table(others, home)),
         section("Left out", table([""], [[sentence] for sentence in left_out])),
     ]
@@ -107,7 +106,7 @@ def _loss(run: Listed) -> float:
 
 
 def _totals(best: Sequence[Listed], runs: Sequence[Listed]) -> list[tuple[str, str]]:
-    gains = [gain for run in best if (gain := shares.gain(run.base, run.adapter)) is not None]
+    gains = [gain for run in best if (gain := scores.gain(run.base, run.adapter)) is not None]
     found = [
         ("experts", whole(len(best))),
         ("runs finished", f"{sum(run.state == 'finished' for run in runs):,} of {len(runs):,}"),
@@ -132,9 +131,9 @@ def _row(run: Listed, home: Path) -> list[object]:
     result = run.result
     return [
         _name(run, home),
-        shares.picture(run.base, run.adapter),
-        shares.number(run.base),
-        Raw(f"<b>{shares.number(run.adapter)}</b>") if run.adapter else "",
+        scores.interval_picture(run.base, run.adapter),
+        scores.accuracy(run.base),
+        Raw(f"<b>{scores.accuracy(run.adapter)}</b>") if run.adapter else "",
         _spark(run),
         f"{result.eval_loss:.4f}" if result.eval_loss is not None else "",
         short(result.tokens_per_second) if result.tokens_per_second is not None else "",

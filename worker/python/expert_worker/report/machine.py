@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from expert_worker.recorded import Device, Duration, FileDigest, Recipe, RunMachine, Warmup
-from expert_worker.report.parts import fold, pre, section, table
+from expert_worker.report.html import fold, pre, section, table
 from expert_worker.report.read import Run
 
 _LONGEST = 200_000

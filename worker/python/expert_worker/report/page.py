@@ -1,25 +1,37 @@
 """The page: sections in reading order, each empty where the run has nothing to say about it."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from html import escape
 
-from expert_worker.report import data, evaluation, machine
-from expert_worker.report.curves import curves
-from expert_worker.report.happened import happened
-from expert_worker.report.numbers import duration, moment, short, size, whole
-from expert_worker.report.parts import document, state, tiles
-from expert_worker.report.read import Run
-from expert_worker.report.verdict import verdict
+from expert_worker import event as events
+from expert_worker.event import ACCURACY, EVAL_LOSS
+from expert_worker.report import data, machine, scores
+from expert_worker.report.charts import Line, curve
+from expert_worker.report.html import Raw, charts, document, section, state, table, text, tiles
+from expert_worker.report.numbers import clock, duration, moment, short, size, whole
+from expert_worker.report.read import Note, Resumed, Run
+from expert_worker.report.series import Points
+
+_OLD_EVAL_LOSS = "loss"
+_CALM = 10
+_SPANS = 50
+"""How many means a long curve has beside one another."""
+_ENOUGH = 3 * _CALM
+_FELT = 1.0
+_GIB = 2.0**30
+_LONGEST = 4000
 
 
 def page(run: Run) -> str:
     sections = [
         _head(run),
-        verdict(run),
+        scores.verdict(run),
         tiles(_numbers(run)),
         curves(run),
-        evaluation.scores(run),
-        evaluation.examples(run),
+        scores.score_tables(run),
+        scores.examples(run),
         data.rows_and_tokens(run),
         happened(run),
         machine.machine_and_plan(run),
@@ -58,3 +70,107 @@ def _numbers(run: Run) -> list[tuple[str, str]]:
 
 def _first(one: float | None, other: float | None) -> float | None:
     return one if one is not None else other
+
+
+def curves(run: Run) -> str:
+    series = run.steps.series
+    resident = run.plan.machine is not None and run.plan.machine.device.kind == "cpu"
+    memory = [
+        Line("resident" if resident else "allocated", series("memory_allocated", _GIB)),
+        Line("peak" if resident else "reserved", series("memory_reserved", _GIB), hue=1),
+    ]
+    tokens = [
+        Line("all", series("tokens"), hue=1),
+        Line("learnt from", series("supervised_tokens")),
+    ]
+    drawn = [
+        curve("Loss", "nats per token", [*_loss(run), Line("validation", _evaluated(run), hue=1, dots=True)]),
+        curve("Accuracy on validation", "share right", [Line("accuracy", _accuracy(run), dots=True)]),
+        curve("Learning rate", "", [Line("learning rate", series("lr"))], from_zero=True),
+        curve("Throughput", "tokens/s", [Line("tokens/s", series("tokens_per_second"))], from_zero=True),
+        curve("Tokens", "tokens per step", tokens, from_zero=True),
+        curve("Memory", "GiB", memory, from_zero=True),
+        curve("Gradient", "norm", [Line("norm", series("grad_norm"))], from_zero=True),
+        curve("GPU", "% busy", [Line("busy", series("gpu_util"))], from_zero=True),
+        curve("Waiting for data", "% of a step", [Line("waiting", _waiting(run))], from_zero=True),
+    ]
+    return section("Curves", charts(drawn))
+
+
+def _loss(run: Run) -> list[Line]:
+    """Noisy as single steps are, with their mean over it where there are enough of them."""
+    every = run.steps.series("loss")
+    if len(every) < _ENOUGH:
+        return [Line("training", every)]
+    span = max(_CALM, len(run.steps) // _SPANS)
+    return [Line("training", every, faint=True), Line(f"mean of {span}", run.steps.mean_loss(span))]
+
+
+def _waiting(run: Run) -> Points:
+    """Nothing where it is never felt."""
+    shares = run.steps.series("waiting")
+    return shares if sum(share for _, share in shares) >= _FELT * len(shares) else []
+
+
+def _evaluated(run: Run) -> Points:
+    told = ((e.step, e.metrics.get(EVAL_LOSS, e.metrics.get(_OLD_EVAL_LOSS))) for e in run.evaluations)
+    return [(float(step), loss) for step, loss in told if loss is not None and abs(loss) < 1e100]
+
+
+def _accuracy(run: Run) -> Points:
+    told = ((e.step, e.metrics.get(ACCURACY)) for e in run.evaluations)
+    return [(float(step), share) for step, share in told if share is not None and abs(share) < 1e100]
+
+
+def happened(run: Run) -> str:
+    notes = sorted([*run.notes, *run.checkpoints], key=lambda noted: noted.time)
+    rows: list[tuple[object, object, object]] = [
+        (_time(noted.time), _kind(noted.what), _words(noted.what)) for noted in notes
+    ]
+    earlier = run.notes_in_all - len(run.notes)
+    if earlier > 0:
+        rows.insert(0, ("", "earlier", f"{whole(earlier)} more warnings and recoveries are in events.jsonl"))
+    if isinstance(run.ending, events.Failed):
+        ending = _with_hint(run.ending.message, run.ending.hint)
+        rows.append((_time(run.ended_at), "failed", ending))
+    choice = run.record.best
+    if choice and choice.step is not None:
+        rows.append(("", "chosen", f"final/ is step {choice.step}: {choice.reason or ''}"))
+    rows += [("", "left out", _left_out(name, count)) for name, count in sorted(run.left_out.items())]
+    return section("What happened", table(["", "", ""], rows, kind="log"))
+
+
+def _left_out(name: str, count: int) -> str:
+    what = "line" if name.endswith(".jsonl") else "value"
+    return f"{name}: {whole(count)} {what}{'' if count == 1 else 's'} could not be read and cannot be shown"
+
+
+def _kind(note: Note) -> str:
+    match note:
+        case events.Recovered():
+            return note.kind.replace("_", " ")
+        case Resumed():
+            return "resumed"
+    return note.type
+
+
+def _words(note: Note) -> object:
+    match note:
+        case events.Checkpoint():
+            return f"step {note.step}, {size(note.bytes)} in {note.seconds:.2f} s"
+        case events.Best():
+            return f"step {note.step}: {note.metric} {note.value:.5g}"
+        case events.Recovered():
+            return _with_hint(note.detail, None)
+        case Resumed():
+            return f"Attempt {note.attempt} resumed from step {note.step}."
+    return _with_hint(note.message, note.hint)
+
+
+def _with_hint(message: str, hint: str | None) -> Raw:
+    told = text(message[:_LONGEST])
+    return Raw(f"{told}<small>{text(hint[:_LONGEST])}</small>" if hint else told)
+
+
+def _time(time: float) -> Raw:
+    return Raw(f"<time>{clock(time)}</time>")

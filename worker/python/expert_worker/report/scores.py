@@ -1,0 +1,187 @@
+"""What the expert can do: base beside adapter, by level and tag, and what it got right and wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from html import escape
+
+from expert_worker.recorded import Answer, Example, Score, ScoreLine, Share
+from expert_worker.report.charts import SIDE, svg
+from expert_worker.report.html import Raw, fold, section, table, text
+from expert_worker.report.numbers import percent, whole
+from expert_worker.report.read import Run
+
+LEGEND = (
+    '<ul class="legend"><li><i class="ring"></i>base</li><li><i class="disc"></i>adapter</li>'
+    "<li>bars: 95% intervals</li></ul>"
+)
+_OPEN_TAGS = 16
+_MOST_TAGS = 500
+_MOST_EXAMPLES = 40
+AnyShare = Share | Score
+_HEIGHTS = {"base": 300, "adapter": 700}
+_HUES = {"base": 1, "adapter": 0}
+_SCALE = f'<path class="grid" d="{"".join(f"M{at * SIDE / 4:.0f} 0V{SIDE:.0f}" for at in range(5))}"/>'
+# Below this, an answer is another text altogether, and marking all of it would say nothing.
+_ALIKE = 0.5
+# The comparison takes the product of both lengths.
+_MOST_PAIRS = 400_000
+
+
+def verdict(run: Run) -> str:
+    if run.scores is None:
+        return ""
+    base, adapter = run.scores.base, run.scores.adapter
+    best = adapter or base
+    if best is None or best.accuracy is None:
+        return ""
+    who = "the adapter" if adapter else "the base alone"
+    rows = run.scores.rows if run.scores.rows is not None else best.total or 0
+    scorer = escape(run.scores.scorer or "unnamed")
+    judged = f"of {whole(rows)} test rows right by {who}, judged by the {scorer} scorer"
+    lines = [f"<p><b>{accuracy(best)}</b> {judged}</p>"]
+    if adapter and base and base.accuracy is not None:
+        lines.append(f"<p>{_comparison(base, adapter)}</p>")
+    scale = "".join(f'<span style="left:{share}%">{share}%</span>' for share in (0, 25, 50, 75, 100))
+    plot = f'<div class="wide">{interval_picture(base, adapter)}<div class="scale">{scale}</div></div>'
+    return f'<div class="box verdict"><div>{"".join(lines)}</div><div>{plot}{LEGEND}</div></div>'
+
+
+def _comparison(base: AnyShare, adapter: AnyShare) -> str:
+    points = gain(base, adapter) or 0.0
+    summary = f"The base: {describe(base)}. The adapter: {describe(adapter)}. "
+    change = f"{points:+.1f} points" if points else "No difference"
+    if apart(base, adapter):
+        mood = "good" if points > 0 else "bad"
+        return f'{summary}<span class="{mood}">{change}; the intervals are apart.</span>'
+    return f'{summary}<span class="warn">{change}; the intervals overlap, so chance may explain it.</span>'
+
+
+def score_tables(run: Run) -> str:
+    if run.scores is None:
+        return ""
+    tags = run.scores.by_tag
+    levels = sorted(run.scores.by_level[:_MOST_TAGS], key=lambda line: line.name or "")
+    body = _table("level", levels) + _table("tag", tags[:_OPEN_TAGS])
+    rarer = tags[_OPEN_TAGS:_MOST_TAGS]
+    if rarer:
+        left = len(tags) - len(rarer) - _OPEN_TAGS
+        more = f", {whole(left)} more in evaluation.json" if left > 0 else ""
+        rest = Raw(_table("tag", rarer))
+        body += f'<div class="box rest">{fold(f"{whole(len(rarer))} rarer tags{more}", rest)}</div>'
+    return section("Scores by level and tag", body and LEGEND + body)
+
+
+def _table(name: str, lines: Sequence[ScoreLine]) -> str:
+    head = [name, "base and adapter, 0 to 100%", "base", "adapter", "rows"]
+    return table(head, [_line(line) for line in lines], frozenset({2, 3, 4}), "scores")
+
+
+def _line(line: ScoreLine) -> list[object]:
+    total = (line.adapter or line.base or Share()).total
+    return [
+        line.name or "",
+        interval_picture(line.base, line.adapter),
+        accuracy(line.base),
+        Raw(f"<b>{accuracy(line.adapter)}</b>"),
+        "" if total is None else whole(total),
+    ]
+
+
+def examples(run: Run) -> str:
+    if run.scores is None:
+        return ""
+    won = "".join(_example(one) for one in run.scores.gains[:_MOST_EXAMPLES])
+    wrong = "".join(_example(one) for one in run.scores.failures[:_MOST_EXAMPLES])
+    learnt = section("What it learnt: right where the base is wrong", won)
+    return learnt + section("What it got wrong", wrong)
+
+
+def _example(one: Example) -> Raw:
+    expected = one.expected or ""
+    blocks = [f"<div><h3>expected</h3><pre>{text(expected)}</pre></div>"]
+    for who, answer in (("base", one.base), ("adapter", one.adapter)):
+        if answer is not None:
+            blocks.append(_answer(who, answer, expected))
+    tags = "".join(f"<span>{text(tag)}</span>" for tag in one.tags[:_MOST_TAGS])
+    asked = f'<h3>prompt <span class="tags">{tags}</span></h3><pre>{text(one.prompt or "")}</pre>'
+    return Raw(f'<div class="box example">{asked}<div class="sides">{"".join(blocks)}</div></div>')
+
+
+def _answer(who: str, answer: Answer, expected: str) -> str:
+    said = "right" if answer.correct else answer.reason if answer.reason is not None else "wrong"
+    mark = '<span class="good">✓</span>' if answer.correct else '<span class="bad">✗</span>'
+    answered = answer.text or ""
+    shown = text(answered) if answer.correct else marked(answered, expected)
+    return f"<div><h3>{mark} {who}: {text(said)}</h3><pre>{shown}</pre></div>"
+
+
+def interval_picture(base: AnyShare | None, adapter: AnyShare | None) -> Raw:
+    sides = {"base": base, "adapter": adapter}
+    known = {who: share for who, share in sides.items() if share and share.accuracy is not None}
+    if not known:
+        return Raw("")
+    drawn = "".join(_mark(who, share) for who, share in known.items())
+    words = "; ".join(f"{who} {describe(share)}" for who, share in known.items())
+    return Raw(f'<span class="share">{svg(f"{_SCALE}{drawn}", words)}</span>')
+
+
+def _mark(who: str, share: AnyShare) -> str:
+    height, hue = _HEIGHTS[who], _HUES[who]
+    right = share.accuracy or 0.0
+    low = right if share.low is None else share.low
+    high = right if share.high is None else share.high
+    dot = f'd="M{right * SIDE:.1f} {height}h0"'
+    ring = f'<path class="hole" {dot}/>' if who == "base" else ""
+    reach = f'<path class="reach c{hue}" d="M{low * SIDE:.1f} {height}H{high * SIDE:.1f}"/>'
+    return f'{reach}<path class="dot c{hue}" {dot}/>{ring}'
+
+
+def describe(share: AnyShare) -> str:
+    known = share.low is not None and share.high is not None
+    reach = f" (95%: {share.low:.0%} to {share.high:.0%})" if known else ""
+    return f"{accuracy(share)}{reach}"
+
+
+def accuracy(share: AnyShare | None) -> str:
+    return percent(share.accuracy) if share and share.accuracy is not None else ""
+
+
+def apart(base: AnyShare, adapter: AnyShare) -> bool:
+    """Whether the intervals do not overlap, so that chance does not explain the difference."""
+    return _above(adapter, base) or _above(base, adapter)
+
+
+def _above(one: AnyShare, other: AnyShare) -> bool:
+    return one.low is not None and other.high is not None and one.low > other.high
+
+
+def gain(base: AnyShare | None, adapter: AnyShare | None) -> float | None:
+    """In points of a hundred."""
+    if not base or not adapter or base.accuracy is None or adapter.accuracy is None:
+        return None
+    return (adapter.accuracy - base.accuracy) * 100
+
+
+def marked(answer: str, expected: str) -> str:
+    ours, theirs = _words(answer), _words(expected)
+    if len(ours) * len(theirs) > _MOST_PAIRS:
+        return escape(answer)
+    match = SequenceMatcher(None, theirs, ours, autojunk=False)
+    if match.ratio() < _ALIKE:
+        return escape(answer)
+    return "".join(
+        _piece(kind, escape("".join(ours[start:end]))) for kind, _, _, start, end in match.get_opcodes()
+    )
+
+
+def _piece(kind: str, words: str) -> str:
+    if kind == "equal":
+        return words
+    return f"<mark>{words}</mark>" if words else '<mark class="gap" title="something is missing here"></mark>'
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+|\s+|[^\w\s]", text)
