@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from .conditions import Condition, conditions
-from .domains import Table
 from .scene import Question, Scene, people_call, pick
 
 FUNCTIONS = {"average": "AVG", "total": "SUM", "highest": "MAX", "lowest": "MIN"}
@@ -129,7 +128,3 @@ def fallback(scene: Scene) -> Question | None:
 
 def _and(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-def whole_tables(tables: tuple[Table, ...]) -> tuple[str, ...]:
-    return tuple(f"SELECT * FROM {table.name}" for table in tables)

@@ -19,7 +19,6 @@ from expert_worker.events import Events
 from expert_worker.probe import probe
 
 CREATE_RULESET = 444
-SECCOMP = {"x86_64": 317, "aarch64": 277}
 
 
 def landlock() -> int:

@@ -119,8 +119,6 @@ def bos_and(template: str) -> str:
     return "{{ bos_token }}" + template
 
 
-USED_BEYOND = tiny.TEMPLATE.replace("<assistant>", "<assistant>é")
-
 WORKS = {
     "usual": Base(),
     "no pad": Base(config={"pad_token": None}),

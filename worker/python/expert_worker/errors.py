@@ -52,13 +52,6 @@ class Storage(ExpertError):
     default_code = "storage"
 
 
-class Locked(ExpertError):
-    """Another run holds what this one needs."""
-
-    exit = Exit.LOCKED
-    default_code = "locked"
-
-
 class Interrupted(ExpertError):
     """The user requested a stop; progress is saved."""
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from expert_worker._native import ENCODER_VERSION, Recipe
-from expert_worker.errors import BadInput
 from expert_worker.events import Events
 from expert_worker.plan import Plan, Source
 from expert_worker.pretokenize.locate import tokenizer_folder
@@ -96,10 +94,3 @@ def recipe_for(
         )
     except ValueError as error:
         raise template_damaged(error) from None
-
-
-def data_path(plan: Plan, source: Source) -> Path:
-    try:
-        return Path(plan.machine.paths.data[source.name])
-    except KeyError:
-        raise BadInput(f"The plan does not say where {source.name} is", code="data-missing") from None

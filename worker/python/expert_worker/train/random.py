@@ -18,4 +18,4 @@ def seed_everything(seed: int, *place: int) -> None:
     torch.manual_seed(generator(seed, *place).initial_seed())
 
 
-ADAPTER, ORDER, FORWARD, PROMPT, HELD_OUT = range(5)
+ADAPTER, ORDER, FORWARD, PROMPT = range(4)
