@@ -36,9 +36,12 @@ pub struct PlanOptions {
     /// The base to use: its name in the manifest, or a short one such as smollm2-135m
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
-    /// Training data instead of the manifest's
-    #[arg(long, short, value_name = "PATH")]
+    /// Rows to train on instead of the manifest's, from [`TrainingData`].
+    #[arg(skip)]
     pub data: Option<PathBuf>,
+    /// Rows to score on instead of the manifest's, where the command scores.
+    #[arg(skip)]
+    pub test: Option<PathBuf>,
     /// The run's folder (default: weights/<model> beside the manifest)
     #[arg(long, short, value_name = "DIR")]
     pub output: Option<PathBuf>,
@@ -56,11 +59,21 @@ pub struct PlanOptions {
     pub allow_path: Vec<PathBuf>,
 }
 
-/// The same for what trains, with more shorthands.
+/// For the commands that read training rows.
+#[derive(Args, Debug, Clone)]
+pub struct TrainingData {
+    /// Training data instead of the manifest's
+    #[arg(long, short, value_name = "PATH")]
+    pub data: Option<PathBuf>,
+}
+
+/// The options of what trains: data, and more shorthands.
 #[derive(Args, Debug, Clone)]
 pub struct TrainOptions {
     #[command(flatten)]
     plan: PlanOptions,
+    #[command(flatten)]
+    training: TrainingData,
     #[command(flatten)]
     shorthands: Shorthands,
 }
@@ -71,7 +84,7 @@ const SETTINGS: &str = "Settings, in place of the manifest's";
 #[derive(Args, Debug, Clone)]
 struct Shorthands {
     /// Number of epochs; may be a fraction
-    #[arg(long, help_heading = SETTINGS, value_name = "N")]
+    #[arg(long, help_heading = SETTINGS, value_name = "N", allow_negative_numbers = true)]
     epochs: Option<f64>,
     /// Optimizer steps, instead of epochs
     #[arg(long, help_heading = SETTINGS, value_name = "N")]
@@ -83,7 +96,7 @@ struct Shorthands {
     #[arg(long, help_heading = SETTINGS, value_name = "R")]
     lora_rank: Option<u32>,
     /// Peak learning rate
-    #[arg(long, help_heading = SETTINGS, value_name = "RATE")]
+    #[arg(long, help_heading = SETTINGS, value_name = "RATE", allow_negative_numbers = true)]
     learning_rate: Option<f64>,
     /// Tokens in a row at most
     #[arg(long, help_heading = SETTINGS, value_name = "TOKENS")]
@@ -150,7 +163,7 @@ impl TrainOptions {
     /// With the shorthands as changes before those of `--set`.
     pub fn plan(&self) -> PlanOptions {
         let set = self.shorthands.sets().chain(self.plan.set.iter().cloned()).collect();
-        PlanOptions { set, ..self.plan.clone() }
+        PlanOptions { set, data: self.training.data.clone(), ..self.plan.clone() }
     }
 }
 

@@ -8,6 +8,14 @@ use crate::failure::Failure;
 
 pub const MANIFEST: &str = "manifest.json";
 
+/// Where experts are looked for without a folder's name: the expert that the working directory is, else `experts`, else
+/// the working directory.
+pub fn usual() -> PathBuf {
+    let usual = Path::new("experts");
+    let elsewhere = Path::new(MANIFEST).is_file() || !usual.is_dir();
+    PathBuf::from(if elsewhere { Path::new(".") } else { usual })
+}
+
 /// The manifests of `folder` itself or of the folders directly below it, in the order of their names.
 pub fn below(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let own = folder.join(MANIFEST);

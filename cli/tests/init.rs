@@ -60,7 +60,9 @@ fn presets_validate_without_a_word_and_fit_their_device() {
         let request =
             Request::Train { resume: Resume::Nothing, extend: false, evaluate: true, profile: false };
         let resolved = resolve(&expert, &site(&path, gpu), request).unwrap();
-        let notes: Vec<&str> = resolved.notes.iter().map(|note| note.code).collect();
+        // The example rows are few for a large GPU, which is noted.
+        let notes: Vec<&str> =
+            resolved.notes.iter().map(|note| note.code).filter(|code| *code != "few-steps").collect();
         assert!(notes.is_empty(), "{name}: {notes:?} {:?}", resolved.plan.machine.estimate);
         assert_eq!(resolved.plan.recipe.precision.compute == PrecisionRequest::Bf16, gpu.is_some(), "{name}");
         assert_eq!(
@@ -78,6 +80,7 @@ fn site(manifest: &Path, gpu: Option<u64>) -> Site {
         manifest: manifest.to_owned(),
         output: None,
         data: None,
+        test: None,
         home: manifest.with_file_name("home"),
         hub_cache: manifest.with_file_name("hub"),
         device: Device { kind, index: 0, name: "a device".to_owned(), memory_bytes },

@@ -76,6 +76,7 @@ fn plan(document: &Value) -> Value {
         manifest: PathBuf::from(PLACE),
         output: None,
         data: None,
+        test: None,
         home: PathBuf::from("/cache"),
         hub_cache: PathBuf::from("/nowhere"),
         device,

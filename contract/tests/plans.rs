@@ -49,6 +49,7 @@ impl World {
             manifest: root.join("experts/ash/manifest.json"),
             output: None,
             data: None,
+            test: None,
             home: PathBuf::from("/home"),
             hub_cache: root.join("hub"),
             device: Device { kind, index: 0, name: "device".into(), memory_bytes: memory },

@@ -43,6 +43,7 @@ fn site(memory: Option<u64>, kind: DeviceKind) -> Site {
         manifest: PathBuf::from("/experts/expert-sql/manifest.json"),
         output: None,
         data: None,
+        test: None,
         home: PathBuf::from("/cache"),
         hub_cache: PathBuf::from("/nowhere"),
         device: Device { kind, index: 0, name: "device".into(), memory_bytes: memory },
@@ -280,4 +281,40 @@ fn questions_may_stand_in_a_file() {
     let manifest = manifest(&[Set::new("evaluation", r#"{"test_cases": "cases"}"#)]);
     let absent = resolve(&manifest.effective(0).unwrap(), &site, Request::Evaluate { adapter: None });
     assert!(absent.unwrap_err().message.contains("cannot be read"));
+}
+
+/// 320 rows of 100 bytes are about 8,000 tokens: 4 rows of 2,048.
+#[test]
+fn few_steps_are_noted_with_settings_that_make_enough() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = format!("{{\"text\": \"{}\"}}\n", "a".repeat(86)).repeat(320);
+    let file = folder.path().join("rows.jsonl");
+    std::fs::write(&file, rows).unwrap();
+    let noted = |sets: &[(&str, &str)]| {
+        let config = |key: &str| format!("base_models[1].overrides.{key}");
+        let sets: Vec<Set> = sets.iter().map(|(key, value)| Set::new(config(key), *value)).collect();
+        let site = Site { data: Some(file.clone()), ..site(None, DeviceKind::Cpu) };
+        let notes = plan(&manifest(&sets), 1, &site).notes;
+        notes.into_iter().find(|note| note.code == "few-steps")
+    };
+    let few = noted(&[("batch_size", "8"), ("gradient_accumulation_steps", "4"), ("max_seq_length", "2048")])
+        .unwrap();
+    assert!(few.message.starts_with("about 2 optimizer steps of 32 rows"), "{}", few.message);
+    assert!(few.hint.contains("batch_size 1 with gradient_accumulation_steps 1 and epochs"), "{}", few.hint);
+    let small = [("batch_size", "1"), ("gradient_accumulation_steps", "1"), ("max_seq_length", "128")];
+    assert_eq!(noted(&small), None);
+    assert_eq!(noted(&[("batch_size", "8"), ("max_steps", "3")]), None, "the number was asked for");
+}
+
+#[test]
+fn a_test_file_of_the_command_line_stands_in_for_the_manifests() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, test) = (folder.path().join("rows.jsonl"), folder.path().join("test/rows.jsonl"));
+    let site = Site { data: Some(data.clone()), test: Some(test.clone()), ..site(None, DeviceKind::Cpu) };
+    let made =
+        plan(&manifest(&[Set::new("training.dataset.test_path", "datasets/test.jsonl")]), 1, &site).plan;
+    let path =
+        |source: &expert_contract::plan::Source| Path::new(&made.machine.paths.data[&source.name]).to_owned();
+    assert_eq!(made.recipe.data.train.iter().map(path).collect::<Vec<_>>(), [data]);
+    assert_eq!(made.recipe.data.test.iter().map(path).collect::<Vec<_>>(), [test], "of the same name");
 }

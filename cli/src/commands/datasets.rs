@@ -19,8 +19,8 @@ use crate::ui::{Align, Console, Table};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// An expert, or the folder that holds the experts
-    #[arg(default_value = "experts")]
+    /// An expert, or the folder that holds the experts (default: this expert, else experts/, else here)
+    #[arg(default_value_os_t = experts::usual(), hide_default_value = true)]
     folder: PathBuf,
 }
 

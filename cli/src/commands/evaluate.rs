@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use expert_contract::exit::Exit;
+use expert_contract::manifest::Set;
 use expert_contract::plan::Request;
 
 use crate::args::Global;
@@ -19,6 +20,12 @@ use crate::worker::{Home, carry_out};
 pub struct Args {
     #[command(flatten)]
     options: PlanOptions,
+    /// Test rows instead of the manifest's
+    #[arg(long, short, value_name = "PATH")]
+    data: Option<PathBuf>,
+    /// Score at most this many rows, drawn evenly from the test set
+    #[arg(long, value_name = "N")]
+    rows: Option<u64>,
     /// The adapter's folder (default: that of the expert's run)
     #[arg(long, value_name = "DIR", conflicts_with = "base_only")]
     adapter: Option<PathBuf>,
@@ -30,7 +37,11 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
-    let plan = prepare(&args.options, Request::Evaluate { adapter: None }, console)?.resolved.plan;
+    let mut options = PlanOptions { test: args.data.clone(), ..args.options.clone() };
+    options
+        .set
+        .extend(args.rows.map(|rows| Set::flag("--rows", "evaluation.test_set_size", rows.to_string())));
+    let plan = prepare(&options, Request::Evaluate { adapter: None }, console)?.resolved.plan;
     let adapter = match &args.adapter {
         Some(folder) => Some(adapter::named(folder)?),
         None if args.base_only => None,

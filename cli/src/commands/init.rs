@@ -53,8 +53,11 @@ fn expert(name: &str, args: &Args, console: &Console) -> Result<Exit, Failure> {
     }
     let path = portable(&folder);
     let manifest = scaffold::manifest(name, args.preset).map_err(|error| broken(args.preset, &error))?;
-    let files =
-        [(PathBuf::from(MANIFEST), manifest), (PathBuf::from("README.md"), scaffold::readme(name, &path))];
+    let files = [
+        (PathBuf::from(MANIFEST), manifest),
+        (PathBuf::from("README.md"), scaffold::readme(name, &path)),
+        (PathBuf::from(".gitignore"), scaffold::IGNORED.to_owned()),
+    ];
     let data = Split::ALL.map(|split| (Path::new("datasets").join(split.file()), scaffold::rows(split)));
     let mut written = Vec::new();
     for (file, text) in files.into_iter().chain(data) {

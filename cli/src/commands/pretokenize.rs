@@ -7,8 +7,8 @@ use expert_contract::plan::Request;
 use serde_json::{Value, json};
 
 use crate::args::Global;
-use crate::args::PlanOptions;
 use crate::args::Supervision;
+use crate::args::{PlanOptions, TrainingData};
 use crate::experts;
 use crate::failure::Failure;
 use crate::next;
@@ -22,6 +22,8 @@ use crate::worker::{Home, carry_out};
 pub struct Args {
     #[command(flatten)]
     options: PlanOptions,
+    #[command(flatten)]
+    training: TrainingData,
     /// Every expert of a folder (default: experts)
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "experts", conflicts_with_all = ["expert", "manifest", "data", "output"])]
     all: Option<PathBuf>,
@@ -40,7 +42,8 @@ pub struct Args {
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
     let Some(shelf) = &args.all else {
-        let result = build(&args.options, args, global, console)?;
+        let options = PlanOptions { data: args.training.data.clone(), ..args.options.clone() };
+        let result = build(&options, args, global, console)?;
         if console.json {
             console.document(&result);
         } else {

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::args::Global;
 use crate::args::PlanOptions;
 use crate::failure::Failure;
-use crate::plan::prepare;
+use crate::plan::resolved;
 use crate::runs;
 use crate::runs::report::{whole_shelf, write};
 use crate::sys::paths::absolute;
@@ -46,5 +46,5 @@ fn arguments(args: &Args, console: &Console) -> Result<Vec<String>, Failure> {
 
 fn own_run(args: &Args, console: &Console) -> Result<String, Failure> {
     let request = Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
-    Ok(prepare(&args.options, request, console)?.resolved.plan.machine.paths.output)
+    Ok(resolved(&args.options, request, console)?.resolved.plan.machine.paths.output)
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use expert_contract::exit::Exit;
 use serde_json::json;
 
+use crate::experts;
 use crate::failure::Failure;
 use crate::runs::compare::Comparison;
 use crate::runs::{Run, below, comparison};
@@ -14,8 +15,8 @@ use crate::ui::{Align, Console, Table};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// An expert, or the folder that holds experts or runs
-    #[arg(default_value = "experts")]
+    /// An expert, or a folder of experts or runs (default: this expert, else experts/, else here)
+    #[arg(default_value_os_t = experts::usual(), hide_default_value = true)]
     folder: PathBuf,
     /// Runs to compare: the settings that differ, and the results
     #[arg(long, value_name = "RUN", num_args = 2.., conflicts_with = "folder")]

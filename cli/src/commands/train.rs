@@ -54,6 +54,9 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         show(&prepared, false, console);
         return Ok(Exit::Done);
     }
+    for note in &prepared.resolved.notes {
+        console.warn(&note.message, Some(&note.hint));
+    }
     let digests = Digests::open(&host::home());
     let mut board = Board::new(console);
     let runner = Runner { supervision: &args.supervision, global, digests: &digests, warm: None };

@@ -8,6 +8,6 @@ mod slow_encoder;
 mod text;
 
 pub use links::{leads_out, refuse_links_out};
-pub use prepare::{ASKED, Prepared, prepare};
+pub use prepare::{ASKED, Prepared, prepare, resolved};
 pub use show::show;
 pub use site::on_cpu;

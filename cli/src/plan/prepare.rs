@@ -6,7 +6,7 @@ use std::path::Path;
 use expert_contract::diagnostic::{Code, Diagnostic, Severity};
 use expert_contract::exit::Exit;
 use expert_contract::manifest::{Bases, Manifest, Options};
-use expert_contract::plan::{Request, Resume};
+use expert_contract::plan::{Request, Resume, Source};
 use expert_contract::read;
 use expert_contract::resolve::{Place, Resolved, resolve};
 use expert_contract::rules::{MachineFacts, check_machine};
@@ -27,8 +27,15 @@ pub struct Prepared {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// A manifest without errors, a base that can be loaded and existing data, or the reason why not.
+/// A manifest without errors, a base that can be loaded and the data that the request reads, or the reason why not.
 pub fn prepare(options: &PlanOptions, request: Request, console: &Console) -> Result<Prepared, Failure> {
+    let prepared = resolved(options, request, console)?;
+    check_presence(&prepared.resolved)?;
+    Ok(prepared)
+}
+
+/// The same, whether base and data are on this machine or not.
+pub fn resolved(options: &PlanOptions, request: Request, console: &Console) -> Result<Prepared, Failure> {
     let path = options.manifest_file()?;
     let settings = Options {
         strict: false,
@@ -61,7 +68,6 @@ pub fn prepare(options: &PlanOptions, request: Request, console: &Console) -> Re
         resolved
     };
     links::refuse_links_out(&resolved.plan, options.output.is_some(), &options.allow_path)?;
-    check_presence(&resolved)?;
     Ok(Prepared { resolved, diagnostics })
 }
 
@@ -96,16 +102,19 @@ fn check_presence(resolved: &Resolved) -> Result<(), Failure> {
         ));
     }
     let data = &resolved.plan.recipe.data;
-    let mut files = data
-        .train
-        .iter()
-        .chain(&data.validation)
-        .filter_map(|source| resolved.plan.machine.paths.data.get(&source.name));
-    files.find_map(|path| unreadable(Path::new(path))).map_or(Ok(()), Err)
+    let (read, option): (Vec<&Source>, _) = match &resolved.plan.request {
+        Request::Pretokenize { .. } | Request::Train { .. } | Request::Bench { .. } => {
+            (data.train.iter().chain(&data.validation).collect(), "training.dataset.path")
+        }
+        Request::Evaluate { .. } => (data.test.iter().collect(), "training.dataset.test_path"),
+        Request::Base | Request::Generate { .. } | Request::Export { .. } => return Ok(()),
+    };
+    let mut files = read.iter().filter_map(|source| resolved.plan.machine.paths.data.get(&source.name));
+    files.find_map(|path| unreadable(Path::new(path), option)).map_or(Ok(()), Err)
 }
 
 /// Why this cannot be data, where that is clear without a look at its rows.
-fn unreadable(path: &Path) -> Option<Failure> {
+fn unreadable(path: &Path, option: &str) -> Option<Failure> {
     let failure = |code: &'static str, what: &str, hint: &str| {
         Some(Failure::new(Exit::BadInput, code, format!("{} {what}", path.display())).hint(hint))
     };
@@ -115,8 +124,9 @@ fn unreadable(path: &Path) -> Option<Failure> {
     }
     if !path.is_file() {
         let message = format!("there is no data at {}", path.display());
-        return Some(Failure::new(Exit::BadInput, "data-missing", message)
-            .hint("check training.dataset.path, make the data with the expert's generator, or name a file with --data"));
+        return Some(Failure::new(Exit::BadInput, "data-missing", message).hint(format!(
+            "check {option}, make the data with the expert's generator, or name a file with --data"
+        )));
     }
     let unpack = "unpack it first; JSONL, JSON, CSV, Parquet and Arrow are read";
     match first_bytes(path) {

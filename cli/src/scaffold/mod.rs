@@ -8,6 +8,9 @@ pub mod workflow;
 pub use preset::Preset;
 pub use rows::{Split, rows};
 
+/// What is made from the expert's files, and can be made again.
+pub const IGNORED: &str = "/weights/\n/datasets_optimized/\n";
+
 /// The manifest's text in a readable layout, with the preset's parts unchanged.
 pub fn manifest(name: &str, preset: Preset) -> serde_json::Result<String> {
     let parts = preset.parts()?;

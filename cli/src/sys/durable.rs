@@ -12,7 +12,11 @@ use crate::failure::Failure;
 pub fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
-    let mut temporary = tempfile::Builder::new().prefix(".writing-").tempfile_in(folder)?;
+    let mut builder = tempfile::Builder::new();
+    // As any new file: readable by all whom the umask allows.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut temporary = builder.prefix(".writing-").tempfile_in(folder)?;
     temporary.write_all(contents)?;
     temporary.as_file().sync_all()?;
     temporary.persist(path).map_err(|error| error.error)?;
@@ -50,5 +54,18 @@ mod tests {
         write(&path, b"two").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"two");
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_new_file_has_the_permissions_that_any_new_file_has() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let (ours, plain) = (folder.path().join("plan.json"), folder.path().join("plain"));
+        write(&ours, b"one").unwrap();
+        std::fs::write(&plain, b"one").unwrap();
+        let mode = |path| std::fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode(ours), mode(plain));
     }
 }

@@ -13,6 +13,8 @@ pub struct Site {
     pub output: Option<PathBuf>,
     /// Training data in place of the manifest's, absolute.
     pub data: Option<PathBuf>,
+    /// Test rows in place of the manifest's, absolute.
+    pub test: Option<PathBuf>,
     /// Converted bases, compiled tokenizers and base scores.
     pub home: PathBuf,
     /// The Hugging Face Hub's cache of models.

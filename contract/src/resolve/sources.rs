@@ -46,11 +46,25 @@ pub fn collect(dataset: &Dataset, site: &Site) -> Sources {
     validation
         .extend(dataset.validation_path.as_deref().map(|path| add(path, local(path, format), 1.0, None)));
     test.extend(dataset.test_path.as_deref().map(|path| add(path, local(path, format), 1.0, None)));
-    if let Some(data) = &site.data {
-        train = vec![add(&file_name(data), None, 1.0, None)];
-        sources.paths.insert(file_name(data), data.clone());
+    if let Some(file) = &site.data {
+        train = vec![sources.given(file)];
+    }
+    if let Some(file) = &site.test {
+        test = vec![sources.given(file)];
     }
     Sources { train, validation, test, ..sources }
+}
+
+impl Sources {
+    /// A file from the command line: by its name, or by its path where another source has that name.
+    fn given(&mut self, file: &Path) -> Source {
+        let name = file_name(file);
+        let taken = self.paths.get(&name).is_some_and(|other| other != file);
+        let name = if taken { file.to_string_lossy().into_owned() } else { name };
+        let source = named(&name, None, 1.0, None);
+        self.paths.insert(source.name.clone(), file.to_owned());
+        source
+    }
 }
 
 /// `huggingface` speaks of the dataset, not of files that stand beside it.

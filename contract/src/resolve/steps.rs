@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
-use crate::plan::{Batch, Duration};
+use crate::plan::{Batch, Duration, Recipe};
 
 use super::data::DataFacts;
+use super::outcome::Note;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StepEstimate {
@@ -45,6 +46,37 @@ pub fn estimate(
             StepEstimate { steps: whole(*epochs), rows, tokens, exact: cached.is_some() }
         }
     })
+}
+
+/// Fewer steps than this leave an adapter close to where it began.
+const FEW: u64 = 30;
+/// What the hint leads to.
+const ENOUGH: f64 = 50.0;
+
+/// A note where the data makes few steps, with settings that make enough of them.
+pub(super) fn few(recipe: &Recipe, facts: &[DataFacts]) -> Option<Note> {
+    let Duration::Epochs(epochs) = recipe.schedule.duration else { return None };
+    let found =
+        estimate(&recipe.batch, &recipe.schedule.duration, facts, None).filter(|it| it.steps < FEW)?;
+    let seen = found.rows as f64 * epochs;
+    let rows_per_step = (seen / ENOUGH).floor().clamp(1.0, recipe.batch.rows_per_step as f64);
+    let steps = (found.rows as f64 / rows_per_step).ceil().max(1.0);
+    let mut ways = Vec::new();
+    if rows_per_step < recipe.batch.rows_per_step as f64 {
+        ways.push(format!("batch_size {rows_per_step} with gradient_accumulation_steps 1"));
+    }
+    if steps * epochs < ENOUGH {
+        ways.push(format!("epochs {}", (ENOUGH / steps).ceil()));
+    }
+    let word = if found.steps == 1 { "step" } else { "steps" };
+    Some(Note::new(
+        "few-steps",
+        format!(
+            "about {} optimizer {word} of {} rows: an adapter learns little in so few",
+            found.steps, recipe.batch.rows_per_step
+        ),
+        format!("in training.config, set {}", ways.join(" and ")),
+    ))
 }
 
 fn uncached_rows(batch: &Batch, facts: &[DataFacts], tokens: Option<u64>) -> Option<u64> {
