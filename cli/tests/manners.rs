@@ -230,3 +230,40 @@ fn an_expert_is_named_without_a_flag() {
     let output = run(&["plan", "a", "-m", "b"]);
     assert!(text(&output.stderr).contains("cannot be used with"), "{}", text(&output.stderr));
 }
+
+/// Without a folder: the expert that the working directory is, else `experts`, else the working directory.
+#[test]
+fn experts_are_found_from_where_one_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |place: &str, words: &[&str]| {
+        let output = expert_cli(words).current_dir(folder.path().join(place)).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{place} {words:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    std::fs::create_dir(folder.path().join("shelf")).unwrap();
+    at("shelf", &["init", "ash"]);
+    let named = |place: &str| at(place, &["matrix"]).contains("\"expert\":\"ash\"");
+    assert!(named("shelf") && named("shelf/ash"));
+    std::fs::rename(folder.path().join("shelf"), folder.path().join("experts")).unwrap();
+    assert!(named(""));
+    for command in ["runs", "datasets", "clean"] {
+        at("experts/ash", &[command]);
+    }
+}
+
+/// What a command does not read it neither takes as an option nor requires.
+#[test]
+fn test_rows_belong_to_evaluate_and_training_rows_to_what_trains() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = |words: &[&str]| expert_cli(words).current_dir(folder.path()).output().unwrap();
+    assert_eq!(here(&["init", "ash"]).status.code(), Some(0));
+    let missing = here(&["evaluate", "ash", "-d", "people.jsonl"]);
+    assert!(text(&missing.stderr).contains("people.jsonl"), "{}", text(&missing.stderr));
+    std::fs::remove_dir_all(folder.path().join("ash/datasets")).unwrap();
+    let unread = here(&["evaluate", "ash", "--base-only"]);
+    assert!(text(&unread.stderr).contains("training.dataset.test_path"), "{}", text(&unread.stderr));
+    let untrained = here(&["export", "ash", "--merge"]);
+    assert_ne!(untrained.status.code(), Some(0));
+    assert!(!text(&untrained.stderr).contains("there is no data"), "{}", text(&untrained.stderr));
+    assert!(text(&here(&["generate", "ash", "-d", "x"]).stderr).contains("unexpected argument '-d'"));
+}
