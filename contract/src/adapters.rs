@@ -73,7 +73,7 @@ impl AdapterKind {
             Self::Adalora => Traits {
                 trained: Trained::Vectors,
                 // peft starts it at half as much rank again and prunes down to the target.
-                parameters: |it| (it.rank + it.rank / 2) * (it.inputs + it.outputs + 1),
+                parameters: |it| (it.rank * 3).div_ceil(2) * (it.inputs + it.outputs + 1),
                 ..LORA
             },
             Self::Lokr => Traits {
@@ -123,7 +123,7 @@ impl Adapter {
 fn lokr_parameters(it: Layer) -> u64 {
     let (out_small, out_large) = near_square(it.outputs);
     let (in_small, in_large) = near_square(it.inputs);
-    let second = if it.rank < out_large.max(in_large) / 2 {
+    let second = if it.rank * 2 < out_large.max(in_large) {
         it.rank * (out_large + in_large)
     } else {
         out_large * in_large

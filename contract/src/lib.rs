@@ -6,6 +6,7 @@ pub mod diagnostic;
 pub mod digest;
 pub mod event;
 pub mod exit;
+pub mod families;
 pub mod ledger;
 pub mod manifest;
 pub mod paths;

@@ -7,6 +7,7 @@ use crate::manifest::{
     BaseModel, Bases, Config, Document, MAX_BASES, Manifest, Options, ROOT, Root, bytes, check, effective,
     json, sets,
 };
+use crate::resolve::{check_modules, find_base};
 use crate::source::Source;
 use crate::{paths, rules};
 
@@ -78,6 +79,10 @@ fn from_text(text: String, before: Option<Problem>, path: &Path, options: &Optio
     if let Some(manifest) = &manifest {
         rules::check(manifest, &mut problems);
         paths::check(manifest, options, &mut problems);
+        for effective in manifest.all_effective() {
+            let base = find_base(&effective.base.name, &manifest.folder, None);
+            problems.extend(check_modules(&effective, &base));
+        }
     }
     let mut found = document.locate(problems);
     if let Some(used) = manifest.as_ref().and_then(|manifest| used_base(manifest, &options.bases)) {

@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use expert_contract::budget::adapter_parameters;
 use expert_contract::manifest::Origin;
 use expert_contract::plan::{Duration, MemoryEstimate, Plan, Recipe, Source, Strategy, Warmup};
 use expert_contract::resolve::{Place, Resolved, ShapeSource, estimate_steps};
@@ -88,13 +87,17 @@ fn adapter(resolved: &Resolved) -> String {
     if adapter.dropout > 0.0 {
         let _ = write!(text, " dropout {}", adapter.dropout);
     }
-    if !adapter.target_modules.is_empty() {
-        let _ = write!(text, " on {}", adapter.target_modules.join(" "));
+    let modules = resolved.plan.machine.modules.as_ref();
+    let names = modules.map_or(&adapter.target_modules, |it| &it.target);
+    if !names.is_empty() {
+        let _ = write!(text, " on {}", names.join(" "));
     }
-    if let Some(shape) = &resolved.base.shape {
-        let trained = adapter_parameters(shape, adapter);
-        let share = 100.0 * trained as f64 / shape.parameters() as f64;
-        let _ = write!(text, " ({} trained, {share:.1}% of the base)", short(trained as f64));
+    match (modules.and_then(|it| it.parameters), &resolved.base.shape) {
+        (Some(trained), Some(shape)) => {
+            let percent = 100.0 * trained as f64 / shape.parameters() as f64;
+            let _ = write!(text, " ({} trained, {percent:.1}% of the base)", short(trained as f64));
+        }
+        _ => text.push_str(" (counted when the base is loaded)"),
     }
     text
 }

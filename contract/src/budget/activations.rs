@@ -4,6 +4,7 @@
 
 use super::load::{Load, dtype_bytes, targets};
 use super::shape::{Linear, Shape};
+use crate::families::selects;
 use crate::plan::{CheckpointingMode, Quantization};
 
 pub(super) fn activations(load: &Load<'_>, tokens: u64) -> u64 {
@@ -22,16 +23,26 @@ pub(super) fn activations(load: &Load<'_>, tokens: u64) -> u64 {
 fn fast(load: &Load<'_>) -> (u64, u64) {
     let shape = load.shape;
     let (query, key) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
-    let [q, k, v, o, gate, up, down] = shape.linears();
-    let kept = |linears: &[Linear]| linears.iter().any(|linear| targets(load.adapter, linear));
-    let own = |linears: &[Linear]| linears.iter().map(|linear| beside(load, linear)).sum::<u64>();
+    let first = |name: &str| shape.blocks().find(|linear| selects(name, &linear.name));
+    let kept = |names: &[&str]| names.iter().filter_map(|it| first(it)).any(|it| targets(load.adapter, it));
+    let own =
+        |names: &[&str]| names.iter().filter_map(|it| first(it)).map(|it| beside(load, it)).sum::<u64>();
     // The residual stream, the norm's output if an adapter reads it, q, k, v and the attention output.
-    let normed = if kept(&[q, k, v]) { shape.hidden } else { 0 };
+    let normed = if kept(&["q_proj", "k_proj", "v_proj"]) { shape.hidden } else { 0 };
     let before_norm = if shape.qk_norm { query + key } else { 0 };
-    let attention = shape.hidden + normed + before_norm + 2 * query + 2 * key + own(&[q, k, v, o]);
-    let normed = if kept(&[gate, up]) { shape.hidden } else { 0 };
-    let product = if kept(&[down]) { shape.intermediate } else { 0 };
-    let mlp = shape.hidden + normed + 2 * shape.intermediate + product + own(&[gate, up, down]);
+    let attention = shape.hidden
+        + normed
+        + before_norm
+        + 2 * query
+        + 2 * key
+        + own(&["q_proj", "k_proj", "v_proj", "o_proj"]);
+    let normed = if kept(&["gate_proj", "up_proj"]) { shape.hidden } else { 0 };
+    let product = if kept(&["down_proj"]) { shape.intermediate } else { 0 };
+    let mlp = shape.hidden
+        + normed
+        + 2 * shape.intermediate
+        + product
+        + own(&["gate_proj", "up_proj", "down_proj"]);
     (attention, mlp)
 }
 
@@ -59,7 +70,7 @@ pub(super) fn working_set(load: &Load<'_>, tokens: u64) -> u64 {
 fn dequantized(load: &Load<'_>) -> u64 {
     match load.quantization {
         Quantization::Int4 | Quantization::Int8 => {
-            let largest = load.shape.linears().iter().map(|linear| linear.inputs * linear.outputs).max();
+            let largest = load.shape.blocks().map(|linear| linear.inputs * linear.outputs).max();
             largest.unwrap_or(0) * if load.fp32_products { 4 } else { dtype_bytes(load.dtype) }
         }
         _ => 0,

@@ -4,6 +4,7 @@ use super::activations::{activations, working_set};
 use super::load::{Load, dtype_bytes, targets};
 use super::shape::{Linear, Shape};
 use crate::adapters::Layer;
+use crate::families::selects;
 use crate::plan::{Adapter, DeviceKind, Dtype, MemoryEstimate, OptimizerName, Quantization};
 
 /// Adapter weights, their gradients and the optimizer's moments are fp32 for any base.
@@ -97,24 +98,24 @@ fn weights(shape: &Shape, quantization: Quantization, dtype: Dtype, fp32_product
 }
 
 fn row_scales(shape: &Shape) -> u64 {
-    shape.layers * shape.linears().iter().map(|linear| linear.outputs * 4).sum::<u64>()
+    shape.blocks().map(|linear| linear.outputs * 4).sum()
 }
 
-/// Parameters that are trained.
+/// Parameters that are trained. The adapter names layers, not `all-linear`.
 pub fn adapter_parameters(shape: &Shape, adapter: &Adapter) -> u64 {
     let of_layer = adapter.kind.traits().parameters;
-    let targeted = shape.linears().into_iter().filter(|linear| targets(adapter, linear));
+    let targeted = shape.linears.iter().filter(|linear| targets(adapter, linear));
     let layers: u64 = targeted.map(|linear| of_layer(layer(adapter, linear))).sum();
     let tokens: u64 = adapter.soft_prompts.iter().map(|prompt| u64::from(prompt.tokens)).sum();
-    layers * shape.layers + tokens * shape.hidden
+    layers + tokens * shape.hidden
 }
 
-fn layer(adapter: &Adapter, linear: Linear) -> Layer {
+fn layer(adapter: &Adapter, linear: &Linear) -> Layer {
     Layer {
         rank: u64::from(adapter.rank.unwrap_or(0)),
         inputs: linear.inputs,
         outputs: linear.outputs,
-        feedforward: adapter.feedforward_modules.iter().any(|name| name == linear.name),
+        feedforward: adapter.feedforward_modules.iter().any(|name| selects(name, &linear.name)),
     }
 }
 

@@ -1,12 +1,14 @@
 //! What an estimate depends on.
 
 use super::shape::{Linear, Shape};
+use crate::families::selects;
 use crate::plan::{Adapter, CheckpointingMode, DeviceKind, Dtype, OptimizerName, Quantization};
 
 #[derive(Debug, Clone, Copy)]
 pub struct Load<'a> {
     pub shape: &'a Shape,
     pub quantization: Quantization,
+    /// With the names of layers in place of `all-linear`.
     pub adapter: &'a Adapter,
     pub optimizer: OptimizerName,
     pub dtype: Dtype,
@@ -27,5 +29,5 @@ pub(super) fn dtype_bytes(dtype: Dtype) -> u64 {
 }
 
 pub(super) fn targets(adapter: &Adapter, linear: &Linear) -> bool {
-    adapter.target_modules.iter().any(|name| name == linear.name || name == "all-linear")
+    adapter.target_modules.iter().any(|name| selects(name, &linear.name))
 }

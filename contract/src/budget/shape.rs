@@ -1,7 +1,11 @@
 //! A decoder's dimensions: read from its `config.json`, or from a table for bases that are not downloaded yet.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::families::{self, Width};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Shape {
@@ -19,37 +23,82 @@ pub struct Shape {
     pub qk_norm: bool,
     /// Longest text that the base was trained for.
     pub positions: u64,
+    /// Whether the fast path computes it.
+    pub fast_path: bool,
+    /// The linear layers by their full names: of every block, the head, and the embedding.
+    #[serde(skip)]
+    pub linears: Vec<Linear>,
+    /// Whether `linears` are the base's own, and not those of a Llama for want of better.
+    #[serde(skip)]
+    pub names_known: bool,
+    /// Whether what is trained can be counted before the base is loaded.
+    #[serde(skip)]
+    pub exact: bool,
+    /// Every parameter, where the weights are here to be counted.
+    #[serde(skip)]
+    counted: Option<u64>,
+    /// Parameters of the experts of all blocks.
+    #[serde(skip)]
+    experts: u64,
 }
 
-/// A linear layer of one decoder block, by the name that `target_modules` uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A linear layer by its full name.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Linear {
-    pub name: &'static str,
+    pub name: String,
     pub inputs: u64,
     pub outputs: u64,
+    /// Whether it is in a block and part of `all-linear`; the head is not.
+    pub adaptable: bool,
 }
 
 impl Shape {
-    /// From a base's `config.json`. `None` where it is not a decoder of the usual form.
+    /// From a base's `config.json`. `None` where it is not a decoder of a known form.
     pub fn from_config(config: &Value) -> Option<Self> {
         let text = config.get("text_config").unwrap_or(config);
-        let number = |key: &str| text.get(key).and_then(Value::as_u64);
-        let hidden = number("hidden_size")?;
-        let heads = number("num_attention_heads")?;
+        let number = |keys: &[&str]| keys.iter().find_map(|key| text.get(*key).and_then(Value::as_u64));
+        let flag = |key: &str| text.get(key).and_then(Value::as_bool);
         let architecture = text.get("model_type").and_then(Value::as_str)?.to_owned();
-        Some(Self {
-            vocabulary: number("vocab_size")?,
-            intermediate: number("intermediate_size")?,
-            layers: number("num_hidden_layers")?,
-            kv_heads: number("num_key_value_heads").unwrap_or(heads),
-            head_dim: number("head_dim").or_else(|| hidden.checked_div(heads))?,
-            tied: text.get("tie_word_embeddings").and_then(Value::as_bool).unwrap_or(false),
+        let family = families::family(&architecture);
+        let hidden = number(&["hidden_size", "n_embd", "n_embed", "d_model"])?;
+        let heads = number(&["num_attention_heads", "n_head", "n_heads", "num_heads"])?;
+        let intermediate = number(&["intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"]);
+        let one_key = flag("multi_query") == Some(true) && flag("new_decoder_architecture") != Some(true);
+        let mut shape = Self {
+            vocabulary: number(&["vocab_size"])?,
+            // Families before Llama leave it out: four times the hidden size.
+            intermediate: intermediate.or_else(|| family.is_some().then_some(hidden.checked_mul(4)?))?,
+            layers: number(&["num_hidden_layers", "n_layer", "n_layers", "num_layers"])?,
+            kv_heads: if one_key {
+                1
+            } else {
+                number(&["num_key_value_heads", "num_kv_heads"]).unwrap_or(heads)
+            },
+            head_dim: number(&["head_dim"]).or_else(|| hidden.checked_div(heads))?,
+            tied: flag("tie_word_embeddings").unwrap_or_else(|| family.is_some_and(|it| it.tied)),
             qk_norm: architecture.starts_with("qwen3"),
-            positions: number("max_position_embeddings").unwrap_or(u64::MAX),
+            positions: number(&["max_position_embeddings", "n_positions", "max_seq_len", "seq_length"])
+                .unwrap_or(u64::MAX),
+            fast_path: family.is_some_and(|it| it.fast_path)
+                && (architecture != "mistral" || number(&["sliding_window"]).is_none()),
+            // Some blocks of a base with experts may have a usual MLP: its weights say so.
+            names_known: family.is_some_and(|it| !it.experts),
+            exact: family.is_some_and(|it| !it.experts),
+            linears: Vec::new(),
+            counted: None,
+            experts: 0,
             architecture,
             hidden,
             heads,
-        })
+        };
+        if family.is_some_and(|it| it.experts) {
+            let each = number(&["moe_intermediate_size"]).unwrap_or(shape.intermediate);
+            let count = number(&["num_local_experts", "num_experts"]).unwrap_or(0);
+            shape.experts =
+                [shape.layers, count, 3, hidden, each].into_iter().try_fold(1, u64::checked_mul)?;
+        }
+        shape.place(number(&["shared_expert_intermediate_size"]).unwrap_or(0))?;
+        Some(shape)
     }
 
     /// For a base that is not on this machine. The name is a Hub id or the embedded base's.
@@ -59,36 +108,106 @@ impl Shape {
         KNOWN.iter().find(|row| row.names.contains(&short)).map(Row::shape)
     }
 
-    pub fn linears(&self) -> [Linear; 7] {
-        let (query, key) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
-        let linear = |name, inputs, outputs| Linear { name, inputs, outputs };
-        [
-            linear("q_proj", self.hidden, query),
-            linear("k_proj", self.hidden, key),
-            linear("v_proj", self.hidden, key),
-            linear("o_proj", query, self.hidden),
-            linear("gate_proj", self.hidden, self.intermediate),
-            linear("up_proj", self.hidden, self.intermediate),
-            linear("down_proj", self.intermediate, self.hidden),
-        ]
+    /// The same base with the layers of its weights: names and shapes of the tensors in its files.
+    #[must_use]
+    pub fn with_tensors(mut self, tensors: &BTreeMap<String, Vec<u64>>) -> Self {
+        let family = families::family(&self.architecture);
+        let transposed = family.is_some_and(|it| it.transposed.contains(&self.architecture));
+        let mut linears = Vec::new();
+        for (tensor, shape) in tensors {
+            let (Some(name), [rows, columns]) = (tensor.strip_suffix(".weight"), shape.as_slice()) else {
+                continue;
+            };
+            if families::is_adaptable(name) {
+                let (outputs, inputs) = if transposed { (*columns, *rows) } else { (*rows, *columns) };
+                linears.push(Linear { name: name.to_owned(), inputs, outputs, adaptable: true });
+            }
+        }
+        if linears.is_empty() {
+            return self;
+        }
+        let head = family.map_or("lm_head", |it| it.head.as_str());
+        self.tied &= !tensors.contains_key(&format!("{head}.weight"));
+        linears.extend(self.outside(head, family.map_or("embed_tokens", |it| it.embedding.as_str())));
+        self.linears = linears;
+        self.names_known = true;
+        self.exact = family.is_some();
+        // Larger ones are masks that old files carry along.
+        let counted = tensors.values().filter(|shape| shape.len() < 4);
+        self.counted =
+            counted.map(|shape| shape.iter().try_fold(1, |all: u64, it| all.checked_mul(*it))).sum();
+        self
+    }
+
+    /// The linear layers that the family's table and the dimensions give. An unknown architecture is taken for a Llama,
+    /// which is good enough for an estimate of memory. None where their number is absurd.
+    fn place(&mut self, shared: u64) -> Option<()> {
+        if self.layers > MOST_LAYERS {
+            return None;
+        }
+        let family = families::family(&self.architecture).or_else(|| families::family("llama"))?;
+        let query = self.heads.checked_mul(self.head_dim)?;
+        let key = self.kv_heads.checked_mul(self.head_dim)?;
+        let width = |width: Width| match width {
+            Width::Hidden => Some(self.hidden),
+            Width::Query => Some(query),
+            Width::Key => Some(key),
+            Width::QueryKeyValue => key.checked_mul(2)?.checked_add(query),
+            Width::Intermediate => Some(self.intermediate),
+            Width::GateUp => self.intermediate.checked_mul(2),
+            Width::Shared => Some(shared),
+        };
+        let mut linears = Vec::new();
+        for layer in 0..self.layers {
+            for (name, inputs, outputs) in &family.linears {
+                let name = format!("{}.{layer}.{name}", family.blocks);
+                linears.push(Linear {
+                    name,
+                    inputs: width(*inputs)?,
+                    outputs: width(*outputs)?,
+                    adaptable: true,
+                });
+            }
+        }
+        linears.extend(self.outside(&family.head, &family.embedding));
+        self.linears = linears;
+        Some(())
+    }
+
+    /// The head and the embedding, for manifests that name them.
+    fn outside(&self, head: &str, embedding: &str) -> [Linear; 2] {
+        let linear =
+            |name: &str, inputs, outputs| Linear { name: name.to_owned(), inputs, outputs, adaptable: false };
+        [linear(head, self.hidden, self.vocabulary), linear(embedding, self.vocabulary, self.hidden)]
+    }
+
+    /// The linear layers in blocks.
+    pub fn blocks(&self) -> impl Iterator<Item = &Linear> {
+        self.linears.iter().filter(|linear| linear.adaptable)
     }
 
     /// Parameters in the blocks' linear layers, which are what quantization shrinks.
     pub fn linear_parameters(&self) -> u64 {
-        self.layers * self.linears().iter().map(|linear| linear.inputs * linear.outputs).sum::<u64>()
+        self.blocks().map(|linear| linear.inputs.saturating_mul(linear.outputs)).sum()
     }
 
-    /// Parameters that stay in the compute type: embedding, untied head, norms.
+    /// Parameters that stay in the compute type: embedding, untied head, norms, experts.
     pub fn other_parameters(&self) -> u64 {
+        if let Some(all) = self.counted {
+            return all.saturating_sub(self.linear_parameters());
+        }
         let head = if self.tied { 1 } else { 2 };
         let norms = self.layers * (2 * self.hidden + if self.qk_norm { 2 * self.head_dim } else { 0 });
-        head * self.vocabulary * self.hidden + norms + self.hidden
+        head * self.vocabulary * self.hidden + norms + self.hidden + self.experts
     }
 
     pub fn parameters(&self) -> u64 {
         self.linear_parameters() + self.other_parameters()
     }
 }
+
+/// More blocks than any model has; each is a list of names.
+const MOST_LAYERS: u64 = 10_000;
 
 struct Row {
     names: &'static [&'static str],
@@ -101,7 +220,7 @@ struct Row {
 impl Row {
     fn shape(&self) -> Shape {
         let [vocabulary, hidden, intermediate, layers, heads, kv_heads, head_dim, positions] = self.numbers;
-        Shape {
+        let mut shape = Shape {
             architecture: self.architecture.to_owned(),
             vocabulary,
             hidden,
@@ -113,7 +232,16 @@ impl Row {
             tied: self.tied,
             qk_norm: self.architecture == "qwen3",
             positions,
-        }
+            fast_path: true,
+            names_known: true,
+            exact: true,
+            linears: Vec::new(),
+            counted: None,
+            experts: 0,
+        };
+        // The dimensions of this table are small enough for the number of names.
+        let _ = shape.place(0);
+        shape
     }
 }
 

@@ -32,9 +32,9 @@ section! {
         dropout ["dropout", "lora_dropout"]: f64 = 0.0, FRACTION, "Dropout on the adapter's inputs during training.";
         target_modules ["target_modules"]: Modules = Modules::default(),
             Kind::OneOf(&[TEXTS, Kind::Word(&[Modules::ALL_LINEAR])]),
-            "Names of the linear layers that get an adapter; `all-linear` means those of attention and MLP.";
+            "Names of the linear layers that get an adapter; `all-linear` means all of them in the base's blocks.";
         feedforward_modules ["feedforward_modules"]: Vec<String> = Vec::new(), TEXTS,
-            "For ia3: the `target_modules` whose input is scaled instead of their output.";
+            "For ia3: the `target_modules` whose input is scaled instead of their output. Without `target_modules` the base's family decides both.";
 
         learning_rate ["learning_rate"]: f64 = 2e-4, RATE, "Peak learning rate.";
         lr_scheduler ["lr_scheduler", "lr_scheduler_type"]: ScheduleKind = ScheduleKind::Cosine, Kind::Word(ScheduleKind::WORDS),

@@ -43,6 +43,19 @@ pub struct Machine {
     pub mirror: Option<Mirror>,
     pub paths: Paths,
     pub estimate: MemoryEstimate,
+    /// Null where the base's layers are not known before it is loaded.
+    #[serde(default)]
+    pub modules: Option<AdaptedModules>,
+}
+
+/// The layers of this base that get an adapter. The worker refuses to train anything else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AdaptedModules {
+    pub target: Vec<String>,
+    pub feedforward: Vec<String>,
+    /// Parameters that are trained; null where they are counted in the loaded base only.
+    pub parameters: Option<u64>,
 }
 
 word! {

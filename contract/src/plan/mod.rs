@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 pub use inputs::{Code, Inputs};
 pub use machine::{
-    CheckpointingMode, Compile, Device, DeviceKind, Distributed, DistributedStrategy, Dtype, Loader, Logging,
-    Machine, MemoryEstimate, Mirror, Paths, Threads, Tracker,
+    AdaptedModules, CheckpointingMode, Compile, Device, DeviceKind, Distributed, DistributedStrategy, Dtype,
+    Loader, Logging, Machine, MemoryEstimate, Mirror, Paths, Threads, Tracker,
 };
 pub(crate) use recipe::word;
 pub use recipe::{

@@ -184,7 +184,8 @@ pub struct Adapter {
     pub rank: Option<u32>,
     pub alpha: Option<f64>,
     pub dropout: f64,
-    /// Sorted, without duplicates.
+    /// Names of layers, sorted and without duplicates, or `all-linear` alone: the linear layers of the base's blocks.
+    /// Empty for prompt, and for ia3 where the base's family decides. `machine.modules` has the names on this base.
     pub target_modules: Vec<String>,
     /// For ia3: the subset whose input is scaled. Sorted.
     pub feedforward_modules: Vec<String>,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::tensors;
 use crate::budget::Shape;
 use crate::manifest::{EMBEDDED, is_embedded, is_hub_id};
 use crate::paths::anywhere;
@@ -16,6 +17,8 @@ pub struct FoundBase {
     /// The name in the recipe: the same on every machine.
     pub logical: String,
     pub place: Place,
+    /// `model_type`, where it is known.
+    pub architecture: Option<String>,
     pub shape: Option<Shape>,
     pub shape_source: ShapeSource,
 }
@@ -64,7 +67,8 @@ impl FoundBase {
 }
 
 /// `name` as the manifest gives it: a folder (relative to the manifest's), a Hub id, or the embedded base.
-pub fn find(name: &str, expert_dir: &Path, hub_cache: &Path) -> FoundBase {
+/// Without the Hub's cache only what the name itself says is known of a Hub id.
+pub fn find(name: &str, expert_dir: &Path, hub_cache: Option<&Path>) -> FoundBase {
     // A path of another system leads to no folder here; joined, it is one that does not exist.
     let folder = anywhere(name, expert_dir).unwrap_or_else(|| expert_dir.join(name));
     let (logical, place) = if is_embedded(name) {
@@ -72,7 +76,13 @@ pub fn find(name: &str, expert_dir: &Path, hub_cache: &Path) -> FoundBase {
     } else if folder.join("config.json").is_file() {
         (last_component(name), Place::Folder(folder))
     } else if is_hub_id(name) {
-        (name.to_owned(), Place::Hub { id: name.to_owned(), snapshot: hub_snapshot(name, hub_cache) })
+        (
+            name.to_owned(),
+            Place::Hub {
+                id: name.to_owned(),
+                snapshot: hub_cache.and_then(|cache| hub_snapshot(name, cache)),
+            },
+        )
     } else {
         (last_component(name), Place::Absent)
     };
@@ -80,18 +90,33 @@ pub fn find(name: &str, expert_dir: &Path, hub_cache: &Path) -> FoundBase {
         declared: name.to_owned(),
         logical,
         place,
+        architecture: None,
         shape: None,
         shape_source: ShapeSource::Unknown,
     };
-    (found.shape, found.shape_source) = dimensions(&found);
+    (found.shape, found.shape_source) = dimensions(&mut found);
+    if let Some(shape) = &found.shape {
+        found.architecture = Some(shape.architecture.clone());
+    }
     found
 }
 
-/// From the base's own `config.json`; for one that is not here from the table of published shapes.
-fn dimensions(found: &FoundBase) -> (Option<Shape>, ShapeSource) {
-    let config = found.folder().map(|folder| folder.join("config.json"));
-    if let Some((shape, config)) = config.and_then(|config| Some((read_shape(&config)?, config))) {
-        return (Some(shape), ShapeSource::Config(config));
+/// From the base's own `config.json` and weights; for one that is not here from the table of published shapes.
+fn dimensions(found: &mut FoundBase) -> (Option<Shape>, ShapeSource) {
+    let folder = found.folder().map(Path::to_owned);
+    if let Some((config, folder)) = folder.and_then(|folder| Some((read_config(&folder)?, folder))) {
+        let text = config.get("text_config").unwrap_or(&config);
+        found.architecture = text.get("model_type").and_then(Value::as_str).map(str::to_owned);
+        if let Some(shape) = Shape::from_config(&config) {
+            // Weights that are saved quantized have other shapes than their layers.
+            let packed = config.get("quantization_config").is_some_and(|it| !it.is_null());
+            let tensors = if packed { None } else { tensors::read(&folder) };
+            let shape = match tensors {
+                Some(tensors) => shape.with_tensors(&tensors),
+                None => shape,
+            };
+            return (Some(shape), ShapeSource::Config(folder.join("config.json")));
+        }
     }
     match Shape::known(&found.logical) {
         Some(shape) => (Some(shape), ShapeSource::Published),
@@ -99,9 +124,9 @@ fn dimensions(found: &FoundBase) -> (Option<Shape>, ShapeSource) {
     }
 }
 
-fn read_shape(config: &Path) -> Option<Shape> {
-    let text = std::fs::read_to_string(config).ok()?;
-    Shape::from_config(&serde_json::from_str::<Value>(&text).ok()?)
+fn read_config(folder: &Path) -> Option<Value> {
+    let text = std::fs::read_to_string(folder.join("config.json")).ok()?;
+    serde_json::from_str(&text).ok()
 }
 
 /// The name of the folder, whichever system the path was written on.
@@ -126,7 +151,7 @@ mod tests {
         for name in
             ["F:/models/Qwen3-0.6B", r"F:\models\Qwen3-0.6B", r"\\server\share\Qwen3-0.6B\", "~/Qwen3-0.6B"]
         {
-            let found = find(name, Path::new("/nowhere"), Path::new("/nowhere"));
+            let found = find(name, Path::new("/nowhere"), None);
             assert_eq!(found.place, Place::Absent, "{name}");
             assert_eq!(found.logical, "Qwen3-0.6B", "{name}");
             assert_eq!(found.shape_source, ShapeSource::Published, "{name}");

@@ -12,6 +12,7 @@ use crate::plan::{
 
 use super::base::FoundBase;
 use super::fit;
+use super::modules;
 use super::outcome::Note;
 use super::site::Site;
 use super::sources::Sources;
@@ -40,17 +41,18 @@ pub fn build(
         !spread && fit::fp32_products(dtype, recipe.base.quantization, site.device.kind, site.computes_bf16);
     // Only the base's own modules can work with sharded weights.
     let fast_path = !spread && recipe.adapter.takes_fast_path();
-    let sized = base.shape.as_ref().map(|shape| {
+    let named = base.shape.as_ref().map(|shape| modules::named(&recipe.adapter, shape));
+    let sized = base.shape.as_ref().zip(named.as_ref()).map(|(shape, adapter)| {
         let load = Load {
             shape,
             quantization: recipe.base.quantization,
-            adapter: &recipe.adapter,
+            adapter,
             optimizer: recipe.optimizer.name,
             dtype,
             fp32_products,
             device: site.device.kind,
             checkpointing,
-            fast_path,
+            fast_path: fast_path && shape.fast_path,
             spread_over: if spread { processes } else { 1 },
             piece_tokens,
             rows: *config.batch_size,
@@ -95,6 +97,12 @@ pub fn build(
         }),
         paths: paths(recipe, base, sources, site, config),
         estimate: sized.as_ref().map_or_else(MemoryEstimate::default, |it| it.estimate.clone()),
+        modules: base
+            .shape
+            .as_ref()
+            .zip(named.as_ref())
+            .filter(|(shape, _)| shape.names_known)
+            .map(|(shape, adapter)| modules::adapted(adapter, shape)),
     };
     (machine, sized.and_then(|it| it.largest))
 }

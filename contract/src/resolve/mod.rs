@@ -5,17 +5,20 @@ mod cases;
 mod data;
 mod fit;
 mod machine;
+mod modules;
 mod outcome;
 mod recipe;
 mod site;
 mod sources;
 mod steps;
+mod tensors;
 
 use std::path::PathBuf;
 
 pub use base::{FoundBase, Place, ShapeSource, find as find_base};
 pub use data::DataFacts;
 pub use fit::gibibytes;
+pub use modules::check as check_modules;
 pub use outcome::{Note, Resolved};
 pub use site::Site;
 pub use steps::{CachedRows, StepEstimate, estimate as estimate_steps};
@@ -29,7 +32,10 @@ use crate::plan::{Plan, Request, Template, TemplateKind};
 pub fn resolve(expert: &Effective<'_>, site: &Site, request: Request) -> Result<Resolved, Problem> {
     let mut notes = Vec::new();
     let template = template(expert, site)?;
-    let base = base::find(&expert.base.name, site.expert_dir(), &site.hub_cache);
+    let base = base::find(&expert.base.name, site.expert_dir(), Some(&site.hub_cache));
+    if let Some(problem) = modules::check(expert, &base).into_iter().next() {
+        return Err(problem);
+    }
     let sources = sources::collect(&expert.manifest.root.training.dataset, site);
     let recipe = recipe::build(expert, &base, template, &sources, &cases::read(expert, site)?);
     let fact = |source| DataFacts::of(source, sources.paths.get(&source.name).map(PathBuf::as_path));

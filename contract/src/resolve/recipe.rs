@@ -1,6 +1,6 @@
 //! The recipe: what decides the result, said the same way on every machine.
 
-use crate::manifest::{BaseModel, Config, Dataset, Effective, Root, RopeWord};
+use crate::manifest::{BaseModel, Config, Dataset, Effective, Modules, Root, RopeWord};
 use crate::plan::{
     Adapter, AdapterKind, Base, Batch, BestModel, Data, Decoding, Duration, Evaluation, Neftune, Optimizer,
     Precision, Recipe, RopeKind, RopeScaling, Saving, Schedule, SoftPrompt, Strategy, Template, TestCase,
@@ -101,12 +101,9 @@ fn adapter(root: &Root, config: &Config) -> Adapter {
             target_modules.clear();
             feedforward_modules.clear();
         }
-        // What IA3's authors scale: keys, values, and the MLP's way down.
-        AdapterKind::Ia3 if target_modules.is_empty() => {
-            target_modules = sorted(&["k_proj", "v_proj", "down_proj"]);
-            feedforward_modules = sorted(&["down_proj"]);
-        }
-        _ if target_modules.is_empty() => target_modules = sorted(&ALL_LINEAR),
+        // Its default is the family's.
+        AdapterKind::Ia3 if !config.target_modules.is_given() => {}
+        _ if target_modules.is_empty() => target_modules = vec![Modules::ALL_LINEAR.to_owned()],
         _ => {}
     }
     Adapter {
@@ -119,9 +116,6 @@ fn adapter(root: &Root, config: &Config) -> Adapter {
         soft_prompts: if kind == AdapterKind::Prompt { soft_prompts(root) } else { Vec::new() },
     }
 }
-
-/// The linear layers of attention and MLP in every architecture that this tool trains.
-const ALL_LINEAR: [&str; 7] = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
 
 fn sorted(names: &[impl AsRef<str>]) -> Vec<String> {
     let mut names: Vec<_> = names.iter().map(|name| name.as_ref().to_owned()).collect();

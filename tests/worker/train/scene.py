@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import tiny_families
 import torch
 from learnt import assert_gradients, assert_moved
 from plans import example_plan
@@ -32,7 +33,7 @@ def save_base(folder: Path, kind: str = "qwen3") -> Path:
     """
     if not folder.exists():
         torch.manual_seed(3)
-        config = deepcopy(CONFIGS[kind])
+        config = deepcopy(CONFIGS[kind]) if kind in CONFIGS else tiny_families.config(kind)
         config.eos_token_id = EOS
         AutoModelForCausalLM.from_config(config).save_pretrained(folder)
         named = {"<pad>": PAD, "</s>": EOS, "<unk>": UNKNOWN}

@@ -15,6 +15,7 @@ from expert_worker.document import Document
 from expert_worker.plan import Machine, Recipe
 
 TESTS = Path(__file__).parents[2]
+FAMILIES = "worker/train/test_families.py"
 LEDGER = "worker/train/test_ledger.py"
 DATA = "worker/pretokenize/test_data.py"
 CUDA = "worker/train/test_cuda_settings.py"
@@ -79,6 +80,7 @@ ELSEWHERE = {
     "machine.logging.trackers": f"{TRACKING}::test_tensorboard_reads_what_was_said",
     "machine.save_total_limit": f"{LEDGER}::test_saving_strategies",
     "machine.mirror": f"{LEDGER}::test_checkpoints_are_mirrored",
+    "machine.modules.parameters": f"{FAMILIES}::test_another_number_of_parameters_than_planned_is_refused",
 }
 # Names, paths and estimates of a run.
 NO_SETTINGS = (
@@ -91,6 +93,8 @@ NO_SETTINGS = (
     "machine.accumulation",  # Follows from the rows of a step, the micro-batch and the processes.
     "machine.paths",
     "machine.estimate",
+    "machine.modules.target",  # From the recipe and the base; the worker finds them in the loaded base.
+    "machine.modules.feedforward",
 )
 
 

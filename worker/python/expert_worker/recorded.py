@@ -89,7 +89,9 @@ class Adapter(RecordedDocument):
     rank: Count | None = None
     # Trained virtual tokens; only where `kind` is prompt.
     soft_prompts: tuple[SoftPrompt, ...] = ()
-    # Sorted, without duplicates.
+    # Names of layers, sorted and without duplicates, or `all-linear` alone: the linear layers of the base's
+    # blocks. Empty for prompt, and for ia3 where the base's family decides. `machine.modules` has the names
+    # on this base.
     target_modules: tuple[Text, ...] = ()
 
 
@@ -464,6 +466,15 @@ class Mirror(RecordedDocument):
     target: Text | None = None
 
 
+class AdaptedModules(RecordedDocument):
+    """The layers of this base that get an adapter. The worker refuses to train anything else."""
+
+    feedforward: tuple[Text, ...] = ()
+    # Parameters that are trained; null where they are counted in the loaded base only.
+    parameters: Count | None = None
+    target: tuple[Text, ...] = ()
+
+
 class Paths(RecordedDocument):
     """Absolute paths on this machine."""
 
@@ -516,6 +527,8 @@ class Machine(RecordedDocument):
     # Rows per micro-batch; the worker halves it when memory runs out.
     micro_batch: Count | None = None
     mirror: Mirror | None = None
+    # Null where the base's layers are not known before it is loaded.
+    modules: AdaptedModules | None = None
     paths: Paths = Paths()
     # Tokens of a micro-batch that the fast path processes at once, in whole documents; null processes all of
     # them together. A chunk that fits a CPU's cache is faster, and the gradients have the same sum.

@@ -112,6 +112,15 @@ class Mirror(Document):
     background: bool
 
 
+class AdaptedModules(Document):
+    """The layers of this base that get an adapter. The worker refuses to train anything else."""
+
+    target: tuple[str, ...]
+    feedforward: tuple[str, ...]
+    # Parameters that are trained; null where they are counted in the loaded base only.
+    parameters: U64 | None = None
+
+
 class Paths(Document):
     """Absolute paths on this machine."""
 
@@ -167,6 +176,8 @@ class Machine(Document):
     # Steps between two releases of the allocator's cached memory; null never.
     memory_clear_every: U64 | None = None
     mirror: Mirror | None = None
+    # Null where the base's layers are not known before it is loaded.
+    modules: AdaptedModules | None = None
     # Tokens of a micro-batch that the fast path processes at once, in whole documents; null processes all of
     # them together. A chunk that fits a CPU's cache is faster, and the gradients have the same sum.
     piece_tokens: U64 | None = None
@@ -189,7 +200,9 @@ class SoftPrompt(Document):
 class Adapter(Document):
     kind: AdapterKind
     dropout: float
-    # Sorted, without duplicates.
+    # Names of layers, sorted and without duplicates, or `all-linear` alone: the linear layers of the base's
+    # blocks. Empty for prompt, and for ia3 where the base's family decides. `machine.modules` has the names
+    # on this base.
     target_modules: tuple[str, ...]
     # For ia3: the subset whose input is scaled. Sorted.
     feedforward_modules: tuple[str, ...]

@@ -21,6 +21,8 @@ class Outcome:
     scores: Mapping[str, float] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     """The row ledger: read, used, truncated, dropped."""
+    modules: tuple[str, ...] = ()
+    """Names of the layers that got an adapter."""
 
 
 def model_card(recipe: Recipe, outcome: Outcome, recipe_digest: str) -> str:
@@ -79,7 +81,7 @@ def _training(recipe: Recipe, outcome: Outcome) -> Iterator[tuple[str, str]]:
     if adapter.rank is not None:
         yield "Rank, alpha", f"{adapter.rank}, {adapter.alpha:g}"
     yield "Dropout", f"{adapter.dropout:g}"
-    yield "Modules", ", ".join(adapter.target_modules) or "prompt only"
+    yield "Modules", ", ".join(outcome.modules or adapter.target_modules) or "prompt only"
     yield "Base quantization", recipe.base.quantization
     yield "Optimizer", f"{optimizer.name}, learning rate {optimizer.learning_rate:g}"
     yield "Schedule", recipe.schedule.kind

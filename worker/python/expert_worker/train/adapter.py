@@ -9,6 +9,7 @@ from expert_worker.adapter import KINDS
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
 from expert_worker.plan import Plan, SoftPrompt
+from expert_worker.train import modules
 from expert_worker.train.random import ADAPTER, PROMPT, generator, seed_everything
 
 
@@ -18,11 +19,15 @@ def build(plan: Plan, base: Any, tokenizer: Any, total_steps: int, events: Event
 
     recipe = plan.recipe.adapter
     kind = KINDS[recipe.kind]
-    config = kind.config(recipe, total_steps)
+    found = modules.find(base, recipe)
+    names = {"target_modules": found.target, "feedforward_modules": found.feedforward}
+    config = kind.config(recipe.model_copy(update=names), total_steps)
+    if found.exclude:
+        config.exclude_modules = set(found.exclude)
     seed_everything(plan.recipe.seed, ADAPTER)
     try:
         model = get_peft_model(base, config)
-    except ValueError as error:
+    except (ValueError, TypeError, NotImplementedError) as error:  # peft's words for layers it cannot adapt.
         raise BadInput(
             f"The adapter does not fit the base {plan.recipe.base.name}: {str(error).splitlines()[0]}",
             hint="Check target_modules against the base's layers.",
@@ -34,6 +39,7 @@ def build(plan: Plan, base: Any, tokenizer: Any, total_steps: int, events: Event
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
     model.train()
+    modules.check_count(plan, sum(parameter.numel() for parameter in trained(model).values()))
     _report(model, events)
     return model
 

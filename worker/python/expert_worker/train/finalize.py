@@ -104,7 +104,13 @@ class Finish:
             eval_loss=state.eval_loss,
             best_step=choice.step if choice.metric is not None else None,
             rows=self._dataset.ledger,
+            modules=self._modules(),
         )
+
+    def _modules(self) -> tuple[str, ...]:
+        model = self._trainer.model
+        config = model.peft_config[model.active_adapter]
+        return tuple(sorted(getattr(config, "target_modules", None) or ()))
 
     def _template(self) -> dict[str, Any]:
         from expert_worker.pretokenize import template_text

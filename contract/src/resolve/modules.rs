@@ -1,0 +1,155 @@
+//! The layers that an adapter is put on: `all-linear`, defaults and every name of the manifest, held against the layers
+//! that the base has.
+
+use crate::budget::{Shape, adapter_parameters};
+use crate::diagnostic::{Code, Problem};
+use crate::families::{self, selects};
+use crate::manifest::{Effective, Modules, Setting};
+use crate::plan::{AdaptedModules, Adapter, AdapterKind};
+use crate::source::Span;
+
+use super::base::FoundBase;
+
+/// The recipe's adapter with names of this base's layers in place of `all-linear` and of the kind's default.
+pub fn named(adapter: &Adapter, shape: &Shape) -> Adapter {
+    let mut adapter = adapter.clone();
+    if adapter.kind == AdapterKind::Prompt {
+        return adapter;
+    }
+    if adapter.target_modules == [Modules::ALL_LINEAR] {
+        adapter.target_modules = all_linear(shape);
+    } else if let (true, Some(family)) =
+        (adapter.target_modules.is_empty(), families::family(&shape.architecture))
+    {
+        adapter.target_modules.clone_from(&family.ia3.target);
+        if adapter.feedforward_modules.is_empty() {
+            adapter.feedforward_modules.clone_from(&family.ia3.feedforward);
+        }
+        adapter.target_modules.sort();
+    }
+    adapter
+}
+
+/// What the plan says about them; the worker compares it with what it trains.
+pub fn adapted(named: &Adapter, shape: &Shape) -> AdaptedModules {
+    // Of the embedding and the head, only LoRA's own formula is the same as that of a linear layer.
+    let plain = matches!(named.kind, AdapterKind::Lora | AdapterKind::Rslora | AdapterKind::Prompt);
+    let selected = |name: &str| named.target_modules.iter().any(|entry| selects(entry, name));
+    let outside = shape.linears.iter().any(|it| !it.adaptable && selected(&it.name));
+    AdaptedModules {
+        target: named.target_modules.clone(),
+        feedforward: named.feedforward_modules.clone(),
+        parameters: (shape.exact && (plain || !outside)).then(|| adapter_parameters(shape, named)),
+    }
+}
+
+/// Names of the linear layers in the base's blocks: the shortest that peft understands, sorted.
+pub fn all_linear(shape: &Shape) -> Vec<String> {
+    let mut names: Vec<_> = shape.blocks().map(|linear| short(&linear.name).to_owned()).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// The last part of a name; of a list's items (`experts.0`) the last two.
+fn short(name: &str) -> &str {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    let dots = if last.bytes().all(|byte| byte.is_ascii_digit()) { 2 } else { 1 };
+    name.rmatch_indices('.').nth(dots - 1).map_or(name, |(dot, _)| &name[dot + 1..])
+}
+
+/// Whether the base can be trained at all, and whether every name that the manifest gives matches one of its layers.
+pub fn check(expert: &Effective<'_>, base: &FoundBase) -> Vec<Problem> {
+    let Some(architecture) = &base.architecture else { return Vec::new() };
+    if let Some(reason) = families::refusal(architecture) {
+        let message = format!("the base's architecture `{architecture}` cannot be trained: it has {reason}");
+        return vec![
+            Problem::new(Code::BaseUnsupported, expert.base.name.span, message)
+                .hint("choose a base made of attention and MLP layers, such as Qwen/Qwen3-0.6B"),
+        ];
+    }
+    let kind = *expert.config.adapter_type;
+    let Some(shape) = &base.shape else { return Vec::new() };
+    if kind == AdapterKind::Prompt || !shape.names_known {
+        return Vec::new();
+    }
+    let config = &expert.config;
+    let mut problems = Vec::new();
+    let family = families::family(architecture);
+    if kind == AdapterKind::Lokr && family.is_some_and(|it| it.transposed.contains(architecture)) {
+        let message =
+            format!("lokr cannot be put on the layers of `{architecture}`, which are not linear modules");
+        let problem = Problem::new(Code::AdapterModules, config.adapter_type.span, message);
+        return vec![problem.hint("use `lora` or `dora`")];
+    }
+    if kind == AdapterKind::Ia3 && !config.target_modules.is_given() {
+        if family.is_none() {
+            let message =
+                format!("there are no default modules of ia3 for the architecture `{architecture}`");
+            let problem = Problem::new(Code::AdapterModules, config.adapter_type.span, message);
+            problems.push(problem.hint(format!("set `target_modules` to some of {}", listed(shape))));
+        }
+        return problems;
+    }
+    let target = &config.target_modules;
+    let at = place(target, expert);
+    missing("target_modules", &target.value.0, at, base, shape, &mut problems);
+    let feedforward = &config.feedforward_modules;
+    let at = place(feedforward, expert);
+    missing("feedforward_modules", feedforward, at, base, shape, &mut problems);
+    problems
+}
+
+fn missing(
+    key: &str,
+    names: &[String],
+    at: Span,
+    base: &FoundBase,
+    shape: &Shape,
+    problems: &mut Vec<Problem>,
+) {
+    let fits = |name: &String| {
+        name.trim().is_empty() || shape.linears.iter().any(|linear| selects(name, &linear.name))
+    };
+    let strays: Vec<_> = names.iter().filter(|name| !fits(name)).map(|name| format!("`{name}`")).collect();
+    if strays.is_empty() {
+        return;
+    }
+    let verb = if strays.len() == 1 { "matches" } else { "match" };
+    let message = format!("{} of `{key}` {verb} no layer of {}", strays.join(", "), base.logical);
+    let hint =
+        format!("its layers are {}; `\"{key}\": \"{}\"` takes all", listed(shape), Modules::ALL_LINEAR);
+    let hint = if key == "target_modules" { hint } else { format!("its layers are {}", listed(shape)) };
+    problems.push(Problem::new(Code::ModuleMissing, at, message).hint(hint));
+}
+
+fn listed(shape: &Shape) -> String {
+    let names: Vec<_> = all_linear(shape).iter().map(|name| format!("`{name}`")).collect();
+    names.join(", ")
+}
+
+/// A list that several bases share is wrong for this one only.
+fn place<T>(setting: &Setting<T>, expert: &Effective<'_>) -> Span {
+    if setting.origin == crate::manifest::Origin::Manifest && expert.manifest.bases.len() > 1 {
+        expert.base.name.span
+    } else {
+        setting.span
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short;
+
+    #[test]
+    fn the_shortest_name() {
+        for (name, expected) in [
+            ("model.layers.0.self_attn.q_proj", "q_proj"),
+            ("model.decoder.layers.0.fc1", "fc1"),
+            ("model.layers.0.adapters.3", "adapters.3"),
+            ("q_proj", "q_proj"),
+        ] {
+            assert_eq!(short(name), expected);
+        }
+    }
+}
