@@ -14,6 +14,7 @@ from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import Place, PlaceByThread, install
 from expert_worker.train.fast.kernels import head_loss
 from expert_worker.train.fast.kernels.adapted_linear import lora as fused_lora
+from expert_worker.train.objective import SupervisedFineTuning
 
 LENGTHS = (9, 12, 17, 5, 30, 2, 8, 21)
 
@@ -22,7 +23,7 @@ def engine(model, room, threads):
     place = PlaceByThread() if threads > 1 else Place()
     install(model, place)
     lanes = ChunkPool(room, threads) if room else None
-    return FastEngine(model, FastDecoder(model, place), torch.device("cpu"), lanes)
+    return FastEngine(model, FastDecoder(model, place), SupervisedFineTuning(), torch.device("cpu"), lanes)
 
 
 @pytest.mark.parametrize("dora", [False, True])

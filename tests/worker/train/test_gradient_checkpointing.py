@@ -13,6 +13,7 @@ from tiny import apart, flat, gradients, lora
 from expert_worker.train import gradient_checkpointing
 from expert_worker.train.engine import PlainEngine
 from expert_worker.train.fast.dropout import Place, install
+from expert_worker.train.objective import SupervisedFineTuning
 
 
 def counting(runs, part):
@@ -28,7 +29,7 @@ def walked(wanted):
         if name.endswith(("layers.0.self_attn.q_proj", "layers.0.mlp.up_proj")):
             module.register_forward_pre_hook(counting(runs, name.rpartition(".")[2]))
     batch = flat()
-    engine = PlainEngine(model, place, 1, batch.ids.device)
+    engine = PlainEngine(model, SupervisedFineTuning(), place, 1, batch.ids.device)
     loss = engine.backward(batch, 1.0)
     engine.loss(batch)
     return loss, gradients(model), (runs["q_proj"] - 1, runs["up_proj"] - 1), inforce

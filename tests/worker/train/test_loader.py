@@ -12,7 +12,10 @@ from scene import rows
 
 from expert_worker.errors import BadInput
 from expert_worker.train.dataset import InMemory, check_ids
-from expert_worker.train.loader import StepSampler, flat, keyed
+from expert_worker.train.loader import StepSampler, keyed
+from expert_worker.train.objective import SupervisedFineTuning
+
+flat = SupervisedFineTuning().batch
 
 
 @settings(deadline=None, max_examples=60)

@@ -10,6 +10,7 @@ from expert_worker.errors import BadInput
 from expert_worker.train import loader
 from expert_worker.train.dataset import InMemory, longest
 from expert_worker.train.loader import StepSampler, order_of, total_steps
+from expert_worker.train.objective import SupervisedFineTuning
 
 ROWS = InMemory([[([1, 2, 3], [-100, 2, 3])], [([4], [4]), ([5, 6], [5, 6])], [([7, 8], [7, 8])]])
 
@@ -92,7 +93,7 @@ def test_the_longest():
 
 
 def test_a_batch_of_documents():
-    batch = loader.flat(ROWS, [1, 0])
+    batch = SupervisedFineTuning().batch(ROWS, [1, 0])
     assert batch.ids.tolist() == [4, 5, 6, 1, 2, 3] and batch.labels.tolist() == [4, 5, 6, -100, 2, 3]
     assert batch.positions.tolist() == [0, 0, 1, 0, 1, 2] and batch.lengths == (1, 2, 3)
     assert {part.dtype for part in (batch.ids, batch.labels, batch.positions)} == {torch.int64}
@@ -101,7 +102,7 @@ def test_a_batch_of_documents():
 
 def test_keys_are_drawn_by_step_row_and_place():
     def keys(seed: int, step: int, rows: list[int]) -> list[int]:
-        batch = loader.keyed(loader.flat(ROWS, rows), seed, step, rows, [3, 3, 2])
+        batch = loader.keyed(SupervisedFineTuning().batch(ROWS, rows), seed, step, rows, [3, 3, 2])
         assert batch.step == step
         return batch.keys.tolist()
 
@@ -120,6 +121,9 @@ def test_rows_may_be_arrays_of_numpy():
         def batch(self, indices):
             return tuple(part.numpy() for part in ROWS.batch(indices))
 
-    batch, expected = loader.flat(Arrays(), [0, 1]), loader.flat(ROWS, [0, 1])
+    batch, expected = (
+        SupervisedFineTuning().batch(Arrays(), [0, 1]),
+        SupervisedFineTuning().batch(ROWS, [0, 1]),
+    )
     assert torch.equal(batch.ids, expected.ids) and torch.equal(batch.labels, expected.labels)
     assert torch.equal(batch.positions, expected.positions) and batch.lengths == expected.lengths

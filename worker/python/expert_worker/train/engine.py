@@ -16,6 +16,7 @@ from expert_worker.train.fast.decoder import FastDecoder, Wrapper
 from expert_worker.train.fast.dropout import Place, PlaceByThread, install
 from expert_worker.train.fast.eligible import obstacle
 from expert_worker.train.fast.kernels.choice import Choice
+from expert_worker.train.objective import Objective
 from expert_worker.train.random import FORWARD, seed_everything
 
 
@@ -41,15 +42,17 @@ class FastEngine:
         self,
         model: Any,
         decoder: FastDecoder,
+        objective: Objective,
         device: torch.device,
         lanes: ChunkPool | None,
     ) -> None:
         self._model, self._decoder, self._device, self._lanes = model, decoder, device, lanes
+        self._objective = objective
         self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
     def backward(self, batch: PackedBatch, scale: float) -> Tensor:
         if self._lanes is None:
-            loss = self._decoder.loss(batch.to(self._device))
+            loss = self._summed(batch.to(self._device))
             if loss.requires_grad:
                 (loss * scale).backward()  # type: ignore[no-untyped-call]
             return loss.detach()
@@ -80,10 +83,13 @@ class FastEngine:
 
     def _loss(self, piece: PackedBatch) -> Tensor:
         with torch.no_grad():
-            return self._decoder.loss(piece)
+            return self._summed(piece)
+
+    def _summed(self, batch: PackedBatch) -> Tensor:
+        return self._objective.loss(self._decoder.loss, batch)
 
     def _gradients(self, piece: PackedBatch, scale: float) -> tuple[Tensor, Sequence[Tensor | None]]:
-        loss = self._decoder.loss(piece)
+        loss = self._summed(piece)
         if not loss.requires_grad:
             return loss, [None] * len(self._trained)
         return loss.detach(), torch.autograd.grad(loss * scale, self._trained, allow_unused=True)
@@ -107,8 +113,15 @@ class PlainEngine:
     adapter."""
 
     def __init__(
-        self, model: Any, place: Place, seed: int, device: torch.device, neftune: float = 0.0
+        self,
+        model: Any,
+        objective: Objective,
+        place: Place,
+        seed: int,
+        device: torch.device,
+        neftune: float = 0.0,
     ) -> None:
+        self._objective = objective
         self._model, self._place, self._seed, self._device = model, place, seed, device
         self._neftune = neftune
 
@@ -134,6 +147,9 @@ class PlainEngine:
         return {}
 
     def _summed(self, batch: PackedBatch) -> Tensor:
+        return self._objective.loss(self._token_loss, batch)
+
+    def _token_loss(self, batch: PackedBatch) -> Tensor:
         padded = _padded(batch.to(self._device))
         self._place.keys = padded.keys
         if self._model.training and batch.keys is not None and batch.keys.numel():
@@ -166,7 +182,15 @@ def _padded(batch: PackedBatch) -> _Padded:
     return _Padded(rows(batch.ids, 0), rows(batch.labels, IGNORED), mask, keys)
 
 
-def build(plan: Plan, model: Any, device: torch.device, events: Events, *, sharded: bool = False) -> Engine:
+def build(
+    plan: Plan,
+    model: Any,
+    objective: Objective,
+    device: torch.device,
+    events: Events,
+    *,
+    sharded: bool = False,
+) -> Engine:
     """Chooses the path and reports it, with the reason if it is not the fast one."""
     reason = _obstacle(plan, model, sharded)
     lanes = _lanes(plan, device) if reason is None else None
@@ -179,14 +203,14 @@ def build(plan: Plan, model: Any, device: torch.device, events: Events, *, shard
     if alpha:
         events.applied("neftune", alpha, "NEFTune noise on the embeddings")
     if reason is None:
-        return _fast(plan, model, place, alpha, device, lanes, events)
+        return _fast(plan, model, objective, place, alpha, device, lanes, events)
     events.applied("path", "plain", f"Plain transformers + peft path: {reason}")
     if plan.machine.compile:
         events.warning("not-compiled", "torch_compile has no effect on the plain path: it runs uncompiled")
     events.applied("gradient_checkpointing", gradient_checkpointing.apply(model, plan.machine.checkpointing))
     _keep_format(model)
     _disturb(model, place, alpha)
-    return PlainEngine(model, place, plan.recipe.seed, device, alpha)
+    return PlainEngine(model, objective, place, plan.recipe.seed, device, alpha)
 
 
 def _obstacle(plan: Plan, model: Any, sharded: bool) -> str | None:
@@ -198,6 +222,7 @@ def _obstacle(plan: Plan, model: Any, sharded: bool) -> str | None:
 def _fast(
     plan: Plan,
     model: Any,
+    objective: Objective,
     place: Place,
     alpha: float,
     device: torch.device,
@@ -227,7 +252,7 @@ def _fast(
     events.applied("piece_tokens", machine.piece_tokens)
     if lanes is not None:
         events.applied("lanes", lanes.count)
-    return FastEngine(model, decoder, device, lanes)
+    return FastEngine(model, decoder, objective, device, lanes)
 
 
 def _lanes(plan: Plan, device: torch.device) -> ChunkPool | None:

@@ -95,23 +95,12 @@ def total_steps(plan: Plan, order: StepSampler) -> int:
     return max(1, math.ceil(duration.value * order.steps_per_epoch - 1e-9))
 
 
-def flat(rows: Rows, indices: Sequence[int]) -> PackedBatch:
-    """One batch on the CPU, without dropout keys."""
-    ids, labels, bounds, positions = (_tensor(part) for part in rows.batch(indices))
-    lengths = tuple((bounds[1:] - bounds[:-1]).tolist())
-    return PackedBatch(ids.long(), labels.long(), positions.long(), lengths)
-
-
 def keyed(
     batch: PackedBatch, seed: int, step: int, indices: Sequence[int], lengths: Sequence[int]
 ) -> PackedBatch:
     """With each token's dropout key; `lengths` are those of all rows."""
     keys = token_keys(seed, step, list(indices), [lengths[index] for index in indices])
     return replace(batch, keys=keys, step=step)
-
-
-def _tensor(part: Any) -> torch.Tensor:
-    return part if isinstance(part, torch.Tensor) else torch.as_tensor(part)
 
 
 class RowSet(TorchDataset[Row]):

@@ -22,6 +22,7 @@ from expert_worker.train.dataset import Dataset, Rows, check_ids, open_dataset
 from expert_worker.train.distributed import DistContext, plan_of_rank, process_group, shard
 from expert_worker.train.finalize import Finish, Settings
 from expert_worker.train.memory_probe import try_largest
+from expert_worker.train.objective import Objective, SupervisedFineTuning
 from expert_worker.train.profiler import profiled
 from expert_worker.train.trainer import Evaluate, GradientAccumulator, Interval, Trainer, TrainerState
 from expert_worker.train.validation import (
@@ -113,18 +114,19 @@ def prepare(
     dist.broadcast_parameters(parameters)
     optimizing = optimizer.build(plan.recipe.optimizer, parameters, events)
     scale = precision.LossScale.of(compute_dtype(plan))
-    training_engine = engine.build(plan, model, device, events, sharded=dist.sharded)
+    objective = SupervisedFineTuning()
+    training_engine = engine.build(plan, model, objective, device, events, sharded=dist.sharded)
     micro = saved.facts.micro_batch if saved else int(plan.machine.micro_batch)
     state = TrainerState.from_json(saved.facts.totals) if saved else TrainerState()
     rows = _rows(plan, dataset, order, state.step, steps, events, dist)
     save_interval = Interval.of(plan.recipe.saving, order.steps_per_epoch, steps)
     accumulator = GradientAccumulator(
-        training_engine, rows, parameters, plan.recipe.seed, micro, events, dist
+        training_engine, objective, rows, parameters, plan.recipe.seed, micro, events, dist
     )
     if saved is not None:
         restore(saved, model, optimizing, scale)
         training_engine.parameters_changed()
-    validation = _validation(plan, dataset, training_engine, micro, events, dist)
+    validation = _validation(plan, dataset, training_engine, objective, micro, events, dist)
     saves = save_interval.left(state.step)
     checkpoints = CheckpointManager(
         plan, store, model, optimizing, scale, accumulator, dataset.key, steps, saves, events, dist
@@ -222,6 +224,7 @@ def _validation(
     plan: Plan,
     dataset: Dataset,
     training_engine: engine.Engine,
+    objective: Objective,
     micro_batch: int,
     events: Events,
     dist: DistContext,
@@ -234,7 +237,7 @@ def _validation(
         )
         return None
     found = Validation(
-        training_engine, dataset.validation, micro_batch, events, dist, plan.recipe.evaluation.rows
+        training_engine, objective, dataset.validation, micro_batch, events, dist, plan.recipe.evaluation.rows
     )
     events.applied("eval_rows", sum(documents(found.rows, row) for row in found.chosen))
     return found

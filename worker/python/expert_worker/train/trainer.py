@@ -19,7 +19,8 @@ from expert_worker.train.dataset import Rows
 from expert_worker.train.distributed import DistContext
 from expert_worker.train.engine import Engine
 from expert_worker.train.fast.batch import PackedBatch, nothing, supervised
-from expert_worker.train.loader import StepSampler, flat, keyed
+from expert_worker.train.loader import StepSampler, keyed
+from expert_worker.train.objective import Objective
 from expert_worker.train.optimizer import set_rate
 from expert_worker.train.precision import LossScale
 
@@ -90,7 +91,7 @@ class Trainer:
         self.engine.parameters_changed()
         self.optimizer.zero_grad()
         self.scale.applied()
-        self.state.add(result.loss_sum, result.tokens, result.supervised)
+        self.state.add(result)
         self._clear_memory()
         return norm
 
@@ -133,7 +134,7 @@ class Trainer:
     def _report(self, result: StepResult, norm: float | None, seconds: float) -> None:
         self.throughput.add(result.tokens, seconds)
         held = memory.now(self.device)
-        loss = result.loss_sum / max(1, result.supervised)
+        loss = result.loss_sum / max(1, result.weight)
         if not math.isfinite(loss):
             return
         self.events.progress(
@@ -222,9 +223,11 @@ class StepTiming:
 
 @dataclass(frozen=True)
 class StepResult:
-    """One step's sums and times; `finished` is false where a wish to stop cut it short."""
+    """One step's sums and times; the loss is `loss_sum` divided by `weight`. `finished` is false where a wish
+    to stop cut it short."""
 
     loss_sum: float
+    weight: int
     tokens: int
     supervised: int
     data_wait: float
@@ -238,6 +241,7 @@ class GradientAccumulator:
     def __init__(
         self,
         engine: Engine,
+        objective: Objective,
         rows: Rows,
         parameters: Sequence[torch.nn.Parameter],
         seed: int,
@@ -245,36 +249,45 @@ class GradientAccumulator:
         events: Events,
         dist: DistContext,
     ) -> None:
-        self._engine, self._rows, self._parameters = engine, rows, parameters
+        self._engine, self._objective = engine, objective
+        self._rows, self._parameters = rows, parameters
         self._seed, self._events, self._dist = seed, events, dist
         self.micro_batch = micro_batch
         self._lengths = rows.row_lengths()
         self._device = parameters[0].device if parameters else torch.device("cpu")
 
     def accumulate(self, step: int, rows: Sequence[int], scale: float = 1.0) -> StepResult:
-        """Leaves in the parameters the gradient of the mean loss over the step's supervised tokens, times
-        `scale`. Each process walks its share of the rows."""
+        """Leaves in the parameters the gradient of the step's mean loss, times `scale`. Each process walks
+        its share of the rows."""
         began = time.monotonic()
         batches = self._batches(step, rows)
         data_wait = time.monotonic() - began
-        count, tokens, stopping = self._dist.sum(
+        weight, count, tokens, stopping = self._dist.sum(
+            sum(self._objective.weight(batch) for batch in batches),
             sum(supervised(batch.labels, batch.positions) for batch in batches),
             sum(batch.ids.numel() for batch in batches),
             float(self._events.stop_requested and self._dist.size > 1),
         )
-        walked = None if stopping else self._walk(step, rows, batches, scale / max(1, count))
+        walked = None if stopping else self._walk(step, rows, batches, scale / max(1, weight))
         if walked is None:
             self.clear()
-            return StepResult(0.0, 0, 0, data_wait, finished=False)
+            return StepResult(0.0, 0, 0, 0, data_wait, finished=False)
         loss, timing = walked
         self._dist.sum_gradients(self._parameters)
         (whole,) = self._dist.sum(loss)
-        return StepResult(whole, int(tokens), int(count), data_wait, timing)
+        return StepResult(whole, int(weight), int(tokens), int(count), data_wait, timing)
 
     def over(self, rows: Rows) -> GradientAccumulator:
         """An accumulator with the same settings over other rows."""
         return GradientAccumulator(
-            self._engine, rows, self._parameters, self._seed, self.micro_batch, self._events, self._dist
+            self._engine,
+            self._objective,
+            rows,
+            self._parameters,
+            self._seed,
+            self.micro_batch,
+            self._events,
+            self._dist,
         )
 
     def clear(self) -> None:
@@ -323,7 +336,7 @@ class GradientAccumulator:
         ]
 
     def _read(self, rows: Sequence[int], step: int) -> PackedBatch:
-        return keyed(flat(self._rows, rows), self._seed, step, rows, self._lengths)
+        return keyed(self._objective.batch(self._rows, rows), self._seed, step, rows, self._lengths)
 
 
 @dataclass
@@ -345,11 +358,11 @@ class TrainerState:
     def train_loss(self) -> float:
         return self.loss_sum / self.loss_tokens if self.loss_tokens else 0.0
 
-    def add(self, loss_sum: float, tokens: int, supervised: int) -> None:
-        self.tokens += tokens
-        self.supervised_tokens += supervised
-        self.loss_sum += loss_sum
-        self.loss_tokens += supervised
+    def add(self, result: StepResult) -> None:
+        self.tokens += result.tokens
+        self.supervised_tokens += result.supervised
+        self.loss_sum += result.loss_sum
+        self.loss_tokens += result.weight
         self.skipped_in_a_row = 0
 
     def consider(self, value: float, greater_is_better: bool) -> bool:

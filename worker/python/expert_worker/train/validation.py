@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -17,15 +16,14 @@ from expert_worker.evaluate.scorers import check_scorer
 from expert_worker.evaluate.stage import examine, score_checkpoint, scored_rows
 from expert_worker.evaluate.subject import Subject, template_of
 from expert_worker.evaluate.verdict import Row
-from expert_worker.event import EVAL_LOSS
 from expert_worker.events import Events
 from expert_worker.plan import Plan, TrainRequest
 from expert_worker.train import memory
 from expert_worker.train.dataset import Rows, longest
 from expert_worker.train.distributed import DistContext
 from expert_worker.train.engine import Engine
-from expert_worker.train.fast.batch import nothing, supervised
-from expert_worker.train.loader import flat
+from expert_worker.train.fast.batch import nothing
+from expert_worker.train.objective import Objective
 
 
 class Validation:
@@ -35,6 +33,7 @@ class Validation:
     def __init__(
         self,
         engine: Engine,
+        objective: Objective,
         rows: Rows,
         micro_batch: int,
         events: Events,
@@ -43,7 +42,8 @@ class Validation:
     ) -> None:
         self.rows = rows
         self.chosen: Sequence[int] = range(len(rows)) if wanted is None else _looked_at(rows, wanted)
-        self._engine, self._events, self._dist = engine, events, dist
+        self._engine, self._objective = engine, objective
+        self._events, self._dist = events, dist
         self.micro_batch = min(micro_batch, len(self.chosen))
 
     def run(self, step: int) -> dict[str, float]:
@@ -60,11 +60,10 @@ class Validation:
                 self._events.advance("evaluate", start, len(mine))
         for _ in range(self._dist.idle_rounds(len(self.chosen), self.micro_batch, len(measured))):
             self._engine.loss(nothing())
-        total, count = self._dist.sum(
-            sum(loss for loss, _ in measured), sum(tokens for _, tokens in measured)
+        total, weight = self._dist.sum(
+            sum(loss for loss, _ in measured), sum(weight for _, weight in measured)
         )
-        loss = total / max(1, count)
-        return {EVAL_LOSS: loss, "eval_perplexity": math.exp(min(loss, 700.0))}
+        return self._objective.metrics(total / max(1, weight))
 
     def try_largest(self) -> None:
         """The longest rows together, fewer and fewer until they fit."""
@@ -78,10 +77,10 @@ class Validation:
         return [every[row] for row in self.chosen]
 
     def _measured(self, step: int, indices: Sequence[int]) -> tuple[float, int] | None:
-        """Summed loss and supervised tokens; None where the rows did not fit: fewer are to be tried."""
-        batch = flat(self.rows, indices)
+        """Summed loss and weight; None where the rows did not fit: fewer are to be tried."""
+        batch = self._objective.batch(self.rows, indices)
         try:
-            return float(self._engine.loss(batch)), supervised(batch.labels, batch.positions)
+            return float(self._engine.loss(batch)), self._objective.weight(batch)
         except (RuntimeError, MemoryError) as error:
             if not memory.ran_out(error):
                 raise
@@ -100,7 +99,8 @@ def _looked_at(rows: Rows, wanted: int) -> Sequence[int]:
 
 def documents(rows: Rows, row: int) -> int:
     """How many rows of the data set are packed into this one."""
-    return len(flat(rows, [row]).lengths)
+    boundaries = rows.batch([row])[2]
+    return len(boundaries) - 1
 
 
 def checkpoint_scores(

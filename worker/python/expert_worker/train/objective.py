@@ -1,0 +1,56 @@
+"""What a run learns: how rows become a batch, the loss of a batch, and the figures of an evaluation.
+
+The trainer, the engines, validation and checkpoints know an objective by this interface only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from expert_worker.event import EVAL_LOSS
+from expert_worker.train.dataset import Rows
+from expert_worker.train.fast.batch import PackedBatch, supervised
+
+# The model's cross entropy over the supervised tokens of a batch, summed.
+TokenLoss = Callable[[PackedBatch], Tensor]
+
+
+class Objective(Protocol):
+    def batch(self, rows: Rows, indices: Sequence[int]) -> PackedBatch:
+        """One batch on the CPU, without dropout keys."""
+
+    def weight(self, batch: PackedBatch) -> int:
+        """The loss of a step is the sum over its batches, divided by the sum of their weights."""
+
+    def loss(self, token_loss: TokenLoss, batch: PackedBatch) -> Tensor:
+        """Summed, so that parts of a batch, in whole documents, add up to the loss of the batch."""
+
+    def metrics(self, loss: float) -> dict[str, float]:
+        """What an evaluation reports for its mean loss."""
+
+
+class SupervisedFineTuning:
+    """The mean cross entropy of the supervised tokens of a step."""
+
+    def batch(self, rows: Rows, indices: Sequence[int]) -> PackedBatch:
+        ids, labels, bounds, positions = (_tensor(part) for part in rows.batch(indices))
+        lengths = tuple((bounds[1:] - bounds[:-1]).tolist())
+        return PackedBatch(ids.long(), labels.long(), positions.long(), lengths)
+
+    def weight(self, batch: PackedBatch) -> int:
+        return supervised(batch.labels, batch.positions)
+
+    def loss(self, token_loss: TokenLoss, batch: PackedBatch) -> Tensor:
+        return token_loss(batch)
+
+    def metrics(self, loss: float) -> dict[str, float]:
+        return {EVAL_LOSS: loss, "eval_perplexity": math.exp(min(loss, 700.0))}
+
+
+def _tensor(part: Any) -> Tensor:
+    return part if isinstance(part, Tensor) else torch.as_tensor(part)
