@@ -31,7 +31,7 @@ def main() -> int:
         for name in chosen(given):
             progress(f"{name}: begins")
             outcome = carry_out(
-                areas.find(name), world.FOLDER, quick=given.quick, told=progress, only=given.attempt
+                areas.find(name), world.FOLDER, quick=given.quick, progress=progress, only=given.attempt
             )
             outcomes.append(outcome)
             if given.results:  # After each area: a run of all takes long.

@@ -52,7 +52,7 @@ class Outcome:
 
 
 def carry_out(
-    area: Area, folder: Path, *, quick: bool, told: Callable[[str], None], only: str | None = None
+    area: Area, folder: Path, *, quick: bool, progress: Callable[[str], None], only: str | None = None
 ) -> Outcome:
     outcome = Outcome(area)
     began = time.monotonic()
@@ -71,9 +71,9 @@ def carry_out(
             fell = [(attempt.name, reason(error))]
         outcome.fell += fell
         for name, fault in fell:
-            told(f"{area.name}: {name}: {fault}")
+            progress(f"{area.name}: {name}: {fault}")
         if (spent := time.monotonic() - at) > 30:
-            told(f"{area.name}: {attempt.name} took {spent:.0f} s")
+            progress(f"{area.name}: {attempt.name} took {spent:.0f} s")
         remove(place)
     outcome.seconds = time.monotonic() - began
     return outcome

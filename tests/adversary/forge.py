@@ -201,11 +201,11 @@ def _attend(control: socket.socket) -> NoReturn:
     while not data.endswith(b"\n"):
         data += control.recv(LONGEST)
     request = json.loads(data)
-    heard, returned = os.pipe()
+    read_end, returned = os.pipe()
     middle = os.getpid()
     child = os.fork()
     if child == 0:
-        os.close(heard)
+        os.close(read_end)
         control.close()
         _live(request, handles.tolist(), returned, middle)
     os.close(returned)
@@ -215,21 +215,21 @@ def _attend(control: socket.socket) -> NoReturn:
     if "call" not in request:
         control.sendall(json.dumps({"pid": child}).encode() + b"\n")
     value = b""
-    waiting = {control.fileno(), watched, heard}
+    waiting = {control.fileno(), watched, read_end}
     while watched in waiting:
         ready, _, _ = select.select(list(waiting), [], [])
-        if heard in ready:
-            piece = os.read(heard, LONGEST)
+        if read_end in ready:
+            piece = os.read(read_end, LONGEST)
             value += piece
             if not piece:
-                waiting.discard(heard)
+                waiting.discard(read_end)
         if control.fileno() in ready and not control.recv(LONGEST):
             os.kill(child, signal.SIGKILL)
             waiting.discard(control.fileno())
         if watched in ready:
             waiting.discard(watched)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    while heard in waiting and (piece := os.read(heard, LONGEST)):
+    while read_end in waiting and (piece := os.read(read_end, LONGEST)):
         value += piece
     try:
         answer = {"code": code, "value": json.loads(value) if value else None}

@@ -30,8 +30,8 @@ def stage(name: str, plan: str) -> dict[str, Any]:
         def write(self, event: Any, line: bytes) -> None:
             self.lines.append(line)
             if event.body.type == "failed":  # The process may end before this function does.
-                told = json.dumps(json.loads(line)["body"])
-                os.write(1, f"\n{FAILED}{told}\n".encode())
+                body = json.dumps(json.loads(line)["body"])
+                os.write(1, f"\n{FAILED}{body}\n".encode())
 
         def write_raw(self, line: bytes) -> None:
             self.lines.append(line)

@@ -17,7 +17,7 @@ pytestmark = [
 
 @pytest.mark.parametrize("name", areas.WITHOUT_TRAINING)
 def test_a_sample_survives(name: str, tmp_path: Path) -> None:
-    outcome = carry_out(areas.find(name), tmp_path, quick=True, told=print)
+    outcome = carry_out(areas.find(name), tmp_path, quick=True, progress=print)
     assert outcome.attempts > 0
     assert not outcome.fell, outcome.fell
 
@@ -34,5 +34,5 @@ def test_an_attempt_that_fails_is_counted(tmp_path: Path) -> None:
         Attempt("many", lambda _: Tally(3, ["b"])),
         Attempt("good", lambda _: None),
     ]
-    outcome = carry_out(Area("a", "A", lambda _: made), tmp_path, quick=False, told=print)
+    outcome = carry_out(Area("a", "A", lambda _: made), tmp_path, quick=False, progress=print)
     assert (outcome.attempts, outcome.survived) == (5, 3)

@@ -76,8 +76,8 @@ class Sources:
         if done.returncode == 0:
             made = [one for one in messages if one["reason"] == "compiler-artifact" and one["executable"]]
             return [Path(one["executable"]) for one in made if one["profile"]["test"]], []
-        told = [one["message"] for one in messages if one["reason"] == "compiler-message"]
-        errors = [one for one in told if one["level"] == "error"]
+        diagnostics = [one["message"] for one in messages if one["reason"] == "compiler-message"]
+        errors = [one for one in diagnostics if one["level"] == "error"]
         places = {place for one in errors for place in _places(one["spans"])}
         if not places:
             raise SystemExit(f"{guarded.crate} does not build: {done.stderr[-2000:]}")

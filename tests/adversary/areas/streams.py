@@ -59,9 +59,9 @@ def attempt(command: str, way: str, folder: Path) -> None:
         elif way == "stderr full":
             streams["stderr"] = full
         elif way == "stdout's reader gone":
-            heard, told = os.pipe()
-            os.close(heard)
-            streams["stdout"] = told
+            read_end, write_end = os.pipe()
+            os.close(read_end)
+            streams["stdout"] = write_end
 
         def prepare() -> None:
             # Python ignores SIGPIPE, which a shell's child does not.

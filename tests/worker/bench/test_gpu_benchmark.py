@@ -29,11 +29,11 @@ def gpu(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_it_checks_and_measures_and_compares(tmp_path):
     done = gpu(tmp_path, "--only", "qlora-2", "--output", str(tmp_path / "out.json"))
     assert done.returncode == 0, done.stdout + done.stderr
-    told = json.loads((tmp_path / "out.json").read_text())
-    assert told["ok"] and told["versions"]["torch"] and told["device"] == "CPU"
-    ways = {(row["kind"], row["dtype"], row["way"]) for row in told["equality"]}
-    assert len(ways) == 60 and all(row["ok"] for row in told["equality"])
-    (case,) = told["cases"]
+    result = json.loads((tmp_path / "out.json").read_text())
+    assert result["ok"] and result["versions"]["torch"] and result["device"] == "CPU"
+    ways = {(row["kind"], row["dtype"], row["way"]) for row in result["equality"]}
+    assert len(ways) == 60 and all(row["ok"] for row in result["equality"])
+    (case,) = result["cases"]
     assert case["name"] == "qlora-2x64" and case["ours"]["applied"]["base.quantization"] == "int4"
     assert case["speed_of_trl"] == case["ours"]["tokens_per_second"] / case["trl"]["tokens_per_second"]
     assert case["share_of_measured_peak"] > 0 and case["plan"]["estimate_bytes"] > 0

@@ -101,11 +101,11 @@ def test_other_programs_are_shown_and_never_touched(bench, driver):
     try:
         done = bench("holders", "--dry-run", "--json", driver=driver, FAKE_PID=other.pid, FAKE_PID_MIB=700)
         assert done.returncode == 0, done.stderr
-        told = json.loads(done.stdout)
-        mine = next(it for it in told["processes"] if it["pid"] == other.pid)
+        result = json.loads(done.stdout)
+        mine = next(it for it in result["processes"] if it["pid"] == other.pid)
         assert mine["standing"] == "other program" and mine["bytes_by_gpu"] == {"0": 700 << 20}
-        assert told["freed"] == [] and other.poll() is None
-        assert told["gpus"] == [{"name": "Fake GPU", "used": 9000 << 20, "total": 24000 << 20}]
+        assert result["freed"] == [] and other.poll() is None
+        assert result["gpus"] == [{"name": "Fake GPU", "used": 9000 << 20, "total": 24000 << 20}]
     finally:
         other.kill()
         other.wait()

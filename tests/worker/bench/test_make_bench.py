@@ -17,8 +17,8 @@ def load(name: str):
 
 
 def test_rows_of_a_table_come_from_its_document():
-    told = {"rows": [{"what": "start-up", "against": "TRL", "ratio": 2.5}, {"what": "fill"}], "ratio": 9}
-    found = list(load("summary").rows("startup", told))
+    document = {"rows": [{"what": "start-up", "against": "TRL", "ratio": 2.5}, {"what": "fill"}], "ratio": 9}
+    found = list(load("summary").rows("startup", document))
     assert found == [("startup", "start-up", "TRL", "2.50x"), ("startup", "fill", "", "")]
 
 

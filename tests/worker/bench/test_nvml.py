@@ -13,9 +13,9 @@ def watched(bench, *words, **more):
 
 
 def test_a_gpu_is_read_through_the_binding(bench, driver):
-    told = watched(bench, "--alone", driver=driver)
-    assert told["gpu"] == {"found": True, "driver": "999.1", "names": ["Fake GPU"]}
-    mean = {name: figures["mean"] for name, figures in told["statistics"].items()}
+    result = watched(bench, "--alone", driver=driver)
+    assert result["gpu"] == {"found": True, "driver": "999.1", "names": ["Fake GPU"]}
+    mean = {name: figures["mean"] for name, figures in result["statistics"].items()}
     assert mean["gpu0.utilization"] == 35 and mean["gpu0.memory_utilization"] == 12
     assert mean["gpu0.memory_used"] == 9000 << 20 and mean["gpu0.memory_total"] == 24000 << 20
     assert mean["gpu0.temperature"] == 61 and mean["gpu0.power_watts"] == 180.5
@@ -23,38 +23,40 @@ def test_a_gpu_is_read_through_the_binding(bench, driver):
 
 
 def test_values_that_a_card_does_not_report_are_left_out(bench, driver):
-    told = watched(bench, "--alone", driver=driver, FAKE_BUSY=None, FAKE_MILLIWATTS=None, FAKE_TOTAL_MIB=None)
-    assert "gpu0.temperature" in told["statistics"]
+    result = watched(
+        bench, "--alone", driver=driver, FAKE_BUSY=None, FAKE_MILLIWATTS=None, FAKE_TOTAL_MIB=None
+    )
+    assert "gpu0.temperature" in result["statistics"]
     missing = {"gpu0.utilization", "gpu0.power_watts", "gpu0.memory_used", "gpu0.memory_total"}
-    assert not missing & told["statistics"].keys()
+    assert not missing & result["statistics"].keys()
 
 
 def test_a_driver_that_does_not_answer_is_reported(bench, driver):
-    told = watched(bench, "--alone", driver=driver, FAKE_BROKEN=1)
-    assert told["gpu"]["found"] is False and "does not answer" in told["gpu"]["reason"]
+    result = watched(bench, "--alone", driver=driver, FAKE_BROKEN=1)
+    assert result["gpu"]["found"] is False and "does not answer" in result["gpu"]["reason"]
 
 
 def test_without_a_driver_the_processor_is_measured(bench):
-    told = watched(bench, "--alone")
-    assert told["gpu"]["found"] is False and "no NVIDIA driver" in told["gpu"]["reason"]
-    assert told["statistics"]["machine.cpu_percent"]["max"] >= 0
-    assert told["verdict"]["code"] == "alone"
+    result = watched(bench, "--alone")
+    assert result["gpu"]["found"] is False and "no NVIDIA driver" in result["gpu"]["reason"]
+    assert result["statistics"]["machine.cpu_percent"]["max"] >= 0
+    assert result["verdict"]["code"] == "alone"
 
 
 def test_heat_is_the_verdict_and_comes_before_the_rest(bench, driver, tmp_path):
     later = time.time() + 60
     run = write_run(tmp_path / "run", [step(later, 1, data_wait=0.5)], "cuda")
-    told = watched(bench, "--run", run, driver=driver, FAKE_REASONS=0x44, FAKE_CELSIUS=91)
-    codes = [finding["code"] for finding in told["findings"]]
+    result = watched(bench, "--run", run, driver=driver, FAKE_REASONS=0x44, FAKE_CELSIUS=91)
+    codes = [finding["code"] for finding in result["findings"]]
     assert codes[:2] == ["thermal", "data-wait"]
-    assert told["verdict"]["measured"] == {"share": 1.0, "temperature": 91.0}
+    assert result["verdict"]["measured"] == {"share": 1.0, "temperature": 91.0}
 
 
 def test_spilled_memory_is_found_from_the_reserved_bytes(bench, driver, tmp_path):
     later = time.time() + 60
     reserved = step(later, 1, memory_reserved=30000 << 20)
-    told = watched(bench, "--run", write_run(tmp_path / "run", [reserved], "cuda"), driver=driver)
-    assert told["verdict"]["code"] == "spill" and "21000 MiB" in told["verdict"]["message"]
+    result = watched(bench, "--run", write_run(tmp_path / "run", [reserved], "cuda"), driver=driver)
+    assert result["verdict"]["code"] == "spill" and "21000 MiB" in result["verdict"]["message"]
 
 
 def test_a_gpu_that_waits_for_the_host(bench, driver, tmp_path):

@@ -25,17 +25,17 @@ def measured(folder, monkeypatch, changes=None):
     put_data(monkeypatch)
     save_base(folder / "base")
     events, memory = Events.in_memory("bench")
-    told = stage.run(example_plan(folder, {**SHORT, **(changes or {})}), events)
-    return told, memory.events
+    result = stage.run(example_plan(folder, {**SHORT, **(changes or {})}), events)
+    return result, memory.events
 
 
 def test_a_few_steps_are_trained_in_passing(tmp_path, monkeypatch):
-    told, _ = measured(tmp_path, monkeypatch)
-    assert told["ok"] and told["fits"] and len(told["losses"]) == 3 and told["tokens_per_second"] > 0
-    assert told["tokens"] == sum(step["tokens"] for step in told["steps"][1:])
-    assert told["peak_bytes"] >= told["peak_bytes_of_longest"] >= told["loaded_bytes"] * 0.5
-    assert told["ready_seconds"] > 0 and told["applied"]["path"] == "fast"
-    assert told["gpu_utilization"] is None
+    result, _ = measured(tmp_path, monkeypatch)
+    assert result["ok"] and result["fits"] and len(result["losses"]) == 3 and result["tokens_per_second"] > 0
+    assert result["tokens"] == sum(step["tokens"] for step in result["steps"][1:])
+    assert result["peak_bytes"] >= result["peak_bytes_of_longest"] >= result["loaded_bytes"] * 0.5
+    assert result["ready_seconds"] > 0 and result["applied"]["path"] == "fast"
+    assert result["gpu_utilization"] is None
     assert not (tmp_path / "out").exists()
 
 
@@ -60,8 +60,8 @@ def test_a_batch_that_had_to_be_split_does_not_fit(tmp_path, monkeypatch):
         return plain(self, batch, scale)
 
     monkeypatch.setattr(FastEngine, "backward", short_of_memory)
-    told, _ = measured(tmp_path, monkeypatch, {"machine.micro_batch": 4, "recipe.batch.rows_per_step": 4})
-    assert told["fits"] is False and told["micro_batch"] < 4
+    result, _ = measured(tmp_path, monkeypatch, {"machine.micro_batch": 4, "recipe.batch.rows_per_step": 4})
+    assert result["fits"] is False and result["micro_batch"] < 4
 
 
 def test_what_takes_too_long_ends_with_its_reason(tmp_path):

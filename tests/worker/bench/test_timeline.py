@@ -102,8 +102,8 @@ def test_the_command_draws_one_and_compares_two(bench, tmp_path):
     assert "before: other" in done.stdout and "after: one" in done.stdout and "1.00x" in done.stdout
     assert "launching and computing are the same time" in done.stdout
     assert (tmp_path / "t.svg").read_text().startswith("<svg")
-    told = json.loads(bench("timeline", "--run", one, "--json").stdout)
-    assert told["runs"][0]["lanes"][TOKENIZE] == 3.0
+    result = json.loads(bench("timeline", "--run", one, "--json").stdout)
+    assert result["runs"][0]["lanes"][TOKENIZE] == 3.0
 
 
 def test_a_run_without_steps_is_refused(bench, tmp_path):

@@ -172,8 +172,8 @@ def test_a_quiet_machine_is_computing_and_says_where_it_stands_without_steps():
     assert findings(seen([], **asleep))[0].code == "standing-still"
     assert findings(seen([step(1.0, 1)], **asleep))[0].code == "compute-bound"
     short = [Sample(1.0, (), None, MachineUse(10.0, 1 << 28, 16 << 30, 0), 1, 1.0)]
-    told = findings(seen([step(1.0, 1)], samples=short, figures=statistics(short)))
-    assert [it.code for it in told] == ["memory-short"]
+    found = findings(seen([step(1.0, 1)], samples=short, figures=statistics(short)))
+    assert [it.code for it in found] == ["memory-short"]
 
 
 def test_files_hold_raw_samples_and_a_page_that_loads_nothing(bench, tmp_path):

@@ -75,15 +75,15 @@ def test_a_broken_target_is_retried_then_reported(folder: Path, monkeypatch) -> 
         raise ConnectionError("no route to s3://key:secret@bucket/x?token=abc")
 
     monkeypatch.setattr(fsspec.core, "url_to_fs", refuse)
-    events, heard = Events.in_memory()
+    events, memory = Events.in_memory()
     mirror = Mirror("s3://key:secret@bucket/x?token=abc", events, patience=0.0)
     mirror.submit(folder)
     mirror.drain()
-    said = heard.events[-1].body
+    said = memory.events[-1].body
     assert len(tries) == 3
     assert said.type == "warning" and said.code == "mirror-failed"
     assert "checkpoint-5" in said.message and "no route" in said.message
-    assert not any(word in line.model_dump_json() for line in heard.events for word in ("secret", "abc"))
+    assert not any(word in line.model_dump_json() for line in memory.events for word in ("secret", "abc"))
 
 
 def test_a_retry_succeeds_after_a_transient_fault(folder: Path, monkeypatch) -> None:
@@ -96,16 +96,16 @@ def test_a_retry_succeeds_after_a_transient_fault(folder: Path, monkeypatch) -> 
         return real(url)
 
     monkeypatch.setattr(fsspec.core, "url_to_fs", flaky)
-    events, heard = Events.in_memory()
+    events, memory = Events.in_memory()
     mirror = Mirror("memory://bucket", events, background=False, patience=0.0)
     mirror.submit(folder)
-    assert [e.body.type for e in heard.events] == ["applied"]
+    assert [e.body.type for e in memory.events] == ["applied"]
 
 
 def test_a_missing_backend_names_its_package(folder: Path) -> None:
-    events, heard = Events.in_memory()
+    events, memory = Events.in_memory()
     Mirror("abfs://container/x", events, background=False, patience=60.0).submit(folder)
-    assert "not installed" in heard.events[-1].body.message
+    assert "not installed" in memory.events[-1].body.message
 
 
 @pytest.mark.parametrize(

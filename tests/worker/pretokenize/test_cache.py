@@ -93,8 +93,8 @@ def test_nothing_to_learn_from_is_an_error(workshop: Workshop) -> None:
 
 def test_the_description_counts_every_row(workshop: Workshop) -> None:
     cache = workshop.build(workshop.jsonl(ROWS))
-    told = json.loads((cache.folder / "cache.json").read_text())
-    assert told["sources"][0]["read"] == told["sources"][0]["used"] == len(ROWS)
-    assert told["splits"]["train"]["documents"] == len(ROWS)
-    assert sum(count for _, count in told["splits"]["train"]["length_histogram"]) == len(ROWS)
-    assert 0.5 < told["splits"]["train"]["fill"] <= 1.0
+    description = json.loads((cache.folder / "cache.json").read_text())
+    assert description["sources"][0]["read"] == description["sources"][0]["used"] == len(ROWS)
+    assert description["splits"]["train"]["documents"] == len(ROWS)
+    assert sum(count for _, count in description["splits"]["train"]["length_histogram"]) == len(ROWS)
+    assert 0.5 < description["splits"]["train"]["fill"] <= 1.0

@@ -12,9 +12,9 @@ def test_rows_are_shown_with_what_is_learned(workshop: Workshop) -> None:
     path = workshop.jsonl([{"prompt": "Q1", "completion": "A1"}, {"prompt": "Q2", "completion": "é 2"}] * 3)
     request = {"stage": "pretokenize", "force": False, "preview": 2}
     events, memory = Events.in_memory("pretokenize")
-    told = run(workshop.plan(path, {"request": request}), events)
-    assert isinstance(told, dict)
-    shown = told["preview"]
+    result = run(workshop.plan(path, {"request": request}), events)
+    assert isinstance(result, dict)
+    shown = result["preview"]
     assert isinstance(shown, list) and len(shown) == 2
     spans = json.loads(json.dumps(shown[1]))["spans"]
     assert spans == [
@@ -28,7 +28,7 @@ def test_rows_are_shown_with_what_is_learned(workshop: Workshop) -> None:
 def test_a_row_that_would_be_left_out_says_why(workshop: Workshop) -> None:
     path = workshop.jsonl([{"prompt": "Q " * 300, "completion": "A"}, {"prompt": "Q", "completion": "A"}])
     request = {"stage": "pretokenize", "force": False, "preview": 2}
-    told = run(workshop.plan(path, {"request": request}), Events.in_memory("pretokenize")[0])
-    assert isinstance(told, dict)
-    shown = told["preview"]
+    result = run(workshop.plan(path, {"request": request}), Events.in_memory("pretokenize")[0])
+    assert isinstance(result, dict)
+    shown = result["preview"]
     assert isinstance(shown, list) and shown[0] == {"error": "the row is left out: unsupervised"}

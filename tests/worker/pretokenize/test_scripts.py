@@ -38,8 +38,8 @@ def run(name: str, *arguments: str, home: Path) -> "subprocess.CompletedProcess[
 def found(experts: Path, home: Path) -> list[dict[str, Any]]:
     done = run("find_datasets.py", "--experts", str(experts), "--json", home=home)
     assert done.returncode == 0, done.stderr
-    told: list[dict[str, Any]] = json.loads(done.stdout)["datasets"]
-    return told
+    datasets: list[dict[str, Any]] = json.loads(done.stdout)["datasets"]
+    return datasets
 
 
 def test_data_sets_are_found_with_their_users(tmp_path: Path) -> None:
@@ -52,13 +52,13 @@ def test_data_sets_are_found_with_their_users(tmp_path: Path) -> None:
     blobs.mkdir(parents=True)
     (blobs / "a").write_text("y" * 50)
     (tmp_path / "home" / "datasets" / "other___set").mkdir(parents=True)
-    told = {one["name"]: one for one in found(tmp_path / "experts", tmp_path / "home")}
-    assert (told["datasets/train.jsonl"]["bytes"], told["datasets/train.jsonl"]["used_by"]) == (
+    by_name = {one["name"]: one for one in found(tmp_path / "experts", tmp_path / "home")}
+    assert (by_name["datasets/train.jsonl"]["bytes"], by_name["datasets/train.jsonl"]["used_by"]) == (
         100,
         ["expert-one"],
     )
-    assert (told["owner/name"]["bytes"], told["owner/name"]["used_by"]) == (50, ["expert-one"])
-    assert (told["other/set"]["place"], told["other/set"]["used_by"]) == ("datasets", [])
+    assert (by_name["owner/name"]["bytes"], by_name["owner/name"]["used_by"]) == (50, ["expert-one"])
+    assert (by_name["other/set"]["place"], by_name["other/set"]["used_by"]) == ("datasets", [])
 
 
 def test_nothing_found_is_said(tmp_path: Path) -> None:

@@ -47,14 +47,14 @@ class Browser:
         )
         os.close(commands)
         os.close(answers)
-        self._number, self._buffer, self.told = 0, b"", []
+        self._number, self._buffer, self.messages = 0, b"", []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
 
     _session: str | None = None
-    told: list[dict[str, Any]]
+    messages: list[dict[str, Any]]
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._number += 1
@@ -63,7 +63,7 @@ class Browser:
             command["sessionId"] = self._session
         os.write(self._commands, json.dumps(command).encode() + b"\0")
         while (answer := self._next()).get("id") != self._number:
-            self.told.append(answer)
+            self.messages.append(answer)
         assert "error" not in answer, answer
         return answer["result"]
 
@@ -77,7 +77,7 @@ class Browser:
 
     def look(self, page: Path, *, width: int, scheme: str) -> None:
         """Opens the page from disk and waits until it is drawn."""
-        self.told.clear()
+        self.messages.clear()
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -87,8 +87,8 @@ class Browser:
         )
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.call("Page.navigate", url=page.as_uri())
-        while not any(event.get("method") == "Page.loadEventFired" for event in self.told):
-            self.told.append(self._next())
+        while not any(event.get("method") == "Page.loadEventFired" for event in self.messages):
+            self.messages.append(self._next())
 
     def ask(self, expression: str) -> Any:
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
@@ -101,10 +101,10 @@ class Browser:
     def complaints(self) -> list[Any]:
         """Messages of the console, and exceptions."""
         kinds = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown")
-        return [event for event in self.told if event.get("method") in kinds]
+        return [event for event in self.messages if event.get("method") in kinds]
 
     def requests(self) -> list[str]:
-        asked = (event for event in self.told if event.get("method") == "Network.requestWillBeSent")
+        asked = (event for event in self.messages if event.get("method") == "Network.requestWillBeSent")
         return [event["params"]["request"]["url"] for event in asked]
 
     def close(self) -> None:

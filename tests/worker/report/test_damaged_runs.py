@@ -178,8 +178,8 @@ def test_one_bad_folder_does_not_stop_the_others(
     assert main(["--index", str(tmp_path / "all.html"), str(bad), str(run), str(tmp_path / "nowhere")]) == 0
     html = (tmp_path / "all.html").read_text()
     assert "1 expert, 1 run " in html and str(bad) in html and (run / "report.html").is_file()
-    told = capsys.readouterr().err
-    assert told.count("warning: left out: ") == 2 and "too deep" in told
+    output = capsys.readouterr().err
+    assert output.count("warning: left out: ") == 2 and "too deep" in output
 
 
 def test_an_attempt_number_that_was_damaged_does_not_stop_the_next_attempt(run: Path) -> None:

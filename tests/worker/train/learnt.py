@@ -11,9 +11,9 @@ def assert_learnt(run: Path) -> None:
     """That what the run left is not its initialisation: gradients, a falling loss and weights that moved."""
     bodies = [json.loads(line)["body"] for line in (run / "events.jsonl").read_text().splitlines()]
     steps = {body["step"]: body for body in bodies if body["type"] == "progress"}
-    told = [steps[number] for number in sorted(steps)]
-    assert_gradients([step["grad_norm"] for step in told])
-    losses = [step["loss"] for step in told]
+    ordered = [steps[number] for number in sorted(steps)]
+    assert_gradients([step["grad_norm"] for step in ordered])
+    losses = [step["loss"] for step in ordered]
     half = len(losses) // 2
     assert sum(losses[half:]) / (len(losses) - half) < sum(losses[:half]) / half, losses
     assert_moved(run)

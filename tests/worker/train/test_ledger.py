@@ -197,11 +197,11 @@ def test_checkpoints_are_mirrored(tmp_path, monkeypatch):
         assert {path.name for path in target.iterdir()} == {f"checkpoint-{step}" for step in (1, 2, 3)}
         assert (target / "checkpoint-3" / f"state.json{ending}").is_file()
         assert ran.applied["checkpoint_mirror"].endswith("checkpoint-3")
-        told = [event.body for event in ran.events]
+        bodies = [event.body for event in ran.events]
         copied = [
-            i for i, body in enumerate(told) if body.type == "applied" and body.key == "checkpoint_mirror"
+            i for i, body in enumerate(bodies) if body.type == "applied" and body.key == "checkpoint_mirror"
         ]
-        stepped = [i for i, body in enumerate(told) if body.type == "progress"]
+        stepped = [i for i, body in enumerate(bodies) if body.type == "progress"]
         assert background or copied[0] < stepped[1]
 
 

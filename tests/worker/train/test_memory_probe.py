@@ -152,8 +152,8 @@ def test_a_disk_without_room_is_refused_and_a_tight_one_reported(tmp_path, monke
     assert not list((tmp_path / "none").glob("checkpoint-*"))
     free["bytes"] = 200_000
     ran = train(tmp_path, {**saves, "machine.save_total_limit": None}, output="tight")
-    told = [body for body in ran.of("warning") if body.code == "disk-too-small"]
-    assert len(told) == 1 and told[0].message.startswith("6 checkpoints")
+    warnings = [body for body in ran.of("warning") if body.code == "disk-too-small"]
+    assert len(warnings) == 1 and warnings[0].message.startswith("6 checkpoints")
     ran = train(tmp_path, {**saves, "machine.save_total_limit": 1}, output="enough")
     assert "disk-too-small" not in [body.code for body in ran.of("warning")]
 

@@ -139,15 +139,15 @@ def resumable(more=None):
 @pytest.mark.parametrize("at", ["step", "micro"])
 def test_a_stopped_run_resumes_to_the_same_bytes(tmp_path, more, at, monkeypatch):
     whole = train(tmp_path, resumable(more), output="whole")
-    told = getattr(Events, "progress" if at == "step" else "accumulating")
+    original = getattr(Events, "progress" if at == "step" else "accumulating")
 
     def stop(self, *arguments, **named):
-        told(self, *arguments, **named)
+        original(self, *arguments, **named)
         if (named.get("step") or arguments[0]) >= 3:
             self.stop.request(terminated=True)
 
     with monkeypatch.context() as patched, pytest.raises(Interrupted) as caught:
-        patched.setattr(Events, told.__name__, stop)
+        patched.setattr(Events, original.__name__, stop)
         train(tmp_path, resumable(more))
     assert caught.value.exit_code == 143
     on = train(tmp_path, {**resumable(more), "request.resume": {"from": "newest"}})

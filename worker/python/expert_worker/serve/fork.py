@@ -29,28 +29,30 @@ _ADOPTION_SECONDS = 10.0
 
 def hand_over(request: Request, control: socket.socket, readiness: Readiness) -> int:
     """The child's process id, reported once the CLI is its parent."""
-    heard, said = os.pipe()
+    read_end, write_end = os.pipe()
     middle = os.fork()
     if middle == 0:
-        _leave_a_child(request, control, readiness, said)
-    os.close(said)
-    with os.fdopen(heard, "rb") as answer:
+        _leave_a_child(request, control, readiness, write_end)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as answer:
         child = int(answer.read())
     # With the middle one gone, the child has its new parent.
     os.waitpid(middle, 0)
     return child
 
 
-def _leave_a_child(request: Request, control: socket.socket, readiness: Readiness, said: int) -> NoReturn:
+def _leave_a_child(
+    request: Request, control: socket.socket, readiness: Readiness, write_end: int
+) -> NoReturn:
     middle = os.getpid()
     child = os.fork()
     if child == 0:
-        os.close(said)
+        os.close(write_end)
         control.close()
         _live(request, readiness, middle)
     # Done on both sides, so that the group is there before anybody hears of it.
     os.setpgid(child, child)
-    os.write(said, str(child).encode())
+    os.write(write_end, str(child).encode())
     os._exit(0)
 
 
