@@ -259,6 +259,9 @@ impl<'a> Writer<'a> {
             let (kind, default) = match self.module.form {
                 Form::Recorded => self.recorded(property, kind),
                 _ if required.contains(&key) => (kind, None),
+                _ if property.get("type").is_some_and(|it| it == "object") => {
+                    (kind, Some(format!("{}(default_factory=dict)", self.uses("Field"))))
+                }
                 _ => (kind, Some(default(property))),
             };
             let value = match (alias, default) {

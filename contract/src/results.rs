@@ -225,6 +225,7 @@ pub struct SourceCounts {
     #[serde(flatten)]
     pub counts: RowCounts,
     /// Fields that nothing was read from, and in how many rows.
+    #[schemars(extend("x-added-later" = true))]
     pub unused_fields: BTreeMap<String, u64>,
 }
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 
-from expert_worker.checkpoint import Facts, Loaded, Store, refuse_unless_same
+from expert_worker.checkpoint import Loaded, Store, refuse_unless_same
 from expert_worker.events import Events
 from expert_worker.plan import Plan, ResumeCheckpoint, ResumeNewest
+from expert_worker.results import CheckpointFacts
 from expert_worker.run_record import write_final
 
 ROWS, MICRO, KEY = 10, 2, "c" * 64
@@ -65,9 +66,9 @@ class Trainer:
             "trainer.json": {"tokens": self.tokens},
         }
 
-    def facts(self, total: int, metrics: dict[str, float]) -> Facts:
+    def facts(self, total: int, metrics: dict[str, float]) -> CheckpointFacts:
         recipe = self.plan.recipe.model_dump(mode="json")
-        return Facts(
+        return CheckpointFacts(
             recipe_digest=self.plan.recipe_digest,
             recipe=recipe,
             cache_key=KEY,

@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from expert_worker.checkpoint import Facts, Store
+from expert_worker.checkpoint import Store
 from expert_worker.errors import Failed
 from expert_worker.events import Events
+from expert_worker.results import CheckpointFacts
 
 TRIALS = 200
 
 
-def facts() -> Facts:
-    return Facts(
+def facts() -> CheckpointFacts:
+    return CheckpointFacts(
         recipe_digest="d" * 64,
         recipe={"seed": 1, "optimizer": {"learning_rate": 1e-05}},
         cache_key="c" * 64,

@@ -10,10 +10,11 @@ import pytest
 import torch
 from trials import Runs, Server
 
-from expert_worker.checkpoint import Facts, Store
+from expert_worker.checkpoint import Store
 from expert_worker.checkpoint.verify import verify
 from expert_worker.errors import Storage
 from expert_worker.events import Events
+from expert_worker.results import CheckpointFacts
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -52,8 +53,8 @@ def parts(step: int) -> dict[str, object]:
     }
 
 
-def facts() -> Facts:
-    return Facts(
+def facts() -> CheckpointFacts:
+    return CheckpointFacts(
         recipe_digest="d",
         recipe={},
         cache_key="c",

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from expert_worker.checkpoint import Facts, refuse_unless_same
+from expert_worker.checkpoint import refuse_unless_same
 from expert_worker.errors import BadInput
 from expert_worker.plan import Code, Inputs
+from expert_worker.results import CheckpointFacts
 
 RECIPE: dict[str, Any] = {
     "seed": 1,
@@ -34,7 +35,7 @@ def check(
     begun: Inputs | None = INPUTS,
     inputs: Inputs | None = INPUTS,
 ) -> None:
-    facts = Facts(
+    facts = CheckpointFacts(
         recipe_digest="d",
         recipe=RECIPE,
         cache_key=KEY,

@@ -8,14 +8,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from expert_worker.checkpoint import Facts, Store, files
+from expert_worker.checkpoint import Store, files
 from expert_worker.checkpoint.record import NAME
 from expert_worker.errors import BadInput, Failed, Storage
 from expert_worker.event_sinks import Record
 from expert_worker.events import Events
+from expert_worker.results import CheckpointFacts
 
 
-def facts(**changes: object) -> Facts:
+def facts(**changes: object) -> CheckpointFacts:
     values: dict[str, object] = {
         "recipe_digest": "d" * 64,
         "recipe": {"seed": 1},
@@ -25,7 +26,7 @@ def facts(**changes: object) -> Facts:
         "totals": {"tokens": 7},
         "metrics": {},
     }
-    return Facts.model_validate(values | changes)
+    return CheckpointFacts.model_validate(values | changes)
 
 
 def parts(step: int) -> dict[str, object]:

@@ -10,17 +10,18 @@ from typing import Any
 import pytest
 import torch
 
-from expert_worker.checkpoint import Facts, Store, files
+from expert_worker.checkpoint import Store, files
 from expert_worker.checkpoint.record import DamagedError, read
 from expert_worker.checkpoint.verify import verify
 from expert_worker.events import Events
+from expert_worker.results import CheckpointFacts
 
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     store = Store(tmp_path / "out", Events.in_memory()[0])
     store.open()
-    facts = Facts.model_validate(
+    facts = CheckpointFacts.model_validate(
         {
             "recipe_digest": "d" * 64, "recipe": {"expert": "Zürich"}, "cache_key": "c" * 64,
             "total_steps": 9, "micro_batch": 1, "totals": {}, "metrics": {},

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from expert_worker.checkpoint import Facts, Store
+from expert_worker.checkpoint import Store
 from expert_worker.checkpoint.store import step_of
 from expert_worker.errors import Storage
 from expert_worker.events import Events
+from expert_worker.results import CheckpointFacts
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def store(tmp_path: Path, heard) -> Store:
 
 
 def save(store: Store, *steps: int) -> None:
-    facts = Facts.model_validate(
+    facts = CheckpointFacts.model_validate(
         {
             "recipe_digest": "d" * 64, "recipe": {}, "cache_key": "c" * 64, "total_steps": 9,
             "micro_batch": 1, "totals": {}, "metrics": {},

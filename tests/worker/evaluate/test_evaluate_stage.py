@@ -72,8 +72,8 @@ def plan(tmp_path: Path) -> Any:
 def report(plan: Any, *, has_adapter: bool = True) -> tuple[dict[str, Any], list[Any]]:
     events, memory = Events.in_memory("evaluate")
     subject = Subject(adapted(), tiny.tokenizer(), None, has_adapter)
-    found: Any = examine(plan, events, scored_rows(plan), subject, "somewhere" if has_adapter else None)
-    return found, memory.events
+    found = examine(plan, events, scored_rows(plan), subject, "somewhere" if has_adapter else None)
+    return found.as_json(), memory.events
 
 
 def test_the_adapter_is_compared_with_its_base(plan: Any) -> None:

@@ -32,4 +32,4 @@ def test_the_interval_holds_the_share_and_stays_inside() -> None:
     low, high = wilson(50, 100)
     assert (low, high) == pytest.approx((0.4038, 0.5962), abs=1e-4)
     assert wilson(0, 0) == (0.0, 1.0)
-    assert share([])["accuracy"] == 0.0
+    assert share([]).accuracy == 0.0

@@ -221,7 +221,7 @@ def test_answers_are_those_of_transformers(
     expected = [by_hand(subject.model, subject.tokenizer, base, question) for question in QUESTIONS]
     assert len(set(expected)) > 1
     for question, text in zip(QUESTIONS, expected, strict=True):
-        assert reply(plan, events, subject, question)["base"] == text
+        assert reply(plan, events, subject, question).base == text
 
     told: list[list[str]] = []
     judge = examiner.scores.judge_texts
@@ -233,7 +233,7 @@ def test_answers_are_those_of_transformers(
     monkeypatch.setattr(examiner.scores, "judge_texts", noted)
     report: Any = evaluate(plan, events, None)
     assert told == [expected]
-    assert report["base"]["loss"] > 0
+    assert report.base.loss > 0
 
 
 @pytest.mark.parametrize(("base", "said"), REFUSED.values(), ids=REFUSED.keys())

@@ -27,20 +27,20 @@ def test_base_and_adapter_are_streamed_and_returned(tmp_path: Path) -> None:
     events, memory = Events.in_memory("generate")
     plan = example_plan(tmp_path, {"recipe.decoding": DECODING})
     answer = reply(plan, events, SUBJECT, "why")
-    assert answer["base"] != answer["adapter"]
-    for source in ("base", "adapter"):
-        assert streamed(memory, source) == (answer[source], True)
+    assert answer.base != answer.adapter
+    for source, text in (("base", answer.base), ("adapter", answer.adapter)):
+        assert streamed(memory, source) == (text, True)
 
 
 def test_a_stop_sequence_is_never_shown_even_in_part(tmp_path: Path) -> None:
     plan = example_plan(tmp_path, {"recipe.decoding": DECODING})
-    whole = str(reply(plan, Events.in_memory("generate")[0], SUBJECT, "why")["adapter"])
+    whole = str(reply(plan, Events.in_memory("generate")[0], SUBJECT, "why").adapter)
     stop = whole[2:5]
     events, memory = Events.in_memory("generate")
     short = example_plan(tmp_path, {"recipe.decoding": {**DECODING, "stop_sequences": [stop]}})
     answer = reply(short, events, SUBJECT, "why")
-    assert answer["adapter"] == whole[: whole.find(stop)]
-    assert streamed(memory, "adapter") == (answer["adapter"], True)
+    assert answer.adapter == whole[: whole.find(stop)]
+    assert streamed(memory, "adapter") == (answer.adapter, True)
 
 
 def test_text_is_held_back_while_a_stop_sequence_may_be_under_way() -> None:

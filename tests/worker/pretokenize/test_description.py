@@ -12,13 +12,13 @@ from expert_worker.pretokenize.record import (
     DATA_FILE,
     FILE,
     FORMAT,
-    Description,
-    SourceLedger,
-    SplitStatistics,
     damage,
     is_cache_folder,
     read_description,
+    sealed,
+    totals,
 )
+from expert_worker.results import CacheRecord, SourceCounts, SplitStatistics
 
 KEY = "0123456789abcdef" * 2
 COUNTS = {
@@ -34,13 +34,13 @@ COUNTS = {
 }  # fmt: skip
 
 
-def description(content: bytes = b"rows") -> Description:
+def description(content: bytes = b"rows") -> CacheRecord:
     split = SplitStatistics(
         rows=1, documents=1, tokens=2, supervised_tokens=1, length_histogram=((0, 0), (2, 1)),
         length_quantiles=(2,), bytes=len(content), sha256=hashlib.sha256(content).hexdigest(),
     )  # fmt: skip
-    sources = tuple(SourceLedger(name=name, split="train", **COUNTS) for name in ("a", "b"))
-    return Description(
+    sources = tuple(SourceCounts(name=name, split="train", **COUNTS) for name in ("a", "b"))
+    return CacheRecord(
         format=FORMAT,
         key=KEY,
         inputs={"of": "Zürich"},
@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
     folder = tmp_path / KEY
     (folder / "train").mkdir(parents=True)
     (folder / "train" / DATA_FILE).write_bytes(b"rows")
-    (folder / FILE).write_bytes(description().sealed())
+    (folder / FILE).write_bytes(sealed(description()))
     return folder
 
 
@@ -63,14 +63,14 @@ def rewrite(folder: Path, *, seal: bool, **changes: object) -> None:
     document = json.loads((folder / FILE).read_bytes())
     if seal:
         document.pop("digest")
-        changed = Description.model_validate_json(json.dumps({**document, **changes}))
-        (folder / FILE).write_bytes(changed.sealed())
+        changed = CacheRecord.model_validate_json(json.dumps({**document, **changes}))
+        (folder / FILE).write_bytes(sealed(changed))
     else:
         (folder / FILE).write_text(json.dumps({**document, **changes}))
 
 
 def test_the_totals_are_sums_over_the_sources() -> None:
-    assert description().totals() == {name: 2 * number for name, number in COUNTS.items()}
+    assert dict(totals(description())) == {name: 2 * number for name, number in COUNTS.items()}
 
 
 def test_what_was_written_is_read(folder: Path) -> None:
@@ -80,11 +80,25 @@ def test_what_was_written_is_read(folder: Path) -> None:
 
 def test_a_count_that_older_versions_did_not_keep_is_0() -> None:
     older = {name: number for name, number in COUNTS.items() if name != "interpreted"}
-    assert SourceLedger(name="a", split="train", **older).interpreted == 0
+    assert SourceCounts(name="a", split="train", **older).interpreted == 0
+
+
+def test_a_record_of_an_older_version_is_read(folder: Path) -> None:
+    document = json.loads((folder / FILE).read_bytes())
+    for name in ("digest", "slow_encoder", "template"):
+        document.pop(name, None)
+    for source in document["sources"]:
+        del source["interpreted"]
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    document["digest"] = hashlib.sha256(text.encode()).hexdigest()
+    (folder / FILE).write_text(json.dumps(document))
+    read = read_description(folder)
+    assert read is not None and read.template is None
+    assert totals(read).interpreted == 0 and totals(read).read == 2
 
 
 def test_the_digest_is_that_of_the_sorted_document() -> None:
-    document = json.loads(description().sealed())
+    document = json.loads(sealed(description()))
     seal = document.pop("digest")
     text = json.dumps(document, sort_keys=True, separators=(",", ":"))
     assert seal == hashlib.sha256(text.encode()).hexdigest()

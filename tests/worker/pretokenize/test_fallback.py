@@ -10,7 +10,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from expert_worker.events import Events
 from expert_worker.pretokenize import coder, ensure_cache
-from expert_worker.pretokenize.record import Description, read_description
+from expert_worker.pretokenize.record import cost_in_words, read_description
+from expert_worker.results import CacheRecord
 
 ROWS = [{"prompt": f"Question {i}, naïve", "completion": f"Answer {i} 漢字"} for i in range(9)]
 Rows = list[list[list[int]]]
@@ -34,7 +35,7 @@ def warning(workshop: Workshop) -> str:
     return str(found)
 
 
-def description(workshop: Workshop, folder: str) -> Description:
+def description(workshop: Workshop, folder: str) -> CacheRecord:
     (place,) = [path.parent for path in (workshop.folder / folder).glob("*/cache.json")]
     found = read_description(place)
     assert found is not None
@@ -86,7 +87,7 @@ def test_an_encoder_that_is_not_exact_gives_way(workshop: Workshop, tmp_path: Pa
     assert slow.times_slower is not None and slow.times_slower > 0
     assert f"{slow.times_slower:.1f} times slower, measured on 9 rows" in warning(workshop)
     (left,) = (workshop.home / "tokenizers").glob("*.slow.json")
-    assert json.loads(left.read_text())["words"] == slow.words()
+    assert json.loads(left.read_text())["words"] == cost_in_words(slow)
     verdict.write_text(json.dumps({"ids": None, "texts": None, "strings": 1}))
     assert rows(workshop, "fast again") == native
     assert not left.exists() and description(workshop, "fast again").slow_encoder is None

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from expert_worker.results import FileDigest
 from expert_worker.run_record.digests import base_digests, data_digests, final_digests
 
 
-def digest(content: bytes) -> dict[str, object]:
-    return {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+def digest(content: bytes) -> FileDigest:
+    return FileDigest(sha256=hashlib.sha256(content).hexdigest(), bytes=len(content))
 
 
 def test_data_is_named_as_in_the_plan_and_what_is_gone_is_null(tmp_path: Path) -> None:
@@ -39,7 +40,7 @@ def test_the_hub_s_name_of_a_file_is_its_digest_and_nothing_else_is(tmp_path: Pa
     for number, name in enumerate((told, f"{told}0", "model")):
         (tmp_path / f"{number}.gguf").symlink_to(tmp_path / "blobs" / name)
     found = base_digests(tmp_path)
-    assert found["0.gguf"] == {"sha256": told, "bytes": 7}
+    assert found["0.gguf"] == FileDigest(sha256=told, bytes=7)
     assert found["1.gguf"] == found["2.gguf"] == digest(b"weights")
     assert data_digests({"own": str(tmp_path / "blobs" / told)})["own"] == digest(b"weights")
 

@@ -12,8 +12,8 @@ from peft import IA3Config, LoraConfig, PeftModel, PromptTuningConfig, get_peft_
 from plans import example_plan
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from expert_worker.results import BestChoice, RunRecord, TrainResult
 from expert_worker.run_record import (
-    BestChoice,
     Outcome,
     adapter_config,
     adapter_tensors,
@@ -34,6 +34,13 @@ OUTCOME = Outcome(
     scores={"exact_match": 0.75},
     rows={"read": 50, "dropped_too_short": 2},
 )
+
+
+RESULT = TrainResult(
+    ok=True, steps=20, tokens=7, train_loss=float("inf"), eval_loss=1.5, best_checkpoint=None,
+    adapter="final", seconds=1.0, tokens_per_second=7.0, peak_memory_bytes=8, resumed_from=None,
+    slow_encoder=None,
+)  # fmt: skip
 
 
 class FakeTokenizer:
@@ -177,14 +184,22 @@ def test_run_json_names_everything_that_went_in(tmp_path: Path) -> None:
         plan,
         cache_key="c" * 64,
         base_folder=base,
-        best=BestChoice(step=20, reason="lowest eval_loss", metric="eval_loss", value=1.5),
-        result={"train_loss": float("inf"), "steps": 20},
+        best=BestChoice(
+            step=20,
+            reason="lowest eval_loss",
+            metric="eval_loss",
+            value=1.5,
+            evaluations={"10": 2.0, "20": 1.5},
+        ),
+        result=RESULT,
         applied={"tf32": True},
     )
     record = json.loads(path.read_text())
     assert record["recipe_digest"] == plan.recipe_digest and record["recipe"]["seed"] == 42
     assert record["best"]["reason"] == "lowest eval_loss"
-    assert record["result"] == {"steps": 20, "train_loss": None}
+    assert record["result"]["steps"] == 20 and record["result"]["train_loss"] is None
+    assert record["best"]["evaluations"] == {"10": 2.0, "20": 1.5}
+    assert set(record) == set(RunRecord.model_fields)
     assert record["packages"]["torch"] == torch.__version__
     assert record["base"]["model.safetensors"] == {"sha256": "ab" * 32, "bytes": 7}
     digest = hashlib.sha256(b"weights").hexdigest()

@@ -58,7 +58,7 @@ def test_the_model_in_memory_scores_as_what_it_left(tmp_path, scored, kind, monk
 
     shutil.rmtree(tmp_path / "home" / "base-scores")
     plan = example_plan(tmp_path, {**changes})
-    loaded = evaluate(plan, Events.in_memory()[0], ran.result["adapter"])
+    loaded = evaluate(plan, Events.in_memory()[0], ran.result["adapter"]).as_json()
     for who in ("base", "adapter"):
         assert found[who].pop("loss") == pytest.approx(loaded[who].pop("loss"), rel=1e-5)
         assert found[who] == loaded[who]
@@ -81,7 +81,7 @@ def test_the_best_checkpoint_is_what_is_scored(tmp_path, scored, monkeypatch):
     ran = train(tmp_path, changes)
     assert not ran.result["best_checkpoint"].endswith("checkpoint-12")
     plan = example_plan(tmp_path, {**changes})
-    loaded = evaluate(plan, Events.in_memory()[0], ran.result["best_checkpoint"])
+    loaded = evaluate(plan, Events.in_memory()[0], ran.result["best_checkpoint"]).as_json()
     found = ran.result["evaluation"]["adapter"]["loss"]
     assert found == pytest.approx(loaded["adapter"]["loss"], rel=1e-5)
 
@@ -152,7 +152,7 @@ def test_the_best_by_accuracy_is_what_answers_best_and_the_record_says_why(tmp_p
 
     changes["recipe.data.test"] = [{**SOURCE, "name": "validation.jsonl"}]
     plan = example_plan(tmp_path, by_accuracy(validated, tmp_path, **changes))
-    loaded = evaluate(plan, Events.in_memory()[0], ran.result["adapter"])
+    loaded = evaluate(plan, Events.in_memory()[0], ran.result["adapter"]).as_json()
     assert loaded["adapter"]["accuracy"] == measured[best]
 
 

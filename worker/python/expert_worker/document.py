@@ -29,7 +29,10 @@ class OutputDocument(Document):
     @model_validator(mode="before")
     @classmethod
     def _finite(cls, values: Any) -> Any:
-        return finite(values)
+        if not isinstance(values, dict):
+            return values
+        # This validator hides from the fields that a list comes from JSON, where it stands for a tuple.
+        return {name: _as_tuple(finite(value)) for name, value in values.items()}
 
     @model_serializer(mode="wrap")
     def _given(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -39,6 +42,10 @@ class OutputDocument(Document):
     def as_json(self) -> dict[str, JsonValue]:
         document: dict[str, JsonValue] = self.model_dump(mode="json")
         return document
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
 
 
 def finite(value: Any) -> Any:

@@ -221,10 +221,10 @@ class SourceCounts(OutputDocument):
     tokens: U64
     supervised_tokens: U64
     bytes: U64
-    # Fields that nothing was read from, and in how many rows.
-    unused_fields: dict[str, U64]
     # Rendered by the template's interpreter instead of its compiled form.
     interpreted: U64 = 0
+    # Fields that nothing was read from, and in how many rows.
+    unused_fields: dict[str, U64] = Field(default_factory=dict)
 
 
 class SplitStatistics(OutputDocument):

@@ -5,7 +5,8 @@ from pydantic import JsonValue
 from expert_worker.base.locate import locate
 from expert_worker.events import Events
 from expert_worker.plan import Plan
+from expert_worker.results import BaseResult
 
 
 def run(plan: Plan, events: Events) -> JsonValue:
-    return {"ok": True, "folder": str(locate(plan, events))}
+    return BaseResult(ok=True, folder=str(locate(plan, events))).as_json()

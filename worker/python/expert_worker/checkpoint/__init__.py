@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from expert_worker.checkpoint.compatible import refuse_unless_same
-    from expert_worker.checkpoint.record import Facts
     from expert_worker.checkpoint.store import Content, Loaded, Store
 
 _HOMES = {
     "Content": "store",
-    "Facts": "record",
     "Loaded": "store",
     "Store": "store",
     "refuse_unless_same": "compatible",
 }
 
-__all__ = ["Content", "Facts", "Loaded", "Store", "refuse_unless_same"]
+__all__ = ["Content", "Loaded", "Store", "refuse_unless_same"]
 
 
 def __getattr__(name: str) -> Any:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from expert_worker.checkpoint.record import Facts
 from expert_worker.errors import BadInput
 from expert_worker.plan import Inputs
+from expert_worker.results import CheckpointFacts
 
 _DURATION = "schedule.duration"
 _ABSENT = "(absent)"
@@ -27,7 +27,12 @@ class Difference:
 
 
 def refuse_unless_same(
-    facts: Facts, recipe: dict[str, Any], cache_key: str, inputs: Inputs | None = None, *, extend: bool
+    facts: CheckpointFacts,
+    recipe: dict[str, Any],
+    cache_key: str,
+    inputs: Inputs | None = None,
+    *,
+    extend: bool,
 ) -> None:
     """Logging, retention, mirror, workers and output are free to change. The worker's code is too:
     `expert-cli` warns of it, and the run keeps the digest of the code that began it."""
@@ -50,7 +55,7 @@ def refuse_unless_same(
         )
 
 
-def _refuse_other_inputs(facts: Facts, inputs: Inputs | None) -> None:
+def _refuse_other_inputs(facts: CheckpointFacts, inputs: Inputs | None) -> None:
     """A plan without digests was not written by a command that resumes; its token cache is still compared."""
     if inputs is None:
         return

@@ -93,11 +93,6 @@ def build_folder(target: Path, fill: Callable[[Path], None]) -> None:
         raise
 
 
-def finite(document: Any) -> Any:
-    """A number that ran away is null: JSON knows no infinities."""
-    return json.loads(json.dumps(document), parse_constant=lambda _: None)
-
-
 def sync_tree(folder: Path) -> None:
     """For folders that a library has filled: its files are brought to the disk after the fact."""
     for path in sorted(folder.rglob("*")):

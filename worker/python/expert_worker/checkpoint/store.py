@@ -12,12 +12,13 @@ from typing import Any
 import torch
 
 from expert_worker.checkpoint import files, record, tensors
-from expert_worker.checkpoint.record import DamagedError, Facts, FileEntry, Record
+from expert_worker.checkpoint.record import DamagedError
 from expert_worker.checkpoint.refusal import human, refusals_in_words
 from expert_worker.checkpoint.retention import doomed, policies
 from expert_worker.checkpoint.verify import verify
 from expert_worker.errors import Failed, Storage
 from expert_worker.events import Events
+from expert_worker.results import CheckpointFacts, CheckpointRecord, FileDigest
 
 Content = Mapping[str, torch.Tensor] | Mapping[str, Any] | bytes
 """Tensors under a name that ends in .safetensors, a JSON document under .json, or plain bytes."""
@@ -33,14 +34,14 @@ class Loaded:
     """A checkpoint that has been verified."""
 
     path: Path
-    record: Record
+    record: CheckpointRecord
 
     @property
     def step(self) -> int:
         return self.record.step
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> CheckpointFacts:
         return self.record.facts
 
     def tensors(self, name: str) -> dict[str, torch.Tensor]:
@@ -61,7 +62,7 @@ class Store:
             self.output.mkdir(parents=True, exist_ok=True)
             files.remove_leftovers(self.output, _OWN)
 
-    def commit(self, step: int, parts: Mapping[str, Content], facts: Facts) -> Path:
+    def commit(self, step: int, parts: Mapping[str, Content], facts: CheckpointFacts) -> Path:
         """Returns when the checkpoint is durable; a crash before that leaves the older ones as they were.
 
         One that is there and whole is left alone: a step has one state, and replacing would put it at risk.
@@ -189,15 +190,15 @@ def _is_whole(path: Path) -> bool:
     return True
 
 
-def _fill(folder: Path, step: int, parts: Mapping[str, Content], facts: Facts) -> None:
-    entries: dict[str, FileEntry] = {}
+def _fill(folder: Path, step: int, parts: Mapping[str, Content], facts: CheckpointFacts) -> None:
+    entries: dict[str, FileDigest] = {}
     for name, content in sorted(parts.items()):
         path = folder / name
         if path.parent != folder:
             path.parent.mkdir(parents=True, exist_ok=True)
         written = files.write(path, _chunks(name, content))
-        entries[name] = FileEntry(sha256=written.sha256, bytes=written.bytes)
-    whole = Record(format=record.FORMAT, step=step, facts=facts, files=entries)
+        entries[name] = FileDigest(sha256=written.sha256, bytes=written.bytes)
+    whole = CheckpointRecord(format=record.FORMAT, step=step, facts=facts, files=entries)
     files.write(folder / record.NAME, [record.sealed(whole)])
 
 

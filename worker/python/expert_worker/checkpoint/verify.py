@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from expert_worker.checkpoint import files
-from expert_worker.checkpoint.record import DamagedError, Record, read
+from expert_worker.checkpoint.record import DamagedError, read
+from expert_worker.results import CheckpointRecord
 
 
-def verify(folder: Path) -> Record:
+def verify(folder: Path) -> CheckpointRecord:
     """Raises DamagedError with the reason; otherwise each listed file is exactly what was written."""
     record = read(folder)
     for name, entry in sorted(record.files.items()):

@@ -48,7 +48,7 @@ class CachedScores:
             found = json.loads((self.folder / f"{key}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        return found if isinstance(found, dict) and found.get("key") == key else None
+        return found if isinstance(found, dict) and found.pop("key", None) == key else None
 
     def save(self, key: str, scores: Mapping[str, Any]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)

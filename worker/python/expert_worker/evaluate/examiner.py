@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
+from expert_worker.document import Document
 from expert_worker.evaluate import scores
 from expert_worker.evaluate.cached_scores import CachedScores, digest
 from expert_worker.evaluate.confinement import Confinement
@@ -13,14 +17,22 @@ from expert_worker.evaluate.decode import answer_all
 from expert_worker.evaluate.loss import answer_loss
 from expert_worker.evaluate.prompts import PromptMaker, choose_prompt, rows_to_choose_by
 from expert_worker.evaluate.rows import rows_of
-from expert_worker.evaluate.scores import Judged, Share
 from expert_worker.evaluate.subject import Subject
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.plan import Plan
+from expert_worker.results import Answer, PromptChoice, Share
 
 QUIET_SECONDS = 600.0
 EXAMPLE_POOL = 400
+
+
+class Scored(Document):
+    """One subject's answers to all rows. The base's are kept in a file: the prompt is null for an adapter."""
+
+    judged: tuple[Answer, ...]
+    loss: float | None
+    prompt: PromptChoice | None
 
 
 class Examiner:
@@ -30,30 +42,28 @@ class Examiner:
         self.confinement: Confinement | None = None
         """What held the process that scored, where anything was scored."""
 
-    def base(self, rows: Sequence[Row]) -> dict[str, Any]:
+    def base(self, rows: Sequence[Row]) -> Scored:
         """The base with its best prompt; cached, because it costs as much as the adapter and never
         changes.
         """
         cache, key = CachedScores(Path(self.plan.machine.paths.home)), self._base_key(rows)
-        found = cache.load(key)
-        if found is not None:
+        known = _valid(cache.load(key))
+        if known is not None:
             self.events.applied("evaluation.base", "kept", "Base scores from the cache")
-            return found
+            return known
         with self.subject.base_only():
             maker, choice = self._best_prompt(len(rows))
             judged = self.ask("base", maker, rows)
             loss = self.loss("base", rows)
-        found = {"prompt": choice, "judged": judged, "loss": loss}
-        cache.save(key, found)
+        found = Scored(judged=tuple(judged), loss=loss, prompt=choice)
+        cache.save(key, found.model_dump(mode="json"))
         return found
 
-    def adapter(self, rows: Sequence[Row]) -> dict[str, Any]:
-        return {
-            "judged": self.ask("adapter", self.subject.maker(), rows),
-            "loss": self.loss("adapter", rows),
-        }
+    def adapter(self, rows: Sequence[Row]) -> Scored:
+        judged = self.ask("adapter", self.subject.maker(), rows)
+        return Scored(judged=tuple(judged), loss=self.loss("adapter", rows), prompt=None)
 
-    def ask(self, who: str, maker: PromptMaker, rows: Sequence[Row]) -> list[Judged]:
+    def ask(self, who: str, maker: PromptMaker, rows: Sequence[Row]) -> list[Answer]:
         prompts = maker.prompts(rows)
         written = self._counter(f"{who} answers", len(rows))
         texts = answer_all(
@@ -88,7 +98,7 @@ class Examiner:
             self.subject.model, self.subject.maker(), rows, self._counter(f"{who} loss", len(rows))
         )
 
-    def _best_prompt(self, test_rows: int) -> tuple[PromptMaker, dict[str, Any]]:
+    def _best_prompt(self, test_rows: int) -> tuple[PromptMaker, PromptChoice]:
         data = self.plan.recipe.data
         validation = rows_to_choose_by(rows_of(self.plan, data.validation), test_rows)
 
@@ -125,3 +135,11 @@ class Examiner:
             self.events.advance(name, done, total, unit="answers")
 
         return count
+
+
+def _valid(kept: dict[str, Any] | None) -> Scored | None:
+    """Scores kept by another version are computed again."""
+    try:
+        return None if kept is None else Scored.model_validate_json(json.dumps(kept))
+    except (ValidationError, ValueError):
+        return None

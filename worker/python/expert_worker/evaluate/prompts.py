@@ -12,11 +12,11 @@ from expert_worker._native import Recipe
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.decode import Prompt
 from expert_worker.evaluate.rows import Message, spread
-from expert_worker.evaluate.scores import Share
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.pretokenize.template import renderer
 from expert_worker.pretokenize.watch import watched
+from expert_worker.results import PromptChoice, Share
 
 SHOTS = 3
 MOST = 64
@@ -128,13 +128,13 @@ def rows_to_choose_by(validation: Sequence[Row], test_rows: int) -> list[Row]:
 
 def choose_prompt(
     maker: PromptMaker, train: Sequence[Row], validation: Sequence[Row], measure: Measure
-) -> tuple[PromptMaker, dict[str, Any]]:
+) -> tuple[PromptMaker, PromptChoice]:
     """The better prompt, and what was measured. Without validation rows there is nothing to choose by."""
     examples = pick_examples(train, SHOTS)
     if not examples or not validation:
-        return maker, {"shots": 0, "tried": {}}
+        return maker, PromptChoice(shots=0, tried={})
     shown = maker.showing(examples)
     plain, few = measure(maker, validation), measure(shown, validation)
-    better = few["accuracy"] > plain["accuracy"]
+    better = few.accuracy > plain.accuracy
     tried = {"0": plain, str(SHOTS): few}
-    return (shown if better else maker), {"shots": SHOTS if better else 0, "tried": tried}
+    return (shown if better else maker), PromptChoice(shots=SHOTS if better else 0, tried=tried)

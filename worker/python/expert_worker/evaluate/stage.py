@@ -4,34 +4,38 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pydantic import JsonValue
 
+from expert_worker import results
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import refusals_in_words
 from expert_worker.errors import BadInput
 from expert_worker.evaluate import scores
+from expert_worker.evaluate.confinement import Confinement
 from expert_worker.evaluate.decode import answer_all
-from expert_worker.evaluate.examiner import Examiner
+from expert_worker.evaluate.examiner import Examiner, Scored
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.evaluate.rows import rows_of
 from expert_worker.evaluate.scorers import check_scorer
-from expert_worker.evaluate.scores import Judged
 from expert_worker.evaluate.subject import Subject, open_subject, template_of
 from expert_worker.evaluate.verdict import Row
+from expert_worker.event import ACCURACY
 from expert_worker.events import Events
 from expert_worker.plan import EvaluateRequest, Plan
 from expert_worker.report import refresh
+from expert_worker.results import EvaluationResult, Score
 
 
 def run(plan: Plan, events: Events) -> JsonValue:
     adapter = plan.request.adapter if isinstance(plan.request, EvaluateRequest) else None
-    return evaluate(plan, events, adapter)
+    return evaluate(plan, events, adapter).as_json()
 
 
-def evaluate(plan: Plan, events: Events, adapter: str | None) -> JsonValue:
+def evaluate(plan: Plan, events: Events, adapter: str | None) -> EvaluationResult:
     """Scores the base, and the adapter if any; leaves `evaluation.json` beside a run's other files."""
     rows = scored_rows(plan)
     return examine(plan, events, rows, open_subject(plan, adapter, events), adapter)
@@ -39,17 +43,16 @@ def evaluate(plan: Plan, events: Events, adapter: str | None) -> JsonValue:
 
 def examine(
     plan: Plan, events: Events, rows: Sequence[Row], subject: Subject, adapter: str | None
-) -> JsonValue:
+) -> EvaluationResult:
     started = time.monotonic()
     examiner = Examiner(plan, events, subject)
     base = examiner.base(rows)
     tuned = examiner.adapter(rows) if subject.has_adapter else None
-    report = _report(plan, rows, base, tuned, adapter)
-    report["confinement"] = examiner.confinement.document() if examiner.confinement else None
-    report["seconds"] = time.monotonic() - started
-    _send_events(events, report, report["seconds"])
+    seconds = time.monotonic() - started
+    report = _report(plan, rows, base, tuned, adapter, examiner.confinement, seconds)
+    _send_events(events, report, seconds)
     _leave(plan, report, events)
-    return cast(JsonValue, report)
+    return report
 
 
 def scored_rows(plan: Plan) -> list[Row]:
@@ -82,42 +85,54 @@ def score_checkpoint(
     maker = PromptMaker(tokenizer, template_of(plan, tokenizer), events=events)
     texts = answer_all(model, tokenizer, maker.prompts(rows), plan.recipe.decoding, seed=plan.recipe.seed)
     found = scores.overall(scores.judge_texts(plan.recipe.evaluation.scorer or "exact", rows, texts))
-    return {"accuracy": found["accuracy"], "accuracy_low": found["low"], "accuracy_high": found["high"]}
+    return {ACCURACY: found.accuracy, "accuracy_low": found.low, "accuracy_high": found.high}
 
 
 def _report(
-    plan: Plan, rows: Sequence[Row], base: dict[str, Any], tuned: dict[str, Any] | None, adapter: str | None
-) -> dict[str, Any]:
-    answers: list[Judged] = base["judged"]
-    tuned_answers: list[Judged] | None = tuned["judged"] if tuned else None
-    return {
-        "expert": plan.recipe.expert,
-        "scorer": plan.recipe.evaluation.scorer or "exact",
-        "rows": len(rows),
-        "base": {**scores.overall(answers), "loss": base["loss"], "prompt": base["prompt"]},
-        "adapter": {**scores.overall(tuned_answers), "loss": tuned["loss"], "path": adapter}
-        if tuned and tuned_answers is not None
-        else None,
-        "by_level": scores.table(rows, scores.by_level, answers, tuned_answers),
-        "by_tag": scores.table(rows, scores.by_tag, answers, tuned_answers),
-        "gains": scores.gains(rows, answers, tuned_answers),
-        "failures": scores.failures(rows, answers, tuned_answers),
-    }
+    plan: Plan,
+    rows: Sequence[Row],
+    base: Scored,
+    tuned: Scored | None,
+    adapter: str | None,
+    confinement: Confinement | None,
+    seconds: float,
+) -> EvaluationResult:
+    tuned_answers = tuned.judged if tuned else None
+    return EvaluationResult(
+        expert=plan.recipe.expert,
+        scorer=plan.recipe.evaluation.scorer or "exact",
+        rows=len(rows),
+        base=Score(**dict(scores.overall(base.judged)), loss=base.loss, prompt=base.prompt),
+        adapter=Score(**dict(scores.overall(tuned.judged)), loss=tuned.loss, path=adapter) if tuned else None,
+        by_level=tuple(scores.table(rows, scores.by_level, base.judged, tuned_answers)),
+        by_tag=tuple(scores.table(rows, scores.by_tag, base.judged, tuned_answers)),
+        gains=tuple(scores.gains(rows, base.judged, tuned_answers)),
+        failures=tuple(scores.failures(rows, base.judged, tuned_answers)),
+        confinement=results.Confinement(**asdict(confinement)) if confinement else None,
+        seconds=seconds,
+    )
 
 
-def _send_events(events: Events, report: dict[str, Any], seconds: float) -> None:
-    metrics = {f"base_{key}": report["base"][key] for key in ("accuracy", "low", "high", "loss")}
-    if report["adapter"]:
-        metrics |= {f"adapter_{key}": report["adapter"][key] for key in ("accuracy", "low", "high", "loss")}
+def without_examples(report: EvaluationResult) -> EvaluationResult:
+    """For results and events: only `evaluation.json` quotes answers."""
+    return EvaluationResult(**{name: value for name, value in report if name not in ("gains", "failures")})
+
+
+def _send_events(events: Events, report: EvaluationResult, seconds: float) -> None:
+    metrics: dict[str, float] = {}
+    for who, score in (("base", report.base), ("adapter", report.adapter)):
+        if score is not None:
+            measured = {"accuracy": score.accuracy, "low": score.low, "high": score.high, "loss": score.loss}
+            metrics |= {f"{who}_{name}": value for name, value in measured.items() if value is not None}
     events.evaluated(0, metrics, seconds)
 
 
-def _leave(plan: Plan, report: dict[str, Any], events: Events) -> None:
+def _leave(plan: Plan, report: EvaluationResult, events: Events) -> None:
     """Only where a run is: evaluating must not make a folder look used."""
     output = Path(plan.machine.paths.output)
     if not (output / "plan.json").is_file() and not (output / "run.json").is_file():
         return
     with refusals_in_words(output, "write evaluation.json", int, lambda: []):
-        files.replace_json(output / "evaluation.json", files.finite(report))
+        files.replace_json(output / "evaluation.json", report.as_json())
     if (output / "events.jsonl").is_file():
         refresh(output, events)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import JsonValue
 
 from expert_worker.adapter import CONFIG, KINDS, WEIGHTS, missing_file
 from expert_worker.base import load_base, load_tokenizer
@@ -18,6 +19,7 @@ from expert_worker.checkpoint.refusal import human, refusals_in_words
 from expert_worker.errors import BadInput, Failed, Storage
 from expert_worker.events import Events
 from expert_worker.plan import ExportRequest, Plan
+from expert_worker.results import ExportResult
 from expert_worker.run_record.final import tokenizer_files
 
 _BESIDE = ("README.md", "template.json")
@@ -28,7 +30,7 @@ _LENGTH = 48
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 6e-2}
 
 
-def run(plan: Plan, events: Events) -> dict[str, Any]:
+def run(plan: Plan, events: Events) -> JsonValue:
     request = plan.request
     if not isinstance(request, ExportRequest):
         raise Failed(f"The export stage was asked to {request.stage}")
@@ -38,12 +40,10 @@ def run(plan: Plan, events: Events) -> dict[str, Any]:
     with refusals_in_words(target.parent, f"write {target.name}", int, lambda: []):
         target.parent.mkdir(parents=True, exist_ok=True)
         difference = _build(plan, events, adapter, target)
-    return {
-        "target": str(target),
-        "merged": request.merge,
-        "bytes": files.folder_bytes(target),
-        "logits_difference": difference,
-    }
+    size = files.folder_bytes(target)
+    return ExportResult(
+        target=str(target), merged=request.merge, bytes=size, logits_difference=difference
+    ).as_json()
 
 
 def _build(plan: Plan, events: Events, adapter: Path, target: Path) -> float:

@@ -18,6 +18,7 @@ from expert_worker.evaluate.decode import cut, end_ids, write
 from expert_worker.evaluate.subject import Subject, open_subject
 from expert_worker.events import Events
 from expert_worker.plan import GenerateRequest, Plan
+from expert_worker.results import GeneratedAnswer, GenerateResult
 
 
 def run(plan: Plan, events: Events) -> JsonValue:
@@ -26,10 +27,8 @@ def run(plan: Plan, events: Events) -> JsonValue:
     subject = open_subject(plan, plan.request.adapter, events)
     events.stage("answering", quiet_budget=600.0)
     asked = [plan.request.prompt] if plan.request.prompt is not None else prompts(sys.stdin)
-    answers: list[JsonValue] = [
-        reply(plan, events, subject, prompt) for prompt in until_stopped(asked, events)
-    ]
-    return {"answers": answers}
+    answers = tuple(reply(plan, events, subject, prompt) for prompt in until_stopped(asked, events))
+    return GenerateResult(answers=answers).as_json()
 
 
 def prompts(lines: Iterable[str]) -> Iterator[str]:
@@ -55,13 +54,13 @@ def until_stopped(asked: Iterable[str], events: Events) -> Iterator[str]:
     events.stop.raise_if_requested()
 
 
-def reply(plan: Plan, events: Events, subject: Subject, prompt: str) -> dict[str, JsonValue]:
+def reply(plan: Plan, events: Events, subject: Subject, prompt: str) -> GeneratedAnswer:
     """The base's answer, then the adapter's; each is streamed and returned whole."""
-    answer: dict[str, JsonValue] = {"prompt": prompt}
-    answer["base"] = _write(plan, events, subject, prompt, "base")
-    if subject.has_adapter:
-        answer["adapter"] = _write(plan, events, subject, prompt, "adapter")
-    return answer
+    base = _write(plan, events, subject, prompt, "base")
+    if not subject.has_adapter:
+        return GeneratedAnswer(prompt=prompt, base=base)
+    adapter = _write(plan, events, subject, prompt, "adapter")
+    return GeneratedAnswer(prompt=prompt, base=base, adapter=adapter)
 
 
 def _write(plan: Plan, events: Events, subject: Subject, prompt: str, source: str) -> str:

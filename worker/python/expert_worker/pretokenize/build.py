@@ -20,14 +20,12 @@ from expert_worker.pretokenize.record import (
     DATA_FILE,
     FILE,
     FORMAT,
-    Description,
-    EncoderCost,
-    SourceLedger,
-    SplitStatistics,
+    sealed,
 )
 from expert_worker.pretokenize.save_to_disk import write_descriptions
 from expert_worker.pretokenize.sources import open_source
 from expert_worker.pretokenize.watch import watched
+from expert_worker.results import CacheRecord, EncoderCost, SourceCounts, SplitStatistics
 
 if TYPE_CHECKING:
     from expert_worker._native import Problem, Totals
@@ -140,9 +138,9 @@ class Builder:
         return _statistics(build, totals, capacity, path, held_out=held_out)
 
     def _describe(
-        self, folder: Path, ledgers: list[SourceLedger], splits: dict[str, SplitStatistics]
+        self, folder: Path, ledgers: list[SourceCounts], splits: dict[str, SplitStatistics]
     ) -> None:
-        description = Description(
+        record = CacheRecord(
             format=FORMAT,
             key=self.inputs.key,
             inputs=self.inputs.parts,
@@ -152,7 +150,7 @@ class Builder:
             sources=tuple(ledgers),
             splits=splits,
         )
-        files.write(folder / FILE, [description.sealed()])
+        files.write(folder / FILE, [sealed(record)])
 
     def _threads(self) -> int:
         return self.inputs.plan.machine.threads.pretokenize or os.cpu_count() or 1
@@ -233,23 +231,23 @@ def _shares(sources: Sequence[Source]) -> list[float]:
     return [] if len(weights) < 2 or all(weight == 1.0 for weight in weights) else weights
 
 
-def _ledgers(build: Build, split: Any) -> list[SourceLedger]:
+def _ledgers(build: Build, split: Any) -> list[SourceCounts]:
     out = []
     for found in build.ledgers():
         counts: dict[str, Any] = dict(found)
         counts["split_rows"], counts["supervised_tokens"] = counts.pop("split"), counts.pop("supervised")
-        out.append(SourceLedger(**counts, split=split))
+        out.append(SourceCounts(**counts, split=split))
     return out
 
 
-def _refuse_nothing(ledgers: Sequence[SourceLedger]) -> None:
+def _refuse_nothing(ledgers: Sequence[SourceCounts]) -> None:
     if any(ledger.used for ledger in ledgers):
         return
     names = ", ".join(ledger.name for ledger in ledgers)
     read = sum(ledger.read for ledger in ledgers)
     reasons = {
         name: sum(getattr(ledger, name) for ledger in ledgers)
-        for name in SourceLedger.model_fields
+        for name in SourceCounts.model_fields
         if name == "bad" or name.startswith("dropped")
     }
     told = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in reasons.items() if count)

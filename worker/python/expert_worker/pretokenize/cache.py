@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expert_worker._native import MappedRows
-from expert_worker.pretokenize.record import DATA_FILE, Description
+from expert_worker.pretokenize.record import DATA_FILE, totals
+from expert_worker.results import CacheRecord
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,7 +69,7 @@ class Cache:
 
     key: str
     folder: Path
-    description: Description
+    description: CacheRecord
     train: Rows
     validation: Rows | None
     existed: bool
@@ -80,10 +81,10 @@ class Cache:
 
     def ledger(self) -> dict[str, int]:
         """What became of the rows that were read, over all sources."""
-        return self.description.totals()
+        return dict(totals(self.description))
 
 
-def open_cache(folder: Path, description: Description, *, existed: bool) -> Cache:
+def open_cache(folder: Path, description: CacheRecord, *, existed: bool) -> Cache:
     held_out = folder / "validation" / DATA_FILE
     return Cache(
         key=description.key,

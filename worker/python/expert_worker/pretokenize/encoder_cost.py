@@ -15,7 +15,8 @@ from expert_worker.events import Events
 from expert_worker.pretokenize.coder import Coder
 from expert_worker.pretokenize.inputs import Inputs, recipe_for
 from expert_worker.pretokenize.preview import first_rows
-from expert_worker.pretokenize.record import EncoderCost
+from expert_worker.pretokenize.record import cost_in_words, slow_encoder
+from expert_worker.results import EncoderCost
 
 _MOST_ROWS = 200
 _MOST_CHARACTERS = 1 << 18
@@ -62,7 +63,7 @@ def warn(found: EncoderCost | None, events: Events) -> None:
         events.warning(
             "tokenizer-fallback",
             f"The fast encoder is not used: {found.reason}. Hugging Face tokenizers encodes instead: "
-            f"{found.words()}",
+            f"{cost_in_words(found)}",
             "The rows are the same. It costs time once; the token cache is reused afterwards.",
         )
 
@@ -76,4 +77,4 @@ def record(found: EncoderCost | None, inputs: Inputs) -> None:
             path.unlink(missing_ok=True)
         else:
             folder.mkdir(parents=True, exist_ok=True)
-            files.replace_json(path, found.as_json())
+            files.replace_json(path, slow_encoder(found).as_json())

@@ -15,8 +15,9 @@ from expert_worker.pretokenize.encoder_cost import cost, record, warn
 from expert_worker.pretokenize.foreign import foreign_cache
 from expert_worker.pretokenize.inputs import Inputs, gather
 from expert_worker.pretokenize.lock import builder_lock
-from expert_worker.pretokenize.record import FILE, Description, damage, is_cache_folder, read_description
+from expert_worker.pretokenize.record import FILE, damage, is_cache_folder, read_description
 from expert_worker.pretokenize.watch import watched
+from expert_worker.results import CacheRecord
 
 _DIGEST_BUDGET = 600.0
 REUSED = "Loading pre-tokenized dataset from cache"
@@ -51,7 +52,7 @@ def ensure_cache(plan: Plan, events: Events, *, force: bool = False) -> Cache:
     return open_cache(target, built, existed=False)
 
 
-def _warn_about_unused_fields(cache: Description, events: Events) -> None:
+def _warn_about_unused_fields(cache: CacheRecord, events: Events) -> None:
     """Fields that nothing is read from, so that nobody takes them for learned."""
     for source in cache.sources:
         fields = [

@@ -14,12 +14,12 @@ from expert_worker.pretokenize.record import (
     DATA_FILE,
     FILE,
     FORMAT,
-    Description,
-    SplitStatistics,
     damage,
     read_description,
+    sealed,
 )
 from expert_worker.pretokenize.save_to_disk import write_descriptions
+from expert_worker.results import CacheRecord, SplitStatistics
 
 _NEEDED = ("input_ids", "labels")
 _MOST_IDS = 1 << 28
@@ -86,10 +86,17 @@ def _copy(splits: dict[str, Path], folder: Path, key: str, words: int) -> None:
         target.mkdir()
         statistics[split] = _copy_split(source, target, words)
         write_descriptions(target, split, key.removeprefix("foreign-"))
-    description = Description(
-        format=FORMAT, key=key, inputs={}, encoder="another tool", sources=(), splits=statistics
+    record = CacheRecord(
+        format=FORMAT,
+        key=key,
+        inputs={},
+        template=None,
+        encoder="another tool",
+        slow_encoder=None,
+        sources=(),
+        splits=statistics,
     )
-    files.write(folder / FILE, [description.sealed()])
+    files.write(folder / FILE, [sealed(record)])
 
 
 def _copy_split(source: Path, target: Path, words: int) -> SplitStatistics:
@@ -115,6 +122,7 @@ def _copy_split(source: Path, target: Path, words: int) -> SplitStatistics:
         documents=documents,
         tokens=tokens,
         supervised_tokens=supervised,
+        fill=None,
         length_histogram=(),
         length_quantiles=(),
         bytes=path.stat().st_size,

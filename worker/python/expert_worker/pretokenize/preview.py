@@ -12,26 +12,27 @@ from expert_worker.events import Events
 from expert_worker.pretokenize.coder import Coder
 from expert_worker.pretokenize.inputs import Inputs, recipe_for
 from expert_worker.pretokenize.sources import BROKEN_COLUMN, JSON_COLUMN, open_source
+from expert_worker.results import PreviewRow, PreviewSpan
 
 
-def preview(inputs: Inputs, coder: Coder, count: int, events: Events) -> list[dict[str, Any]]:
-    """`[{"spans": [{"text", "learned"}], "tokens", ...} | {"error"}]`, and as `text` events."""
+def preview(inputs: Inputs, coder: Coder, count: int, events: Events) -> list[PreviewRow]:
+    """The rows are `text` events too."""
     recipe = recipe_for(inputs, coder.prefix, coder.suffix, interpret=False)
     decode = _decoder(inputs, coder)
-    shown: list[dict[str, Any]] = []
+    shown: list[PreviewRow] = []
     for row in itertools.islice(first_rows(inputs), count):
         try:
             _, _, ids, learned = recipe.show(row, coder.work)
         except ValueError as error:
-            shown.append({"error": str(error)})
+            shown.append(PreviewRow(error=str(error), spans=()))
             continue
         spans = [
-            {"text": decode([i for i, _ in group]), "learned": flag}
+            PreviewSpan(text=decode([i for i, _ in group]), learned=bool(flag))
             for flag, group in itertools.groupby(zip(ids, learned, strict=True), key=lambda pair: pair[1])
         ]
-        shown.append({"spans": spans, "tokens": len(ids), "supervised_tokens": sum(learned)})
+        shown.append(PreviewRow(spans=tuple(spans), tokens=len(ids), supervised_tokens=sum(learned)))
         for span in spans:
-            events.text("learned" if span["learned"] else "context", str(span["text"]))
+            events.text("learned" if span.learned else "context", span.text)
         events.text("context", "", done=True)
     return shown
 

@@ -6,110 +6,45 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Literal
 
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import JsonValue, ValidationError
 
 from expert_worker.checkpoint import files
-from expert_worker.document import Document
+from expert_worker.results import CacheRecord, EncoderCost, RowCounts, SlowEncoder
 
 FILE = "cache.json"
 DATA_FILE = "data-00000-of-00001.arrow"
 FORMAT = 2
 
 
-class SourceLedger(Document):
-    """What became of the rows of one source."""
-
-    name: str
-    split: Literal["train", "validation"]
-    read: int
-    used: int
-    bad: int
-    truncated: int
-    split_rows: int
-    dropped_overlong: int
-    dropped_unsupervised: int
-    dropped_duplicate: int
-    dropped_short: int
-    dropped_long: int
-    dropped_mixture: int
-    parsed_dialogues: int
-    # Rows whose text the template's interpreter has written, not its compiled form.
-    interpreted: int = 0
-    eos_added: int
-    tokens: int
-    supervised_tokens: int
-    bytes: int
-    # Fields that nothing was read from, and in how many rows.
-    unused_fields: dict[str, int] = Field(default_factory=dict)
+def totals(record: CacheRecord) -> RowCounts:
+    """What became of the rows, over all sources."""
+    counts = dict.fromkeys(RowCounts.model_fields, 0)
+    for source in record.sources:
+        for name in counts:
+            counts[name] += getattr(source, name)
+    return RowCounts(**counts)
 
 
-class SplitStatistics(Document):
-    rows: int
-    documents: int
-    tokens: int
-    supervised_tokens: int
-    # Share of the rows' capacity that holds tokens; null without packing.
-    fill: float | None = None
-    # Documents by length: how many are at most this many tokens long, and longer than the bound before. The
-    # first bound counts nothing.
-    length_histogram: tuple[tuple[int, int], ...]
-    # Shortest, quarter, median, three quarters, 90 %, 99 %, longest.
-    length_quantiles: tuple[int, ...]
-    bytes: int
-    # Of the Arrow file.
-    sha256: str
+def slow_encoder(cost: EncoderCost) -> SlowEncoder:
+    return SlowEncoder(**dict(cost), words=cost_in_words(cost))
 
 
-class EncoderCost(Document):
-    """Why Hugging Face tokenizers encodes, and at what price."""
-
-    reason: str
-    rows: int
-    # MB of text per second of processor time.
-    megabytes_per_second: float | None
-    # How many times as long as the fast encoder takes; null where that one cannot encode the rows at all.
-    times_slower: float | None
-
-    def words(self) -> str:
-        if self.times_slower is not None:
-            return f"{self.times_slower:.1f} times slower, measured on {self.rows} rows"
-        if self.megabytes_per_second is not None:
-            return (
-                f"{self.megabytes_per_second:.2f} MB of text per CPU second, measured on {self.rows} rows; "
-                "the fast encoder cannot encode them, so how much slower that is stays unknown"
-            )
-        return "how much slower is unknown: no row could be measured"
-
-    def as_json(self) -> dict[str, JsonValue]:
-        return {**self.model_dump(mode="json"), "words": self.words()}
+def cost_in_words(cost: EncoderCost) -> str:
+    if cost.times_slower is not None:
+        return f"{cost.times_slower:.1f} times slower, measured on {cost.rows} rows"
+    if cost.megabytes_per_second is not None:
+        return (
+            f"{cost.megabytes_per_second:.2f} MB of text per CPU second, measured on {cost.rows} rows; "
+            "the fast encoder cannot encode them, so how much slower that is stays unknown"
+        )
+    return "how much slower is unknown: no row could be measured"
 
 
-class Description(Document):
-    format: int
-    key: str
-    # Everything that the key is made of.
-    inputs: dict[str, JsonValue]
-    template: str | None = None
-    # "native", "tokenizers" or "another tool".
-    encoder: str
-    # Why the native encoder did not do it, and what that cost.
-    slow_encoder: EncoderCost | None = None
-    sources: tuple[SourceLedger, ...]
-    splits: dict[str, SplitStatistics]
-
-    def totals(self) -> dict[str, int]:
-        counts: dict[str, int] = {}
-        for source in self.sources:
-            for name, value in source.model_dump(exclude={"name", "split", "unused_fields"}).items():
-                counts[name] = counts.get(name, 0) + value
-        return counts
-
-    def sealed(self) -> bytes:
-        """cache.json, with a digest of all that it says."""
-        document = self.model_dump(mode="json")
-        return files.json_bytes({**document, _SEAL: _digest(document)})
+def sealed(record: CacheRecord) -> bytes:
+    """cache.json, with a digest of all that it says."""
+    document = record.as_json()
+    return files.json_bytes({**document, _SEAL: _digest(document)})
 
 
 _SEAL = "digest"
@@ -120,20 +55,20 @@ def _digest(document: dict[str, JsonValue]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_description(folder: Path) -> Description | None:
+def read_description(folder: Path) -> CacheRecord | None:
     """What cache.json says; None where there is none, or of another format, or changed since it was written.
     The Arrow files are for `damage` to judge."""
     try:
         document = json.loads((folder / FILE).read_bytes())
         seal = document.pop(_SEAL)
-        found = Description.model_validate_json(json.dumps(document))
+        found = CacheRecord.model_validate_json(json.dumps(document))
     except (OSError, ValueError, ValidationError, KeyError, AttributeError, TypeError, RecursionError):
         return None
     whole = found.format == FORMAT and seal == _digest(document) and found.key == folder.name
     return found if whole else None
 
 
-def damage(folder: Path, description: Description) -> str | None:
+def damage(folder: Path, description: CacheRecord) -> str | None:
     """What is wrong with the Arrow files, by their content: a size says nothing of it."""
     for name, split in description.splits.items():
         path = folder / name / DATA_FILE

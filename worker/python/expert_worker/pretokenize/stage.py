@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import JsonValue
 
@@ -15,13 +15,15 @@ from expert_worker.pretokenize.coder import find_coder
 from expert_worker.pretokenize.ensure import ensure_cache
 from expert_worker.pretokenize.inputs import gather
 from expert_worker.pretokenize.preview import preview
+from expert_worker.pretokenize.record import slow_encoder, totals
 from expert_worker.pretokenize.watch import watched
+from expert_worker.results import PretokenizeResult, PreviewRow
 
 
 def run(plan: Plan, events: Events) -> dict[str, JsonValue]:
     start = time.monotonic()
     request = plan.request if isinstance(plan.request, PretokenizeRequest) else None
-    rows: list[dict[str, Any]] = []
+    rows: list[PreviewRow] = []
     if request is not None and request.preview:
         inputs = gather(plan, events)
         home = Path(plan.machine.paths.home)
@@ -29,19 +31,21 @@ def run(plan: Plan, events: Events) -> dict[str, JsonValue]:
             coder = find_coder(inputs.vocabulary, inputs.template, home, events)
             rows = preview(inputs, coder, request.preview, events)
     cache = ensure_cache(plan, events, force=bool(request and request.force))
-    return summary(cache, time.monotonic() - start, rows)
+    return summary(cache, time.monotonic() - start, rows).as_json()
 
 
-def summary(cache: Cache, seconds: float, rows: list[dict[str, Any]]) -> dict[str, JsonValue]:
-    told: dict[str, Any] = cache.description.model_dump(mode="json", exclude={"inputs", "template", "format"})
-    if (slow := cache.description.slow_encoder) is not None:
-        told["slow_encoder"] = slow.as_json()
-    return {
-        "ok": True,
-        "cache": str(cache.folder),
-        "existed": cache.existed,
-        "seconds": seconds,
-        "totals": dict(cache.ledger()),
-        "preview": rows,
-        **told,
-    }
+def summary(cache: Cache, seconds: float, rows: Sequence[PreviewRow]) -> PretokenizeResult:
+    record = cache.description
+    return PretokenizeResult(
+        ok=True,
+        cache=str(cache.folder),
+        existed=cache.existed,
+        seconds=seconds,
+        totals=totals(record),
+        preview=tuple(rows),
+        key=record.key,
+        encoder=record.encoder,
+        slow_encoder=slow_encoder(record.slow_encoder) if record.slow_encoder else None,
+        sources=record.sources,
+        splits=record.splits,
+    )

@@ -3,10 +3,9 @@
 from expert_worker.run_record.adapter import adapter_config, adapter_tensors
 from expert_worker.run_record.card import Outcome
 from expert_worker.run_record.final import write_final
-from expert_worker.run_record.record import BestChoice, write_run_record
+from expert_worker.run_record.record import write_run_record
 
 __all__ = [
-    "BestChoice",
     "Outcome",
     "adapter_config",
     "adapter_tensors",

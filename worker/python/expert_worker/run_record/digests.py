@@ -3,37 +3,39 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from expert_worker.checkpoint import files
+from expert_worker.results import FileDigest
 
 _HUB_BLOB = re.compile(r"[0-9a-f]{64}")
 CARD = "README.md"
 _WEIGHTS = ("*.safetensors", "*.gguf", "config.json", "tokenizer.json")
 
 
-def data_digests(sources: Mapping[str, str]) -> dict[str, Any]:
+def data_digests(sources: Mapping[str, str]) -> dict[str, FileDigest | None]:
     """By the plan's names, never by path; a file that has gone meanwhile is null."""
     return {name: _describe(Path(path)) for name, path in sorted(sources.items())}
 
 
-def base_digests(folder: Path | None) -> dict[str, Any]:
+def base_digests(folder: Path | None) -> dict[str, FileDigest | None]:
     if folder is None:
         return {}
     found = {path for pattern in _WEIGHTS for path in folder.glob(pattern)}
     return {path.name: _describe(path) for path in sorted(found)}
 
 
-def final_digests(folder: Path) -> dict[str, Any]:
+def final_digests(folder: Path) -> dict[str, FileDigest]:
     """By which a finished adapter is verified. The model card is left out: people edit it."""
     found = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != CARD]
-    return {path.relative_to(folder).as_posix(): _describe(path) for path in found}
+    return {path.relative_to(folder).as_posix(): _digest(path) for path in found}
 
 
-def _describe(path: Path) -> dict[str, Any] | None:
-    if not path.is_file():
-        return None
-    return {"sha256": _sha256(path), "bytes": path.stat().st_size}
+def _describe(path: Path) -> FileDigest | None:
+    return _digest(path) if path.is_file() else None
+
+
+def _digest(path: Path) -> FileDigest:
+    return FileDigest(sha256=_sha256(path), bytes=path.stat().st_size)
 
 
 def _sha256(path: Path) -> str:

@@ -2,16 +2,16 @@
 
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import torch
+from pydantic import JsonValue
 
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import refusals_in_words
 from expert_worker.plan import Plan
+from expert_worker.results import BestChoice, RunMachine, RunRecord, TrainResult
 from expert_worker.run_record.digests import base_digests, data_digests, final_digests
 from expert_worker.run_record.final import NAME as FINAL
 from expert_worker.run_record.git import commit_of
@@ -29,47 +29,35 @@ _PACKAGES = (
 )
 
 
-@dataclass(frozen=True)
-class BestChoice:
-    """Which checkpoint became `final/`, and why."""
-
-    step: int
-    reason: str
-    metric: str | None = None
-    value: float | None = None
-    # What it was chosen from: each evaluation's value by its step.
-    evaluations: Mapping[int, float] = field(default_factory=dict)
-
-
 def write_run_record(
     plan: Plan,
     *,
     cache_key: str,
     base_folder: Path | None,
     best: BestChoice,
-    result: Mapping[str, Any],
-    applied: Mapping[str, Any],
+    result: TrainResult,
+    applied: Mapping[str, JsonValue],
 ) -> Path:
-    """`result` is the stage's own summary, `applied` the settings as read back, both plain JSON."""
+    """`applied` are the settings as read back."""
     output = Path(plan.machine.paths.output)
-    document = {
-        "contract": plan.contract,
-        "recipe_digest": plan.recipe_digest,
-        "recipe": plan.recipe.model_dump(mode="json"),
-        "cache_key": cache_key,
-        "best": asdict(best),
-        "result": files.finite(dict(result)),
-        "applied": files.finite(dict(applied)),
-        "packages": package_versions(),
-        "machine": _machine(plan),
-        "git_commit": commit_of(Path(plan.machine.paths.expert_dir)),
-        "inputs": plan.inputs.model_dump(mode="json") if plan.inputs else None,
-        "final": final_digests(output / FINAL),
-        "data": data_digests(plan.machine.paths.data),
-        "base": base_digests(base_folder),
-    }
+    record = RunRecord(
+        contract=plan.contract,
+        recipe_digest=plan.recipe_digest,
+        recipe=plan.recipe,
+        cache_key=cache_key,
+        best=best,
+        result=result,
+        applied=dict(applied),
+        packages=package_versions(),
+        machine=_machine(plan),
+        git_commit=commit_of(Path(plan.machine.paths.expert_dir)),
+        inputs=plan.inputs,
+        final=final_digests(output / FINAL),
+        data=data_digests(plan.machine.paths.data),
+        base=base_digests(base_folder),
+    )
     with refusals_in_words(output, f"write {NAME}", int, lambda: []):
-        files.replace_json(output / NAME, document)
+        files.replace_json(output / NAME, record.as_json())
     return output / NAME
 
 
@@ -85,15 +73,15 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _machine(plan: Plan) -> dict[str, Any]:
+def _machine(plan: Plan) -> RunMachine:
     machine = plan.machine
-    return {
-        "device": machine.device.model_dump(mode="json"),
-        "dtype": machine.dtype,
-        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        "threads": torch.get_num_threads(),
-        "cuda": torch.version.cuda if torch.cuda.is_available() else None,
-        "os": platform.system(),
-        "architecture": platform.machine(),
-        "python": platform.python_version(),
-    }
+    return RunMachine(
+        device=machine.device,
+        dtype=machine.dtype,
+        cpu_capability=torch.backends.cpu.get_cpu_capability(),
+        threads=torch.get_num_threads(),
+        cuda=torch.version.cuda if torch.cuda.is_available() else None,
+        os=platform.system(),
+        architecture=platform.machine(),
+        python=platform.python_version(),
+    )

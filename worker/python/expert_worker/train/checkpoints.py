@@ -12,13 +12,15 @@ import torch
 
 from expert_worker.adapter import CONFIG, WEIGHTS
 from expert_worker.base import fp32_choice
-from expert_worker.checkpoint import Content, Facts, Loaded, Store
+from expert_worker.checkpoint import Content, Loaded, Store
 from expert_worker.checkpoint.mirror import Mirror
+from expert_worker.checkpoint.record import finite
 from expert_worker.checkpoint.refusal import human
 from expert_worker.errors import Failed
 from expert_worker.events import Events
 from expert_worker.plan import Plan
 from expert_worker.processor import name_of_processor
+from expert_worker.results import CheckpointFacts
 from expert_worker.run_record.adapter import adapter_config, adapter_tensors
 from expert_worker.train.adapter import trained
 from expert_worker.train.distributed import DistContext
@@ -101,15 +103,15 @@ class CheckpointManager:
         if self._mirror is not None:
             self._mirror.drain()
 
-    def _facts(self, state: TrainerState, metrics: dict[str, float]) -> Facts:
-        return Facts(
+    def _facts(self, state: TrainerState, metrics: dict[str, float]) -> CheckpointFacts:
+        return CheckpointFacts(
             recipe_digest=self._plan.recipe_digest,
             recipe=self._plan.recipe.model_dump(mode="json"),
             cache_key=self._cache_key,
             total_steps=self._total_steps,
             micro_batch=self._accumulator.micro_batch,
             totals=state.as_json(),
-            metrics=metrics,
+            metrics=finite(metrics),
             inputs=self._plan.inputs,
             threads=self._plan.machine.threads.compute,
             fp32_products=fp32_choice(self._plan, self._model),

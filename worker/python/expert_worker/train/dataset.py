@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-from pydantic import JsonValue
 
 from expert_worker.base import token_vectors
 from expert_worker.checkpoint.files import NO_FOLLOW
@@ -22,6 +21,8 @@ from expert_worker.errors import Storage
 from expert_worker.events import Events
 from expert_worker.plan import Plan
 from expert_worker.pretokenize.lock import try_lock
+from expert_worker.pretokenize.record import slow_encoder
+from expert_worker.results import SlowEncoder
 
 if TYPE_CHECKING:
     from expert_worker.pretokenize import Cache
@@ -50,7 +51,7 @@ class Dataset:
     validation: Rows | None
     ledger: dict[str, int]
     # Why Hugging Face tokenizers encoded the rows, and what that cost.
-    slow_encoder: dict[str, JsonValue] | None = None
+    slow_encoder: SlowEncoder | None = None
     mapped: bool = True
     folder: RowsFolder | None = None
 
@@ -96,7 +97,7 @@ def _dataset(cache: Cache, folder: RowsFolder | None = None) -> Dataset:
         cache.train,
         cache.validation if cache.validation is not None and len(cache.validation) else None,
         cache.ledger(),
-        slow.as_json() if slow is not None else None,
+        slow_encoder(slow) if slow is not None else None,
         mapped=folder is None,
         folder=folder,
     )

@@ -10,8 +10,8 @@ from expert_worker.event import Applied, Event
 from expert_worker.events import Events
 from expert_worker.plan import Plan
 from expert_worker.report import refresh
+from expert_worker.results import BestChoice, TrainResult
 from expert_worker.run_record import (
-    BestChoice,
     Outcome,
     adapter_config,
     adapter_tensors,
@@ -38,7 +38,7 @@ class Finish:
         self._plan, self._events, self._store, self._trainer = plan, events, store, trainer
         self._tokenizer, self._dataset, self._applied = tokenizer, dataset, applied
 
-    def write(self, seconds: float, resumed_from: int | None, peak: int) -> dict[str, Any]:
+    def write(self, seconds: float, resumed_from: int | None, peak: int) -> TrainResult:
         """`peak` is the most memory that any process held."""
         self._events.stage("final")
         choice = self._choose()
@@ -52,20 +52,20 @@ class Finish:
             card=model_card(self._plan.recipe, self._outcome(choice), self._plan.recipe_digest),
         )
         best = self._store.path(choice.step) if choice.metric is not None else None
-        result: dict[str, Any] = {
-            "ok": True,
-            "steps": state.step,
-            "tokens": state.tokens,
-            "train_loss": state.train_loss,
-            "eval_loss": state.eval_loss,
-            "best_checkpoint": str(best) if best is not None else None,
-            "adapter": str(final),
-            "seconds": seconds,
-            "tokens_per_second": self._trainer.throughput.tokens_per_second,
-            "peak_memory_bytes": peak,
-            "resumed_from": resumed_from,
-            "slow_encoder": self._dataset.slow_encoder,
-        }
+        result = TrainResult(
+            ok=True,
+            steps=state.step,
+            tokens=state.tokens,
+            train_loss=state.train_loss,
+            eval_loss=state.eval_loss,
+            best_checkpoint=str(best) if best is not None else None,
+            adapter=str(final),
+            seconds=seconds,
+            tokens_per_second=self._trainer.throughput.tokens_per_second,
+            peak_memory_bytes=peak,
+            resumed_from=resumed_from,
+            slow_encoder=self._dataset.slow_encoder,
+        )
         write_run_record(
             self._plan,
             cache_key=self._dataset.key,
@@ -82,17 +82,22 @@ class Finish:
         model."""
         state, wanted = self._trainer.state, self._plan.recipe.evaluation.best
         if wanted is None:
-            return BestChoice(state.step, "the last step: the manifest asks for no best model")
+            return _last(state.step, "the last step: the manifest asks for no best model")
         if state.best_step is None or state.best_value is None:
-            return BestChoice(state.step, "the last step: nothing was evaluated")
+            return _last(state.step, "the last step: nothing was evaluated")
         if state.best_step != state.step:
             take_adapter(self._store.load(self._store.path(state.best_step)), self._trainer.model)
             self._trainer.engine.parameters_changed()
         direction = "highest" if wanted.greater_is_better else "lowest"
         count = len(state.evaluated)
         reason = f"the {direction} {wanted.metric} of {count} evaluation{'s' if count > 1 else ''}"
-        tried = {int(step): value for step, value in state.evaluated}
-        return BestChoice(state.best_step, reason, wanted.metric, state.best_value, tried)
+        return BestChoice(
+            step=state.best_step,
+            reason=reason,
+            metric=wanted.metric,
+            value=state.best_value,
+            evaluations={str(int(step)): value for step, value in state.evaluated},
+        )
 
     def _outcome(self, choice: BestChoice) -> Outcome:
         state = self._trainer.state
@@ -122,6 +127,10 @@ class Finish:
         from expert_worker.base import locate
 
         return locate(self._plan, self._events)
+
+
+def _last(step: int, reason: str) -> BestChoice:
+    return BestChoice(step=step, reason=reason, metric=None, value=None, evaluations={})
 
 
 class Settings:

@@ -6,7 +6,7 @@ import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -15,6 +15,7 @@ from expert_worker.checkpoint import Loaded, Store, refuse_unless_same
 from expert_worker.events import Events
 from expert_worker.plan import Plan, ResumeCheckpoint, ResumeNewest, TrainRequest
 from expert_worker.processor import name_of_processor
+from expert_worker.results import TrainResult
 from expert_worker.tracking import start_trackers
 from expert_worker.train import adapter, engine, loader, memory, optimizer, precision, schedule
 from expert_worker.train.checkpoints import CheckpointManager, restore
@@ -42,15 +43,18 @@ def run(plan: Plan, events: Events) -> JsonValue:
     with process_group(plan, events) as dist:
         result, model, tokenizer = _train(plan_of_rank(plan, dist), events, dist)
     # If the base is sharded, `expert-cli` runs the scoring in one process that holds all of it.
-    if rows is not None and dist.is_main_process and not dist.sharded:
+    if result is None:
+        return {}
+    if rows is not None and not dist.sharded:
         memory.release()
-        result["evaluation"] = score_trained(plan, events, model, tokenizer, rows, str(result["adapter"]))
-    return cast(JsonValue, result)
+        evaluation = score_trained(plan, events, model, tokenizer, rows, str(result.adapter))
+        result = result.model_copy(update={"evaluation": evaluation})
+    return result.as_json()
 
 
-def _train(plan: Plan, events: Events, dist: DistContext) -> tuple[dict[str, Any], Any, Any]:
-    """The run's result, and the model and tokenizer as they are in `final/`: gradients and optimizer are
-    gone."""
+def _train(plan: Plan, events: Events, dist: DistContext) -> tuple[TrainResult | None, Any, Any]:
+    """The run's result in the main process, and the model and tokenizer as they are in `final/`, without
+    gradients and optimizer."""
     began = time.monotonic()
     applied = Settings()
     events.attach(applied)
@@ -76,7 +80,7 @@ def _train(plan: Plan, events: Events, dist: DistContext) -> tuple[dict[str, Any
             session.checkpoints.drain()
         session.trainer.accumulator.clear()
         peak = dist.all_reduce_max(memory.peak(session.trainer.device))
-        result: dict[str, Any] = {}
+        result = None
         if dist.is_main_process:
             finish = Finish(plan, events, store, session.trainer, session.tokenizer, dataset, applied)
             result = finish.write(time.monotonic() - began, saved.step if saved else None, peak)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
-
-from pydantic import JsonValue
+from typing import Any
 
 from expert_worker.base import locate
 from expert_worker.errors import BadInput
-from expert_worker.evaluate import scores
 from expert_worker.evaluate.cached_scores import fingerprint
 from expert_worker.evaluate.rows import rows_of, spread
 from expert_worker.evaluate.scorers import check_scorer
-from expert_worker.evaluate.stage import examine, score_checkpoint, scored_rows
+from expert_worker.evaluate.stage import examine, score_checkpoint, scored_rows, without_examples
 from expert_worker.evaluate.subject import Subject, template_of
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.plan import Plan, TrainRequest
+from expert_worker.results import EvaluationResult
 from expert_worker.train import memory
 from expert_worker.train.dataset import Rows, longest
 from expert_worker.train.distributed import DistContext
@@ -138,11 +136,10 @@ def rows_to_score(plan: Plan) -> list[Row] | None:
 
 def score_trained(
     plan: Plan, events: Events, model: Any, tokenizer: Any, rows: list[Row], adapter: str
-) -> JsonValue:
+) -> EvaluationResult:
     """Scores base and adapter on the test set; the base is the model with its adapter disabled, `adapter` the
     path of the adapter. The answers are in the run's evaluation.json."""
     mark = fingerprint(locate(plan, events))
     template = template_of(plan, tokenizer)
     subject = Subject(model.eval(), tokenizer, template, has_adapter=True, base_mark=mark, events=events)
-    report = cast(dict[str, Any], examine(plan, events, rows, subject, adapter))
-    return {name: value for name, value in report.items() if name not in scores.EXAMPLES}
+    return without_examples(examine(plan, events, rows, subject, adapter))
