@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::diagnostic::Code;
+use crate::families;
 use crate::ledger::{Class, Entry, Field, Section, Unknown, entries};
 use crate::manifest::ROOT;
 
@@ -156,6 +157,67 @@ effect, and the value that is used, or something that is missing on this machine
 
 | code | severity | meaning |
 |---|---|---|
+";
+
+/// `docs/families.md`.
+pub fn families_page() -> String {
+    let table = families::table();
+    let mut page = FAMILIES_HEAD.to_owned();
+    for family in &table.families {
+        let mut layers: Vec<_> = family.linears.iter().map(|(path, ..)| last(path)).collect();
+        layers.sort_unstable();
+        layers.dedup();
+        let ia3: Vec<_> = family.ia3.target.iter().map(String::as_str).collect();
+        let architectures: Vec<_> = family.architectures.iter().map(String::as_str).collect();
+        let path = if family.fast_path { "fast" } else { "plain" };
+        let _ = writeln!(
+            page,
+            "| {} | {} | {} | {} | {path} |",
+            family.name,
+            codes(&architectures),
+            codes(&layers),
+            codes(&ia3)
+        );
+    }
+    page.push_str(REFUSED_HEAD);
+    for (reason, architectures) in &table.refused {
+        let architectures: Vec<_> = architectures.iter().map(String::as_str).collect();
+        let _ = writeln!(page, "| {} | {reason} |", codes(&architectures));
+    }
+    page
+}
+
+fn last(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
+}
+
+fn codes(words: &[&str]) -> String {
+    let words: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
+    words.join(" ")
+}
+
+const FAMILIES_HEAD: &str = "\
+# Base models
+
+<!-- Generated from worker/python/expert_worker/base/families.json by `UPDATE=1 cargo test -p expert-contract --test generated`. -->
+
+Each architecture of this table trains, resumes to the same bytes and generates in the tests, with a tiny random base. `architecture` is
+`model_type` in the base's `config.json`; `layers` are what `\"target_modules\": \"all-linear\"` means, and `ia3` is what ia3 scales if the
+manifest names no modules. The fast path computes packed rows without padding; the plain path is transformers with peft, padded. Mistral with a
+sliding window takes the plain path. The experts of a mixture stay frozen: they are one tensor, which peft's adapters cannot be put on.
+
+Any other architecture that transformers has built in is tried on the plain path: its layers are read from the weights, and its trained
+parameters are counted when the base is loaded. A name in `target_modules` that matches no layer is an error that lists the layers.
+
+| family | architecture | layers | ia3 | path |
+|---|---|---|---|---|
+";
+
+const REFUSED_HEAD: &str = "
+## Refused
+
+| architecture | it has |
+|---|---|
 ";
 
 /// `docs/diagnostics.md`.

@@ -71,6 +71,11 @@ fn python_hidden_characters() {
     );
 }
 
+#[test]
+fn families_page() {
+    hold("docs/families.md", &reference::families_page());
+}
+
 /// The worker's models of the plan and of what the worker reports back.
 #[test]
 fn python_models() {
