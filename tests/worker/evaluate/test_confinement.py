@@ -53,9 +53,9 @@ def test_a_hostile_answer_reaches_nothing_but_its_folder(offered: None, tmp_path
         f"write {outside}",
         f"remove {secret}",
     ]
-    told, confinement = tried(*refused, "other process", "own folder", "libraries", "null")
-    assert dict(zip(refused, told, strict=False)) == dict.fromkeys(refused, "PermissionError")
-    assert told[len(refused) :] == ["CalledProcessError", "done", "done", "done"]
+    outcomes, confinement = tried(*refused, "other process", "own folder", "libraries", "null")
+    assert dict(zip(refused, outcomes, strict=False)) == dict.fromkeys(refused, "PermissionError")
+    assert outcomes[len(refused) :] == ["CalledProcessError", "done", "done", "done"]
     assert (confinement.files, confinement.network) == (f"Landlock {landlock()}", "seccomp")
     assert confinement.missing == ()
     assert secret.read_text() == "hush" and not outside.exists()
@@ -85,8 +85,8 @@ def test_without_landlock_it_is_said_and_the_network_is_still_closed(
     offered: None, without: Callable[[str, int], None]
 ) -> None:
     without("landlock", CREATE_RULESET)
-    told, confinement = tried("accounts", "socket")
-    assert told == ["done", "PermissionError"]
+    outcomes, confinement = tried("accounts", "socket")
+    assert outcomes == ["done", "PermissionError"]
     assert confinement.files is None and confinement.network == "seccomp"
     assert confinement.missing == ("files: Landlock is not available (Function not implemented)",)
 

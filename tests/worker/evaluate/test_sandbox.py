@@ -21,8 +21,8 @@ def ask(*texts: str, limits: Limits = ROOMY) -> list[str]:
 
 
 def test_an_answer_that_hangs_spoils_only_itself(offered: None) -> None:
-    told = ask("right", "hang", "right", limits=QUICK)
-    assert told == ["", "the answer took longer than 0.5 s", ""]
+    reasons = ask("right", "hang", "right", limits=QUICK)
+    assert reasons == ["", "the answer took longer than 0.5 s", ""]
 
 
 def test_an_answer_that_crashes_or_eats_memory_spoils_only_itself(offered: None) -> None:
@@ -35,13 +35,13 @@ def test_an_answer_that_crashes_or_eats_memory_spoils_only_itself(offered: None)
 
 
 def test_files_are_bounded_and_thrown_away(offered: None, tmp_path: Path) -> None:
-    told = ask("where", "write", "files", "secret")
-    folder = Path(told[0])
+    reasons = ask("where", "write", "files", "secret")
+    folder = Path(reasons[0])
     assert folder != Path.cwd()
     assert not folder.exists()
-    assert "File too large" in told[1]
-    assert "Too many open files" in told[2]
-    assert told[3] == "None"
+    assert "File too large" in reasons[1]
+    assert "Too many open files" in reasons[2]
+    assert reasons[3] == "None"
 
 
 def test_an_error_in_a_scorer_is_a_wrong_answer_with_its_reason(offered: None) -> None:
@@ -49,13 +49,13 @@ def test_an_error_in_a_scorer_is_a_wrong_answer_with_its_reason(offered: None) -
 
 
 def test_what_an_answer_started_dies_with_its_child(offered: None) -> None:
-    (told,) = ask("spawn")
-    process = Path("/proc") / told
+    (process_id,) = ask("spawn")
+    process = Path("/proc") / process_id
     for _ in range(50):
         if not process.exists() or "State:\tZ" in (process / "status").read_text():
             return
         time.sleep(0.02)
-    pytest.fail(f"process {told} is still there")
+    pytest.fail(f"process {process_id} is still there")
 
 
 def test_an_unknown_scorer_is_named_with_what_there_is() -> None:

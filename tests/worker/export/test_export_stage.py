@@ -135,10 +135,10 @@ def test_merging_in_bf16_stays_within_its_rounding(base: Path, tmp_path: Path) -
 
 
 def test_a_quantized_base_is_merged_unquantized_and_that_is_said(base: Path, tmp_path: Path) -> None:
-    events, heard = Events.in_memory()
+    events, memory = Events.in_memory()
     final = trained("lora", base, tmp_path)
     run(order(base, final, tmp_path / "merged", merge=True, quantization="int4"), events)
-    assert "merged-unquantized" in [getattr(e.body, "code", "") for e in heard.events]
+    assert "merged-unquantized" in [getattr(e.body, "code", "") for e in memory.events]
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
     assert {p.dtype for p in model.parameters()} == {torch.float32}
 

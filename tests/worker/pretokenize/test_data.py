@@ -196,8 +196,8 @@ FORMATS: dict[str, Callable[[Path], Any]] = {
 def test_every_format_gives_the_same_rows(workshop: Workshop, name: str) -> None:
     path = workshop.folder / name
     FORMATS[name](path)
-    told = workshop.build(path, PLAIN)
-    assert [text for text, _ in texts(workshop, told)] == [
+    cache = workshop.build(path, PLAIN)
+    assert [text for text, _ in texts(workshop, cache)] == [
         turn(row["prompt"], row["completion"]) for row in ROWS
     ]
 

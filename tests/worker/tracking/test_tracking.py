@@ -127,7 +127,7 @@ class Working:
 
 
 def test_a_dead_tracker_is_reported_once_and_the_others_continue() -> None:
-    events, heard = Events.in_memory()
+    events, memory = Events.in_memory()
     working = Working()
     trackers = Trackers([("broken", lambda: Broken(1)), ("working", lambda: working)], events)
     events.attach(trackers)
@@ -135,9 +135,9 @@ def test_a_dead_tracker_is_reported_once_and_the_others_continue() -> None:
         events.progress(**progress(step))
     trackers.close()
     assert [p.step for p in working.points] == [1, 2, 3, 4, 5] and working.closed
-    told = [e.body for e in heard.events if e.body.type == "recovered"]
-    assert len(told) == 1 and told[0].kind == "tracker" and told[0].step == 2
-    assert told[0].detail.startswith("broken stopped (the server is gone)")
+    recovered = [e.body for e in memory.events if e.body.type == "recovered"]
+    assert len(recovered) == 1 and recovered[0].kind == "tracker" and recovered[0].step == 2
+    assert recovered[0].detail.startswith("broken stopped (the server is gone)")
 
 
 @pytest.mark.parametrize("fault", [OSError("no disk"), SystemExit(1), ImportError("no module")])
@@ -145,12 +145,12 @@ def test_a_tracker_that_cannot_start_is_reported(fault: BaseException) -> None:
     def refuse() -> Working:
         raise fault
 
-    events, heard = Events.in_memory()
+    events, memory = Events.in_memory()
     trackers = Trackers([("mute", refuse)], events)
     events.attach(trackers)
     events.progress(**progress(1))
     trackers.close()
-    assert [e.body.kind for e in heard.events if e.body.type == "recovered"] == ["tracker"]
+    assert [e.body.kind for e in memory.events if e.body.type == "recovered"] == ["tracker"]
 
 
 def test_a_tracker_that_hangs_delays_nothing(monkeypatch) -> None:
@@ -162,14 +162,14 @@ def test_a_tracker_that_hangs_delays_nothing(monkeypatch) -> None:
         def log(self, point: Point) -> None:
             gate.wait(30)
 
-    events, heard = Events.in_memory()
+    events, memory = Events.in_memory()
     trackers = Trackers([("hanging", Hanging)], events)
     events.attach(trackers)
     for step in range(1, 100):
         events.progress(**progress(step, total_steps=1000))
     trackers.close()
     gate.set()
-    assert sum(e.body.type == "progress" for e in heard.events) == 99
+    assert sum(e.body.type == "progress" for e in memory.events) == 99
 
 
 def fake_wandb(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -209,6 +209,6 @@ def test_wandb_resumes_the_same_run(tmp_path: Path, monkeypatch) -> None:
 def test_wandb_that_is_not_installed_says_how_to_get_it(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     plan = example_plan(tmp_path, {"machine.logging": {"steps": 1, "trackers": ["wandb"]}})
-    events, heard = Events.in_memory()
+    events, memory = Events.in_memory()
     start_trackers(plan, events).close()
-    assert "expert-worker[wandb]" in heard.events[-1].body.detail
+    assert "expert-worker[wandb]" in memory.events[-1].body.detail

@@ -24,7 +24,7 @@ MOST_GROWTH = 2 << 30
 # Processor seconds of all threads without an `advance` or a `stage`; half a MiB of rows usually takes one.
 # Wall-clock time would also count while a busy machine runs other processes.
 MOST_SILENCE = 600.0
-# From a wish to stop until the work must have heard of it.
+# Seconds within which the work must react to a request to stop.
 _GRACE = 5.0
 _ROUND = 0.02
 # Names of the data that are being read just now.

@@ -189,25 +189,25 @@ def _strips(across: Axis, lines: Sequence[Line]) -> str:
     # Rare points, such as evaluations, have a strip whatever is sampled.
     rare = [x for line in lines if len(line.points) <= _MOST_STRIPS // 3 for x, _ in line.points]
     steps = sorted({*sampled, *rare, known[-1]})
-    told: dict[float, list[str]] = {step: [] for step in steps}
+    labels: dict[float, list[str]] = {step: [] for step in steps}
     for line in lines:
         for x, y in line.points:
-            if x in told and len(told[x]) < _MOST_WORDS:
-                told[x].append(f"{escape(line.name)} {short(y)}")
+            if x in labels and len(labels[x]) < _MOST_WORDS:
+                labels[x].append(f"{escape(line.name)} {short(y)}")
     places = [across.share(step) for step in steps]
     edges = [0.0, *((a + b) / 2 for a, b in pairwise(places)), 100.0]
     strips = (
-        strip(left, right, place, f"step {step:,.0f}<br>{'<br>'.join(told[step])}")
+        strip(left, right, place, f"step {step:,.0f}<br>{'<br>'.join(labels[step])}")
         for step, place, left, right in zip(steps, places, edges, edges[1:], strict=False)
     )
     return f'<div class="strips">{"".join(strips)}</div>'
 
 
-def strip(left: float, right: float, place: float, told: str) -> str:
+def strip(left: float, right: float, place: float, label: str) -> str:
     side = ' class="e"' if place > 50 else ""
     width = max(right - left, 0.01)
     style = f"left:{left:.2f}%;width:{width:.2f}%;--x:{(place - left) / width:.0%}"
-    return f'<i{side} style="{style}"><b>{told}</b></i>'
+    return f'<i{side} style="{style}"><b>{label}</b></i>'
 
 
 def _legend(lines: Sequence[Line]) -> str:

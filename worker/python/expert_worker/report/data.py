@@ -105,6 +105,6 @@ def _use(name: str, split: Split) -> str:
         for kind, count in parts
         if count > 0
     )
-    told = f"{learnt:,} learnt from, {tokens - learnt:,} only read, {room - tokens:,.0f} empty"
+    label = f"{learnt:,} learnt from, {tokens - learnt:,} only read, {room - tokens:,.0f} empty"
     bar = f'<div class="bar">{cells}</div>'
-    return f'<div class="use"><span>{escape(name)}</span>{bar}<small>{told}</small></div>'
+    return f'<div class="use"><span>{escape(name)}</span>{bar}<small>{label}</small></div>'

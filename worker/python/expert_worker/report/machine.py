@@ -87,8 +87,8 @@ def _form(form: str, value: float | None) -> str:
 def _amount(amount: Duration | Warmup, what: str = "") -> str:
     if not amount.value:
         return ""
-    told = f"{amount.value:.0%}" if amount.unit == "ratio" else f"{amount.value:g} {amount.unit or ''}"
-    return f"{told} {what}".strip()
+    words = f"{amount.value:.0%}" if amount.unit == "ratio" else f"{amount.value:g} {amount.unit or ''}"
+    return f"{words} {what}".strip()
 
 
 def _machine(machine: RunMachine | None) -> Iterable[tuple[str, str]]:

@@ -113,13 +113,13 @@ def _waiting(run: Run) -> Points:
 
 
 def _evaluated(run: Run) -> Points:
-    told = ((e.step, e.metrics.get(EVAL_LOSS, e.metrics.get(_OLD_EVAL_LOSS))) for e in run.evaluations)
-    return [(float(step), loss) for step, loss in told if loss is not None and abs(loss) < 1e100]
+    losses = ((e.step, e.metrics.get(EVAL_LOSS, e.metrics.get(_OLD_EVAL_LOSS))) for e in run.evaluations)
+    return [(float(step), loss) for step, loss in losses if loss is not None and abs(loss) < 1e100]
 
 
 def _accuracy(run: Run) -> Points:
-    told = ((e.step, e.metrics.get(ACCURACY)) for e in run.evaluations)
-    return [(float(step), share) for step, share in told if share is not None and abs(share) < 1e100]
+    shares = ((e.step, e.metrics.get(ACCURACY)) for e in run.evaluations)
+    return [(float(step), share) for step, share in shares if share is not None and abs(share) < 1e100]
 
 
 def happened(run: Run) -> str:
@@ -168,8 +168,8 @@ def _words(note: Note) -> object:
 
 
 def _with_hint(message: str, hint: str | None) -> Raw:
-    told = text(message[:_LONGEST])
-    return Raw(f"{told}<small>{text(hint[:_LONGEST])}</small>" if hint else told)
+    shown = text(message[:_LONGEST])
+    return Raw(f"{shown}<small>{text(hint[:_LONGEST])}</small>" if hint else shown)
 
 
 def _time(time: float) -> Raw:
