@@ -8,7 +8,7 @@ from scene import save_base
 from tiny import apart, flat, gradients, lora, plain_loss
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-from expert_worker.base.int8 import keep_scales
+from expert_worker.base.load import keep_scales
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import Place
 from expert_worker.train.fast.kernels.adapted_linear import ADAPTED_LINEAR

@@ -1,22 +1,27 @@
 """The base model in memory: dtype, quantization, rope scaling and attention as the plan says."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 
-from expert_worker.base import fp32_products, rope, warm
+from expert_worker.base import fp32_products, warm
 from expert_worker.base.embedded import quietly
-from expert_worker.base.int8 import keep_scales
 from expert_worker.base.locate import locate
-from expert_worker.base.sizes import check_sizes
 from expert_worker.errors import BadInput, ExpertError, Missing
 from expert_worker.events import Events
-from expert_worker.plan import Plan
+from expert_worker.plan import Plan, RopeScaling
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _LOAD_BUDGET = 300.0
+# At most as large as the largest dimension of any tensor.
+_DIMENSIONS = ("hidden_size", "n_embd", "vocab_size")
+_LAYERS = ("num_hidden_layers", "n_layer")
 
 
 def compute_dtype(plan: Plan) -> torch.dtype:
@@ -73,7 +78,7 @@ def read_model(plan: Plan, folder: Path) -> Any:
     quietly()
     config = _read(AutoConfig, folder)
     if plan.recipe.base.rope_scaling is not None:
-        rope.apply(config, plan.recipe.base.rope_scaling)
+        apply_rope_scaling(config, plan.recipe.base.rope_scaling)
     attention = attention_of(plan)
     if attention == "sdpa" and not _has_sdpa(config):
         attention = "eager"
@@ -206,3 +211,81 @@ def _report(model: Any, plan: Plan, events: Events) -> None:
     events.applied("attention", attention, note)
     if plan.recipe.base.rope_scaling is not None:
         events.applied("rope_scaling", dict(model.config.rope_parameters), "RoPE scaling applied")
+
+
+def apply_rope_scaling(config: Any, scaling: RopeScaling) -> dict[str, Any]:
+    """Sets the config's `rope_parameters`, transformers' one mapping for it, and returns them."""
+    parameters: dict[str, Any] = dict(getattr(config, "rope_parameters", None) or {})
+    parameters.setdefault("rope_theta", getattr(config, "rope_theta", 10000.0))
+    parameters["rope_type"] = scaling.kind
+    parameters["factor"] = scaling.factor
+    for name in (
+        "original_max_position_embeddings",
+        "attention_factor",
+        "beta_fast",
+        "beta_slow",
+        "low_freq_factor",
+        "high_freq_factor",
+    ):
+        value = getattr(scaling, name)
+        if value is not None:
+            parameters[name] = value
+    for name in ("short_factor", "long_factor"):
+        value = getattr(scaling, name)
+        if value is not None:
+            parameters[name] = list(value)
+    if scaling.kind not in ("linear",):
+        parameters.setdefault("original_max_position_embeddings", config.max_position_embeddings)
+    config.rope_parameters = parameters
+    longest = scaling.max_position_embeddings
+    if longest is None:
+        longest = round(
+            parameters.get("original_max_position_embeddings", config.max_position_embeddings)
+            * scaling.factor
+        )
+    config.max_position_embeddings = longest
+    return parameters
+
+
+def keep_scales(model: Any) -> None:
+    """Works around 8-bit weights on a CPU: peft's DoRA moves them in place, and the copy lacks its scales."""
+    for module in model.modules():
+        if type(module).__name__ == "Linear8bitLt":
+            module.init_8bit_state = MethodType(_take_state, module)
+
+
+def _take_state(module: Any) -> None:
+    weight, state = module.weight, module.state
+    state.CB, weight.CB = weight.CB, None
+    if weight.SCB is not None:
+        state.SCB, weight.SCB = weight.SCB, None
+
+
+def check_sizes(config: Any, folder: Path) -> None:
+    """Whether config.json fits the weights, before anything of the sizes that it names is allocated."""
+    widest, tensors = 0, 0
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(path, framework="pt") as file:
+                for name in file.keys():  # noqa: SIM118 (not a mapping)
+                    tensors += 1
+                    widest = max(widest, *file.get_slice(name).get_shape(), 0)
+        except (SafetensorError, OSError, ValueError, TypeError) as error:
+            raise BadInput(
+                f"{path} cannot be read: {(str(error).strip().splitlines() or [type(error).__name__])[0]}",
+                hint="The file is damaged or was not fetched to its end: fetch it again.",
+                code="base-unreadable",
+            ) from None
+    # GGUF blocks and other packed weights have other dimensions.
+    if getattr(config, "quantization_config", None) is not None:
+        return
+    for names, most, what in ((_DIMENSIONS, widest, "its largest tensor has"), (_LAYERS, tensors, "it has")):
+        for name in names:
+            size = getattr(config, name, None)
+            if isinstance(size, int) and not isinstance(size, bool) and not 0 < size <= most:
+                unit = "as largest dimension" if most is widest else "tensors"
+                raise BadInput(
+                    f"config.json in {folder} sets {name} to {size:,}, but {what} {most:,} {unit}",
+                    hint="Use the config.json that belongs to these weights.",
+                    code="base-unreadable",
+                )

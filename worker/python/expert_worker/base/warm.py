@@ -63,8 +63,8 @@ def _key(plan: Plan, folder: Path | None) -> _Key | None:
     from expert_worker.base.load import attention_of, compute_dtype
 
     base = plan.recipe.base
-    as_it_lies = base.quantization not in ("int4", "int8") and base.rope_scaling is None
-    if folder is None or plan.machine.device.kind != "cpu" or not as_it_lies:
+    as_on_disk = base.quantization not in ("int4", "int8") and base.rope_scaling is None
+    if folder is None or plan.machine.device.kind != "cpu" or not as_on_disk:
         return None
     files = sorted(path for path in folder.iterdir() if path.is_file())
     written = tuple((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files)

@@ -1,12 +1,16 @@
 """`final/`: a plain PEFT folder. No time, no path, no hash order: the same training gives the same bytes."""
 
+from __future__ import annotations
+
 import json
 import tempfile
 from collections.abc import Mapping
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import torch
+from peft import PeftConfig, PeftModel, get_peft_model_state_dict
 
 from expert_worker.adapter import CONFIG, WEIGHTS
 from expert_worker.checkpoint import files, tensors
@@ -59,3 +63,31 @@ def _placeless(path: Path) -> bytes:
         return path.read_bytes()
     document = json.loads(path.read_bytes())
     return files.json_bytes({key: value for key, value in document.items() if key not in _PLACES})
+
+
+def adapter_config(config: PeftConfig, base: str) -> dict[str, Any]:
+    """As peft writes it, but module lists sorted (sets have hash order) and the base by its logical name."""
+    document = {key: _plain(value) for key, value in config.to_dict().items()}
+    document["base_model_name_or_path"] = base
+    document["inference_mode"] = True
+    if document.get("tokenizer_name_or_path") is not None:
+        document["tokenizer_name_or_path"] = base
+    return document
+
+
+def adapter_tensors(model: PeftModel) -> dict[str, torch.Tensor]:
+    """Under the names that `PeftModel.from_pretrained` looks for; base embeddings are never among them."""
+    found: dict[str, torch.Tensor] = get_peft_model_state_dict(model, save_embedding_layers=False)
+    return {name: tensor.detach() for name, tensor in found.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, set | frozenset):
+        return sorted(_plain(item) for item in value)
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

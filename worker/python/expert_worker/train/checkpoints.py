@@ -21,7 +21,7 @@ from expert_worker.events import Events
 from expert_worker.plan import Plan
 from expert_worker.processor import name_of_processor
 from expert_worker.results import CheckpointFacts
-from expert_worker.run_record.adapter import adapter_config, adapter_tensors
+from expert_worker.run_record.final import adapter_config, adapter_tensors
 from expert_worker.train.adapter import trained
 from expert_worker.train.distributed import DistContext
 from expert_worker.train.precision import LossScale
