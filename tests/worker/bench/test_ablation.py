@@ -37,7 +37,17 @@ def test_the_page_shows_what_was_measured_and_why_the_rest_was_not(bench, tmp_pa
     assert "TF32 is a format of CUDA&#x27;s tensor cores" in page
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}"])
+def test_losses_that_are_not_finite_have_no_distance(bench, tmp_path):
+    variant = {"name": "x", "measured": MEASURED, "of_planned": None, "losses": "apart", "apart": None}
+    (tmp_path / "ablation.json").write_text(json.dumps({**RESULTS, "variants": [variant]}))
+    done = bench("ablation", "ablation.json", "--output", "a.html")
+    assert done.returncode == 0, done.stderr
+    assert ">apart<" in (tmp_path / "a.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"planned": 1, "variants": 2}', json.dumps({**RESULTS, "variants": [1]})]
+)
 def test_files_other_than_results_are_refused(bench, tmp_path, text):
     (tmp_path / "x.json").write_text(text)
     done = bench("ablation", "x.json", "--output", "a.html")

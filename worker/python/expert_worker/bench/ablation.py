@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from expert_worker.bench.output import demand_writable, number, size, write_file
 from expert_worker.errors import BadInput
@@ -28,34 +28,79 @@ def run_command(given: argparse.Namespace) -> int:
     return 0
 
 
-def read(path: Path) -> dict[str, Any]:
+class Part(BaseModel):
+    """What the page reads of ablation.json. A number that is not finite is null there."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+
+class Device(Part):
+    name: str
+
+
+class Measured(Part):
+    tokens_per_second: float = Field(gt=0)
+    peak_bytes: int
+    ready_seconds: float
+
+
+class Variant(Part):
+    name: str
+    measured: Measured | None
+    of_planned: float | None = None
+    losses: str = ""
+    apart: float | None = None
+    why: str = ""
+
+    @property
+    def losses_in_words(self) -> str:
+        if self.losses == "apart" and self.apart is not None:
+            return f"{self.apart:.1%} apart"
+        return self.losses.replace("_", " ")
+
+
+class Ablation(Part):
+    expert: str
+    base: str
+    device: Device
+    dtype: str
+    rows_per_step: int
+    max_seq_length: int
+    steps: int
+    planned: Measured
+    planned_again: Measured
+    variants: list[Variant]
+
+
+def read(path: Path) -> Ablation:
     try:
-        document = json.loads(path.read_bytes())
+        return Ablation.model_validate_json(path.read_bytes())
     except OSError as error:
         raise BadInput(f"Cannot read {path}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise BadInput(f"{path} is not JSON: {error}") from error
-    if not isinstance(document, dict) or not {"planned", "variants"} <= document.keys():
-        raise BadInput(f"{path} is not a result of `expert-cli bench ablate`")
-    return document
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = "/".join(map(str, first["loc"])) or "the document"
+        raise BadInput(
+            f"{path} is not a result of `expert-cli bench ablate`: {place}: {first['msg']}",
+            hint="Name the ablation.json in the folder that it wrote.",
+        ) from error
 
 
-def page(results: dict[str, Any]) -> str:
-    planned = results["planned"]
-    measured = [it for it in results["variants"] if it.get("measured")]
-    speed = [Bar("as planned", planned["tokens_per_second"])]
-    speed += [Bar(it["name"], it["measured"]["tokens_per_second"]) for it in measured]
-    memory = [Bar("as planned", planned["peak_bytes"] / 2**20)]
-    memory += [Bar(it["name"], it["measured"]["peak_bytes"] / 2**20) for it in measured]
+def page(found: Ablation) -> str:
+    planned, again = found.planned, found.planned_again
+    measured = [(it, it.measured) for it in found.variants if it.measured is not None]
+    named = [("as planned", planned), *((it.name, of_variant) for it, of_variant in measured)]
+    speed = [Bar(name, it.tokens_per_second) for name, it in named]
+    memory = [Bar(name, it.peak_bytes / 2**20) for name, it in named]
     head = ["", "tokens/s", "of planned", "peak memory", "ready after, s", "losses"]
     rows = [_row("as planned", planned, 1.0, "")]
-    rows += [_row(it["name"], it["measured"], it["of_planned"], _losses(it)) for it in measured]
-    rows.append(_row("as planned, again", results["planned_again"], _again(results), ""))
-    left_out = [[it["name"], it["why"]] for it in results["variants"] if not it.get("measured")]
+    rows += [_row(it.name, of_variant, it.of_planned, it.losses_in_words) for it, of_variant in measured]
+    rows.append(_row("as planned, again", again, again.tokens_per_second / planned.tokens_per_second, ""))
+    left_out = [[it.name, it.why] for it in found.variants if it.measured is None]
     lead = (
-        f"{results['expert']} on {results['base']}, {results['device']['name']} in {results['dtype']}, "
-        f"{results['rows_per_step']} rows of {results['max_seq_length']} tokens per step, "
-        f"{results['steps']} steps each"
+        f"{found.expert} on {found.base}, {found.device.name} in {found.dtype}, "
+        f"{found.rows_per_step} rows of {found.max_seq_length} tokens per step, "
+        f"{found.steps} steps each"
     )
     return document(
         "What each optimisation is worth",
@@ -68,25 +113,15 @@ def page(results: dict[str, Any]) -> str:
     )
 
 
-def _again(results: dict[str, Any]) -> float:
-    again, planned = results["planned_again"], results["planned"]
-    return float(again["tokens_per_second"]) / float(planned["tokens_per_second"])
-
-
-def _row(name: str, measured: dict[str, Any], ratio: float, losses: str) -> list[object]:
+def _row(name: str, measured: Measured, ratio: float | None, losses: str) -> list[object]:
     return [
         name,
-        number(measured["tokens_per_second"]),
-        f"{ratio:.2f}x",
-        size(measured["peak_bytes"]),
-        f"{measured['ready_seconds']:.1f}",
+        number(measured.tokens_per_second),
+        "" if ratio is None else f"{ratio:.2f}x",
+        size(measured.peak_bytes),
+        f"{measured.ready_seconds:.1f}",
         losses,
     ]
-
-
-def _losses(variant: dict[str, Any]) -> str:
-    relation = str(variant["losses"])
-    return f"{100 * variant['apart']:.1f}% apart" if relation == "apart" else relation.replace("_", " ")
 
 
 @dataclass(frozen=True)
