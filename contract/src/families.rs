@@ -39,8 +39,9 @@ pub struct Family {
     /// Name in a block, width of the input, width of the output.
     pub linears: Vec<(String, Width, Width)>,
     pub ia3: Ia3,
+    /// The worker's module that reads its layers on the fast path.
     #[serde(default)]
-    pub fast_path: bool,
+    pub fast_path: Option<String>,
     /// Whether blocks hold experts, whose weights are one tensor that no adapter is put on.
     #[serde(default)]
     pub experts: bool,

@@ -169,7 +169,7 @@ pub fn families_page() -> String {
         layers.dedup();
         let ia3: Vec<_> = family.ia3.target.iter().map(String::as_str).collect();
         let architectures: Vec<_> = family.architectures.iter().map(String::as_str).collect();
-        let path = if family.fast_path { "fast" } else { "plain" };
+        let path = if family.fast_path.is_some() { "fast" } else { "plain" };
         let _ = writeln!(
             page,
             "| {} | {} | {} | {} | {path} |",

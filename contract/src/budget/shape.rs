@@ -79,7 +79,7 @@ impl Shape {
             qk_norm: architecture.starts_with("qwen3"),
             positions: number(&["max_position_embeddings", "n_positions", "max_seq_len", "seq_length"])
                 .unwrap_or(u64::MAX),
-            fast_path: family.is_some_and(|it| it.fast_path)
+            fast_path: family.is_some_and(|it| it.fast_path.is_some())
                 && (architecture != "mistral" || number(&["sliding_window"]).is_none()),
             // Some blocks of a base with experts may have a usual MLP: its weights say so.
             names_known: family.is_some_and(|it| !it.experts),

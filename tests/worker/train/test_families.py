@@ -7,6 +7,7 @@ import shutil
 from typing import Any
 
 import pytest
+import tiny_families
 import torch
 from plans import example_plan
 from safetensors.torch import load_file
@@ -19,6 +20,7 @@ from expert_worker.base.families import table
 from expert_worker.errors import BadInput, Failed
 from expert_worker.evaluate.decode import Prompt, answer_all
 from expert_worker.events import Events
+from expert_worker.train.fast.families import layout
 from expert_worker.train.modules import find
 
 # One for each way in which layers are laid out; the others run in `make test-all`.
@@ -63,6 +65,15 @@ def test_trains_resumes_and_generates(name, tmp_path):
     prompts = [Prompt([3, 4, 5, 6]), Prompt([7, 8])]
     adapted = load_adapter(model, whole.output / "final")
     assert len(answer_all(adapted, tokenizer, prompts, decoding)) == 2
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_the_fast_path_reads_what_the_table_says(name):
+    listed = next(family.fast_path for family in table().families if name in family.architectures)
+    read = layout(name)
+    assert (read is not None) == (listed is not None)
+    if read is not None:
+        assert read.obstacle(tiny_families.config(name)) is None
 
 
 KINDS: dict[str, dict[str, Any]] = {

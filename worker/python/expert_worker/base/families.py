@@ -26,7 +26,8 @@ class Family(_Entry):
     name: str
     architectures: tuple[str, ...]
     ia3: Ia3
-    fast_path: bool = False
+    # The module of `train/fast/families` that reads its layers.
+    fast_path: str | None = None
 
 
 class Table(_Entry):

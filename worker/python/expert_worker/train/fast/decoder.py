@@ -1,4 +1,4 @@
-"""The decoder of Llama, Qwen and Mistral over packed documents.
+"""A decoder over packed documents, for the layouts in `families`.
 
 It reads an unmodified transformers + peft model: the same modules hold the weights, only the computation
 differs.
@@ -19,6 +19,7 @@ from expert_worker.base.fp32_products import product_dtype
 
 from .batch import CPU_MULTIPLE, PackedBatch
 from .dropout import Columns, Place, uniform
+from .families import LayerParts, layout
 from .kernels.adapted_linear import FusedLayer
 from .kernels.attention import Documents
 from .kernels.choice import Kernels
@@ -55,27 +56,25 @@ class BatchContext:
 class Layer:
     """One decoder layer."""
 
-    def __init__(self, layer: Any, kernels: Kernels) -> None:
-        attention, mlp = layer.self_attn, layer.mlp
+    def __init__(self, parts: LayerParts, kernels: Kernels) -> None:
         self._attend, self._rotate, self._swiglu = kernels.attention, kernels.rotary, kernels.swiglu
         self.query, self.key, self.value, self.output, self.gate, self.up, self.down = (
             kernels.projection(module)
             for module in (
-                attention.q_proj,
-                attention.k_proj,
-                attention.v_proj,
-                attention.o_proj,
-                mlp.gate_proj,
-                mlp.up_proj,
-                mlp.down_proj,
+                parts.query,
+                parts.key,
+                parts.value,
+                parts.output,
+                parts.gate,
+                parts.up,
+                parts.down,
             )
         )
-        self.head_width = int(attention.head_dim)
-        self.scale = float(attention.scaling)
-        self.before = Norm.of(layer.input_layernorm, kernels)
-        self.between = Norm.of(layer.post_attention_layernorm, kernels)
-        self.query_norm = Norm.of(attention.q_norm, kernels) if hasattr(attention, "q_norm") else None
-        self.key_norm = Norm.of(attention.k_norm, kernels) if hasattr(attention, "k_norm") else None
+        self.head_width, self.scale = parts.head_width, parts.scale
+        self.before = Norm.of(parts.before, kernels)
+        self.between = Norm.of(parts.between, kernels)
+        self.query_norm = None if parts.query_norm is None else Norm.of(parts.query_norm, kernels)
+        self.key_norm = None if parts.key_norm is None else Norm.of(parts.key_norm, kernels)
 
     def compile(self, compiled: Wrapper) -> None:
         """Everything except attention, which is one kernel already and differs for every batch."""
@@ -140,7 +139,10 @@ class FastDecoder:
         self.dtype = self.body.norm.weight.dtype
         target = Target(self.body.norm.weight.device, product_dtype(self.head, self.dtype), flash)
         self.kernels = Kernels(target, kernels)
-        self.layers = [Layer(layer, self.kernels) for layer in self.body.layers]
+        read = layout(inner.config.model_type)
+        if read is None:
+            raise ValueError(f"the fast path does not compute {inner.config.model_type}")
+        self.layers = [Layer(read.layer(block), self.kernels) for block in self.body.layers]
         self._compiled = compiled is not None
         if compiled is not None:
             for layer in self.layers:

@@ -7,14 +7,13 @@ from typing import Any
 from torch import nn
 
 from .decoder import causal_model
-
-ARCHITECTURES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
+from .families import layout
 
 
 def obstacle(model: Any) -> str | None:
     """The reason why the plain path must be used, for the user; None if the model is eligible."""
     inner = causal_model(model)
-    for check in (_architecture, _attention, _activation, _trained):
+    for check in (_architecture, _attention, _logits, _trained):
         reason = check(inner)
         if reason is not None:
             return reason
@@ -23,13 +22,12 @@ def obstacle(model: Any) -> str | None:
 
 def _architecture(inner: Any) -> str | None:
     kind = inner.config.model_type
-    return None if kind in ARCHITECTURES else f"the architecture {kind} is not supported"
+    read = layout(kind)
+    return f"the architecture {kind} is not supported" if read is None else read.obstacle(inner.config)
 
 
 def _attention(inner: Any) -> str | None:
     config = inner.config
-    if config.model_type == "mistral" and getattr(config, "sliding_window", None) is not None:
-        return "the base uses sliding-window attention"
     if any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ()):
         return "some layers do not attend to all previous tokens"
     if getattr(config, "attention_dropout", 0.0):
@@ -37,12 +35,8 @@ def _attention(inner: Any) -> str | None:
     return None
 
 
-def _activation(inner: Any) -> str | None:
+def _logits(inner: Any) -> str | None:
     config = inner.config
-    if config.hidden_act not in ("silu", "swish"):
-        return f"the base's activation is {config.hidden_act}"
-    if getattr(config, "pretraining_tp", 1) != 1:
-        return "the base splits its projections (pretraining_tp)"
     for name in ("final_logit_softcapping", "logits_scaling", "logit_scale"):
         if getattr(config, name, None) not in (None, 1, 1.0):
             return f"the base changes its logits ({name})"
