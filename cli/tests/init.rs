@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use expert_contract::manifest::Options;
-use expert_contract::plan::{Device, DeviceKind, PrecisionRequest, Request, Resume};
+use expert_contract::plan::{Device, DeviceKind, PrecisionRequest, Threads};
 use expert_contract::read;
 use expert_contract::resolve::{Site, resolve};
 
@@ -57,19 +57,13 @@ fn presets_validate_without_a_word_and_fit_their_device() {
         };
         let manifest = loaded.manifest.unwrap();
         let expert = manifest.effective(0).unwrap();
-        let request =
-            Request::Train { resume: Resume::Nothing, extend: false, evaluate: true, profile: false };
-        let resolved = resolve(&expert, &site(&path, gpu), request).unwrap();
+        let resolved = resolve(&expert, &site(&path, gpu)).unwrap();
         // The example rows are few for a large GPU, which is noted.
         let notes: Vec<&str> =
             resolved.notes.iter().map(|note| note.code).filter(|code| *code != "few-steps").collect();
-        assert!(notes.is_empty(), "{name}: {notes:?} {:?}", resolved.plan.machine.estimate);
-        assert_eq!(resolved.plan.recipe.precision.compute == PrecisionRequest::Bf16, gpu.is_some(), "{name}");
-        assert_eq!(
-            resolved.plan.recipe.batch.max_seq_length == 32_768,
-            name.starts_with("context"),
-            "{name}"
-        );
+        assert!(notes.is_empty(), "{name}: {notes:?} {:?}", resolved.machine.estimate);
+        assert_eq!(resolved.recipe.precision.compute == PrecisionRequest::Bf16, gpu.is_some(), "{name}");
+        assert_eq!(resolved.recipe.batch.max_seq_length == 32_768, name.starts_with("context"), "{name}");
     }
 }
 
@@ -86,6 +80,8 @@ fn site(manifest: &Path, gpu: Option<u64>) -> Site {
         device: Device { kind, index: 0, name: "a device".to_owned(), memory_bytes },
         devices: 1,
         computes_bf16: gpu.is_some(),
+        threads: Threads::default(),
+        wait_for_mirror: false,
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use expert_contract::diagnostic::Code;
 use expert_contract::ledger::{Class, Entry, Kind, entries};
 use expert_contract::manifest::{Manifest, Options, ROOT};
-use expert_contract::plan::{Device, DeviceKind, Request, Resume};
+use expert_contract::plan::{Device, DeviceKind, Threads};
 use expert_contract::read::{Loaded, from_bytes};
 use expert_contract::resolve::{Site, resolve};
 use serde_json::{Value, json};
@@ -82,9 +82,10 @@ fn plan(document: &Value) -> Value {
         device,
         devices: 2,
         computes_bf16: true,
+        threads: Threads::default(),
+        wait_for_mirror: false,
     };
-    let request = Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
-    let plan = resolve(&manifest.effective(0).unwrap(), &site, request).unwrap().plan;
+    let plan = resolve(&manifest.effective(0).unwrap(), &site).unwrap();
     json!({"recipe": plan.recipe, "machine": plan.machine})
 }
 

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use expert_contract::manifest::Options;
-use expert_contract::plan::{Device, DeviceKind, Request, Resume};
+use expert_contract::plan::{Device, DeviceKind, Threads};
 use expert_contract::read::from_bytes;
 use expert_contract::resolve::{CachedRows, DataFacts, Site, estimate_steps, gibibytes, resolve};
 use serde_json::{Value, json};
@@ -55,6 +55,8 @@ impl World {
             device: Device { kind, index: 0, name: "device".into(), memory_bytes: memory },
             devices,
             computes_bf16: kind == DeviceKind::Cuda,
+            threads: Threads::default(),
+            wait_for_mirror: false,
         }
     }
 
@@ -64,14 +66,12 @@ impl World {
         let said: Vec<_> =
             loaded.diagnostics.iter().map(|one| format!("{}: {}", one.code, one.message)).collect();
         let manifest = loaded.manifest.unwrap_or_else(|| panic!("{said:?}"));
-        let request =
-            Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
-        let found = resolve(&manifest.effective(0).unwrap(), site, request).unwrap();
-        let recipe = &found.plan.recipe;
+        let found = resolve(&manifest.effective(0).unwrap(), site).unwrap();
+        let recipe = &found.recipe;
         let steps = |cached| estimate_steps(&recipe.batch, &recipe.schedule.duration, &found.facts, cached);
         let document = json!({
             "recipe": recipe,
-            "machine": found.plan.machine,
+            "machine": found.machine,
             "base": found.base,
             "base_is_here": found.base.is_here(),
             "facts": found.facts,

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use expert_contract::manifest::{Manifest, Options, Set};
 use expert_contract::plan::{
     CheckpointingMode, DataFormat, Device, DeviceKind, Dtype, Duration, Plan, Quantization, Request, Resume,
-    RopeKind, Strategy, Warmup,
+    RopeKind, Strategy, Threads, Warmup,
 };
 use expert_contract::read::from_bytes;
-use expert_contract::resolve::{Resolved, Site, resolve};
+use expert_contract::resolve::{Resolved, Share, Site, resolve};
 
 const MANIFEST: &str = r#"{
   "name": "expert-sql",
@@ -49,19 +49,23 @@ fn site(memory: Option<u64>, kind: DeviceKind) -> Site {
         device: Device { kind, index: 0, name: "device".into(), memory_bytes: memory },
         devices: 1,
         computes_bf16: true,
+        threads: Threads::default(),
+        wait_for_mirror: false,
     }
 }
 
+const TRAIN: Request =
+    Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
+
 fn plan(manifest: &Manifest, base: usize, site: &Site) -> Resolved {
-    let request = Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
-    resolve(&manifest.effective(base).unwrap(), site, request).unwrap()
+    resolve(&manifest.effective(base).unwrap(), site).unwrap()
 }
 
 #[test]
 fn sixteen_bits_without_units_for_them_are_multiplied_in_fp32() {
     let half = |kind, computes_bf16| {
         let site = Site { computes_bf16, ..site(None, kind) };
-        plan(&manifest(&[]), 1, &site).plan.machine
+        plan(&manifest(&[]), 1, &site).machine
     };
     let without = half(DeviceKind::Cpu, false);
     let with = half(DeviceKind::Cpu, true);
@@ -79,7 +83,7 @@ fn a_base_in_sixteen_bits_is_multiplied_in_fp32_whatever_the_rest_computes_in() 
             Set::new("base_models[1].quantization", format!("\"{quantization}\"")),
         ];
         let site = Site { computes_bf16: false, ..site(None, DeviceKind::Cpu) };
-        plan(&manifest(&sets), 1, &site).plan.machine
+        plan(&manifest(&sets), 1, &site).machine
     };
     for (quantization, in_fp32) in [("bf16", true), ("fp16", true), ("none", false)] {
         let found = machine(quantization);
@@ -94,7 +98,7 @@ fn workers_persist_only_where_there_are_workers() {
             Set::new("training.config.dataloader_persistent_workers", persistent),
             Set::new("training.config.dataloader_num_workers", workers),
         ];
-        plan(&manifest(&sets), 1, &site(None, DeviceKind::Cpu)).plan.machine.loader.persistent_workers
+        plan(&manifest(&sets), 1, &site(None, DeviceKind::Cpu)).machine.loader.persistent_workers
     };
     assert!(persistent("true", "2"));
     assert!(!persistent("true", "0"));
@@ -105,7 +109,7 @@ fn workers_persist_only_where_there_are_workers() {
 fn a_digest_of_the_base_is_kept_and_an_empty_one_is_none() {
     let sha256 = |value: &str| {
         let sets = [Set::new("base_models[1].sha256", format!("\"{value}\""))];
-        plan(&manifest(&sets), 1, &site(None, DeviceKind::Cpu)).plan.recipe.base.sha256
+        plan(&manifest(&sets), 1, &site(None, DeviceKind::Cpu)).recipe.base.sha256
     };
     assert_eq!(sha256(&"ab".repeat(32)), Some("ab".repeat(32)));
     assert_eq!(sha256(""), None);
@@ -114,7 +118,7 @@ fn a_digest_of_the_base_is_kept_and_an_empty_one_is_none() {
 #[test]
 fn the_recipe_says_what_the_manifest_says() {
     let resolved = plan(&manifest(&[]), 0, &site(None, DeviceKind::Cuda));
-    let recipe = &resolved.plan.recipe;
+    let recipe = &resolved.recipe;
     assert_eq!(recipe.base.quantization, Quantization::Int4);
     let rope = recipe.base.rope_scaling.as_ref().unwrap();
     assert_eq!((rope.kind, rope.attention_factor, rope.factor), (RopeKind::Yarn, Some(1.0), 8.0));
@@ -131,7 +135,7 @@ fn the_recipe_says_what_the_manifest_says() {
     assert_eq!(recipe.evaluation.strategy, Strategy::Steps);
     let best = recipe.evaluation.best.as_ref().unwrap();
     assert_eq!((best.metric.as_str(), best.greater_is_better), ("eval_loss", false));
-    let machine = &resolved.plan.machine;
+    let machine = &resolved.machine;
     assert_eq!(machine.dtype, Dtype::Bf16);
     assert_eq!(machine.checkpointing, CheckpointingMode::Selective);
     assert_eq!(machine.save_total_limit, None);
@@ -149,17 +153,17 @@ fn overrides_and_arguments_say_where_they_came_from() {
     assert_eq!(origin("epochs"), "manifest");
     assert_eq!(origin("learning_rate"), "command line");
     assert_eq!(origin("weight_decay"), "default");
-    assert_eq!(resolved.plan.recipe.batch.rows_per_step, 16);
+    assert_eq!(resolved.recipe.batch.rows_per_step, 16);
 }
 
 #[test]
 fn the_digest_does_not_know_the_machine() {
-    let here = plan(&manifest(&[]), 1, &site(None, DeviceKind::Cpu)).plan;
+    let here = plan(&manifest(&[]), 1, &site(None, DeviceKind::Cpu));
     let mut elsewhere = site(Some(80 << 30), DeviceKind::Cuda);
     elsewhere.output = Some("/somewhere/else".into());
     elsewhere.home = "/other".into();
-    let there = plan(&manifest(&[]), 1, &elsewhere).plan;
-    assert_eq!(here.recipe_digest, there.recipe_digest);
+    let there = plan(&manifest(&[]), 1, &elsewhere);
+    assert_eq!(here.recipe.digest(), there.recipe.digest());
     assert_ne!(here.machine, there.machine);
 }
 
@@ -167,13 +171,13 @@ fn the_digest_does_not_know_the_machine() {
 fn every_part_of_the_recipe_is_in_the_digest() {
     let digest = |key: &str, value: &str| {
         plan(&manifest(&[Set::new(format!("training.config.{key}"), value)]), 1, &site(None, DeviceKind::Cpu))
-            .plan
-            .recipe_digest
+            .recipe
+            .digest()
     };
     let same = digest("logging_steps", "7");
     for (key, value) in [("seed", "1"), ("learning_rate", "6e-5"), ("epochs", "2"), ("use_tf32", "false")] {
         let sets = [Set::new(format!("base_models[1].overrides.{key}"), value)];
-        let other = plan(&manifest(&sets), 1, &site(None, DeviceKind::Cpu)).plan.recipe_digest;
+        let other = plan(&manifest(&sets), 1, &site(None, DeviceKind::Cpu)).recipe.digest();
         assert_ne!(same, other, "{key}");
     }
     assert_eq!(same, digest("save_total_limit", "2"), "retention does not change the result");
@@ -184,18 +188,18 @@ fn every_part_of_the_recipe_is_in_the_digest() {
 fn a_batch_that_does_not_fit_is_split_and_said_so() {
     let wanted = 16;
     let resolved = plan(&manifest(&[]), 0, &site(Some(8 << 30), DeviceKind::Cuda));
-    let machine = &resolved.plan.machine;
+    let machine = &resolved.machine;
     assert!(machine.micro_batch < wanted, "{}", machine.micro_batch);
     assert_eq!(machine.micro_batch * machine.accumulation, 64, "a step still has the same rows");
     assert!(resolved.notes.iter().any(|note| note.code == "micro-batch-lowered"));
     let roomy = plan(&manifest(&[]), 0, &site(Some(139 << 30), DeviceKind::Cuda));
-    assert_eq!((roomy.plan.machine.micro_batch, roomy.notes.len()), (16, 0));
+    assert_eq!((roomy.machine.micro_batch, roomy.notes.len()), (16, 0));
     assert!(roomy.largest_micro_batch.unwrap() > 16);
 }
 
 #[test]
 fn a_plan_survives_its_own_json() {
-    let plan = plan(&manifest(&[]), 0, &site(Some(24 << 30), DeviceKind::Cuda)).plan;
+    let plan = plan(&manifest(&[]), 0, &site(Some(24 << 30), DeviceKind::Cuda)).plan(TRAIN);
     let text = serde_json::to_string(&plan).unwrap();
     let again: Plan = serde_json::from_str(&text).unwrap();
     assert_eq!(again, plan);
@@ -207,7 +211,7 @@ fn processes_share_a_step_and_a_spread_base_shares_its_weights() {
     let together = |text: &str| {
         let plain = Set::new("base_models[0].quantization", "none");
         let sets = [plain, Set::new("training.config.distributed", text)];
-        plan(&manifest(&sets), 1, &Site { devices: 2, ..site(Some(80 << 30), DeviceKind::Cuda) }).plan.machine
+        plan(&manifest(&sets), 1, &Site { devices: 2, ..site(Some(80 << 30), DeviceKind::Cuda) }).machine
     };
     let alone = together("null");
     assert_eq!(alone.distributed, None);
@@ -223,7 +227,7 @@ fn processes_share_a_step_and_a_spread_base_shares_its_weights() {
 fn one_device_makes_one_process_and_the_plan_says_so() {
     let sets = [Set::new("training.config.distributed", "ddp")];
     let resolved = plan(&manifest(&sets), 1, &site(None, DeviceKind::Cpu));
-    assert_eq!(resolved.plan.machine.distributed, None);
+    assert_eq!(resolved.machine.distributed, None);
     assert!(resolved.notes.iter().any(|note| note.code == "one-process"));
 }
 
@@ -232,14 +236,14 @@ fn one_device_makes_one_process_and_the_plan_says_so() {
 fn zero_means_unset() {
     let sets =
         [Set::new("training.config.max_steps", "0"), Set::new("evaluation", r#"{"test_set_size": 0}"#)];
-    let recipe = plan(&manifest(&sets), 0, &site(None, DeviceKind::Cuda)).plan.recipe;
+    let recipe = plan(&manifest(&sets), 0, &site(None, DeviceKind::Cuda)).recipe;
     assert_eq!(recipe.schedule.duration, Duration::Epochs(1.5));
     assert_eq!(recipe.evaluation.test_set_size, None);
     let sets = [
         Set::new("training.config.max_steps", "7"),
         Set::new("evaluation", r#"{"test_set_size": 3, "suite": ["a", "b"]}"#),
     ];
-    let recipe = plan(&manifest(&sets), 0, &site(None, DeviceKind::Cuda)).plan.recipe;
+    let recipe = plan(&manifest(&sets), 0, &site(None, DeviceKind::Cuda)).recipe;
     assert_eq!((recipe.schedule.duration, recipe.evaluation.test_set_size), (Duration::Steps(7), Some(3)));
     assert_eq!(recipe.evaluation.suite.as_deref(), Some("a, b"));
 }
@@ -247,7 +251,7 @@ fn zero_means_unset() {
 #[test]
 fn the_validation_file_goes_before_the_split() {
     let sets = [Set::new("training.dataset.validation_split", "0.1")];
-    let data = plan(&manifest(&sets), 0, &site(None, DeviceKind::Cuda)).plan.recipe.data;
+    let data = plan(&manifest(&sets), 0, &site(None, DeviceKind::Cuda)).recipe.data;
     assert_eq!((data.validation.len(), data.validation_split), (1, None));
 }
 
@@ -259,9 +263,7 @@ fn questions_may_stand_in_a_file() {
     let asked = |text: &str| {
         std::fs::write(folder.path().join("cases"), text).unwrap();
         let manifest = manifest(&[Set::new("evaluation", r#"{"test_cases": "cases"}"#)]);
-        let request = Request::Evaluate { adapter: None };
-        resolve(&manifest.effective(0).unwrap(), &site, request)
-            .map(|it| it.plan.recipe.evaluation.test_cases)
+        resolve(&manifest.effective(0).unwrap(), &site).map(|it| it.recipe.evaluation.test_cases)
     };
     let one = asked(r#"[{"prompt": "a", "expected": "b"}]"#).unwrap();
     assert_eq!((one[0].prompt.as_str(), one[0].expected.as_str()), ("a", "b"));
@@ -274,12 +276,11 @@ fn questions_may_stand_in_a_file() {
     let large = resolve(
         &manifest(&[Set::new("evaluation", r#"{"test_cases": "cases"}"#)]).effective(0).unwrap(),
         &site,
-        Request::Evaluate { adapter: None },
     );
     assert!(large.unwrap_err().message.contains("larger than 16 MiB"));
     std::fs::remove_file(folder.path().join("cases")).unwrap();
     let manifest = manifest(&[Set::new("evaluation", r#"{"test_cases": "cases"}"#)]);
-    let absent = resolve(&manifest.effective(0).unwrap(), &site, Request::Evaluate { adapter: None });
+    let absent = resolve(&manifest.effective(0).unwrap(), &site);
     assert!(absent.unwrap_err().message.contains("cannot be read"));
 }
 
@@ -311,10 +312,31 @@ fn a_test_file_of_the_command_line_stands_in_for_the_manifests() {
     let folder = tempfile::tempdir().unwrap();
     let (data, test) = (folder.path().join("rows.jsonl"), folder.path().join("test/rows.jsonl"));
     let site = Site { data: Some(data.clone()), test: Some(test.clone()), ..site(None, DeviceKind::Cpu) };
-    let made =
-        plan(&manifest(&[Set::new("training.dataset.test_path", "datasets/test.jsonl")]), 1, &site).plan;
+    let made = plan(&manifest(&[Set::new("training.dataset.test_path", "datasets/test.jsonl")]), 1, &site);
     let path =
         |source: &expert_contract::plan::Source| Path::new(&made.machine.paths.data[&source.name]).to_owned();
     assert_eq!(made.recipe.data.train.iter().map(path).collect::<Vec<_>>(), [data]);
     assert_eq!(made.recipe.data.test.iter().map(path).collect::<Vec<_>>(), [test], "of the same name");
+}
+
+#[test]
+fn a_share_of_the_machine_changes_its_device_and_threads_only() {
+    let whole = plan(&manifest(&[]), 1, &site(Some(80 << 30), DeviceKind::Cuda));
+    let other = Device { index: 1, ..whole.machine.device.clone() };
+    let part = whole.clone().on(&Share { device: Some(other.clone()), threads: Some(3) });
+    let threads = Threads { compute: Some(3), pretokenize: Some(3) };
+    assert_eq!((&part.machine.device, part.machine.threads), (&other, threads));
+    assert_eq!(part.recipe, whole.recipe);
+    let back = Share { device: Some(whole.machine.device.clone()), threads: None };
+    assert_eq!(part.on(&back).machine, whole.machine);
+}
+
+#[test]
+fn a_copy_to_the_mirror_is_waited_for_where_the_command_line_says_so() {
+    let sets = [Set::new("training.config.checkpoint_mirror", r#"{"target": "mirror"}"#)];
+    let background = |wait_for_mirror| {
+        let site = Site { wait_for_mirror, ..site(None, DeviceKind::Cpu) };
+        plan(&manifest(&sets), 1, &site).machine.mirror.unwrap().background
+    };
+    assert!(background(false) && !background(true));
 }

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
 use expert_contract::manifest::{Manifest, Options};
-use expert_contract::plan::{Request, Resume};
 use expert_contract::read;
 use expert_contract::resolve::resolve;
 use expert_contract::results::{CheckpointRecord, RunRecord};
@@ -15,8 +14,7 @@ use serde_json::json;
 
 use crate::experts;
 use crate::failure::Failure;
-use crate::plan::leads_out;
-use crate::plan::on_cpu;
+use crate::plan::{leads_out, on_cpu};
 use crate::run::read_plan;
 use crate::runs::{self, Run, State};
 use crate::sys::files::{children, read_json};
@@ -135,12 +133,11 @@ fn cache_of_run(run: &Path) -> Option<PathBuf> {
 
 /// The cache folders of the manifest's bases.
 fn cache_roots(manifest: &Manifest) -> BTreeSet<PathBuf> {
-    let request = Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
     let site = on_cpu(&manifest.path);
     manifest
         .all_effective()
-        .filter_map(|expert| resolve(&expert, &site, request.clone()).ok())
-        .map(|resolved| resolved.plan.machine.paths)
+        .filter_map(|expert| resolve(&expert, &site).ok())
+        .map(|resolved| resolved.machine.paths)
         .filter(|paths| !leads_out(Path::new(&paths.expert_dir), Path::new(&paths.cache)))
         .filter_map(|paths| Path::new(&paths.cache).canonicalize().ok())
         .collect()

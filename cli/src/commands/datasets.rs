@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
 use expert_contract::manifest::Options;
-use expert_contract::plan::{Plan, Request, Source};
+use expert_contract::plan::Source;
 use expert_contract::read;
-use expert_contract::resolve::{DataFacts, resolve};
+use expert_contract::resolve::{DataFacts, Resolved, resolve};
 use serde::Serialize;
 use serde_json::json;
 
@@ -54,23 +54,21 @@ fn of_expert(path: &Path, console: &Console) -> Result<Vec<Listed>, Failure> {
         return Err(Failure::manifest(path, loaded.diagnostics));
     };
     let Some(expert) = manifest.effective(0) else { return Ok(Vec::new()) };
-    let request = Request::Pretokenize { force: false, preview: 0 };
     let site = on_cpu(path);
-    let resolved = resolve(&expert, &site, request)
-        .map_err(|problem| Failure::manifest(path, manifest.locate(vec![problem])))?;
-    let plan = &resolved.plan;
-    let data = &plan.recipe.data;
+    let resolved =
+        resolve(&expert, &site).map_err(|problem| Failure::manifest(path, manifest.locate(vec![problem])))?;
+    let data = &resolved.recipe.data;
     let splits = [("train", &data.train), ("validation", &data.validation), ("test", &data.test)];
     let of = |split, sources: &[Source]| {
-        sources.iter().map(|source| listed(plan, split, source)).collect::<Vec<_>>()
+        sources.iter().map(|source| listed(&resolved, split, source)).collect::<Vec<_>>()
     };
     Ok(splits.into_iter().flat_map(|(split, sources)| of(split, sources)).collect())
 }
 
-fn listed(plan: &Plan, split: &'static str, source: &Source) -> Listed {
-    let facts = DataFacts::of(source, plan.machine.paths.data.get(&source.name).map(Path::new));
+fn listed(resolved: &Resolved, split: &'static str, source: &Source) -> Listed {
+    let facts = DataFacts::of(source, resolved.machine.paths.data.get(&source.name).map(Path::new));
     Listed {
-        expert: plan.recipe.expert.clone(),
+        expert: resolved.recipe.expert.clone(),
         split,
         here: facts.is_here(),
         format: source.format.as_str(),

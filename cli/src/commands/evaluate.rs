@@ -6,15 +6,12 @@ use expert_contract::exit::Exit;
 use expert_contract::manifest::Set;
 use expert_contract::plan::Request;
 
-use crate::args::Global;
-use crate::args::PlanOptions;
-use crate::args::Supervision;
+use crate::args::{Global, PlanOptions, Supervision};
 use crate::failure::Failure;
-use crate::plan::prepare;
+use crate::plan::{Reads, prepare};
 use crate::run::adapter;
 use crate::ui::{Console, summary};
-use crate::worker;
-use crate::worker::{Home, carry_out};
+use crate::worker::{self, Home, carry_out};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -41,16 +38,17 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     options
         .set
         .extend(args.rows.map(|rows| Set::flag("--rows", "evaluation.test_set_size", rows.to_string())));
-    let plan = prepare(&options, Request::Evaluate { adapter: None }, console)?.resolved.plan;
+    let resolved = prepare(&options, Reads::TestData, console)?.resolved;
+    let paths = &resolved.machine.paths;
     let adapter = match &args.adapter {
         Some(folder) => Some(adapter::named(folder)?),
         None if args.base_only => None,
-        None => Some(adapter::of_run(&plan).ok_or_else(|| {
-            adapter::not_trained(&plan)
+        None => Some(adapter::of_run(paths).ok_or_else(|| {
+            adapter::not_trained(paths)
                 .hint("train first, name an adapter with --adapter, or use --base-only")
         })?),
     };
-    let plan = adapter::asking(plan, Request::Evaluate { adapter });
+    let plan = resolved.plan(Request::Evaluate { adapter });
     let result = carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console)?;
     if console.json {
         console.document(&result);

@@ -5,11 +5,9 @@ use std::path::{Path, PathBuf};
 use expert_contract::exit::Exit;
 use expert_contract::plan::Request;
 
-use crate::args::Global;
-use crate::args::PlanOptions;
-use crate::args::Supervision;
+use crate::args::{Global, PlanOptions, Supervision};
 use crate::failure::Failure;
-use crate::plan::prepare;
+use crate::plan::{Reads, prepare};
 use crate::run::adapter;
 use crate::sys::paths::absolute;
 use crate::ui::{Console, summary};
@@ -37,22 +35,17 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
-    let request = |adapter, target| Request::Export { adapter, target, merge: args.merge };
-    let plan = prepare(&args.options, request(String::new(), String::new()), console)?.resolved.plan;
+    let resolved = prepare(&args.options, Reads::Nothing, console)?.resolved;
+    let paths = &resolved.machine.paths;
     let adapter = match &args.from {
         Some(folder) => adapter::named(folder)?,
-        None => adapter::of_run(&plan)
-            .ok_or_else(|| adapter::not_trained(&plan).hint("train first, or name an adapter with --from"))?,
+        None => adapter::of_run(paths)
+            .ok_or_else(|| adapter::not_trained(paths).hint("train first, or name an adapter with --from"))?,
     };
-    let usual = || {
-        Path::new(&plan.machine.paths.output).join("export").join(if args.merge {
-            "merged"
-        } else {
-            "adapter"
-        })
-    };
+    let usual =
+        || Path::new(&paths.output).join("export").join(if args.merge { "merged" } else { "adapter" });
     let target = absolute(&args.to.clone().unwrap_or_else(usual));
-    let plan = adapter::asking(plan, request(adapter, target));
+    let plan = resolved.plan(Request::Export { adapter, target, merge: args.merge });
     let result = carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console)?;
     if console.json {
         console.document(&result);

@@ -7,16 +7,12 @@ use expert_contract::event::Body;
 use expert_contract::exit::Exit;
 use expert_contract::plan::Request;
 
-use crate::args::Global;
-use crate::args::PlanOptions;
-use crate::args::Supervision;
+use crate::args::{Global, PlanOptions, Supervision};
 use crate::failure::Failure;
-use crate::plan::prepare;
+use crate::plan::{Reads, prepare};
 use crate::run::adapter;
 use crate::ui::Console;
-use crate::worker::Board;
-use crate::worker::Notice;
-use crate::worker::{Home, carry_out_with};
+use crate::worker::{Board, Home, Notice, carry_out_with};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -33,17 +29,17 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
-    let request = |adapter| Request::Generate { adapter, prompt: args.prompt.clone() };
-    let plan = prepare(&args.options, request(None), console)?.resolved.plan;
+    let resolved = prepare(&args.options, Reads::Nothing, console)?.resolved;
+    let paths = &resolved.machine.paths;
     let adapter = match &args.adapter {
         Some(folder) => Some(adapter::named(folder)?),
-        None => adapter::of_run(&plan),
+        None => adapter::of_run(paths),
     };
     if adapter.is_none() {
-        console.say(&format!("there is no adapter in {}: only the base answers", plan.machine.paths.output));
+        console.say(&format!("there is no adapter in {}: only the base answers", paths.output));
     }
     let last = if adapter.is_some() { "adapter" } else { "base" };
-    let plan = adapter::asking(plan, request(adapter));
+    let plan = resolved.plan(Request::Generate { adapter, prompt: args.prompt.clone() });
     let asks = args.prompt.is_none() && std::io::stdin().is_terminal();
     let mut page = Page { console, last, asks, speaker: String::new() };
     let mut board = Board::new(console);

@@ -6,7 +6,7 @@ use expert_contract::plan::{Request, Resume};
 
 use crate::args::TrainOptions;
 use crate::failure::Failure;
-use crate::plan::{prepare, show};
+use crate::plan::{Reads, prepare, show};
 use crate::ui::Console;
 
 /// Show every resolved setting and its source, steps, tokens, batch, and memory compared with the device
@@ -22,7 +22,7 @@ pub struct Args {
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let request = Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
     let options = args.options.plan();
-    let prepared = prepare(&options, request, console)?;
-    show(&prepared, args.all, console);
+    let prepared = prepare(&options, Reads::TrainingData, console)?;
+    show(&prepared, &prepared.resolved.plan(request), args.all, console);
     Ok(Exit::Done)
 }

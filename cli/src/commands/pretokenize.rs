@@ -6,17 +6,14 @@ use expert_contract::exit::Exit;
 use expert_contract::plan::Request;
 use serde_json::{Value, json};
 
-use crate::args::Global;
-use crate::args::Supervision;
-use crate::args::{PlanOptions, TrainingData};
+use crate::args::{Global, PlanOptions, Supervision, TrainingData};
 use crate::experts;
 use crate::failure::Failure;
 use crate::next;
-use crate::plan::prepare;
+use crate::plan::{Here, Reads, prepare_here};
 use crate::sys::paths::portable;
 use crate::ui::{Console, tokens};
-use crate::worker;
-use crate::worker::{Home, carry_out};
+use crate::worker::{self, Home, carry_out};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -86,7 +83,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
 
 fn build(options: &PlanOptions, args: &Args, global: &Global, console: &Console) -> Result<Value, Failure> {
     let request = Request::Pretokenize { force: args.force, preview: args.preview };
-    let mut plan = prepare(options, request, console)?.resolved.plan;
-    plan.machine.threads.pretokenize = args.jobs.or(plan.machine.threads.pretokenize);
+    let here = Here { jobs: args.jobs, ..Here::default() };
+    let plan = prepare_here(options, Reads::TrainingData, here, console)?.resolved.plan(request);
     carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console)
 }

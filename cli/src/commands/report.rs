@@ -3,11 +3,9 @@
 use std::path::PathBuf;
 
 use expert_contract::exit::Exit;
-use expert_contract::plan::{Request, Resume};
 use serde_json::json;
 
-use crate::args::Global;
-use crate::args::PlanOptions;
+use crate::args::{Global, PlanOptions};
 use crate::failure::Failure;
 use crate::plan::resolved;
 use crate::runs;
@@ -45,6 +43,5 @@ fn arguments(args: &Args, console: &Console) -> Result<Vec<String>, Failure> {
 }
 
 fn own_run(args: &Args, console: &Console) -> Result<String, Failure> {
-    let request = Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
-    Ok(resolved(&args.options, request, console)?.resolved.plan.machine.paths.output)
+    Ok(resolved(&args.options, console)?.resolved.machine.paths.output)
 }

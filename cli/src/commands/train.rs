@@ -4,6 +4,7 @@ use std::path::Path;
 
 use expert_contract::exit::Exit;
 use expert_contract::plan::Plan;
+use expert_contract::resolve::Resolved;
 use expert_contract::results::TrainResult;
 
 use crate::args::{Global, PlanOptions, Supervision, TrainOptions};
@@ -11,7 +12,7 @@ use crate::experts::MANIFEST;
 use crate::failure::Failure;
 use crate::lock;
 use crate::next;
-use crate::plan::{ASKED, prepare, show};
+use crate::plan::{Reads, prepare_here, show};
 use crate::runs::report;
 use crate::sys::digests::Digests;
 use crate::sys::host;
@@ -44,14 +45,14 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         return shelf::run(shelf, console);
     }
     refuse_expert_as_checkpoint(args.run.resume.as_deref())?;
-    let prepared = prepare(&options, ASKED, console)?;
+    let prepared = prepare_here(&options, Reads::TrainingData, args.run.here(), console)?;
+    let resolved = &prepared.resolved;
     if args.dry_run {
-        let mut prepared = prepared;
-        let plan = &mut prepared.resolved.plan;
-        plan.request = args.run.request(args.run.evaluate);
         let digests = Digests::open(&host::home());
-        plan.inputs = Some(lock::inputs::here(plan, global.python.as_deref(), &digests));
-        show(&prepared, false, console);
+        let paths = &resolved.machine.paths;
+        let inputs = lock::inputs::here(&resolved.recipe, paths, global.python.as_deref(), &digests);
+        let plan = resolved.plan(args.run.request(args.run.evaluate));
+        show(&prepared, &Plan { inputs: Some(inputs), ..plan }, false, console);
         return Ok(Exit::Done);
     }
     for note in &prepared.resolved.notes {
@@ -61,12 +62,12 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let mut board = Board::new(console);
     let runner = Runner { supervision: &args.supervision, global, digests: &digests, warm: None };
     let outcome = Trainer { options: &args.run, shelf: None, runner }
-        .train(&prepared, &mut |notice| board.notify(notice));
+        .train(resolved, &mut |notice| board.notify(notice));
     board.finish();
     drop(board);
     let trained = outcome.map_err(|failure| resumable(failure, &options))?;
     if let Trained::Before(_) = &trained {
-        let output = &prepared.resolved.plan.machine.paths.output;
+        let output = &resolved.machine.paths.output;
         console.say(&format!("this recipe is finished in {output}; --fresh trains it again"));
     }
     let result = trained.result()?;
@@ -75,17 +76,17 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     } else {
         show_result(&result, console);
     }
-    lead_on(&prepared.resolved.plan, &result, &options, console);
+    lead_on(resolved, &result, &options, console);
     Ok(Exit::Done)
 }
 
 /// Where to read about the run, and what to do with it.
-fn lead_on(plan: &Plan, result: &TrainResult, options: &PlanOptions, console: &Console) {
-    let report = Path::new(&plan.machine.paths.output).join(report::PAGE);
+fn lead_on(resolved: &Resolved, result: &TrainResult, options: &PlanOptions, console: &Console) {
+    let report = Path::new(&resolved.machine.paths.output).join(report::PAGE);
     if report.is_file() {
         console.say(&format!("report: {}", portable(&report)));
     }
-    let unscored = train::has_test_set(plan) && result.evaluation.is_none();
+    let unscored = train::has_test_set(&resolved.recipe) && result.evaluation.is_none();
     let next = if unscored {
         next::command("evaluate", options, "")
     } else {

@@ -8,8 +8,7 @@ use expert_contract::results::PlanRecord;
 use fs_err as fs;
 use serde_json::Value;
 
-use crate::args::Global;
-use crate::args::Supervision;
+use crate::args::{Global, Supervision};
 use crate::failure::Failure;
 use crate::lock::{self, Kind};
 use crate::plan::refuse_links_out;
@@ -17,9 +16,7 @@ use crate::run::RunFolder;
 use crate::sys::digests::Digests;
 use crate::train::{Asked, Runner, Trained};
 use crate::ui::Console;
-use crate::worker::Board;
-use crate::worker::Notice;
-use crate::worker::{Home, carry_out};
+use crate::worker::{Board, Home, Notice, carry_out};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -30,12 +27,12 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
-    let mut plan = read_plan(&args.plan)?;
+    let plan = read_plan(&args.plan)?;
     let paths = &plan.machine.paths;
     let named = !Path::new(&paths.output).starts_with(&paths.expert_dir);
-    refuse_links_out(&plan, named, &[])?;
+    refuse_links_out(paths, named, &[])?;
     let result = if matches!(plan.request, Request::Train { .. }) {
-        train(&mut plan, args, global, console)?
+        train(plan, args, global, console)?
     } else {
         carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console)?
     };
@@ -44,25 +41,29 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
 }
 
 /// As `train` does, with the plan's request in place of flags.
-fn train(plan: &mut Plan, args: &Args, global: &Global, console: &Console) -> Result<Value, Failure> {
+fn train(plan: Plan, args: &Args, global: &Global, console: &Console) -> Result<Value, Failure> {
     let digests = Digests::open(Path::new(&plan.machine.paths.home));
     let runner = Runner { supervision: &args.supervision, global, digests: &digests, warm: None };
+    let output = plan.machine.paths.output.clone();
     let mut board = Board::new(console);
     let mut notify = |notice: Notice| board.notify(notice);
     let trained = (|| {
-        runner.fetch_base(plan, &mut notify)?;
-        let inputs = runner.inputs(plan);
-        if let Some(remark) = compare(plan, &inputs)? {
+        let base = runner.fetch_base(&plan.recipe, &plan.machine, &mut notify)?;
+        let machine = plan.machine.with_base(base);
+        let inputs = runner.inputs(&plan.recipe, &machine.paths);
+        if let Some(remark) = compare(plan.inputs.as_ref(), &inputs)? {
             notify(Notice::Remark(&remark));
         }
         let request = plan.request.clone();
-        let folder = RunFolder::claim(Path::new(&plan.machine.paths.output))?;
-        runner.train(&folder, plan, &inputs, asked(&request), &mut notify).map_err(with_flags_of_train)
+        let folder = RunFolder::claim(Path::new(&output))?;
+        let plan = Plan { machine, ..plan };
+        let trained = runner.train(&folder, plan, &inputs, asked(&request), &mut notify);
+        trained.map(|(trained, _)| trained).map_err(with_flags_of_train)
     })();
     board.finish();
     let trained = trained?;
     if let Trained::Before(_) = &trained {
-        console.say(&format!("this recipe is finished in {}", plan.machine.paths.output));
+        console.say(&format!("this recipe is finished in {output}"));
     }
     Ok(trained.document().clone())
 }
@@ -77,8 +78,8 @@ fn asked(request: &Request) -> Asked<'_> {
 }
 
 /// What the plan was written for is what is here now; other code is a remark. A plan may be written where the base is not.
-fn compare(plan: &Plan, now: &Inputs) -> Result<Option<String>, Failure> {
-    let Some(written) = plan.inputs.clone() else { return Ok(None) };
+fn compare(written: Option<&Inputs>, now: &Inputs) -> Result<Option<String>, Failure> {
+    let Some(written) = written.cloned() else { return Ok(None) };
     let base = written.base.or_else(|| now.base.clone());
     let tokenizer = written.tokenizer.or_else(|| now.tokenizer.clone());
     let written = lock::differences(&Inputs { base, tokenizer, ..written }, now);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use expert_contract::digest;
 use expert_contract::manifest::{EMBEDDED, is_hub_id};
-use expert_contract::plan::{Code, Inputs, Plan};
+use expert_contract::plan::{Code, Inputs, Paths, Recipe};
 use serde::Serialize;
 
 use super::code;
@@ -42,24 +42,24 @@ impl std::fmt::Display for Difference {
     }
 }
 
-/// Of this plan's data, base and code, as they are now.
-pub fn of(plan: &Plan, python: Option<&Path>, digests: &Digests) -> Inputs {
-    let folder = base_folder(plan);
+/// Of a run's data, base and code, as they are now.
+pub fn of(recipe: &Recipe, paths: &Paths, python: Option<&Path>, digests: &Digests) -> Inputs {
+    let folder = base_folder(&recipe.base.name, paths);
     Inputs {
-        recipe: plan.recipe_digest.clone(),
-        data: data(plan, digests),
-        base: base(plan, folder.as_deref(), digests),
+        recipe: recipe.digest(),
+        data: data(paths, digests),
+        base: base(&recipe.base.name, folder.as_deref(), digests),
         tokenizer: digests.of_files(&tokenizer(folder.as_deref())),
-        template: digest::of(&plan.recipe.template),
+        template: digest::of(&recipe.template),
         code: code::of(python),
     }
 }
 
 /// The same, with the interpreter that the worker would run in.
-pub fn here(plan: &Plan, python: Option<&Path>, digests: &Digests) -> Inputs {
-    let expert = Path::new(&plan.machine.paths.expert_dir);
+pub fn here(recipe: &Recipe, paths: &Paths, python: Option<&Path>, digests: &Digests) -> Inputs {
+    let expert = Path::new(&paths.expert_dir);
     let found = Search::here(python, Some(expert)).find().ok();
-    of(plan, found.as_ref().map(|found| found.python.as_path()), digests)
+    of(recipe, paths, found.as_ref().map(|found| found.python.as_path()), digests)
 }
 
 /// What differs from `before` to `now`. Two unknown digests differ too.
@@ -115,17 +115,17 @@ fn short(text: &str) -> &str {
     if bare.len() >= 40 { bare.get(..12).unwrap_or(bare) } else { bare }
 }
 
-fn data(plan: &Plan, digests: &Digests) -> BTreeMap<String, String> {
-    let sources = &plan.machine.paths.data;
-    sources
+fn data(paths: &Paths, digests: &Digests) -> BTreeMap<String, String> {
+    paths
+        .data
         .iter()
         .filter_map(|(name, path)| Some((name.clone(), digests.of_source(Path::new(path))?)))
         .collect()
 }
 
 /// A snapshot of the Hub is named by its contents; any other folder is read.
-fn base(plan: &Plan, folder: Option<&Path>, digests: &Digests) -> Option<String> {
-    if is_hub_id(&plan.recipe.base.name) {
+fn base(name: &str, folder: Option<&Path>, digests: &Digests) -> Option<String> {
+    if is_hub_id(name) {
         let revision = folder?.file_name()?.to_string_lossy();
         return Some(format!("revision:{revision}"));
     }
@@ -133,20 +133,17 @@ fn base(plan: &Plan, folder: Option<&Path>, digests: &Digests) -> Option<String>
 }
 
 /// The embedded base is in the worker's home once it is converted.
-fn base_folder(plan: &Plan) -> Option<PathBuf> {
-    let paths = &plan.machine.paths;
+fn base_folder(name: &str, paths: &Paths) -> Option<PathBuf> {
     match &paths.base {
         Some(folder) => Some(PathBuf::from(folder)),
-        None if plan.recipe.base.name == EMBEDDED => {
-            Some(Path::new(&paths.home).join("bases").join(EMBEDDED))
-        }
+        None if name == EMBEDDED => Some(Path::new(&paths.home).join("bases").join(EMBEDDED)),
         None => None,
     }
 }
 
 /// Whether the base can be digested: it is neither to be downloaded nor to be converted.
-pub fn base_is_here(plan: &Plan) -> bool {
-    base_folder(plan).is_some_and(|folder| folder.join("config.json").is_file())
+pub fn base_is_here(name: &str, paths: &Paths) -> bool {
+    base_folder(name, paths).is_some_and(|folder| folder.join("config.json").is_file())
 }
 
 fn weights(folder: Option<&Path>) -> Vec<PathBuf> {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use expert_contract::manifest::model_slug;
-use expert_contract::plan::{Inputs, Plan};
+use expert_contract::plan::{Inputs, Paths, Recipe};
 use expert_contract::results::{self, EvaluationResult};
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,7 @@ impl Score {
     }
 }
 
-/// The lock of the plan's expert, for the plan's base.
+/// The lock of an expert, for one of its bases.
 pub struct Place {
     file: PathBuf,
     key: String,
@@ -75,9 +75,9 @@ pub struct Place {
 
 impl Place {
     /// None if the run is outside the manifest's output folder: such trials do not write the lock.
-    pub fn of(plan: &Plan) -> Option<Self> {
-        let (expert, key) = (Path::new(&plan.machine.paths.expert_dir), model_slug(&plan.recipe.base.name));
-        let usual = expert.join("weights").join(&key) == Path::new(&plan.machine.paths.output);
+    pub fn of(base: &str, paths: &Paths) -> Option<Self> {
+        let (expert, key) = (Path::new(&paths.expert_dir), model_slug(base));
+        let usual = expert.join("weights").join(&key) == Path::new(&paths.output);
         usual.then(|| Self { file: expert.join(FILE), key })
     }
 
@@ -107,13 +107,13 @@ pub fn read(file: &Path) -> BTreeMap<String, Entry> {
 }
 
 /// Refuses inputs that differ from the expert's lock, and shows the difference.
-pub fn check(plan: &Plan, inputs: &Inputs) -> Result<(), Failure> {
-    let place = Place::of(plan);
+pub fn check(recipe: &Recipe, paths: &Paths, inputs: &Inputs) -> Result<(), Failure> {
+    let (expert, base) = (&recipe.expert, &recipe.base.name);
+    let place = Place::of(base, paths);
     let Some(entry) = place.as_ref().and_then(Place::entry) else {
-        let base = &plan.recipe.base.name;
         return Err(Failure::bad_input(
             "not-locked",
-            format!("{} is not locked for {base}: there is no entry in {FILE}", plan.recipe.expert),
+            format!("{expert} is not locked for {base}: there is no entry in {FILE}"),
         )
         .hint("train it once without --locked, and commit the lock"));
     };
@@ -121,7 +121,7 @@ pub fn check(plan: &Plan, inputs: &Inputs) -> Result<(), Failure> {
     if differences.is_empty() {
         return Ok(());
     }
-    let message = format!("{} differs from its {FILE}:{}", plan.recipe.expert, listed(&differences));
+    let message = format!("{expert} differs from its {FILE}:{}", listed(&differences));
     Err(Failure::bad_input("lock-differs", message)
         .hint("train without --locked to update the lock, or undo the change"))
 }

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use expert_contract::plan::Plan;
+use expert_contract::plan::Paths;
 
 use crate::failure::Failure;
 use crate::lock;
@@ -11,8 +11,7 @@ use crate::run::is_own;
 use crate::sys::files::children;
 
 /// `named` says that the user gave the output folder himself: it may be a link, but nothing in it may lead out of it.
-pub fn refuse_links_out(plan: &Plan, named: bool, allowed: &[PathBuf]) -> Result<(), Failure> {
-    let paths = &plan.machine.paths;
+pub fn refuse_links_out(paths: &Paths, named: bool, allowed: &[PathBuf]) -> Result<(), Failure> {
     let (expert, output, cache) =
         (Path::new(&paths.expert_dir), Path::new(&paths.output), Path::new(&paths.cache));
     let mut roots: Vec<PathBuf> = allowed

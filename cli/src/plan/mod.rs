@@ -8,6 +8,6 @@ mod slow_encoder;
 mod text;
 
 pub use links::{leads_out, refuse_links_out};
-pub use prepare::{ASKED, Prepared, prepare, resolved};
+pub use prepare::{Prepared, Reads, prepare, prepare_here, resolved};
 pub use show::show;
-pub use site::on_cpu;
+pub use site::{Here, on_cpu};

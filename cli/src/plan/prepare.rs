@@ -6,20 +6,16 @@ use std::path::Path;
 use expert_contract::diagnostic::{Code, Diagnostic, Severity};
 use expert_contract::exit::Exit;
 use expert_contract::manifest::{Bases, Manifest, Options};
-use expert_contract::plan::{Request, Resume, Source};
+use expert_contract::plan::Source;
 use expert_contract::read;
 use expert_contract::resolve::{Place, Resolved, resolve};
 use expert_contract::rules::{MachineFacts, check_machine};
 
+use super::site::Here;
 use super::{links, site};
 use crate::args::PlanOptions;
 use crate::failure::Failure;
-use crate::sys::host;
 use crate::ui::Console;
-
-/// Until the content of the output folder is known.
-pub const ASKED: Request =
-    Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
 
 pub struct Prepared {
     pub resolved: Resolved,
@@ -27,15 +23,37 @@ pub struct Prepared {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// A manifest without errors, a base that can be loaded and the data that the request reads, or the reason why not.
-pub fn prepare(options: &PlanOptions, request: Request, console: &Console) -> Result<Prepared, Failure> {
-    let prepared = resolved(options, request, console)?;
-    check_presence(&prepared.resolved)?;
+/// The data that a command reads.
+#[derive(Debug, Clone, Copy)]
+pub enum Reads {
+    TrainingData,
+    TestData,
+    Nothing,
+}
+
+/// A manifest without errors, a base that can be loaded and the data that the command reads, or the reason why not.
+pub fn prepare(options: &PlanOptions, reads: Reads, console: &Console) -> Result<Prepared, Failure> {
+    prepare_here(options, reads, Here::default(), console)
+}
+
+/// The same, with what the command says about this machine.
+pub fn prepare_here(
+    options: &PlanOptions,
+    reads: Reads,
+    here: Here,
+    console: &Console,
+) -> Result<Prepared, Failure> {
+    let prepared = resolved_here(options, here, console)?;
+    check_presence(&prepared.resolved, reads)?;
     Ok(prepared)
 }
 
 /// The same, whether base and data are on this machine or not.
-pub fn resolved(options: &PlanOptions, request: Request, console: &Console) -> Result<Prepared, Failure> {
+pub fn resolved(options: &PlanOptions, console: &Console) -> Result<Prepared, Failure> {
+    resolved_here(options, Here::default(), console)
+}
+
+fn resolved_here(options: &PlanOptions, here: Here, console: &Console) -> Result<Prepared, Failure> {
     let path = options.manifest_file()?;
     let settings = Options {
         strict: false,
@@ -54,10 +72,9 @@ pub fn resolved(options: &PlanOptions, request: Request, console: &Console) -> R
         let expert = manifest.effective(index).ok_or_else(|| unknown(&manifest, ""))?;
         diagnostics.retain(|diagnostic| concerns(diagnostic, index));
         console.report(&diagnostics, &manifest.document.sources);
-        let site = site::of(options, &path)?;
-        let mut resolved = resolve(&expert, &site, request)
+        let site = site::of(options, here, &path)?;
+        let resolved = resolve(&expert, &site)
             .map_err(|problem| Failure::manifest(&path, manifest.locate(vec![problem])))?;
-        resolved.plan.machine.threads.compute = host::threads_alone(&resolved.plan.machine.device);
         let facts = MachineFacts { device: site.device.kind, devices: site.devices };
         let found = manifest.locate(check_machine(&expert, facts));
         console.report(&found, &manifest.document.sources);
@@ -67,7 +84,7 @@ pub fn resolved(options: &PlanOptions, request: Request, console: &Console) -> R
         }
         resolved
     };
-    links::refuse_links_out(&resolved.plan, options.output.is_some(), &options.allow_path)?;
+    links::refuse_links_out(&resolved.machine.paths, options.output.is_some(), &options.allow_path)?;
     Ok(Prepared { resolved, diagnostics })
 }
 
@@ -94,22 +111,20 @@ fn concerns(diagnostic: &Diagnostic, index: usize) -> bool {
     error || diagnostic.base().is_none_or(|base| base == index)
 }
 
-fn check_presence(resolved: &Resolved) -> Result<(), Failure> {
+fn check_presence(resolved: &Resolved, reads: Reads) -> Result<(), Failure> {
     if resolved.base.place == Place::Absent {
         let message = format!("the base model {} is not on this machine", resolved.base.declared);
         return Err(Failure::missing("base-missing", message).hint(
             "put the folder there, or choose another base with --model; smollm2-135m-instruct comes with the worker",
         ));
     }
-    let data = &resolved.plan.recipe.data;
-    let (read, option): (Vec<&Source>, _) = match &resolved.plan.request {
-        Request::Pretokenize { .. } | Request::Train { .. } | Request::Bench { .. } => {
-            (data.train.iter().chain(&data.validation).collect(), "training.dataset.path")
-        }
-        Request::Evaluate { .. } => (data.test.iter().collect(), "training.dataset.test_path"),
-        Request::Base | Request::Generate { .. } | Request::Export { .. } => return Ok(()),
+    let data = &resolved.recipe.data;
+    let (read, option): (Vec<&Source>, _) = match reads {
+        Reads::TrainingData => (data.train.iter().chain(&data.validation).collect(), "training.dataset.path"),
+        Reads::TestData => (data.test.iter().collect(), "training.dataset.test_path"),
+        Reads::Nothing => return Ok(()),
     };
-    let mut files = read.iter().filter_map(|source| resolved.plan.machine.paths.data.get(&source.name));
+    let mut files = read.iter().filter_map(|source| resolved.machine.paths.data.get(&source.name));
     files.find_map(|path| unreadable(Path::new(path), option)).map_or(Ok(()), Err)
 }
 

@@ -1,5 +1,6 @@
 //! A plan for the user, as text or as one document: what `plan` and `train --dry-run` show.
 
+use expert_contract::plan::Plan;
 use expert_contract::resolve::{Note, estimate_steps};
 use serde_json::json;
 
@@ -7,9 +8,10 @@ use super::prepare::Prepared;
 use super::{slow_encoder, text};
 use crate::ui::Console;
 
-pub fn show(prepared: &Prepared, all: bool, console: &Console) {
+/// `plan` is the one that the command would carry out.
+pub fn show(prepared: &Prepared, plan: &Plan, all: bool, console: &Console) {
     if console.json {
-        console.document(&document(prepared));
+        console.document(&document(prepared, plan));
     } else {
         console.data(&text::text(&prepared.resolved, all));
         for note in notes(prepared) {
@@ -22,9 +24,9 @@ fn notes(prepared: &Prepared) -> Vec<Note> {
     prepared.resolved.notes.iter().cloned().chain(slow_encoder::note(&prepared.resolved)).collect()
 }
 
-fn document(prepared: &Prepared) -> serde_json::Value {
+fn document(prepared: &Prepared, plan: &Plan) -> serde_json::Value {
     let resolved = &prepared.resolved;
-    let recipe = &resolved.plan.recipe;
+    let recipe = &plan.recipe;
     let steps = estimate_steps(&recipe.batch, &recipe.schedule.duration, &resolved.facts, None);
     let settings = resolved.settings.iter().filter_map(|setting| {
         let value = setting.value.clone()?;
@@ -32,7 +34,7 @@ fn document(prepared: &Prepared) -> serde_json::Value {
     });
     json!({
         "ok": true,
-        "plan": resolved.plan,
+        "plan": plan,
         "steps": steps,
         "largest_micro_batch": resolved.largest_micro_batch,
         "base": resolved.base,

@@ -2,15 +2,23 @@
 
 use std::path::Path;
 
-use expert_contract::plan::{Device, DeviceKind};
+use expert_contract::plan::{Device, DeviceKind, Threads};
 use expert_contract::resolve::Site;
 
 use crate::args::PlanOptions;
 use crate::failure::Failure;
-use crate::sys::host::{computes_bf16, device, home, hub_cache};
+use crate::sys::host::{computes_bf16, device, home, hub_cache, threads_alone};
+
+/// What a command says about this machine, beside the options that decide a plan.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Here {
+    /// Threads that tokenize.
+    pub jobs: Option<u32>,
+    pub wait_for_mirror: bool,
+}
 
 /// `manifest` is the manifest's file.
-pub fn of(options: &PlanOptions, manifest: &Path) -> Result<Site, Failure> {
+pub fn of(options: &PlanOptions, here: Here, manifest: &Path) -> Result<Site, Failure> {
     let found = device(options.device.kind())?;
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     Ok(Site {
@@ -20,9 +28,11 @@ pub fn of(options: &PlanOptions, manifest: &Path) -> Result<Site, Failure> {
         test: options.test.as_deref().map(absolute),
         home: home(),
         hub_cache: hub_cache(),
+        threads: Threads { compute: threads_alone(&found.device), pretokenize: here.jobs },
         device: found.device,
         devices: found.devices,
         computes_bf16: found.computes_bf16,
+        wait_for_mirror: here.wait_for_mirror,
     })
 }
 
@@ -38,5 +48,7 @@ pub fn on_cpu(manifest: &Path) -> Site {
         device: Device { kind: DeviceKind::Cpu, index: 0, name: String::new(), memory_bytes: None },
         devices: 1,
         computes_bf16: computes_bf16(),
+        threads: Threads::default(),
+        wait_for_mirror: false,
     }
 }

@@ -40,7 +40,7 @@ pub fn note(resolved: &Resolved) -> Option<Note> {
         Place::Embedded | Place::Absent => return None,
     };
     let content = fs::read(folder.join("tokenizer.json")).ok()?;
-    let home = Path::new(&resolved.plan.machine.paths.home);
+    let home = Path::new(&resolved.machine.paths.home);
     let (reason, cost) = measured(&content, home).or_else(|| {
         Some((refused(&content)?, "how much slower is unknown until it is measured".to_owned()))
     })?;

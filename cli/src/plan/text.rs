@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use expert_contract::manifest::Origin;
-use expert_contract::plan::{Duration, MemoryEstimate, Plan, Recipe, Source, Strategy, Warmup};
+use expert_contract::plan::{Duration, MemoryEstimate, Recipe, Source, Strategy, Warmup};
 use expert_contract::resolve::{Place, Resolved, ShapeSource, estimate_steps};
 
 use crate::ui::number::{bytes, grouped as count, short};
@@ -12,7 +12,8 @@ use crate::ui::style::{DIM, STRONG};
 const LABEL: usize = 12;
 
 pub fn text(resolved: &Resolved, all: bool) -> String {
-    let Plan { recipe, machine, recipe_digest, .. } = &resolved.plan;
+    let Resolved { recipe, machine, .. } = resolved;
+    let recipe_digest = recipe.digest();
     let mut page = Page::default();
     page.title(&format!("{STRONG}{}{STRONG:#} on {}", recipe.expert, recipe.base.name));
     page.row("recipe", &format!("{} {DIM}(the same digest is the same result){DIM:#}", &recipe_digest[..16]));
@@ -59,7 +60,7 @@ impl Page {
 }
 
 fn base(resolved: &Resolved) -> String {
-    let quantization = resolved.plan.recipe.base.quantization;
+    let quantization = resolved.recipe.base.quantization;
     let size = resolved.base.shape.as_ref().map_or_else(
         || "of unknown size".to_owned(),
         |shape| format!("{} parameters, {} layers", short(shape.parameters() as f64), shape.layers),
@@ -79,7 +80,7 @@ fn base(resolved: &Resolved) -> String {
 }
 
 fn adapter(resolved: &Resolved) -> String {
-    let adapter = &resolved.plan.recipe.adapter;
+    let adapter = &resolved.recipe.adapter;
     let mut text = adapter.kind.to_string();
     if let (Some(rank), Some(alpha)) = (adapter.rank, adapter.alpha) {
         let _ = write!(text, " rank {rank} alpha {alpha}");
@@ -87,7 +88,7 @@ fn adapter(resolved: &Resolved) -> String {
     if adapter.dropout > 0.0 {
         let _ = write!(text, " dropout {}", adapter.dropout);
     }
-    let modules = resolved.plan.machine.modules.as_ref();
+    let modules = resolved.machine.modules.as_ref();
     let names = modules.map_or(&adapter.target_modules, |it| &it.target);
     if !names.is_empty() {
         let _ = write!(text, " on {}", names.join(" "));
@@ -123,7 +124,7 @@ fn rows(recipe: &Recipe) -> String {
 }
 
 fn batch(resolved: &Resolved) -> String {
-    let (batch, machine) = (&resolved.plan.recipe.batch, &resolved.plan.machine);
+    let (batch, machine) = (&resolved.recipe.batch, &resolved.machine);
     let packed = if batch.packing { "packed rows" } else { "rows" };
     let grouped = if batch.group_by_length { ", rows of similar length together" } else { "" };
     let together = machine
@@ -136,8 +137,8 @@ fn batch(resolved: &Resolved) -> String {
 }
 
 fn precision(resolved: &Resolved) -> String {
-    let machine = &resolved.plan.machine;
-    let tf32 = if resolved.plan.recipe.precision.tf32 { ", TF32 if the device has it" } else { "" };
+    let machine = &resolved.machine;
+    let tf32 = if resolved.recipe.precision.tf32 { ", TF32 if the device has it" } else { "" };
     let recompute = match machine.checkpointing.as_str() {
         "none" => String::new(),
         mode => format!(", {mode} activation checkpointing"),
@@ -157,7 +158,7 @@ fn optimizer(recipe: &Recipe) -> String {
 }
 
 fn steps(resolved: &Resolved) -> String {
-    let recipe = &resolved.plan.recipe;
+    let recipe = &resolved.recipe;
     let duration = &recipe.schedule.duration;
     let Some(estimate) = estimate_steps(&recipe.batch, duration, &resolved.facts, None) else {
         return "known once the data is tokenized".to_owned();
@@ -190,20 +191,20 @@ fn evaluation(recipe: &Recipe) -> String {
 }
 
 fn saving(resolved: &Resolved) -> String {
-    let saving = &resolved.plan.recipe.saving;
+    let saving = &resolved.recipe.saving;
     let when = match (saving.strategy, saving.steps) {
         (Strategy::No, _) => "at the end only".to_owned(),
         (Strategy::Epoch, _) => "every epoch".to_owned(),
         (Strategy::Steps, steps) => format!("every {} steps", count(steps.unwrap_or_default())),
     };
-    match resolved.plan.machine.save_total_limit {
+    match resolved.machine.save_total_limit {
         Some(limit) => format!("{when}, {limit} kept, the best and the newest always"),
         None => format!("{when}, all kept"),
     }
 }
 
 fn memory(page: &mut Page, resolved: &Resolved) {
-    let machine = &resolved.plan.machine;
+    let machine = &resolved.machine;
     if resolved.base.shape.is_none() {
         page.title("Memory: not estimated, the base's dimensions are not known here");
         return;

@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use expert_contract::plan::{Plan, Request};
+use expert_contract::plan::Paths;
 
 use super::record::{CONFIG, FINAL};
 use crate::failure::Failure;
 use crate::sys::paths::absolute;
 
 /// `final/` of the run, if training has left one.
-pub fn of_run(plan: &Plan) -> Option<String> {
-    let folder = Path::new(&plan.machine.paths.output).join(FINAL);
+pub fn of_run(paths: &Paths) -> Option<String> {
+    let folder = Path::new(&paths.output).join(FINAL);
     folder.join(CONFIG).is_file().then(|| absolute(&folder))
 }
 
@@ -27,13 +27,7 @@ pub fn named(folder: &Path) -> Result<String, Failure> {
     })
 }
 
-pub fn not_trained(plan: &Plan) -> Failure {
-    Failure::bad_input("no-adapter", format!("there is no trained adapter in {}", plan.machine.paths.output))
+pub fn not_trained(paths: &Paths) -> Failure {
+    Failure::bad_input("no-adapter", format!("there is no trained adapter in {}", paths.output))
         .hint("train first, or name an adapter with --adapter")
-}
-
-/// A plan whose request needs the run's folder.
-pub fn asking(mut plan: Plan, request: Request) -> Plan {
-    plan.request = request;
-    plan
 }

@@ -29,9 +29,11 @@ pub struct Arithmetic {
 }
 
 impl Arithmetic {
-    pub fn apply(self, machine: &mut Machine) {
+    /// The machine's settings as the run was begun with them.
+    pub fn kept(self, mut machine: Machine) -> Machine {
         machine.threads.compute = self.threads.or(machine.threads.compute);
         machine.fp32_products = self.fp32_products.unwrap_or(machine.fp32_products);
+        machine
     }
 }
 

@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use expert_contract::manifest::{Manifest, Options};
-use expert_contract::plan::Plan;
 use expert_contract::read;
-use expert_contract::resolve::resolve;
+use expert_contract::resolve::{Resolved, resolve};
 use fs_err as fs;
 
 use crate::experts::MANIFEST;
 use crate::lock::{self, code};
-use crate::plan::{ASKED, on_cpu};
+use crate::plan::on_cpu;
 use crate::sys::git::{Refusal, Repository, Revision};
 use crate::ui::Console;
 use crate::worker::Search;
@@ -164,14 +163,11 @@ fn decides(file: &Path) -> bool {
 }
 
 /// For every base: the recipe, without comments, metadata and machine settings.
-fn plans(bytes: Vec<u8>, path: &Path) -> Option<Vec<Plan>> {
+fn plans(bytes: Vec<u8>, path: &Path) -> Option<Vec<Resolved>> {
     let manifest = read(bytes, path)?;
     // Recipes are the same on every machine, so the host does not matter.
     let site = on_cpu(path);
-    manifest
-        .all_effective()
-        .map(|expert| resolve(&expert, &site, ASKED).ok().map(|resolved| resolved.plan))
-        .collect()
+    manifest.all_effective().map(|expert| resolve(&expert, &site).ok()).collect()
 }
 
 pub fn read(bytes: Vec<u8>, path: &Path) -> Option<Manifest> {

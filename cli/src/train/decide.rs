@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use expert_contract::plan::{self, Duration, Inputs, Plan};
+use expert_contract::plan::{self, Duration, Inputs, Paths};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -36,29 +36,29 @@ pub enum Decision {
     Replace { remark: Option<String> },
 }
 
-/// `inputs` are those of now.
-pub fn decide(run: &Path, plan: &Plan, inputs: &Inputs, asked: Asked) -> Result<Decision, Failure> {
+/// What a run would be begun with now.
+pub struct Now<'a> {
+    pub recipe: &'a plan::Recipe,
+    pub paths: &'a Paths,
+    pub inputs: &'a Inputs,
+}
+
+pub fn decide(run: &Path, now: &Now, asked: Asked) -> Result<Decision, Failure> {
     run::refuse_foreign(run)?;
     if asked.fresh {
         return Ok(Decision::Replace { remark: None });
     }
-    match run::state(run, &plan.recipe_digest) {
+    match run::state(run, &now.recipe.digest()) {
         State::Unused => Ok(Decision::Begin),
-        State::Finished(record) => finished(run, plan, inputs, asked, &record),
-        State::Used => used(run, plan, inputs, asked),
+        State::Finished(record) => finished(run, now, asked, &record),
+        State::Used => used(run, now, asked),
     }
 }
 
-fn finished(
-    run: &Path,
-    plan: &Plan,
-    inputs: &Inputs,
-    asked: Asked,
-    record: &Finished,
-) -> Result<Decision, Failure> {
-    let same = record.inputs().is_some_and(|before| lock::differences(before, inputs).is_empty());
+fn finished(run: &Path, now: &Now, asked: Asked, record: &Finished) -> Result<Decision, Failure> {
+    let same = record.inputs().is_some_and(|before| lock::differences(before, now.inputs).is_empty());
     if !same {
-        return used(run, plan, inputs, asked);
+        return used(run, now, asked);
     }
     let damages = record.damages(run);
     if damages.is_empty() {
@@ -73,7 +73,7 @@ fn finished(
 }
 
 /// There is a run that is not this very one, finished and whole.
-fn used(run: &Path, plan: &Plan, inputs: &Inputs, asked: Asked) -> Result<Decision, Failure> {
+fn used(run: &Path, now: &Now, asked: Asked) -> Result<Decision, Failure> {
     let begun = match asked.checkpoint {
         // One that cannot be read is for the worker to refuse, in its words.
         Some(named) => Begun::of_checkpoint(named),
@@ -83,10 +83,10 @@ fn used(run: &Path, plan: &Plan, inputs: &Inputs, asked: Asked) -> Result<Decisi
         return without_record(run, asked);
     };
     let (changed, unknown) = match &begun.inputs {
-        Some(before) => (lock::differences(before, inputs), false),
+        Some(before) => (lock::differences(before, now.inputs), false),
         None => (Vec::new(), true),
     };
-    let recipe = recipe_changes(&begun, plan);
+    let recipe = recipe_changes(&begun, now.recipe);
     let others: Vec<Difference> = changed.into_iter().filter(|it| it.kind != Kind::Recipe).collect();
     if asked.shelf {
         return Ok(for_shelf(run, &begun, &recipe, &others, unknown));
@@ -98,7 +98,7 @@ fn used(run: &Path, plan: &Plan, inputs: &Inputs, asked: Asked) -> Result<Decisi
     if unknown {
         return Err(refuse_unknown(run));
     }
-    refuse_other_material(run, plan, &others)?;
+    refuse_other_material(run, now.paths, &others)?;
     let code: Vec<Difference> = others.into_iter().filter(|it| it.kind == Kind::Code).collect();
     Ok(Decision::Resume {
         arithmetic: begun.arithmetic,
@@ -146,11 +146,12 @@ impl Recipe {
     }
 }
 
-fn recipe_changes(begun: &Begun, plan: &Plan) -> Recipe {
-    if begun.recipe_digest == plan.recipe_digest {
+fn recipe_changes(begun: &Begun, recipe: &plan::Recipe) -> Recipe {
+    let digest = recipe.digest();
+    if begun.recipe_digest == digest {
         return Recipe::default();
     }
-    let now = serde_json::to_value(&plan.recipe).unwrap_or_default();
+    let now = serde_json::to_value(recipe).unwrap_or_default();
     let found = compare::differences(&[begun.recipe.clone(), now]);
     let text = |side: &Option<Value>| side.as_ref().map_or_else(|| "null".to_owned(), Value::to_string);
     let mut fields: Vec<String> = found
@@ -158,12 +159,11 @@ fn recipe_changes(begun: &Begun, plan: &Plan) -> Recipe {
         .map(|(name, sides)| format!("{name}: {} -> {}", text(&sides[0]), text(&sides[1])))
         .collect();
     if fields.is_empty() {
-        fields.push(format!("{}: {} -> {}", lock::inputs::RECIPE, begun.recipe_digest, plan.recipe_digest));
+        fields.push(format!("{}: {} -> {}", lock::inputs::RECIPE, begun.recipe_digest, digest));
     }
     let only_duration = !found.is_empty() && found.keys().all(|name| name.starts_with(DURATION));
     let before = serde_json::from_value::<plan::Recipe>(begun.recipe.clone());
-    let more =
-        before.is_ok_and(|before| is_longer(&plan.recipe.schedule.duration, &before.schedule.duration));
+    let more = before.is_ok_and(|before| is_longer(&recipe.schedule.duration, &before.schedule.duration));
     Recipe { fields, longer: only_duration && more }
 }
 
@@ -189,11 +189,11 @@ fn refuse_other_recipe(recipe: &Recipe, extend: bool) -> Result<(), Failure> {
     Err(Failure::bad_input("recipe-changed", message).hint(hint))
 }
 
-fn refuse_other_material(run: &Path, plan: &Plan, others: &[Difference]) -> Result<(), Failure> {
+fn refuse_other_material(run: &Path, paths: &Paths, others: &[Difference]) -> Result<(), Failure> {
     let found: Vec<String> = others
         .iter()
         .filter(|it| it.kind == Kind::Material)
-        .map(|it| match place_of(plan, &it.what) {
+        .map(|it| match place_of(paths, &it.what) {
             Some(place) => format!("{it} ({})", place.display()),
             None => it.to_string(),
         })
@@ -206,8 +206,7 @@ fn refuse_other_material(run: &Path, plan: &Plan, others: &[Difference]) -> Resu
         .hint("restore what changed, or start over with --fresh; -o names another folder"))
 }
 
-fn place_of(plan: &Plan, what: &str) -> Option<PathBuf> {
-    let paths = &plan.machine.paths;
+fn place_of(paths: &Paths, what: &str) -> Option<PathBuf> {
     match what {
         "base" | "tokenizer" => paths.base.as_ref().map(PathBuf::from),
         source => paths.data.get(source).map(PathBuf::from),

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use expert_contract::plan::{Plan, Request, Resume};
+use expert_contract::plan::{Recipe, Request, Resume};
 
 use super::decide::Asked;
+use crate::plan::Here;
 use crate::sys::paths::absolute;
 
 const SHELF: &str = "Every expert of a folder";
@@ -66,13 +67,18 @@ pub struct ShelfOptions {
     pub separate: bool,
 }
 
-pub fn has_test_set(plan: &Plan) -> bool {
-    !plan.recipe.data.test.is_empty() || !plan.recipe.evaluation.test_cases.is_empty()
+pub fn has_test_set(recipe: &Recipe) -> bool {
+    !recipe.data.test.is_empty() || !recipe.evaluation.test_cases.is_empty()
 }
 
 impl RunOptions {
     pub fn resumes(&self) -> bool {
         self.resume.is_some() || self.extend
+    }
+
+    /// What these options say about the machine.
+    pub fn here(&self) -> Here {
+        Here { wait_for_mirror: self.no_background_upload, ..Here::default() }
     }
 
     /// `is_one_of_many`: the expert is one of a shelf.

@@ -3,20 +3,17 @@
 use std::sync::{Mutex, PoisonError};
 
 use expert_contract::manifest::EMBEDDED;
-use expert_contract::plan::{Inputs, Plan, Request, Resume};
+use expert_contract::plan::{Inputs, Machine, Paths, Plan, Recipe, Request, Resume};
 use expert_contract::results::{BaseResult, TrainResult};
 use serde_json::Value;
 
-use super::decide::{Asked, Decision, decide};
-use crate::args::Global;
-use crate::args::Supervision;
+use super::decide::{Asked, Decision, Now, decide};
+use crate::args::{Global, Supervision};
 use crate::failure::Failure;
 use crate::lock;
 use crate::run::RunFolder;
-use crate::run::adapter;
 use crate::sys::digests::Digests;
-use crate::worker::{self, Notice, Warm};
-use crate::worker::{Home, carry_out_with};
+use crate::worker::{self, Home, Notice, Warm, carry_out_with};
 
 /// How one expert's training ended.
 pub enum Trained {
@@ -55,44 +52,54 @@ pub struct Runner<'a> {
 
 impl Runner<'_> {
     /// Carries out the plan's training, unless its folder says that there is nothing to do or that it must not be touched.
+    /// Returns the plan as it was carried out, too.
     pub fn train(
         &self,
         folder: &RunFolder,
-        plan: &mut Plan,
+        plan: Plan,
         inputs: &Inputs,
         asked: Asked,
         notify: &mut dyn FnMut(Notice),
-    ) -> Result<Trained, Failure> {
-        match decide(folder.path(), plan, inputs, asked)? {
-            Decision::Done(result) => Ok(Trained::Before(result)),
+    ) -> Result<(Trained, Plan), Failure> {
+        let now = Now { recipe: &plan.recipe, paths: &plan.machine.paths, inputs };
+        match decide(folder.path(), &now, asked)? {
+            Decision::Done(result) => Ok((Trained::Before(result), plan)),
             decision => {
-                make_ready(folder, plan, decision, asked.resume, notify)?;
-                plan.inputs = Some(inputs.clone());
-                self.run(folder, plan, notify).map(Trained::Now)
+                let plan = Plan { inputs: Some(inputs.clone()), ..plan };
+                let plan = made_ready(folder, plan, decision, asked.resume, notify)?;
+                let result = self.run(folder, &plan, notify)?;
+                Ok((Trained::Now(result), plan))
             }
         }
     }
 
-    pub fn inputs(&self, plan: &Plan) -> Inputs {
-        lock::inputs::here(plan, self.global.python.as_deref(), self.digests)
+    pub fn inputs(&self, recipe: &Recipe, paths: &Paths) -> Inputs {
+        lock::inputs::here(recipe, paths, self.global.python.as_deref(), self.digests)
     }
 
-    /// A base that is not on this machine yet has no digest, and nothing could be compared with it.
-    pub fn fetch_base(&self, plan: &mut Plan, notify: &mut dyn FnMut(Notice)) -> Result<(), Failure> {
+    /// The folder that a base was downloaded to: one that is not on this machine yet has no digest, and nothing could be
+    /// compared with it. None where it is here, or comes with the worker.
+    pub fn fetch_base(
+        &self,
+        recipe: &Recipe,
+        machine: &Machine,
+        notify: &mut dyn FnMut(Notice),
+    ) -> Result<Option<String>, Failure> {
         static FETCHING: Mutex<()> = Mutex::new(());
-        if lock::inputs::base_is_here(plan) {
-            return Ok(());
+        let is_here = || lock::inputs::base_is_here(&recipe.base.name, &machine.paths);
+        if is_here() {
+            return Ok(None);
         }
         let _alone = FETCHING.lock().unwrap_or_else(PoisonError::into_inner);
-        if lock::inputs::base_is_here(plan) {
-            return Ok(());
+        if is_here() {
+            return Ok(None);
         }
-        let fetching = adapter::asking(plan.clone(), Request::Base);
+        let fetching = Plan::new(recipe.clone(), machine.clone(), Request::Base);
         let result = self.carry_out(&fetching, Home::of(&fetching)?, notify)?;
-        if plan.recipe.base.name != EMBEDDED {
-            plan.machine.paths.base = worker::result::<BaseResult>(&result)?.folder;
+        if recipe.base.name == EMBEDDED {
+            return Ok(None);
         }
-        Ok(())
+        Ok(worker::result::<BaseResult>(&result)?.folder)
     }
 
     /// A run that cannot start leaves the one before as it was; one that has made a step keeps it as `previous/`.
@@ -116,34 +123,35 @@ impl Runner<'_> {
     }
 }
 
-/// Sets the run's own settings, and from where it begins, into the plan.
-fn make_ready(
+/// The plan with the run's own settings, and from where it begins.
+fn made_ready(
     folder: &RunFolder,
-    plan: &mut Plan,
+    plan: Plan,
     decision: Decision,
     resumes: bool,
     notify: &mut dyn FnMut(Notice),
-) -> Result<(), Failure> {
-    let (remark, begun) = match decision {
-        Decision::Resume { arithmetic, remark } => {
-            arithmetic.apply(&mut plan.machine);
-            (remark, true)
-        }
+) -> Result<Plan, Failure> {
+    let Plan { machine, request, .. } = plan;
+    let (remark, begun, machine) = match decision {
+        Decision::Resume { arithmetic, remark } => (remark, true, arithmetic.kept(machine)),
         Decision::Replace { remark } => {
             folder.set_aside()?;
-            (remark, false)
+            (remark, false, machine)
         }
-        Decision::Begin | Decision::Done(_) => (None, resumes),
+        Decision::Begin | Decision::Done(_) => (None, resumes, machine),
     };
     if let Some(remark) = &remark {
         notify(Notice::Remark(remark));
     }
-    if let Request::Train { resume, .. } = &mut plan.request {
-        *resume = match (begun, resume.clone()) {
-            (true, Resume::Nothing) => Resume::Newest,
-            (false, _) => Resume::Nothing,
-            (true, asked) => asked,
-        };
-    }
-    Ok(())
+    Ok(Plan { machine, request: from_where(request, begun), ..plan })
+}
+
+fn from_where(request: Request, begun: bool) -> Request {
+    let Request::Train { resume, extend, evaluate, profile } = request else { return request };
+    let resume = match (begun, resume) {
+        (true, Resume::Nothing) => Resume::Newest,
+        (false, _) => Resume::Nothing,
+        (true, asked) => asked,
+    };
+    Request::Train { resume, extend, evaluate, profile }
 }

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
+use expert_contract::resolve::Resolved;
 use serde_json::{Value, json};
 
 use super::options::{RunOptions, ShelfOptions};
@@ -18,7 +19,7 @@ use crate::args::{Global, PlanOptions, Supervision};
 use crate::experts;
 use crate::failure::Failure;
 use crate::lock;
-use crate::plan::{ASKED, prepare};
+use crate::plan::{Here, Reads, prepare_here};
 use crate::runs::report as page;
 use crate::sys::digests::Digests;
 use crate::sys::host;
@@ -42,20 +43,17 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
         run.resume = Some("auto".into());
     }
     let manifests = select::select(folder, selection, global, console)?;
-    let mut waiting: Vec<Waiting> =
-        manifests.iter().map(|manifest| prepare_one(manifest, options, console)).collect();
+    let here = run.here();
+    let waiting: Vec<Waiting> =
+        manifests.iter().map(|manifest| prepare_one(manifest, options, here, console)).collect();
     let digests = Digests::open(&host::home());
     let runner = Runner { supervision, global, digests: &digests, warm: None };
     let mut trainer = Trainer { options: &run, shelf: Some(selection), runner };
     if run.locked {
         refuse_unlocked(&waiting, &trainer)?;
     }
-    let plans: Vec<_> = waiting.iter().filter_map(Waiting::plan).collect();
-    let slots = Slots::of(&plans, selection.jobs);
-    for one in waiting.iter_mut().filter_map(|one| one.prepared.as_mut().ok()) {
-        one.resolved.plan.machine.threads.compute = slots.threads;
-        one.resolved.plan.machine.threads.pretokenize = slots.threads;
-    }
+    let machines: Vec<_> = waiting.iter().filter_map(Waiting::resolved).map(|it| &it.machine).collect();
+    let slots = Slots::of(&machines, selection.jobs);
     trainer.runner.warm = (!selection.separate).then(|| warm_parent(&waiting, &trainer)).flatten();
     let ended = work::work(waiting, &slots, &trainer, console);
     report(&ended, folder, console);
@@ -65,10 +63,10 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     Ok(exit_of(&ended))
 }
 
-fn prepare_one(manifest: &Path, options: &PlanOptions, console: &Console) -> Waiting {
+fn prepare_one(manifest: &Path, options: &PlanOptions, here: Here, console: &Console) -> Waiting {
     let options = PlanOptions { manifest: Some(manifest.to_owned()), ..options.clone() };
     let expert = experts::folder_name(manifest);
-    let prepared = prepare(&options, ASKED, console);
+    let prepared = prepare_here(&options, Reads::TrainingData, here, console);
     if let Err(failure) = &prepared {
         console.trouble(&expert, failure);
     }
@@ -77,14 +75,11 @@ fn prepare_one(manifest: &Path, options: &PlanOptions, console: &Console) -> Wai
 
 /// Only for two experts or more. This thread outlives every worker, and so does the warm parent.
 fn warm_parent(waiting: &[Waiting], trainer: &Trainer) -> Option<Warm> {
-    let to_do = || {
-        let prepared = waiting.iter().filter_map(|one| one.prepared.as_ref().ok());
-        prepared.filter(|one| !trainer.is_done(one))
-    };
+    let to_do = || waiting.iter().filter_map(Waiting::resolved).filter(|one| !trainer.is_done(one));
     if to_do().count() < 2 {
         return None;
     }
-    let first = PathBuf::from(&to_do().next()?.resolved.plan.machine.paths.expert_dir);
+    let first = PathBuf::from(&to_do().next()?.machine.paths.expert_dir);
     let python = Search::here(trainer.runner.global.python.as_deref(), Some(&first)).find().ok()?;
     Warm::start(&python)
 }
@@ -93,8 +88,11 @@ fn warm_parent(waiting: &[Waiting], trainer: &Trainer) -> Option<Warm> {
 fn refuse_unlocked(waiting: &[Waiting], trainer: &Trainer) -> Result<(), Failure> {
     let refusals: Vec<Failure> = waiting
         .iter()
-        .filter_map(|one| one.prepared.as_ref().ok())
-        .filter_map(|one| lock::check(&one.resolved.plan, &trainer.runner.inputs(&one.resolved.plan)).err())
+        .filter_map(Waiting::resolved)
+        .filter_map(|Resolved { recipe, machine, .. }| {
+            let inputs = trainer.runner.inputs(recipe, &machine.paths);
+            lock::check(recipe, &machine.paths, &inputs).err()
+        })
         .collect();
     let messages: Vec<&str> = refusals.iter().map(|failure| failure.message.as_str()).collect();
     let message = messages.join("\n");

@@ -5,7 +5,8 @@
 //! The number of threads affects rounding: the plan records it, and a resumed run keeps its
 //! number.
 
-use expert_contract::plan::{Device, DeviceKind, Plan};
+use expert_contract::plan::{Device, DeviceKind, Machine};
+use expert_contract::resolve::Share;
 
 use crate::sys::host::{cores, devices_like, threads_alone};
 
@@ -23,19 +24,19 @@ pub struct Slots {
 
 impl Slots {
     /// For these experts, which all have the same kind of device.
-    pub fn of(plans: &[&Plan], asked: Option<u32>) -> Self {
+    pub fn of(machines: &[&Machine], asked: Option<u32>) -> Self {
         let asked = asked.map(|jobs| jobs as usize);
-        let most = plans.len().max(1);
-        let Some(first) = plans.first().map(|plan| &plan.machine.device) else {
+        let most = machines.len().max(1);
+        let Some(first) = machines.first().map(|machine| &machine.device) else {
             return Self { jobs: 1, threads: None, devices: Vec::new() };
         };
         // Those that take several devices, or all cores, come one after the other.
-        if plans.iter().any(|plan| plan.machine.distributed.is_some()) {
+        if machines.iter().any(|machine| machine.distributed.is_some()) {
             let jobs = asked.unwrap_or(1).min(most);
             return Self { jobs, threads: threads_alone(first), devices: vec![first.clone()] };
         }
         if first.kind == DeviceKind::Cpu {
-            let largest = plans.iter().map(|plan| plan.machine.estimate.total).max().unwrap_or(0);
+            let largest = machines.iter().map(|machine| machine.estimate.total).max().unwrap_or(0);
             let jobs = asked.unwrap_or_else(|| side_by_side(cores(), first.memory_bytes, largest)).min(most);
             let threads = (cores() as usize / jobs).max(1) as u32;
             return Self { jobs, threads: Some(threads), devices: vec![first.clone()] };
@@ -44,8 +45,10 @@ impl Slots {
         Self { jobs: asked.unwrap_or(devices.len()).min(most), threads: None, devices }
     }
 
-    pub fn device(&self, job: usize) -> Option<&Device> {
-        self.devices.get(job % self.devices.len().max(1))
+    /// What one job has of the machine.
+    pub fn share(&self, job: usize) -> Share {
+        let device = self.devices.get(job % self.devices.len().max(1)).cloned();
+        Share { device, threads: self.threads }
     }
 }
 
@@ -60,7 +63,7 @@ fn side_by_side(cores: u32, memory: Option<u64>, largest: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use expert_contract::plan::{Distributed, DistributedStrategy};
+    use expert_contract::plan::{Distributed, DistributedStrategy, Plan};
 
     use super::*;
 
@@ -77,9 +80,10 @@ mod tests {
     #[test]
     fn an_expert_of_several_processes_has_the_machine_to_itself() {
         let text = include_str!("../../../tests/examples/plan.json");
-        let alone: Plan = serde_json::from_str(text).unwrap();
+        let plan: Plan = serde_json::from_str(text).unwrap();
+        let alone = plan.machine;
         let mut together = alone.clone();
-        together.machine.distributed = Some(Distributed { strategy: DistributedStrategy::Ddp, processes: 2 });
+        together.distributed = Some(Distributed { strategy: DistributedStrategy::Ddp, processes: 2 });
         let slots = Slots::of(&[&alone, &together], None);
         assert_eq!((slots.jobs, slots.threads), (1, Some(cores())));
     }

@@ -2,21 +2,19 @@
 
 use std::path::Path;
 
-use expert_contract::plan::{Inputs, Plan, Request};
+use expert_contract::plan::{Inputs, Paths, Plan, Recipe, Request};
+use expert_contract::resolve::Resolved;
 use expert_contract::results::TrainResult;
 use serde_json::Value;
 
-use super::decide::{Decision, decide};
+use super::decide::{Decision, Now, decide};
 use super::options::{RunOptions, ShelfOptions, has_test_set};
 use super::runner::{Runner, Trained};
 use crate::failure::Failure;
 use crate::lock::{self, Entry, Outcome, Score};
-use crate::plan::Prepared;
-use crate::run::adapter;
-use crate::run::{Begun, Finished, RunFolder};
+use crate::run::{Begun, Finished, RunFolder, adapter};
 use crate::sys::files::read_json;
-use crate::worker::Home;
-use crate::worker::{self, Notice};
+use crate::worker::{self, Home, Notice};
 
 /// What is the same for every expert of one command.
 pub struct Trainer<'a> {
@@ -28,32 +26,25 @@ pub struct Trainer<'a> {
 
 impl Trainer<'_> {
     /// Trains the expert, unless its folder says that there is nothing to do or that it must not be touched.
-    pub fn train(&self, prepared: &Prepared, notify: &mut dyn FnMut(Notice)) -> Result<Trained, Failure> {
-        let mut plan = prepared.resolved.plan.clone();
-        if let Some(mirror) = &mut plan.machine.mirror {
-            mirror.background &= !self.options.no_background_upload;
-        }
+    pub fn train(&self, resolved: &Resolved, notify: &mut dyn FnMut(Notice)) -> Result<Trained, Failure> {
+        let recipe = &resolved.recipe;
         if self.options.evaluate {
-            refuse_without_test_set(&plan)?;
+            refuse_without_test_set(recipe)?;
         }
-        self.runner.fetch_base(&mut plan, notify)?;
-        let inputs = self.runner.inputs(&plan);
+        let base = self.runner.fetch_base(recipe, &resolved.machine, notify)?;
+        let machine = resolved.machine.clone().with_base(base);
+        let inputs = self.runner.inputs(recipe, &machine.paths);
         if self.options.locked {
-            lock::check(&plan, &inputs)?;
+            lock::check(recipe, &machine.paths, &inputs)?;
         }
-        plan.request = self.options.request(self.evaluates(&plan));
-        let folder = RunFolder::claim(Path::new(&plan.machine.paths.output))?;
-        let mut trained = self.runner.train(
-            &folder,
-            &mut plan,
-            &inputs,
-            self.options.asked(self.shelf.is_some()),
-            notify,
-        )?;
+        let folder = RunFolder::claim(Path::new(&machine.paths.output))?;
+        let plan = Plan::new(recipe.clone(), machine, self.options.request(self.evaluates(recipe)));
+        let asked = self.options.asked(self.shelf.is_some());
+        let (mut trained, plan) = self.runner.train(&folder, plan, &inputs, asked, notify)?;
         let _held = matches!(trained, Trained::Now(_)).then_some(folder);
         // A run that trained now has scores; one that was finished before may not have.
-        if self.evaluates(&plan) && trained.result()?.evaluation.is_none() {
-            let score = match self.kept_score(&plan, &inputs) {
+        if self.evaluates(recipe) && trained.result()?.evaluation.is_none() {
+            let score = match kept_score(recipe, &plan.machine.paths, &inputs) {
                 Some(kept) => kept,
                 None => self.score(&plan, notify)?,
             };
@@ -64,36 +55,26 @@ impl Trainer<'_> {
     }
 
     /// Whether this expert is finished, and scored if requested. Takes no lock, so the answer may be outdated.
-    pub fn is_done(&self, prepared: &Prepared) -> bool {
-        let plan = &prepared.resolved.plan;
-        let inputs = self.runner.inputs(plan);
-        let run = Path::new(&plan.machine.paths.output);
-        let decision = decide(run, plan, &inputs, self.options.asked(self.shelf.is_some()));
-        let scored = !self.evaluates(plan) || self.kept_score(plan, &inputs).is_some();
+    pub fn is_done(&self, resolved: &Resolved) -> bool {
+        let (recipe, paths) = (&resolved.recipe, &resolved.machine.paths);
+        let inputs = self.runner.inputs(recipe, paths);
+        let asked = self.options.asked(self.shelf.is_some());
+        let decision = decide(Path::new(&paths.output), &Now { recipe, paths, inputs: &inputs }, asked);
+        let scored = !self.evaluates(recipe) || kept_score(recipe, paths, &inputs).is_some();
         matches!(decision, Ok(Decision::Done(_))) && scored
     }
 
     /// A shelf is scored where there are test sets.
-    fn evaluates(&self, plan: &Plan) -> bool {
-        let wanted = |shelf: &ShelfOptions| !shelf.no_evaluate && has_test_set(plan);
+    fn evaluates(&self, recipe: &Recipe) -> bool {
+        let wanted = |shelf: &ShelfOptions| !shelf.no_evaluate && has_test_set(recipe);
         self.options.evaluate || self.shelf.is_some_and(wanted)
-    }
-
-    /// The evaluation that belongs to the adapter, if the lock says that it does.
-    fn kept_score(&self, plan: &Plan, inputs: &Inputs) -> Option<Value> {
-        let run = Path::new(&plan.machine.paths.output);
-        let entry = lock::Place::of(plan)?.entry()?;
-        let same = lock::differences(&entry.inputs, inputs).is_empty()
-            && Finished::of(run)?.adapter() == Some(entry.result.adapter.as_str());
-        let kept: Value = read_json(&run.join("evaluation.json")).filter(|_| same)?;
-        let score = worker::result(&kept).ok().as_ref().and_then(Score::of);
-        (score == Some(entry.result.score?)).then(|| without_answers(kept))
     }
 
     /// Base and adapter on the test set; the answers themselves stay in the run's evaluation.json.
     fn score(&self, plan: &Plan, notify: &mut dyn FnMut(Notice)) -> Result<Value, Failure> {
-        let adapter = adapter::of_run(plan).ok_or_else(|| adapter::not_trained(plan))?;
-        let plan = adapter::asking(plan.clone(), Request::Evaluate { adapter: Some(adapter) });
+        let paths = &plan.machine.paths;
+        let adapter = adapter::of_run(paths).ok_or_else(|| adapter::not_trained(paths))?;
+        let plan = plan.asking(Request::Evaluate { adapter: Some(adapter) });
         self.runner.carry_out(&plan, Home::of(&plan)?, notify).map(without_answers)
     }
 
@@ -107,7 +88,7 @@ impl Trainer<'_> {
         let run = Path::new(&plan.machine.paths.output);
         let Some(record) = Finished::of(run) else { return Ok(()) };
         let (Some(inputs), Some(adapter)) = (record.inputs(), record.adapter()) else { return Ok(()) };
-        let Some(place) = lock::Place::of(plan) else { return Ok(()) };
+        let Some(place) = lock::Place::of(&plan.recipe.base.name, &plan.machine.paths) else { return Ok(()) };
         let before = place.entry().filter(|entry| lock::differences(&entry.inputs, inputs).is_empty());
         if self.options.locked {
             if before.is_some_and(|entry| entry.result.adapter != adapter) {
@@ -134,6 +115,17 @@ impl Trainer<'_> {
     }
 }
 
+/// The evaluation that belongs to the adapter, if the lock says that it does.
+fn kept_score(recipe: &Recipe, paths: &Paths, inputs: &Inputs) -> Option<Value> {
+    let run = Path::new(&paths.output);
+    let entry = lock::Place::of(&recipe.base.name, paths)?.entry()?;
+    let same = lock::differences(&entry.inputs, inputs).is_empty()
+        && Finished::of(run)?.adapter() == Some(entry.result.adapter.as_str());
+    let kept: Value = read_json(&run.join("evaluation.json")).filter(|_| same)?;
+    let score = worker::result(&kept).ok().as_ref().and_then(Score::of);
+    (score == Some(entry.result.score?)).then(|| without_answers(kept))
+}
+
 fn without_answers(mut evaluation: Value) -> Value {
     if let Some(report) = evaluation.as_object_mut() {
         report.remove("failures");
@@ -143,8 +135,8 @@ fn without_answers(mut evaluation: Value) -> Value {
 }
 
 /// Checked before hours of training, not after.
-fn refuse_without_test_set(plan: &Plan) -> Result<(), Failure> {
-    if has_test_set(plan) {
+fn refuse_without_test_set(recipe: &Recipe) -> Result<(), Failure> {
+    if has_test_set(recipe) {
         return Ok(());
     }
     Err(Failure::bad_input("no-test-set", "there are no test rows: the manifest names no test set")

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use expert_contract::plan::Plan;
+use expert_contract::resolve::Resolved;
 
 use super::runner::Trained;
 use super::slots::Slots;
@@ -12,8 +12,7 @@ use super::trainer::Trainer;
 use crate::failure::Failure;
 use crate::plan::Prepared;
 use crate::ui::{Console, Live};
-use crate::worker;
-use crate::worker::Board;
+use crate::worker::{self, Board};
 
 /// How one expert of the queue ended; None if the queue was stopped before its turn.
 pub struct Ended {
@@ -28,8 +27,8 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    pub fn plan(&self) -> Option<&Plan> {
-        self.prepared.as_ref().ok().map(|prepared| &prepared.resolved.plan)
+    pub fn resolved(&self) -> Option<&Resolved> {
+        self.prepared.as_ref().ok().map(|prepared| &prepared.resolved)
     }
 }
 
@@ -86,12 +85,10 @@ impl Shift<'_> {
         }
     }
 
-    fn train(&self, index: usize, job: usize, mut expert: Prepared) -> Result<Trained, Failure> {
-        if let Some(device) = self.slots.device(job) {
-            expert.resolved.plan.machine.device = device.clone();
-        }
+    fn train(&self, index: usize, job: usize, expert: Prepared) -> Result<Trained, Failure> {
+        let resolved = expert.resolved.on(&self.slots.share(job));
         let mut board = Board::of_several(self.console, self.live.as_ref(), index, &self.names[index]);
-        let trained = self.trainer.train(&expert, &mut |notice| board.notify(notice));
+        let trained = self.trainer.train(&resolved, &mut |notice| board.notify(notice));
         board.finish();
         if let Err(failure) = &trained {
             self.aside(|| self.console.trouble(&self.names[index], failure));

@@ -95,7 +95,7 @@ pub struct Compile {
     pub mode: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Threads {
     /// torch's intra-op threads; null leaves torch's own choice.

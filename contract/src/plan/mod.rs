@@ -61,6 +61,23 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// The same settings for another task.
+    #[must_use]
+    pub fn asking(&self, request: Request) -> Self {
+        Self { request, ..self.clone() }
+    }
+}
+
+impl Machine {
+    /// With the base in the folder that it was downloaded to; None keeps the one that is named.
+    #[must_use]
+    pub fn with_base(mut self, folder: Option<String>) -> Self {
+        self.paths.base = folder.or(self.paths.base);
+        self
+    }
+}
+
 impl Recipe {
     /// Identifies the result: equal on any machine and from any working directory.
     pub fn digest(&self) -> String {

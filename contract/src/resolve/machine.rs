@@ -7,7 +7,7 @@ use crate::manifest::{CompileMode, Config, Effective, Together, model_slug};
 use crate::paths::{DEFAULT_CACHE, Target, anywhere, fill_placeholders, mirror_target};
 use crate::plan::{
     Compile, DeviceKind, Distributed, DistributedStrategy, Loader, Logging, Machine, MemoryEstimate, Mirror,
-    Paths, Recipe, Threads,
+    Paths, Recipe,
 };
 
 use super::base::FoundBase;
@@ -83,7 +83,7 @@ pub fn build(
         checkpointing,
         compile: compile(config),
         memory_clear_every: config.memory_clear_every.filter(|steps| *steps > 0),
-        threads: Threads { compute: None, pretokenize: None },
+        threads: site.threads,
         loader: loader(expert),
         logging: Logging { steps: *config.logging_steps, trackers: config.report.0.clone() },
         save_total_limit: *config.save_total_limit,
@@ -93,7 +93,7 @@ pub fn build(
                 _ => mirror.target.value.clone(),
             },
             compress: *mirror.compress,
-            background: *mirror.background,
+            background: *mirror.background && !site.wait_for_mirror,
         }),
         paths: paths(recipe, base, sources, site, config),
         estimate: sized.as_ref().map_or_else(MemoryEstimate::default, |it| it.estimate.clone()),

@@ -19,17 +19,17 @@ pub use base::{FoundBase, Place, ShapeSource, find as find_base};
 pub use data::DataFacts;
 pub use fit::gibibytes;
 pub use modules::check as check_modules;
-pub use outcome::{Note, Resolved};
+pub use outcome::{Note, Resolved, Share};
 pub use site::Site;
 pub use steps::{CachedRows, StepEstimate, estimate as estimate_steps};
 
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;
-use crate::plan::{Plan, Request, Template, TemplateKind};
+use crate::plan::{Template, TemplateKind};
 
 /// Makes every decision. [`FoundBase::is_here`] and [`DataFacts::is_here`] say what is missing on this machine:
 /// whether that is an error depends on the command.
-pub fn resolve(expert: &Effective<'_>, site: &Site, request: Request) -> Result<Resolved, Problem> {
+pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem> {
     let mut notes = Vec::new();
     let template = template(expert, site)?;
     let base = base::find(&expert.base.name, site.expert_dir(), Some(&site.hub_cache));
@@ -42,8 +42,7 @@ pub fn resolve(expert: &Effective<'_>, site: &Site, request: Request) -> Result<
     let facts: Vec<DataFacts> = recipe.data.train.iter().map(fact).collect();
     let (machine, largest_micro_batch) = machine::build(expert, &recipe, &base, &sources, site, &mut notes);
     notes.extend(steps::few(&recipe, &facts));
-    let plan = Plan::new(recipe, machine, request);
-    Ok(Resolved { plan, base, facts, notes, largest_micro_batch, settings: expert.shown() })
+    Ok(Resolved { recipe, machine, base, facts, notes, largest_micro_batch, settings: expert.shown() })
 }
 
 /// The chosen template; a custom one stands in the manifest or in a file beside it.

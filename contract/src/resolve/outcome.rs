@@ -1,11 +1,11 @@
-//! A plan with the facts and notes that a person wants to see beside it.
+//! The decisions with the facts and notes that a person wants to see beside it.
 
 use serde::Serialize;
 
 use super::base::FoundBase;
 use super::data::DataFacts;
 use crate::manifest::Shown;
-use crate::plan::Plan;
+use crate::plan::{Device, Machine, Plan, Recipe, Request, Threads};
 
 /// Something that follows from the machine or from how settings meet, which the manifest alone does not show.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -21,10 +21,20 @@ impl Note {
     }
 }
 
-/// A plan, and what a person wants to know about how it came to be.
+/// A run's part of the machine, where several runs divide its devices and threads.
+#[derive(Debug, Clone)]
+pub struct Share {
+    /// None keeps the device: there is one.
+    pub device: Option<Device>,
+    /// None leaves the number to torch, and all cores to tokenization.
+    pub threads: Option<u32>,
+}
+
+/// Every decision about a run, and what a person wants to know about how it came to be.
 #[derive(Debug, Clone)]
 pub struct Resolved {
-    pub plan: Plan,
+    pub recipe: Recipe,
+    pub machine: Machine,
     pub base: FoundBase,
     pub facts: Vec<DataFacts>,
     pub notes: Vec<Note>,
@@ -32,4 +42,21 @@ pub struct Resolved {
     pub largest_micro_batch: Option<u64>,
     /// Every setting of `training.config`, with its value and who decided it.
     pub settings: Vec<Shown>,
+}
+
+impl Resolved {
+    /// The plan of one task.
+    pub fn plan(&self, request: Request) -> Plan {
+        Plan::new(self.recipe.clone(), self.machine.clone(), request)
+    }
+
+    /// The same on a part of the machine: another device of the kind, and as large, changes no other decision.
+    #[must_use]
+    pub fn on(mut self, share: &Share) -> Self {
+        if let Some(device) = &share.device {
+            self.machine.device = device.clone();
+        }
+        self.machine.threads = Threads { compute: share.threads, pretokenize: share.threads };
+        self
+    }
 }

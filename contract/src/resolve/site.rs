@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::plan::Device;
+use crate::plan::{Device, Threads};
 
 /// Facts about this machine, and paths from the command line.
 #[derive(Debug, Clone)]
@@ -24,6 +24,10 @@ pub struct Site {
     pub devices: u32,
     /// Whether the device has units for bf16: tensor cores, AMX, AVX-512 BF16 or the like.
     pub computes_bf16: bool,
+    /// What this run may use of the processor.
+    pub threads: Threads,
+    /// Whether training waits for each checkpoint's copy to the mirror, whatever the manifest says.
+    pub wait_for_mirror: bool,
 }
 
 impl Site {

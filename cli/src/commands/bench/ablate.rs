@@ -3,18 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
-use expert_contract::plan::{Plan, Request, Resume};
+use expert_contract::plan::Plan;
 use fs_err as fs;
 use serde_json::{Value, json};
 
 use super::measure::{Extent, Measured, ends_all, measure, shortened};
 use super::outcome::{Losses, apart, losses};
 use super::variants::{Change, GROUPS, KERNELS, Variant, all, kernels};
-use crate::args::Global;
-use crate::args::Supervision;
-use crate::args::TrainOptions;
+use crate::args::{Global, Supervision, TrainOptions};
 use crate::failure::Failure;
-use crate::plan::prepare;
+use crate::plan::{Reads, prepare};
 use crate::sys::durable;
 use crate::ui::number::{bytes, seconds, short};
 use crate::ui::{Align, Console, Table};
@@ -45,10 +43,9 @@ struct Outcome {
 }
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
-    let request = Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
     let options = args.options.plan();
-    let prepared = prepare(&options, request, console)?;
-    let plan = shortened(&prepared.resolved.plan, &args.extent);
+    let prepared = prepare(&options, Reads::TrainingData, console)?;
+    let plan = shortened(&prepared.resolved, &args.extent);
     let wanted = |group: &str| args.only.is_empty() || args.only.iter().any(|it| it == group);
     let mut variants: Vec<_> = all(&plan).into_iter().filter(|it| wanted(it.group)).collect();
     if args.list {

@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 
 use expert_contract::plan::{self, Plan, Request, Strategy};
+use expert_contract::resolve::Resolved;
 use expert_contract::results::{BenchResult, KernelChoice};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::args::Global;
-use crate::args::Supervision;
+use crate::args::{Global, Supervision};
 use crate::failure::Failure;
-use crate::worker::{self, interrupted};
-use crate::worker::{Home, carry_out_with};
+use crate::worker::{self, Home, carry_out_with, interrupted};
 
 /// How long measurements are.
 #[derive(clap::Args, Debug, Clone)]
@@ -43,13 +42,13 @@ pub struct Measured {
 }
 
 /// The plan as a measurement: a few steps, without saving, evaluation and tracking.
-pub fn shortened(plan: &Plan, extent: &Extent) -> Plan {
-    let mut recipe = plan.recipe.clone();
+pub fn shortened(resolved: &Resolved, extent: &Extent) -> Plan {
+    let mut recipe = resolved.recipe.clone();
     recipe.schedule.duration = plan::Duration::Steps(extent.steps);
     recipe.evaluation.strategy = Strategy::No;
     recipe.evaluation.best = None;
     recipe.saving.strategy = Strategy::No;
-    let mut machine = plan.machine.clone();
+    let mut machine = resolved.machine.clone();
     machine.logging.trackers.clear();
     machine.mirror = None;
     Plan::new(recipe, machine, Request::Bench { limit_seconds: extent.limit as f64 })

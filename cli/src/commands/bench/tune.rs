@@ -4,7 +4,7 @@ use std::path::Path;
 
 use expert_contract::exit::Exit;
 use expert_contract::manifest::Options;
-use expert_contract::plan::{CheckpointingMode, DeviceKind, Dtype, Plan, Request, Resume};
+use expert_contract::plan::{CheckpointingMode, DeviceKind, Dtype, Plan};
 use expert_contract::read;
 use fs_err as fs;
 use serde_json::{Value, json};
@@ -12,11 +12,9 @@ use serde_json::{Value, json};
 use super::edit::{Changed, Setting, apply};
 use super::measure::{Extent, Measured, ends_all, measure, shortened};
 use super::variants::set_micro_batch;
-use crate::args::Global;
-use crate::args::Supervision;
-use crate::args::TrainOptions;
+use crate::args::{Global, Supervision, TrainOptions};
 use crate::failure::Failure;
-use crate::plan::prepare;
+use crate::plan::{Reads, prepare};
 use crate::sys::durable;
 use crate::ui::number::{bytes, short};
 use crate::ui::{Align, Console, Table};
@@ -70,13 +68,12 @@ struct Search<'a> {
 }
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
-    let request = Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
     let options = args.options.plan();
-    let prepared = prepare(&options, request, console)?;
+    let prepared = prepare(&options, Reads::TrainingData, console)?;
     if let Some(folder) = &options.output {
         fs::create_dir_all(folder).map_err(|error| Failure::writing("create", folder, &error))?;
     }
-    let plan = shortened(&prepared.resolved.plan, &args.extent);
+    let plan = shortened(&prepared.resolved, &args.extent);
     let mut search = Search { args, global, console, trials: Vec::new(), best: 0 };
     search.sizes(&plan, prepared.resolved.largest_micro_batch)?;
     search.switches()?;
