@@ -12,7 +12,15 @@ from written_runs import event, step, typed, write_run
 
 from expert_worker.bench.attach import newest_run, parse_command, worker_of, workers
 from expert_worker.bench.breakdown import breakdown
-from expert_worker.bench.sample import MachineUse, ProcessTree, ProcessUse, Sample, statistics, summarize
+from expert_worker.bench.sample import (
+    MachineUse,
+    ProcessTree,
+    ProcessUse,
+    Sample,
+    Summary,
+    statistics,
+    summarize,
+)
 from expert_worker.bench.verdict import Observation, findings
 from expert_worker.bench.watch import find_run, watch
 from expert_worker.event_reader import EventFile, last_attempt
@@ -21,7 +29,7 @@ from expert_worker.event_reader import EventFile, last_attempt
 def test_statistics_of_known_numbers():
     assert summarize([]) is None
     figures = summarize([5.0, 1.0, 2.0, 4.0, 3.0])
-    assert figures == {"mean": 3.0, "min": 1.0, "max": 5.0, "p50": 3.0, "p95": pytest.approx(4.8)}
+    assert figures == Summary(mean=3.0, min=1.0, max=5.0, p50=3.0, p95=pytest.approx(4.8))
 
 
 def test_a_file_that_grows_is_read_by_whole_lines(tmp_path):

@@ -11,7 +11,6 @@ import psutil
 
 from expert_worker.bench.nvml import Gpus, Reading, open_gpus
 
-Summary = dict[str, float]
 _METER_INTERVAL = 0.1
 
 
@@ -112,18 +111,27 @@ def _values(sample: Sample) -> Iterator[tuple[str, float]]:
         yield "training.tokens_per_second", sample.tokens_per_second
 
 
+@dataclass(frozen=True)
+class Summary:
+    mean: float
+    min: float
+    max: float
+    p50: float
+    p95: float
+
+
 def summarize(values: Sequence[float]) -> Summary | None:
     """None where nothing was measured."""
     if not values:
         return None
     ordered = sorted(values)
-    return {
-        "mean": sum(ordered) / len(ordered),
-        "min": ordered[0],
-        "max": ordered[-1],
-        "p50": percentile(ordered, 50),
-        "p95": percentile(ordered, 95),
-    }
+    return Summary(
+        mean=sum(ordered) / len(ordered),
+        min=ordered[0],
+        max=ordered[-1],
+        p50=percentile(ordered, 50),
+        p95=percentile(ordered, 95),
+    )
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:

@@ -43,7 +43,7 @@ class Observation:
 
     def mean(self, name: str) -> float | None:
         summary = self.figures.get(name)
-        return summary["mean"] if summary else None
+        return summary.mean if summary else None
 
     def of_gpu(self, name: str) -> float | None:
         return self.mean(f"gpu{self.gpu}.{name}") if self.gpu is not None else None
@@ -211,13 +211,13 @@ def _swap(observed: Observation) -> Finding | None:
         observed.figures.get("machine.memory_available"),
         observed.figures.get("machine.memory_total"),
     )
-    if not free or not total or free["min"] > 0.03 * total["max"]:
+    if not free or not total or free.min > 0.03 * total.max:
         return None
     return Finding(
         "memory-short",
-        f"Only {free['min'] / _MIB:.0f} MiB of the machine's memory are free",
+        f"Only {free.min / _MIB:.0f} MiB of the machine's memory are free",
         "Lower batch_size or close other programs before the system begins to swap.",
-        {"available": free["min"]},
+        {"available": free.min},
     )
 
 

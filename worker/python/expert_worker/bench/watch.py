@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +188,7 @@ class WatchResult:
             "interval": self.interval,
             "gpu": self._gpu(),
             "run": self._run(),
-            "statistics": statistics(self.samples),
+            "statistics": {name: asdict(it) for name, it in statistics(self.samples).items()},
             "verdict": asdict(found[0]),
             "findings": [asdict(finding) for finding in found],
         }
@@ -296,7 +296,7 @@ def _heading(result: WatchResult) -> str:
 
 def _statistics(result: WatchResult) -> str:
     rows = [
-        [name, *(_value(name, figures[column]) for column in ("mean", "min", "max", "p50", "p95"))]
+        [name, *(_value(name, value) for value in astuple(figures))]
         for name, figures in _shown(statistics(result.samples)).items()
     ]
     return text_table(["", "mean", "min", "max", "p50", "p95"], rows) if rows else ""
