@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use super::section::section;
 use super::vocabulary::{
-    ActivationCheckpointing, CompileMode, GradientCheckpointing, Limit, Method, Modules, Together, Trackers,
+    ActivationCheckpointing, CompileMode, GradientCheckpointing, Limit, Modules, Together, Trackers,
 };
 use crate::ledger::{
     COUNT, Class, FRACTION, Kind, LARGEST, NOT_NEGATIVE, POSITIVE, Range, SHARE, TEXTS, WHOLE,
 };
-use crate::plan::{AdapterKind, OptimizerName, PrecisionRequest, ScheduleKind, Strategy, Tracker};
+use crate::plan::{AdapterKind, Objective, OptimizerName, PrecisionRequest, ScheduleKind, Strategy, Tracker};
 
 const BATCH: Kind = Kind::Integer { min: 1, max: 65_536 };
 const RANK: Kind = Kind::Integer { min: 1, max: 4_096 };
@@ -21,7 +21,7 @@ section! {
     /// How the adapter is trained.
     Config = CONFIG at "training.config" {}
     honoured {
-        method ["method"]: Method = Method::Sft, Kind::Word(Method::WORDS),
+        method ["method"]: Objective = Objective::Sft, Kind::Word(Objective::WORDS),
             "Supervised fine-tuning, the only method; any other is an error.";
         adapter_type ["adapter_type"]: AdapterKind = AdapterKind::Lora, Kind::Word(AdapterKind::WORDS),
             "The adapter's kind. `rslora` is LoRA scaled by the square root of the rank; `prompt` learns `soft_prompts` instead of weights.";

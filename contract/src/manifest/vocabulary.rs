@@ -6,15 +6,10 @@ use serde::{Deserialize, Serialize};
 use super::json::{Node, Value};
 use super::setting::Decode;
 use crate::plan::{
-    AdapterKind, BadRow, CheckpointingMode, DataFormat, OptimizerName, Overlong, Quantization, RopeKind,
-    ScheduleKind, SoftPromptInit, Strategy, TemplateKind, TextDialogue, Tracker, TrainOn, word,
+    AdapterKind, BadRow, CheckpointingMode, DataFormat, Objective, OptimizerName, Overlong, Quantization,
+    RopeKind, ScheduleKind, SoftPromptInit, Strategy, TemplateKind, TextDialogue, Tracker, TrainOn, word,
 };
 use crate::words::Word;
-
-word! {
-    /// Preference and reinforcement methods are refused, never trained as something else.
-    Method { Sft = "sft" }
-}
 
 word! { DatasetType { Single = "single", Huggingface = "huggingface", MultiTask = "multi_task" } }
 
@@ -195,6 +190,6 @@ macro_rules! decode_words {
 }
 
 decode_words! {
-    ActivationCheckpointing, AdapterKind, BadRow, CompileMode, DataFormat, DatasetType, Method, OptimizerName, Overlong,
+    ActivationCheckpointing, AdapterKind, BadRow, CompileMode, DataFormat, DatasetType, Objective, OptimizerName, Overlong,
     Quantization, ScheduleKind, SoftPromptInit, Strategy, TemplateKind, TextDialogue, Together, Tracker, TrainOn,
 }

@@ -62,6 +62,23 @@ pub struct Recipe {
     pub decoding: Decoding,
     /// Every random draw is a function of this number and of its position.
     pub seed: u64,
+    /// Left out if it is `sft`, so that recipes from before it was a choice keep their digests.
+    #[serde(default, skip_serializing_if = "Objective::is_default")]
+    #[schemars(extend("default" = "sft"))]
+    pub objective: Objective,
+}
+
+word! {
+    /// What is learned from a row. Preference and reinforcement methods are refused, never trained as something else.
+    #[derive(Default)]
+    Objective { #[default] Sft = "sft" }
+}
+
+impl Objective {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -33,6 +33,7 @@ pub fn build(
         saving: saving(config),
         decoding: decoding(root),
         seed: *config.seed,
+        objective: *config.method,
     }
 }
 

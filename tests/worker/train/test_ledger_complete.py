@@ -28,6 +28,7 @@ ADAPTERS = "worker/train/test_stage.py::test_every_adapter_loads_back_with_plain
 LOADER = f"{LEDGER}::test_rows_that_are_not_mapped_come_through_loader_workers"
 TOGETHER = "worker/train/test_distributed.py::test_two_processes_equal_one_and_one_resumes_their_checkpoint"
 ROWS = "worker/train/test_scoring.py::test_only_as_many_rows_are_looked_at_as_are_asked_for"
+OBJECTIVE = "worker/train/test_objective.py::test_the_default_objective_changes_no_recipe"
 KERNELS = "worker/train/test_kernels.py::test_a_plan_may_name_a_kernel"
 NARROW = f"{DECODING}::test_a_narrow_choice_leaves_the_likeliest_token"
 KEY = "worker/pretokenize/test_key.py::test_what_decides_the_rows_changes_the_key"
@@ -62,6 +63,7 @@ ELSEWHERE = {
     "recipe.evaluation.scorer": f"{SCORED}::test_nothing_to_score_is_refused_before_a_model_is_loaded",
     "recipe.evaluation.test_set_size": f"{DECODING}::test_as_many_rows_of_the_test_set_as_asked_for",
     "recipe.evaluation.test_cases": f"{SCORED}::test_test_cases_stand_in_for_a_test_set",
+    "recipe.objective": OBJECTIVE,
     "recipe.saving": f"{LEDGER}::test_saving_strategies",
     "recipe.decoding.temperature": f"{DECODING}::test_a_temperature_samples",
     "recipe.decoding.top_p": NARROW,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from plans import example_plan
 from scene import put_data, rows, train
 
-from expert_worker.train import stage
+from expert_worker.errors import BadInput
+from expert_worker.train import objective
 from expert_worker.train.objective import SupervisedFineTuning
 
 
@@ -32,7 +34,7 @@ def test_trainer_engines_and_validation_take_the_loss_from_the_objective(fast, t
         "recipe.schedule.duration": {"unit": "steps", "value": 3},
     }
     usual = train(tmp_path, changes, output="usual")
-    monkeypatch.setattr(stage, "SupervisedFineTuning", EveryDocumentEqually)
+    monkeypatch.setitem(objective._OBJECTIVES, "sft", EveryDocumentEqually())
     other = train(tmp_path, changes, output="other")
     assert usual.losses[0] != pytest.approx(other.losses[0], rel=1e-4)
     assert usual.final("adapter_model.safetensors") != other.final("adapter_model.safetensors")
@@ -44,8 +46,23 @@ def test_trainer_engines_and_validation_take_the_loss_from_the_objective(fast, t
 
 def test_both_paths_give_the_same_loss_for_any_objective(tmp_path, monkeypatch):
     put_data(monkeypatch)
-    monkeypatch.setattr(stage, "SupervisedFineTuning", EveryDocumentEqually)
+    monkeypatch.setitem(objective._OBJECTIVES, "sft", EveryDocumentEqually())
     fast, plain = (
         train(tmp_path, {"machine.fast_path": path}, output=str(path)).losses for path in (True, False)
     )
     assert fast == pytest.approx(plain, rel=1e-4)
+
+
+def test_the_default_objective_changes_no_recipe(tmp_path, monkeypatch):
+    """Recipes from before it was a choice keep their digests, checkpoints and records."""
+    put_data(monkeypatch)
+    ran, named = train(tmp_path), train(tmp_path, {"recipe.objective": "sft"}, output="named")
+    assert ran.final("adapter_model.safetensors") == named.final("adapter_model.safetensors")
+    written = [path.read_text() for path in ran.output.rglob("*.json") if '"recipe"' in path.read_text()]
+    assert len(written) > 1, "run.json and each checkpoint"
+    assert not any('"objective"' in text for text in written)
+
+
+def test_an_unknown_objective_is_refused(tmp_path):
+    with pytest.raises(BadInput, match="objective"):
+        example_plan(tmp_path, {"recipe.objective": "dpo"})

@@ -40,7 +40,8 @@ class OutputDocument(Document):
         return {name: value for name, value in document.items() if name in self.model_fields_set}
 
     def as_json(self) -> dict[str, JsonValue]:
-        document: dict[str, JsonValue] = self.model_dump(mode="json")
+        # Also in the parts of a plan: what `expert-cli` left out as a default stays left out.
+        document: dict[str, JsonValue] = self.model_dump(mode="json", exclude_unset=True)
         return document
 
 

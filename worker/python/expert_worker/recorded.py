@@ -262,6 +262,8 @@ class Recipe(RecordedDocument):
     decoding: Decoding = Decoding()
     evaluation: Evaluation = Evaluation()
     expert: Text | None = None
+    # Left out if it is `sft`, so that recipes from before it was a choice keep their digests.
+    objective: Text | None = None
     optimizer: Optimizer = Optimizer()
     precision: Precision = Precision()
     saving: Saving = Saving()

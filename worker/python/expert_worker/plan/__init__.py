@@ -3,7 +3,7 @@
 The models are generated from the contract crate. The worker only reads plans.
 """
 
-from expert_worker.plan.load import load_plan, parse_plan
+from expert_worker.plan.load import load_plan, parse_plan, recipe_document
 from expert_worker.plan.models import (
     CONTRACT_VERSION,
     Adapter,
@@ -38,6 +38,7 @@ from expert_worker.plan.models import (
     MemoryEstimate,
     Mirror,
     Neftune,
+    Objective,
     Optimizer,
     OptimizerName,
     Overlong,
@@ -109,6 +110,7 @@ __all__ = [
     "MemoryEstimate",
     "Mirror",
     "Neftune",
+    "Objective",
     "Optimizer",
     "OptimizerName",
     "Overlong",
@@ -146,4 +148,5 @@ __all__ = [
     "WarmupSteps",
     "load_plan",
     "parse_plan",
+    "recipe_document",
 ]

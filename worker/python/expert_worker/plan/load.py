@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from expert_worker.errors import BadInput, Missing
-from expert_worker.plan.models import CONTRACT_VERSION, Plan
+from expert_worker.plan.models import CONTRACT_VERSION, Plan, Recipe
 
 
 def load_plan(path: Path) -> Plan:
@@ -30,6 +30,11 @@ def parse_plan(text: str | bytes, name: str = "plan.json") -> Plan:
             code="bad-plan",
             hint="Plans are written by expert-cli; run the command again instead of editing the file.",
         ) from error
+
+
+def recipe_document(recipe: Recipe) -> dict[str, Any]:
+    """The recipe as `expert-cli` wrote it: what it left out, because it is the default, is left out here too."""
+    return recipe.model_dump(mode="json", exclude_unset=True)
 
 
 def _check_version(text: str | bytes, name: str) -> None:

@@ -344,6 +344,10 @@ class Evaluation(Document):
     test_set_size: U64 | None = None
 
 
+# What is learned from a row. Preference and reinforcement methods are refused, never trained as something
+# else.
+Objective = Literal["sft"]
+
 OptimizerName = Literal[
     "adamw_torch",
     "adamw_torch_fused",
@@ -469,6 +473,8 @@ class Recipe(Document):
     decoding: Decoding
     # Every random draw is a function of this number and of its position.
     seed: U64
+    # Left out if it is `sft`, so that recipes from before it was a choice keep their digests.
+    objective: Objective = "sft"
 
 
 class ResumeNothing(Document):

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from expert_worker.event import Body, Evaluated, Event, Progress
 from expert_worker.events import Events
-from expert_worker.plan import Plan
+from expert_worker.plan import Plan, recipe_document
 
 _GB = 1e9
 _LOSS_NAMES = ("eval_loss", "loss")
@@ -154,7 +154,7 @@ class WeightsAndBiases:
             id=_run_id(plan),
             resume="allow",
             dir=plan.machine.paths.output,
-            config=plan.recipe.model_dump(mode="json"),
+            config=recipe_document(plan.recipe),
             settings=wandb.Settings(console="off"),
         )
 

@@ -18,7 +18,7 @@ from expert_worker.checkpoint.record import finite
 from expert_worker.checkpoint.refusal import human
 from expert_worker.errors import Failed
 from expert_worker.events import Events
-from expert_worker.plan import Plan
+from expert_worker.plan import Plan, recipe_document
 from expert_worker.processor import name_of_processor
 from expert_worker.results import CheckpointFacts
 from expert_worker.run_record.final import adapter_config, adapter_tensors
@@ -106,7 +106,7 @@ class CheckpointManager:
     def _facts(self, state: TrainerState, metrics: dict[str, float]) -> CheckpointFacts:
         return CheckpointFacts(
             recipe_digest=self._plan.recipe_digest,
-            recipe=self._plan.recipe.model_dump(mode="json"),
+            recipe=recipe_document(self._plan.recipe),
             cache_key=self._cache_key,
             total_steps=self._total_steps,
             micro_batch=self._accumulator.micro_batch,

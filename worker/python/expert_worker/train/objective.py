@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from expert_worker.event import EVAL_LOSS
+from expert_worker.plan import Objective as ObjectiveName
+from expert_worker.plan import Recipe
 from expert_worker.train.dataset import Rows
 from expert_worker.train.fast.batch import PackedBatch, supervised
 
@@ -32,6 +34,10 @@ class Objective(Protocol):
 
     def metrics(self, loss: float) -> dict[str, float]:
         """What an evaluation reports for its mean loss."""
+
+
+def objective_of(recipe: Recipe) -> Objective:
+    return _OBJECTIVES[recipe.objective]
 
 
 class SupervisedFineTuning:
@@ -54,3 +60,6 @@ class SupervisedFineTuning:
 
 def _tensor(part: Any) -> Tensor:
     return part if isinstance(part, Tensor) else torch.as_tensor(part)
+
+
+_OBJECTIVES: dict[ObjectiveName, Objective] = {"sft": SupervisedFineTuning()}

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from expert_worker.base import compute_dtype, load_base, load_tokenizer, locate, torch_device
 from expert_worker.checkpoint import Loaded, Store, refuse_unless_same
 from expert_worker.events import Events
-from expert_worker.plan import Plan, ResumeCheckpoint, ResumeNewest, TrainRequest
+from expert_worker.plan import Plan, ResumeCheckpoint, ResumeNewest, TrainRequest, recipe_document
 from expert_worker.processor import name_of_processor
 from expert_worker.results import TrainResult
 from expert_worker.tracking import start_trackers
@@ -23,7 +23,7 @@ from expert_worker.train.dataset import Dataset, Rows, check_ids, open_dataset
 from expert_worker.train.distributed import DistContext, plan_of_rank, process_group, shard
 from expert_worker.train.finalize import Finish, Settings
 from expert_worker.train.memory_probe import try_largest
-from expert_worker.train.objective import Objective, SupervisedFineTuning
+from expert_worker.train.objective import Objective, objective_of
 from expert_worker.train.profiler import profiled
 from expert_worker.train.trainer import Evaluate, GradientAccumulator, Interval, Trainer, TrainerState
 from expert_worker.train.validation import (
@@ -118,7 +118,7 @@ def prepare(
     dist.broadcast_parameters(parameters)
     optimizing = optimizer.build(plan.recipe.optimizer, parameters, events)
     scale = precision.LossScale.of(compute_dtype(plan))
-    objective = SupervisedFineTuning()
+    objective = objective_of(plan.recipe)
     training_engine = engine.build(plan, model, objective, device, events, sharded=dist.sharded)
     micro = saved.facts.micro_batch if saved else int(plan.machine.micro_batch)
     state = TrainerState.from_json(saved.facts.totals) if saved else TrainerState()
@@ -200,7 +200,7 @@ def _chosen(plan: Plan, store: Store) -> Loaded | None:
 
 def _refuse_other_recipe(plan: Plan, saved: Loaded, dataset: Dataset) -> None:
     extend = isinstance(plan.request, TrainRequest) and plan.request.extend
-    recipe = plan.recipe.model_dump(mode="json")
+    recipe = recipe_document(plan.recipe)
     refuse_unless_same(saved.facts, recipe, dataset.key, plan.inputs, extend=extend)
 
 
