@@ -47,7 +47,12 @@ AREAS: dict[str, Python | Rust] = {
     "verify": _python("checkpoint.verify", f"{_CHECKPOINT}_store.py", _EDGES, _RECORD),
     "loss": _python("train.fast.kernels.head_loss", "tests/worker/train/test_head_loss.py"),
     "batch": _python("train.fast.batch", "tests/worker/train/test_flat.py"),
-    "order": _python("train.loader", "tests/worker/train/test_loader.py", "tests/worker/train/test_order.py"),
+    "order": _python(
+        "train.loader",
+        "tests/worker/train/test_loader.py",
+        "tests/worker/train/test_order.py",
+        "tests/worker/train/test_loaded_rows.py",
+    ),
     "cache": _python("pretokenize.cache", "tests/worker/pretokenize/test_cache.py"),
     "cache-record": _python("pretokenize.record", "tests/worker/pretokenize/test_description.py"),
     "digests": _python("run_record.digests", "tests/worker/run_record/test_digests.py"),

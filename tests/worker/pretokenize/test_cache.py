@@ -26,6 +26,7 @@ def test_rows_hold_what_the_reference_gives(workshop: Workshop) -> None:
     cache = workshop.build(workshop.jsonl(ROWS), {"recipe.batch.packing": False})
     reference = Tokenizer.from_file(str(workshop.base / "tokenizer.json"))
     assert len(cache.train) == len(ROWS) == cache.ledger()["used"]
+    assert cache.template is not None and "<|im_start|>" in cache.template
     for index, row in enumerate(ROWS):
         question, answer = (message["content"] for message in row["messages"])
         prompt = f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"

@@ -171,6 +171,8 @@ class LoadedRows:
             if self._arriving is None:
                 self._arriving = iter(self.loader)
             for arrived in self._order_of_rows:
+                # A row that is still held from the epoch before is the newest now, not the oldest.
+                self._held.pop(arrived, None)
                 self._held[arrived] = next(self._arriving)
                 if arrived == index:
                     break

@@ -1,0 +1,123 @@
+"""Rows that torch's DataLoader reads ahead are the rows that the loop asks for."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from plans import example_plan
+
+from expert_worker.events import Events
+from expert_worker.train.dataset import InMemory
+from expert_worker.train.distributed import DistContext
+from expert_worker.train.loader import LoadedRows, RowSet, StepSampler, report_loader
+
+ROWS = InMemory(
+    [
+        [([10 * row + token for token in range(size)], [-100, *range(1, size)]) for size in (row + 2, 3)]
+        for row in range(7)
+    ]
+)
+ORDER = StepSampler(7, 2, seed=3)
+STEPS = 8
+
+
+class Numbered:
+    """Rows of a file, as those of the token cache."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __len__(self) -> int:
+        return len(ROWS)
+
+    def row_lengths(self) -> list[int]:
+        return ROWS.row_lengths()
+
+    def batch(self, indices):
+        return ROWS.batch(indices)
+
+
+def loaded(
+    folder: Path, *, start: int = 0, rows=ROWS, dist: DistContext | None = None, **changes
+) -> LoadedRows:
+    settings = {"workers": 0, "pin_memory": True, "prefetch_factor": None, "persistent_workers": False}
+    plan = example_plan(
+        folder, {f"machine.loader.{name}": value for name, value in {**settings, **changes}.items()}
+    )
+    return LoadedRows(rows, ORDER, start, STEPS, plan, dist or DistContext())
+
+
+def assert_same(found, expected) -> None:
+    assert len(found) == 4 and all(
+        torch.equal(one, other) for one, other in zip(found, expected, strict=True)
+    )
+
+
+def asked(start: int = 0) -> Iterator[list[int]]:
+    """A step's rows at once, and again one by one, as after running out of memory."""
+    for step in range(start, STEPS):
+        rows = ORDER.step(step)
+        yield rows
+        yield from ([row] for row in rows)
+
+
+@pytest.mark.parametrize("start", [0, 3])
+def test_they_are_the_rows_asked_for_also_when_a_step_is_repeated(tmp_path, start):
+    rows = loaded(tmp_path, start=start)
+    for indices in asked(start):
+        assert_same(rows.batch(indices), ROWS.batch(indices))
+    assert len(rows) == 7 and rows.row_lengths() == ROWS.row_lengths()
+
+
+def test_rows_of_two_steps_are_kept_and_no_more(tmp_path):
+    rows = loaded(tmp_path)
+    kept = []
+    for step in range(STEPS):
+        rows.batch(ORDER.step(step))
+        kept.append(len(rows._held))
+    assert kept[0] == 2 and max(kept) == 4
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
+def test_workers_read_ahead(tmp_path):
+    rows = loaded(tmp_path, workers=1, persistent_workers=True)
+    for indices in asked():
+        assert_same(rows.batch(indices), ROWS.batch(indices))
+    loader = rows.loader
+    assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers) == (1, 2, True)
+    assert loader.multiprocessing_context.get_start_method() == "fork"
+
+
+def test_the_loader_is_as_the_plan_says(tmp_path):
+    loader = loaded(tmp_path, workers=2, prefetch_factor=5).loader
+    assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers) == (2, 5, False)
+    assert loader.pin_memory is False, "there is no GPU to copy to"
+    events, told = Events.in_memory()
+    report_loader(loader, events)
+    applied = {event.body.key: event.body.value for event in told.events}
+    assert applied == {
+        "dataloader_num_workers": 2,
+        "dataloader_pin_memory": False,
+        "dataloader_prefetch_factor": 5,
+        "dataloader_persistent_workers": False,
+    }
+
+
+def test_beside_a_gpu_workers_are_spawned(tmp_path):
+    gpu = {"kind": "cuda", "index": 0, "name": "a GPU", "memory_bytes": None}
+    plan = example_plan(tmp_path, {"machine.loader.workers": 1, "machine.device": gpu})
+    loader = LoadedRows(ROWS, ORDER, 0, STEPS, plan, DistContext()).loader
+    assert loader.multiprocessing_context.get_start_method() == "spawn"
+
+
+@pytest.mark.parametrize("rows", [ROWS, Numbered(Path("rows.arrow"))], ids=["in memory", "of a file"])
+def test_a_spawned_worker_gets_the_rows(rows):
+    sent = pickle.loads(pickle.dumps(RowSet(rows)))
+    assert len(sent) == 7
+    assert_same(sent[4], ROWS.batch([4]))
+    assert getattr(sent._rows, "path", None) == getattr(rows, "path", None)
