@@ -16,9 +16,10 @@ from expert_worker.pretokenize.record import (
     is_cache_folder,
     read_description,
     sealed,
+    slow_encoder,
     totals,
 )
-from expert_worker.results import CacheRecord, SourceCounts, SplitStatistics
+from expert_worker.results import CacheRecord, EncoderCost, SourceCounts, SplitStatistics
 
 KEY = "0123456789abcdef" * 2
 COUNTS = {
@@ -95,6 +96,21 @@ def test_a_record_of_an_older_version_is_read(folder: Path) -> None:
     read = read_description(folder)
     assert read is not None and read.template is None
     assert totals(read).interpreted == 0 and totals(read).read == 2
+
+
+def test_the_cost_of_the_slow_encoder_in_words() -> None:
+    def words(speed: float | None, slower: float | None) -> str:
+        cost = EncoderCost(reason="WordPiece", rows=64, megabytes_per_second=speed, times_slower=slower)
+        found = slow_encoder(cost)
+        assert (found.reason, found.rows, found.times_slower) == ("WordPiece", 64, slower)
+        return found.words
+
+    assert words(0.71, 48.26) == "48.3 times slower, measured on 64 rows"
+    assert words(0.714, None) == (
+        "0.71 MB of text per CPU second, measured on 64 rows; the fast encoder cannot encode them, "
+        "so how much slower that is stays unknown"
+    )
+    assert words(None, None) == "how much slower is unknown: no row could be measured"
 
 
 def test_the_digest_is_that_of_the_sorted_document() -> None:
