@@ -33,7 +33,7 @@ def parse_plan(text: str | bytes, name: str = "plan.json") -> Plan:
 
 
 def recipe_document(recipe: Recipe) -> dict[str, Any]:
-    """The recipe as `expert-cli` wrote it: what it left out, because it is the default, is left out here too."""
+    """The recipe as `expert-cli` wrote it: what it left out as a default is left out here too."""
     return recipe.model_dump(mode="json", exclude_unset=True)
 
 
