@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import psutil
 from pydantic import JsonValue
@@ -21,6 +21,7 @@ from expert_worker.errors import Failed
 from expert_worker.event import Applied, Event, Progress, Recovered
 from expert_worker.events import Events
 from expert_worker.plan import BenchRequest, Plan
+from expert_worker.results import BenchResult, BenchStep, KernelChoice
 from expert_worker.train import memory
 from expert_worker.train.dataset import Dataset, longest, open_dataset
 from expert_worker.train.distributed import DistContext
@@ -54,12 +55,12 @@ def run(plan: Plan, events: Events) -> JsonValue:
     with limited(plan.request.limit_seconds, events):
         dataset = open_dataset(plan, events)
         try:
-            return cast(JsonValue, measure(plan, events, dataset))
+            return measure(plan, events, dataset).as_json()
         finally:
             dataset.close()
 
 
-def measure(plan: Plan, events: Events, dataset: Dataset) -> dict[str, Any]:
+def measure(plan: Plan, events: Events, dataset: Dataset) -> BenchResult:
     """Trains in a temporary folder."""
     recorder = Recorder()
     events.attach(recorder)
@@ -75,22 +76,32 @@ def measure(plan: Plan, events: Events, dataset: Dataset) -> dict[str, Any]:
         with GpuMeter(device.index if device.kind == "cuda" else None) as gpu:
             session.trainer.run()
         session.checkpoints.drain()
-        return {
-            "ok": True,
-            "fits": not recorder.split,
-            "micro_batch": session.trainer.accumulator.micro_batch,
-            "ready_seconds": ready,
-            "loaded_bytes": loaded,
-            "peak_bytes_of_longest": after_longest,
-            "peak_bytes": memory.peak(session.trainer.device),
-            "gpu_utilization": gpu.mean,
-            "kernels": {
-                operation: {"chosen": choice.chosen, "others": list(choice.others)}
+        # Speed without the first step, which warms up, unless it is the only one.
+        steps = recorder.steps
+        timed = steps[1:] or steps
+        seconds = sum(step.seconds for step in timed)
+        tokens = sum(step.tokens for step in timed)
+        return BenchResult(
+            ok=True,
+            fits=not recorder.split,
+            micro_batch=session.trainer.accumulator.micro_batch,
+            ready_seconds=ready,
+            loaded_bytes=loaded,
+            peak_bytes_of_longest=after_longest,
+            peak_bytes=memory.peak(session.trainer.device),
+            gpu_utilization=gpu.mean,
+            losses=tuple(step.loss for step in steps),
+            tokens=tokens,
+            seconds=seconds,
+            tokens_per_second=tokens / seconds if seconds else None,
+            first_step_seconds=steps[0].seconds if steps else None,
+            steps=tuple(map(_parts, steps)),
+            applied=recorder.applied,
+            kernels={
+                operation: KernelChoice(chosen=choice.chosen, others=tuple(choice.others))
                 for operation, choice in session.trainer.engine.kernels.items()
             },
-            **_speed(recorder.steps),
-            "applied": recorder.applied,
-        }
+        )
 
 
 def _longest_first(session: Session, dataset: Dataset) -> None:
@@ -102,32 +113,17 @@ def _longest_first(session: Session, dataset: Dataset) -> None:
     session.trainer.accumulator.micro_batch = accumulator.micro_batch
 
 
-def _speed(steps: list[Progress]) -> dict[str, Any]:
-    """Speed without the first step, which warms up, unless it is the only one."""
-    timed = steps[1:] or steps
-    seconds = sum(step.seconds for step in timed)
-    tokens = sum(step.tokens for step in timed)
-    return {
-        "losses": [step.loss for step in steps],
-        "tokens": tokens,
-        "seconds": seconds,
-        "tokens_per_second": tokens / seconds if seconds else None,
-        "first_step_seconds": steps[0].seconds if steps else None,
-        "steps": [_parts(step) for step in steps],
-    }
-
-
-def _parts(step: Progress) -> dict[str, float]:
+def _parts(step: Progress) -> BenchStep:
     split = Step.of(step)
-    return {
-        "seconds": split.seconds,
-        "tokens": split.tokens,
-        "data_wait": split.data_wait,
-        "transfer": split.transfer,
-        "host_launch": split.launch or 0.0,
-        "device_compute": split.compute or 0.0,
-        "update": split.update,
-    }
+    return BenchStep(
+        seconds=split.seconds,
+        tokens=split.tokens,
+        data_wait=split.data_wait,
+        transfer=split.transfer,
+        host_launch=split.launch or 0.0,
+        device_compute=split.compute or 0.0,
+        update=split.update,
+    )
 
 
 @contextmanager
