@@ -12,6 +12,7 @@ from peft import IA3Config, LoraConfig, PeftModel, PromptTuningConfig, get_peft_
 from plans import example_plan
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from expert_worker.plan import recipe_document
 from expert_worker.results import BestChoice, RunRecord, TrainResult
 from expert_worker.run_record import (
     Outcome,
@@ -200,6 +201,8 @@ def test_run_json_names_everything_that_went_in(tmp_path: Path) -> None:
     assert record["result"]["steps"] == 20 and record["result"]["train_loss"] is None
     assert record["best"]["evaluations"] == {"10": 2.0, "20": 1.5}
     assert set(record) == set(RunRecord.model_fields)
+    assert record["recipe"] == recipe_document(plan.recipe), "without defaults that the plan leaves out"
+    assert record["recipe"] != plan.recipe.model_dump(mode="json")
     assert record["packages"]["torch"] == torch.__version__
     assert record["base"]["model.safetensors"] == {"sha256": "ab" * 32, "bytes": 7}
     digest = hashlib.sha256(b"weights").hexdigest()
