@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use expert_contract::diagnostic::Style;
-use expert_contract::manifest::{Options, Origin, Set};
+use expert_contract::diagnostic::{Code, Severity, Style};
+use expert_contract::manifest::{Bases, Options, Origin, Set};
 use expert_contract::plan::AdapterKind;
 use expert_contract::read::{Loaded, from_bytes};
 
@@ -162,4 +162,21 @@ fn a_key_without_its_path_gets_the_whole_path() {
         let hints: Vec<_> = loaded.diagnostics.iter().filter_map(|it| it.hint.as_deref()).collect();
         assert!(hints.contains(&hint), "{argument}: {hints:?}");
     }
+}
+
+#[test]
+fn modules_from_the_command_line_are_checked_for_the_base_that_is_used() {
+    let text = r#"{"name": "x", "base_models": [{"name": "Qwen/Qwen3-0.6B"}, {"name": "bases/phi3"}],
+        "training": {"dataset": {"path": "train.jsonl"}, "config": {"rank": 8, "alpha": 16}}}"#;
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/manifests/invalid/manifest.json");
+    let sets = vec![Set::new("training.config.target_modules", r#"["q_proj"]"#)];
+    let read =
+        |bases| from_bytes(text.into(), &path, &Options { sets: sets.clone(), bases, ..Options::default() });
+    let found = |bases| {
+        let diagnostics = read(bases).diagnostics;
+        let severities = diagnostics.iter().filter(|it| it.code == Code::ModuleMissing).map(|it| it.severity);
+        severities.collect::<Vec<_>>()
+    };
+    assert_eq!(found(Bases::First), [Severity::Warning]);
+    assert_eq!(found(Bases::Named("phi3".into())), [Severity::Error]);
 }

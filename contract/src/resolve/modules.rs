@@ -4,7 +4,7 @@
 use crate::budget::{Shape, adapter_parameters};
 use crate::diagnostic::{Code, Problem};
 use crate::families::{self, selects};
-use crate::manifest::{Effective, Modules, Setting};
+use crate::manifest::{Effective, Modules, Origin, Setting};
 use crate::plan::{AdaptedModules, Adapter, AdapterKind};
 use crate::source::Span;
 
@@ -130,7 +130,7 @@ fn listed(shape: &Shape) -> String {
 
 /// A list that several bases share is wrong for this one only.
 fn place<T>(setting: &Setting<T>, expert: &Effective<'_>) -> Span {
-    if setting.origin == crate::manifest::Origin::Manifest && expert.manifest.bases.len() > 1 {
+    if setting.origin != Origin::Overrides && expert.manifest.bases.len() > 1 {
         expert.base.name.span
     } else {
         setting.span
