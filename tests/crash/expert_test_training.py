@@ -20,6 +20,6 @@ def run(plan: Plan, events: Events) -> Any:
         description=SimpleNamespace(slow_encoder=None),
     )
     sys.modules["expert_worker.pretokenize"] = SimpleNamespace(  # type: ignore[assignment]
-        ensure_cache=lambda plan, events: cache, template_text=lambda plan, tokenizer: "template"
+        ensure_cache=lambda plan, events, root: cache, template_text=lambda plan, tokenizer: "template"
     )
     return stage.run(plan, events)

@@ -104,7 +104,7 @@ def put_data(monkeypatch, train=None, validation=None) -> None:
         description=SimpleNamespace(slow_encoder=None),
     )
     fake = SimpleNamespace(
-        ensure_cache=lambda plan, events: cache, template_text=lambda plan, tokenizer: "template"
+        ensure_cache=lambda plan, events, root: cache, template_text=lambda plan, tokenizer: "template"
     )
     monkeypatch.setitem(sys.modules, "expert_worker.pretokenize", fake)
 

@@ -148,10 +148,10 @@ def test_a_cache_that_cannot_be_written_does_not_end_the_run(usual, tmp_path, mo
     put_data(monkeypatch, rows(16))
     given = sys.modules["expert_worker.pretokenize"].ensure_cache
 
-    def refuse(plan, events):
-        if plan.machine.paths.cache == str(tmp_path / "cache"):
+    def refuse(plan, events, root):
+        if root == tmp_path / "cache":
             raise Storage("The disk is full")
-        return given(plan, events)
+        return given(plan, events, root=root)
 
     monkeypatch.setattr(sys.modules["expert_worker.pretokenize"], "ensure_cache", refuse)
     ran = train(tmp_path, {"recipe.schedule.duration": STEPS})

@@ -65,8 +65,6 @@ def measure(plan: Plan, events: Events, dataset: Dataset) -> BenchResult:
     recorder = Recorder()
     events.attach(recorder)
     with tempfile.TemporaryDirectory(prefix="expert-bench-") as folder:
-        paths = plan.machine.paths.model_copy(update={"output": folder})
-        plan = plan.model_copy(update={"machine": plan.machine.model_copy(update={"paths": paths})})
         session = prepare(plan, events, dataset, Store(Path(folder), events), None, DistContext())
         loaded = memory.now(session.trainer.device).allocated
         ready = time.time() - psutil.Process().create_time()

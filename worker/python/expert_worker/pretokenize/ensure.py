@@ -23,9 +23,10 @@ _DIGEST_BUDGET = 600.0
 REUSED = "Loading pre-tokenized dataset from cache"
 
 
-def ensure_cache(plan: Plan, events: Events, *, force: bool = False) -> Cache:
-    """The cache of this plan's data, tokenizer, template and lengths; `force` builds it again."""
-    root = Path(plan.machine.paths.cache)
+def ensure_cache(plan: Plan, events: Events, *, root: Path | None = None, force: bool = False) -> Cache:
+    """The cache of this plan's data, tokenizer, template and lengths; in `root` or the folder
+    that the plan names. `force` builds it again."""
+    root = root or Path(plan.machine.paths.cache)
     paths = plan.machine.paths
     base = Path(paths.base) if paths.base is not None else None
     if (foreign := foreign_cache(root, Path(paths.home), base, events)) is not None:

@@ -65,7 +65,7 @@ def open_dataset(plan: Plan, events: Events) -> Dataset:
     if not plan.machine.loader.use_cache:
         return _for_this_run(plan, events)
     try:
-        cache = _ensure_cache(plan, events)
+        cache = _ensure_cache(plan, events, Path(plan.machine.paths.cache))
     except Storage as refused:
         message = f"{refused.message}. The data is tokenized for this run alone."
         events.warning("cache-not-written", message, refused.hint)
@@ -79,10 +79,8 @@ def open_dataset(plan: Plan, events: Events) -> Dataset:
 
 def _for_this_run(plan: Plan, events: Events) -> Dataset:
     folder = create_rows_folder()
-    paths = plan.machine.paths.model_copy(update={"cache": str(folder.path)})
-    elsewhere = plan.model_copy(update={"machine": plan.machine.model_copy(update={"paths": paths})})
     try:
-        cache = _ensure_cache(elsewhere, events)
+        cache = _ensure_cache(plan, events, folder.path)
     except BaseException:
         folder.close()
         raise
@@ -103,10 +101,10 @@ def _dataset(cache: Cache, folder: RowsFolder | None = None) -> Dataset:
     )
 
 
-def _ensure_cache(plan: Plan, events: Events) -> Cache:
+def _ensure_cache(plan: Plan, events: Events, root: Path) -> Cache:
     from expert_worker.pretokenize import ensure_cache
 
-    return ensure_cache(plan, events)
+    return ensure_cache(plan, events, root=root)
 
 
 def longest(lengths: Sequence[int], count: int) -> list[int]:
