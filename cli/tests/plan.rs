@@ -156,28 +156,49 @@ fn a_folder_and_packed_or_utf16_data_are_named_for_what_they_are() {
     let expert = Expert::new(&embedded());
     let folder = expert.folder.path();
     let text = "{\"prompt\": \"a\", \"completion\": \"b\"}\n";
-    let utf16: Vec<u8> = [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect();
-    let cases: [(&str, &[u8], &str); 5] = [
-        ("a.jsonl.gz", b"\x1f\x8b\x08\0rest", "is compressed with gzip\n  hint: unpack it first"),
-        ("a.xlsx", b"PK\x03\x04rest", "is a zip archive\n  hint: unpack it first"),
-        ("a.jsonl", b"\x28\xb5\x2f\xfdrest", "is compressed with zstd"),
-        ("b.jsonl", &utf16, "is UTF-16\n  hint: save it as UTF-8"),
-        ("shards/a.jsonl", text.as_bytes(), ""),
+    let files: [(&str, &[u8]); 8] = [
+        ("a.jsonl.bz2", b"BZh9rest"),
+        ("a.xz", b"\xfd7zXZrest"),
+        ("notes.md", b"# Notes"),
+        ("shards/a.jsonl", text.as_bytes()),
+        ("shards/b.jsonl", text.as_bytes()),
+        ("splits/train.csv", b"prompt,completion\na,b\n"),
+        ("splits/test.csv", b"prompt,completion\na,b\n"),
+        ("empty/README", b"nothing"),
     ];
-    for (name, bytes, _) in cases {
+    for (name, bytes) in files {
         let file = folder.join(name);
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(file, bytes).unwrap();
     }
-    let refused = cases[..4].iter().map(|(name, _, said)| (*name, *said));
-    for (name, said) in
-        refused.chain([("shards", "is a folder, and data is read from files\n  hint: name one")])
-    {
+    let place = folder.display();
+    for (name, said) in [
+        ("a.jsonl.bz2", ".bz2 is not a format of data\n  hint: unpack it: bunzip2"),
+        ("a.xz", ".xz is not a format of data\n  hint: unpack it: unxz"),
+        ("notes.md", ".md is not a format of data\n  hint: write a row per line of text: jq -Rc"),
+        ("empty", "there are no data files in"),
+        (
+            "splits",
+            &format!(
+                "holds several splits\n  hint: name the one to learn from: write --data '{place}/splits/*train*'"
+            ),
+        ),
+        ("nothing.jsonl", "there is no data at"),
+    ] {
         let data = folder.join(name);
         let output = expert.plan(&["--data", data.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(2), "{name}: {}", talk(&output));
-        assert!(talk(&output).contains(&format!("{name} {said}")), "{name}: {}", talk(&output));
+        assert!(talk(&output).contains(said), "{name}: {}", talk(&output));
     }
+    for name in ["shards", "shards/*.jsonl", "splits/*train*"] {
+        let output = expert.plan(&["--data", folder.join(name).to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{name}: {}", talk(&output));
+    }
+    let output = expert.plan(&["--data", "tatsu-lab/alpaca"]);
+    assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+    assert!(talk(&output).contains("hint: write --data 'tatsu-lab/alpaca::train'"), "{}", talk(&output));
+    let output = expert.plan(&["--data", "tatsu-lab/alpaca::train"]);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
     let output = expert.plan(&["--data", folder.join("shards/a.jsonl").to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use expert_contract::diagnostic::{Code, Diagnostic, Severity};
 use expert_contract::exit::Exit;
 use expert_contract::manifest::{Bases, Manifest, Options};
+use expert_contract::paths::{NotData, data_files, hub_id, unknown_ending};
 use expert_contract::plan::Source;
 use expert_contract::read;
 use expert_contract::resolve::{Place, Resolved, resolve};
@@ -44,7 +45,7 @@ pub fn prepare_here(
     console: &Console,
 ) -> Result<Prepared, Failure> {
     let prepared = resolved_here(options, here, console)?;
-    check_presence(&prepared.resolved, reads)?;
+    check_presence(&prepared.resolved, options, reads)?;
     Ok(prepared)
 }
 
@@ -111,7 +112,7 @@ fn concerns(diagnostic: &Diagnostic, index: usize) -> bool {
     error || diagnostic.base().is_none_or(|base| base == index)
 }
 
-fn check_presence(resolved: &Resolved, reads: Reads) -> Result<(), Failure> {
+fn check_presence(resolved: &Resolved, options: &PlanOptions, reads: Reads) -> Result<(), Failure> {
     if resolved.base.place == Place::Absent {
         let message = format!("the base model {} is not on this machine", resolved.base.declared);
         return Err(Failure::missing("base-missing", message).hint(
@@ -119,40 +120,56 @@ fn check_presence(resolved: &Resolved, reads: Reads) -> Result<(), Failure> {
         ));
     }
     let data = &resolved.recipe.data;
-    let (read, option): (Vec<&Source>, _) = match reads {
-        Reads::TrainingData => (data.train.iter().chain(&data.validation).collect(), "training.dataset.path"),
-        Reads::TestData => (data.test.iter().collect(), "training.dataset.test_path"),
+    let (read, given, option): (Vec<&Source>, _, _) = match reads {
+        Reads::TrainingData => (
+            data.train.iter().chain(&data.validation).collect(),
+            options.data.as_deref(),
+            "training.dataset.path",
+        ),
+        Reads::TestData => {
+            (data.test.iter().collect(), options.test.as_deref(), "training.dataset.test_path")
+        }
         Reads::Nothing => return Ok(()),
     };
-    let mut files = read.iter().filter_map(|source| resolved.machine.paths.data.get(&source.name));
-    files.find_map(|path| unreadable(Path::new(path), option)).map_or(Ok(()), Err)
+    let places = &resolved.machine.paths.data;
+    let mut files = read.iter().enumerate().filter_map(|(at, source)| {
+        // What --data names, in the user's words; the sources of a folder or pattern are files that are here.
+        let given = given.filter(|_| at == 0).map(|data| data.to_string_lossy().into_owned());
+        let key = if given.is_some() { "--data" } else { "path" };
+        Some((given.unwrap_or_else(|| source.name.clone()), key, places.get(&source.name)?))
+    });
+    files.find_map(|(name, key, path)| unreadable(&name, key, Path::new(path), option)).map_or(Ok(()), Err)
 }
 
 /// Why this cannot be data, where that is clear without a look at its rows.
-fn unreadable(path: &Path, option: &str) -> Option<Failure> {
-    let failure = |code: &'static str, what: &str, hint: &str| {
-        Some(Failure::new(Exit::BadInput, code, format!("{} {what}", path.display())).hint(hint))
+fn unreadable(name: &str, key: &str, path: &Path, option: &str) -> Option<Failure> {
+    let failure = |code: &'static str, message: String, hint: String| {
+        Some(Failure::new(Exit::BadInput, code, message).hint(hint))
     };
-    if path.is_dir() {
-        let hint = "name one of its files, or list several under training.dataset.tasks";
-        return failure("data-folder", "is a folder, and data is read from files", hint);
+    if let Err(reason) = data_files(name, path) {
+        let (message, hint) = reason.words(name, key);
+        return match reason {
+            NotData::Missing if hub_id(name).is_none() => failure(
+                "data-missing",
+                format!("there is no data at {}", path.display()),
+                format!(
+                    "check {option}, make the data with the expert's generator, or name a file with --data"
+                ),
+            ),
+            NotData::Missing => failure("data-missing", message, hint),
+            _ => failure("data-folder", message, hint),
+        };
     }
-    if !path.is_file() {
-        let message = format!("there is no data at {}", path.display());
-        return Some(Failure::new(Exit::BadInput, "data-missing", message).hint(format!(
-            "check {option}, make the data with the expert's generator, or name a file with --data"
-        )));
+    if let Some((message, hint)) = unknown_ending(&path.to_string_lossy()) {
+        return failure("data-format", message, hint);
     }
-    let unpack = "unpack it first; JSONL, JSON, CSV, Parquet and Arrow are read";
+    let packed = |kind: &str, how: &str| {
+        let message = format!("{} is compressed with {kind}", path.display());
+        failure("data-packed", message, format!("unpack it: {how} {}", path.display()))
+    };
     match first_bytes(path) {
-        [0x1f, 0x8b, ..] => failure("data-packed", "is compressed with gzip", unpack),
-        [b'P', b'K', 3, 4] => failure("data-packed", "is a zip archive", unpack),
-        [0x28, 0xb5, 0x2f, 0xfd] => failure("data-packed", "is compressed with zstd", unpack),
-        [0xfd, b'7', b'z', b'X'] => failure("data-packed", "is compressed with xz", unpack),
-        [b'B', b'Z', b'h', _] => failure("data-packed", "is compressed with bzip2", unpack),
-        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
-            failure("data-encoding", "is UTF-16", "save it as UTF-8: iconv -f UTF-16 -t UTF-8")
-        }
+        [0xfd, b'7', b'z', b'X'] => packed("xz", "unxz"),
+        [b'B', b'Z', b'h', _] => packed("bzip2", "bunzip2"),
         _ => None,
     }
 }

@@ -24,8 +24,9 @@ pub fn of(options: &PlanOptions, here: Here, manifest: &Path) -> Result<Site, Fa
     Ok(Site {
         manifest: absolute(manifest),
         output: options.output.as_deref().map(absolute),
-        data: options.data.as_deref().map(absolute),
-        test: options.test.as_deref().map(absolute),
+        // A dataset of the Hub is not a path.
+        data: options.data.as_deref().map(|it| if is_on_hub(it) { it.to_owned() } else { absolute(it) }),
+        test: options.test.as_deref().map(|it| if is_on_hub(it) { it.to_owned() } else { absolute(it) }),
         home: home(),
         hub_cache: hub_cache(),
         threads: Threads { compute: threads_alone(&found.device), pretokenize: here.jobs },
@@ -34,6 +35,10 @@ pub fn of(options: &PlanOptions, here: Here, manifest: &Path) -> Result<Site, Fa
         computes_bf16: found.computes_bf16,
         wait_for_mirror: here.wait_for_mirror,
     })
+}
+
+fn is_on_hub(data: &Path) -> bool {
+    data.to_string_lossy().contains("::") && !data.exists()
 }
 
 /// For plans that do not depend on the device.

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
+use super::files::{NotData, data_files, is_pattern};
 use super::parse::is_windows_absolute;
 use crate::diagnostic::{Code, Problem, Severity};
 use crate::manifest::{DatasetType, Manifest, Options, is_lfs_pointer};
@@ -18,37 +19,46 @@ pub fn data_path(text: &str, folder: &Path) -> PathBuf {
 
 pub fn check(manifest: &Manifest, options: &Options, problems: &mut Vec<Problem>) {
     let checker = Checker { folder: &manifest.folder, options };
-    for (path, span) in named(manifest) {
-        if let Err(problem) = checker.check(&path, span) {
+    for (path, span, many) in named(manifest) {
+        if let Err(problem) = checker.check(&path, span, many) {
             problems.push(problem);
         }
     }
 }
 
+/// How many files a path may mean.
+#[derive(Clone, Copy, PartialEq)]
+enum Many {
+    One,
+    /// One source: a task's share is that of a source.
+    OneSource,
+    Any,
+}
+
 /// Every file that the manifest names as data, and the templates that belong to it.
-fn named(manifest: &Manifest) -> Vec<(String, Span)> {
+fn named(manifest: &Manifest) -> Vec<(String, Span, Many)> {
     let dataset = &manifest.root.training.dataset;
     let mut found = Vec::new();
-    let mut add = |path: Option<&String>, span: Span| {
+    let mut add = |path: Option<&String>, span: Span, many: Many| {
         found.extend(
             path.filter(|path| !path.contains("::") && !path.trim().is_empty())
-                .map(|path| (path.clone(), span)),
+                .map(|path| (path.clone(), span, many)),
         );
     };
     if dataset.resolved_kind() != DatasetType::Huggingface {
-        add(dataset.path.as_ref(), dataset.path.span);
+        add(dataset.path.as_ref(), dataset.path.span, Many::Any);
     }
-    add(dataset.validation_path.as_ref(), dataset.validation_path.span);
-    add(dataset.test_path.as_ref(), dataset.test_path.span);
+    add(dataset.validation_path.as_ref(), dataset.validation_path.span, Many::Any);
+    add(dataset.test_path.as_ref(), dataset.test_path.span, Many::Any);
     for task in &dataset.tasks.0 {
-        add(Some(&task.path.value), task.path.span);
-        add(task.validation_path.as_ref(), task.validation_path.span);
-        add(task.test_path.as_ref(), task.test_path.span);
+        add(Some(&task.path.value), task.path.span, Many::OneSource);
+        add(task.validation_path.as_ref(), task.validation_path.span, Many::OneSource);
+        add(task.test_path.as_ref(), task.test_path.span, Many::OneSource);
     }
     let cases = &manifest.root.evaluation.test_cases;
-    add(cases.file(), cases.span);
+    add(cases.file(), cases.span, Many::One);
     for base in &manifest.bases {
-        add(base.template_path.as_ref(), base.template_path.span);
+        add(base.template_path.as_ref(), base.template_path.span, Many::One);
     }
     found
 }
@@ -59,7 +69,7 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    fn check(&self, text: &str, span: Span) -> Result<(), Problem> {
+    fn check(&self, text: &str, span: Span, many: Many) -> Result<(), Problem> {
         if text.contains('\0') {
             let problem = Problem::new(Code::PathInvalid, span, "a path cannot hold a NUL character");
             return Err(problem.hint("remove it"));
@@ -70,6 +80,9 @@ impl Checker<'_> {
             Self::lexically_inside(text, span)?;
         }
         let path = data_path(text, self.folder);
+        if many != Many::One && (path.is_dir() || is_pattern(text) && !path.exists()) {
+            return self.several(text, &path, span, many, free);
+        }
         let metadata = match fs::metadata(&path) {
             Ok(metadata) => metadata,
             Err(error) => return Err(self.absent(text, span, &error)),
@@ -79,6 +92,7 @@ impl Checker<'_> {
             return Err(Problem::new(Code::PathOutside, span, message).hint(STAY_INSIDE));
         }
         if metadata.is_dir() {
+            // Only one file is meant.
             let problem = Problem::new(Code::PathInvalid, span, format!("`{text}` is a folder, not a file"));
             return Err(problem.hint("name a file in it"));
         }
@@ -88,6 +102,27 @@ impl Checker<'_> {
             return Err(Problem::new(Code::PathInvalid, span, message).hint("write the data to a file first"));
         }
         self.content(text, &path, metadata.len(), span)
+    }
+
+    /// A folder, or a pattern.
+    fn several(&self, text: &str, path: &Path, span: Span, many: Many, free: bool) -> Result<(), Problem> {
+        let files = data_files(text, path).map_err(|reason| {
+            let (message, hint) = reason.words(text, "path");
+            let missing = matches!(reason, NotData::NoFiles | NotData::Missing);
+            let code = if missing { Code::DataMissing } else { Code::PathInvalid };
+            let severity = if missing { self.severity() } else { Severity::Error };
+            Problem::new(code, span, message).severity(severity).hint(hint)
+        })?;
+        if many == Many::OneSource && files.len() > 1 {
+            let message = format!("`{text}` means {} files, and a task names one", files.len());
+            return Err(Problem::new(Code::PathInvalid, span, message)
+                .hint("join the files, or give each of them a task with its share of the weight"));
+        }
+        if !free && !self.is_allowed(text) && !files.iter().all(|(_, file)| is_under(file, self.folder)) {
+            let message = format!("`{text}` leaves the expert's folder through a symbolic link");
+            return Err(Problem::new(Code::PathOutside, span, message).hint(STAY_INSIDE));
+        }
+        Ok(())
     }
 
     fn lexically_inside(text: &str, span: Span) -> Result<(), Problem> {
@@ -119,13 +154,10 @@ impl Checker<'_> {
         let (message, hint) = if error.kind() == std::io::ErrorKind::PermissionDenied {
             (
                 format!("there is no permission to read `{text}`"),
-                "check the permissions of the file and its folders",
+                "check the permissions of the file and its folders".to_owned(),
             )
         } else {
-            (
-                format!("`{text}` is not here"),
-                "make or download the data first; the path is relative to the manifest's folder",
-            )
+            NotData::Missing.words(text, "path")
         };
         Problem::new(Code::DataMissing, span, message).severity(self.severity()).hint(hint)
     }

@@ -52,15 +52,26 @@ pub fn is_windows_absolute(text: &str) -> bool {
 /// What a file's ending says; none where it says nothing.
 pub fn format_of_ending(path: &str) -> Option<DataFormat> {
     let name = path.rsplit(['/', '\\']).next()?;
+    if let Some(inside) = packed_ending(name) {
+        // Of an archive, the name inside decides.
+        return format_of_ending(inside)
+            .or(name.to_ascii_lowercase().ends_with(".zip").then_some(DataFormat::Jsonl));
+    }
     let (_, ending) = name.rsplit_once('.')?;
     match ending.to_ascii_lowercase().as_str() {
         "jsonl" | "ndjson" => Some(DataFormat::Jsonl),
         "json" => Some(DataFormat::Json),
-        "csv" => Some(DataFormat::Csv),
+        "csv" | "tsv" | "tab" => Some(DataFormat::Csv),
         "parquet" => Some(DataFormat::Parquet),
         "arrow" => Some(DataFormat::Arrow),
         _ => None,
     }
+}
+
+/// The name without the ending of a compressed file that is read.
+pub fn packed_ending(name: &str) -> Option<&str> {
+    let (before, ending) = name.rsplit_once('.')?;
+    matches!(ending.to_ascii_lowercase().as_str(), "gz" | "zst" | "zip").then_some(before)
 }
 
 #[cfg(test)]
@@ -91,5 +102,8 @@ mod tests {
         assert_eq!(format_of_ending("a.b/train.JSONL"), Some(DataFormat::Jsonl));
         assert_eq!(format_of_ending("a.csv/train"), None);
         assert_eq!(format_of_ending(""), None);
+        assert_eq!(format_of_ending("a.csv.gz"), Some(DataFormat::Csv));
+        assert_eq!(format_of_ending("a.zip"), Some(DataFormat::Jsonl));
+        assert_eq!(format_of_ending("a.txt.gz"), None);
     }
 }

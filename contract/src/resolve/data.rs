@@ -6,10 +6,14 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::paths::packed_ending;
 use crate::plan::{DataFormat, Source};
 
 /// Bytes of JSON behind one token of text, over the kinds of rows that experts are made of. Only used until a cache is built.
 const BYTES_PER_TOKEN: u64 = 4;
+
+/// Bytes of rows behind one byte of a compressed file.
+const PACKED: u64 = 5;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DataFacts {
@@ -25,9 +29,15 @@ impl DataFacts {
     pub fn of(source: &Source, path: Option<&Path>) -> Self {
         // Of a pipe or a device nothing is known, and reading it may never end.
         let facts = path.and_then(|path| std::fs::metadata(path).ok());
-        let bytes = facts.filter(std::fs::Metadata::is_file).map(|it| it.len());
+        let is_folder = facts.as_ref().is_some_and(std::fs::Metadata::is_dir);
+        let bytes = match path {
+            Some(folder) if is_folder => bytes_below(folder),
+            _ => facts.filter(std::fs::Metadata::is_file).map(|it| it.len()),
+        };
         let rows = match (source.format, path, bytes) {
-            (DataFormat::Jsonl, Some(path), Some(_)) => count_lines(path).ok(),
+            (DataFormat::Jsonl, Some(path), Some(_)) if packed_ending(&source.name).is_none() => {
+                count_lines(path).ok()
+            }
             _ => None,
         };
         Self { name: source.name.clone(), path: path.map(Path::to_owned), bytes, rows }
@@ -39,8 +49,15 @@ impl DataFacts {
 
     /// A rough count for the step estimate; the token cache has the exact one.
     pub fn tokens(&self) -> Option<u64> {
-        self.bytes.map(|bytes| bytes / BYTES_PER_TOKEN)
+        let packed = if packed_ending(&self.name).is_some() { PACKED } else { 1 };
+        self.bytes.map(|bytes| bytes * packed / BYTES_PER_TOKEN)
     }
+}
+
+/// Of the files of a folder that `save_to_disk` wrote; none where there are none.
+fn bytes_below(folder: &Path) -> Option<u64> {
+    let sizes = std::fs::read_dir(folder).ok()?.flatten().filter_map(|entry| entry.metadata().ok());
+    Some(sizes.filter(std::fs::Metadata::is_file).map(|it| it.len()).sum()).filter(|bytes| *bytes > 0)
 }
 
 /// Non-empty lines, so that a trailing line feed or blank lines do not count as rows.

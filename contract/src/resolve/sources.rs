@@ -1,10 +1,10 @@
 //! Which data a manifest names, in the recipe's words and at its places on this machine.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::manifest::{Dataset, DatasetType};
-use crate::paths::{data_path, format_of_ending};
+use crate::paths::{data_files, data_path, format_of_ending, is_pattern};
 use crate::plan::{DataFormat, Source};
 
 use super::site::Site;
@@ -23,9 +23,9 @@ pub fn collect(dataset: &Dataset, site: &Site) -> Sources {
     let mut add = |name: &str, format: Option<DataFormat>, weight: f64, task: Option<String>| {
         let source = named(name, format, weight, task);
         if source.format != DataFormat::Huggingface {
-            sources.paths.insert(source.name.clone(), data_path(name, site.expert_dir()));
+            return placed(source, name, &data_path(name, site.expert_dir()), format, &mut sources.paths);
         }
-        source
+        vec![source]
     };
     let on_hub = dataset.resolved_kind() == DatasetType::Huggingface;
     let format = if on_hub { Some(DataFormat::Huggingface) } else { *dataset.format };
@@ -34,36 +34,38 @@ pub fn collect(dataset: &Dataset, site: &Site) -> Sources {
         if dataset.resolved_kind() == DatasetType::MultiTask { dataset.weighted_tasks() } else { Vec::new() };
     for (task, weight, parts) in tasks {
         let format = parts.format.value.or(format);
-        train.push(add(&parts.path, format, weight, Some(task.clone())));
+        train.extend(add(&parts.path, format, weight, Some(task.clone())));
         validation.extend(
-            parts.validation_path.as_deref().map(|path| add(path, format, weight, Some(task.clone()))),
+            parts.validation_path.iter().flat_map(|path| add(path, format, weight, Some(task.clone()))),
         );
-        test.extend(parts.test_path.as_deref().map(|path| add(path, format, weight, Some(task.clone()))));
+        test.extend(parts.test_path.iter().flat_map(|path| add(path, format, weight, Some(task.clone()))));
     }
     if train.is_empty() {
-        train.extend(dataset.path.as_deref().map(|path| add(path, format, 1.0, None)));
+        train.extend(dataset.path.iter().flat_map(|path| add(path, format, 1.0, None)));
     }
     validation
-        .extend(dataset.validation_path.as_deref().map(|path| add(path, local(path, format), 1.0, None)));
-    test.extend(dataset.test_path.as_deref().map(|path| add(path, local(path, format), 1.0, None)));
+        .extend(dataset.validation_path.iter().flat_map(|path| add(path, local(path, format), 1.0, None)));
+    test.extend(dataset.test_path.iter().flat_map(|path| add(path, local(path, format), 1.0, None)));
     if let Some(file) = &site.data {
-        train = vec![sources.given(file)];
+        train = sources.given(file);
     }
     if let Some(file) = &site.test {
-        test = vec![sources.given(file)];
+        test = sources.given(file);
     }
     Sources { train, validation, test, ..sources }
 }
 
 impl Sources {
-    /// A file from the command line: by its name, or by its path where another source has that name.
-    fn given(&mut self, file: &Path) -> Source {
-        let name = file_name(file);
-        let taken = self.paths.get(&name).is_some_and(|other| other != file);
-        let name = if taken { file.to_string_lossy().into_owned() } else { name };
+    /// Data from the command line: by its name, or by its path where another source has that name.
+    fn given(&mut self, data: &Path) -> Vec<Source> {
+        let name = name_of(data);
+        let taken = self.paths.get(&name).is_some_and(|other| other != data);
+        let name = if taken { data.to_string_lossy().into_owned() } else { name };
         let source = named(&name, None, 1.0, None);
-        self.paths.insert(source.name.clone(), file.to_owned());
-        source
+        match source.format {
+            DataFormat::Huggingface => vec![source],
+            _ => placed(source, &name, data, None, &mut self.paths),
+        }
     }
 }
 
@@ -84,7 +86,49 @@ fn format_of(name: &str) -> DataFormat {
     format_of_ending(name).unwrap_or(DataFormat::Jsonl)
 }
 
-fn file_name(path: &Path) -> String {
-    path.file_name()
-        .map_or_else(|| path.to_string_lossy().into_owned(), |it| it.to_string_lossy().into_owned())
+/// A source per file of a folder or pattern, each at its place. What does not mean any file stays as it is named.
+fn placed(
+    source: Source,
+    text: &str,
+    path: &Path,
+    format: Option<DataFormat>,
+    paths: &mut BTreeMap<String, PathBuf>,
+) -> Vec<Source> {
+    let files = data_files(&text.replace('\\', "/"), path).unwrap_or_default();
+    match &files[..] {
+        [] => {
+            paths.insert(source.name.clone(), path.to_owned());
+            vec![source]
+        }
+        [(name, file)] if file == path || file.is_dir() => {
+            // A folder of `save_to_disk`.
+            let format = if file.is_dir() { format.unwrap_or(DataFormat::Arrow) } else { source.format };
+            let name = if file.is_dir() { name.clone() } else { source.name.clone() };
+            paths.insert(name.clone(), file.clone());
+            vec![Source { name, format, ..source }]
+        }
+        files => {
+            let each = |(name, file): &(String, PathBuf)| {
+                let taken = paths.get(name).is_some_and(|other| other != file);
+                let name = if taken { file.to_string_lossy().into_owned() } else { name.clone() };
+                paths.insert(name.clone(), file.clone());
+                let format = format_of_ending(&name).or(format).unwrap_or(DataFormat::Jsonl);
+                Source { name, format, ..source.clone() }
+            };
+            files.iter().map(each).collect()
+        }
+    }
+}
+
+/// Of a path on the command line: its last part; of a pattern from its first part with a wildcard on.
+fn name_of(path: &Path) -> String {
+    let whole = path.to_string_lossy();
+    if whole.contains("::") || path.file_name().is_none() {
+        return whole.into_owned();
+    }
+    let parts: Vec<_> = path.components().filter(|part| matches!(part, Component::Normal(_))).collect();
+    let text = |part: &Component<'_>| part.as_os_str().to_string_lossy().into_owned();
+    let last = parts.len().saturating_sub(1);
+    let first = parts.iter().position(|part| is_pattern(&text(part))).filter(|_| !path.exists());
+    parts[first.unwrap_or(last)..].iter().map(text).collect::<Vec<_>>().join("/")
 }

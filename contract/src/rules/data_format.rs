@@ -3,7 +3,7 @@
 use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::{DatasetType, Manifest, Setting};
-use crate::paths::format_of_ending;
+use crate::paths::{data_path, format_of_ending, hub_id, is_pattern, unknown_ending};
 use crate::plan::DataFormat;
 
 pub fn check(manifest: &Manifest, problems: &mut Problems) {
@@ -13,22 +13,37 @@ pub fn check(manifest: &Manifest, problems: &mut Problems) {
     }
     let own = [&dataset.path, &dataset.validation_path, &dataset.test_path];
     for path in own {
-        judge(path.as_deref(), path, *dataset.format, problems);
+        judge(manifest, path.as_deref(), path, *dataset.format, problems);
     }
     for task in &dataset.tasks.0 {
         let format = task.format.value.or(*dataset.format);
-        judge(Some(&task.path), &task.path, format, problems);
-        judge(task.validation_path.as_deref(), &task.validation_path, format, problems);
-        judge(task.test_path.as_deref(), &task.test_path, format, problems);
+        judge(manifest, Some(&task.path), &task.path, format, problems);
+        judge(manifest, task.validation_path.as_deref(), &task.validation_path, format, problems);
+        judge(manifest, task.test_path.as_deref(), &task.test_path, format, problems);
     }
 }
 
-fn judge<T>(path: Option<&str>, setting: &Setting<T>, format: Option<DataFormat>, problems: &mut Problems) {
+fn judge<T>(
+    manifest: &Manifest,
+    path: Option<&str>,
+    setting: &Setting<T>,
+    format: Option<DataFormat>,
+    problems: &mut Problems,
+) {
     let Some(path) = path.filter(|path| !path.trim().is_empty() && !path.contains("::")) else { return };
+    let place = data_path(path, &manifest.folder);
+    if place.is_dir() || is_pattern(path) {
+        return;
+    }
     let problem = match (format, format_of_ending(path)) {
+        // The path check says that it is missing, and how a dataset of the Hub is named.
+        (None, None) if hub_id(path).is_some() && !place.exists() => return,
         (None, None) => {
-            Problem::new(Code::DataFormat, setting.span, "the format is not clear from the file's extension")
-                .hint("add \"format\": \"jsonl\" (or json, csv, parquet, arrow)")
+            let (message, hint) = unknown_ending(path).unwrap_or_else(|| {
+                let hint = "add \"format\": \"jsonl\" (or json, csv, parquet, arrow)".to_owned();
+                ("the format is not clear from the file's extension".to_owned(), hint)
+            });
+            Problem::new(Code::DataFormat, setting.span, message).hint(hint)
         }
         // JSON lines in a .json file are common, and the reader detects them.
         (Some(DataFormat::Json | DataFormat::Jsonl), Some(DataFormat::Json | DataFormat::Jsonl)) => return,

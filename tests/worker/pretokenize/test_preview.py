@@ -31,4 +31,4 @@ def test_a_row_that_would_be_left_out_says_why(workshop: Workshop) -> None:
     result = run(workshop.plan(path, {"request": request}), Events.in_memory("pretokenize")[0])
     assert isinstance(result, dict)
     shown = result["preview"]
-    assert isinstance(shown, list) and shown[0] == {"error": "the row is left out: unsupervised"}
+    assert isinstance(shown, list) and shown[0]["error"] == "the row is left out: unsupervised"

@@ -92,6 +92,8 @@ fn open(sources: Vec<Source>, bad: &mut BadRows) -> Outcome<(Vec<Opened>, Vec<St
                 let lines = Lines::open(&path, &name)?;
                 if let Some(fault) = lines.lfs_pointer() {
                     bad.push(&fault, &name, 0);
+                } else if let Some((row, fault)) = lines.cut_off() {
+                    bad.push(&fault, &name, row);
                 } else {
                     opened.push(Opened::Lines(lines));
                     names.push(name);

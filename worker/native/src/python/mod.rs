@@ -26,6 +26,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<recipe::PyRecipe>()?;
     module.add_class::<build::Build>()?;
     module.add_class::<rows::MappedRows>()?;
+    module.add_function(wrap_pyfunction!(rows::layout, module)?)?;
+    module.add_function(wrap_pyfunction!(rows::first_rows, module)?)?;
     module.add_function(wrap_pyfunction!(build::ingest, module)?)?;
     module.add_function(wrap_pyfunction!(build::best_fit, module)?)?;
     module.add_function(wrap_pyfunction!(build::time_best_fit, module)?)?;

@@ -1,4 +1,4 @@
-//! A mapped JSONL file, cut into parts that threads can read without asking one another.
+//! A mapped file of JSON rows, cut into parts that threads can read without asking one another.
 
 use std::ops::Range;
 use std::path::Path;
@@ -7,6 +7,7 @@ use fs_err::File;
 use memchr::memchr;
 use memmap2::Mmap;
 
+use super::layout::{Layout, next_value, value_end};
 use super::value::Value;
 use crate::problem::Fault;
 
@@ -19,13 +20,14 @@ const LFS: &[u8] = b"version https://git-lfs.github.com/spec/";
 
 pub struct Lines {
     map: Option<Mmap>,
-    /// Where each part's first line begins, and the end.
+    /// Where each part's first line or value begins, and the end.
     starts: Vec<usize>,
+    pub layout: Layout,
     /// As the user wrote it.
     pub name: String,
 }
 
-/// One line that is not empty, and its number within its part, from 0.
+/// One row, and its number within its part, from 0: of its line, or among the values.
 pub struct Line<'a> {
     pub number: u64,
     pub bytes: &'a [u8],
@@ -39,15 +41,20 @@ impl Lines {
         }
         let file = File::open(path)?;
         if file.metadata()?.len() == 0 {
-            return Ok(Self { map: None, starts: vec![0], name: name.to_owned() });
+            return Ok(Self { map: None, starts: vec![0], layout: Layout::Lines, name: name.to_owned() });
         }
         // SAFETY: the mapping is read-only; a file that someone shortens meanwhile ends this process
         // with SIGBUS rather than reading anything else, as with every mapped file.
         let map = unsafe { Mmap::map(file.file())? };
         #[cfg(unix)]
         let _ = map.advise(memmap2::Advice::Sequential);
-        let starts = part_starts(without_mark(&map));
-        Ok(Self { map: Some(map), starts, name: name.to_owned() })
+        let bytes = without_mark(&map);
+        let layout = Layout::of(bytes);
+        let starts = match &layout {
+            Layout::Lines => part_starts(bytes),
+            Layout::Values(range) | Layout::Object(range) => value_parts(bytes, range),
+        };
+        Ok(Self { map: Some(map), starts, layout, name: name.to_owned() })
     }
 
     fn bytes(&self) -> &[u8] {
@@ -60,6 +67,48 @@ impl Lines {
 
     pub fn is_empty(&self) -> bool {
         self.bytes().is_empty()
+    }
+
+    /// A list or a last value that does not end, and the number of the row near which that is.
+    pub fn cut_off(&self) -> Option<(u64, Fault)> {
+        let Layout::Values(range) = &self.layout else { return None };
+        let inside = &self.bytes()[..range.end];
+        // A list that ends has its bracket behind the values.
+        let listed = range.end < self.bytes().len();
+        let (mut rows, mut last) = (0, None);
+        let start = self.starts.iter().rev().nth(1).copied().unwrap_or(range.start);
+        let mut at = if listed { range.end } else { start };
+        while let Some(value) = next_value(inside, at) {
+            at = value.end;
+            rows += 1;
+            last = Some(value.start);
+        }
+        let is_list = self.bytes()[..range.start].ends_with(b"[");
+        let unfinished = last.is_some_and(|start| value_end(inside, start).is_none());
+        if listed || !(is_list || unfinished) {
+            return None;
+        }
+        let before = self.starts.len().saturating_sub(2);
+        let rows = rows + (0..before).map(|part| self.each(part, |_| {})).sum::<u64>();
+        let message =
+            "the file ends before its last value does: it is not complete, or a quote or bracket is missing";
+        Some((rows.max(1), Fault::new("cut_off", message)))
+    }
+
+    /// The first rows as they stand in the file.
+    pub fn first(&self, most: usize) -> Vec<String> {
+        let mut rows = Vec::new();
+        for part in 0..self.parts() {
+            if rows.len() >= most {
+                break;
+            }
+            self.each(part, |line| {
+                if rows.len() < most {
+                    rows.push(String::from_utf8_lossy(line.bytes).into_owned());
+                }
+            });
+        }
+        rows
     }
 
     /// A file that Git LFS has left in place of the data.
@@ -85,8 +134,11 @@ impl Lines {
         self.starts[part]..self.starts[part + 1]
     }
 
-    /// Calls `each` with every line that holds something; returns how many lines there were.
+    /// Calls `each` with every line that holds something, or every value; returns how many there were.
     pub fn each(&self, part: usize, mut each: impl FnMut(Line<'_>)) -> u64 {
+        if self.layout != Layout::Lines {
+            return self.each_value(part, each);
+        }
         let mut rest = &self.bytes()[self.extent(part)];
         let mut number = 0;
         while !rest.is_empty() {
@@ -96,6 +148,19 @@ impl Lines {
                 each(Line { number, bytes });
             }
             rest = rest.get(end + 1..).unwrap_or_default();
+            number += 1;
+        }
+        number
+    }
+}
+
+impl Lines {
+    fn each_value(&self, part: usize, mut each: impl FnMut(Line<'_>)) -> u64 {
+        let bytes = &self.bytes()[self.extent(part)];
+        let (mut at, mut number) = (0, 0);
+        while let Some(value) = next_value(bytes, at) {
+            at = value.end;
+            each(Line { number, bytes: &bytes[value] });
             number += 1;
         }
         number
@@ -118,6 +183,20 @@ fn part_starts(bytes: &[u8]) -> Vec<usize> {
         starts.push(next);
     }
     starts.push(bytes.len());
+    starts
+}
+
+/// The values are read once; a part begins where one does.
+fn value_parts(bytes: &[u8], range: &Range<usize>) -> Vec<usize> {
+    let inside = &bytes[..range.end];
+    let (mut starts, mut at) = (vec![range.start], range.start);
+    while let Some(value) = next_value(inside, at) {
+        if starts.last().is_some_and(|start| value.start - start >= PART_BYTES) {
+            starts.push(value.start);
+        }
+        at = value.end;
+    }
+    starts.push(range.end);
     starts
 }
 

@@ -13,6 +13,8 @@ from expert_worker.plan import Plan, Source
 
 Message = dict[str, str]
 LONGEST_LINE = 16 << 20
+# More are not scored.
+_MOST_ROWS = 10_000_000
 NEEDED = "a scored row needs a prompt and a completion, an instruction and an output, or messages"
 
 
@@ -38,8 +40,8 @@ def rows_of(plan: Plan, sources: Sequence[Source], limit: int | None = None) -> 
 
 def _raw_rows(plan: Plan, source: Source) -> Iterator[Mapping[str, Any]]:
     path = plan.machine.paths.data.get(source.name)
-    if source.format == "jsonl" and path is not None:
-        yield from _json_lines(Path(path))
+    if path is not None:
+        yield from _file_rows(plan, source, Path(path))
         return
     from datasets import load_dataset
 
@@ -47,9 +49,39 @@ def _raw_rows(plan: Plan, source: Source) -> Iterator[Mapping[str, Any]]:
         name, split, config = [*source.name.split("::"), "", ""][:3]
         yield from load_dataset(name, config or None, split=split or "train")
         return
-    if path is None:
-        raise BadInput(f"The plan does not say where {source.name} is", code="bad-plan")
-    yield from load_dataset(source.format, data_files=path, split="train")
+    raise BadInput(f"The plan does not say where {source.name} is", code="bad-plan")
+
+
+def _file_rows(plan: Plan, source: Source, path: Path) -> Iterator[Mapping[str, Any]]:
+    """As training reads them; of rows by line each is named with its own line."""
+    if source.format == "jsonl" and path.is_file() and _is_plain(path):
+        yield from _json_lines(path)
+        return
+    from expert_worker.pretokenize.preview import rows_as_json
+
+    texts, number = rows_as_json(plan, source, _MOST_ROWS, strict=True), 0
+    while True:
+        number += 1
+        try:
+            text = next(texts, None)
+            row = None if text is None else json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise BadInput(f"{path}:{number}: this row cannot be read: {error}", code="bad-row") from None
+        if text is None:
+            return
+        if not isinstance(row, dict):
+            raise BadInput(f"{path}:{number}: a row must be an object", code="bad-row")
+        yield row
+
+
+def _is_plain(path: Path) -> bool:
+    """Whether it is rows of text by line, neither packed nor in another encoding."""
+    from expert_worker._native import layout
+
+    with path.open("rb") as stream:
+        head = stream.read(4)
+    is_text = head[:1].isascii() and b"\0" not in head and not head.startswith((b"PK", b"\x1f\x8b"))
+    return is_text and layout(str(path)) == "lines"
 
 
 def _json_lines(path: Path) -> Iterator[Mapping[str, Any]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from expert_worker._native import Build, NativeError, ingest
@@ -72,7 +74,8 @@ class Builder:
 
     def _ingest(self, sources: Sequence[Source], folder: Path, split: str) -> Build:
         plan, coder = self.inputs.plan, self.coder
-        named = [(source.name, open_source(plan, source)) for source in sources]
+        scratch = folder / _UNPACKED
+        named = [(source.name, open_source(plan, source, scratch)) for source in sources]
         names = ", ".join(source.name for source in sources)
         self.events.stage("tokenize", _SILENCE_BUDGET, split)
         progress = _Progress(self.events, "tokenize", "bytes")
@@ -93,8 +96,10 @@ class Builder:
             self.events.warning(
                 "template-interpreted", "The chat template is interpreted row by row: slower, exact"
             )
-            named = [(source.name, open_source(plan, source)) for source in sources]
+            shutil.rmtree(scratch, ignore_errors=True)
+            named = [(source.name, open_source(plan, source, scratch)) for source in sources]
             build = run(interpret=True)
+        shutil.rmtree(scratch, ignore_errors=True)
         self._judge(build)
         self._warn_about_dialogues(build)
         return build
@@ -157,6 +162,7 @@ class Builder:
 
 
 _SPILL = "spill.bin"
+_UNPACKED = "unpacked"
 
 
 class _Progress:
@@ -204,10 +210,22 @@ def listed(problems: Sequence[Problem], total: int) -> tuple[list[str], str]:
     rest = total - sum(problem[3] for problem in ordered[:_SHOWN])
     if rest:
         lines.append(f"... and {rest:,} rows with other problems")
-    hints = list(dict.fromkeys(hint for _, _, hint, _, _ in ordered[:_SHOWN] if hint))
+    hints = list(dict.fromkeys(hint for problem in ordered[:_SHOWN] if (hint := _hint(problem))))
     if not hints:
         hints = ['Fix the rows, or set training.dataset.on_bad_row to "skip" to leave them out.']
     return lines, "\n".join(hints[:_HINTS])
+
+
+def _hint(problem: Problem) -> str | None:
+    code, _, hint, _, places = problem
+    if code != "not_utf8":
+        return hint
+    path = PurePosixPath(places[0][0])
+    target = path.with_stem(f"{path.stem}-utf8")
+    return (
+        "The file is not UTF-8, most likely Latin-1 (Windows-1252). Save it as UTF-8: "
+        f"iconv -f WINDOWS-1252 -t UTF-8 {shlex.quote(str(path))} > {shlex.quote(str(target))}"
+    )
 
 
 def _line(problem: Problem) -> str:

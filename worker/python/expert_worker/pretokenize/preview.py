@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import itertools
 import json
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from expert_worker._native import Tokenizer
+from expert_worker._native import first_rows as native_first_rows
 from expert_worker.events import Events
+from expert_worker.plan import Plan, Source
 from expert_worker.pretokenize.coder import Coder
 from expert_worker.pretokenize.inputs import Inputs, recipe_for
 from expert_worker.pretokenize.sources import BROKEN_COLUMN, JSON_COLUMN, open_source
 from expert_worker.results import PreviewRow, PreviewSpan
+
+# Of each file.
+_MOST_ROWS = 10_000
 
 
 def preview(inputs: Inputs, coder: Coder, count: int, events: Events) -> list[PreviewRow]:
@@ -49,29 +56,33 @@ def _decoder(inputs: Inputs, coder: Coder) -> Any:
 
 def first_rows(inputs: Inputs) -> Iterator[str]:
     """Rows in JSON, from the first source on."""
-    plan = inputs.plan
-    for source in plan.recipe.data.train:
-        place: Any = open_source(plan, source)
+    for source in inputs.plan.recipe.data.train:
+        yield from rows_as_json(inputs.plan, source, _MOST_ROWS)
+
+
+def rows_as_json(plan: Plan, source: Source, most: int, *, strict: bool = False) -> Iterator[str]:
+    """The first rows of one source; broken ones of a table are left out, or a ValueError if `strict`."""
+    with tempfile.TemporaryDirectory(prefix="expert-") as scratch:
+        place: Any = open_source(plan, source, Path(scratch))
         if isinstance(place, str):
-            with open(place, encoding="utf-8-sig", errors="replace") as lines:  # noqa: PTH123
-                yield from (line for line in lines if line.strip())
-            continue
-        for batch in place:
-            for row in batch.to_pylist():
-                if row.pop(BROKEN_COLUMN, None) is None:
-                    yield (
-                        row[JSON_COLUMN]
-                        if JSON_COLUMN in row
-                        else json.dumps(_words(row), ensure_ascii=False)
-                    )
+            yield from native_first_rows(place, most)
+            return
+        rows = (row for batch in place for row in batch.to_pylist())
+        for row in itertools.islice(rows, most):
+            if (reason := row.pop(BROKEN_COLUMN, None)) is not None:
+                if strict:
+                    raise ValueError(reason)
+            else:
+                is_json = JSON_COLUMN in row
+                yield row[JSON_COLUMN] if is_json else json.dumps(_words(row, strict), ensure_ascii=False)
 
 
-def _words(value: Any) -> Any:
+def _words(value: Any, strict: bool) -> Any:
     """A row as JSON can hold it: bytes are text, and what JSON does not know is written out."""
     if isinstance(value, dict):
-        return {str(key): _words(item) for key, item in value.items()}
+        return {str(key): _words(item, strict) for key, item in value.items()}
     if isinstance(value, list):
-        return [_words(item) for item in value]
+        return [_words(item, strict) for item in value]
     if isinstance(value, bytes):
-        return value.decode(errors="replace")
+        return value.decode(errors="strict" if strict else "replace")
     return value if value is None or isinstance(value, str | int | float) else str(value)

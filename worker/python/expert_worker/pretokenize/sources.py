@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from expert_worker._native import layout
 from expert_worker.errors import BadInput, Missing
 from expert_worker.plan import Plan, Source
+from expert_worker.pretokenize.json_document import rows_of_object
+from expert_worker.pretokenize.unpack import DAMAGED, SUSPECT_BYTES, SUSPECT_RATIO, plain_file
 from expert_worker.pretokenize.watch import reading
 
 if TYPE_CHECKING:
@@ -18,8 +23,6 @@ if TYPE_CHECKING:
 _BATCH_ROWS = 1024
 # Bytes of CSV that are parsed at once: no less than a row may be long.
 _CSV_BLOCK = 17 << 20
-# A column chunk of Parquet that grows so much when it is read, to so much, holds no text that people wrote.
-_SUSPECT_RATIO, _SUSPECT_BYTES = 500, 128 << 20
 _PART = 16 << 20
 _READ = 1 << 18
 _LFS = b"version https://git-lfs.github.com/spec/"
@@ -32,22 +35,30 @@ def source_digest(plan: Plan, source: Source) -> str:
     return digest_of(_files(_place(plan, source)), plan)
 
 
-def open_source(plan: Plan, source: Source) -> str | ArrowStream:
-    """A JSONL file's path, for the native reader; else a stream of record batches."""
+def open_source(plan: Plan, source: Source, scratch: Path) -> str | ArrowStream:
+    """The path of a file of JSON rows, for the native reader; else a stream of record batches.
+
+    Unpacked copies are written to `scratch`, and must stay until the rows are read."""
     if source.format == "huggingface":
         return _hub_stream(source)
-    path = _place(plan, source)
-    if source.format == "jsonl":
-        return str(path)
-    _refuse_pointer(path, source.name)
+    path, kind = _place(plan, source), str(source.format)
     try:
-        return sound(_READERS[source.format](path), source.name)
+        if path.is_file():
+            path, name = plain_file(path, source.name, scratch)
+            kind = format_of(name) or kind
+        _refuse_pointer(path, source.name)
+        if kind in ("json", "jsonl"):
+            return _json(path, source.name)
+        return sound(_READERS[kind](path), source.name)
+    except BadInput:
+        raise
     except (
-        ValueError,
-        OSError,
+        *DAMAGED,
         RecursionError,
         MemoryError,
     ) as error:  # pyarrow's errors are kinds of these.
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
         raise unreadable(source, error) from None
 
 
@@ -169,27 +180,34 @@ def _refuse_pointer(path: Path, name: str) -> None:
                 )
 
 
-def _json(path: Path) -> ArrowStream:
-    """One JSON document: a list of rows, or an object with one list in it."""
-    import json
-
+def _json(path: Path, name: str) -> str | ArrowStream:
+    """Rows by line, values, or a list: the native reader's. Of one object the rows in it."""
     import pyarrow as pa
 
-    if path.stat().st_size > 2 << 30:
-        raise ValueError("a JSON document above 2 GB must be held in memory whole: make it JSON Lines")
-    document = json.loads(path.read_bytes())
-    lists = (
-        [value for value in document.values() if isinstance(value, list)]
-        if isinstance(document, dict)
-        else []
-    )
-    rows = document if isinstance(document, list) else lists[0] if len(lists) == 1 else None
+    rows = rows_of_object(path, name) if layout(str(path)) == "object" else None
     if rows is None:
-        raise ValueError("it holds no list of rows")
+        return str(path)
     # One column of text, each row as JSON again: rows of one file may differ in shape, columns may not.
     texts = [json.dumps(row, ensure_ascii=False) for row in rows]
     table = pa.table({JSON_COLUMN: pa.array(texts, pa.large_string())})
-    return _reader(table.schema, table.to_batches(_BATCH_ROWS))
+    return sound(_reader(table.schema, table.to_batches(_BATCH_ROWS)), name)
+
+
+_ENDINGS = {
+    "jsonl": "jsonl",
+    "ndjson": "jsonl",
+    "json": "json",
+    "csv": "csv",
+    "tsv": "csv",
+    "tab": "csv",
+    "parquet": "parquet",
+    "arrow": "arrow",
+}
+
+
+def format_of(name: str) -> str | None:
+    """As the file's ending says it."""
+    return _ENDINGS.get(name.rsplit(".", 1)[-1].lower()) if "." in name else None
 
 
 JSON_COLUMN = "__json__"
@@ -202,7 +220,7 @@ def _csv(path: Path) -> ArrowStream:
     from pyarrow import csv
 
     read = csv.ReadOptions(block_size=_CSV_BLOCK, use_threads=False)
-    parse = csv.ParseOptions(newlines_in_values=True)
+    parse = csv.ParseOptions(newlines_in_values=True, delimiter=_delimiter(path))
     with path.open("rb") as stream:
         head = csv.open_csv(stream, read_options=read, parse_options=parse).schema
     # Every field is text: a column of numbers is still something to be written out. UTF-8 is checked by
@@ -211,6 +229,15 @@ def _csv(path: Path) -> ArrowStream:
     options = csv.ConvertOptions(column_types=types, strings_can_be_null=False, check_utf8=False)
     reader: ArrowStream = csv.open_csv(path, read_options=read, convert_options=options, parse_options=parse)
     return reader
+
+
+def _delimiter(path: Path) -> str:
+    """The one that the header has most of, outside quotes."""
+    with path.open("rb") as stream:
+        head = stream.read(_READ).decode(errors="replace")
+    outside = "".join(head.split('"')[::2])
+    header = outside.lstrip("\ufeff\r\n").splitlines()[:1] or [""]
+    return max(",;\t|", key=header[0].count)
 
 
 def _parquet(path: Path) -> ArrowStream:
@@ -229,7 +256,7 @@ def _refuse_bomb(metadata: Any) -> None:
         for column in range(metadata.num_columns):
             chunk = metadata.row_group(group).column(column)
             size, stored = chunk.total_uncompressed_size, max(1, chunk.total_compressed_size)
-            if size > _SUSPECT_BYTES and size / stored > _SUSPECT_RATIO:
+            if size > SUSPECT_BYTES and size / stored > SUSPECT_RATIO:
                 raise ValueError(
                     f"the column {chunk.path_in_schema} becomes {size / 1e6:,.0f} MB when it is read from "
                     f"{stored / 1e6:.1f} MB: a row may be 16 MiB long"
@@ -271,7 +298,7 @@ def _reader(schema: Any, batches: Iterable[Any]) -> ArrowStream:
     return reader
 
 
-_READERS = {"json": _json, "csv": _csv, "parquet": _parquet, "arrow": _arrow}
+_READERS = {"csv": _csv, "parquet": _parquet, "arrow": _arrow}
 
 
 def _hub_dataset(source: Source) -> Any:
