@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::shape::Turn;
+use super::row::Turn;
 
 /// How a dialect opens a turn, ends its role's name, and closes the turn.
 struct Marks {

@@ -1,4 +1,6 @@
-//! The names that fields have in data sets, and the line of the manifest for fields that have others.
+//! The names that fields have in data sets, what they hold as text, and the line of the manifest for fields of other names.
+
+use std::borrow::Cow;
 
 use super::value::{Object, Value};
 use crate::problem::Fault;
@@ -223,4 +225,35 @@ fn collect(row: &Object<'_>, before: &str, paths: &mut Vec<String>) {
             _ => {}
         }
     }
+}
+
+pub fn wrong(field: &str, wanted: &str, value: &Value<'_>) -> Fault {
+    Fault::new("wrong_type", format!("the field {field:?} is {}, not {wanted}", value.kind()))
+}
+
+/// Text, or a number or boolean written out; none of an absent value.
+pub fn words<'a>(row: &Object<'a>, field: &str) -> Result<Option<Cow<'a, str>>, Fault> {
+    match row.get(field) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Text(text)) => Ok(Some(text.clone())),
+        Some(value) => match scalar(value) {
+            Some(text) => Ok(Some(Cow::Owned(text))),
+            None => Err(wrong(field, "text", value)),
+        },
+    }
+}
+
+/// Not-a-number stands for an absent value in tables.
+pub fn scalar(value: &Value<'_>) -> Option<String> {
+    match value {
+        Value::Float(number) if !number.is_finite() => Some(String::new()),
+        Value::Bool(_) | Value::Integer(_) | Value::Unsigned(_) | Value::Float(_) => {
+            Some(value.as_words().into_owned())
+        }
+        _ => None,
+    }
+}
+
+pub fn system_of<'a>(row: &Object<'a>) -> Result<Option<Cow<'a, str>>, Fault> {
+    first(row, SYSTEMS).map_or(Ok(None), |name| words(row, name))
 }

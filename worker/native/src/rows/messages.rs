@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::fields::{self, short};
-use super::shape::{Shape, Shaped, Shaper, Turn};
+use super::fields::{self, short, system_of, wrong};
+use super::row::{Shape, Shaped, Shaper, Turn};
 use super::value::{Object, Value};
 use crate::problem::Fault;
 
@@ -22,7 +22,7 @@ impl Shaper {
         let mut out = Vec::with_capacity(messages.len() + 1);
         let told =
             messages.first().and_then(role_of).is_some_and(|role| role == "system" || role == "developer");
-        if let Some(system) = super::shape::system_of(row)?.filter(|text| !told && !text.is_empty()) {
+        if let Some(system) = system_of(row)?.filter(|text| !told && !text.is_empty()) {
             out.push(entry("system", system));
         }
         self.refuse_weights(&messages)?;
@@ -82,7 +82,7 @@ impl Shaper {
         };
         let role = match object.get("role").or_else(|| object.get("from")) {
             Some(Value::Text(role)) => known_role(role.clone()),
-            Some(other) => return Err(super::shape::wrong("role", "text", other)),
+            Some(other) => return Err(wrong("role", "text", other)),
             None => return Err(Fault::new("missing_field", format!("message {} has no \"role\"", at + 1))),
         };
         for (key, does) in CALLS {
@@ -95,7 +95,7 @@ impl Shaper {
             Some(Value::Text(content)) => Value::Text(content.clone()),
             Some(Value::List(parts)) => Value::Text(joined(at, parts)?),
             None | Some(Value::Null) if calls => Value::Null,
-            Some(other) => return Err(super::shape::wrong("content", "text", other)),
+            Some(other) => return Err(wrong("content", "text", other)),
             None => {
                 return Err(Fault::new("missing_field", format!("message {} has no \"content\"", at + 1)));
             }
@@ -191,7 +191,7 @@ fn joined<'a>(at: usize, parts: &[Value<'a>]) -> Result<Cow<'a, str>, Fault> {
                     ));
                 }
             },
-            other => return Err(super::shape::wrong("content", "text or a list of parts", other)),
+            other => return Err(wrong("content", "text or a list of parts", other)),
         }
     }
     Ok(match texts.len() {

@@ -6,11 +6,12 @@ mod fields;
 mod layout;
 mod lines;
 mod messages;
+mod row;
 mod shape;
 mod value;
 
 pub use columns::Columns;
 pub use layout::Layout;
 pub use lines::{Line, Lines, MAX_ROW_BYTES};
-pub use shape::{Row, Shaped, Shaper, Turn};
+pub use row::{Row, Shaped, Shaper, Turn};
 pub use value::{Object, Value};

@@ -1,56 +1,15 @@
 //! From a row to the dialogue that it is, whatever shape it was written in.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::fields::{self, ANSWERS, CONTEXTS, DIALOGUES, QUESTIONS, SYSTEMS, first, short};
+use super::fields::{
+    self, ANSWERS, CONTEXTS, DIALOGUES, QUESTIONS, first, scalar, short, system_of, words, wrong,
+};
+use super::row::{Row, Shape, Shaped, Shaper, Turn};
 use super::value::{Object, Value};
 use super::{dialogue, messages};
 use crate::problem::Fault;
-
-/// One message.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Turn<'a> {
-    pub role: Cow<'a, str>,
-    pub content: Cow<'a, str>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub enum Shaped<'a> {
-    /// Learned as it stands.
-    Text(Cow<'a, str>),
-    /// Plain messages.
-    Turns(Vec<Turn<'a>>),
-    /// Messages with more than role and content, or with tools: rendered by the template from the values themselves.
-    Rich { messages: Vec<Value<'a>>, tools: Option<Value<'a>> },
-}
-
-/// A row as it was understood.
-#[derive(Debug)]
-pub struct Row<'a> {
-    pub shaped: Shaped<'a>,
-    /// Whether it is a dialogue that was parsed out of a text.
-    pub parsed: bool,
-    /// Fields that hold something and that nothing was read from.
-    pub unused: Vec<String>,
-}
-
-/// How rows are read.
-#[derive(Debug, Clone, Default)]
-pub struct Shaper {
-    /// Canonical field -> dotted path in the row.
-    pub mapping: BTreeMap<String, String>,
-    /// Parse a text that is itself a rendered dialogue.
-    pub parse_dialogue: bool,
-    /// Every word of the chat template: keys that are not among them are not rendered.
-    pub template_words: BTreeSet<String>,
-    /// Whether every answer is learned, not only the last one.
-    pub every_answer: bool,
-    /// Whether the template may print a message with all its keys.
-    pub whole_messages: bool,
-}
-
-pub(super) type Shape<'a> = Result<Shaped<'a>, Fault>;
 
 /// What a row is, and the fields that were read.
 type Recognised<'a> = (Shaped<'a>, Vec<&'static str>);
@@ -274,37 +233,6 @@ fn no_answer(question: &str, row: &Object<'_>) -> Fault {
         Some(hint) if row.0.len() > 1 => fault.hint(hint),
         _ => fault,
     }
-}
-
-pub(super) fn wrong(field: &str, wanted: &str, value: &Value<'_>) -> Fault {
-    Fault::new("wrong_type", format!("the field {field:?} is {}, not {wanted}", value.kind()))
-}
-
-/// Text, or a number or boolean written out; none of an absent value.
-fn words<'a>(row: &Object<'a>, field: &str) -> Result<Option<Cow<'a, str>>, Fault> {
-    match row.get(field) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::Text(text)) => Ok(Some(text.clone())),
-        Some(value) => match scalar(value) {
-            Some(text) => Ok(Some(Cow::Owned(text))),
-            None => Err(wrong(field, "text", value)),
-        },
-    }
-}
-
-/// Not-a-number stands for an absent value in tables.
-fn scalar(value: &Value<'_>) -> Option<String> {
-    match value {
-        Value::Float(number) if !number.is_finite() => Some(String::new()),
-        Value::Bool(_) | Value::Integer(_) | Value::Unsigned(_) | Value::Float(_) => {
-            Some(value.as_words().into_owned())
-        }
-        _ => None,
-    }
-}
-
-pub(super) fn system_of<'a>(row: &Object<'a>) -> Result<Option<Cow<'a, str>>, Fault> {
-    first(row, SYSTEMS).map_or(Ok(None), |name| words(row, name))
 }
 
 fn question_text<'a>(row: &Object<'a>, field: &str) -> Result<Cow<'a, str>, Fault> {
