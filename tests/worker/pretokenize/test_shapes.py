@@ -175,13 +175,13 @@ def test_fields_that_are_not_used_are_named(workshop: Workshop) -> None:
     cache = workshop.build(workshop.jsonl([*rows, {"messages": [{**Q[0], "mood": "x"}, *A], "n": 1}]), PLAIN)
     [source] = cache.description.sources
     assert source.unused_fields == {"id": 3, "meta": 3, "messages.mood": 1, "n": 1}
-    warnings = [line.message for line in workshop.said if getattr(line, "code", None) == "fields-unused"]
-    assert warnings == [
+    notes = [line.note for line in workshop.said if getattr(line, "key", None) == "data.unused_fields"]
+    assert notes == [
         'Not used in train.jsonl: "id" (3 rows), "messages.mood" (1 row), "meta" (3 rows), "n" (1 row)'
     ]
     again = workshop.build(workshop.folder / "train.jsonl", PLAIN)
-    assert again.existed and warnings == [
-        line.message for line in workshop.said if getattr(line, "code", None) == "fields-unused"
+    assert again.existed and notes == [
+        line.note for line in workshop.said if getattr(line, "key", None) == "data.unused_fields"
     ]
     mapped = {**PLAIN, "recipe.data.field_mapping": {"prompt": "meta.x", "completion": "completion"}}
     [source] = workshop.build(workshop.jsonl(rows), mapped).description.sources

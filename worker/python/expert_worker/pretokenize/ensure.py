@@ -49,19 +49,21 @@ def ensure_cache(plan: Plan, events: Events, *, root: Path | None = None, force:
         raise BadInput(
             f"The token cache in {target} was changed while it was being built", code="cache-changed"
         )
-    _warn_about_unused_fields(built, events)
+    _name_unused_fields(built, events)
     return open_cache(target, built, existed=False)
 
 
-def _warn_about_unused_fields(cache: CacheRecord, events: Events) -> None:
-    """Fields that nothing is read from, so that nobody takes them for learned."""
+def _name_unused_fields(cache: CacheRecord, events: Events) -> None:
+    """Fields that nothing is read from, so that nobody takes them for learned. Most are ids and tags: no
+    warning."""
     for source in cache.sources:
         fields = [
             f'"{name}" ({count:,} {"row" if count == 1 else "rows"})'
             for name, count in source.unused_fields.items()
         ]
         if fields:
-            events.warning("fields-unused", f"Not used in {source.name}: {', '.join(fields)}")
+            note = f"Not used in {source.name}: {', '.join(fields)}"
+            events.applied("data.unused_fields", dict(source.unused_fields), note)
 
 
 def _existing(target: Path, events: Events) -> Cache | None:
@@ -72,7 +74,7 @@ def _existing(target: Path, events: Events) -> Cache | None:
     if damage(target, found) is not None:
         return None
     events.stage("token cache", detail=REUSED)
-    _warn_about_unused_fields(found, events)
+    _name_unused_fields(found, events)
     return open_cache(target, found, existed=True)
 
 
