@@ -61,7 +61,7 @@ test-all: export EXPERT_FULL_TESTS = 1
 test-all: test ## Also the long tests: every crash trial, compiled layers, parity with TRL
 
 test-rust: setup
-	@scripts/dev/cargo_test.py --locked --workspace
+	@scripts/dev/cargo_test.py --locked --workspace --no-fail-fast
 
 # Tests open the report in a browser. If there is none and none can be installed, those tests are skipped with a message.
 browser:

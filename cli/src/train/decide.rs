@@ -148,22 +148,25 @@ impl Recipe {
 
 fn recipe_changes(begun: &Begun, recipe: &plan::Recipe) -> Recipe {
     let digest = recipe.digest();
-    if begun.recipe_digest == digest {
+    let begun_digest = &begun.recipe_digest;
+    if *begun_digest == digest {
         return Recipe::default();
     }
     let now = serde_json::to_value(recipe).unwrap_or_default();
-    let found = compare::differences(&[begun.recipe.clone(), now]);
+    // A default that one of the two leaves out is no difference.
+    let before = serde_json::from_value::<plan::Recipe>(begun.recipe.clone()).ok();
+    let begun = before.as_ref().and_then(|it| serde_json::to_value(it).ok()).unwrap_or(begun.recipe.clone());
+    let found = compare::differences(&[begun, now]);
     let text = |side: &Option<Value>| side.as_ref().map_or_else(|| "null".to_owned(), Value::to_string);
     let mut fields: Vec<String> = found
         .iter()
         .map(|(name, sides)| format!("{name}: {} -> {}", text(&sides[0]), text(&sides[1])))
         .collect();
     if fields.is_empty() {
-        fields.push(format!("{}: {} -> {}", lock::inputs::RECIPE, begun.recipe_digest, digest));
+        fields.push(format!("{}: {} -> {}", lock::inputs::RECIPE, begun_digest, digest));
     }
     let only_duration = !found.is_empty() && found.keys().all(|name| name.starts_with(DURATION));
-    let before = serde_json::from_value::<plan::Recipe>(begun.recipe.clone());
-    let more = before.is_ok_and(|before| is_longer(&recipe.schedule.duration, &before.schedule.duration));
+    let more = before.is_some_and(|before| is_longer(&recipe.schedule.duration, &before.schedule.duration));
     Recipe { fields, longer: only_duration && more }
 }
 
