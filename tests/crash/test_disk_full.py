@@ -95,7 +95,7 @@ def test_refused_at_each_single_write(server: Server, quick_folder: Path, every_
     runs.undisturbed()
     saves = [point for point in runs.points if _belongs_to_a_save(point)]
     assert len(saves) >= 20
-    for number, point in enumerate(saves if every_trial else saves[::2]):
+    for number, point in enumerate(saves if every_trial else saves[::5]):
         name = f"full-{number}"
         answer = runs.go(name, refuse=point)
         assert answer["code"] == 4, f"{point}: {answer}\n{runs.log(name)}"
