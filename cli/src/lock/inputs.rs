@@ -272,6 +272,23 @@ mod tests {
     }
 
     #[test]
+    fn a_base_is_here_where_its_configuration_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut paths: Paths = serde_json::from_value(serde_json::json!({
+            "manifest": "", "expert_dir": "", "output": "", "cache": "", "home": folder.path(), "base": null, "data": {}
+        }))
+        .unwrap();
+        assert!(!base_is_here("someone/model", &paths) && !base_is_here(EMBEDDED, &paths));
+        let converted = folder.path().join("bases").join(EMBEDDED);
+        std::fs::create_dir_all(&converted).unwrap();
+        assert!(!base_is_here(EMBEDDED, &paths));
+        std::fs::write(converted.join("config.json"), "{}").unwrap();
+        assert!(base_is_here(EMBEDDED, &paths) && !base_is_here("someone/model", &paths));
+        paths.base = Some(converted.to_string_lossy().into_owned());
+        assert!(base_is_here("someone/model", &paths));
+    }
+
+    #[test]
     fn a_digest_is_shown_by_its_first_digits() {
         assert_eq!(short(&format!("sha256:{}", "ab".repeat(32))), "abababababab");
         assert_eq!(short("0.1.0"), "0.1.0");
