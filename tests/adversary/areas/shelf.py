@@ -138,7 +138,9 @@ def two_queues(folder: Path) -> None:
     shelf(folder)
     both = [start(folder), start(folder)]
     codes = [process.wait(600) for process in both]
-    assert set(codes) <= DOCUMENTED and 0 in codes, codes
+    # Each may find an expert in use by the other, which then trains it.
+    assert set(codes) <= DOCUMENTED, codes
+    assert digests(folder) == whole, "other bytes, or an expert that neither trained"
     finish(folder)
     assert digests(folder) == whole, "other bytes"
 
