@@ -153,7 +153,7 @@ fn recipe_changes(begun: &Begun, recipe: &plan::Recipe) -> Recipe {
         return Recipe::default();
     }
     let now = serde_json::to_value(recipe).unwrap_or_default();
-    // A default that one of the two leaves out is no difference.
+    // A default may be written by one and left out by the other.
     let before = serde_json::from_value::<plan::Recipe>(begun.recipe.clone()).ok();
     let begun = before.as_ref().and_then(|it| serde_json::to_value(it).ok()).unwrap_or(begun.recipe.clone());
     let found = compare::differences(&[begun, now]);
