@@ -18,7 +18,7 @@ use crate::plan::{leads_out, on_cpu};
 use crate::run::read_plan;
 use crate::runs::{self, Run, State};
 use crate::sys::files::{children, read_json};
-use crate::sys::paths::portable;
+use crate::sys::paths::{file_name, portable};
 use crate::ui::Console;
 use crate::ui::number::bytes;
 
@@ -87,8 +87,9 @@ fn leftovers(folder: &Path, console: &Console) -> Result<Vec<Leftover>, Failure>
             );
             continue;
         }
-        let unused =
-            children(&root).into_iter().filter(|cache| is_cache(cache) && !needed.contains(&name(cache)));
+        let unused = children(&root)
+            .into_iter()
+            .filter(|cache| is_cache(cache) && !needed.contains(&file_name(cache)));
         found.extend(unused.map(|path| Leftover { bytes: size(&path), path }));
     }
     Ok(found)
@@ -143,13 +144,9 @@ fn cache_roots(manifest: &Manifest) -> BTreeSet<PathBuf> {
         .collect()
 }
 
-fn name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
 /// Only folders that the worker made: other data sets have another layout.
 fn is_cache(path: &Path) -> bool {
-    let name = name(path);
+    let name = file_name(path);
     let key = name.len() == KEY_LENGTH && name.bytes().all(|byte| byte.is_ascii_hexdigit());
     let own = path.symlink_metadata().is_ok_and(|data| data.is_dir());
     key && own && path.join(DESCRIPTION).is_file()

@@ -10,7 +10,7 @@ use fs_err as fs;
 use sha2::{Digest, Sha256};
 
 use crate::sys::files::children;
-use crate::sys::paths::portable;
+use crate::sys::paths::{file_name, portable};
 use crate::worker::{PACKAGE, find_package};
 
 /// What of the worker cannot decide the bytes of an adapter. Whatever is not named here counts.
@@ -84,7 +84,7 @@ fn digest_of_files(root: &Path, files: &[PathBuf]) -> String {
 fn native_digest(package: &Path) -> Option<String> {
     let module = children(package).into_iter().find(|file| {
         let library = file.extension().is_some_and(|end| end == "so" || end == "pyd");
-        library && name(file).starts_with(NATIVE)
+        library && file_name(file).starts_with(NATIVE)
     })?;
     let bytes = fs::read(module).ok()?;
     let found = bytes.windows(MARK.len()).position(|window| window == MARK);
@@ -107,33 +107,24 @@ fn below(folder: &Path, wanted: impl Fn(&Path) -> bool + Copy) -> Vec<PathBuf> {
     found
 }
 
-fn name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn write(root: &Path, name: &str, text: &str) {
-        let path = root.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
+    use crate::sys::files::write_text;
 
     #[test]
     fn everything_counts_that_is_not_known_to_decide_nothing() {
         let root = tempfile::tempdir().unwrap();
         let digest = || digest_of(root.path());
-        write(root.path(), "train/loop.py", "a\nb\n");
+        write_text(root.path(), "train/loop.py", "a\nb\n");
         let mut last = digest();
-        write(root.path(), "train/loop.py", "a\r\nb\r\n");
-        write(root.path(), "report/page.py", "x");
-        write(root.path(), "train/__pycache__/loop.pyc", "x");
+        write_text(root.path(), "train/loop.py", "a\r\nb\r\n");
+        write_text(root.path(), "report/page.py", "x");
+        write_text(root.path(), "train/__pycache__/loop.pyc", "x");
         assert_eq!(digest(), last);
         for file in ["train/fast/loss.py", "evaluate/a.py", "plan/a.py", "process/a.py", "new/a.py", "top.py"]
         {
-            write(root.path(), file, "");
+            write_text(root.path(), file, "");
             assert_ne!(digest(), last, "{file}");
             last = digest();
         }
@@ -145,15 +136,15 @@ mod tests {
         assert_eq!(native_digest(root.path()), None);
         let sources = "ab".repeat(32);
         let built = |padding: &str, sources: &str| {
-            write(root.path(), "_native.abi3.so", &format!("{padding}expert-native-sources:{sources}|"));
+            write_text(root.path(), "_native.abi3.so", &format!("{padding}expert-native-sources:{sources}|"));
             native_digest(root.path()).unwrap()
         };
         assert_eq!(built("here", &sources), sources);
         assert_eq!(built("there", &sources), sources, "another build of the same sources");
         assert_ne!(built("there", &"cd".repeat(32)), sources);
-        write(root.path(), "_native.abi3.so", "no mark");
+        write_text(root.path(), "_native.abi3.so", "no mark");
         let by_bytes = native_digest(root.path());
-        write(root.path(), "_native.abi3.so", "no mark either");
+        write_text(root.path(), "_native.abi3.so", "no mark either");
         assert!(by_bytes.is_some() && by_bytes != native_digest(root.path()));
     }
 

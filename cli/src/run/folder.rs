@@ -77,26 +77,21 @@ fn has_adapter(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::files::write_text;
 
     const STARTED: &str = r#"{"time":1.0,"attempt":1,"body":{"type":"started"}}"#;
     const PROGRESS: &str = r#"{"time":1.0,"attempt":1,"body":{"type":"progress","step":1}}"#;
-
-    fn write(folder: &Path, name: &str, text: &str) {
-        let path = folder.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
 
     #[test]
     fn a_folder_is_used_once_a_step_was_made() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
         assert_eq!(state(path, "d"), State::Unused);
-        write(path, "plan.json", "{}");
-        write(path, "notes.txt", "mine");
-        write(path, "events.jsonl", &format!("{STARTED}\n{{torn"));
+        write_text(path, "plan.json", "{}");
+        write_text(path, "notes.txt", "mine");
+        write_text(path, "events.jsonl", &format!("{STARTED}\n{{torn"));
         assert_eq!(state(path, "d"), State::Unused);
-        write(path, "events.jsonl", &format!("{STARTED}\n{{torn\n{PROGRESS}\n"));
+        write_text(path, "events.jsonl", &format!("{STARTED}\n{{torn\n{PROGRESS}\n"));
         assert_eq!(state(path, "d"), State::Used);
     }
 
@@ -104,7 +99,7 @@ mod tests {
     fn only_the_very_recipe_is_finished() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
-        write(path, "run.json", r#"{"recipe_digest":"d","result":{"ok":true}}"#);
+        write_text(path, "run.json", r#"{"recipe_digest":"d","result":{"ok":true}}"#);
         assert!(matches!(state(path, "d"), State::Finished(record) if record.result().is_some()));
         assert_eq!(state(path, "e"), State::Used);
     }

@@ -10,6 +10,7 @@ use super::events::{holds_an_event, made_a_step};
 use super::record::{Begun, CONFIG, FINAL, Finished, read_plan};
 use crate::failure::Failure;
 use crate::sys::files::{children, remove};
+use crate::sys::paths::file_name;
 
 /// The run before, whole, kept until another one takes its place.
 const PREVIOUS: &str = "previous";
@@ -37,14 +38,10 @@ pub fn is_own(name: &str) -> bool {
         || writing.is_some_and(|rest| rest.len() == 6 && rest.bytes().all(|it| it.is_ascii_alphanumeric()))
 }
 
-fn name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
 /// Files with a run's names in a folder where expert-cli never ran.
 pub fn refuse_foreign(run: &Path) -> Result<(), Failure> {
     const HARMLESS: [&str; 5] = [LOCK, "report.html", "evaluation.json", "worker.log", "tensorboard"];
-    let mut found: Vec<String> = children(run).iter().map(|path| name(path)).collect();
+    let mut found: Vec<String> = children(run).iter().map(|path| file_name(path)).collect();
     found.retain(|name| is_own(name) && !HARMLESS.contains(&name.as_str()) && !name.starts_with('.'));
     if found.is_empty() || shows_a_run(run) {
         return Ok(());
@@ -74,12 +71,14 @@ pub fn set_aside(run: &Path) -> Result<(), Failure> {
     let aside = run.join(REPLACED);
     let mut paths: Vec<PathBuf> = children(run)
         .into_iter()
-        .filter(|path| is_own(&name(path)) && ![LOCK, PREVIOUS, REPLACED].contains(&name(path).as_str()))
+        .filter(|path| {
+            is_own(&file_name(path)) && ![LOCK, PREVIOUS, REPLACED].contains(&file_name(path).as_str())
+        })
         .collect();
     if paths.is_empty() {
         return Ok(());
     }
-    paths.sort_by_key(|path| name(path) != EVENTS);
+    paths.sort_by_key(|path| file_name(path) != EVENTS);
     fs::create_dir_all(&aside).map_err(|error| Failure::writing("create", &aside, &error))?;
     for path in paths {
         move_to(&path, &aside).map_err(|error| Failure::writing("move", &path, &error))?;
@@ -91,9 +90,9 @@ pub fn set_aside(run: &Path) -> Result<(), Failure> {
 pub fn restore(run: &Path) -> Result<(), Failure> {
     let aside = run.join(REPLACED);
     let mut paths = children(&aside);
-    paths.sort_by_key(|path| name(path) == EVENTS);
+    paths.sort_by_key(|path| file_name(path) == EVENTS);
     // The log of the start that came to nothing says why.
-    paths.retain(|path| name(path) != "worker.log" || !run.join("worker.log").exists());
+    paths.retain(|path| file_name(path) != "worker.log" || !run.join("worker.log").exists());
     for path in paths {
         move_to(&path, run).map_err(|error| Failure::writing("move", &path, &error))?;
     }
@@ -141,15 +140,10 @@ fn move_to(path: &Path, folder: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn write(folder: &Path, name: &str, text: &str) {
-        let path = folder.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
+    use crate::sys::files::write_text;
 
     fn names(folder: &Path) -> Vec<String> {
-        let mut found: Vec<String> = children(folder).iter().map(|path| name(path)).collect();
+        let mut found: Vec<String> = children(folder).iter().map(|path| file_name(path)).collect();
         found.sort();
         found
     }
@@ -191,18 +185,18 @@ mod tests {
     fn a_run_is_set_aside_and_comes_back_or_becomes_the_previous_one() {
         let folder = tempfile::tempdir().unwrap();
         let run = folder.path();
-        write(run, "events.jsonl", STEP);
-        write(run, "final/adapter_config.json", "old");
-        write(run, "mine.txt", "mine");
+        write_text(run, "events.jsonl", STEP);
+        write_text(run, "final/adapter_config.json", "old");
+        write_text(run, "mine.txt", "mine");
         set_aside(run).unwrap();
         assert_eq!(names(run), ["mine.txt", "replaced"]);
-        write(run, "events.jsonl", "no step");
+        write_text(run, "events.jsonl", "no step");
         recover(run).unwrap();
         assert_eq!(names(run), ["events.jsonl", "final", "mine.txt"]);
         assert_eq!(std::fs::read_to_string(run.join("events.jsonl")).unwrap(), STEP);
 
         set_aside(run).unwrap();
-        write(run, "events.jsonl", STEP);
+        write_text(run, "events.jsonl", STEP);
         recover(run).unwrap();
         assert_eq!(names(run), ["events.jsonl", "mine.txt", "previous"]);
         // An unfinished run takes no finished one's place.
@@ -220,7 +214,7 @@ mod tests {
             let run = folder.path();
             let all = [("events.jsonl", STEP), ("final/a", "1"), ("checkpoint-2/state.json", "2")];
             for (place, text) in all {
-                write(run, place, text);
+                write_text(run, place, text);
             }
             std::fs::create_dir(run.join(REPLACED)).unwrap();
             for place in ["events.jsonl", "final", "checkpoint-2"].iter().take(moved + 1) {
@@ -245,9 +239,9 @@ mod tests {
             ("evaluation.json", false),
         ] {
             let folder = tempfile::tempdir().unwrap();
-            write(folder.path(), place, "mine");
+            write_text(folder.path(), place, "mine");
             assert_eq!(refuse_foreign(folder.path()).is_err(), foreign, "{place}");
-            write(folder.path(), "run.json", r#"{"recipe_digest":"d"}"#);
+            write_text(folder.path(), "run.json", r#"{"recipe_digest":"d"}"#);
             assert!(refuse_foreign(folder.path()).is_ok());
         }
     }

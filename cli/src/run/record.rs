@@ -159,14 +159,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::sys::files::write_text;
     use expert_contract::digest::hex;
     use sha2::{Digest, Sha256};
-
-    fn write(folder: &Path, name: &str, text: &str) {
-        let path = folder.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
 
     #[test]
     fn a_final_folder_is_held_against_its_record() {
@@ -174,11 +169,15 @@ mod tests {
         let run = folder.path();
         let entry = |text: &str| json!({"sha256": hex(&Sha256::digest(text)), "bytes": text.len()});
         let record = |files: Value| {
-            write(run, RECORD, &json!({"recipe_digest": "d", "inputs": null, "final": files}).to_string());
+            write_text(
+                run,
+                RECORD,
+                &json!({"recipe_digest": "d", "inputs": null, "final": files}).to_string(),
+            );
             Finished::of(run).unwrap().damages(run)
         };
-        write(run, "final/adapter_model.safetensors", "weights");
-        write(run, "final/README.md", "mine");
+        write_text(run, "final/adapter_model.safetensors", "weights");
+        write_text(run, "final/README.md", "mine");
         assert!(record(json!({WEIGHTS: entry("weights")})).is_empty());
         assert_eq!(record(json!({WEIGHTS: entry("others")})), ["final/adapter_model.safetensors is damaged"]);
         assert_eq!(record(json!({WEIGHTS: entry("weights"), "a": entry("")})), ["final/a is missing"]);

@@ -50,3 +50,11 @@ pub fn without_following() -> fs::OpenOptions {
     }
     options
 }
+
+/// For tests: a file, with the folders that it needs.
+#[cfg(test)]
+pub fn write_text(folder: &Path, name: &str, text: &str) {
+    let path = folder.join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}

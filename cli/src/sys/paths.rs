@@ -16,3 +16,8 @@ pub fn portable(path: &Path) -> String {
         _ => text,
     }
 }
+
+/// The last part of a path; empty where there is none.
+pub fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}

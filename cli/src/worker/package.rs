@@ -10,6 +10,7 @@ use fs_err as fs;
 
 use crate::sys::env;
 use crate::sys::files::children;
+use crate::sys::paths::file_name;
 
 pub const PACKAGE: &str = "expert_worker";
 
@@ -43,7 +44,7 @@ fn package_folders(python: &Path) -> Vec<PathBuf> {
     let Some(bin) = python.parent() else { return Vec::new() };
     let prefix = bin.parent().unwrap_or(bin);
     let versions = ["lib", "lib64"].into_iter().flat_map(|lib| children(&prefix.join(lib)));
-    let unix = versions.filter(|folder| name(folder).starts_with("python3"));
+    let unix = versions.filter(|folder| file_name(folder).starts_with("python3"));
     let windows = [prefix.join("Lib"), bin.join("Lib")];
     let mut folders: Vec<PathBuf> = unix
         .chain(windows)
@@ -67,19 +68,10 @@ fn linked_from(site: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-fn name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn write(root: &Path, name: &str, text: &str) {
-        let path = root.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
+    use crate::sys::files::write_text;
 
     /// Where no file says where the package is, the interpreter does.
     #[cfg(unix)]
@@ -87,11 +79,11 @@ mod tests {
     fn a_package_behind_an_import_hook_is_asked_for() {
         use std::os::unix::fs::PermissionsExt;
         let root = tempfile::tempdir().unwrap();
-        write(root.path(), "src/expert_worker/__init__.py", "");
+        write_text(root.path(), "src/expert_worker/__init__.py", "");
         let package = root.path().join("src/expert_worker");
         let python = root.path().join("env/bin/python");
         let answer = format!("#!/bin/sh\necho '{}'\n", package.join("__init__.py").display());
-        write(root.path(), "env/bin/python", &answer);
+        write_text(root.path(), "env/bin/python", &answer);
         std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
         assert_eq!(installed_package(&python), None);
         assert_eq!(find_package(&python), Some(package));
@@ -102,9 +94,9 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let python = root.path().join("env/bin/python");
         let site = "env/lib/python3.11/site-packages";
-        write(root.path(), "src/expert_worker/__init__.py", "");
+        write_text(root.path(), "src/expert_worker/__init__.py", "");
         let sources = root.path().join("src");
-        write(
+        write_text(
             root.path(),
             &format!("{site}/worker.pth"),
             &format!("import os\nbeside\n{}\n", sources.display()),

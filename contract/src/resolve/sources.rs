@@ -56,11 +56,9 @@ pub fn collect(dataset: &Dataset, site: &Site) -> Sources {
 }
 
 impl Sources {
-    /// Data from the command line: by its name, or by its path where another source has that name.
+    /// Data from the command line.
     fn given(&mut self, data: &Path) -> Vec<Source> {
-        let name = name_of(data);
-        let taken = self.paths.get(&name).is_some_and(|other| other != data);
-        let name = if taken { data.to_string_lossy().into_owned() } else { name };
+        let name = free_name(&name_of(data), data, &self.paths);
         let source = named(&name, None, 1.0, None);
         match source.format {
             DataFormat::Huggingface => vec![source],
@@ -109,14 +107,21 @@ fn placed(
         }
         files => {
             let each = |(name, file): &(String, PathBuf)| {
-                let taken = paths.get(name).is_some_and(|other| other != file);
-                let name = if taken { file.to_string_lossy().into_owned() } else { name.clone() };
+                let name = free_name(name, file, paths);
                 paths.insert(name.clone(), file.clone());
                 let format = format_of_ending(&name).or(format).unwrap_or(DataFormat::Jsonl);
                 Source { name, format, ..source.clone() }
             };
             files.iter().map(each).collect()
         }
+    }
+}
+
+/// The path itself where another file already has the name.
+fn free_name(name: &str, file: &Path, paths: &BTreeMap<String, PathBuf>) -> String {
+    match paths.get(name) {
+        Some(other) if other != file => file.to_string_lossy().into_owned(),
+        _ => name.to_owned(),
     }
 }
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from expert_worker.adapter import missing_file
+from expert_worker.adapter import check_adapter
 from expert_worker.base import load_base, load_tokenizer, locate
 from expert_worker.base.adapter import load_adapter
-from expert_worker.errors import BadInput
 from expert_worker.evaluate.cached_scores import fingerprint
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.events import Events
@@ -56,15 +55,8 @@ def open_subject(plan: Plan, adapter: str | None, events: Events) -> Subject:
 def checked_adapter(adapter: str | None) -> Path | None:
     if adapter is None:
         return None
-    folder = Path(adapter)
-    name = missing_file(folder)
-    if name is not None:
-        raise BadInput(
-            f"{folder} is not an adapter: it has no {name}",
-            hint="Name a run's final/ folder or one of its checkpoints with --adapter, or train first.",
-            code="no-adapter",
-        )
-    return folder
+    check_adapter(Path(adapter))
+    return Path(adapter)
 
 
 def template_of(plan: Plan, tokenizer: Any) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from pydantic import JsonValue
 
-from expert_worker.adapter import CONFIG, KINDS, WEIGHTS, missing_file
+from expert_worker.adapter import CONFIG, KINDS, WEIGHTS, check_adapter
 from expert_worker.base import load_base, load_tokenizer
 from expert_worker.base.adapter import load_adapter
 from expert_worker.checkpoint import files
@@ -35,7 +35,7 @@ def run(plan: Plan, events: Events) -> JsonValue:
     if not isinstance(request, ExportRequest):
         raise Failed(f"The export stage was asked to {request.stage}")
     adapter, target = Path(request.adapter), Path(request.target)
-    _check_adapter(adapter)
+    check_adapter(adapter)
     _check_target(target)
     with refusals_in_words(target.parent, f"write {target.name}", int, lambda: []):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -59,16 +59,6 @@ def _build(plan: Plan, events: Events, adapter: Path, target: Path) -> float:
         target.rmdir()
     files.build_folder(target, fill)
     return found[0]
-
-
-def _check_adapter(adapter: Path) -> None:
-    name = missing_file(adapter)
-    if name is not None:
-        raise BadInput(
-            f"{adapter} is not an adapter: it has no {name}",
-            hint="Train first, or name the run's final/ or one of its checkpoints with --adapter.",
-            code="no-adapter",
-        )
 
 
 def _check_target(target: Path) -> None:
