@@ -106,3 +106,7 @@ def test_nothing_counts_nothing():
     assert supervised(empty.labels, empty.positions) == 0 and len(empty.sources) == 0
     assert len(empty.ids) == len(empty.labels) == len(empty.positions) == sum(empty.lengths) == 2
     assert not empty.ids.any()
+
+
+def test_without_a_step_the_draws_are_those_of_step_0():
+    assert nothing().step == 0

@@ -20,7 +20,7 @@ fn flagged(document: u32) -> Vec<u32> {
 }
 
 struct Written {
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
     rows: Mapped,
     packed: Packed,
     totals: Totals,
@@ -48,7 +48,7 @@ fn written(count: u32, threads: usize, capacity: Option<u32>) -> Written {
         true
     })
     .unwrap();
-    Written { rows: Mapped::open(&path).unwrap(), _folder: folder, packed, totals, heard }
+    Written { rows: Mapped::open(&path).unwrap(), folder, packed, totals, heard }
 }
 
 fn check(found: &Written, count: u32) {
@@ -91,6 +91,16 @@ fn rows_of_many_record_batches_stand_in_order() {
     let found = written(2500, 2, None);
     check(&found, 2500);
     assert_eq!(found.heard, [1000, 2000, 2500]);
+}
+
+#[test]
+fn the_file_ends_where_the_stream_does() {
+    let end_of_stream = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+    for (count, threads) in [(5, 1), (2500, 2)] {
+        let found = written(count, threads, None);
+        let bytes = std::fs::read(found.folder.path().join("rows.arrow")).unwrap();
+        assert!(bytes.ends_with(&end_of_stream), "{count} documents");
+    }
 }
 
 #[test]
