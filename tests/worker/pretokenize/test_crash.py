@@ -13,6 +13,7 @@ import pytest
 from pretokenize.test_key import digest
 from pretokenize.workshop import Workshop
 
+from expert_worker.errors import Storage
 from expert_worker.events import Events
 from expert_worker.plan import Plan
 from expert_worker.pretokenize import ensure_cache
@@ -93,6 +94,22 @@ def test_a_builder_killed_at_any_moment(workshop: Workshop) -> None:
     assert digest(cache.folder) == expected
     left = {entry.name for entry in (workshop.folder / "cache").iterdir() if not entry.name.endswith(".lock")}
     assert left == {cache.key, workshop.build(path).key}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no limits of file sizes")
+def test_a_limit_of_file_sizes_is_a_storage_error(workshop: Workshop) -> None:
+    import resource
+
+    path = workshop.jsonl(ROWS)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(Storage, match="File too large") as caught:
+            workshop.build(path, {"machine.paths.cache": str(workshop.folder / "limited")})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.hint is not None and "ulimit -f" in caught.value.hint
+    assert not workshop.build(path, {"machine.paths.cache": str(workshop.folder / "limited")}).existed
 
 
 def test_two_builders_of_one_key(workshop: Workshop) -> None:

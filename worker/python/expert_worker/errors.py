@@ -7,7 +7,9 @@ from typing import ClassVar
 
 from expert_worker.exit import Exit
 
-_STORAGE_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM})
+# No more can be written.
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_REFUSED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
 class ExpertError(Exception):
@@ -66,20 +68,19 @@ class Interrupted(ExpertError):
         return Exit.TERMINATED if self.terminated else Exit.INTERRUPTED
 
 
-def storage_error(error: OSError, doing: str) -> ExpertError:
-    """An operating system's refusal in our words; `doing` is what was tried, such as "write a checkpoint"."""
+def storage_error(error: OSError, doing: str, elsewhere: str = "with -o") -> ExpertError:
+    """An operating system's refusal in our words. `doing` is what was tried, such as "write a checkpoint";
+    `elsewhere` says how another folder is named."""
     where = f" {error.filename}" if error.filename else ""
-    reason = error.strerror or str(error)
-    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return Storage(
-            f"Cannot {doing}: {reason}{where}", hint="Free some space or choose another folder with -o."
-        )
+    message = f"Cannot {doing}: {error.strerror or error}{where}"
+    if error.errno in FULL | _REFUSED:
+        choice = "" if error.errno == errno.EFBIG else f", or choose another folder {elsewhere}"
+        return Storage(message, hint=f"{remedy(error)}{choice}.")
+    return Failed(message)
+
+
+def remedy(error: OSError) -> str:
+    """What makes a write possible that the system refused."""
     if error.errno == errno.EFBIG:
-        return Storage(
-            f"Cannot {doing}: {reason}{where}", hint="Raise the limit of file sizes (ulimit -f shows it)."
-        )
-    if error.errno in _STORAGE_ERRNOS:
-        return Storage(
-            f"Cannot {doing}: {reason}{where}", hint="Make the folder writable or choose another with -o."
-        )
-    return Failed(f"Cannot {doing}: {reason}{where}")
+        return "Raise the limit of file sizes (ulimit -f shows it)"
+    return "Free some space" if error.errno in FULL else "Make the folder writable"

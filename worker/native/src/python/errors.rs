@@ -43,6 +43,7 @@ fn errno(kind: ErrorKind) -> i32 {
     match kind {
         ErrorKind::NotFound => 2,
         ErrorKind::PermissionDenied => 13,
+        ErrorKind::FileTooLarge => 27,
         ErrorKind::StorageFull => 28,
         ErrorKind::ReadOnlyFilesystem => 30,
         ErrorKind::QuotaExceeded => 122,

@@ -33,7 +33,7 @@ def embedded(home: Path, events: Events) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         files.build_folder(target, lambda folder: _convert(source, folder))
     except OSError as error:
-        raise storage_error(error, "keep the converted base model") from error
+        raise storage_error(error, "keep the converted base model", "with EXPERT_HOME") from error
     return target
 
 

@@ -1,14 +1,11 @@
 """The file system says no: what could not be done, how much room it takes, and what is still safe."""
 
-import errno
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from expert_worker.errors import Storage
-
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+from expert_worker.errors import Storage, remedy
 
 
 @contextmanager
@@ -28,8 +25,7 @@ def _explain(
     message = f"Cannot {doing} in {folder}: {error.strerror or error}."
     if size := needed():
         message += f" It needs {human(size)}{_free(folder)}."
-    remedy = "Free some space" if error.errno in _FULL else "Make the folder writable"
-    return Storage(message, hint=f"{_untouched(safe)}{remedy}, then run again with --resume.")
+    return Storage(message, hint=f"{_untouched(safe)}{remedy(error)}, then run again with --resume.")
 
 
 def _untouched(safe: Callable[[], Sequence[str]]) -> str:

@@ -51,7 +51,9 @@ class Builder:
         try:
             self._fill(folder)
         except OSError as error:
-            raise storage_error(error, "write the token cache") from error
+            raise storage_error(
+                error, "write the token cache", "with training.config.pretokenized_cache"
+            ) from error
 
     def _fill(self, folder: Path) -> None:
         data = self.inputs.plan.recipe.data

@@ -43,7 +43,9 @@ def ensure_cache(plan: Plan, events: Events, *, root: Path | None = None, force:
                 return found
             _build(inputs, target, events, force=force)
     except OSError as error:
-        raise storage_error(error, "build the token cache") from error
+        raise storage_error(
+            error, "build the token cache", "with training.config.pretokenized_cache"
+        ) from error
     built = read_description(target)
     if built is None:
         raise BadInput(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expert_worker._native import layout
-from expert_worker.errors import BadInput, Missing
+from expert_worker.errors import FULL, BadInput, Missing
 from expert_worker.plan import Plan, Source
 from expert_worker.pretokenize.json_document import rows_of_object
 from expert_worker.pretokenize.unpack import DAMAGED, SUSPECT_BYTES, SUSPECT_RATIO, plain_file
@@ -57,7 +56,7 @@ def open_source(plan: Plan, source: Source, scratch: Path) -> str | ArrowStream:
         RecursionError,
         MemoryError,
     ) as error:  # pyarrow's errors are kinds of these.
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if isinstance(error, OSError) and error.errno in FULL:
             raise
         raise unreadable(source, error) from None
 
