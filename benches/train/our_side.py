@@ -17,8 +17,8 @@ from rows import Pair, packed
 from scene import Scene, base, documents
 
 import expert_worker.train  # noqa: F401  (before torch: it sets how OpenMP waits)
-from expert_worker.event import Event, Progress
 from expert_worker.events import Events
+from expert_worker.events.models import Event, Progress
 from expert_worker.train import stage
 from expert_worker.train.dataset import InMemory
 

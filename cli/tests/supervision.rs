@@ -66,7 +66,7 @@ fn a_silent_worker_is_reported_and_ended_where_asked() {
     let world = World::new();
     let output = world.work("quiet-stage=0.2,hang").args(["--stall-timeout", "1"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(talk(&output).contains("warning: no progress in stage mute for"), "{}", talk(&output));
+    assert!(talk(&output).contains("warning: no progress in stage wait for"), "{}", talk(&output));
     assert!(talk(&output).contains("was ended because of --stall-timeout"), "{}", talk(&output));
     assert!(!alive(world.worker()));
 }

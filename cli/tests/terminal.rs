@@ -121,8 +121,8 @@ fn talk(last: &Value) -> Vec<Value> {
     let started = json!({"type": "started", "contract": 1, "stage": "train", "pid": 1, "recipe_digest": "", "resumed_from": 0});
     let bodies = [
         started,
-        json!({"type": "stage", "name": HOSTILE, "detail": HOSTILE, "quiet_budget": 5.0}),
-        json!({"type": "advance", "stage": HOSTILE, "done": 1, "total": 2, "unit": HOSTILE, "rate": 1.0}),
+        json!({"type": "stage", "name": "load base", "detail": HOSTILE, "quiet_budget": 5.0}),
+        json!({"type": "advance", "stage": "tokenize", "done": 1, "total": 2, "unit": HOSTILE, "rate": 1.0}),
         json!({"type": "warning", "code": HOSTILE, "message": HOSTILE, "hint": HOSTILE}),
         json!({"type": "applied", "key": HOSTILE, "value": HOSTILE, "note": HOSTILE}),
         json!({"type": "checkpoint", "step": 1, "path": HOSTILE, "bytes": 1, "seconds": 1.0}),

@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::plan::{Task, word};
+
 /// Metrics of an evaluation during training, by either of which the best checkpoint is chosen.
 pub const EVAL_LOSS: &str = "eval_loss";
 pub const ACCURACY: &str = "accuracy";
@@ -27,7 +29,7 @@ pub enum Body {
     /// The first line of an attempt.
     Started {
         contract: u32,
-        stage: String,
+        stage: Task,
         pid: u32,
         recipe_digest: String,
         /// The step that this attempt resumes from; 0 for a fresh start.
@@ -35,14 +37,14 @@ pub enum Body {
     },
     /// The worker has begun a part of its work.
     Stage {
-        name: String,
+        name: StageName,
         detail: Option<String>,
         /// Seconds without progress in this part before a warning.
         quiet_budget: f64,
     },
     /// A countable part of a stage: rows tokenized, answers scored, bytes copied.
     Advance {
-        stage: String,
+        stage: StageName,
         done: u64,
         total: Option<u64>,
         unit: String,
@@ -95,7 +97,6 @@ pub enum Body {
     /// Every two seconds; `ticks` counts the main loop's iterations, so that a stuck loop is visible.
     Heartbeat {
         ticks: u64,
-        stage: String,
     },
     /// Decoded text while it is generated.
     Text {
@@ -156,6 +157,45 @@ pub enum Recovery {
     DamagedCheckpoint,
     /// A tracker stopped responding; training continued.
     Tracker,
+}
+
+word! {
+    /// A part of the worker's work.
+    StageName {
+        LoadLibraries = "load libraries",
+        Processes = "processes",
+        DownloadTokenizer = "download tokenizer",
+        CheckTokenizer = "check tokenizer",
+        DigestData = "digest data",
+        TokenCache = "token cache",
+        /// Another process is building the same token cache.
+        Wait = "wait",
+        Tokenize = "tokenize",
+        Pack = "pack",
+        DownloadBase = "download base",
+        VerifyBase = "verify base",
+        ConvertBase = "convert base",
+        LoadBase = "load base",
+        Adapter = "adapter",
+        TryLargestBatch = "try largest batch",
+        TryEvaluationBatch = "try evaluation batch",
+        Train = "train",
+        Evaluate = "evaluate",
+        Mirror = "mirror",
+        Final = "final",
+        BaseAnswers = "base answers",
+        BaseJudged = "base judged",
+        BaseLoss = "base loss",
+        AdapterAnswers = "adapter answers",
+        AdapterJudged = "adapter judged",
+        AdapterLoss = "adapter loss",
+        /// Prompts are answered as they come.
+        Answering = "answering",
+        Copy = "copy",
+        Merge = "merge",
+        Write = "write",
+        CompareLogits = "compare logits",
+    }
 }
 
 /// A recorded line of any version: the keys that readers of past runs need. A value of another type makes it no event.

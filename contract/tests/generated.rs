@@ -95,9 +95,9 @@ fn python_models() {
             },
         ),
         (
-            "worker/python/expert_worker/event.py",
+            "worker/python/expert_worker/events/models.py",
             Module {
-                name: "expert_worker.event",
+                name: "expert_worker.events.models",
                 doc: "The lines of the event stream.",
                 schemas: vec![schema::event()],
                 form: Form::Exchanged,

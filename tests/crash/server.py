@@ -73,7 +73,7 @@ def _run(trial: dict[str, Any]) -> int:
     from faults import Faults
 
     from expert_worker.__main__ import carry_out
-    from expert_worker.event_sinks import Pipe
+    from expert_worker.events.sinks import Pipe
 
     if trial.get("stage"):
         os.environ["EXPERT_TEST_STAGE"] = trial["stage"]

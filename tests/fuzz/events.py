@@ -11,8 +11,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from expert_worker.event import Event
-from expert_worker.event_reader import NAME, EventFile, last_attempt, parse
+from expert_worker.events.models import Event
+from expert_worker.events.reader import NAME, EventFile, last_attempt, parse
 
 # Of a small file; reading it line by line needs some copies of a line.
 MOST_BYTES = 8 << 20

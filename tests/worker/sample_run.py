@@ -7,8 +7,8 @@ from typing import Any
 
 from plans import example_document
 
-from expert_worker.event_sinks import Record
 from expert_worker.events import Events
+from expert_worker.events.sinks import Record
 
 
 def share(correct: int, total: int) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def write_events(folder: Path, total: int) -> None:
     clock = iter(range(1_790_000_000, 1_800_000_000))
     for resumed_from, last in ((0, total // 2 + 5), (total // 2, total)):
         record = Record(folder / "events.jsonl")
-        events = Events([], record, stage="train", recipe_digest="a" * 64, clock=lambda: float(next(clock)))
+        events = Events([], record, task="train", recipe_digest="a" * 64, clock=lambda: float(next(clock)))
         events.begin(resumed_from)
         events.applied("tf32", False)
         for step in range(resumed_from + 1, last + 1):

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
-use expert_contract::event::Body;
+use expert_contract::event::{Body, StageName};
 use expert_contract::exit::Exit;
 use expert_contract::plan::Request;
 
@@ -56,7 +56,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
                         board.set_aside();
                         page.write(source, text, *done);
                     }
-                    Body::Stage { name, .. } if name == "answering" => {
+                    Body::Stage { name: StageName::Answering, .. } => {
                         board.set_aside();
                         page.ask();
                     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use expert_contract::event::{Progress, Recovery};
+use expert_contract::event::{Progress, Recovery, StageName};
 
 use super::number::{bytes, grouped, percent, seconds, short};
 
@@ -63,7 +63,7 @@ pub fn evaluated(step: u64, metrics: &BTreeMap<String, f64>) -> String {
     format!("evaluated at step {}: {}", grouped(step), told.collect::<Vec<_>>().join("  "))
 }
 
-pub fn advance(stage: &str, done: u64, total: Option<u64>, unit: &str, rate: Option<f64>) -> String {
+pub fn advance(stage: StageName, done: u64, total: Option<u64>, unit: &str, rate: Option<f64>) -> String {
     let of = total.map_or(String::new(), |total| format!("/{}", grouped(total)));
     let rate = rate.map_or(String::new(), |rate| format!("  {}/s", short(rate)));
     format!("{stage}  {}{of} {unit}{rate}", grouped(done))
@@ -137,9 +137,9 @@ mod tests {
     #[test]
     fn counted_work_reads_in_one_line() {
         assert_eq!(
-            advance("tokenize", 5000, Some(20_000), "rows", Some(1e4)),
+            advance(StageName::Tokenize, 5000, Some(20_000), "rows", Some(1e4)),
             "tokenize  5,000/20,000 rows  10.0k/s"
         );
-        assert_eq!(advance("download", 7, None, "files", None), "download  7 files");
+        assert_eq!(advance(StageName::Pack, 7, None, "rows", None), "pack  7 rows");
     }
 }

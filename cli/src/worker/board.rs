@@ -111,12 +111,12 @@ impl<'a> Board<'a> {
     fn event(&mut self, event: &Event) {
         match &event.body {
             Body::Stage { name, detail, .. } => {
-                self.line.clone_from(name);
+                self.line = name.to_string();
                 let detail = detail.as_ref().map_or(String::new(), |detail| format!(" {DIM}{detail}{DIM:#}"));
                 self.say(&format!("{STRONG}{name}{STRONG:#}{detail}"));
             }
             Body::Advance { stage, done, total, unit, rate } => {
-                let line = line::advance(stage, *done, *total, unit, *rate);
+                let line = line::advance(*stage, *done, *total, unit, *rate);
                 self.moving(line, total.is_some_and(|total| total == *done));
             }
             Body::Progress(progress) => {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout};
 
 use expert_contract::exit::Exit;
+use expert_contract::plan::Task;
 use fs_err as fs;
 
 use super::locate::Found;
@@ -24,7 +25,7 @@ pub enum Stdin {
 /// One start of the worker.
 pub struct Launch<'a> {
     pub python: Found,
-    pub stage: &'static str,
+    pub task: Task,
     pub plan: PathBuf,
     /// Receives output of the worker and its libraries that is not an event.
     pub log: PathBuf,

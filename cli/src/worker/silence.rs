@@ -9,14 +9,14 @@ const STARTING: Duration = Duration::from_mins(3);
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quiet {
-    pub stage: String,
+    pub stage: &'static str,
     pub lasted: Duration,
     /// Heartbeats still arrive, so the process is alive but its main loop makes no progress.
     pub beating: bool,
 }
 
 pub struct Silence {
-    stage: String,
+    stage: &'static str,
     budget: Duration,
     ticks: u64,
     last_sign: Instant,
@@ -27,7 +27,7 @@ pub struct Silence {
 impl Silence {
     pub fn new(now: Instant) -> Self {
         Self {
-            stage: "start".to_owned(),
+            stage: "start",
             budget: STARTING,
             ticks: 0,
             last_sign: now,
@@ -37,7 +37,7 @@ impl Silence {
     }
 
     pub fn hear(&mut self, body: &Body, now: Instant) {
-        if let Body::Heartbeat { ticks, .. } = body {
+        if let Body::Heartbeat { ticks } = body {
             self.last_beat = now;
             if *ticks == self.ticks {
                 return;
@@ -45,7 +45,7 @@ impl Silence {
             self.ticks = *ticks;
         }
         if let Body::Stage { name, quiet_budget, .. } = body {
-            self.stage.clone_from(name);
+            self.stage = name.as_str();
             self.budget = Duration::try_from_secs_f64(*quiet_budget).unwrap_or(Duration::MAX);
         }
         self.last_sign = now;
@@ -73,20 +73,22 @@ impl Silence {
 
     pub fn quiet(&self, now: Instant) -> Quiet {
         let beating = now.saturating_duration_since(self.last_beat) < Duration::from_secs(10);
-        Quiet { stage: self.stage.clone(), lasted: self.lasted(now), beating }
+        Quiet { stage: self.stage, lasted: self.lasted(now), beating }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use expert_contract::event::StageName;
+
     use super::*;
 
     fn beat(ticks: u64) -> Body {
-        Body::Heartbeat { ticks, stage: "train".to_owned() }
+        Body::Heartbeat { ticks }
     }
 
     fn stage(quiet_budget: f64) -> Body {
-        Body::Stage { name: "load".to_owned(), detail: None, quiet_budget }
+        Body::Stage { name: StageName::LoadBase, detail: None, quiet_budget }
     }
 
     #[test]
@@ -100,7 +102,7 @@ mod tests {
             assert_eq!(silence.check(at(second)), None);
         }
         let quiet = silence.check(at(20)).unwrap();
-        assert_eq!(quiet, Quiet { stage: "load".to_owned(), lasted: Duration::from_secs(20), beating: true });
+        assert_eq!(quiet, Quiet { stage: "load base", lasted: Duration::from_secs(20), beating: true });
         assert_eq!(silence.check(at(39)), None);
         assert!(!silence.check(at(40)).unwrap().beating);
         assert!(

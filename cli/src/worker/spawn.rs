@@ -32,7 +32,7 @@ pub fn start(launch: &Launch, warm: Option<&Warm>) -> Result<Started, Failure> {
 fn spawn(launch: &Launch) -> Result<Child, Failure> {
     let log = launch.open_log()?;
     let mut command = Command::new(&launch.python.python);
-    command.args(["-m", "expert_worker", launch.stage, "--plan"]).arg(&launch.plan);
+    command.args(["-m", "expert_worker", launch.task.as_str(), "--plan"]).arg(&launch.plan);
     command.env(env::PARENT_PID.name, std::process::id().to_string());
     command.env(env::SAFE_PATH.name, "1");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);

@@ -82,7 +82,7 @@ pub fn carry_out_with(
     let expert = Path::new(&plan.machine.paths.expert_dir);
     let launch = Launch {
         python: Search::here(global.python.as_deref(), Some(expert)).find()?,
-        stage: plan.request.stage(),
+        task: plan.request.task(),
         plan: home.file("plan.json"),
         log: home.file("worker.log"),
         stdin: stdin_of(&plan.request),

@@ -24,7 +24,7 @@ pub use recipe::{
     Recipe, RopeKind, RopeScaling, Saving, Schedule, ScheduleKind, SoftPrompt, SoftPromptInit, Source,
     Strategy, Template, TemplateKind, TestCase, TextDialogue, TrainOn, Warmup,
 };
-pub use request::{Request, Resume};
+pub use request::{Request, Resume, Task};
 
 use crate::digest;
 

@@ -3,6 +3,21 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::recipe::word;
+
+word! {
+    /// What one process of the worker does, as its command line names it.
+    Task {
+        Pretokenize = "pretokenize",
+        Train = "train",
+        Base = "base",
+        Bench = "bench",
+        Evaluate = "evaluate",
+        Generate = "generate",
+        Export = "export",
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "stage", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
@@ -44,16 +59,15 @@ pub enum Request {
 }
 
 impl Request {
-    /// The worker's stage, as its command line names it.
-    pub fn stage(&self) -> &'static str {
+    pub fn task(&self) -> Task {
         match self {
-            Self::Pretokenize { .. } => "pretokenize",
-            Self::Train { .. } => "train",
-            Self::Base => "base",
-            Self::Bench { .. } => "bench",
-            Self::Evaluate { .. } => "evaluate",
-            Self::Generate { .. } => "generate",
-            Self::Export { .. } => "export",
+            Self::Pretokenize { .. } => Task::Pretokenize,
+            Self::Train { .. } => Task::Train,
+            Self::Base => Task::Base,
+            Self::Bench { .. } => Task::Bench,
+            Self::Evaluate { .. } => Task::Evaluate,
+            Self::Generate { .. } => Task::Generate,
+            Self::Export { .. } => Task::Export,
         }
     }
 }

@@ -22,7 +22,7 @@ SAYS: dict[str, tuple[tuple[str, ...], list[list[Any]]]] = {
         ("generate", "-m", "ash", "--device", "cpu", "--prompt", "hello"),
         [["text", "base", piece] for piece in (*"\x1b]52;c;cHduZWQ=\x07", "\x9b", "2J", "end")],
     ),
-    "a stage": (TRAIN, [["stage", f"load {X}", 60.0, f"detail {X}"]]),
+    "a stage": (TRAIN, [["stage", "load base", 60.0, f"detail {X}"]]),
     "a warning": (TRAIN, [["warning", "odd", f"a warning {X}", f"a hint {X}"]]),
     "a note": (TRAIN, [["applied", f"key{X}", X, f"Using {X}"]]),
     "a failure": (TRAIN, [["failed", f"a failure {X}", f"a hint {X}", "odd"]]),
@@ -31,7 +31,7 @@ SAYS: dict[str, tuple[tuple[str, ...], list[list[Any]]]] = {
     "a metric's name": (TRAIN, [["evaluated", 2, {f"metric{X}": 1.0}, 1.0], ["best", 2, f"m{X}", 1.0]]),
     "a result": (TRAIN, [["result", {"ok": True, "adapter": f"/tmp/{X}", "best_checkpoint": X}]]),
     "standard output": (TRAIN, [["stdout", f"a library says {X}\n"]]),
-    "the events' pipe": (TRAIN, [["pipe", f"no event {X}\n"], ["advance", f"rows{X}", 1, 2]]),
+    "the events' pipe": (TRAIN, [["pipe", f"no event {X}\n"], ["advance", "tokenize", 1, 2]]),
     "evaluate's warning": (
         ("evaluate", "-m", "ash", "--device", "cpu", "--base-only"),
         [["warning", "odd", f"a warning {X}", None], ["failed", X, X, "odd"]],

@@ -133,7 +133,7 @@ def steps(events: Events, count: str) -> None:
 
 
 def quiet_stage(events: Events, budget: str) -> None:
-    events.stage("mute", quiet_budget=float(budget))
+    events.stage("wait", quiet_budget=float(budget))
 
 
 def hang(_events: Events, _argument: str) -> None:

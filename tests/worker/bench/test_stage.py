@@ -67,9 +67,9 @@ def test_a_batch_that_had_to_be_split_does_not_fit(tmp_path, monkeypatch):
 def test_what_takes_too_long_ends_with_its_reason(tmp_path):
     code = (
         "import time\n"
-        "from expert_worker.event_sinks import Pipe\nfrom expert_worker.events import Events\n"
+        "from expert_worker.events.sinks import Pipe\nfrom expert_worker.events import Events\n"
         "from expert_worker.bench.stage import limited\n"
-        "events = Events([Pipe(1)], stage='bench')\n"
+        "events = Events([Pipe(1)], task='bench')\n"
         "with limited(0.05, events): time.sleep(60)\n"
     )
     worker = Path(__file__).parents[3] / "worker" / "python"

@@ -23,7 +23,7 @@ from expert_worker.bench.sample import (
 )
 from expert_worker.bench.verdict import Observation, findings
 from expert_worker.bench.watch import find_run, watch
-from expert_worker.event_reader import EventFile, last_attempt
+from expert_worker.events.reader import EventFile, last_attempt
 
 
 def test_statistics_of_known_numbers():

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from expert_worker.event import Event
+from expert_worker.events.models import Event
 
 FIELDS: dict[str, dict[str, Any]] = {
     "started": {"contract": 1, "stage": "train", "pid": 1, "recipe_digest": "a", "resumed_from": 0},

@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 from expert_worker.checkpoint import Store, files
 from expert_worker.checkpoint.record import NAME
 from expert_worker.errors import BadInput, Failed, Storage
-from expert_worker.event_sinks import Record
 from expert_worker.events import Events
+from expert_worker.events.sinks import Record
 from expert_worker.results import CheckpointFacts
 
 

@@ -102,22 +102,23 @@ def test_base_scores_are_kept_until_what_they_depend_on_changes(
     asked: list[str] = []
     ask = examiner.Examiner.ask
 
-    def noted(self: Any, who: str, maker: Any, rows: Any) -> Any:
-        asked.append(who)
-        return ask(self, who, maker, rows)
+    def noted(self: Any, stages: Any, maker: Any, rows: Any, detail: str | None = None) -> Any:
+        asked.append(f"{stages.answers}, {detail}" if detail else stages.answers)
+        return ask(self, stages, maker, rows, detail)
 
     monkeypatch.setattr(examiner.Examiner, "ask", noted)
     first, _ = report(plan)
-    assert asked == ["base, 0 examples:", "base, 3 examples:", "base", "adapter"] or len(asked) == 4
+    chosen = ["base answers, 0 examples", "base answers, 2 examples"]
+    assert asked == [*chosen, "base answers", "adapter answers"]
     asked.clear()
     second, _ = report(plan)
-    assert asked == ["adapter"]
+    assert asked == ["adapter answers"]
     assert first["base"] == second["base"]
     asked.clear()
     path = Path(plan.machine.paths.data["datasets/test.jsonl"])
     path.write_text(path.read_text().replace("question 1", "question one"))
     report(plan)
-    assert "base" in asked
+    assert "base answers" in asked
 
 
 def test_a_damaged_score_file_is_as_good_as_none(plan: Any) -> None:

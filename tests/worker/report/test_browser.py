@@ -9,8 +9,8 @@ import pytest
 from sample_run import sample_run
 
 from expert_worker.errors import Failed
-from expert_worker.event_sinks import Record
 from expert_worker.events import Events
+from expert_worker.events.sinks import Record
 from expert_worker.report import write_index, write_report
 
 from .browser import Browser, program
@@ -98,7 +98,7 @@ LOG = """[...document.querySelectorAll('.log tr')].map(row => [...row.cells].map
 @pytest.mark.parametrize("width", [420, 1000, 1400])
 def test_what_happened_keeps_its_words_whole(browser: Browser, tmp_path: Path, width: int) -> None:
     run = sample_run(tmp_path)
-    events = Events([], Record(run / "events.jsonl"), stage="train")
+    events = Events([], Record(run / "events.jsonl"), task="train")
     events.begin(120)
     long = (
         "The template `chatml` is used, for the tokenizer has none. " * 6

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from sample_run import progress, sample_run
 
-from expert_worker.event_sinks import Record
 from expert_worker.events import Events
+from expert_worker.events.sinks import Record
 from expert_worker.report import refresh, write_index, write_report
 from expert_worker.report.__main__ import main
 from expert_worker.report.page import page
@@ -186,7 +186,7 @@ def test_an_attempt_number_that_was_damaged_does_not_stop_the_next_attempt(run: 
     line = {"time": 1.0, "attempt": 2**32 - 1, "body": {"type": "applied", "key": "a", "value": 1}}
     with (run / "events.jsonl").open("a") as file:
         file.write(json.dumps(line) + "\n")
-    events = Events([], Record(run / "events.jsonl"), stage="train")
+    events = Events([], Record(run / "events.jsonl"), task="train")
     events.begin(3)
     events.progress(**progress(4, 9))
     assert check(run)
@@ -228,7 +228,7 @@ def test_many_tags_and_warnings_make_no_endless_page(run: Path) -> None:
     scores = json.loads((run / "evaluation.json").read_text())
     scores["by_tag"] = [{"name": f"tag {n}", "base": None, "adapter": None} for n in range(50_000)]
     (run / "evaluation.json").write_text(json.dumps(scores))
-    events = Events([], Record(run / "events.jsonl"), stage="train")
+    events = Events([], Record(run / "events.jsonl"), task="train")
     events.begin(36)
     for number in range(1000):
         events.warning("w", f"number {number}")

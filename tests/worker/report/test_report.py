@@ -13,7 +13,7 @@ from pretokenize.workshop import Workshop
 from sample_run import sample_run
 
 from expert_worker.errors import BadInput, Storage
-from expert_worker.event import Checkpoint
+from expert_worker.events.models import Checkpoint
 from expert_worker.recorded import Share
 from expert_worker.report import write_report
 from expert_worker.report.charts import Line, axis_over, bins_of, curve, lengths, steps_axis

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from expert_worker.event_sinks import Record
 from expert_worker.events import Events
+from expert_worker.events.sinks import Record
 
 PROGRESS = {
     "total_steps": 9,
@@ -26,8 +26,8 @@ def lines_of(path):
 
 def test_started_is_the_first_line_of_the_record_whatever_was_said_before(tmp_path):
     path = tmp_path / "events.jsonl"
-    events = Events([], Record(path), stage="train", recipe_digest="ab")
-    events.stage("verify checkpoints")
+    events = Events([], Record(path), task="train", recipe_digest="ab")
+    events.stage("load base")
     events.warning("w", "said early")
     assert path.read_text() == ""
     events.begin(resumed_from=7)
@@ -39,7 +39,7 @@ def test_started_is_the_first_line_of_the_record_whatever_was_said_before(tmp_pa
 
 def test_attempts_are_counted_and_a_torn_last_line_is_ended(tmp_path):
     path = tmp_path / "events.jsonl"
-    first = Events([], Record(path), stage="train")
+    first = Events([], Record(path), task="train")
     first.begin()
     first.progress(step=3, **PROGRESS)
     first.close()
@@ -47,25 +47,25 @@ def test_attempts_are_counted_and_a_torn_last_line_is_ended(tmp_path):
         file.write('{"time": 1.0, "attempt": 1, "bo')
     record = Record(path)
     assert (record.past.attempts, record.past.last_step) == (1, 3)
-    second = Events([], record, stage="train")
+    second = Events([], record, task="train")
     second.begin(resumed_from=2)
     assert [line["attempt"] for line in lines_of(path)] == [1, 1, 2]
 
 
 def test_a_whole_last_line_without_a_newline_is_kept(tmp_path):
     path = tmp_path / "events.jsonl"
-    Events([], Record(path), stage="train").begin()
+    Events([], Record(path), task="train").begin()
     path.write_bytes(path.read_bytes().rstrip(b"\n"))
-    Events([], Record(path), stage="train").begin()
+    Events([], Record(path), task="train").begin()
     assert [line["attempt"] for line in lines_of(path)] == [1, 2]
 
 
 def test_an_attempt_that_fails_before_it_began_drops_no_earlier_step(tmp_path):
     path = tmp_path / "events.jsonl"
-    first = Events([], Record(path), stage="train")
+    first = Events([], Record(path), task="train")
     first.begin()
     first.progress(step=5, **PROGRESS)
-    second = Events([], Record(path), stage="train")
+    second = Events([], Record(path), task="train")
     second.finished({})
     assert lines_of(path)[-2]["body"]["resumed_from"] == 5
 
@@ -74,7 +74,7 @@ def test_heartbeats_and_streamed_text_are_live_only(tmp_path):
     path = tmp_path / "events.jsonl"
     live, memory = Events.in_memory()
     live.heartbeat()
-    events = Events([memory], Record(path), stage="train")
+    events = Events([memory], Record(path), task="train")
     events.begin()
     events.heartbeat()
     events.text("base", "hello")
@@ -84,7 +84,7 @@ def test_heartbeats_and_streamed_text_are_live_only(tmp_path):
 
 def test_lines_of_many_threads_never_mix(tmp_path):
     path = tmp_path / "events.jsonl"
-    events = Events([], Record(path), stage="train")
+    events = Events([], Record(path), task="train")
     events.begin()
 
     def speak():
@@ -125,7 +125,7 @@ def test_a_record_that_cannot_be_written_becomes_a_warning(tmp_path):
             raise OSError(28, "No space left on device")
 
     _, memory = Events.in_memory()
-    events = Events([memory], Full(tmp_path / "events.jsonl"), stage="train")
+    events = Events([memory], Full(tmp_path / "events.jsonl"), task="train")
     events.begin()
     events.progress(step=1, **PROGRESS)
     assert [event.body.type for event in memory.events] == ["started", "warning", "progress"]

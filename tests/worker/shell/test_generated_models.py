@@ -11,7 +11,7 @@ import pytest
 from plans import example_document
 from pydantic import ValidationError
 
-from expert_worker.event import Event
+from expert_worker.events.models import Event
 from expert_worker.plan import Plan
 
 SCHEMAS = Path(__file__).parents[3] / "contract" / "schema"
@@ -69,7 +69,7 @@ def plans() -> list[dict[str, Any]]:
 
 BODIES: list[dict[str, Any]] = [
     {"type": "started", "contract": 1, "stage": "train", "pid": 2, "recipe_digest": "ab", "resumed_from": 3},
-    {"type": "stage", "name": "load", "detail": None, "quiet_budget": 60.0},
+    {"type": "stage", "name": "load base", "detail": None, "quiet_budget": 60.0},
     {"type": "advance", "stage": "pack", "done": 3, "total": None, "unit": "rows", "rate": 1.5},
     {"type": "accumulating", "step": 1, "micro": 2, "of": 4},
     {
@@ -96,7 +96,7 @@ BODIES: list[dict[str, Any]] = [
     {"type": "best", "step": 4, "metric": "eval_loss", "value": 1.5},
     {"type": "recovered", "kind": "out_of_memory", "step": 4, "detail": "micro-batch 8 -> 4"},
     {"type": "warning", "code": "w", "message": "m", "hint": None},
-    {"type": "heartbeat", "ticks": 7, "stage": "train"},
+    {"type": "heartbeat", "ticks": 7},
     {"type": "text", "source": "base", "text": "SELECT", "done": False},
     {"type": "finished", "result": {"ok": True}},
     {"type": "failed", "exit": 2, "code": "bad-input", "message": "m", "hint": "h"},

@@ -11,8 +11,8 @@ import torch.utils.tensorboard  # noqa: F401  (slow to import: not in the thread
 from plans import example_plan
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from expert_worker.event import Evaluated, Heartbeat, Progress
 from expert_worker.events import Events
+from expert_worker.events.models import Evaluated, Heartbeat, Progress
 from expert_worker.tracking import Trackers, start_trackers
 from expert_worker.tracking.trackers import Point, point
 
@@ -47,7 +47,7 @@ def test_the_names_of_the_curves() -> None:
     }
     scored = point(Evaluated(step=3, metrics={"eval_loss": 1.5, "eval_accuracy": 0.5}, seconds=1.0), every=7)
     assert scored == Point(3, {"Loss/eval": 1.5, "Eval/accuracy": 0.5})
-    assert point(Heartbeat(ticks=1, stage="train"), every=1) is None
+    assert point(Heartbeat(ticks=1), every=1) is None
 
 
 def test_logging_steps_thin_the_curve_but_never_its_end() -> None:

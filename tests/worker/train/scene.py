@@ -18,8 +18,8 @@ from tiny import CONFIGS, EVERY_LINEAR
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from expert_worker.event import Event
 from expert_worker.events import Events
+from expert_worker.events.models import Event
 from expert_worker.train import stage
 from expert_worker.train.dataset import InMemory
 

@@ -15,8 +15,8 @@ from defaults import PRESETS, ROOT, Case, Expert, build, cases
 from safetensors.torch import load_file
 
 from expert_worker.errors import Interrupted
-from expert_worker.event import Event
 from expert_worker.events import Events
+from expert_worker.events.models import Event
 from expert_worker.plan import parse_plan
 from expert_worker.train import stage
 

@@ -8,8 +8,9 @@ from pydantic import JsonValue
 
 from expert_worker.crash import as_expert_error
 from expert_worker.errors import BadInput, ExpertError, Failed
-from expert_worker.event_sinks import Pipe, Record, claim_stdout
 from expert_worker.events import Events
+from expert_worker.events.models import Task
+from expert_worker.events.sinks import Pipe, Record, claim_stdout
 from expert_worker.exit import Exit
 from expert_worker.heartbeat import heartbeat
 from expert_worker.imports import quick_imports
@@ -47,11 +48,11 @@ def main(arguments: list[str] | None = None) -> int:
     return carry_out(options.stage, options.plan, claim_stdout())
 
 
-def carry_out(stage: str, plan_path: Path, pipe: Pipe) -> int:
+def carry_out(stage: Task, plan_path: Path, pipe: Pipe) -> int:
     """Every way out of a stage passes here and leaves its last line: `finished` or `failed`; of processes
     that work together, the first one's does."""
     plan: Plan | None = None
-    events = Events([pipe], stage=stage)
+    events = Events([pipe], task=stage)
     try:
         _hear_of_stops(events.stop)
         plan = load_plan(plan_path)
@@ -88,12 +89,12 @@ def _events_for(plan: Plan, pipe: Pipe, early: Events) -> Events:
     record = None
     if plan.request.stage in RECORDED and is_main_process():
         record = Record(Path(plan.machine.paths.output) / "events.jsonl")
-    events = Events([pipe], record, stage=plan.request.stage, recipe_digest=plan.recipe_digest)
+    events = Events([pipe], record, task=plan.request.stage, recipe_digest=plan.recipe_digest)
     events.stop = early.stop
     return events
 
 
-def _run(stage: str, plan: Plan, events: Events) -> JsonValue:
+def _run(stage: Task, plan: Plan, events: Events) -> JsonValue:
     if plan.request.stage != stage:
         raise BadInput(f"The plan asks for {plan.request.stage}, not for {stage}", code="bad-plan")
     if stage not in RECORDED:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_worker import __version__
-from expert_worker.event_sinks import claim_stdout
+from expert_worker.events.sinks import claim_stdout
 from expert_worker.plan import CONTRACT_VERSION
 
 PACKAGES = (

@@ -86,7 +86,7 @@ impl Server {
         let log = launch.open_log().map_err(|failure| io::Error::other(failure.message))?;
         let (their_input, input) = io::pipe()?;
         let (output, their_output) = io::pipe()?;
-        let request = json!({"stage": launch.stage, "plan": launch.plan}).to_string();
+        let request = json!({"stage": launch.task, "plan": launch.plan}).to_string();
         let streams: [OwnedFd; 3] = [their_input.into(), their_output.into(), log.into()];
         let lock = launch.run_lock.map(RunLock::shared);
         let handles: Vec<BorrowedFd> = streams.iter().map(AsFd::as_fd).chain(lock).collect();

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 from expert_worker.errors import BadInput
-from expert_worker.event_reader import NAME
+from expert_worker.events.reader import NAME
 
 # Whether another process holds a run's lock. The operating system releases it when the holder ends.
 if sys.platform == "win32":

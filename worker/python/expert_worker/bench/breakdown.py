@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from expert_worker.event import Checkpoint, Evaluated, Event, Progress
+from expert_worker.events.models import Checkpoint, Evaluated, Event, Progress
 
 NAMES = ("data wait", "transfer", "forward and backward", "update", "evaluate", "checkpoint")
 

@@ -18,8 +18,8 @@ from expert_worker.bench.breakdown import Step
 from expert_worker.bench.sample import GpuMeter
 from expert_worker.checkpoint import Store
 from expert_worker.errors import Failed
-from expert_worker.event import Applied, Event, Progress, Recovered
 from expert_worker.events import Events
+from expert_worker.events.models import Applied, Event, Progress, Recovered
 from expert_worker.plan import BenchRequest, Plan
 from expert_worker.results import BenchResult, BenchStep, KernelChoice
 from expert_worker.train import memory

@@ -14,8 +14,8 @@ from expert_worker.bench.attach import record_of
 from expert_worker.bench.breakdown import Step
 from expert_worker.bench.output import bar, demand_writable, number, write_file
 from expert_worker.errors import BadInput
-from expert_worker.event import Checkpoint, Evaluated, Event, Progress, Stage
-from expert_worker.event_reader import EventFile, last_attempt
+from expert_worker.events.models import Checkpoint, Evaluated, Event, Progress, Stage, StageName
+from expert_worker.events.reader import EventFile, last_attempt
 from expert_worker.record_reader import read_json, read_record
 from expert_worker.recorded import PlanRecord
 from expert_worker.terminal import write_stderr, write_stdout
@@ -33,17 +33,6 @@ TOKENIZE, LOAD, DATA, TRANSFER, LAUNCH, COMPUTE, UPDATE, EVALUATE, SAVE = LANES 
 )
 # Below the resolution of event times.
 _LEAST = 1e-6
-
-_LANE_OF_STAGE = {
-    **dict.fromkeys(
-        ("download tokenizer", "check tokenizer", "digest data", "tokenize", "pack", "wait"), TOKENIZE
-    ),
-    "token cache": TOKENIZE,
-    **dict.fromkeys(("download base", "verify base", "convert base", "load base"), LOAD),
-    "try largest batch": COMPUTE,
-    "mirror": SAVE,
-    "final": SAVE,
-}
 
 _TEXT_WIDTH = 60
 _SHADES = " ░▒▓█"
@@ -202,8 +191,48 @@ def _stages(events: Sequence[Event], end: float) -> list[Span]:
     return [
         Span(lane, time, until)
         for (time, stage), until in zip(begun, ends, strict=True)
-        if (lane := _LANE_OF_STAGE.get(stage)) is not None
+        if (lane := _lane(stage)) is not None
     ]
+
+
+def _lane(stage: StageName) -> str | None:
+    """None: the stage's time is drawn from its steps and evaluations, or not at all."""
+    match stage:
+        case (
+            "download tokenizer"
+            | "check tokenizer"
+            | "digest data"
+            | "token cache"
+            | "wait"
+            | "tokenize"
+            | "pack"
+        ):
+            return TOKENIZE
+        case "download base" | "verify base" | "convert base" | "load base":
+            return LOAD
+        case "try largest batch" | "try evaluation batch":
+            return COMPUTE
+        case "mirror" | "final":
+            return SAVE
+        case (
+            "load libraries"
+            | "processes"
+            | "adapter"
+            | "train"
+            | "evaluate"
+            | "base answers"
+            | "base judged"
+            | "base loss"
+            | "adapter answers"
+            | "adapter judged"
+            | "adapter loss"
+            | "answering"
+            | "copy"
+            | "merge"
+            | "write"
+            | "compare logits"
+        ):
+            return None
 
 
 def _step(step: Step, begin: float, end: float, on_cpu: bool) -> list[Span]:

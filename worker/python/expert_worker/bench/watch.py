@@ -33,8 +33,8 @@ from expert_worker.bench.output import (
 from expert_worker.bench.output import table as text_table
 from expert_worker.bench.sample import ProcessTree, Sample, Summary, read_machine, series, statistics
 from expert_worker.bench.verdict import Finding, Observation, findings
-from expert_worker.event import Event, Failed, Finished, Progress, Stage
-from expert_worker.event_reader import NAME, EventFile, last_attempt
+from expert_worker.events.models import Event, Failed, Finished, Progress, Stage
+from expert_worker.events.reader import NAME, EventFile, last_attempt
 from expert_worker.record_reader import read_json, read_record
 from expert_worker.recorded import Device, PlanRecord
 from expert_worker.report.charts import Line, curve

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from expert_worker.evaluate.rows import rows_of
 from expert_worker.evaluate.subject import Subject
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
+from expert_worker.events.models import StageName
 from expert_worker.plan import Plan
 from expert_worker.results import Answer, PromptChoice, Share
 
@@ -33,6 +35,19 @@ class Scored(Document):
     judged: tuple[Answer, ...]
     loss: float | None
     prompt: PromptChoice | None
+
+
+@dataclass(frozen=True)
+class Stages:
+    """What the examination of one subject reports as its stages."""
+
+    answers: StageName
+    judged: StageName
+    loss: StageName
+
+
+BASE = Stages("base answers", "base judged", "base loss")
+ADAPTER = Stages("adapter answers", "adapter judged", "adapter loss")
 
 
 class Examiner:
@@ -53,19 +68,21 @@ class Examiner:
             return known
         with self.subject.base_only():
             maker, choice = self._best_prompt(len(rows))
-            judged = self.ask("base", maker, rows)
-            loss = self.loss("base", rows)
+            judged = self.ask(BASE, maker, rows)
+            loss = self.loss(BASE, rows)
         found = Scored(judged=tuple(judged), loss=loss, prompt=choice)
         cache.save(key, found.model_dump(mode="json"))
         return found
 
     def adapter(self, rows: Sequence[Row]) -> Scored:
-        judged = self.ask("adapter", self.subject.maker(), rows)
-        return Scored(judged=tuple(judged), loss=self.loss("adapter", rows), prompt=None)
+        judged = self.ask(ADAPTER, self.subject.maker(), rows)
+        return Scored(judged=tuple(judged), loss=self.loss(ADAPTER, rows), prompt=None)
 
-    def ask(self, who: str, maker: PromptMaker, rows: Sequence[Row]) -> list[Answer]:
+    def ask(
+        self, stages: Stages, maker: PromptMaker, rows: Sequence[Row], detail: str | None = None
+    ) -> list[Answer]:
         prompts = maker.prompts(rows)
-        written = self._counter(f"{who} answers", len(rows))
+        written = self._counter(stages.answers, len(rows), detail)
         texts = answer_all(
             self.subject.model,
             self.subject.tokenizer,
@@ -76,7 +93,7 @@ class Examiner:
             stop_asked=lambda: self.events.stop_requested,
         )
         self.events.stop.raise_if_requested()
-        judged = self._counter(f"{who} judged", len(rows))
+        judged = self._counter(stages.judged, len(rows), detail)
         return scores.judge_texts(
             self.scorer, rows, texts, each=lambda: judged(1), confined=self._note_confinement
         )
@@ -93,9 +110,9 @@ class Examiner:
                 )
         self.confinement = confinement
 
-    def loss(self, who: str, rows: Sequence[Row]) -> float:
+    def loss(self, stages: Stages, rows: Sequence[Row]) -> float:
         return answer_loss(
-            self.subject.model, self.subject.maker(), rows, self._counter(f"{who} loss", len(rows))
+            self.subject.model, self.subject.maker(), rows, self._counter(stages.loss, len(rows))
         )
 
     def _best_prompt(self, test_rows: int) -> tuple[PromptMaker, PromptChoice]:
@@ -103,7 +120,7 @@ class Examiner:
         validation = rows_to_choose_by(rows_of(self.plan, data.validation), test_rows)
 
         def measure(maker: PromptMaker, rows: Sequence[Row]) -> Share:
-            return scores.overall(self.ask(f"base, {len(maker.examples)} examples:", maker, rows))
+            return scores.overall(self.ask(BASE, maker, rows, f"{len(maker.examples)} examples"))
 
         return choose_prompt(
             self.subject.maker(), rows_of(self.plan, data.train, EXAMPLE_POOL), validation, measure
@@ -125,8 +142,8 @@ class Examiner:
             }
         )
 
-    def _counter(self, name: str, total: int) -> Callable[[int], None]:
-        self.events.stage(name, quiet_budget=QUIET_SECONDS)
+    def _counter(self, name: StageName, total: int, detail: str | None = None) -> Callable[[int], None]:
+        self.events.stage(name, quiet_budget=QUIET_SECONDS, detail=detail)
         done = 0
 
         def count(more: int) -> None:

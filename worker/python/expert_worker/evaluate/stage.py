@@ -23,8 +23,8 @@ from expert_worker.evaluate.rows import rows_of
 from expert_worker.evaluate.scorers import check_scorer
 from expert_worker.evaluate.subject import Subject, open_subject, template_of
 from expert_worker.evaluate.verdict import Row
-from expert_worker.event import ACCURACY
 from expert_worker.events import Events
+from expert_worker.events.models import ACCURACY
 from expert_worker.plan import EvaluateRequest, Plan
 from expert_worker.report import refresh
 from expert_worker.results import EvaluationResult, Score

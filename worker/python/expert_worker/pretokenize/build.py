@@ -15,6 +15,7 @@ from expert_worker._native import Build, NativeError, ingest
 from expert_worker.checkpoint import files
 from expert_worker.errors import BadInput, ExpertError, Failed, Interrupted, storage_error
 from expert_worker.events import Events
+from expert_worker.events.models import StageName
 from expert_worker.plan import Source
 from expert_worker.pretokenize.coder import Coder, template_endless
 from expert_worker.pretokenize.inputs import Inputs, recipe_for
@@ -168,7 +169,7 @@ _UNPACKED = "unpacked"
 
 
 class _Progress:
-    def __init__(self, events: Events, stage: str, unit: str) -> None:
+    def __init__(self, events: Events, stage: StageName, unit: str) -> None:
         self._events, self._stage, self._unit = events, stage, unit
         self._start = time.monotonic()
 

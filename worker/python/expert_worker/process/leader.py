@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_worker.errors import ExpertError, Failed, Interrupted
-from expert_worker.event_sinks import Pipe
+from expert_worker.events.sinks import Pipe
 from expert_worker.exit import Exit
 from expert_worker.plan import Plan
 from expert_worker.process import run_lock

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from html import escape
 
-from expert_worker import event as events
-from expert_worker.event import ACCURACY, EVAL_LOSS
+from expert_worker.events import models as events
+from expert_worker.events.models import ACCURACY, EVAL_LOSS
 from expert_worker.report import data, machine, scores
 from expert_worker.report.charts import Line, curve
 from expert_worker.report.html import Raw, charts, document, section, state, table, text, tiles

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from expert_worker import event as events
-from expert_worker.event_reader import NAME as EVENTS
-from expert_worker.event_reader import EventFile
+from expert_worker.events import models as events
+from expert_worker.events.reader import NAME as EVENTS
+from expert_worker.events.reader import EventFile
 from expert_worker.exit import Exit
 from expert_worker.record_reader import Kind, read_json, read_record
 from expert_worker.recorded import CacheRecord, EvaluationResult, PlanRecord, Recipe, RunRecord, TrainResult

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Sequence
 from itertools import accumulate
 
-from expert_worker.event import Progress
+from expert_worker.events.models import Progress
 
 Points = Sequence[tuple[float, float]]
 

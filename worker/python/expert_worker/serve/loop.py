@@ -7,6 +7,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from expert_worker.events.models import Task
 from expert_worker.process import bind_to_parent
 from expert_worker.serve.fork import hand_over
 from expert_worker.serve.ready import Readiness
@@ -19,7 +20,7 @@ _HANDLES = (_STREAMS, _STREAMS + 1)
 
 @dataclass(frozen=True)
 class Request:
-    stage: str
+    stage: Task
     plan: Path
     # Standard input, output and error of the child.
     streams: list[int]

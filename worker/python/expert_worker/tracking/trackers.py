@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from expert_worker.event import Body, Evaluated, Event, Progress
 from expert_worker.events import Events
+from expert_worker.events.models import Body, Evaluated, Event, Progress
 from expert_worker.plan import Plan, recipe_document
 
 _GB = 1e9

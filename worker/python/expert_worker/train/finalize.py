@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from expert_worker.checkpoint import Store
-from expert_worker.event import Applied, Event
 from expert_worker.events import Events
+from expert_worker.events.models import Applied, Event
 from expert_worker.plan import Plan
 from expert_worker.report import refresh
 from expert_worker.results import BestChoice, TrainResult

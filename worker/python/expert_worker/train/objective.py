@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from expert_worker.event import EVAL_LOSS
+from expert_worker.events.models import EVAL_LOSS
 from expert_worker.plan import Objective as ObjectiveName
 from expert_worker.plan import Recipe
 from expert_worker.train.dataset import Rows

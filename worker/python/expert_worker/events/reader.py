@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from pydantic import ValidationError
 
-from expert_worker.event import Event
+from expert_worker.events.models import Event
 
 NAME = "events.jsonl"
 LONGEST_LINE = 16 << 20

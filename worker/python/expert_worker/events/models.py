@@ -12,6 +12,44 @@ from expert_worker.document import U8, U32, U64, Document
 EVAL_LOSS = "eval_loss"
 ACCURACY = "accuracy"
 
+# What one process of the worker does, as its command line names it.
+Task = Literal["pretokenize", "train", "base", "bench", "evaluate", "generate", "export"]
+
+# A part of the worker's work.
+StageName = Literal[
+    "load libraries",
+    "processes",
+    "download tokenizer",
+    "check tokenizer",
+    "digest data",
+    "token cache",
+    "tokenize",
+    "pack",
+    "download base",
+    "verify base",
+    "convert base",
+    "load base",
+    "adapter",
+    "try largest batch",
+    "try evaluation batch",
+    "train",
+    "evaluate",
+    "mirror",
+    "final",
+    "base answers",
+    "base judged",
+    "base loss",
+    "adapter answers",
+    "adapter judged",
+    "adapter loss",
+    "copy",
+    "merge",
+    "write",
+    "compare logits",
+    "wait",
+    "answering",
+]
+
 Recovery = Literal["out_of_memory", "non_finite", "damaged_checkpoint", "tracker"]
 
 
@@ -20,7 +58,7 @@ class Started(Document):
 
     type: Literal["started"] = "started"
     contract: U32
-    stage: str
+    stage: Task
     pid: U32
     recipe_digest: str
     # The step that this attempt resumes from; 0 for a fresh start.
@@ -31,7 +69,7 @@ class Stage(Document):
     """The worker has begun a part of its work."""
 
     type: Literal["stage"] = "stage"
-    name: str
+    name: StageName
     # Seconds without progress in this part before a warning.
     quiet_budget: float
     detail: str | None = None
@@ -41,7 +79,7 @@ class Advance(Document):
     """A countable part of a stage: rows tokenized, answers scored, bytes copied."""
 
     type: Literal["advance"] = "advance"
-    stage: str
+    stage: StageName
     done: U64
     unit: str
     rate: float | None = None
@@ -144,7 +182,6 @@ class Heartbeat(Document):
 
     type: Literal["heartbeat"] = "heartbeat"
     ticks: U64
-    stage: str
 
 
 class Text(Document):

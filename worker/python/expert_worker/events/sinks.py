@@ -9,8 +9,8 @@ from typing import Protocol
 
 from expert_worker.checkpoint.files import NO_FOLLOW
 from expert_worker.errors import BadInput
-from expert_worker.event import Event, Heartbeat, Progress, Text
-from expert_worker.event_reader import parse
+from expert_worker.events.models import Event, Heartbeat, Progress, Text
+from expert_worker.events.reader import parse
 
 _TAIL_BYTES = 1 << 20
 _MOST_ATTEMPTS = 2**32 - 2

@@ -9,9 +9,9 @@ from typing import Self
 
 from pydantic import JsonValue
 
-from expert_worker import event as lines
 from expert_worker.errors import ExpertError
-from expert_worker.event_sinks import Memory, Record, Sink
+from expert_worker.events import models as lines
+from expert_worker.events.sinks import Memory, Record, Sink
 from expert_worker.plan import CONTRACT_VERSION
 from expert_worker.stop import Stop
 
@@ -27,15 +27,14 @@ class Events:
         live: Sequence[Sink] = (),
         record: Record | None = None,
         *,
-        stage: str = "",
+        task: lines.Task = "train",
         recipe_digest: str = "",
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.stop = Stop()
         self.ticks = 0
-        self.current_stage = stage
         self.attempt = record.past.attempts + 1 if record else 1
-        self._command = stage
+        self._task = task
         self._recipe_digest = recipe_digest
         self._live = list(live)
         self._record = record
@@ -46,10 +45,10 @@ class Events:
         self._last_accumulating = -math.inf
 
     @classmethod
-    def in_memory(cls, stage: str = "train") -> tuple[Self, Memory]:
+    def in_memory(cls, task: lines.Task = "train") -> tuple[Self, Memory]:
         """For tests: the emitter, and the sink whose `.events` holds what was said."""
         memory = Memory()
-        return cls([memory], stage=stage), memory
+        return cls([memory], task=task), memory
 
     @property
     def stop_requested(self) -> bool:
@@ -75,7 +74,7 @@ class Events:
             self._emit(
                 lines.Started(
                     contract=CONTRACT_VERSION,
-                    stage=self._command,
+                    stage=self._task,
                     pid=os.getpid(),
                     recipe_digest=self._recipe_digest,
                     resumed_from=resumed_from,
@@ -85,15 +84,16 @@ class Events:
             for event, line in held:
                 self._keep(event, line)
 
-    def stage(self, name: str, quiet_budget: float = QUIET_BUDGET, detail: str | None = None) -> None:
+    def stage(
+        self, name: lines.StageName, quiet_budget: float = QUIET_BUDGET, detail: str | None = None
+    ) -> None:
         """A part of the work begins that may rightly be silent for `quiet_budget` seconds."""
-        self.current_stage = name
         self.tick()
         self._emit(lines.Stage(name=name, detail=detail, quiet_budget=quiet_budget))
 
     def advance(
         self,
-        stage: str,
+        stage: lines.StageName,
         done: int,
         total: int | None = None,
         *,
@@ -186,7 +186,7 @@ class Events:
         self._emit(lines.Text(source=source, text=text, done=done))
 
     def heartbeat(self) -> None:
-        self._emit(lines.Heartbeat(ticks=self.ticks, stage=self.current_stage))
+        self._emit(lines.Heartbeat(ticks=self.ticks))
 
     def finished(self, result: JsonValue) -> None:
         self._begin_where_the_record_ends()
