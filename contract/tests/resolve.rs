@@ -106,6 +106,50 @@ fn workers_persist_only_where_there_are_workers() {
 }
 
 #[test]
+fn rows_are_read_ahead_only_by_workers() {
+    let ahead = |workers: &str| {
+        let sets = [
+            Set::new("training.config.dataloader_prefetch_factor", "4"),
+            Set::new("training.config.dataloader_num_workers", workers),
+        ];
+        plan(&manifest(&sets), 1, &site(None, DeviceKind::Cpu)).machine.loader.prefetch_factor
+    };
+    assert_eq!((ahead("2"), ahead("0")), (Some(4), None));
+}
+
+/// 8% of the device stay free, for fragmentation and what the estimate misses.
+#[test]
+fn a_plan_fills_most_of_the_device_and_not_all() {
+    let manifest = manifest(&[]);
+    let rows_in = |memory: Option<u64>| plan(&manifest, 0, &site(memory, DeviceKind::Cuda)).machine;
+    let wanted = rows_in(None);
+    let needed = wanted.estimate.total as f64;
+    assert_eq!(rows_in(Some((needed / 0.91) as u64)).micro_batch, wanted.micro_batch);
+    assert!(rows_in(Some((needed / 0.93) as u64)).micro_batch < wanted.micro_batch);
+}
+
+#[test]
+fn a_custom_template_is_the_manifests_or_a_files_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site { manifest: folder.path().join("manifest.json"), ..site(None, DeviceKind::Cpu) };
+    std::fs::write(folder.path().join("chat.jinja"), "of a file").unwrap();
+    let template = |key: &str, value: &str| {
+        let sets = [
+            Set::new("base_models[1].prompt_template", "\"custom\""),
+            Set::new(format!("base_models[1].{key}"), format!("\"{value}\"")),
+        ];
+        resolve(&manifest(&sets).effective(1).unwrap(), &site).map(|it| it.recipe.template.source)
+    };
+    assert_eq!(template("template_source", "of the manifest").unwrap().as_deref(), Some("of the manifest"));
+    assert_eq!(template("template_path", "chat.jinja").unwrap().as_deref(), Some("of a file"));
+    std::fs::remove_file(folder.path().join("chat.jinja")).unwrap();
+    let absent = template("template_path", "chat.jinja").unwrap_err();
+    assert!(absent.message.starts_with("the template chat.jinja cannot be read"), "{}", absent.message);
+    let own = plan(&manifest(&[]), 1, &site).recipe.template;
+    assert_eq!(own.source, None);
+}
+
+#[test]
 fn a_digest_of_the_base_is_kept_and_an_empty_one_is_none() {
     let sha256 = |value: &str| {
         let sets = [Set::new("base_models[1].sha256", format!("\"{value}\""))];

@@ -37,6 +37,10 @@ def _python(name: str, *tests: str) -> Python:
     return Python(f"expert_worker.{name}", tests)
 
 
+def _tests(*names: str) -> tuple[str, ...]:
+    return tuple(word for name in names for word in ("--test", name))
+
+
 AREAS: dict[str, Python | Rust] = {
     "compatible": _python("checkpoint.compatible", f"{_CHECKPOINT}_compatible.py", _SHAPES),
     "files": _python("checkpoint.files", f"{_CHECKPOINT}_store.py", _FILES),
@@ -60,25 +64,25 @@ AREAS: dict[str, Python | Rust] = {
         "expert-contract",
         "contract",
         ("contract/src/rules/*.rs",),
-        ("--test", "rule_edges", "--test", "samples", "--test", "codes", "--test", "machine", "--lib"),
+        (*_tests("rule_edges", "samples", "codes", "machine"), "--lib"),
     ),
     "resolve": Rust(
         "expert-contract",
         "contract",
         ("contract/src/resolve/*.rs",),
-        ("--test", "plans", "--test", "resolve", "--test", "paths", "--lib"),
+        (*_tests("plans", "resolve", "paths", "bases", "data_sources"), "--lib"),
     ),
     "lock": Rust(
         "expert-cli",
         "cli",
         ("cli/src/lock/*.rs", "cli/src/sys/digests.rs", "cli/src/train/changed.rs"),
-        ("--bins", "--test", "shelf", "--test", "train", "--test", "matrix", "--test", "queue"),
+        ("--bins", *_tests("shelf", "train", "matrix", "queue")),
     ),
-    "pack": Rust("expert-native", "worker/native", ("worker/native/src/pack.rs",), ("--test", "pack")),
+    "pack": Rust("expert-native", "worker/native", ("worker/native/src/pack.rs",), _tests("pack")),
     "mask": Rust(
         "expert-native",
         "worker/native",
         ("worker/native/src/arrow/write.rs", "worker/native/src/spill.rs"),
-        ("--test", "mask", "--test", "spill"),
+        _tests("mask", "spill"),
     ),
 }

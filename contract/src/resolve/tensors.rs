@@ -77,6 +77,25 @@ mod tests {
     }
 
     #[test]
+    fn a_header_has_a_largest_length_and_a_folder_a_largest_number_of_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let with_length = |length: u64| {
+            let mut bytes = length.to_le_bytes().to_vec();
+            bytes.extend_from_slice(b"{}");
+            std::fs::write(folder.path().join("1.safetensors"), bytes).unwrap();
+            read(folder.path())
+        };
+        assert_eq!(with_length(LARGEST_HEADER), Some(BTreeMap::new()));
+        assert_eq!(with_length(LARGEST_HEADER + 1), None);
+        for number in 0..MOST_FILES {
+            write(folder.path(), &format!("{number}.safetensors"), "{}");
+        }
+        assert_eq!(read(folder.path()), Some(BTreeMap::new()));
+        write(folder.path(), "more.safetensors", "{}");
+        assert_eq!(read(folder.path()), None);
+    }
+
+    #[test]
     fn a_damaged_file_gives_nothing() {
         for text in ["", "{", "[]", r#"{"a": 1}"#] {
             let folder = tempfile::tempdir().unwrap();

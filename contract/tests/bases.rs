@@ -1,0 +1,227 @@
+//! What a plan takes from the base's own folder: its layers, and which of the manifest's names they carry.
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+
+use expert_contract::diagnostic::{Code, Diagnostic, Severity};
+use expert_contract::manifest::Options;
+use expert_contract::plan::{AdaptedModules, Device, DeviceKind, Threads};
+use expert_contract::read::{Loaded, from_bytes};
+use expert_contract::resolve::{Resolved, Site, resolve};
+use serde_json::{Value, json};
+
+/// A folder with bases in it, and manifests that name them.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn base(&self, name: &str, model_type: &str) -> PathBuf {
+        let folder = self.0.path().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        let config = json!({
+            "model_type": model_type, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256, "max_position_embeddings": 256,
+            "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 256
+        });
+        std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
+        folder
+    }
+
+    fn manifest(bases: &Value, config: &Value) -> String {
+        let ranked = config["adapter_type"] != "ia3";
+        let mut all = if ranked { json!({"rank": 2, "alpha": 4}) } else { json!({}) };
+        all.as_object_mut().unwrap().extend(config.as_object().unwrap().clone());
+        json!({
+            "name": "ash", "schema_version": "2.0", "base_models": bases,
+            "training": {"dataset": {"path": "train.jsonl"}, "config": all}
+        })
+        .to_string()
+    }
+
+    fn read(&self, bases: &Value, config: &Value) -> Loaded {
+        let path = self.0.path().join("manifest.json");
+        from_bytes(Self::manifest(bases, config).into_bytes(), &path, &Options::default())
+    }
+
+    fn resolve(&self, config: &Value) -> Resolved {
+        let loaded = self.read(&json!([{"name": "base"}]), config);
+        let complaints: Vec<_> = loaded.diagnostics.iter().map(|it| it.message.clone()).collect();
+        let manifest = loaded.manifest.unwrap_or_else(|| panic!("{complaints:?}"));
+        resolve(&manifest.effective(0).unwrap(), &site(&self.0.path().join("manifest.json"))).unwrap()
+    }
+
+    fn modules(&self, config: &Value) -> AdaptedModules {
+        self.resolve(config).machine.modules.unwrap()
+    }
+
+    fn refusals(&self, bases: &Value, config: &Value) -> Vec<Diagnostic> {
+        let loaded = self.read(bases, config);
+        assert!(loaded.manifest.is_none());
+        loaded.diagnostics.into_iter().filter(|it| it.severity == Severity::Error).collect()
+    }
+
+    fn refusal(&self, config: &Value) -> Diagnostic {
+        let mut found = self.refusals(&json!([{"name": "base"}]), config);
+        assert_eq!(found.len(), 1, "{found:?}");
+        found.remove(0)
+    }
+}
+
+fn site(manifest: &Path) -> Site {
+    Site {
+        manifest: manifest.to_owned(),
+        output: None,
+        data: None,
+        test: None,
+        home: PathBuf::from("/cache"),
+        hub_cache: PathBuf::from("/nowhere"),
+        device: Device { kind: DeviceKind::Cpu, index: 0, name: "device".into(), memory_bytes: None },
+        devices: 1,
+        computes_bf16: true,
+        threads: Threads::default(),
+        wait_for_mirror: false,
+    }
+}
+
+const LAYERS: &str = "`down_proj`, `gate_proj`, `k_proj`, `o_proj`, `q_proj`, `up_proj`, `v_proj`";
+
+#[test]
+fn a_name_that_no_layer_has_is_refused_with_the_names_there_are() {
+    let folder = Folder::new();
+    folder.base("base", "llama");
+    let one = folder.refusal(&json!({"target_modules": ["q_proj", "wq"]}));
+    assert_eq!(
+        (one.code, one.message.as_str()),
+        (Code::ModuleMissing, "`wq` of `target_modules` matches no layer of base")
+    );
+    assert_eq!(
+        one.hint.unwrap(),
+        format!("its layers are {LAYERS}; `\"target_modules\": \"all-linear\"` takes all")
+    );
+    let two = folder.refusal(&json!({"target_modules": ["wq", "q_proj", "wk"]}));
+    assert_eq!(two.message, "`wq`, `wk` of `target_modules` match no layer of base");
+    let keys =
+        json!({"adapter_type": "ia3", "target_modules": ["k_proj", "fc"], "feedforward_modules": ["fc"]});
+    let both = folder.refusals(&json!([{"name": "base"}]), &keys);
+    assert_eq!(both.len(), 2, "{both:?}");
+    assert_eq!(both[0].message, "`fc` of `feedforward_modules` matches no layer of base");
+    assert_eq!(both[0].hint, Some(format!("its layers are {LAYERS}")));
+    folder.modules(&json!({"target_modules": ["q_proj", "v_proj"]}));
+}
+
+#[test]
+fn the_list_is_pointed_at_unless_several_bases_share_it() {
+    let folder = Folder::new();
+    folder.base("base", "llama");
+    folder.base("other", "gpt2");
+    let list = json!({"target_modules": ["wq"]});
+    let pointers = |bases: Value, config: &Value| {
+        folder.refusals(&bases, config).into_iter().map(|it| it.pointer).collect::<Vec<_>>()
+    };
+    let overridden = "/base_models/0/overrides/target_modules";
+    assert_eq!(pointers(json!([{"name": "base"}]), &list), ["/training/config/target_modules"]);
+    let both = ["/base_models/0/name", "/base_models/1/name"];
+    assert_eq!(pointers(json!([{"name": "base"}, {"name": "other"}]), &list), both);
+    let own = json!({"name": "base", "overrides": list});
+    assert_eq!(pointers(json!([own, {"name": "other"}]), &json!({})), [overridden]);
+    assert_eq!(pointers(json!([own]), &json!({})), [overridden]);
+}
+
+#[test]
+fn all_linear_and_the_defaults_of_ia3_are_names_of_the_bases_layers() {
+    let folder = Folder::new();
+    folder.base("base", "llama");
+    let all = folder.modules(&json!({"target_modules": "all-linear", "rank": 4}));
+    assert_eq!(all.target, ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"]);
+    // Of two layers each: rank times (inputs + outputs) of every linear layer.
+    let widths = [(64, 64), (64, 32), (64, 32), (64, 64), (64, 128), (64, 128), (128, 64)];
+    let expected: u64 = widths.iter().map(|(inputs, outputs)| 2 * 4 * (inputs + outputs)).sum();
+    assert_eq!(all.parameters, Some(expected));
+    let ia3 = folder.modules(&json!({"adapter_type": "ia3"}));
+    assert_eq!(
+        (ia3.target, ia3.feedforward),
+        (vec!["down_proj".into(), "k_proj".into(), "v_proj".into()], vec!["down_proj".to_owned()])
+    );
+    let given = json!({"adapter_type": "ia3", "target_modules": ["k_proj"], "feedforward_modules": []});
+    assert_eq!(folder.modules(&given).target, ["k_proj"]);
+}
+
+#[test]
+fn what_cannot_be_put_on_a_base_is_refused() {
+    let folder = Folder::new();
+    folder.base("base", "gpt2");
+    assert!(
+        folder
+            .refusal(&json!({"adapter_type": "lokr"}))
+            .message
+            .contains("lokr cannot be put on the layers of `gpt2`")
+    );
+    assert_eq!(folder.modules(&json!({})).target, ["c_attn", "c_fc", "c_proj"]);
+    folder.base("base", "llama");
+    folder.modules(&json!({"adapter_type": "lokr"}));
+    folder.base("base", "mamba");
+    let refusal = folder.refusal(&json!({}));
+    assert_eq!(refusal.code, Code::BaseUnsupported);
+    assert!(refusal.message.contains("state-space"), "{}", refusal.message);
+}
+
+fn safetensors(path: &Path, length: u64, header: &str) {
+    let mut bytes = length.to_le_bytes().to_vec();
+    bytes.extend_from_slice(header.as_bytes());
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// Of an architecture without an entry in the table of families the layers are known from the weights.
+#[test]
+fn layers_of_an_unknown_architecture_are_read_from_its_weights() {
+    let folder = Folder::new();
+    let base = folder.base("base", "novel");
+    assert!(folder.resolve(&json!({"target_modules": ["wq"]})).machine.modules.is_none());
+    let tensor = |shape: [u64; 2]| json!({"dtype": "F32", "shape": shape, "data_offsets": [0, 0]});
+    let header = json!({
+        "model.embed_tokens.weight": tensor([256, 64]),
+        "model.layers.0.mixer.in_proj.weight": tensor([96, 64]),
+        "model.layers.1.mixer.in_proj.weight": tensor([96, 64])
+    });
+    let header = header.to_string();
+    safetensors(&base.join("model.safetensors"), header.len() as u64, &header);
+    assert!(
+        folder
+            .refusal(&json!({"target_modules": ["wq"]}))
+            .hint
+            .unwrap()
+            .starts_with("its layers are `in_proj`;")
+    );
+    let modules = folder.modules(&json!({"rank": 2}));
+    // What transformers makes of an architecture that it alone knows is counted when the base is loaded.
+    assert_eq!((modules.target, modules.parameters), (vec!["in_proj".to_owned()], None));
+    let ia3 = folder.refusal(&json!({"adapter_type": "ia3"}));
+    assert_eq!(ia3.code, Code::AdapterModules);
+    assert_eq!(ia3.hint.unwrap(), "set `target_modules` to some of `in_proj`");
+    folder.modules(&json!({"adapter_type": "ia3", "target_modules": ["in_proj"]}));
+    // Weights that are saved quantized have other shapes than their layers.
+    let config = std::fs::read_to_string(base.join("config.json")).unwrap();
+    let quantized = |value: &str| {
+        config.replace("\"model_type\"", &format!("\"quantization_config\": {value}, \"model_type\""))
+    };
+    std::fs::write(base.join("config.json"), quantized("{}")).unwrap();
+    assert!(folder.resolve(&json!({})).machine.modules.is_none());
+    std::fs::write(base.join("config.json"), quantized("null")).unwrap();
+    folder.modules(&json!({}));
+}
+
+#[test]
+fn weights_of_the_embedding_are_counted_for_plain_lora_only() {
+    let folder = Folder::new();
+    folder.base("base", "llama");
+    let parameters = |kind: &str| {
+        folder
+            .modules(&json!({"adapter_type": kind, "rank": 2, "target_modules": ["q_proj", "lm_head"]}))
+            .parameters
+    };
+    assert_eq!(parameters("lora"), Some(2 * (2 * (64 + 64)) + 2 * (64 + 256)));
+    assert_eq!(parameters("dora"), None);
+}

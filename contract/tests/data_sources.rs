@@ -1,0 +1,216 @@
+//! Which files a plan reads its rows from, by which names, and what is known of them before they are tokenized.
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+
+use expert_contract::manifest::Options;
+use expert_contract::plan::{DataFormat, Device, DeviceKind, Source, Threads};
+use expert_contract::read::from_bytes;
+use expert_contract::resolve::{Resolved, Site, resolve};
+use serde_json::{Value, json};
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn site(&self) -> Site {
+        Site {
+            manifest: self.0.path().join("manifest.json"),
+            output: None,
+            data: None,
+            test: None,
+            home: PathBuf::from("/cache"),
+            hub_cache: PathBuf::from("/nowhere"),
+            device: Device { kind: DeviceKind::Cpu, index: 0, name: "device".into(), memory_bytes: None },
+            devices: 1,
+            computes_bf16: true,
+            threads: Threads::default(),
+            wait_for_mirror: false,
+        }
+    }
+
+    fn resolve_at(&self, site: &Site, dataset: &Value) -> Resolved {
+        let manifest = json!({
+            "name": "ash", "schema_version": "2.0", "base_models": [{"name": "Qwen/Qwen3-0.6B"}],
+            "training": {"dataset": dataset, "config": {"rank": 2, "alpha": 4}}
+        });
+        let text = manifest.to_string().into_bytes();
+        let loaded = from_bytes(text, &site.manifest, &Options::default());
+        let complaints: Vec<_> = loaded.diagnostics.iter().map(|it| it.message.clone()).collect();
+        let manifest = loaded.manifest.unwrap_or_else(|| panic!("{complaints:?}"));
+        resolve(&manifest.effective(0).unwrap(), site).unwrap()
+    }
+
+    fn resolve(&self, dataset: &Value) -> Resolved {
+        self.resolve_at(&self.site(), dataset)
+    }
+
+    fn relative(&self, path: &str) -> String {
+        let path = Path::new(path).strip_prefix(self.0.path()).unwrap();
+        path.to_string_lossy().into_owned()
+    }
+
+    /// Name, format and file below the folder of each source; a Hub dataset has no file.
+    fn sources(&self, made: &Resolved, sources: &[Source]) -> Vec<(String, DataFormat, String)> {
+        let place = |source: &Source| {
+            let path = made.machine.paths.data.get(&source.name);
+            path.map_or_else(String::new, |path| self.relative(path))
+        };
+        sources.iter().map(|source| (source.name.clone(), source.format, place(source))).collect()
+    }
+
+    fn train(&self, dataset: &Value) -> Vec<(String, DataFormat, String)> {
+        let made = self.resolve(dataset);
+        self.sources(&made, &made.recipe.data.train)
+    }
+}
+
+fn named(name: &str, format: DataFormat) -> (String, DataFormat, String) {
+    (name.to_owned(), format, name.to_owned())
+}
+
+const ROW: &str = "{\"prompt\": \"a\", \"completion\": \"b\"}\n";
+
+#[test]
+fn a_folder_is_a_source_for_each_of_its_files() {
+    let folder = Folder::new();
+    folder.file("rows/a.jsonl", ROW);
+    let only = [named("rows/a.jsonl", DataFormat::Jsonl)];
+    assert_eq!(folder.train(&json!({"path": "rows"})), only);
+    assert_eq!(folder.train(&json!({"path": "rows/*.jsonl"})), only);
+    assert_eq!(folder.train(&json!({"path": "rows/a.jsonl"})), only);
+    folder.file("rows/b.jsonl", ROW);
+    let both = [named("rows/a.jsonl", DataFormat::Jsonl), named("rows/b.jsonl", DataFormat::Jsonl)];
+    assert_eq!(folder.train(&json!({"path": "rows"})), both);
+    folder.file("tables/a.csv", "prompt,completion\na,b\n");
+    folder.file("tables/b.csv", "prompt,completion\na,b\n");
+    let tables = [named("tables/a.csv", DataFormat::Csv), named("tables/b.csv", DataFormat::Csv)];
+    assert_eq!(folder.train(&json!({"path": "tables/*"})), tables);
+    assert_eq!(
+        folder.train(&json!({"path": "absent.parquet"})),
+        [named("absent.parquet", DataFormat::Parquet)]
+    );
+}
+
+#[test]
+fn what_save_to_disk_wrote_is_one_source() {
+    let folder = Folder::new();
+    folder.file("saved/dataset_info.json", "{}");
+    folder.file("saved/state.json", "{}");
+    folder.file("saved/data-00000-of-00001.arrow", "0123456789");
+    let made = folder.resolve(&json!({"path": "saved"}));
+    assert_eq!(folder.sources(&made, &made.recipe.data.train), [named("saved", DataFormat::Arrow)]);
+    let bytes = |name: &str| folder.0.path().join("saved").join(name).metadata().unwrap().len();
+    let all = bytes("dataset_info.json") + bytes("state.json") + bytes("data-00000-of-00001.arrow");
+    assert_eq!((made.facts[0].bytes, made.facts[0].rows), (Some(all), None));
+    assert!(made.facts[0].is_here());
+    // A format that does not fit is no reason to read the folder as a file.
+    let made = folder.resolve(&json!({"path": "saved", "format": "jsonl"}));
+    assert_eq!((made.facts[0].bytes, made.facts[0].rows), (Some(all), None));
+}
+
+#[test]
+fn the_command_line_names_data_as_the_manifest_does() {
+    let folder = Folder::new();
+    let own = folder.file("rows.jsonl", ROW);
+    folder.file("held/rows.jsonl", ROW);
+    folder.file("held/more.jsonl", ROW);
+    let at = |data: PathBuf, test: Option<PathBuf>| {
+        let site = Site { data: Some(data), test, ..folder.site() };
+        folder.resolve_at(&site, &json!({"path": "rows.jsonl"}))
+    };
+    let names = |sources: &[Source]| sources.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
+    // The same file under the same name.
+    let made = at(own.clone(), Some(own.clone()));
+    assert_eq!(
+        (names(&made.recipe.data.train), names(&made.recipe.data.test)),
+        (vec!["rows.jsonl".to_owned()], vec!["rows.jsonl".to_owned()])
+    );
+    // Another file of that name goes by its path.
+    let other = folder.0.path().join("held/rows.jsonl");
+    let made = at(own.clone(), Some(other.clone()));
+    assert_eq!(names(&made.recipe.data.test), [other.to_string_lossy()]);
+    assert_eq!(folder.sources(&made, &made.recipe.data.test)[0].2, "held/rows.jsonl");
+    let made = at(folder.0.path().join("held"), None);
+    assert_eq!(names(&made.recipe.data.train), ["held/more.jsonl", "held/rows.jsonl"]);
+    let made = at(folder.0.path().join("held/*.jsonl"), None);
+    assert_eq!(names(&made.recipe.data.train), ["more.jsonl".into(), other.to_string_lossy()]);
+    let made = at(PathBuf::from("owner/rows::train"), None);
+    assert_eq!(
+        folder.sources(&made, &made.recipe.data.train),
+        [("owner/rows::train".to_owned(), DataFormat::Huggingface, String::new())]
+    );
+}
+
+#[test]
+fn tasks_have_weights_formats_and_files_for_validation_and_test() {
+    let folder = Folder::new();
+    let dataset = json!({
+        "type": "multi_task", "format": "jsonl",
+        "tasks": [
+            {"name": "one", "path": "one.jsonl", "weight": 3.0, "validation_path": "one-v.jsonl", "test_path": "one-t.jsonl"},
+            {"name": "two", "path": "two.csv", "format": "csv", "weight": 1.0}
+        ]
+    });
+    let data = folder.resolve(&dataset).recipe.data;
+    let shown: Vec<_> =
+        data.train.iter().map(|it| (it.name.as_str(), it.format, it.task.as_deref())).collect();
+    assert_eq!(
+        shown,
+        [("one.jsonl", DataFormat::Jsonl, Some("one")), ("two.csv", DataFormat::Csv, Some("two"))]
+    );
+    assert!((data.train[0].weight / data.train[1].weight - 3.0).abs() < 1e-9);
+    assert_eq!(
+        data.validation.iter().map(|it| (it.name.as_str(), it.task.as_deref())).collect::<Vec<_>>(),
+        [("one-v.jsonl", Some("one"))]
+    );
+    assert_eq!(
+        data.test.iter().map(|it| (it.name.as_str(), it.task.as_deref())).collect::<Vec<_>>(),
+        [("one-t.jsonl", Some("one"))]
+    );
+}
+
+#[test]
+fn a_dataset_of_the_hub_may_have_test_rows_in_a_file() {
+    let folder = Folder::new();
+    let made = folder
+        .resolve(&json!({"type": "huggingface", "path": "owner/rows::train", "test_path": "test.jsonl"}));
+    let hub = ("owner/rows::train".to_owned(), DataFormat::Huggingface, String::new());
+    assert_eq!(folder.sources(&made, &made.recipe.data.train), [hub]);
+    assert_eq!(folder.sources(&made, &made.recipe.data.test), [named("test.jsonl", DataFormat::Jsonl)]);
+    assert!(made.facts[0].is_here());
+    assert_eq!((made.facts[0].bytes, made.facts[0].rows, made.facts[0].tokens()), (None, None, None));
+}
+
+#[test]
+fn rows_are_counted_where_no_file_must_be_unpacked_for_it() {
+    let folder = Folder::new();
+    let facts = |name: &str, text: &str| {
+        folder.file(name, text);
+        folder.resolve(&json!({"path": name})).facts.remove(0)
+    };
+    let plain = facts("a.jsonl", &format!("{ROW}\n{ROW}"));
+    let bytes = 2 * ROW.len() as u64 + 1;
+    assert_eq!((plain.rows, plain.bytes, plain.tokens()), (Some(2), Some(bytes), Some(bytes / 4)));
+    // Compressed text is about five times as long.
+    let packed = facts("b.jsonl.gz", &format!("{ROW}\n{ROW}"));
+    assert_eq!((packed.rows, packed.bytes, packed.tokens()), (None, Some(bytes), Some(bytes * 5 / 4)));
+    let table = facts("c.csv", "a,b\n1,2\n");
+    assert_eq!((table.rows, table.bytes), (None, Some(8)));
+    let absent = folder.resolve(&json!({"path": "d.jsonl"})).facts.remove(0);
+    assert!(!absent.is_here());
+    assert_eq!((absent.rows, absent.bytes), (None, None));
+    std::fs::create_dir(folder.0.path().join("e")).unwrap();
+    let empty = folder.resolve(&json!({"path": "e", "format": "jsonl"})).facts.remove(0);
+    assert_eq!((empty.rows, empty.bytes, empty.is_here()), (None, None, false));
+}
