@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::loss_mask::{Span, supervised};
 use super::memory::Numbers;
-use super::spans::{Span, supervised};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Merge {

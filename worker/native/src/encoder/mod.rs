@@ -3,9 +3,9 @@
 mod added;
 mod bpe;
 mod compile;
+mod loss_mask;
 mod memory;
 mod scan;
-mod spans;
 mod store;
 mod unicode;
 mod words;
@@ -13,16 +13,16 @@ mod words;
 pub use added::AddedToken;
 pub use bpe::Merge;
 pub use compile::compile;
+pub use loss_mask::{SUPERVISED, Span};
 pub use memory::Memory;
 pub use scan::{PADDING, Split};
-pub use spans::{SUPERVISED, Span};
 pub use store::ENCODER_VERSION;
 
 use unicode_normalization_alignments::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
 use added::Added;
 use bpe::Bpe;
-use spans::{supervised, within};
+use loss_mask::{supervised, within};
 use store::Stored;
 use words::WordCache;
 

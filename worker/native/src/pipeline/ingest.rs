@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use super::recipe::{self, Coder, Ledger, Recipe, Source};
-use super::worker::{self, Part, Row, Worker};
+use super::tokenize::{self, Part, Row, RowTokenizer};
 use crate::ordered;
 use crate::problem::{BadRows, Failure, Fault, Outcome};
 use crate::rows::{Columns, Lines};
@@ -76,8 +76,8 @@ pub fn ingest(
     ordered::run(
         threads,
         lines.chain(batches),
-        || Worker::new(recipe, coder),
-        |worker, job| work(worker, job, &spill),
+        || RowTokenizer::new(recipe, coder),
+        |tokenizer, job| work(tokenizer, job, &spill),
         |done| collector.take(done?),
     )?;
     Ok(collector.finish(spill.finish()?))
@@ -110,24 +110,24 @@ fn open(sources: Vec<Source>, bad: &mut BadRows) -> Outcome<(Vec<Opened>, Vec<St
     Ok((opened, names))
 }
 
-fn work(worker: &mut Worker<'_>, job: Job<'_>, spill: &SpillWriter) -> Outcome<Done> {
-    let mut part = worker.begin();
+fn work(tokenizer: &mut RowTokenizer<'_>, job: Job<'_>, spill: &SpillWriter) -> Outcome<Done> {
+    let mut part = tokenizer.begin();
     let source = match job {
         Job::Broken(failure) => return Err(failure),
         Job::Lines { source, file, part: at } => {
-            part.lines = file.each(at, |line| worker.take(line.number, line.parse(), &mut part));
+            part.lines = file.each(at, |line| tokenizer.take(line.number, line.parse(), &mut part));
             part.bytes = file.extent(at).len() as u64;
             source
         }
         Job::Batch { source, batch } => {
             for row in 0..batch.len() {
-                worker.take(row as u64, batch.row(row), &mut part);
+                tokenizer.take(row as u64, batch.row(row), &mut part);
             }
             part.lines = batch.len() as u64;
             source
         }
     };
-    let offset = worker.spill(&mut part, spill)?;
+    let offset = tokenizer.spill(&mut part, spill)?;
     Ok(Done { source, part, offset })
 }
 
@@ -198,7 +198,7 @@ impl<P: FnMut(u64, u64, u64) -> bool> Collector<P> {
         ledger.eos_added += part.eos_added;
         ledger.bytes += part.bytes;
         for (field, rows) in &part.unused {
-            worker::count(&mut ledger.unused, field.clone(), *rows);
+            tokenize::count(&mut ledger.unused, field.clone(), *rows);
         }
     }
 

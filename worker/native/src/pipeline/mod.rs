@@ -3,9 +3,9 @@
 mod ingest;
 mod recipe;
 mod select;
-mod worker;
+mod tokenize;
 
 pub use ingest::{Ingested, ingest};
 pub use recipe::{Batches, Coder, Faults, Ledger, Oracle, OracleIds, Overlong, Recipe, Source};
 pub use select::{Selection, select, write_split};
-pub use worker::{Preview, preview};
+pub use tokenize::{Preview, preview};

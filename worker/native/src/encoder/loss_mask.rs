@@ -1,4 +1,4 @@
-//! The parts of a text that are learned.
+//! The loss mask: which parts of a text are learned, and the flag of ids that are.
 
 /// Set in a spilled id where the token is supervised.
 pub const SUPERVISED: u32 = 1 << 31;

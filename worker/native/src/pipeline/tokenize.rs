@@ -1,4 +1,4 @@
-//! One thread's work on one part of a source: rows to flagged ids.
+//! Tokenizing: rows of one part of a source to flagged ids, on one thread.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -48,7 +48,7 @@ enum Ids<'a> {
     Oracle(&'a recipe::Oracle<'a>),
 }
 
-pub struct Worker<'a> {
+pub struct RowTokenizer<'a> {
     recipe: &'a Recipe,
     renderer: Renderer<'a>,
     ids: Ids<'a>,
@@ -60,7 +60,7 @@ pub struct Worker<'a> {
     waiting: Vec<(u64, u128, Rendered)>,
 }
 
-impl<'a> Worker<'a> {
+impl<'a> RowTokenizer<'a> {
     pub fn new(recipe: &'a Recipe, coder: Coder<'a>) -> Self {
         let renderer = Renderer::new(&recipe.engine, recipe.train_on, &recipe.stops, recipe.interpret);
         let ids = match coder {
@@ -100,11 +100,11 @@ impl<'a> Worker<'a> {
             return;
         }
         part.read += 1;
-        let outcome = value.map_err(Refusal::from).and_then(|value| self.one(number, &value, part));
+        let outcome = value.map_err(Refusal::from).and_then(|value| self.tokenize_row(number, &value, part));
         note(number, outcome, part);
     }
 
-    fn one(&mut self, number: u64, value: &Value<'_>, part: &mut Part) -> Result<(), Refusal> {
+    fn tokenize_row(&mut self, number: u64, value: &Value<'_>, part: &mut Part) -> Result<(), Refusal> {
         let Understood { shaped, parsed, unused } = self.recipe.shaper.read(value)?;
         part.parsed += u64::from(parsed);
         for field in unused {
@@ -315,14 +315,14 @@ fn in_full(fault: Fault) -> String {
 
 /// Renders and encodes one row by the same steps as a build.
 pub fn preview(recipe: &Recipe, coder: Coder<'_>, value: &Value<'_>) -> Result<Preview, String> {
-    let mut worker = Worker::new(recipe, coder);
+    let mut tokenizer = RowTokenizer::new(recipe, coder);
     let shaped = recipe.shaper.shape(value).map_err(in_full)?;
     let mut rendered = Rendered::default();
-    let outcome = worker.renderer.render(&shaped, &mut rendered).map_err(|failure| failure.to_string())?;
+    let outcome = tokenizer.renderer.render(&shaped, &mut rendered).map_err(|failure| failure.to_string())?;
     outcome.map_err(in_full)?;
     let (text, spans) = (rendered.text.clone(), rendered.spans.clone());
-    worker.rendered = rendered;
-    let ids = match &mut worker.ids {
+    tokenizer.rendered = rendered;
+    let ids = match &mut tokenizer.ids {
         Ids::Native(encoder) => {
             let mut ids = Vec::new();
             encoder.encode(&text, &spans, &mut ids);
@@ -330,11 +330,11 @@ pub fn preview(recipe: &Recipe, coder: Coder<'_>, value: &Value<'_>) -> Result<P
         }
         Ids::Oracle(oracle) => {
             let encoded = oracle(vec![text.clone()])?;
-            encoded.first().map(|ids| flagged(ids, &worker.rendered)).unwrap_or_default()
+            encoded.first().map(|ids| flagged(ids, &tokenizer.rendered)).unwrap_or_default()
         }
     };
     let mut row = ids;
-    if worker.rendered.bare {
+    if tokenizer.rendered.bare {
         let flag = |ids: &[u32]| ids.iter().map(|id| id | SUPERVISED).collect::<Vec<_>>();
         row.splice(0..0, flag(&recipe.frame.0));
         row.extend(flag(&recipe.frame.1));
