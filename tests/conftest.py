@@ -6,20 +6,43 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from expert_worker.imports import quick_imports
+
 # A slow file that starts last keeps one core busy while the other has nothing left. The table at the end of a
-# run shows when the order is out of date.
-SLOW_FIRST = (Path(__file__).parent / "slow_first.txt").read_text().split()
+# run shows when the order is out of date. Files on one line share an expensive fixture: one process runs them.
+SLOW_FIRST = [line.split() for line in (Path(__file__).parent / "slow_first.txt").read_text().splitlines()]
 SLOWEST = 25
 CPU_SECONDS = "cpu_seconds"
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    with quick_imports():
+        return (yield)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """For `--dist loadfile`: whole files, or all the files of a line, to one process."""
+    from xdist.scheduler import LoadFileScheduling
+
+    together = {file: " ".join(line) for line in SLOW_FIRST for file in line}
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return together.get(_file(nodeid), _file(nodeid))
+
+    return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    ranks = {file: rank for rank, file in enumerate(SLOW_FIRST)}
+    ranks = {file: rank for rank, file in enumerate(file for line in SLOW_FIRST for file in line)}
     items.sort(key=lambda item: ranks.get(_file(item.nodeid), len(ranks)))
     if os.environ.get("EXPERT_FULL_TESTS") == "1":
         return
@@ -49,9 +72,22 @@ _STARTED = pytest.StashKey[float]()
 
 
 def _cpu_seconds() -> float:
-    """Of this process and of its children that have ended. On a busy machine only this can be compared."""
+    """Of this process and of all that it started. On a busy machine only this can be compared."""
     spent = os.times()
-    return time.process_time() + spent.children_user + spent.children_system
+    return time.process_time() + spent.children_user + spent.children_system + _of_living_children("self")
+
+
+def _of_living_children(process: str) -> float:
+    """Those that have ended count in their parent. Zero where there is no /proc."""
+    seconds = 0.0
+    for listed in Path(f"/proc/{process}/task").glob("*/children"):
+        with suppress(OSError):  # it may end at any time
+            for child in listed.read_text().split():
+                # After the name, which may contain anything, comes the third field.
+                fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+                seconds += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+                seconds += _of_living_children(child)
+    return seconds
 
 
 class Costs:

@@ -13,15 +13,17 @@ from trials import Server  # noqa: E402
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    server = Server([])
-    yield server
-    server.close()
-
-
-@pytest.fixture(scope="session")
-def training_server() -> Iterator[Server]:
-    """Warm for the real stage: the libraries that it imports late are there before the first fork."""
-    server = Server(["expert_test_training", "peft", "transformers.models.qwen3", "bitsandbytes"])
+    """Warm for the real stage too: the libraries that it imports late are there before the first fork."""
+    server = Server(
+        [
+            "expert_worker.__main__",
+            "expert_test_standin",
+            "expert_test_training",
+            "peft",
+            "transformers.models.qwen3",
+            "bitsandbytes",
+        ]
+    )
     yield server
     server.close()
 

@@ -18,16 +18,14 @@ def warm_up(modules: list[str]) -> None:
     sys.path[:0] = [str(WORKER), str(Path(__file__).parent), str(worker_tests), str(worker_tests / "train")]
     import importlib
 
-    import torch
+    from expert_worker.imports import quick_imports
 
+    with quick_imports():
+        import torch
+
+        for module in modules:
+            importlib.import_module(module)
     torch.set_num_threads(1)
-    for module in [
-        "expert_worker.__main__",
-        "expert_worker.checkpoint",
-        "expert_worker.run_record",
-        *modules,
-    ]:
-        importlib.import_module(module)
     # A child must not copy a parent's page just because its garbage collector looked at it.
     gc.freeze()
 

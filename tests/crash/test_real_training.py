@@ -30,11 +30,11 @@ KINDS = {"lora": {}, "nf4": {"recipe.base.quantization": "int4", "recipe.adapter
 
 
 @pytest.fixture(scope="module", params=[pytest.param("lora", marks=pytest.mark.full), "nf4"])
-def runs(request: pytest.FixtureRequest, training_server: Server, quick_folder: Path) -> Runs:
+def runs(request: pytest.FixtureRequest, server: Server, quick_folder: Path) -> Runs:
     folder = quick_folder / request.param
     folder.mkdir()
     save_base(folder / "base")
-    runs = Runs(training_server, folder, {**CHANGES, **KINDS[request.param]}, stage="expert_test_training")
+    runs = Runs(server, folder, {**CHANGES, **KINDS[request.param]}, stage="expert_test_training")
     runs.undisturbed()
     return runs
 

@@ -151,7 +151,7 @@ def started(workshop: Workshop, changes: dict[str, Any], run: str = RUN) -> "sub
 
 def last_words(process: "subprocess.Popen[bytes]") -> dict[str, Any]:
     try:
-        out, err = process.communicate(timeout=40)
+        out, err = process.communicate(timeout=240)
     finally:
         process.kill()
     lines = [json.loads(line)["body"] for line in out.splitlines()]
