@@ -124,7 +124,7 @@ def too_large_together(rows: int) -> Failed:
     )
 
 
-def halved(rows: int, step: int, what: str, events: Events) -> int:
+def halve_after_oom(rows: int, step: int, what: str, events: Events) -> int:
     """The number of rows to try after `rows` did not fit; `what` is repeated with them."""
     if rows <= 1:
         raise Failed(

@@ -1,5 +1,5 @@
-"""The training loop, from the first step to the last: gradient accumulation, the optimizer's step, intervals,
-throughput and the state that travels in checkpoints."""
+"""The training loop, from the first step to the last: gradient accumulation, the retry after an out-of-memory
+error, the optimizer's step, intervals, early stopping, throughput and the state that checkpoints hold."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Trainer:
                 self.save(self.state, metrics)
             if stopping and self.state.step < self.total_steps:
                 self._leave()
-            if self._exhausted():
+            if self._stops_early():
                 return
 
     def _step(self, step: int, rows: list[int], result: StepResult) -> float | None:
@@ -168,7 +168,7 @@ class Trainer:
         best = self.plan.recipe.evaluation.best
         if best is not None:
             value = _metric(metrics, best.metric)
-            if self.state.consider(value, best.greater_is_better):
+            if self.state.record_evaluation(value, best.greater_is_better):
                 self.events.best(self.state.step, best.metric, value)
         self.events.stage("train")
         return metrics
@@ -177,7 +177,7 @@ class Trainer:
         """A best checkpoint must be on disk to be used at the end."""
         return self.plan.recipe.evaluation.best is not None and self.state.best_step == self.state.step
 
-    def _exhausted(self) -> bool:
+    def _stops_early(self) -> bool:
         best = self.plan.recipe.evaluation.best
         if best is None or best.patience is None or self.state.evaluations_without_gain < best.patience:
             return False
@@ -268,7 +268,7 @@ class GradientAccumulator:
             sum(batch.ids.numel() for batch in batches),
             float(self._events.stop_requested and self._dist.size > 1),
         )
-        walked = None if stopping else self._walk(step, rows, batches, scale / max(1, weight))
+        walked = None if stopping else self._backward_or_halve(step, rows, batches, scale / max(1, weight))
         if walked is None:
             self.clear()
             return StepResult(0.0, 0, 0, 0, data_wait, finished=False)
@@ -294,7 +294,7 @@ class GradientAccumulator:
         for parameter in self._parameters:
             parameter.grad = None
 
-    def _walk(
+    def _backward_or_halve(
         self, step: int, rows: Sequence[int], batches: list[PackedBatch], scale: float
     ) -> tuple[float, StepTiming] | None:
         """The summed loss of this process's rows and its time; None where a wish to stop cut it short."""
@@ -308,7 +308,7 @@ class GradientAccumulator:
             held = min(self.micro_batch, len(self._dist.share(rows)))
             if self._dist.sharded:
                 raise memory.too_large_together(held)
-            self.micro_batch = memory.halved(held, step, "the step", self._events)
+            self.micro_batch = memory.halve_after_oom(held, step, "the step", self._events)
             batches = self._batches(step, rows)
 
     def _backward(
@@ -365,7 +365,7 @@ class TrainerState:
         self.loss_tokens += result.weight
         self.skipped_in_a_row = 0
 
-    def consider(self, value: float, greater_is_better: bool) -> bool:
+    def record_evaluation(self, value: float, greater_is_better: bool) -> bool:
         """Whether an evaluation at the current step is the best so far.
 
         Of equals the later one wins: it has trained longer, and accuracies over few rows are often equal. An

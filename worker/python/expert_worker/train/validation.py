@@ -84,7 +84,7 @@ class Validation:
                 raise
         if self._dist.sharded:
             raise memory.too_large_together(len(indices))
-        self.micro_batch = memory.halved(len(indices), step, "The evaluation", self._events)
+        self.micro_batch = memory.halve_after_oom(len(indices), step, "The evaluation", self._events)
         return None
 
 
