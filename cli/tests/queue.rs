@@ -115,6 +115,36 @@ fn only_changed_experts_are_retrained() {
 }
 
 #[test]
+fn another_scorer_scores_again_and_trains_nothing() {
+    let world = World::shelf(&["a"]);
+    let manifest = std::fs::read_to_string(world.path("experts/a/manifest.json")).unwrap();
+    let begin = manifest.find("\"scorer\": \"").unwrap();
+    let end = begin + manifest[begin..].find('\n').unwrap();
+    edit(
+        &world,
+        "experts/a/manifest.json",
+        &manifest[begin..end],
+        "\"scorer\": {\"python\": \"score.py:score\"},",
+    );
+    let script = world.path("experts/a/score.py");
+    std::fs::write(&script, "def score(answer, expected): return answer == expected\n").unwrap();
+    assert_eq!(each(&ends(&world, ALL, "final=one,score")), ["done"]);
+    assert_eq!(each(&ends(&world, ALL, NOBODY)), ["before"]);
+
+    let first = lock(&world, "a");
+    std::fs::write(&script, "def score(answer, expected): return expected in answer\n").unwrap();
+    let (output, document) = world.json(ALL, "score");
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert_eq!(document["experts"][0]["finished_before"], true, "{document}");
+    let second = lock(&world, "a");
+    assert_eq!(first["inputs"], second["inputs"]);
+    assert_eq!(first["result"]["adapter"], second["result"]["adapter"]);
+    assert_eq!(second["result"]["score"]["scorer"].as_str().unwrap().len(), 64);
+    assert_ne!(first["result"]["score"]["scorer"], second["result"]["score"]["scorer"]);
+    assert_eq!(each(&ends(&world, ALL, NOBODY)), ["before"]);
+}
+
+#[test]
 fn an_unfinished_run_of_other_data_is_not_resumed() {
     let world = World::shelf(&["a"]);
     ends(&world, ALL, "steps=2,checkpoint=2,missing");

@@ -152,6 +152,33 @@ fn runs_outside_of_an_expert_are_listed_with_scores_speed_and_date() {
 }
 
 #[test]
+fn scores_of_different_scorers_are_not_compared_in_silence() {
+    let world = World::new();
+    for (run, digest) in [("runs/one", "1".repeat(64)), ("runs/two", "2".repeat(64))] {
+        finished(&world, run, 8, 0.5);
+        let scores =
+            json!({"scorer": "score.py:score", "scorer_sha256": digest, "adapter": {"accuracy": 0.5}});
+        write(&world, &format!("{run}/evaluation.json"), &scores.to_string());
+    }
+    let listed = world.expert_cli(&["runs", "runs"], "").output().unwrap();
+    let warning = String::from_utf8(listed.stderr).unwrap();
+    assert!(warning.contains("were scored by different scorers"), "{warning}");
+    let both = ["runs", "--compare", "runs/one", "runs/two"];
+    let text = String::from_utf8(world.expert_cli(&both, "").output().unwrap().stdout).unwrap();
+    assert!(
+        text.contains("score.py:score (11111111)") && text.contains("score.py:score (22222222)"),
+        "{text}"
+    );
+    assert!(text.contains("do not compare them"), "{text}");
+    std::fs::copy(world.path("runs/one/evaluation.json"), world.path("runs/two/evaluation.json")).unwrap();
+    for arguments in [&["runs", "runs"][..], &both] {
+        let output = world.expert_cli(arguments, "").output().unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(!said.contains("different scorers"), "{said}");
+    }
+}
+
+#[test]
 fn compared_runs_show_differences_and_results() {
     let world = World::new();
     finished(&world, "runs/one", 8, 0.5);

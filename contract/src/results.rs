@@ -44,10 +44,19 @@ pub struct TrainResult {
 pub struct EvaluationResult {
     pub expert: Option<String>,
     pub scorer: Option<String>,
+    /// SHA-256 of the file of the expert's own scorer; scores of different ones are not compared.
+    #[schemars(extend("x-added-later" = true))]
+    pub scorer_sha256: Option<String>,
+    /// What `accuracy` is the name of here: `accuracy`, the share of right answers, or `mean score`.
+    #[schemars(extend("x-added-later" = true))]
+    pub measure: Option<String>,
     pub rows: Option<u64>,
     pub base: Option<Score>,
     /// Null where the base alone was scored.
     pub adapter: Option<Score>,
+    /// The adapter against the base on the same rows; null where one of them was scored alone.
+    #[schemars(extend("x-added-later" = true))]
+    pub comparison: Option<PairedComparison>,
     pub by_level: Vec<ScoreLine>,
     pub by_tag: Vec<ScoreLine>,
     /// Questions that the adapter answers and the base does not; only in `evaluation.json`.
@@ -62,10 +71,20 @@ pub struct EvaluationResult {
     pub seconds: Option<f64>,
 }
 
-/// Right answers of all, with a 95% interval.
+impl EvaluationResult {
+    /// The scorer with the first digits of its file's digest. Scores are compared only where this is the same.
+    pub fn scored_by(&self) -> Option<String> {
+        let name = self.scorer.clone()?;
+        let digits = self.scorer_sha256.as_deref().and_then(|digest| digest.get(..8));
+        Some(digits.map_or(name.clone(), |digits| format!("{name} ({digits})")))
+    }
+}
+
+/// The mean of scores from 0 to 1, with a 95% interval. Of right and wrong answers it is the share of right ones.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Share {
+    /// Answers with the full score.
     #[schemars(with = "u64")]
     pub correct: Option<u64>,
     #[schemars(with = "u64")]
@@ -85,6 +104,9 @@ pub struct Score {
     #[serde(flatten)]
     pub share: Share,
     pub loss: Option<f64>,
+    /// Answers that count as 0 because the scorer failed on them or gave no verdict.
+    #[schemars(extend("x-added-later" = true))]
+    pub unscored: u64,
     /// The base's prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<PromptChoice>")]
@@ -136,8 +158,31 @@ pub struct Example {
 #[serde(default)]
 pub struct Answer {
     pub text: String,
+    /// Whether it has the full score.
     pub correct: bool,
     pub reason: String,
+    /// From 0 to 1; null in records of older versions.
+    #[schemars(range(min = 0.0, max = 1.0), extend("x-added-later" = true))]
+    pub score: Option<f64>,
+    /// It counts as 0 because the scorer failed on it or gave no verdict.
+    #[schemars(extend("x-added-later" = true))]
+    pub unscored: bool,
+}
+
+/// The adapter's scores less the base's, row by row.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct PairedComparison {
+    /// The mean, with a 95% interval.
+    #[schemars(range(min = -1.0, max = 1.0))]
+    pub difference: f64,
+    #[schemars(range(min = -1.0, max = 1.0))]
+    pub low: f64,
+    #[schemars(range(min = -1.0, max = 1.0))]
+    pub high: f64,
+    /// Rows that the adapter answers better than the base, and worse.
+    pub better: u64,
+    pub worse: u64,
 }
 
 /// `base`: fetches or converts the base model.

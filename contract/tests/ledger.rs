@@ -133,7 +133,7 @@ fn root_examples() -> Vec<Example> {
         "soft_prompts[].init_method" = "vocab_sample" with { "training.config": {"adapter_type": "prompt"}, "soft_prompts": [{"tokens": 8}] };
         "soft_prompts[].init_text" = "b" with { "training.config": {"adapter_type": "prompt"}, "soft_prompts": [{"tokens": 8, "init_method": "text", "init_text": "a"}] };
         "evaluation.suite" = "sql";
-        "evaluation.scorer" = "sql";
+        "evaluation.scorer.python" = "other.py:score" with { "evaluation.scorer": {"python": "score.py:score"} };
         "evaluation.test_cases[].prompt" = "b" with { "evaluation.test_cases": [{"prompt": "a", "expected": "a"}] };
         "evaluation.test_cases[].expected" = "b" with { "evaluation.test_cases": [{"prompt": "a", "expected": "a"}] };
         "evaluation.test_set_size" = 10;

@@ -1,5 +1,6 @@
 //! `runs`: lists runs with their state, and shows how two runs differ.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use expert_contract::exit::Exit;
@@ -40,8 +41,23 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         console.say("nothing has been trained here");
     } else {
         console.data(&table(&runs));
+        for expert in scored_differently(&runs) {
+            let message =
+                format!("runs of {expert} were scored by different scorers: do not compare their scores");
+            console
+                .warn(&message, Some("score them again with `evaluate`; `runs --compare` names each scorer"));
+        }
     }
     Ok(Exit::Done)
+}
+
+/// Experts whose runs have scores of several scorers.
+fn scored_differently(runs: &[Run]) -> Vec<&str> {
+    let mut scorers: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for run in runs {
+        scorers.entry(&run.expert).or_default().extend(run.scored_by.as_deref());
+    }
+    scorers.into_iter().filter(|(_, scorers)| scorers.len() > 1).map(|(expert, _)| expert).collect()
 }
 
 fn table(runs: &[Run]) -> String {

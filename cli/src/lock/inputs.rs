@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use expert_contract::digest;
+use expert_contract::event::ACCURACY;
 use expert_contract::manifest::{EMBEDDED, is_hub_id};
 use expert_contract::plan::{Code, Inputs, Paths, Recipe};
 use serde::Serialize;
@@ -52,7 +53,18 @@ pub fn of(recipe: &Recipe, paths: &Paths, python: Option<&Path>, digests: &Diges
         tokenizer: digests.of_files(&tokenizer(folder.as_deref())),
         template: digest::of(&recipe.template),
         code: code::of(python),
+        scorer: scorer(paths, digests).filter(|_| chooses_by_score(recipe)),
     }
+}
+
+/// The file of the expert's own scorer.
+pub fn scorer(paths: &Paths, digests: &Digests) -> Option<String> {
+    digests.of_file(Path::new(paths.scorer.as_ref()?))
+}
+
+/// Whether the scorer decides which checkpoint the adapter is.
+fn chooses_by_score(recipe: &Recipe) -> bool {
+    recipe.evaluation.best.as_ref().is_some_and(|best| best.metric == ACCURACY)
 }
 
 /// The same, with the interpreter that the worker would run in.
@@ -71,13 +83,20 @@ pub fn differences(before: &Inputs, now: &Inputs) -> Vec<Difference> {
     let one = |what: &str, kind: Kind, before: Option<&String>, now: Option<&String>| {
         difference(what, kind, before, now, "unknown")
     };
+    // Most experts have no scorer file: absent is the same as absent.
+    let scorer = (before.scorer.is_some() || now.scorer.is_some())
+        .then(|| difference("scorer", Kind::Material, before.scorer.as_ref(), now.scorer.as_ref(), "absent"))
+        .flatten();
     let others = [
         one(RECIPE, Kind::Recipe, Some(&before.recipe), Some(&now.recipe)),
         one("base", Kind::Material, before.base.as_ref(), now.base.as_ref()),
         one("tokenizer", Kind::Material, before.tokenizer.as_ref(), now.tokenizer.as_ref()),
         one("template", Kind::Material, Some(&before.template), Some(&now.template)),
     ];
-    data.chain(others.into_iter().flatten()).chain(code_differences(&before.code, &now.code)).collect()
+    data.chain(others.into_iter().flatten())
+        .chain(scorer)
+        .chain(code_differences(&before.code, &now.code))
+        .collect()
 }
 
 pub fn code_differences(before: &Code, now: &Code) -> Vec<Difference> {
@@ -188,6 +207,22 @@ mod tests {
             tokenizer: Some("t".to_owned()),
             template: "p".to_owned(),
             code,
+            scorer: None,
+        }
+    }
+
+    #[test]
+    fn a_scorer_that_chooses_the_checkpoint_is_one_of_the_inputs() {
+        let plain = inputs("r", &[], Some("sha256:a"));
+        let scored = |digest: &str| Inputs { scorer: Some(digest.to_owned()), ..plain.clone() };
+        assert!(differences(&scored("1"), &scored("1")).is_empty());
+        for (before, now, line) in [
+            (&plain, &scored("1"), "scorer: absent -> 1"),
+            (&scored("1"), &scored("2"), "scorer: 1 -> 2"),
+            (&scored("1"), &plain, "scorer: 1 -> absent"),
+        ] {
+            let found: Vec<_> = differences(before, now).iter().map(ToString::to_string).collect();
+            assert_eq!(found, [line]);
         }
     }
 

@@ -53,6 +53,9 @@ pub struct Score {
     pub rows: u64,
     pub base: f64,
     pub adapter: f64,
+    /// SHA-256 of the expert's own scorer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scorer: Option<String>,
 }
 
 impl Score {
@@ -63,6 +66,7 @@ impl Score {
             rows: evaluation.rows?,
             base: accuracy(&evaluation.base)?,
             adapter: accuracy(&evaluation.adapter)?,
+            scorer: evaluation.scorer_sha256.clone(),
         })
     }
 }
@@ -181,7 +185,7 @@ mod tests {
     fn a_score_needs_both_sides() {
         let of = |document| Score::of(&serde_json::from_value::<EvaluationResult>(document).unwrap());
         let both = json!({"rows": 5, "base": {"accuracy": 0.2}, "adapter": {"accuracy": 0.8}});
-        assert_eq!(of(both), Some(Score { rows: 5, base: 0.2, adapter: 0.8 }));
+        assert_eq!(of(both), Some(Score { rows: 5, base: 0.2, adapter: 0.8, scorer: None }));
         assert_eq!(of(json!({"rows": 5, "base": {"accuracy": 0.2}, "adapter": null})), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Runs side by side, as tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -36,14 +36,15 @@ fn differing(head: &str, names: &[String], rows: &BTreeMap<String, Sides>) -> St
 
 fn results(names: &[String], runs: &[Run]) -> String {
     type Show = fn(&Run) -> Option<String>;
-    let rows: [(&str, Show); 10] = [
+    let rows: [(&str, Show); 11] = [
         ("state", |run| Some(run.state.as_str().to_owned())),
         ("steps", |run| run.steps.map(grouped)),
         ("tokens", |run| run.tokens.map(grouped)),
         ("train loss", |run| run.train_loss.map(loss)),
         ("eval loss", |run| run.eval_loss.map(loss)),
-        ("base right", |run| run.base_accuracy.map(percent)),
-        ("adapter right", |run| run.accuracy.map(percent)),
+        ("scored by", |run| run.scored_by.clone()),
+        ("base score", |run| run.base_accuracy.map(percent)),
+        ("adapter score", |run| run.accuracy.map(percent)),
         ("tokens/s", |run| run.tokens_per_second.map(short)),
         ("time", |run| run.seconds.map(seconds)),
         ("peak memory", |run| run.peak_memory_bytes.map(bytes)),
@@ -56,7 +57,10 @@ fn results(names: &[String], runs: &[Run]) -> String {
             table.row([name.to_owned()].into_iter().chain(cells));
         }
     }
-    table.render()
+    let scorers: BTreeSet<&String> = runs.iter().filter_map(|run| run.scored_by.as_ref()).collect();
+    let remark =
+        if scorers.len() > 1 { "The scores come from different scorers: do not compare them.\n" } else { "" };
+    table.render() + remark
 }
 
 fn headed(head: &str, names: &[String], align: Align) -> Table {

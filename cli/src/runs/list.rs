@@ -42,9 +42,11 @@ pub struct Run {
     pub tokens: Option<u64>,
     pub train_loss: Option<f64>,
     pub eval_loss: Option<f64>,
-    /// Accuracy of base and adapter on the test set.
+    /// Accuracy, or mean score, of base and adapter on the test set.
     pub base_accuracy: Option<f64>,
     pub accuracy: Option<f64>,
+    /// Scores of different scorers are not compared.
+    pub scored_by: Option<String>,
     pub tokens_per_second: Option<f64>,
     pub seconds: Option<f64>,
     pub peak_memory_bytes: Option<u64>,
@@ -98,6 +100,7 @@ pub fn look(path: &Path) -> Run {
         tokens: result.tokens,
         train_loss: result.train_loss.or(last.loss),
         eval_loss: result.eval_loss,
+        scored_by: scores.scored_by(),
         base_accuracy: accuracy(scores.base),
         accuracy: accuracy(scores.adapter),
         tokens_per_second: result.tokens_per_second,

@@ -42,9 +42,13 @@ impl Trainer<'_> {
         let asked = self.options.asked(self.shelf.is_some());
         let (mut trained, plan) = self.runner.train(&folder, plan, &inputs, asked, notify)?;
         let _held = matches!(trained, Trained::Now(_)).then_some(folder);
-        // A run that trained now has scores; one that was finished before may not have.
-        if self.evaluates(recipe) && trained.result()?.evaluation.is_none() {
-            let score = match kept_score(recipe, &plan.machine.paths, &inputs) {
+        // A run that trained now has scores; one that was finished before may have none, or those of another scorer.
+        let scorer = lock::inputs::scorer(&plan.machine.paths, self.runner.digests);
+        let is_scored = |result: &TrainResult| {
+            result.evaluation.as_ref().is_some_and(|evaluation| evaluation.scorer_sha256 == scorer)
+        };
+        if self.evaluates(recipe) && !is_scored(&trained.result()?) {
+            let score = match kept_score(recipe, &plan.machine.paths, &inputs, scorer.as_ref()) {
                 Some(kept) => kept,
                 None => self.score(&plan, notify)?,
             };
@@ -60,8 +64,10 @@ impl Trainer<'_> {
         let inputs = self.runner.inputs(recipe, paths);
         let asked = self.options.asked(self.shelf.is_some());
         let decision = decide(Path::new(&paths.output), &Now { recipe, paths, inputs: &inputs }, asked);
-        let scored = !self.evaluates(recipe) || kept_score(recipe, paths, &inputs).is_some();
-        matches!(decision, Ok(Decision::Done(_))) && scored
+        let scorer = lock::inputs::scorer(paths, self.runner.digests);
+        let has_score =
+            !self.evaluates(recipe) || kept_score(recipe, paths, &inputs, scorer.as_ref()).is_some();
+        matches!(decision, Ok(Decision::Done(_))) && has_score
     }
 
     /// A shelf is scored where there are test sets.
@@ -101,7 +107,9 @@ impl Trainer<'_> {
         }
         let score = result.evaluation.as_ref().and_then(Score::of);
         let same = before.filter(|entry| entry.result.adapter == adapter);
-        let score = score.or_else(|| same.and_then(|entry| entry.result.score));
+        let scorer = lock::inputs::scorer(&plan.machine.paths, self.runner.digests);
+        let is_current = |score: &Score| score.scorer == scorer;
+        let score = score.or_else(|| same.and_then(|entry| entry.result.score)).filter(is_current);
         let result = Outcome {
             adapter: adapter.to_owned(),
             steps: result.steps,
@@ -115,15 +123,16 @@ impl Trainer<'_> {
     }
 }
 
-/// The evaluation that belongs to the adapter, if the lock says that it does.
-fn kept_score(recipe: &Recipe, paths: &Paths, inputs: &Inputs) -> Option<Value> {
+/// The evaluation that belongs to the adapter and the scorer, if the lock says that it does.
+fn kept_score(recipe: &Recipe, paths: &Paths, inputs: &Inputs, scorer: Option<&String>) -> Option<Value> {
     let run = Path::new(&paths.output);
     let entry = lock::Place::of(&recipe.base.name, paths)?.entry()?;
     let same = lock::differences(&entry.inputs, inputs).is_empty()
         && Finished::of(run)?.adapter() == Some(entry.result.adapter.as_str());
     let kept: Value = read_json(&run.join("evaluation.json")).filter(|_| same)?;
     let score = worker::result(&kept).ok().as_ref().and_then(Score::of);
-    (score == Some(entry.result.score?)).then(|| without_answers(kept))
+    let locked = entry.result.score.filter(|score| score.scorer.as_ref() == scorer)?;
+    (score == Some(locked)).then(|| without_answers(kept))
 }
 
 fn without_answers(mut evaluation: Value) -> Value {

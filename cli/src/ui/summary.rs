@@ -47,8 +47,9 @@ pub fn accuracy(share: Option<&Share>) -> String {
 
 /// Scores of base and adapter.
 pub fn evaluated(result: &EvaluationResult) -> String {
+    let measure = result.measure.as_deref().unwrap_or("accuracy");
     let columns =
-        [("", Align::Left), ("accuracy", Align::Right), ("95 %", Align::Right), ("loss", Align::Right)];
+        [("", Align::Left), (measure, Align::Right), ("95 %", Align::Right), ("loss", Align::Right)];
     let mut table = Table::new(&columns);
     for (who, found) in [("base", &result.base), ("adapter", &result.adapter)] {
         if let Some(found) = found {
@@ -62,10 +63,33 @@ pub fn evaluated(result: &EvaluationResult) -> String {
         }
     }
     let mut text = String::new();
-    if let (Some(rows), Some(scorer)) = (result.rows, &result.scorer) {
+    if let (Some(rows), Some(scorer)) = (result.rows, result.scored_by()) {
         let _ = writeln!(text, "{} rows, judged by {scorer}", grouped(rows));
     }
-    text + &table.render() + &parts(result)
+    text + &table.render() + &compared(result) + &parts(result)
+}
+
+/// The adapter against the base on the same rows, and answers that nothing could score.
+fn compared(result: &EvaluationResult) -> String {
+    let mut text = String::new();
+    if let Some(paired) = &result.comparison {
+        let points = |share: f64| format!("{:+.1}", 100.0 * share);
+        let _ = writeln!(
+            text,
+            "adapter - base: {} points (95 %: {} to {}), better on {} rows, worse on {}",
+            points(paired.difference),
+            points(paired.low),
+            points(paired.high),
+            grouped(paired.better),
+            grouped(paired.worse)
+        );
+    }
+    for (who, found) in [("base", &result.base), ("adapter", &result.adapter)] {
+        if let Some(failed) = found.as_ref().map(|found| found.unscored).filter(|failed| *failed > 0) {
+            let _ = writeln!(text, "{who}: {} answers were not scored and count as 0", grouped(failed));
+        }
+    }
+    text
 }
 
 /// The same by level and by tag, if the rows have any.
@@ -133,6 +157,24 @@ mod tests {
         assert_eq!(
             text,
             "40 rows, judged by json\n      accuracy            95 %    loss\nbase     12.5%  10.0% to 20.0%  2.5000\n"
+        );
+    }
+
+    #[test]
+    fn partial_scores_say_what_their_mean_is_and_what_was_not_scored() {
+        let side = |mean: f64, unscored: u64| json!({"accuracy": mean, "low": 0.1, "high": 0.9, "unscored": unscored});
+        let comparison = json!({"difference": 0.25, "low": 0.125, "high": 0.375, "better": 30, "worse": 4});
+        let result = json!({
+            "rows": 40, "scorer": "score.py:score", "scorer_sha256": "0123456789abcdef", "measure": "mean score",
+            "base": side(0.25, 0), "adapter": side(0.5, 2), "comparison": comparison,
+        });
+        let text = anstream::adapter::strip_str(&shown(&evaluated(&typed(result)))).to_string();
+        assert_eq!(
+            text,
+            "40 rows, judged by score.py:score (01234567)\n         mean score            95 %  loss\n\
+             base          25.0%  10.0% to 90.0%\nadapter       50.0%  10.0% to 90.0%\n\
+             adapter - base: +25.0 points (95 %: +12.5 to +37.5), better on 30 rows, worse on 4\n\
+             adapter: 2 answers were not scored and count as 0\n"
         );
     }
 

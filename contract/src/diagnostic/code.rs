@@ -137,6 +137,7 @@ codes! {
     CheckpointingConflict = "checkpointing-conflict", Warning, "`gradient_checkpointing` and `activation_checkpointing` differ.";
     Credentials = "credentials", Error, "A password, key or token is in the manifest.";
     UnknownScorer = "unknown-scorer", Error, "The scorer is neither built in nor written as one that a package offers.";
+    ScorerChoice = "scorer-choice", Error, "The scorer's settings name none or several, or not a function of a file.";
     ScorerInstalled = "scorer-installed", Advice, "The scorer comes from an installed package, which only the worker can look up.";
     SchedulerOption = "scheduler-option", Error, "The schedule does not have this option, or not with this value.";
     TemplateSource = "template-source", Error, "A `custom` prompt template needs its text, and only a custom one has one.";

@@ -6,6 +6,7 @@ use super::base::{
 use super::config::{CONFIG, Config};
 use super::dataset::{DATASET, Dataset};
 use super::json::{Node, Value};
+use super::scorer::{SCORER, Scorer};
 use super::section::section;
 use super::setting::Decode;
 use super::vocabulary::{Limit, Name};
@@ -88,8 +89,8 @@ section! {
     Evaluation = EVALUATION at "evaluation" {}
     honoured {
         suite ["suite"]: Name = Name(None), Kind::OneOf(&[Kind::Text, TEXTS, Kind::Null]), "Name under which results are compared with others.";
-        scorer ["scorer"]: Option<String> = None, TEXT_OR_NULL,
-            "What judges an answer: `sql`, `json`, `cypher`, `typescript`, `exact`, `regex`, or `package:name` for one that an installed package offers.";
+        scorer ["scorer"]: Option<Scorer> = None, Kind::OneOf(&[Kind::Text, Kind::Object(&SCORER), Kind::Null]),
+            "What judges an answer: `sql`, `json`, `cypher`, `typescript`, `exact`, `regex`, `package:name` for one that an installed package offers, or `{\"python\": \"score.py:score\"}` for your own function.";
         test_cases ["test_cases"]: TestCases = TestCases::default(), Kind::OneOf(&[Kind::List(&Kind::Object(&TEST_CASE)), Kind::Text, Kind::Null]),
             "Questions asked beside the test set: a list, or a file in the expert's folder with a JSON list or one JSON object per line.";
         test_set_size ["test_set_size"]: Limit = Limit(None), Kind::OneOf(&[crate::ledger::WHOLE, Kind::Null]),

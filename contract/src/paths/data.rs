@@ -1,13 +1,13 @@
 //! Data files: inside the expert's folder, existing, and not empty.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 
 use super::files::{NotData, data_files, is_pattern};
 use super::parse::is_windows_absolute;
 use crate::diagnostic::{Code, Problem, Severity};
-use crate::manifest::{DatasetType, Manifest, Options, is_lfs_pointer};
+use crate::manifest::{DatasetType, Function, Manifest, Options, Scorer, is_lfs_pointer};
 use crate::source::Span;
 
 pub const STAY_INSIDE: &str = "keep it in the expert's folder, or allow the other folder with --allow-path";
@@ -30,6 +30,8 @@ pub fn check(manifest: &Manifest, options: &Options, problems: &mut Vec<Problem>
 #[derive(Clone, Copy, PartialEq)]
 enum Many {
     One,
+    /// A file of code.
+    Script,
     /// One source: a task's share is that of a source.
     OneSource,
     Any,
@@ -57,6 +59,11 @@ fn named(manifest: &Manifest) -> Vec<(String, Span, Many)> {
     }
     let cases = &manifest.root.evaluation.test_cases;
     add(cases.file(), cases.span, Many::One);
+    if let Some(choice) = manifest.root.evaluation.scorer.as_ref().and_then(Scorer::choice) {
+        let file =
+            choice.python.as_deref().and_then(Function::parse).map(|function| function.file.to_owned());
+        add(file.as_ref(), choice.python.span, Many::Script);
+    }
     for base in &manifest.bases {
         add(base.template_path.as_ref(), base.template_path.span, Many::One);
     }
@@ -80,11 +87,18 @@ impl Checker<'_> {
             Self::lexically_inside(text, span)?;
         }
         let path = data_path(text, self.folder);
-        if many != Many::One && (path.is_dir() || is_pattern(text) && !path.exists()) {
+        if !matches!(many, Many::One | Many::Script) && (path.is_dir() || is_pattern(text) && !path.exists())
+        {
             return self.several(text, &path, span, many, free);
         }
         let metadata = match fs::metadata(&path) {
             Ok(metadata) => metadata,
+            Err(error) if many == Many::Script && error.kind() == ErrorKind::NotFound => {
+                let problem = Problem::new(Code::DataMissing, span, format!("`{text}` is not here"));
+                return Err(problem.severity(self.severity()).hint(
+                    "write the function into that file first; the path is relative to the manifest's folder",
+                ));
+            }
             Err(error) => return Err(self.absent(text, span, &error)),
         };
         if !free && !self.is_allowed(text) && !is_under(&path, self.folder) {
@@ -151,7 +165,7 @@ impl Checker<'_> {
     }
 
     fn absent(&self, text: &str, span: Span, error: &std::io::Error) -> Problem {
-        let (message, hint) = if error.kind() == std::io::ErrorKind::PermissionDenied {
+        let (message, hint) = if error.kind() == ErrorKind::PermissionDenied {
             (
                 format!("there is no permission to read `{text}`"),
                 "check the permissions of the file and its folders".to_owned(),

@@ -20,6 +20,9 @@ pub struct Inputs {
     pub tokenizer: Option<String>,
     pub template: String,
     pub code: Code,
+    /// SHA-256 of the expert's own scorer, where the best checkpoint is chosen by its scores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scorer: Option<String>,
 }
 
 /// The code that decides an adapter.

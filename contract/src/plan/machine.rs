@@ -150,6 +150,9 @@ pub struct Paths {
     pub base: Option<String>,
     /// Source name -> absolute file. Hub datasets are not listed.
     pub data: BTreeMap<String, String>,
+    /// The Python file of the expert's own scorer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scorer: Option<String>,
 }
 
 /// Bytes by part for one micro-batch on the device.

@@ -319,12 +319,26 @@ pub struct Evaluation {
     /// How the best checkpoint is chosen; null: the last one is final.
     pub best: Option<BestModel>,
     pub suite: Option<String>,
-    /// `sql`, `json`, `cypher`, `typescript`, `exact`, `regex`, or an installed entry point's name.
+    /// The name of a built-in scorer, or `package:name` of one that an installed package offers.
     pub scorer: Option<String>,
+    /// Of a scorer that has settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scorer_settings: Option<ScorerSettings>,
     pub metrics: Vec<String>,
     /// Rows of the test set that are scored; null for all.
     pub test_set_size: Option<u64>,
     pub test_cases: Vec<TestCase>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ScorerSettings {
+    /// A function in a Python file. The file's place is in `machine.paths.scorer`.
+    Python {
+        /// Relative to the expert's folder, with forward slashes.
+        file: String,
+        function: String,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::budget::Load;
 use crate::manifest::{CompileMode, Config, Effective, Together, model_slug};
-use crate::paths::{DEFAULT_CACHE, Target, anywhere, fill_placeholders, mirror_target};
+use crate::paths::{DEFAULT_CACHE, Target, anywhere, data_path, fill_placeholders, mirror_target};
 use crate::plan::{
     Compile, DeviceKind, Distributed, DistributedStrategy, Loader, Logging, Machine, MemoryEstimate, Mirror,
-    Paths, Recipe,
+    Paths, Recipe, ScorerSettings,
 };
 
 use super::base::FoundBase;
@@ -148,6 +148,12 @@ fn loader(expert: &Effective<'_>) -> Loader {
     }
 }
 
+/// The file of the expert's own scorer.
+fn scorer(recipe: &Recipe) -> Option<&str> {
+    let ScorerSettings::Python { file, .. } = recipe.evaluation.scorer_settings.as_ref()?;
+    Some(file)
+}
+
 fn paths(recipe: &Recipe, base: &FoundBase, sources: &Sources, site: &Site, config: &Config) -> Paths {
     let expert_dir = site.expert_dir();
     let slug = model_slug(&recipe.base.name);
@@ -166,6 +172,7 @@ fn paths(recipe: &Recipe, base: &FoundBase, sources: &Sources, site: &Site, conf
         home: text(&site.home),
         base: base.folder().map(text),
         data: sources.paths.iter().map(|(name, path)| (name.clone(), text(path))).collect(),
+        scorer: scorer(recipe).map(|file| text(&data_path(file, expert_dir))),
     }
 }
 

@@ -1,9 +1,10 @@
 //! The recipe: what decides the result, said the same way on every machine.
 
-use crate::manifest::{BaseModel, Config, Dataset, Effective, Modules, Root, RopeWord};
+use crate::manifest::{BaseModel, Config, Dataset, Effective, Modules, Root, RopeWord, Scorer};
 use crate::plan::{
     Adapter, AdapterKind, Base, Batch, BestModel, Data, Decoding, Duration, Evaluation, Neftune, Optimizer,
-    Precision, Recipe, RopeKind, RopeScaling, Saving, Schedule, SoftPrompt, Strategy, Template, TestCase,
+    Precision, Recipe, RopeKind, RopeScaling, Saving, Schedule, ScorerSettings, SoftPrompt, Strategy,
+    Template, TestCase,
 };
 
 use super::base::FoundBase;
@@ -179,7 +180,8 @@ fn evaluation(expert: &Effective<'_>, validated: bool, cases: &[crate::manifest:
         rows: (strategy != Strategy::No).then_some(*config.eval_rows).flatten(),
         best: wanted.then(|| best(expert)),
         suite: declared.suite.0.clone(),
-        scorer: declared.scorer.value.clone(),
+        scorer: declared.scorer.as_ref().map(|scorer| scorer_name(scorer).to_owned()),
+        scorer_settings: declared.scorer.as_ref().and_then(scorer_settings),
         metrics: declared.metrics.0.clone(),
         test_set_size: declared.test_set_size.0,
         test_cases: cases
@@ -187,6 +189,17 @@ fn evaluation(expert: &Effective<'_>, validated: bool, cases: &[crate::manifest:
             .map(|case| TestCase { prompt: case.prompt.value.clone(), expected: case.expected.value.clone() })
             .collect(),
     }
+}
+
+/// The rules have seen to it that a choice has one scorer.
+fn scorer_name(scorer: &Scorer) -> &str {
+    scorer.named().unwrap_or("python")
+}
+
+fn scorer_settings(scorer: &Scorer) -> Option<ScorerSettings> {
+    let function = scorer.function()?;
+    let (file, function) = (function.file.replace('\\', "/"), function.name.to_owned());
+    Some(ScorerSettings::Python { file, function })
 }
 
 fn best(expert: &Effective<'_>) -> BestModel {

@@ -2,17 +2,36 @@
 
 use super::problems::Problems;
 use crate::diagnostic::{Code, Problem, did_you_mean, one_of};
-use crate::manifest::Manifest;
+use crate::manifest::{Function, Manifest, Scorer, ScorerChoice};
+use crate::source::Span;
 
 /// As `expert_worker.evaluate.scorers` has them.
 pub const BUILT_IN: &[&str] = &["sql", "json", "cypher", "typescript", "exact", "regex"];
+
+/// Those that are written as an object.
+const WITH_SETTINGS: &[&str] = &["python"];
 
 const HOW_TO_CHECK: &str = "the worker looks it up when scoring starts; to see what is installed there, run with its interpreter: \
      python -c \"from importlib.metadata import entry_points as e; print(*e(group='expert_worker.scorers'))\"";
 
 pub fn check(manifest: &Manifest, problems: &mut Problems) {
     let scorer = &manifest.root.evaluation.scorer;
-    let Some(name) = scorer.as_deref().filter(|name| !BUILT_IN.contains(name)) else { return };
+    if let Some(choice) = scorer.as_ref().and_then(Scorer::choice) {
+        return check_choice(choice, scorer.span, problems);
+    }
+    let name = scorer.as_ref().and_then(Scorer::named);
+    let Some(name) = name.filter(|name| !BUILT_IN.contains(name)) else { return };
+    if WITH_SETTINGS.contains(&name) {
+        let message = format!("the scorer `{name}` needs settings");
+        let hint =
+            "write \"scorer\": {\"python\": \"score.py:score\"}, a function in a file beside the manifest";
+        return problems.push(Problem::new(Code::ScorerChoice, scorer.span, message).hint(hint));
+    }
+    if Function::parse(name).is_some() {
+        let message = format!("`{name}` is your own function, which is named by an object");
+        let hint = format!("write \"scorer\": {{\"python\": \"{name}\"}}");
+        return problems.push(Problem::new(Code::ScorerChoice, scorer.span, message).hint(hint));
+    }
     if is_installed_name(name) {
         let message =
             format!("`{name}` is an installed scorer, which cannot be checked before the worker starts");
@@ -20,10 +39,32 @@ pub fn check(manifest: &Manifest, problems: &mut Problems) {
         return;
     }
     let message = format!("there is no scorer `{name}`");
-    let offered =
-        || format!("{}; a scorer that a package offers is written `package:name`", one_of(name, BUILT_IN));
+    let offered = || {
+        format!(
+            "{}; a scorer that a package offers is written `package:name`, your own {{\"python\": \"score.py:score\"}}",
+            one_of(name, BUILT_IN)
+        )
+    };
     let hint = did_you_mean(name, BUILT_IN.iter().copied()).unwrap_or_else(offered);
     problems.push(Problem::new(Code::UnknownScorer, scorer.span, message).hint(hint));
+}
+
+/// Exactly one scorer, with all that it needs.
+fn check_choice(choice: &ScorerChoice, span: Span, problems: &mut Problems) {
+    if choice.python.is_broken() {
+        return;
+    }
+    let Some(function) = choice.python.as_deref() else {
+        let problem =
+            Problem::new(Code::ScorerChoice, span, "`evaluation.scorer` is an object and names no scorer");
+        return problems
+            .push(problem.hint("write {\"python\": \"score.py:score\"}, or a scorer's name as a text"));
+    };
+    if Function::parse(function).is_none() {
+        let message = format!("`{function}` is not a function of a Python file");
+        let problem = Problem::new(Code::ScorerChoice, choice.python.span, message);
+        problems.push(problem.hint("write the file, a colon and the function, as \"score.py:score\""));
+    }
 }
 
 /// `package:name`, each as Python's packaging has them.

@@ -59,8 +59,8 @@ def result_of(plan: Plan, *, scored: bool) -> dict[str, object]:
     forked = " serve " in " ".join([*sys.orig_argv, ""])
     result = {"ok": True, "stage": plan.request.stage, "request": request, "forked": forked}
     if scored and plan.request.stage == "evaluate":
-        return result | SCORE
-    return result | {"evaluation": SCORE} if scored and request.get("evaluate") else result
+        return result | score_of(plan)
+    return result | {"evaluation": score_of(plan)} if scored and request.get("evaluate") else result
 
 
 def measurement(plan: Plan) -> dict[str, object]:
@@ -86,9 +86,14 @@ def measurement(plan: Plan) -> dict[str, object]:
 SCORE = {"rows": 5, "base": {"accuracy": 0.2}, "adapter": {"accuracy": 0.8}}
 
 
+def score_of(plan: Plan) -> dict[str, object]:
+    own = plan.machine.paths.scorer
+    return SCORE | ({"scorer": "score.py:score", "scorer_sha256": sha256(Path(own))} if own else {})
+
+
 def leave_scores(plan: Plan, _argument: str) -> None:
     """As a stage that scores does; `result_of` contains the score too."""
-    (Path(plan.machine.paths.output) / "evaluation.json").write_text(json.dumps(SCORE))
+    (Path(plan.machine.paths.output) / "evaluation.json").write_text(json.dumps(score_of(plan)))
 
 
 def digests(folder: Path) -> dict[str, object]:

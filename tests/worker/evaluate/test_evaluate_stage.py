@@ -1,6 +1,7 @@
 """Base against adapter, end to end with a tiny model: numbers, tables, what is kept, what is refused."""
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from expert_worker.evaluate.scores import wilson
 from expert_worker.evaluate.stage import examine, score_checkpoint, scored_rows
 from expert_worker.evaluate.subject import Subject, checked_adapter
 from expert_worker.events import Events
+from expert_worker.plan import parse_plan
 
 SPLITS = ("train", "validation", "test")
 DECODING = {
@@ -119,6 +121,50 @@ def test_base_scores_are_kept_until_what_they_depend_on_changes(
     path.write_text(path.read_text().replace("question 1", "question one"))
     report(plan)
     assert "base answers" in asked
+
+
+def own_scorer(plan: Any, source: str) -> Any:
+    """The plan with its own scorer."""
+    path = Path(plan.machine.paths.manifest).with_name("score.py")
+    path.write_text(source)
+    document = json.loads(plan.model_dump_json(by_alias=True, exclude_unset=True))
+    settings = {"kind": "python", "file": "score.py", "function": "score"}
+    document["recipe"]["evaluation"] |= {"scorer": "python", "scorer_settings": settings}
+    document["machine"]["paths"]["scorer"] = str(path)
+    return parse_plan(json.dumps(document))
+
+
+def test_partial_credit_reaches_every_number(plan: Any) -> None:
+    source = "def score(answer, expected, row): return (answer == expected) / 2 + row['level'] / 4"
+    own = own_scorer(plan, source)
+    found, _ = report(own)
+    assert (found["scorer"], found["measure"]) == ("score.py:score", "mean score")
+    assert found["scorer_sha256"] == sha256(source.encode()).hexdigest()
+    levels = [0, 1, 2, 0, 1, 2, 0, 1]
+    right = [place % 2 == 0 for place in range(8)]
+    expected = sum(one / 2 + level / 4 for one, level in zip(right, levels, strict=True)) / 8
+    assert found["adapter"]["accuracy"] == pytest.approx(expected)
+    assert found["adapter"]["correct"] == 1, "row 2 alone has the full score"
+    assert 0 < found["adapter"]["low"] < expected < found["adapter"]["high"] < 1
+    gain = found["adapter"]["accuracy"] - found["base"]["accuracy"]
+    assert found["comparison"]["difference"] == pytest.approx(gain)
+    assert [one["adapter"]["score"] for one in found["failures"]] == [0.5, 0.25, 0, 0.75, 0.5, 0.5, 0.25]
+    assert found["by_level"][0]["adapter"]["accuracy"] != found["by_level"][1]["adapter"]["accuracy"]
+
+    other, _ = report(own_scorer(plan, source.replace("/ 4", "/ 8")))
+    assert other["scorer_sha256"] != found["scorer_sha256"]
+    assert other["base"]["accuracy"] != found["base"]["accuracy"], "the base is scored by the new function"
+
+
+def test_answers_that_the_function_fails_on_are_counted(plan: Any) -> None:
+    source = "def score(answer, expected): return 1 if answer == expected else 1 / 0"
+    found, said = report(own_scorer(plan, source))
+    assert found["adapter"]["unscored"] == 4
+    assert found["base"]["unscored"] == 8 - found["base"]["correct"]
+    warned = [event.body for event in said if event.body.type == "warning"]
+    assert [warning.code for warning in warned] == ["answers-not-scored"]
+    assert f"failed on {4 + found['base']['unscored']} of 16 answers" in warned[0].message
+    assert "score.py:1: ZeroDivisionError" in warned[0].message
 
 
 def test_a_damaged_score_file_is_as_good_as_none(plan: Any) -> None:

@@ -1,6 +1,7 @@
 """The page over all runs: the best of each expert first, true about gaps, movable with its folder."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,17 @@ def test_the_best_run_comes_first_and_one_without_a_score_last(tmp_path: Path) -
     runs = [scored(tmp_path / str(place), correct) for place, correct in enumerate((100, None, 300))]
     ordered = by_worth(Listed.of(read_run(run)) for run in runs)
     assert [run.folder for run in ordered] == [runs[2], runs[0], runs[1]]
+
+
+def test_runs_of_the_newest_scorer_come_before_those_of_another(tmp_path: Path) -> None:
+    runs = [scored(tmp_path / str(place), correct) for place, correct in enumerate((390, 100, 300))]
+    for run, digest in zip(runs, "122", strict=True):
+        document = json.loads((run / "evaluation.json").read_text())
+        (run / "evaluation.json").write_text(json.dumps(document | {"scorer_sha256": digest * 64}))
+    listed = [Listed.of(read_run(run)) for run in runs]
+    newest = [replace(run, last_time=float(place)) for place, run in enumerate(listed)]
+    assert [run.folder for run in by_worth(newest)] == [runs[2], runs[1], runs[0]]
+    assert "sql (11111111)" in write_index(tmp_path / "report.html", runs).read_text()
 
 
 def test_it_lists_score_speed_date_and_links_to_the_reports(tmp_path: Path) -> None:

@@ -49,6 +49,12 @@ class Page(HTMLParser):
         self.words.append(data)
 
 
+def text_of(run: Path) -> str:
+    page = Page()
+    page.feed(write_report(run).read_text())
+    return "".join(page.words)
+
+
 @pytest.fixture
 def written(tmp_path: Path) -> tuple[str, Page]:
     html = write_report(sample_run(tmp_path)).read_text()
@@ -92,6 +98,29 @@ def test_it_says_what_the_records_say(written: tuple[str, Page]) -> None:
         "Attempt 2 resumed from step 60.",
     ):
         assert part in text, part
+
+
+def test_a_mean_score_is_named_and_compared_row_by_row(tmp_path: Path) -> None:
+    run = sample_run(tmp_path)
+    document = json.loads((run / "evaluation.json").read_text())
+    paired = {"difference": 0.7, "low": 0.65, "high": 0.75, "better": 290, "worse": 10}
+    document |= {"scorer": "score.py:score", "measure": "mean score", "comparison": paired}
+    document["adapter"]["unscored"] = 3
+    document["failures"][0]["adapter"] |= {"score": 0.4, "reason": "two of five"}
+    (run / "evaluation.json").write_text(json.dumps(document))
+    words = text_of(run)
+    for part in (
+        "mean score of the adapter on 400 test rows, judged by the score.py:score scorer",
+        "+70.0 points (95%: +65.0 to +75.0); better on 290 rows, worse on 10.",
+        "3 answers of the adapter were not scored and count as 0.",
+        "40%: two of five",
+        "better than the base",
+    ):
+        assert part in words, part
+    assert "the intervals" not in words
+    paired |= {"low": -0.1}
+    (run / "evaluation.json").write_text(json.dumps({**document, "comparison": paired}))
+    assert "(95%: -10.0 to +75.0), so chance may explain it" in text_of(run)
 
 
 def test_what_models_and_data_say_is_text(written: tuple[str, Page]) -> None:

@@ -20,6 +20,7 @@ LEDGER = "worker/train/test_ledger.py"
 DATA = "worker/pretokenize/test_data.py"
 CUDA = "worker/train/test_cuda_settings.py"
 SCORED = "worker/evaluate/test_evaluate_stage.py"
+OWN = "worker/evaluate/test_own_scorer.py"
 DECODING = "worker/evaluate/test_decoding_settings.py"
 TRACKING = "worker/tracking/test_tracking.py"
 BEST = "worker/train/test_stage.py::test_evaluation_best_and_early_stopping"
@@ -60,6 +61,7 @@ ELSEWHERE = {
     "recipe.evaluation.steps": f"{LEDGER}::test_evaluation_strategies",
     "recipe.evaluation.rows": ROWS,
     "recipe.evaluation.best": BEST,
+    "recipe.evaluation.scorer_settings": f"{OWN}::test_the_digest_is_that_of_the_file",
     "recipe.evaluation.scorer": f"{SCORED}::test_nothing_to_score_is_refused_before_a_model_is_loaded",
     "recipe.evaluation.test_set_size": f"{DECODING}::test_as_many_rows_of_the_test_set_as_asked_for",
     "recipe.evaluation.test_cases": f"{SCORED}::test_test_cases_stand_in_for_a_test_set",

@@ -48,6 +48,8 @@ class Inputs(RecordedDocument):
     data: dict[str, Text] = Field(default_factory=dict)
     # The recipe's digest: comments, formatting and settings of the machine do not count.
     recipe: Text | None = None
+    # SHA-256 of the expert's own scorer, where the best checkpoint is chosen by its scores.
+    scorer: Text | None = None
     template: Text | None = None
     tokenizer: Text | None = None
 
@@ -183,6 +185,13 @@ class BestModel(RecordedDocument):
     patience: Count | None = None
 
 
+class ScorerSettings(RecordedDocument):
+    # Relative to the expert's folder, with forward slashes.
+    file: Text | None = None
+    function: Text | None = None
+    kind: Text | None = None
+
+
 class TestCase(RecordedDocument):
     expected: Text | None = None
     prompt: Text | None = None
@@ -194,8 +203,10 @@ class Evaluation(RecordedDocument):
     metrics: tuple[Text, ...] = ()
     # Rows of the validation data that an evaluation during training looks at; null for all.
     rows: Count | None = None
-    # `sql`, `json`, `cypher`, `typescript`, `exact`, `regex`, or an installed entry point's name.
+    # The name of a built-in scorer, or `package:name` of one that an installed package offers.
     scorer: Text | None = None
+    # Of a scorer that has settings.
+    scorer_settings: ScorerSettings | None = None
     steps: Count | None = None
     strategy: Text | None = None
     suite: Text | None = None
@@ -274,9 +285,12 @@ class Recipe(RecordedDocument):
 
 
 class Share(RecordedDocument):
-    """Right answers of all, with a 95% interval."""
+    """The mean of scores from 0 to 1, with a 95% interval. Of right and wrong answers it is the share of
+    right ones.
+    """
 
     accuracy: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    # Answers with the full score.
     correct: Count | None = None
     high: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
     low: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
@@ -295,6 +309,7 @@ class Score(RecordedDocument):
     """The score of the base or of the adapter on all rows."""
 
     accuracy: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    # Answers with the full score.
     correct: Count | None = None
     high: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
     loss: Number | None = None
@@ -304,6 +319,8 @@ class Score(RecordedDocument):
     # The base's prompt.
     prompt: PromptChoice | None = None
     total: Count | None = None
+    # Answers that count as 0 because the scorer failed on them or gave no verdict.
+    unscored: Count | None = None
 
 
 class ScoreLine(RecordedDocument):
@@ -312,6 +329,18 @@ class ScoreLine(RecordedDocument):
     adapter: Share | None = None
     base: Share | None = None
     name: Text | None = None
+
+
+class PairedComparison(RecordedDocument):
+    """The adapter's scores less the base's, row by row."""
+
+    # Rows that the adapter answers better than the base, and worse.
+    better: Count | None = None
+    # The mean, with a 95% interval.
+    difference: Annotated[float, Field(ge=-1.0, le=1.0)] | None = None
+    high: Annotated[float, Field(ge=-1.0, le=1.0)] | None = None
+    low: Annotated[float, Field(ge=-1.0, le=1.0)] | None = None
+    worse: Count | None = None
 
 
 class Confinement(RecordedDocument):
@@ -324,9 +353,14 @@ class Confinement(RecordedDocument):
 
 
 class Answer(RecordedDocument):
+    # Whether it has the full score.
     correct: bool | None = None
     reason: Text | None = None
+    # From 0 to 1; null in records of older versions.
+    score: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
     text: Text | None = None
+    # It counts as 0 because the scorer failed on it or gave no verdict.
+    unscored: bool | None = None
 
 
 class Example(RecordedDocument):
@@ -345,6 +379,8 @@ class EvaluationResult(RecordedDocument):
     base: Score | None = None
     by_level: tuple[ScoreLine, ...] = ()
     by_tag: tuple[ScoreLine, ...] = ()
+    # The adapter against the base on the same rows; null where one of them was scored alone.
+    comparison: PairedComparison | None = None
     # What held the process that scored; null where nothing was scored.
     confinement: Confinement | None = None
     expert: Text | None = None
@@ -352,8 +388,12 @@ class EvaluationResult(RecordedDocument):
     failures: tuple[Example, ...] = ()
     # Questions that the adapter answers and the base does not; only in `evaluation.json`.
     gains: tuple[Example, ...] = ()
+    # What `accuracy` is the name of here: `accuracy`, the share of right answers, or `mean score`.
+    measure: Text | None = None
     rows: Count | None = None
     scorer: Text | None = None
+    # SHA-256 of the file of the expert's own scorer; scores of different ones are not compared.
+    scorer_sha256: Text | None = None
     seconds: Number | None = None
 
 
@@ -492,6 +532,8 @@ class Paths(RecordedDocument):
     home: Text | None = None
     manifest: Text | None = None
     output: Text | None = None
+    # The Python file of the expert's own scorer.
+    scorer: Text | None = None
 
 
 class Threads(RecordedDocument):

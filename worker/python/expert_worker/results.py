@@ -41,8 +41,11 @@ class RunMachine(OutputDocument):
 
 
 class Share(OutputDocument):
-    """Right answers of all, with a 95% interval."""
+    """The mean of scores from 0 to 1, with a 95% interval. Of right and wrong answers it is the share of
+    right ones.
+    """
 
+    # Answers with the full score.
     correct: U64
     total: U64
     accuracy: Annotated[float, Field(ge=0.0, le=1.0)]
@@ -61,6 +64,7 @@ class PromptChoice(OutputDocument):
 class Score(OutputDocument):
     """The score of the base or of the adapter on all rows."""
 
+    # Answers with the full score.
     correct: U64
     total: U64
     accuracy: Annotated[float, Field(ge=0.0, le=1.0)]
@@ -71,6 +75,8 @@ class Score(OutputDocument):
     path: str | None = None
     # The base's prompt.
     prompt: PromptChoice | None = None
+    # Answers that count as 0 because the scorer failed on them or gave no verdict.
+    unscored: U64 = 0
 
 
 class ScoreLine(OutputDocument):
@@ -79,6 +85,18 @@ class ScoreLine(OutputDocument):
     name: str
     base: Share | None
     adapter: Share | None
+
+
+class PairedComparison(OutputDocument):
+    """The adapter's scores less the base's, row by row."""
+
+    # The mean, with a 95% interval.
+    difference: Annotated[float, Field(ge=-1.0, le=1.0)]
+    low: Annotated[float, Field(ge=-1.0, le=1.0)]
+    high: Annotated[float, Field(ge=-1.0, le=1.0)]
+    # Rows that the adapter answers better than the base, and worse.
+    better: U64
+    worse: U64
 
 
 class Confinement(OutputDocument):
@@ -92,8 +110,13 @@ class Confinement(OutputDocument):
 
 class Answer(OutputDocument):
     text: str
+    # Whether it has the full score.
     correct: bool
     reason: str
+    # From 0 to 1; null in records of older versions.
+    score: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    # It counts as 0 because the scorer failed on it or gave no verdict.
+    unscored: bool = False
 
 
 class Example(OutputDocument):
@@ -118,10 +141,16 @@ class EvaluationResult(OutputDocument):
     # What held the process that scored; null where nothing was scored.
     confinement: Confinement | None
     seconds: float | None
+    # The adapter against the base on the same rows; null where one of them was scored alone.
+    comparison: PairedComparison | None = None
     # Only in `evaluation.json`.
     failures: tuple[Example, ...] = ()
     # Questions that the adapter answers and the base does not; only in `evaluation.json`.
     gains: tuple[Example, ...] = ()
+    # What `accuracy` is the name of here: `accuracy`, the share of right answers, or `mean score`.
+    measure: str | None = None
+    # SHA-256 of the file of the expert's own scorer; scores of different ones are not compared.
+    scorer_sha256: str | None = None
 
 
 class SlowEncoder(OutputDocument):

@@ -14,7 +14,7 @@ from typing import Any
 
 from expert_worker.checkpoint import files
 
-VERSION = 1
+VERSION = 2
 EDGE = 1 << 16
 
 

@@ -1,6 +1,7 @@
-"""The scoring child: `python -m expert_worker.evaluate.judge SCORER`.
+"""The scoring child: `python -m expert_worker.evaluate.judge`.
 
-It first writes how it is confined; then one question per line comes in and one verdict per line goes out.
+The first line that it reads is the scorer. It writes how it is confined, or why the scorer cannot be used;
+then one question per line comes in and one verdict per line goes out.
 Only this process handles model output, and it may be killed at any moment.
 """
 
@@ -9,29 +10,37 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from expert_worker.evaluate.confinement import Limits, apply_limits, confine
-from expert_worker.evaluate.scorers import find_scorer
-from expert_worker.evaluate.verdict import Row, Scorer, Verdict, wrong
+from expert_worker.evaluate.scorers import ChosenScorer
+from expert_worker.evaluate.verdict import Row, Scorer, ScorerError, Verdict, failed, is_score, wrong
 from expert_worker.process import bind_to_parent
 
 
-def main(name: str) -> None:
+def main() -> None:
     # Before any thread exists, and before a package that offers a scorer is imported.
     confinement = confine(Path.cwd())
     bind_to_parent(reads_stdin=True)
     out = _private_stdout()
-    scorer = find_scorer(name)
+
+    def say(document: Mapping[str, Any]) -> None:
+        out.write(json.dumps(document).encode() + b"\n")
+        out.flush()
+
+    try:
+        scorer = ChosenScorer(**json.loads(sys.stdin.buffer.readline())).make()
+    except ScorerError as error:
+        say({"refused": str(error)})
+        return
     apply_limits(Limits())
-    out.write(json.dumps({"confinement": confinement.document()}).encode() + b"\n")
-    out.flush()
+    say({"confinement": confinement.document()})
     for line in sys.stdin.buffer:
         asked = json.loads(line)
-        verdict = judged(scorer, asked["row"], asked["text"])
-        out.write(json.dumps({"correct": verdict.correct, "reason": verdict.reason}).encode() + b"\n")
-        out.flush()
+        say(asdict(judged(scorer, asked["row"], asked["text"])))
 
 
 def judged(scorer: Scorer, row: Row, text: str) -> Verdict:
@@ -39,13 +48,20 @@ def judged(scorer: Scorer, row: Row, text: str) -> Verdict:
     reason.
     """
     try:
-        return scorer.judge(row, scorer.extract(text))
+        return _checked(scorer.judge(row, scorer.extract(text)))
     except MemoryError:
         return wrong("the answer needs too much memory")
     except RecursionError:
         return wrong("the answer is nested too deeply")
     except Exception as error:
         return wrong(f"{type(error).__name__}: {error}")
+
+
+def _checked(verdict: Verdict) -> Verdict:
+    """A package's scorer may say anything."""
+    if not is_score(verdict.score):
+        return failed(f"the scorer returned {verdict.score!r}; a score is from 0 to 1")
+    return Verdict(float(verdict.score), verdict.reason, verdict.failed)
 
 
 def _private_stdout() -> BinaryIO:
@@ -56,4 +72,4 @@ def _private_stdout() -> BinaryIO:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

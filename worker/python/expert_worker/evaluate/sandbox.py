@@ -15,16 +15,18 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 import expert_worker
-from expert_worker.errors import Failed
+from expert_worker.errors import BadInput, Failed
 from expert_worker.evaluate.confinement import Confinement, Limits
-from expert_worker.evaluate.verdict import Row, Verdict, wrong
+from expert_worker.evaluate.scorers import ChosenScorer
+from expert_worker.evaluate.verdict import Row, Verdict, failed, wrong
 
 LOOK_SECONDS = 0.1
 KEPT_VARIABLES = ("SYSTEMROOT", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
@@ -35,7 +37,7 @@ class _Broken(Exception):
 
 
 def judge_all(
-    scorer: str,
+    scorer: ChosenScorer | str,
     rows: Sequence[Row],
     texts: Sequence[str],
     *,
@@ -44,53 +46,73 @@ def judge_all(
     confined: Callable[[Confinement], None] = lambda _: None,
 ) -> list[Verdict]:
     """A verdict for each text. `each` is called after every one, `confined` with what holds each child."""
+    chosen = ChosenScorer(scorer) if isinstance(scorer, str) else scorer
     verdicts: list[Verdict] = []
     while len(verdicts) < len(rows):
         before = len(verdicts)
         try:
-            for verdict in _one_child(scorer, rows[before:], texts[before:], limits or Limits(), confined):
+            for verdict in _one_child(chosen, rows[before:], texts[before:], limits or Limits(), confined):
                 verdicts.append(verdict)
                 each()
         except _Broken as broken:
-            verdicts.append(wrong(str(broken)))
+            # An answer that breaks an engine is wrong; the expert's own function may be at fault itself.
+            verdicts.append(failed(str(broken)) if chosen.is_own else wrong(str(broken)))
             each()
     return verdicts
 
 
 def _one_child(
-    scorer: str,
+    scorer: ChosenScorer,
     rows: Sequence[Row],
     texts: Sequence[str],
     limits: Limits,
     confined: Callable[[Confinement], None],
 ) -> Iterator[Verdict]:
-    with _child(scorer) as child:
+    with _child() as child:
         lines = _lines(child)
-        confined(_confinement(_next(child, lines, limits.start_seconds, limits), scorer))
+        confined(_confinement(_first(child, lines, scorer, limits), scorer))
         for row, text in zip(rows, texts, strict=True):
             _ask(child, row, text)
             said = json.loads(_next(child, lines, limits.answer_seconds, limits))
-            yield Verdict(bool(said["correct"]), str(said["reason"]))
+            yield Verdict(float(said["score"]), str(said["reason"]), bool(said["failed"]))
 
 
-def _confinement(line: bytes, scorer: str) -> Confinement:
+def _first(
+    child: subprocess.Popen[bytes], lines: queue.SimpleQueue[bytes], scorer: ChosenScorer, limits: Limits
+) -> bytes:
+    """What the child says to the scorer. A child that ends here would end again for the next answer."""
+    try:
+        _send(child, scorer.document())
+        return _next(child, lines, limits.start_seconds, limits)
+    except _Broken:
+        return b""
+
+
+def _confinement(line: bytes, scorer: ChosenScorer) -> Confinement:
     """What the child says first."""
     try:
-        found = json.loads(line)["confinement"]
+        said = json.loads(line)
+        if "refused" in said:
+            raise BadInput(
+                f"The scorer cannot be used: {said['refused']}",
+                hint="Correct the file that evaluation.scorer names.",
+                code="scorer-failed",
+            )
+        found = said["confinement"]
         return Confinement(found["files"], found["network"], tuple(found["missing"]))
     except (ValueError, KeyError, TypeError):
         raise Failed(
-            f"The scorer {scorer} did not start in its sandbox",
-            hint="Run `expert-cli doctor`: a package that the scorer needs may be missing.",
+            f"The scorer {scorer.title} did not start in its sandbox",
+            hint="It may need a package that is missing (`expert-cli doctor`), too much memory or too long.",
             code="scorer-failed",
         ) from None
 
 
 @contextmanager
-def _child(scorer: str) -> Iterator[subprocess.Popen[bytes]]:
+def _child() -> Iterator[subprocess.Popen[bytes]]:
     with tempfile.TemporaryDirectory(prefix="expert-judge-", ignore_cleanup_errors=True) as folder:
         child = subprocess.Popen(
-            [sys.executable, "-s", "-P", "-m", "expert_worker.evaluate.judge", scorer],
+            [sys.executable, "-s", "-P", "-m", "expert_worker.evaluate.judge"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -136,10 +158,14 @@ def _lines(child: subprocess.Popen[bytes]) -> queue.SimpleQueue[bytes]:
 
 
 def _ask(child: subprocess.Popen[bytes], row: Row, text: str) -> None:
+    _send(child, {"row": dict(row), "text": text})
+
+
+def _send(child: subprocess.Popen[bytes], document: Mapping[str, Any]) -> None:
     if child.stdin is None:
         raise _Broken("the scorer takes no questions")
     try:
-        child.stdin.write(json.dumps({"row": dict(row), "text": text}).encode() + b"\n")
+        child.stdin.write(json.dumps(document).encode() + b"\n")
         child.stdin.flush()
     except OSError:
         raise _Broken("the engine ended while it was asked") from None

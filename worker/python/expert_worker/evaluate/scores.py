@@ -1,23 +1,27 @@
-"""Answers and their verdicts: accuracies with confidence intervals, tables and examples."""
+"""Answers and their verdicts: mean scores with confidence intervals, tables and examples."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import sqrt
 
 from expert_worker.evaluate.confinement import Confinement
+from expert_worker.evaluate.rows import spread
 from expert_worker.evaluate.sandbox import judge_all
+from expert_worker.evaluate.scorers import ChosenScorer
 from expert_worker.evaluate.verdict import Row
-from expert_worker.results import Answer, Example, ScoreLine, Share
+from expert_worker.event import ACCURACY
+from expert_worker.results import Answer, Example, PairedComparison, ScoreLine, Share
 
 FAILURES = 12
 GAINS = 6
 SHOWN = 600
+MEAN_SCORE = "mean score"
 NORMAL_95 = 1.959963984540054
 
 
 def judge_texts(
-    scorer: str,
+    scorer: ChosenScorer | str,
     rows: Sequence[Row],
     texts: Sequence[str],
     each: Callable[[], None] = lambda: None,
@@ -25,13 +29,49 @@ def judge_texts(
 ) -> list[Answer]:
     verdicts = judge_all(scorer, rows, texts, each=each, confined=confined)
     return [
-        Answer(text=text, correct=verdict.correct, reason=verdict.reason)
+        Answer(
+            text=text,
+            correct=verdict.correct,
+            reason=verdict.reason,
+            score=verdict.score,
+            unscored=verdict.failed,
+        )
         for text, verdict in zip(texts, verdicts, strict=True)
     ]
 
 
+def value(answer: Answer) -> float:
+    return float(answer.correct) if answer.score is None else answer.score
+
+
 def overall(judged: Sequence[Answer]) -> Share:
-    return share([answer.correct for answer in judged])
+    return share([value(answer) for answer in judged])
+
+
+def unscored(judged: Sequence[Answer]) -> int:
+    return sum(answer.unscored for answer in judged)
+
+
+def measure(*sides: Sequence[Answer] | None) -> str:
+    """What the mean of these scores is called."""
+    values = (value(answer) for judged in sides for answer in judged or ())
+    return ACCURACY if all(score in (0, 1) for score in values) else MEAN_SCORE
+
+
+def compared(base: Sequence[Answer], adapter: Sequence[Answer] | None) -> PairedComparison | None:
+    """Row by row: what both find hard or easy does not blur the difference."""
+    if adapter is None:
+        return None
+    differences = [value(after) - value(before) for before, after in zip(base, adapter, strict=True)]
+    # From -1 to 1 becomes from 0 to 1 and back.
+    low, high = interval([(difference + 1) / 2 for difference in differences])
+    return PairedComparison(
+        difference=sum(differences) / len(differences) if differences else 0.0,
+        low=2 * low - 1,
+        high=2 * high - 1,
+        better=sum(difference > 0 for difference in differences),
+        worse=sum(difference < 0 for difference in differences),
+    )
 
 
 def table(
@@ -60,19 +100,30 @@ def by_level(row: Row) -> Sequence[str]:
 def failures(
     rows: Sequence[Row], base: Sequence[Answer] | None, adapter: Sequence[Answer] | None
 ) -> list[Example]:
-    """Failures, side by side: the adapter's wrong answers, or the base's where there is no adapter."""
+    """The lowest scores, side by side: the adapter's, or the base's where there is no adapter."""
     wrong = adapter if adapter is not None else base or []
-    places = [place for place, answer in enumerate(wrong) if not answer.correct]
-    return _examples(rows, base, adapter, places, FAILURES)
+    missed = {place: 1 - value(answer) for place, answer in enumerate(wrong) if not answer.correct}
+    return _examples(rows, base, adapter, _foremost(missed, FAILURES))
 
 
 def gains(
     rows: Sequence[Row], base: Sequence[Answer] | None, adapter: Sequence[Answer] | None
 ) -> list[Example]:
-    """Gains, side by side: the adapter is right and the base is not."""
+    """The largest gains, side by side: the adapter scores higher than the base."""
     pairs = enumerate(zip(base or [], adapter or [], strict=False))
-    places = [place for place, (before, after) in pairs if after.correct and not before.correct]
-    return _examples(rows, base, adapter, places, GAINS)
+    gained = {place: value(after) - value(before) for place, (before, after) in pairs}
+    gained = {place: gain for place, gain in gained.items() if gain > 0}
+    return _examples(rows, base, adapter, _foremost(gained, GAINS))
+
+
+def _foremost(amounts: Mapping[int, float], most: int) -> list[int]:
+    """The places with the largest amounts, in order; all of those that are equal to the least of them."""
+    if len(amounts) <= most:
+        return sorted(amounts)
+    least = sorted(amounts.values(), reverse=True)[most - 1]
+    above = [place for place, amount in amounts.items() if amount > least]
+    equal = [place for place, amount in amounts.items() if amount == least]
+    return sorted([*above, *spread(equal, most - len(above))])
 
 
 def _examples(
@@ -80,10 +131,7 @@ def _examples(
     base: Sequence[Answer] | None,
     adapter: Sequence[Answer] | None,
     places: Sequence[int],
-    most: int,
 ) -> list[Example]:
-    """Some from everywhere in the set."""
-    step = max(1, len(places) // most)
     return [
         Example(
             prompt=rows[place]["messages"][-1]["content"][:SHOWN],
@@ -92,7 +140,7 @@ def _examples(
             base=_shown(base, place),
             adapter=_shown(adapter, place),
         )
-        for place in places[::step][:most]
+        for place in places
     ]
 
 
@@ -100,7 +148,7 @@ def _shown(judged: Sequence[Answer] | None, place: int) -> Answer | None:
     if judged is None:
         return None
     answer = judged[place]
-    return Answer(text=answer.text[:SHOWN], correct=answer.correct, reason=answer.reason)
+    return answer.model_copy(update={"text": answer.text[:SHOWN]})
 
 
 def _part(
@@ -111,7 +159,7 @@ def _part(
 ) -> Share | None:
     if judged is None:
         return None
-    return share([answer.correct for row, answer in zip(rows, judged, strict=True) if name in names(row)])
+    return share([value(answer) for row, answer in zip(rows, judged, strict=True) if name in names(row)])
 
 
 def _size(line: ScoreLine) -> int:
@@ -119,13 +167,31 @@ def _size(line: ScoreLine) -> int:
     return part.total if part else 0
 
 
-def share(correct: Sequence[bool]) -> Share:
-    low, high = wilson(sum(correct), len(correct))
-    accuracy = sum(correct) / len(correct) if correct else 0.0
-    return Share(correct=sum(correct), total=len(correct), accuracy=accuracy, low=low, high=high)
+def share(values: Sequence[float]) -> Share:
+    low, high = interval(values)
+    mean = sum(values) / len(values) if values else 0.0
+    full = sum(value >= 1 for value in values)
+    return Share(correct=full, total=len(values), accuracy=min(1.0, mean), low=low, high=high)
 
 
-def wilson(correct: int, total: int) -> tuple[float, float]:
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """The 95% interval of the mean of scores from 0 to 1. Of right and wrong answers it is Wilson's.
+
+    Partial scores vary less than right and wrong ones with the same mean, so that fewer of them say as much:
+    they count as that many more answers. One answer is added to their variance as if it were right or wrong,
+    because a few equal scores do not show that there are no others.
+    """
+    total = len(values)
+    if all(value in (0, 1) for value in values):
+        return wilson(sum(values), total)
+    mean = sum(values) / total
+    binary = mean * (1 - mean)
+    variance = (sum((value - mean) ** 2 for value in values) + binary) / (total + 1)
+    worth = total * binary / variance
+    return wilson(mean * worth, worth)
+
+
+def wilson(correct: float, total: float) -> tuple[float, float]:
     """Wilson's score interval: unlike the usual one it stays inside 0..1 and is right near both ends."""
     if total == 0:
         return 0.0, 1.0

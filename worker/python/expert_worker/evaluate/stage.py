@@ -15,12 +15,12 @@ from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import refusals_in_words
 from expert_worker.errors import BadInput
 from expert_worker.evaluate import scores
-from expert_worker.evaluate.confinement import Confinement
 from expert_worker.evaluate.decode import answer_all
 from expert_worker.evaluate.examiner import Examiner, Scored
 from expert_worker.evaluate.prompts import PromptMaker
-from expert_worker.evaluate.rows import rows_of
-from expert_worker.evaluate.scorers import check_scorer
+from expert_worker.evaluate.rows import rows_of, spread
+from expert_worker.evaluate.sandbox import judge_all
+from expert_worker.evaluate.scorers import ChosenScorer, check_scorer, chosen_scorer
 from expert_worker.evaluate.subject import Subject, open_subject, template_of
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
@@ -28,6 +28,9 @@ from expert_worker.events.models import ACCURACY
 from expert_worker.plan import EvaluateRequest, Plan
 from expert_worker.report import refresh
 from expert_worker.results import EvaluationResult, Score
+
+# Reference answers that an own scorer is tried on before a model is loaded.
+TRIED = 8
 
 
 def run(plan: Plan, events: Events) -> JsonValue:
@@ -37,7 +40,7 @@ def run(plan: Plan, events: Events) -> JsonValue:
 
 def evaluate(plan: Plan, events: Events, adapter: str | None) -> EvaluationResult:
     """Scores the base, and the adapter if any; leaves `evaluation.json` beside a run's other files."""
-    rows = scored_rows(plan)
+    rows = scored_rows(plan, events)
     return examine(plan, events, rows, open_subject(plan, adapter, events), adapter)
 
 
@@ -49,13 +52,14 @@ def examine(
     base = examiner.base(rows)
     tuned = examiner.adapter(rows) if subject.has_adapter else None
     seconds = time.monotonic() - started
-    report = _report(plan, rows, base, tuned, adapter, examiner.confinement, seconds)
+    _warn_of_unscored(base, tuned, events)
+    report = _report(plan, examiner, rows, base, tuned, adapter, seconds)
     _send_events(events, report, seconds)
     _leave(plan, report, events)
     return report
 
 
-def scored_rows(plan: Plan) -> list[Row]:
+def scored_rows(plan: Plan, events: Events | None = None) -> list[Row]:
     """The test set, or the manifest's own cases; refuses before a model is loaded what cannot be scored."""
     chosen = plan.recipe.evaluation
     if chosen.scorer is not None:
@@ -75,7 +79,30 @@ def scored_rows(plan: Plan) -> list[Row]:
             hint="Set training.dataset.test_path, or evaluation.test_cases.",
             code="no-test-set",
         )
+    check_on_references(chosen_scorer(plan), rows or cases, events)
     return rows or cases
+
+
+def check_on_references(scorer: ChosenScorer, rows: Sequence[Row], events: Events | None) -> None:
+    """Tries the expert's own function on a few reference answers, before a model is loaded."""
+    if not scorer.is_own:
+        return
+    tried = spread(rows, TRIED)
+    verdicts = judge_all(scorer, tried, [str(row["completion"]) for row in tried])
+    broken = next((verdict for verdict in verdicts if verdict.failed), None)
+    if broken is not None:
+        raise BadInput(
+            f"The scorer fails on a reference answer: {broken.reason}",
+            hint="Correct the function: it gets (answer, expected, row).",
+            code="scorer-failed",
+        )
+    if events is not None and all(verdict.score == 0 for verdict in verdicts):
+        events.warning(
+            "references-score-zero",
+            f"The scorer gives 0 to each of the {len(verdicts)} reference answers that it was tried on: "
+            f"{verdicts[0].reason}",
+            "A right answer should score 1. The function gets (answer, expected, row), in this order.",
+        )
 
 
 def score_checkpoint(
@@ -84,26 +111,30 @@ def score_checkpoint(
     """What a checkpoint scores by generation, for `metric_for_best_model`. `rows` come from `rows_of`."""
     maker = PromptMaker(tokenizer, template_of(plan, tokenizer), events=events)
     texts = answer_all(model, tokenizer, maker.prompts(rows), plan.recipe.decoding, seed=plan.recipe.seed)
-    found = scores.overall(scores.judge_texts(plan.recipe.evaluation.scorer or "exact", rows, texts))
+    found = scores.overall(scores.judge_texts(chosen_scorer(plan), rows, texts))
     return {ACCURACY: found.accuracy, "accuracy_low": found.low, "accuracy_high": found.high}
 
 
 def _report(
     plan: Plan,
+    examiner: Examiner,
     rows: Sequence[Row],
     base: Scored,
     tuned: Scored | None,
     adapter: str | None,
-    confinement: Confinement | None,
     seconds: float,
 ) -> EvaluationResult:
     tuned_answers = tuned.judged if tuned else None
+    confinement = examiner.confinement
     return EvaluationResult(
         expert=plan.recipe.expert,
-        scorer=plan.recipe.evaluation.scorer or "exact",
+        scorer=examiner.scorer.title,
+        scorer_sha256=examiner.scorer.sha256,
+        measure=scores.measure(base.judged, tuned_answers),
         rows=len(rows),
-        base=Score(**dict(scores.overall(base.judged)), loss=base.loss, prompt=base.prompt),
-        adapter=Score(**dict(scores.overall(tuned.judged)), loss=tuned.loss, path=adapter) if tuned else None,
+        base=_score(base, prompt=base.prompt),
+        adapter=_score(tuned, path=adapter) if tuned else None,
+        comparison=scores.compared(base.judged, tuned_answers),
         by_level=tuple(scores.table(rows, scores.by_level, base.judged, tuned_answers)),
         by_tag=tuple(scores.table(rows, scores.by_tag, base.judged, tuned_answers)),
         gains=tuple(scores.gains(rows, base.judged, tuned_answers)),
@@ -113,9 +144,26 @@ def _report(
     )
 
 
+def _score(scored: Scored, **given: Any) -> Score:
+    share = dict(scores.overall(scored.judged))
+    return Score(**share, loss=scored.loss, unscored=scores.unscored(scored.judged), **given)
+
+
 def without_examples(report: EvaluationResult) -> EvaluationResult:
     """For results and events: only `evaluation.json` quotes answers."""
     return EvaluationResult(**{name: value for name, value in report if name not in ("gains", "failures")})
+
+
+def _warn_of_unscored(base: Scored, tuned: Scored | None, events: Events) -> None:
+    answers = [*base.judged, *(tuned.judged if tuned else ())]
+    failed = [answer for answer in answers if answer.unscored]
+    if failed:
+        events.warning(
+            "answers-not-scored",
+            f"The scorer failed on {len(failed)} of {len(answers)} answers, which count as 0; the first: "
+            f"{failed[0].reason}",
+            "Make the function return a score for every answer, however odd.",
+        )
 
 
 def _send_events(events: Events, report: EvaluationResult, seconds: float) -> None:

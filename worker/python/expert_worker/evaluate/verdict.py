@@ -7,17 +7,25 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 Row = Mapping[str, Any]
+_LONGEST_REASON = 300
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`reason` says why an answer is wrong; it is empty for a right one."""
+    """`reason` says why an answer does not have the full score."""
 
-    correct: bool
+    # From 0 to 1; true and false are 1 and 0.
+    score: float
     reason: str = ""
+    # The scorer failed on the answer or gave no verdict: it counts as 0, and is counted.
+    failed: bool = False
+
+    @property
+    def correct(self) -> bool:
+        return self.score >= 1
 
 
-RIGHT = Verdict(True)
+RIGHT = Verdict(1.0)
 
 
 class Scorer(Protocol):
@@ -28,9 +36,26 @@ class Scorer(Protocol):
         ...
 
     def judge(self, row: Row, answer: str) -> Verdict:
-        """Whether that answer is right."""
+        """How good that answer is."""
         ...
 
 
+class ScorerError(Exception):
+    """A scorer that cannot be used, in words for the user."""
+
+
 def wrong(reason: str) -> Verdict:
-    return Verdict(False, " ".join(reason.split())[:300])
+    return Verdict(0.0, shortened(reason))
+
+
+def failed(reason: str) -> Verdict:
+    return Verdict(0.0, shortened(reason), failed=True)
+
+
+def shortened(reason: str) -> str:
+    return " ".join(reason.split())[:_LONGEST_REASON]
+
+
+def is_score(value: float) -> bool:
+    """Not for NaN."""
+    return 0 <= value <= 1

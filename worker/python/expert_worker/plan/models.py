@@ -36,6 +36,8 @@ class Inputs(Document):
     # `sha256:` of the weights and their configuration, or `revision:` of the Hub's snapshot. Null where the
     # base is not on this machine yet: the worker fills it in when it has located the base.
     base: str | None = None
+    # SHA-256 of the expert's own scorer, where the best checkpoint is chosen by its scores.
+    scorer: str | None = None
     tokenizer: str | None = None
 
 
@@ -136,6 +138,8 @@ class Paths(Document):
     # The base's folder; null for a Hub id that the worker finds in the Hub's cache, and for the embedded
     # base.
     base: str | None = None
+    # The Python file of the expert's own scorer.
+    scorer: str | None = None
 
 
 class Threads(Document):
@@ -320,6 +324,17 @@ class BestModel(Document):
     patience: U32 | None = None
 
 
+class ScorerSettingsPython(Document):
+    """A function in a Python file. The file's place is in `machine.paths.scorer`."""
+
+    kind: Literal["python"] = "python"
+    # Relative to the expert's folder, with forward slashes.
+    file: str
+    function: str
+
+
+ScorerSettings = Annotated[ScorerSettingsPython, Field(discriminator="kind")]
+
 Strategy = Literal["no", "steps", "epoch"]
 
 
@@ -336,8 +351,10 @@ class Evaluation(Document):
     best: BestModel | None = None
     # Rows of the validation data that an evaluation during training looks at; null for all.
     rows: U64 | None = None
-    # `sql`, `json`, `cypher`, `typescript`, `exact`, `regex`, or an installed entry point's name.
+    # The name of a built-in scorer, or `package:name` of one that an installed package offers.
     scorer: str | None = None
+    # Of a scorer that has settings.
+    scorer_settings: ScorerSettings | None = None
     steps: U64 | None = None
     suite: str | None = None
     # Rows of the test set that are scored; null for all.

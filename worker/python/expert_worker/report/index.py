@@ -22,13 +22,14 @@ _HEAD = (
     "score, 0 to 100%",
     "base",
     "adapter",
+    "scored by",
     "loss",
     "validation loss",
     "tokens/s",
     "time",
     "when",
 )
-_NUMBERS = frozenset({2, 3, 5, 6, 7})
+_NUMBERS = frozenset({2, 3, 6, 7, 8})
 _SPARK_POINTS = 80
 
 
@@ -44,6 +45,7 @@ class Listed:
     steps: int
     base: AnyShare | None
     adapter: AnyShare | None
+    scored_by: str
     loss: tuple[tuple[float, float], ...]
     last_time: float
 
@@ -61,6 +63,7 @@ class Listed:
             steps=steps,
             base=run.scores.base if run.scores else None,
             adapter=run.scores.adapter if run.scores else None,
+            scored_by=scores.scored_by(run.scores),
             loss=tuple(thinned(run.steps.series("loss"), _SPARK_POINTS)),
             last_time=run.last_time,
         )
@@ -84,8 +87,19 @@ def index(runs: Sequence[Listed], home: Path, left_out: Sequence[str] = ()) -> s
 
 
 def by_worth(runs: Iterable[Listed]) -> list[Listed]:
-    """By name; within an expert the best score first, then the lowest loss, then the newest."""
-    return sorted(runs, key=lambda run: (run.expert, -_accuracy(run), _loss(run), -run.last_time))
+    """By name; within an expert the best score first, then the lowest loss, then the newest.
+
+    Scores of different scorers are not compared: those of the newest scored run's scorer come first.
+    """
+    listed = list(runs)
+    scored = sorted((run for run in listed if run.adapter), key=lambda run: run.last_time)
+    newest = {run.expert: run.scored_by for run in scored}
+
+    def rank(run: Listed) -> tuple[object, ...]:
+        is_other = run.scored_by != newest.get(run.expert, run.scored_by)
+        return run.expert, is_other, -_accuracy(run), _loss(run), -run.last_time
+
+    return sorted(listed, key=rank)
 
 
 def _best(ordered: Sequence[Listed]) -> list[Listed]:
@@ -134,6 +148,7 @@ def _row(run: Listed, home: Path) -> list[object]:
         scores.interval_picture(run.base, run.adapter),
         scores.accuracy(run.base),
         Raw(f"<b>{scores.accuracy(run.adapter)}</b>") if run.adapter else "",
+        run.scored_by,
         _spark(run),
         f"{result.eval_loss:.4f}" if result.eval_loss is not None else "",
         short(result.tokens_per_second) if result.tokens_per_second is not None else "",

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from html import escape
 
-from expert_worker.recorded import Answer, Example, Score, ScoreLine, Share
+from expert_worker.event import ACCURACY
+from expert_worker.recorded import (
+    Answer,
+    EvaluationResult,
+    Example,
+    PairedComparison,
+    Score,
+    ScoreLine,
+    Share,
+)
 from expert_worker.report.charts import SIDE, svg
 from expert_worker.report.html import Raw, fold, section, table, text
 from expert_worker.report.numbers import percent, whole
@@ -40,23 +49,53 @@ def verdict(run: Run) -> str:
     who = "the adapter" if adapter else "the base alone"
     rows = run.scores.rows if run.scores.rows is not None else best.total or 0
     scorer = escape(run.scores.scorer or "unnamed")
-    judged = f"of {whole(rows)} test rows right by {who}, judged by the {scorer} scorer"
+    if run.scores.measure in (None, ACCURACY):
+        judged = f"of {whole(rows)} test rows right by {who}, judged by the {scorer} scorer"
+    else:
+        measure = escape(run.scores.measure)
+        judged = f"{measure} of {who} on {whole(rows)} test rows, judged by the {scorer} scorer"
     lines = [f"<p><b>{accuracy(best)}</b> {judged}</p>"]
     if adapter and base and base.accuracy is not None:
-        lines.append(f"<p>{_comparison(base, adapter)}</p>")
+        lines.append(f"<p>{_comparison(base, adapter, run.scores.comparison)}</p>")
+    lines += [_unscored(who, score) for who, score in (("base", base), ("adapter", adapter)) if score]
     scale = "".join(f'<span style="left:{share}%">{share}%</span>' for share in (0, 25, 50, 75, 100))
     plot = f'<div class="wide">{interval_picture(base, adapter)}<div class="scale">{scale}</div></div>'
     return f'<div class="box verdict"><div>{"".join(lines)}</div><div>{plot}{LEGEND}</div></div>'
 
 
-def _comparison(base: AnyShare, adapter: AnyShare) -> str:
+def scored_by(scores: EvaluationResult | None) -> str:
+    """The scorer with the first digits of its file's digest."""
+    if scores is None or not scores.scorer:
+        return ""
+    return f"{scores.scorer} ({scores.scorer_sha256[:8]})" if scores.scorer_sha256 else scores.scorer
+
+
+def _unscored(who: str, score: Score) -> str:
+    if not score.unscored:
+        return ""
+    return f'<p class="warn">{whole(score.unscored)} answers of the {who} were not scored and count as 0.</p>'
+
+
+def _comparison(base: AnyShare, adapter: AnyShare, paired: PairedComparison | None) -> str:
     points = gain(base, adapter) or 0.0
     summary = f"The base: {describe(base)}. The adapter: {describe(adapter)}. "
     change = f"{points:+.1f} points" if points else "No difference"
+    if paired is not None and paired.low is not None and paired.high is not None:
+        return summary + _row_by_row(change, points, paired.low, paired.high, paired)
     if apart(base, adapter):
         mood = "good" if points > 0 else "bad"
         return f'{summary}<span class="{mood}">{change}; the intervals are apart.</span>'
     return f'{summary}<span class="warn">{change}; the intervals overlap, so chance may explain it.</span>'
+
+
+def _row_by_row(change: str, points: float, low: float, high: float, paired: PairedComparison) -> str:
+    """Whether the difference on the same rows may be chance."""
+    reach = f"95%: {low * 100:+.1f} to {high * 100:+.1f}"
+    rows = f"better on {whole(paired.better or 0)} rows, worse on {whole(paired.worse or 0)}"
+    if low <= 0 <= high:
+        return f'<span class="warn">{change} ({reach}), so chance may explain it; {rows}.</span>'
+    mood = "good" if points > 0 else "bad"
+    return f'<span class="{mood}">{change} ({reach}); {rows}.</span>'
 
 
 def score_tables(run: Run) -> str:
@@ -95,7 +134,10 @@ def examples(run: Run) -> str:
         return ""
     won = "".join(_example(one) for one in run.scores.gains[:_MOST_EXAMPLES])
     wrong = "".join(_example(one) for one in run.scores.failures[:_MOST_EXAMPLES])
-    learnt = section("What it learnt: right where the base is wrong", won)
+    partial = run.scores.measure not in (None, ACCURACY)
+    learnt = section(
+        f"What it learnt: {'better than the base' if partial else 'right where the base is wrong'}", won
+    )
     return learnt + section("What it got wrong", wrong)
 
 
@@ -112,6 +154,8 @@ def _example(one: Example) -> Raw:
 
 def _answer(who: str, answer: Answer, expected: str) -> str:
     said = "right" if answer.correct else answer.reason if answer.reason is not None else "wrong"
+    if answer.score is not None and 0 < answer.score < 1:
+        said = f"{answer.score:.0%}: {said}"
     mark = '<span class="good">✓</span>' if answer.correct else '<span class="bad">✗</span>'
     answered = answer.text or ""
     shown = text(answered) if answer.correct else marked(answered, expected)

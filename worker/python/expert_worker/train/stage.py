@@ -39,7 +39,7 @@ _TRAIN_BUDGET = 900.0
 
 def run(plan: Plan, events: Events) -> JsonValue:
     """Tokenizes if needed, trains, and returns the result for `train --json`."""
-    rows = rows_to_score(plan)
+    rows = rows_to_score(plan, events)
     with process_group(plan, events) as dist:
         result, model, tokenizer = _train(plan_of_rank(plan, dist), events, dist)
     # If the base is sharded, `expert-cli` runs the scoring in one process that holds all of it.

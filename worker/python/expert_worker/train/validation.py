@@ -9,8 +9,14 @@ from expert_worker.base import locate
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.cached_scores import fingerprint
 from expert_worker.evaluate.rows import rows_of, spread
-from expert_worker.evaluate.scorers import check_scorer
-from expert_worker.evaluate.stage import examine, score_checkpoint, scored_rows, without_examples
+from expert_worker.evaluate.scorers import check_scorer, chosen_scorer
+from expert_worker.evaluate.stage import (
+    check_on_references,
+    examine,
+    score_checkpoint,
+    scored_rows,
+    without_examples,
+)
 from expert_worker.evaluate.subject import Subject, template_of
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
@@ -116,6 +122,7 @@ def checkpoint_scores(
             code="no-validation",
         )
     rows = spread(rows, chosen.rows or len(rows))
+    check_on_references(chosen_scorer(plan), rows, events)
 
     def score() -> dict[str, float]:
         model.eval()
@@ -127,11 +134,11 @@ def checkpoint_scores(
     return score
 
 
-def rows_to_score(plan: Plan) -> list[Row] | None:
+def rows_to_score(plan: Plan, events: Events) -> list[Row] | None:
     """Read before training, so that a test set that cannot be scored is refused early; None without
     --evaluate."""
     asked = isinstance(plan.request, TrainRequest) and plan.request.evaluate
-    return scored_rows(plan) if asked else None
+    return scored_rows(plan, events) if asked else None
 
 
 def score_trained(

@@ -1,0 +1,86 @@
+//! `evaluation.scorer`: the name of a scorer, or an object with one scorer and its settings.
+
+use std::path::Path;
+
+use super::json::{Node, Value};
+use super::section::section;
+use super::setting::Decode;
+use crate::ledger::Kind;
+
+section! {
+    /// A scorer with its settings: one of these keys.
+    ScorerChoice = SCORER at "evaluation.scorer" {}
+    honoured {
+        python ["python"]: Option<String> = None, Kind::OneOf(&[Kind::Text, Kind::Null]),
+            "A function in a Python file of the expert's folder, as `score.py:score`. It gets the answer, the reference answer and the row, and returns true or false, a number from 0 to 1, or either with a note.";
+    }
+    kept {}
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Scorer {
+    Named(String),
+    Chosen(Box<ScorerChoice>),
+}
+
+/// A function in a file of the expert's folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Function<'a> {
+    pub file: &'a str,
+    pub name: &'a str,
+}
+
+impl Scorer {
+    pub fn named(&self) -> Option<&str> {
+        if let Self::Named(name) = self { Some(name) } else { None }
+    }
+
+    pub fn choice(&self) -> Option<&ScorerChoice> {
+        if let Self::Chosen(choice) = self { Some(choice) } else { None }
+    }
+
+    /// The file and function of `python`, if they are written as such.
+    pub fn function(&self) -> Option<Function<'_>> {
+        self.choice()?.python.as_deref().and_then(Function::parse)
+    }
+}
+
+impl<'a> Function<'a> {
+    /// `folder/score.py:score`.
+    pub fn parse(text: &'a str) -> Option<Self> {
+        let (file, name) = text.rsplit_once(':')?;
+        let starts = name.starts_with(|c: char| c == '_' || c.is_alphabetic());
+        let is_name = starts && name.chars().all(|c| c == '_' || c.is_alphanumeric());
+        let is_python = Path::new(file).extension().is_some_and(|ending| ending == "py");
+        (is_name && is_python).then_some(Self { file, name })
+    }
+}
+
+impl Decode for Scorer {
+    fn decode(node: &Node) -> Option<Self> {
+        match &node.value {
+            Value::Text(name) => Some(Self::Named(name.clone())),
+            _ => ScorerChoice::decode(node).map(|choice| Self::Chosen(Box::new(choice))),
+        }
+    }
+
+    fn show(&self) -> Option<serde_json::Value> {
+        self.named().map(Into::into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_is_named_with_its_file() {
+        let parsed = Function::parse("scorers/score.py:half_right");
+        assert_eq!(parsed, Some(Function { file: "scorers/score.py", name: "half_right" }));
+        for text in
+            ["score.py", "score.py:", "score:score", ".py:score", "a/.py:f", "score.py:a b", "score.py:1", ""]
+        {
+            assert_eq!(Function::parse(text), None, "{text}");
+        }
+    }
+}
