@@ -5,8 +5,8 @@ use expert_contract::exit::Exit;
 
 use crate::args::Global;
 use crate::commands::{
-    bench, clean, completions, datasets, doctor, evaluate, export, generate, init, matrix, plan, pretokenize,
-    report, runs, schema, train, validate, work,
+    bench, clean, completions, datasets, doctor, evaluate, export, generate, import, init, matrix, plan,
+    pretokenize, report, runs, schema, train, validate, work,
 };
 use crate::failure::Failure;
 use crate::sys::env;
@@ -53,6 +53,8 @@ pub enum Command {
     Doctor(doctor::Args),
     /// Make a new expert that trains as it is, or a CI workflow for experts
     Init(init::Args),
+    /// Make an expert from a configuration of Axolotl, LLaMA-Factory or TRL, and list what cannot be carried over
+    Import(import::Args),
     /// List experts for a CI matrix, all or those that changed
     Matrix(matrix::Args),
     /// Print the shell's completion script
@@ -88,6 +90,7 @@ pub fn run(cli: &Cli, console: &Console) -> Result<Exit, Failure> {
         Command::Clean(args) => clean::run(args, console),
         Command::Doctor(args) => doctor::run(args, &cli.global, console),
         Command::Init(args) => init::run(args, console),
+        Command::Import(args) => import::run(args, console),
         Command::Matrix(args) => matrix::run(args, &cli.global, console),
         Command::Work(args) => work::run(args, &cli.global, console),
     }

@@ -8,6 +8,7 @@ mod experts;
 mod failure;
 #[cfg(test)]
 mod guide;
+mod import;
 mod lock;
 mod next;
 mod plan;

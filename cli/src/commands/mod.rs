@@ -8,6 +8,7 @@ pub mod doctor;
 pub mod evaluate;
 pub mod export;
 pub mod generate;
+pub mod import;
 pub mod init;
 pub mod matrix;
 pub mod plan;

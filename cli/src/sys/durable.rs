@@ -10,6 +10,15 @@ use crate::failure::Failure;
 
 /// Temp file beside it, sync, rename, sync the folder.
 pub fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
+    place(path, contents, true)
+}
+
+/// The same for a file that must not be there yet.
+pub fn create(path: &Path, contents: &[u8]) -> io::Result<()> {
+    place(path, contents, false)
+}
+
+fn place(path: &Path, contents: &[u8], replace: bool) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
     let mut builder = tempfile::Builder::new();
@@ -19,7 +28,8 @@ pub fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
     let mut temporary = builder.prefix(".writing-").tempfile_in(folder)?;
     temporary.write_all(contents)?;
     temporary.as_file().sync_all()?;
-    temporary.persist(path).map_err(|error| error.error)?;
+    let placed = if replace { temporary.persist(path) } else { temporary.persist_noclobber(path) };
+    placed.map_err(|error| error.error)?;
     sync_folder(folder)
 }
 
@@ -54,6 +64,16 @@ mod tests {
         write(&path, b"two").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"two");
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_is_there_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("manifest.json");
+        create(&path, b"one").unwrap();
+        assert_eq!(create(&path, b"two").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&path).unwrap(), b"one");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[cfg(unix)]

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::json::TOO_LARGE_HINT;
 use crate::diagnostic::{Code, Problem};
+use crate::foreign;
 use crate::source::Span;
 
 pub const MAX_BYTES: u64 = 16 * 1024 * 1024;
@@ -44,7 +45,10 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
     {
         let name = other.file_name().unwrap_or_default().to_string_lossy().into_owned();
         return Problem::new(Code::FileUnreadable, Span::default(), message)
-            .hint(format!("there is a {name} instead; manifests are JSON, so write it as manifest.json"));
+            .hint(format!(
+                "there is a {name} instead; manifests are JSON, so write it as manifest.json, or run `expert-cli import` \
+                 where it is a configuration of Axolotl or LLaMA-Factory"
+            ));
     }
     Problem::new(Code::FileUnreadable, Span::default(), format!("{message}{detail}")).hint(hint)
 }
@@ -91,9 +95,12 @@ fn look(text: &str) -> Option<Problem> {
         let span = Span::new(0, before + start, before + end);
         let problem =
             Problem::new(Code::OtherFormat, span, format!("this looks like {format}; manifests are JSON"));
-        return Some(problem.hint(
-            "write it as JSON (a YAML or TOML library of Python converts it), or start from `expert-cli init NAME`",
-        ));
+        return Some(problem.hint(if is_of_another_trainer(content) {
+            "run `expert-cli import FILE`: it makes an expert from a configuration of Axolotl, LLaMA-Factory or TRL, and \
+             lists what cannot be carried over"
+        } else {
+            "write it as JSON (a YAML or TOML library of Python converts it), or start from `expert-cli init NAME`"
+        }));
     }
     let span = Span::new(0, 0, BYTE_ORDER_MARK.len());
     text.starts_with(BYTE_ORDER_MARK).then(|| {
@@ -104,6 +111,12 @@ fn look(text: &str) -> Option<Problem> {
         )
         .hint("save it as UTF-8 without BOM; other JSON readers refuse it")
     })
+}
+
+/// Whether several of its outermost keys are those of another trainer.
+fn is_of_another_trainer(text: &str) -> bool {
+    let names = text.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name);
+    names.filter(|name| foreign::counterpart(name).is_some()).nth(2).is_some()
 }
 
 /// YAML or TOML, by the first line that is neither empty nor a comment, and where that line is.

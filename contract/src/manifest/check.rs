@@ -1,8 +1,8 @@
 //! Checks a document against the ledger: unknown keys, types, ranges, enum values, and keys without effect.
 
-use super::foreign;
 use super::json::{Member, Node, Object, Value, is_comment};
 use crate::diagnostic::{Code, Problem, closest, did_you_mean, one_of};
+use crate::foreign;
 use crate::ledger::{Class, Field, Kind, LARGEST, Section, Unknown};
 use crate::secret::is_secret_key;
 
@@ -169,7 +169,7 @@ impl Checker<'_> {
                 let known = section.fields.iter().any(|field| field.keys.contains(&key.as_str()));
                 let names = section.honoured_names().filter(|_| guesses && !known);
                 let message = format!("`{key}` is kept as metadata and has no effect");
-                if let Some(hint) = foreign::key(key).filter(|_| !known) {
+                if let Some(hint) = foreign::counterpart(key).filter(|_| !known) {
                     self.problems.push(Problem::new(Code::LikelyTypo, member.key_span, message).hint(hint));
                 } else if let Some(near) = closest(key, names) {
                     let hint = format!("did you mean `{near}`? else begin it with `_`");
@@ -201,7 +201,7 @@ impl Checker<'_> {
         let hint = if name.ends_with("config.method") || name == "training.method" {
             "only `sft` (supervised fine-tuning) is supported; other methods are never silently replaced by it".to_owned()
         } else {
-            foreign::value(name, text).map_or_else(|| one_of(text, words), str::to_owned)
+            foreign::value(name, text).unwrap_or_else(|| one_of(text, words))
         };
         self.problems.push(Problem::new(Code::UnknownWord, node.span, message).hint(hint));
     }

@@ -8,7 +8,6 @@ mod config;
 mod dataset;
 mod document;
 pub(crate) mod effective;
-mod foreign;
 pub mod json;
 mod model;
 mod root;

@@ -4,10 +4,11 @@ use super::base::{BASE_MODEL, DECODING};
 use super::config::CONFIG;
 use super::dataset::DATASET;
 use super::document::Document;
-use super::foreign;
+
 use super::json::{Member, Node, Object, Value, parse};
 use super::root::{EVALUATION, ROOT};
 use crate::diagnostic::{Code, Problem, did_you_mean};
+use crate::foreign;
 use crate::ledger::Section;
 use crate::source::{Source, Span};
 

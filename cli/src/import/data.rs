@@ -1,0 +1,619 @@
+//! Where the rows are, and how they are read.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use expert_contract::paths::{format_of_ending, hub_id};
+use serde_json::{Value as Json, json};
+
+use super::tool::Tool;
+use super::tree::{self, Entry, Value};
+use super::{Copy, Fate, Import, KeyFate, shown};
+
+const DATASET: &str = "training.dataset";
+const FIELDS: &str = "training.dataset.field_mapping";
+const NOT_HERE: &str = "put the rows there as JSON Lines, or set training.dataset.path";
+
+/// One source of rows, as it is named here.
+struct Source {
+    path: String,
+    /// None for the Hub.
+    from: Option<String>,
+    format: Option<&'static str>,
+    mapping: BTreeMap<&'static str, String>,
+    train_on: Option<&'static str>,
+    /// Whether rows are running text, which is learned as it is.
+    raw: bool,
+    /// Whether the rows are rendered with Alpaca's headings.
+    alpaca: bool,
+}
+
+/// The data's keys; all others can then depend on whether there is validation data.
+pub(super) fn read(import: &mut Import<'_>) {
+    let source = import.source;
+    match import.tool {
+        Tool::Axolotl => {
+            for (key, target) in [("datasets", "path"), ("test_datasets", "validation_path")] {
+                if let Some(entry) = entry(source, key).filter(|entry| entry.value != Value::Null) {
+                    let found = axolotl(import, entry);
+                    write(import, &found, target, &entry.key);
+                }
+            }
+        }
+        Tool::LlamaFactory => {
+            let folder = source.get("dataset_dir").and_then(Value::text).unwrap_or("data").to_owned();
+            let known = dataset_info(import, &folder);
+            if let Some(entry) = entry(source, "dataset_dir") {
+                import.unneeded(entry, "it is where dataset_info.json was looked for");
+            }
+            for (key, target) in [("dataset", "path"), ("eval_dataset", "validation_path")] {
+                if let Some(entry) = entry(source, key).filter(|entry| entry.value != Value::Null) {
+                    let found = llama_factory(import, entry, &folder, known.as_ref());
+                    write(import, &found, target, &entry.key);
+                }
+            }
+        }
+        Tool::Trl => trl(import),
+    }
+    for key in ["val_set_size", "val_size"] {
+        if let Some(entry) = entry(source, key).filter(|entry| entry.value != Value::Null) {
+            super::keys::special(import, entry);
+        }
+    }
+    if import.at("training.dataset.path").is_none() && import.at("training.dataset.tasks").is_none() {
+        import.put("training.dataset.path", json!("datasets/train.jsonl"));
+        import.lines.push(KeyFate {
+            key: "datasets".to_owned(),
+            line: None,
+            value: String::new(),
+            fate: Fate::Changed,
+            here: vec![format!("{DATASET}.path = {}", json!("datasets/train.jsonl"))],
+            why: "no data is named that can be read here".to_owned(),
+            instead: NOT_HERE.to_owned(),
+        });
+    }
+}
+
+fn entry<'a>(source: &'a Value, key: &str) -> Option<&'a Entry> {
+    source.entries().iter().find(|entry| entry.key == key)
+}
+
+/// A key inside of `datasets[0]`.
+fn within(entry: &Entry, index: usize, inner: &Entry) -> Entry {
+    Entry {
+        key: format!("{}[{index}].{}", entry.key, inner.key),
+        line: inner.line,
+        value: inner.value.clone(),
+    }
+}
+
+fn axolotl(import: &mut Import<'_>, entry: &Entry) -> Vec<Source> {
+    let items = match &entry.value {
+        Value::List(items) => items.clone(),
+        other => vec![other.clone()],
+    };
+    items.iter().enumerate().filter_map(|(index, item)| axolotl_one(import, entry, index, item)).collect()
+}
+
+fn axolotl_one(import: &mut Import<'_>, entry: &Entry, index: usize, item: &Value) -> Option<Source> {
+    let text = |key: &str| item.get(key).and_then(Value::text);
+    let files = item.get("data_files").and_then(Value::texts).unwrap_or_default();
+    let builder = text("path").filter(|path| ["json", "csv", "parquet", "arrow", "text"].contains(path));
+    let raw = match (builder, files.first()) {
+        (Some(_), Some(file)) => file.as_str(),
+        _ => text("path").or_else(|| item.text())?,
+    };
+    let mut source = place(raw, text("split"), text("name"), text("ds_type").or(builder));
+    let kind = text("type").unwrap_or_default().to_owned();
+    // The keys of a dataset of one's own type are inside of `type`.
+    let own = item.get("type").filter(|it| matches!(it, Value::Map(_)));
+    let fields = |key: &str| text(key).or_else(|| own.and_then(|own| own.get(key)).and_then(Value::text));
+    source.alpaca = kind.starts_with("alpaca");
+    source.raw = kind.starts_with("completion") || kind == "pretrain";
+    if kind.starts_with("chat_template") || kind.starts_with("sharegpt") || kind.starts_with("chatml") {
+        source.train_on = Some("assistant");
+        if let Some(name) =
+            fields("field_messages").filter(|name| !["messages", "conversations"].contains(name))
+        {
+            source.mapping.insert("messages", name.to_owned());
+        }
+    } else if source.raw {
+        if let Some(name) = fields("field").filter(|name| *name != "text") {
+            source.mapping.insert("text", name.to_owned());
+        }
+    } else {
+        let named = [
+            ("instruction", "field_instruction"),
+            ("input", "field_input"),
+            ("output", "field_output"),
+            ("system", "field_system"),
+        ];
+        let found: Vec<_> = named.iter().filter_map(|(here, there)| Some((*here, fields(there)?))).collect();
+        if found.iter().any(|(here, there)| here != there) {
+            source.mapping.extend(found.iter().map(|(here, there)| (*here, (*there).to_owned())));
+            let has = |name: &str| found.iter().any(|(here, _)| *here == name);
+            if !has("instruction") && !has("output") {
+                source.mapping.clear();
+            } else if !has("instruction") {
+                source.mapping.insert("instruction", "instruction".to_owned());
+            } else if !has("output") {
+                source.mapping.insert("output", "output".to_owned());
+            }
+        }
+    }
+    for inner in item.entries() {
+        let inner_entry = within(entry, index, inner);
+        axolotl_key(import, &inner_entry, &inner.key, &source, &kind, builder.is_some() && !files.is_empty());
+    }
+    if item.entries().is_empty() {
+        let key = Entry { key: format!("{}[{index}]", entry.key), line: entry.line, value: item.clone() };
+        said(import, &key, &source);
+    }
+    if files.len() > 1 {
+        for line in
+            import.lines.iter_mut().filter(|line| line.key == format!("{}[{index}].data_files", entry.key))
+        {
+            line.fate = Fate::Left;
+            "only the first file is named".clone_into(&mut line.why);
+            "put all files into one folder and set training.dataset.path to it".clone_into(&mut line.instead);
+        }
+    }
+    Some(source)
+}
+
+fn axolotl_key(
+    import: &mut Import<'_>,
+    entry: &Entry,
+    key: &str,
+    source: &Source,
+    kind: &str,
+    named_by_files: bool,
+) {
+    let roles = |value: &Value| {
+        let all = ["assistant", "gpt", "model", "chatbot"];
+        value.texts().is_some_and(|roles| roles.iter().all(|role| all.contains(&&**role)))
+    };
+    let is_role_and_text = |value: &Value| {
+        let name = |key: &str, names: &[&str]| {
+            value.get(key).and_then(Value::text).is_none_or(|text| names.contains(&text))
+        };
+        name("role", &["role", "from"]) && name("content", &["content", "value"])
+    };
+    match key {
+        _ if entry.value == Value::Null => import.unneeded(entry, "empty: the default holds"),
+        "split" | "name" if source.from.is_some() => import.unneeded(entry, "a file has no splits"),
+        "path" if named_by_files => import.unneeded(entry, "data_files names the file"),
+        "ds_type" if source.format.is_none() => import.unneeded(entry, "the file's ending says its format"),
+        "path" | "data_files" | "split" | "name" | "ds_type" => said(import, entry, source),
+        "type" => axolotl_type(import, entry, kind, source),
+        "field" | "field_messages" | "field_instruction" | "field_input" | "field_output"
+        | "field_system" => {
+            if source.mapping.is_empty() {
+                import.unneeded(entry, "the field is found by its name");
+            } else {
+                here(import, entry, FIELDS, &json!(source.mapping));
+            }
+        }
+        "message_field_role" if ["role", "from"].contains(&entry.value.text().unwrap_or_default()) => {
+            import.unneeded(entry, "both names of the role are read");
+        }
+        "message_field_content" if ["content", "value"].contains(&entry.value.text().unwrap_or_default()) => {
+            import.unneeded(entry, "both names of the text are read");
+        }
+        "message_property_mappings" if is_role_and_text(&entry.value) => {
+            import.unneeded(entry, "messages are read as {role, content} and as {from, value}");
+        }
+        "message_property_mappings" | "message_field_role" | "message_field_content" => import.left(
+            entry,
+            "messages have {role, content} or {from, value}",
+            "rename the fields in the rows",
+        ),
+        "roles_to_train" if roles(&entry.value) => import.unneeded(entry, "every assistant turn is learned"),
+        "train_on_eos" | "train_on_eot" if entry.value.text() == Some("turn") => {
+            import.unneeded(entry, "the end of each learned turn is learned");
+        }
+        "train_on_eos" | "train_on_eot" => import.left(
+            entry,
+            "the end of each learned turn is learned, and no other",
+            "nothing; training goes without it",
+        ),
+        "roles_to_train" => import.left(
+            entry,
+            "assistant turns are learned, or every token",
+            "set training.dataset.train_on to \"assistant\" or \"all\"",
+        ),
+        "roles" => import
+            .unneeded(entry, "the usual names of system, user and assistant are known; others are reported"),
+        "chat_template" => template(import, entry),
+        "conversation" => import.unneeded(entry, "the base's template renders the turns"),
+        "trust_remote_code" => import.unneeded(entry, "no code of a downloaded dataset is run"),
+        "field_tools" if entry.value.text() == Some("tools") => {
+            import.unneeded(entry, "the field is found by its name");
+        }
+        "drop_system_message" | "preprocess_shards" if entry.value.is_off() => {
+            import.unneeded(entry, "off, as here");
+        }
+        "preprocess_shards" => {
+            import.unneeded(entry, "rows are tokenized by the native tokenizer on every core");
+        }
+        "revision" => import.left(
+            entry,
+            "a dataset of the Hub is named without a revision",
+            "download that revision into the expert's folder",
+        ),
+        "shards" | "shards_idx" => {
+            import.left(entry, "all rows of a file are used", "write a file with fewer rows");
+        }
+        _ => import.left(
+            entry,
+            "rows are read without it",
+            "change the rows, or map their fields with training.dataset.field_mapping",
+        ),
+    }
+}
+
+/// A carried key whose value is written with those of the other keys.
+fn here(import: &mut Import<'_>, entry: &Entry, path: &str, value: &Json) {
+    import.line(entry, Fate::Carried, vec![format!("{path} = {value}")], "", "");
+}
+
+fn axolotl_type(import: &mut Import<'_>, entry: &Entry, kind: &str, source: &Source) {
+    let known = ["alpaca", "sharegpt", "chat_template", "completion", "chatml", "pretrain"];
+    let why = "the rows' fields say what they are";
+    match &entry.value {
+        Value::Map(inner) if inner.iter().any(|it| ["format", "no_input_format", "system_prompt", "system_format"].contains(&&*it.key)) => {
+            import.left(
+                entry,
+                "rows are rendered by the base's chat template",
+                "write a `custom` template, or use the default; field_* are carried as field_mapping",
+            );
+        }
+        Value::Map(_) if source.mapping.is_empty() => import.unneeded(entry, "the fields are found by their names"),
+        Value::Map(_) => here(import, entry, FIELDS, &json!(source.mapping)),
+        _ if kind.starts_with("alpaca") => {
+            import.change(entry, "base_models[].prompt_template", json!("alpaca"), "rows get Alpaca's headings, as there", "\"tokenizer\" renders them with the base's own template");
+        }
+        _ if source.raw => here(import, entry, "training.dataset.text_dialogue", &json!("raw")),
+        _ if source.train_on.is_some() => here(import, entry, "training.dataset.train_on", &json!("assistant")),
+        _ if known.iter().any(|name| kind.starts_with(name)) => import.unneeded(entry, why),
+        _ => import.left(
+            entry,
+            "rows of this type are not known",
+            "see docs/your-data.md for what is read, and map other fields with training.dataset.field_mapping",
+        ),
+    }
+}
+
+fn template(import: &mut Import<'_>, entry: &Entry) {
+    let named = Entry { key: "chat_template".to_owned(), ..entry.clone() };
+    let before = import.lines.len();
+    super::keys::special(import, &named);
+    import.lines[before..].iter_mut().for_each(|line| line.key.clone_from(&entry.key));
+}
+
+/// The line of a key that is part of where a source is.
+fn said(import: &mut Import<'_>, entry: &Entry, source: &Source) {
+    let (fate, instead) = match &source.from {
+        Some(from) => (Fate::Changed, format!("copy {from} there")),
+        None => (Fate::Carried, String::new()),
+    };
+    let why = if source.from.is_some() { "data is in the expert's folder" } else { "" };
+    import.lines.push(KeyFate {
+        key: entry.key.clone(),
+        line: (entry.line > 0).then_some(entry.line),
+        value: shown(&entry.key, &entry.value),
+        fate,
+        here: vec![source.path.clone()],
+        why: why.to_owned(),
+        instead,
+    });
+}
+
+/// A dataset of the Hub with its split, or a file that belongs into the expert's folder.
+fn place(raw: &str, split: Option<&str>, config: Option<&str>, kind: Option<&str>) -> Source {
+    let name = raw.strip_prefix("hf://datasets/").unwrap_or(raw);
+    let is_file = Path::new(raw).exists()
+        || format_of_ending(name).is_some()
+        || raw.contains("://")
+        || raw.starts_with(['.', '/', '~']);
+    let is_hub = !is_file && (hub_id(name).is_some() || !name.contains('/'));
+    let mut source = Source {
+        path: String::new(),
+        from: None,
+        format: None,
+        mapping: BTreeMap::new(),
+        train_on: None,
+        raw: false,
+        alpaca: false,
+    };
+    if is_hub {
+        source.path = format!("{name}::{}", split.unwrap_or("train"));
+        if let Some(config) = config {
+            source.path += &format!("::{config}");
+        }
+        return source;
+    }
+    let file = name.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or(name);
+    source.path = format!("datasets/{file}");
+    source.from = Some(raw.to_owned());
+    if format_of_ending(file).is_none() {
+        source.format = match kind {
+            Some("csv") => Some("csv"),
+            Some("parquet") => Some("parquet"),
+            Some("arrow") => Some("arrow"),
+            Some("json") => Some("json"),
+            _ => None,
+        };
+    }
+    source
+}
+
+/// `target` is `path` or `validation_path`.
+fn write(import: &mut Import<'_>, sources: &[Source], target: &str, key: &str) {
+    let Some(first) = sources.first() else { return };
+    if target == "path" {
+        if let Some(train_on) = sources.iter().find_map(|source| source.train_on) {
+            import.put("training.dataset.train_on", json!(train_on));
+        }
+        if sources.iter().all(|source| source.raw) {
+            import.put("training.dataset.text_dialogue", json!("raw"));
+        }
+        mapping(import, sources, key);
+        if sources.iter().any(|source| source.alpaca) && !sources.iter().all(|source| source.alpaca) {
+            import.put("base_models.0.prompt_template", json!("tokenizer"));
+            for line in import
+                .lines
+                .iter_mut()
+                .filter(|line| line.here.iter().any(|here| here.ends_with("prompt_template = \"alpaca\"")))
+            {
+                line.here.clear();
+                line.fate = Fate::Left;
+                "one template renders all rows, and other rows are no Alpaca rows".clone_into(&mut line.why);
+                "nothing; they are rendered with the base's own template".clone_into(&mut line.instead);
+            }
+        }
+    }
+    let files: Vec<&Source> = sources.iter().filter(|source| source.from.is_some()).collect();
+    let endings = |source: &&Source| format_of_ending(&source.path);
+    let one_folder = sources.len() > 1
+        && files.len() == sources.len()
+        && files.iter().all(|it| endings(it).is_some() && endings(it) == endings(&files[0]));
+    let folder = if target == "path" { "train" } else { "validation" };
+    for source in &files {
+        let to = if one_folder {
+            source.path.replacen("datasets/", &format!("datasets/{folder}/"), 1)
+        } else {
+            source.path.clone()
+        };
+        let copy = Copy { from: source.from.clone().unwrap_or_default(), to };
+        if !import.copies.contains(&copy) {
+            import.copies.push(copy);
+        }
+    }
+    if sources.len() == 1 || target != "path" && !one_folder {
+        import.put(&format!("{DATASET}.{target}"), json!(first.path));
+        if let Some(format) = first.format {
+            import.put(&format!("{DATASET}.format"), json!(format));
+        }
+        for other in &sources[1..] {
+            let why = "validation rows come from one place";
+            import.lines.iter_mut().filter(|line| line.here.contains(&other.path)).for_each(|line| {
+                line.fate = Fate::Left;
+                why.clone_into(&mut line.why);
+                format!("{} holds the others", first.path).clone_into(&mut line.instead);
+            });
+        }
+    } else if one_folder {
+        import.put(&format!("{DATASET}.{target}"), json!(format!("datasets/{folder}")));
+        for line in &mut import.lines {
+            for here in &mut line.here {
+                if files.iter().any(|file| file.path == *here) {
+                    *here = here.replacen("datasets/", &format!("datasets/{folder}/"), 1);
+                }
+            }
+        }
+    } else {
+        mixture(import, sources);
+    }
+}
+
+fn mixture(import: &mut Import<'_>, sources: &[Source]) {
+    let task = |source: &Source| {
+        let mut task = json!({"path": source.path, "weight": 1});
+        if let Some(format) = source.format {
+            task["format"] = json!(format);
+        }
+        task
+    };
+    import.put("training.dataset.tasks", sources.iter().map(task).collect::<Json>());
+    for line in &mut import.lines {
+        if line.fate != Fate::Left
+            && line.key.rsplit('.').next() == Some("path")
+            && sources.iter().any(|source| line.here.contains(&source.path))
+        {
+            line.fate = Fate::Changed;
+            line.why = format!("a task with an equal share; {} takes all rows of each", import.tool.name());
+            "set the tasks' weight to their numbers of rows".clone_into(&mut line.instead);
+        }
+    }
+}
+
+/// There is one mapping for all rows.
+fn mapping(import: &mut Import<'_>, sources: &[Source], key: &str) {
+    let Some(found) = sources.iter().map(|source| &source.mapping).find(|mapping| !mapping.is_empty()) else {
+        return;
+    };
+    if sources.iter().all(|source| source.mapping == *found) {
+        return import.put("training.dataset.field_mapping", json!(found));
+    }
+    for line in import.lines.iter_mut().filter(|line| line.key.starts_with(key)) {
+        if line.here.iter().any(|here| here.starts_with(FIELDS)) {
+            line.here.clear();
+            line.fate = Fate::Left;
+            "there is one field_mapping for all rows".clone_into(&mut line.why);
+            "rename the fields, so that all files have the same".clone_into(&mut line.instead);
+        }
+    }
+}
+
+/// `dataset_info.json` beside the data, if it is here.
+fn dataset_info(import: &Import<'_>, folder: &str) -> Option<Value> {
+    let file = Path::new(folder).join("dataset_info.json");
+    let places = [import.beside.join(&file), file];
+    let file = places.iter().find(|file| file.is_file())?;
+    let size = std::fs::metadata(file).ok()?.len();
+    let text = std::fs::read_to_string(file).ok().filter(|_| size <= tree::MAX_BYTES)?;
+    tree::read(&text).ok()
+}
+
+fn llama_factory(import: &mut Import<'_>, entry: &Entry, folder: &str, known: Option<&Value>) -> Vec<Source> {
+    let names = entry.value.texts().unwrap_or_default();
+    let mut sources = Vec::new();
+    let (mut unknown, mut lost) = (Vec::new(), Vec::new());
+    for name in names {
+        let Some(info) = known.and_then(|known| known.get(&name)) else {
+            let is_name = !name.contains(['/', '.']);
+            let raw = if is_name { format!("{folder}/{name}.jsonl") } else { name.clone() };
+            sources.push(place(&raw, None, None, None));
+            unknown.push(name);
+            continue;
+        };
+        sources.push(described(info, folder, &mut lost));
+    }
+    let here: Vec<String> = sources.iter().map(|source| source.path.clone()).collect();
+    let (why, instead) = if !unknown.is_empty() {
+        let message = format!("{folder}/dataset_info.json does not describe {} here", unknown.join(", "));
+        (message, format!("{NOT_HERE}; fields of other names need field_mapping"))
+    } else if !lost.is_empty() {
+        (
+            format!("without {}", lost.join(", ")),
+            "rows are read by their fields; change the rows, or map them with field_mapping".to_owned(),
+        )
+    } else {
+        (String::new(), String::new())
+    };
+    let local = sources.iter().any(|source| source.from.is_some());
+    let fate = if why.is_empty() && !local { Fate::Carried } else { Fate::Changed };
+    let why = if why.is_empty() && local { "data is in the expert's folder".to_owned() } else { why };
+    import.lines.push(KeyFate {
+        key: entry.key.clone(),
+        line: (entry.line > 0).then_some(entry.line),
+        value: shown(&entry.key, &entry.value),
+        fate,
+        here,
+        why,
+        instead,
+    });
+    sources
+}
+
+/// A dataset as `dataset_info.json` describes it.
+fn described(info: &Value, folder: &str, lost: &mut Vec<String>) -> Source {
+    let text = |key: &str| info.get(key).and_then(Value::text);
+    let column = |key: &str| info.get("columns").and_then(|columns| columns.get(key)).and_then(Value::text);
+    let tag = |key: &str| info.get("tags").and_then(|tags| tags.get(key)).and_then(Value::text);
+    let hub = text("hf_hub_url");
+    let raw = match (hub, text("file_name")) {
+        (Some(hub), _) => hub.to_owned(),
+        (None, Some(file)) => format!("{folder}/{file}"),
+        (None, None) => {
+            text("cloud_file_name").or_else(|| text("script_url")).unwrap_or("train.jsonl").to_owned()
+        }
+    };
+    let mut source = place(&raw, text("split"), text("subset"), None);
+    let formatting = text("formatting").unwrap_or("alpaca");
+    if formatting == "alpaca" {
+        let columns = [
+            ("instruction", column("prompt"), "instruction"),
+            ("input", column("query"), "input"),
+            ("output", column("response"), "output"),
+        ];
+        let given = info.get("columns").is_some();
+        let renamed = columns.iter().any(|(_, found, usual)| found.is_some_and(|found| found != *usual));
+        if given && column("response").is_none() && column("prompt").is_some() {
+            // Texts to learn whole.
+            source.raw = true;
+            source.mapping.extend(
+                column("prompt").filter(|name| *name != "text").map(|name| ("text", name.to_owned())),
+            );
+        } else if renamed {
+            source
+                .mapping
+                .extend(columns.iter().filter_map(|(here, found, _)| Some((*here, (*found)?.to_owned()))));
+            source.mapping.extend(column("system").map(|name| ("system", name.to_owned())));
+        }
+    } else if let Some(name) = column("messages").filter(|name| !["messages", "conversations"].contains(name))
+    {
+        source.mapping.insert("messages", name.to_owned());
+    }
+    let usual = |found: Option<&str>, names: &[&str]| found.is_none_or(|found| names.contains(&found));
+    let tags: [(&str, &[&str]); 5] = [
+        ("role_tag", &["role", "from"]),
+        ("content_tag", &["content", "value"]),
+        ("user_tag", &["user", "human"]),
+        ("assistant_tag", &["assistant", "gpt"]),
+        ("system_tag", &["system"]),
+    ];
+    if tags.iter().any(|(key, names)| !usual(tag(key), names)) {
+        lost.push("tags".to_owned());
+    }
+    for key in ["num_samples", "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name", "folder"] {
+        if info.get(key).is_some_and(|value| !value.is_off())
+            && !(hub.is_some() && key != "num_samples" && key != "folder")
+        {
+            lost.push(key.to_owned());
+        }
+    }
+    if info.get("ranking").is_some_and(|value| !value.is_off()) {
+        lost.push("ranking".to_owned());
+    }
+    for key in ["history", "images", "videos", "audios", "chosen", "rejected", "kto_tag"] {
+        if column(key).is_some() {
+            lost.push(format!("columns.{key}"));
+        }
+    }
+    source
+}
+
+fn trl(import: &mut Import<'_>) {
+    let source = import.source;
+    let text = |key: &str| source.get(key).and_then(Value::text);
+    let config = text("dataset_config").or_else(|| text("dataset_config_name"));
+    let keys = ["dataset_name", "dataset_path", "train_file", "data_path", "dataset"];
+    if let Some(entry) =
+        keys.iter().find_map(|key| entry(source, key)).filter(|entry| entry.value.text().is_some())
+    {
+        let split = text("dataset_train_split").or_else(|| text("train_split"));
+        let found = place(entry.value.text().unwrap_or_default(), split, config, None);
+        for key in [
+            entry.key.as_str(),
+            "dataset_config",
+            "dataset_config_name",
+            "dataset_train_split",
+            "train_split",
+        ] {
+            if let Some(part) = self::entry(source, key) {
+                said(import, part, &found);
+            }
+        }
+        if let Some(part) = self::entry(source, "dataset_test_split") {
+            let held = place(entry.value.text().unwrap_or_default(), part.value.text(), config, None);
+            if held.from.is_none() {
+                said(import, part, &held);
+                write(import, &[held], "validation_path", "dataset_test_split");
+            } else {
+                import.left(
+                    part,
+                    "a file has no splits",
+                    "name the rows in training.dataset.validation_path",
+                );
+            }
+        }
+        write(import, &[found], "path", &entry.key);
+    }
+    if let Some(entry) = entry(source, "validation_file").filter(|entry| entry.value.text().is_some()) {
+        let found = place(entry.value.text().unwrap_or_default(), None, None, None);
+        said(import, entry, &found);
+        write(import, &[found], "validation_path", "validation_file");
+    }
+}

@@ -1,0 +1,139 @@
+//! `import`: what it writes and says, and what it refuses.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const AXOLOTL: &str = "base_model: HuggingFaceTB/SmolLM2-135M-Instruct\ndatasets:\n  - path: rows/a.jsonl\n    type: chat_template\nadapter: lora\nlora_r: 8\nlora_alpha: 16\nlearning_rate: 2e-4\nhub_token: hf_abcdefghijklmnopqrstuvwxyz\nsequence_lenn: 5\nspecial_tokens: {pad_token: '<pad>'}\n";
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_expert-cli")).args(arguments).current_dir(folder).output().unwrap()
+}
+
+fn with(text: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("My Config.yml"), text).unwrap();
+    folder
+}
+
+fn words(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn an_expert_is_made_and_what_is_left_is_listed() {
+    let folder = with(AXOLOTL);
+    let output = run(folder.path(), &["import", "My Config.yml"]);
+    assert_eq!(output.status.code(), Some(0), "{}", words(&output.stderr));
+    let (said, next) = (words(&output.stdout), words(&output.stderr));
+    for part in [
+        "my-config/manifest.json",
+        "line 11: special_tokens",
+        "sequence_lenn",
+        "if `sequence_len` is meant",
+        "lora_r",
+        "training.config.rank = 8",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(next.contains("cp rows/a.jsonl my-config/datasets/a.jsonl"), "{next}");
+    assert!(next.contains("next: expert-cli plan my-config"), "{next}");
+    let list = std::fs::read_to_string(folder.path().join("my-config/IMPORT.md")).unwrap();
+    assert!(list.contains("| 10 | sequence_lenn | 5 | not carried over |"), "{list}");
+    assert!(!format!("{said}{next}{list}").contains("hf_abc"), "a secret is shown");
+
+    std::fs::create_dir_all(folder.path().join("my-config/datasets")).unwrap();
+    let row = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}\n";
+    std::fs::write(folder.path().join("my-config/datasets/a.jsonl"), row).unwrap();
+    let checked = run(folder.path(), &["validate", "my-config"]);
+    assert_eq!(checked.status.code(), Some(0), "{}", words(&checked.stderr));
+    let planned = run(folder.path(), &["plan", "my-config", "--device", "cpu", "--json"]);
+    let plan: Value = serde_json::from_slice(&planned.stdout).unwrap();
+    assert_eq!(plan["plan"]["recipe"]["adapter"]["rank"], 8);
+    assert_eq!(plan["plan"]["recipe"]["data"]["train_on"], "assistant");
+}
+
+#[test]
+fn the_document_has_every_key() {
+    let folder = with(AXOLOTL);
+    let output = run(folder.path(), &["import", "My Config.yml", "--to", "here/mine", "--json"]);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((document["ok"].as_bool(), document["expert"].as_str()), (Some(true), Some("mine")));
+    let fate = |key: &str| {
+        document["keys"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|line| line["key"] == key)
+            .map(|line| line["fate"].clone())
+    };
+    assert_eq!(fate("lora_alpha").unwrap(), "carried");
+    assert_eq!(fate("num_epochs").unwrap(), "default");
+    assert_eq!(fate("special_tokens").unwrap(), "left");
+    assert_eq!(document["copy"][0]["to"], "datasets/a.jsonl");
+}
+
+#[test]
+fn nothing_is_overwritten() {
+    for there in ["manifest.json", "IMPORT.md"] {
+        let folder = with(AXOLOTL);
+        let expert = folder.path().join("mine");
+        std::fs::create_dir(&expert).unwrap();
+        std::fs::write(expert.join(there), "my own").unwrap();
+        let output = run(folder.path(), &["import", "My Config.yml", "--to", "mine"]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(
+            words(&output.stderr).contains(&format!("mine/{there} is there already")),
+            "{}",
+            words(&output.stderr)
+        );
+        assert_eq!(std::fs::read_to_string(expert.join(there)).unwrap(), "my own");
+        assert_eq!(std::fs::read_dir(&expert).unwrap().count(), 1);
+    }
+    // Data that is there already, and ignored files, stay.
+    let folder = with(AXOLOTL);
+    std::fs::create_dir_all(folder.path().join("mine/datasets")).unwrap();
+    std::fs::write(folder.path().join("mine/.gitignore"), "mine").unwrap();
+    assert_eq!(run(folder.path(), &["import", "My Config.yml", "--to", "mine"]).status.code(), Some(0));
+    assert_eq!(std::fs::read_to_string(folder.path().join("mine/.gitignore")).unwrap(), "mine");
+}
+
+#[test]
+fn what_is_no_configuration_is_refused_and_leaves_nothing() {
+    let too_large = format!("{AXOLOTL}# {}\n", "x".repeat(1 << 20));
+    for (text, said) in [
+        (format!("{AXOLOTL}rl: dpo\n"), "My Config.yml:12: `rl: \"dpo\"` is not supervised fine-tuning"),
+        ("a: [1,\n".to_owned(), "My Config.yml:2: this is not valid YAML"),
+        ("name: shop\nports: [80]\n".to_owned(), "keys of no trainer"),
+        ("tokenizer:\n  _component_: torchtune.models.llama3.llama3_tokenizer\n".to_owned(), "torchtune"),
+        (too_large, "larger than 1 MiB"),
+        (format!("{AXOLOTL}lora_r: 9\n"), "`lora_r` is written twice, first in line 6"),
+    ] {
+        let folder = with(&text);
+        let output = run(folder.path(), &["import", "My Config.yml", "--to", "mine"]);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(words(&output.stderr).contains(said), "{said}: {}", words(&output.stderr));
+        assert!(words(&output.stderr).contains("hint"), "{said}");
+        assert!(!folder.path().join("mine").exists(), "{said}");
+    }
+    let folder = with(AXOLOTL);
+    for (file, said) in [("none.yml", "cannot read none.yml"), (".", ". is not a file")] {
+        let output = run(folder.path(), &["import", file, "--to", "mine"]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(words(&output.stderr).contains(said), "{}", words(&output.stderr));
+    }
+}
+
+#[test]
+fn a_file_in_place_of_a_manifest_leads_to_import() {
+    let folder = with(AXOLOTL);
+    let output = run(folder.path(), &["validate", "My Config.yml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(words(&output.stderr).contains("`expert-cli import"), "{}", words(&output.stderr));
+    std::fs::create_dir(folder.path().join("e")).unwrap();
+    std::fs::write(folder.path().join("e/manifest.yaml"), AXOLOTL).unwrap();
+    let output = run(folder.path(), &["plan", "e"]);
+    assert!(words(&output.stderr).contains("there is a manifest.yaml instead"), "{}", words(&output.stderr));
+}
