@@ -22,13 +22,18 @@ pub struct Cli {
     pub command: Command,
 }
 
+/// In the order in which a newcomer needs them.
 #[derive(Subcommand)]
 pub enum Command {
-    Plan(plan::Args),
+    /// Show what this machine has for training, and how to fix what is missing
+    Doctor(doctor::Args),
+    /// Make a new expert that trains as it is, or a CI workflow for experts
+    Init(init::Args),
+    /// Make an expert from a configuration of Axolotl, LLaMA-Factory or TRL, and list what cannot be carried over
+    Import(import::Args),
     /// Check manifests: every problem with its location, before anything starts
     Validate(validate::Args),
-    /// Print a document's JSON Schema, or the ledger of the manifest's keys
-    Schema(schema::Args),
+    Plan(plan::Args),
     /// Build the token cache, without training
     Pretokenize(pretokenize::Args),
     /// Train an expert, or every expert of a folder
@@ -37,26 +42,22 @@ pub enum Command {
     Evaluate(evaluate::Args),
     /// Let base and adapter answer a prompt
     Generate(generate::Args),
-    /// Write the merged model or the plain adapter to a new folder
-    Export(export::Args),
-    /// Show where time goes, what each optimisation gains, and which settings are fastest
-    Bench(bench::Args),
     /// Rewrite a run's report.html, or an index of all runs
     Report(Box<report::Args>),
     /// List runs, or compare them
     Runs(runs::Args),
+    /// Write the merged model or the plain adapter to a new folder
+    Export(export::Args),
+    /// Show where time goes, what each optimisation gains, and which settings are fastest
+    Bench(bench::Args),
     /// List the data that experts name
     Datasets(datasets::Args),
     /// Remove token caches that no run refers to
     Clean(clean::Args),
-    /// Show what this machine has for training, and how to fix what is missing
-    Doctor(doctor::Args),
-    /// Make a new expert that trains as it is, or a CI workflow for experts
-    Init(init::Args),
-    /// Make an expert from a configuration of Axolotl, LLaMA-Factory or TRL, and list what cannot be carried over
-    Import(import::Args),
     /// List experts for a CI matrix, all or those that changed
     Matrix(matrix::Args),
+    /// Print a document's JSON Schema, or the ledger of the manifest's keys
+    Schema(schema::Args),
     /// Print the shell's completion script
     Completions(completions::Args),
     /// Run a plan that was written before (train --dry-run --json prints one)

@@ -15,9 +15,8 @@ fn a_training_ends_with_its_report_and_the_next_command() {
     std::fs::write(run.join("report.html"), "").unwrap();
     let output = world.expert_cli(&["train", "experts/a"], "final=x").output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
-    let report = run.join("report.html").canonicalize().unwrap();
     let talk = talk(&output);
-    assert!(talk.contains(&format!("report: {}", report.display())), "{talk}");
+    assert!(talk.contains("report: experts/a/weights/smollm2-135m-instruct/report.html\n"), "{talk}");
     assert!(talk.ends_with("next: expert-cli evaluate experts/a\n"), "{talk}");
     let quiet = world.expert_cli(&["train", "experts/a", "--quiet"], "final=x").output().unwrap();
     assert_eq!(common::talk(&quiet), "");
@@ -32,6 +31,37 @@ fn a_stop_says_how_to_continue() {
     let output = cli.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
     assert!(talk(&output).contains("to continue: expert-cli train experts/a --resume"), "{}", talk(&output));
+}
+
+/// Each command of the guide's first page leads to the one after it.
+#[test]
+fn every_command_says_which_one_follows() {
+    let world = World::shelf(&["a"]);
+    for (words, acts, next) in [
+        (&["validate", "experts/a"][..], "", "next: expert-cli plan experts/a\n"),
+        (&["plan", "experts/a"], "", "next: expert-cli train experts/a\n"),
+        (&["pretokenize", "experts/a"], "steps=1", "next: expert-cli train experts/a\n"),
+        (
+            &["evaluate", "experts/a", "--base-only"],
+            "steps=1",
+            "next: expert-cli generate experts/a --prompt '...'\n",
+        ),
+    ] {
+        let output = world.expert_cli(words, acts).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{words:?}: {}", talk(&output));
+        assert!(talk(&output).ends_with(next), "{words:?}: {}", talk(&output));
+    }
+}
+
+#[test]
+fn a_stopped_queue_says_how_to_continue() {
+    let world = World::shelf(&["a"]);
+    let cli = world.expert_cli(&["train", "--all", "experts"], "obey").spawn().unwrap();
+    world.worker();
+    signal(pid(&cli), Signal::INT);
+    let output = cli.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert!(talk(&output).ends_with("to continue: expert-cli train --all experts\n"), "{}", talk(&output));
 }
 
 #[test]

@@ -87,8 +87,13 @@ fn the_digest_is_the_same_from_anywhere() {
 fn the_page_names_memory_and_settings() {
     let output = Expert::new(&embedded()).plan(&[]);
     let page = String::from_utf8_lossy(&output.stdout).into_owned();
-    for part in ["sized", "comes with the worker", "Memory:", "activations", "Settings that are not defaults"]
-    {
+    for part in [
+        "sized",
+        "comes with the worker",
+        "Memory:",
+        "activations",
+        "Settings that the manifest or the command line gives",
+    ] {
         assert!(page.contains(part), "{part}: {page}");
     }
 }

@@ -8,6 +8,7 @@ use expert_contract::plan::Request;
 
 use crate::args::{Global, PlanOptions, Supervision};
 use crate::failure::Failure;
+use crate::next;
 use crate::plan::{Reads, prepare};
 use crate::run::adapter;
 use crate::ui::{Console, summary};
@@ -55,5 +56,6 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     } else {
         console.data(&summary::evaluated(&worker::result(&result)?));
     }
+    console.say(&format!("next: {}", next::command("generate", &args.options, "--prompt '...'")));
     Ok(Exit::Done)
 }

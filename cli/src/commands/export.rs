@@ -11,7 +11,7 @@ use crate::plan::{Reads, prepare};
 use crate::run::adapter;
 use crate::sys::paths::absolute;
 use crate::ui::{Console, summary};
-use crate::worker::{Home, carry_out};
+use crate::worker::{self, Home, carry_out};
 
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("kind").required(true).args(["merge", "adapter"])))]
@@ -50,7 +50,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     if console.json {
         console.document(&result);
     } else {
-        console.data(&summary::plain(&result));
+        console.data(&summary::exported(&worker::result(&result)?));
     }
     Ok(Exit::Done)
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::experts::MANIFEST;
 use crate::failure::Failure;
+use crate::next::quoted;
 use crate::scaffold::workflow::{self, Tool};
 use crate::scaffold::{self, Preset, Split, name};
 use crate::sys::durable;
@@ -17,7 +18,7 @@ use crate::ui::{Align, Console, Table};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Its name and folder: lower-case letters, digits, - _ and .
+    /// Its name and folder: lower-case letters, digits, hyphens, underscores and dots
     #[arg(required_unless_present_any = ["list_presets", "ci"])]
     name: Option<String>,
     /// Where the folder is made, or with --ci where the experts are (experts/ if there is one, else here)
@@ -74,7 +75,8 @@ fn expert(name: &str, args: &Args, console: &Console) -> Result<Exit, Failure> {
             .document(&json!({"ok": true, "expert": name, "preset": preset, "path": path, "files": written}));
     } else {
         console.data(&format!("{path}\n"));
-        console.say(&format!("next: expert-cli plan -m {path}, then expert-cli train -m {path} --evaluate"));
+        let path = quoted(&path);
+        console.say(&format!("next: expert-cli plan {path}, then expert-cli train {path} --evaluate"));
     }
     Ok(Exit::Done)
 }

@@ -1,4 +1,4 @@
-//! `plan`: shows show what a run would do, without doing it.
+//! `plan`: shows what a run would do, without doing it.
 
 use clap::Args as ClapArgs;
 use expert_contract::exit::Exit;
@@ -6,6 +6,7 @@ use expert_contract::plan::{Request, Resume};
 
 use crate::args::TrainOptions;
 use crate::failure::Failure;
+use crate::next;
 use crate::plan::{Reads, prepare, show};
 use crate::ui::Console;
 
@@ -24,5 +25,6 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let options = args.options.plan();
     let prepared = prepare(&options, Reads::TrainingData, console)?;
     show(&prepared, &prepared.resolved.plan(request), args.all, console);
+    console.say(&format!("next: {}", next::command("train", &options, "")));
     Ok(Exit::Done)
 }

@@ -9,9 +9,10 @@ use serde_json::json;
 use crate::experts;
 use crate::failure::Failure;
 use crate::runs::compare::Comparison;
-use crate::runs::{Run, below, comparison};
+use crate::runs::{Run, State, below, comparison};
 use crate::sys::paths::portable;
 use crate::ui::number::{grouped, minute, percent, short};
+use crate::ui::style::DIM;
 use crate::ui::{Align, Console, Table};
 
 #[derive(clap::Args)]
@@ -40,7 +41,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     } else if runs.is_empty() {
         console.say("nothing has been trained here");
     } else {
-        console.data(&table(&runs));
+        show(&runs, console);
         for expert in scored_differently(&runs) {
             let message =
                 format!("runs of {expert} were scored by different scorers: do not compare their scores");
@@ -60,7 +61,27 @@ fn scored_differently(runs: &[Run]) -> Vec<&str> {
     scorers.into_iter().filter(|(_, scorers)| scorers.len() > 1).map(|(expert, _)| expert).collect()
 }
 
-fn table(runs: &[Run]) -> String {
+/// In a narrow terminal each path has a separate line, and the columns that are asked for least are left out.
+fn show(runs: &[Run], console: &Console) {
+    let mut table = table(runs);
+    if table.fits() {
+        return console.data(&table.render());
+    }
+    table.leave_out(RUN);
+    let left_out = table.fit(&["tokens/s", "train loss", "eval loss", "steps", "when (UTC)"]);
+    let text = table.render();
+    let paths = runs.iter().map(|run| format!("  {DIM}{}{DIM:#}\n", portable(&run.path)));
+    let below = std::iter::once(String::new()).chain(paths);
+    let lines = text.lines().zip(below).map(|(line, below)| format!("{line}\n{below}"));
+    console.data(&lines.collect::<String>());
+    if !left_out.is_empty() {
+        console.say(&format!("not shown for lack of width: {} (--json has all)", left_out.join(", ")));
+    }
+}
+
+const RUN: &str = "run";
+
+fn table(runs: &[Run]) -> Table {
     let columns = [
         ("expert", Align::Left),
         ("state", Align::Left),
@@ -71,14 +92,14 @@ fn table(runs: &[Run]) -> String {
         ("adapter", Align::Right),
         ("tokens/s", Align::Right),
         ("when (UTC)", Align::Left),
-        ("run", Align::Left),
+        (RUN, Align::Left),
     ];
     let mut table = Table::new(&columns);
     let told = |value: Option<f64>, show: fn(f64) -> String| value.map_or(String::new(), show);
     for run in runs {
         table.row([
             run.expert.clone(),
-            run.state.as_str().to_owned(),
+            state(run).to_owned(),
             run.steps.map_or(String::new(), grouped),
             told(run.train_loss, |loss| format!("{loss:.4}")),
             told(run.eval_loss, |loss| format!("{loss:.4}")),
@@ -89,5 +110,10 @@ fn table(runs: &[Run]) -> String {
             portable(&run.path),
         ]);
     }
-    table.render()
+    table
+}
+
+/// A run that made no step has nothing to compare or resume.
+fn state(run: &Run) -> &'static str {
+    if run.state == State::Ended && run.steps.is_none() { "not started" } else { run.state.as_str() }
 }

@@ -16,7 +16,7 @@ use crate::plan::{Reads, prepare_here, show};
 use crate::runs::report;
 use crate::sys::digests::Digests;
 use crate::sys::host;
-use crate::sys::paths::portable;
+use crate::sys::paths::{near, portable};
 use crate::train::shelf::{self, Shelf};
 use crate::train::{self, RunOptions, Runner, ShelfOptions, Trained, Trainer};
 use crate::ui::{Console, summary};
@@ -84,7 +84,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
 fn lead_on(resolved: &Resolved, result: &TrainResult, options: &PlanOptions, console: &Console) {
     let report = Path::new(&resolved.machine.paths.output).join(report::PAGE);
     if report.is_file() {
-        console.say(&format!("report: {}", portable(&report)));
+        console.say(&format!("report: {}", near(&report)));
     }
     let unscored = train::has_test_set(&resolved.recipe) && result.evaluation.is_none();
     let next = if unscored {

@@ -9,6 +9,8 @@ use expert_contract::read::{Loaded, load};
 use serde::Serialize;
 
 use crate::failure::{Failure, reason};
+use crate::next::quoted;
+use crate::sys::paths::portable;
 use crate::ui::{Console, one_line};
 
 const MANIFEST: &str = "manifest.json";
@@ -55,6 +57,11 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         for (path, loaded) in &loaded {
             console.report(&loaded.diagnostics, &loaded.document.sources);
             console.data(&format!("{}: {}", one_line(&slashed(path)), verdict(loaded)));
+        }
+        if let ([path], [only]) = (args.paths.as_slice(), loaded.as_slice())
+            && only.1.ok()
+        {
+            console.say(&format!("next: expert-cli plan {}", quoted(&portable(path))));
         }
     }
     Ok(exit(loaded.iter().map(|(_, loaded)| loaded)))

@@ -7,13 +7,14 @@ use serde_json::json;
 use super::prepare::Prepared;
 use super::{slow_encoder, text};
 use crate::ui::Console;
+use crate::ui::wrap::columns;
 
 /// `plan` is the one that the command would carry out.
 pub fn show(prepared: &Prepared, plan: &Plan, all: bool, console: &Console) {
     if console.json {
         console.document(&document(prepared, plan));
     } else {
-        console.data(&text::text(&prepared.resolved, all));
+        console.data(&text::text(&prepared.resolved, all, columns()));
         for note in notes(prepared) {
             console.warn(&note.message, Some(&note.hint));
         }

@@ -1,20 +1,24 @@
 //! A plan as text.
 
 use std::fmt::Write;
+use std::path::Path;
 
-use expert_contract::manifest::Origin;
+use expert_contract::manifest::{Origin, Shown};
 use expert_contract::plan::{Duration, MemoryEstimate, Recipe, Source, Strategy, Warmup};
-use expert_contract::resolve::{Place, Resolved, ShapeSource, estimate_steps};
+use expert_contract::resolve::{MOST_ROOM, Place, Resolved, ShapeSource, estimate_steps};
 
+use crate::sys::paths::near;
 use crate::ui::number::{bytes, grouped as count, short};
 use crate::ui::style::{DIM, STRONG};
+use crate::ui::wrap::wrapped;
 
 const LABEL: usize = 12;
 
-pub fn text(resolved: &Resolved, all: bool) -> String {
+/// `columns`: lines that are longer are broken between words.
+pub fn text(resolved: &Resolved, all: bool, columns: Option<usize>) -> String {
     let Resolved { recipe, machine, .. } = resolved;
     let recipe_digest = recipe.digest();
-    let mut page = Page::default();
+    let mut page = Page { text: String::new(), columns };
     page.title(&format!("{STRONG}{}{STRONG:#} on {}", recipe.expert, recipe.base.name));
     page.row("recipe", &format!("{} {DIM}(the same digest is the same result){DIM:#}", &recipe_digest[..16]));
     page.row("base", &base(resolved));
@@ -32,30 +36,33 @@ pub fn text(resolved: &Resolved, all: bool) -> String {
     page.row("steps", &steps(resolved));
     page.row("evaluation", &evaluation(recipe));
     page.row("saving", &saving(resolved));
-    page.row("run", &machine.paths.output);
-    page.row("token cache", &machine.paths.cache);
+    page.row("run", &near(Path::new(&machine.paths.output)));
+    page.row("token cache", &near(Path::new(&machine.paths.cache)));
     page.gap();
     memory(&mut page, resolved);
     page.gap();
     settings(&mut page, resolved, all);
-    page.0
+    page.text
 }
 
-#[derive(Default)]
-struct Page(String);
+struct Page {
+    text: String,
+    columns: Option<usize>,
+}
 
 impl Page {
     fn title(&mut self, text: &str) {
-        let _ = writeln!(self.0, "{text}");
+        let _ = writeln!(self.text, "{}", wrapped(text, 2, self.columns));
     }
 
     fn row(&mut self, label: &str, text: &str) {
         let text = text.replace(['\n', '\t'], " ");
-        let _ = writeln!(self.0, "  {DIM}{label:<LABEL$}{DIM:#}{text}");
+        let text = wrapped(&text, 2 + LABEL, self.columns);
+        let _ = writeln!(self.text, "  {DIM}{label:<LABEL$}{DIM:#}{text}");
     }
 
     fn gap(&mut self) {
-        self.0.push('\n');
+        self.text.push('\n');
     }
 }
 
@@ -216,12 +223,14 @@ fn memory(page: &mut Page, resolved: &Resolved) {
         page.row(label, &bytes(size));
     }
     if let Some(largest) = resolved.largest_micro_batch.filter(|largest| *largest > machine.micro_batch) {
-        page.row("room", &format!("up to {largest} rows would fit at a time"));
+        let least = if largest == machine.micro_batch * MOST_ROOM { "at least " } else { "" };
+        page.row("room", &format!("{least}{largest} rows at a time would fit"));
     }
 }
 
-fn parts(estimate: &MemoryEstimate) -> [(&'static str, u64); 7] {
+fn parts(estimate: &MemoryEstimate) -> [(&'static str, u64); 8] {
     [
+        ("process", estimate.process),
         ("weights", estimate.weights),
         ("adapter", estimate.adapter),
         ("gradients", estimate.gradients),
@@ -236,19 +245,17 @@ fn settings(page: &mut Page, resolved: &Resolved, all: bool) {
     let shown: Vec<_> =
         resolved.settings.iter().filter(|setting| all || setting.origin != Origin::Default).collect();
     page.title(if all {
-        "Settings, and their source"
+        "All settings, and their source"
     } else {
-        "Settings that are not defaults, and their source"
+        "Settings that the manifest or the command line gives (--all lists the defaults too)"
     });
-    let width = shown.iter().map(|setting| setting.key.len()).max().unwrap_or(0) + 2;
+    let longest = |of: fn(&&Shown) -> usize| shown.iter().map(of).max().unwrap_or(0) + 2;
+    let (keys, origins) = (longest(|it| it.key.len()), longest(|it| it.origin.as_str().len()));
     for setting in shown {
         let Some(value) = &setting.value else { continue };
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let _ = writeln!(
-            page.0,
-            "  {DIM}{:<width$}{DIM:#}{value:<24} {DIM}{}{DIM:#}",
-            setting.key,
-            setting.origin.as_str()
-        );
+        let value = wrapped(&value, 2 + keys + origins, page.columns);
+        let (key, origin) = (&setting.key, setting.origin.as_str());
+        let _ = writeln!(page.text, "  {DIM}{key:<keys$}{origin:<origins$}{DIM:#}{value}");
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::list::below;
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::sys::paths::absolute;
+use crate::sys::paths::{absolute, near};
 use crate::ui::Console;
 use crate::worker::{Search, run_module};
 
@@ -15,7 +15,7 @@ pub const PAGE: &str = "report.html";
 /// After training a shelf: a page that cannot be written is a warning, not a failure.
 pub fn refresh(shelf: &Path, global: &Global, console: &Console) {
     match whole_shelf(shelf).and_then(|arguments| write(&arguments, global, console)) {
-        Ok(path) => console.say(&format!("all runs: {path}")),
+        Ok(path) => console.say(&format!("all runs: {}", near(Path::new(&path)))),
         Err(failure) => console.warn(&failure.message, failure.hint.as_deref()),
     }
 }

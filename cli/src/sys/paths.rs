@@ -17,6 +17,14 @@ pub fn portable(path: &Path) -> String {
     }
 }
 
+/// As a person reads and types it here: relative where it is in the working directory, else as it is.
+pub fn near(path: &Path) -> String {
+    let here = std::env::current_dir().ok();
+    let inside = here.iter().flat_map(|here| [Some(here.clone()), here.canonicalize().ok()]).flatten();
+    let short = inside.into_iter().find_map(|here| path.strip_prefix(here).ok().map(Path::to_owned));
+    portable(short.as_deref().filter(|it| !it.as_os_str().is_empty()).unwrap_or(path))
+}
+
 /// The last part of a path; empty where there is none.
 pub fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()

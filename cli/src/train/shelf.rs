@@ -19,10 +19,12 @@ use crate::args::{Global, PlanOptions, Supervision};
 use crate::experts;
 use crate::failure::Failure;
 use crate::lock;
+use crate::next;
 use crate::plan::{Here, Reads, prepare_here};
 use crate::runs::report as page;
 use crate::sys::digests::Digests;
 use crate::sys::host;
+use crate::sys::paths::portable;
 use crate::ui::Console;
 use crate::worker::{self, Search, Warm};
 
@@ -59,6 +61,10 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     report(&ended, folder, console);
     if ended.iter().any(|one| matches!(one.outcome, Some(Ok(Trained::Now(_))))) {
         page::refresh(folder, global, console);
+    }
+    if worker::interrupted().is_some() {
+        let all = format!("--all {}", next::quoted(&portable(folder)));
+        console.say(&format!("to continue: {}", next::command("train", options, &all)));
     }
     Ok(exit_of(&ended))
 }

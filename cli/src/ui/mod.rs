@@ -9,6 +9,7 @@ pub mod style;
 pub mod summary;
 mod table;
 pub mod tokens;
+pub mod wrap;
 
 pub use console::Console;
 pub use live::Live;

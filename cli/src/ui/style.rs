@@ -42,6 +42,11 @@ fn mark() -> &'static str {
     MARK.get_or_init(|| format!("\u{fdd0}{:016x}\u{fdd0}", RandomState::new().build_hasher().finish()))
 }
 
+/// Whether standard output shows styles: it is a terminal, and nothing such as NO_COLOR says otherwise.
+pub fn coloured() -> bool {
+    anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
+}
+
 /// As a terminal gets it: styles as escape sequences, and no other control character except line feeds and tabs.
 pub fn shown(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

@@ -1,12 +1,13 @@
 //! The summary of finished work.
 
 use std::fmt::Write;
+use std::path::Path;
 
-use expert_contract::results::{EvaluationResult, Share, TrainResult};
-use serde_json::Value;
+use expert_contract::results::{EvaluationResult, ExportResult, Share, TrainResult};
 
 use super::number::{bytes, grouped, seconds, short};
 use super::table::{Align, Table};
+use crate::sys::paths::near;
 
 /// The result of one training run. Missing values are left out.
 pub fn trained(result: &TrainResult) -> String {
@@ -15,14 +16,14 @@ pub fn trained(result: &TrainResult) -> String {
         result.resumed_from.map_or(String::new(), |step| format!(", the first {} before", grouped(step)));
     let rows = [
         ("steps", result.steps.map(|steps| grouped(steps) + &resumed)),
-        ("train loss", result.train_loss.map(loss)),
+        ("mean train loss", result.train_loss.map(loss)),
         ("eval loss", result.eval_loss.map(loss)),
         ("tokens", result.tokens.map(grouped)),
         ("tokens/s", result.tokens_per_second.map(short)),
-        ("time", result.seconds.map(seconds)),
+        ("time in training", result.seconds.map(seconds)),
         ("peak memory", result.peak_memory_bytes.map(bytes)),
-        ("best checkpoint", result.best_checkpoint.clone()),
-        ("adapter", result.adapter.clone()),
+        ("best checkpoint", result.best_checkpoint.as_deref().map(place)),
+        ("adapter", result.adapter.as_deref().map(place)),
         ("encoder", result.slow_encoder.as_ref().map(super::tokens::slow_encoder)),
     ];
     for (name, value) in rows {
@@ -31,6 +32,10 @@ pub fn trained(result: &TrainResult) -> String {
         }
     }
     table.render()
+}
+
+fn place(path: &str) -> String {
+    near(Path::new(path))
 }
 
 pub fn loss(value: f64) -> String {
@@ -111,27 +116,21 @@ fn parts(result: &EvaluationResult) -> String {
     }
 }
 
-/// Any other stage's result: its scalar values, one per line.
-pub fn plain(result: &Value) -> String {
+/// What `export` wrote.
+pub fn exported(result: &ExportResult) -> String {
     let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
-    for (key, value) in result.as_object().into_iter().flatten() {
-        let shown = match value {
-            Value::Null | Value::Array(_) | Value::Object(_) => continue,
-            Value::String(text) => text.clone(),
-            Value::Number(number) if key.ends_with("bytes") => {
-                number.as_u64().map_or_else(|| number.to_string(), bytes)
-            }
-            Value::Number(number) => number.as_u64().map_or_else(|| number.to_string(), grouped),
-            Value::Bool(flag) => flag.to_string(),
-        };
-        table.row([key.replace('_', " "), shown]);
-    }
+    let what = if result.merged { "merged model" } else { "adapter" };
+    table.row([what.to_owned(), format!("{} ({})", place(&result.target), bytes(result.bytes))]);
+    table.row([
+        "check".to_owned(),
+        format!("logits differ by {:.1e} of their size", result.logits_difference),
+    ]);
     table.render()
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::super::style::shown;
     use super::*;
@@ -144,9 +143,26 @@ mod tests {
     fn what_is_not_known_is_left_out() {
         let result =
             json!({"ok": true, "steps": 1200, "train_loss": 0.5, "eval_loss": null, "seconds": 62.0});
-        assert_eq!(trained(&typed(result)), "steps       1,200\ntrain loss  0.5000\ntime        1m02s\n");
+        assert_eq!(
+            trained(&typed(result)),
+            "steps             1,200\nmean train loss   0.5000\ntime in training  1m02s\n"
+        );
         let slow = json!({"steps": 1, "slow_encoder": {"words": "9.5 times slower", "reason": "it differs"}});
         assert!(trained(&typed(slow)).contains("9.5 times slower; the fast encoder is not used: it differs"));
+    }
+
+    #[test]
+    fn an_export_names_its_folder_and_its_check() {
+        let result = ExportResult {
+            target: "/x/merged".into(),
+            merged: true,
+            bytes: 3 << 20,
+            logits_difference: 8.11e-7,
+        };
+        assert_eq!(
+            exported(&result),
+            "merged model  /x/merged (3.00 MiB)\ncheck         logits differ by 8.1e-7 of their size\n"
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use expert_contract::results::{
 };
 
 use super::number::{bytes, grouped, seconds};
-use super::style::{DIM, ERROR, GOOD, STRONG};
+use super::style::{DIM, ERROR, GOOD, STRONG, coloured};
 use super::table::{Align, Table};
 
 /// What became of rows, with its text; shown only if it is above 0.
@@ -29,6 +29,10 @@ fn happenings(counts: &RowCounts) -> [(u64, &'static str); 11] {
 }
 
 pub fn text(result: &PretokenizeResult) -> String {
+    text_as(result, coloured())
+}
+
+fn text_as(result: &PretokenizeResult, coloured: bool) -> String {
     let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
     let built = if result.existed { "was there".to_owned() } else { built(result) };
     table.row(["cache".to_owned(), format!("{} ({built})", result.cache.as_deref().unwrap_or("?"))]);
@@ -47,7 +51,7 @@ pub fn text(result: &PretokenizeResult) -> String {
     for (name, split) in &result.splits {
         table.row([name.clone(), split_line(split)]);
     }
-    preview(&result.preview) + &table.render()
+    preview(&result.preview, coloured) + &table.render()
 }
 
 /// Where the fast encoder was not used: what that cost, and why.
@@ -81,9 +85,16 @@ fn split_line(split: &SplitStatistics) -> String {
     format!("{} documents in {} rows{fill}", grouped(split.documents), grouped(split.rows))
 }
 
-/// Context is dim, supervised tokens are green.
-fn preview(rows: &[PreviewRow]) -> String {
+/// Around supervised tokens where colours are not shown.
+const LEARNED: [&str; 2] = ["\u{27e6}", "\u{27e7}"];
+
+/// Context is dim, supervised tokens are green; without colours they are in brackets.
+fn preview(rows: &[PreviewRow], coloured: bool) -> String {
     let mut text = String::new();
+    let [open, close] = if coloured { [""; 2] } else { LEARNED };
+    if !coloured && !rows.is_empty() {
+        text += &format!("text between {open} and {close} is learned\n\n");
+    }
     for (index, row) in rows.iter().enumerate() {
         let tokens = row.tokens.map_or(String::new(), |count| {
             format!(" ({count} tokens, {} learned)", row.supervised_tokens.unwrap_or_default())
@@ -93,8 +104,11 @@ fn preview(rows: &[PreviewRow]) -> String {
             text += &format!("{ERROR}{error}{ERROR:#}\n");
         }
         for span in &row.spans {
-            let paint = if span.learned { GOOD } else { DIM };
-            text += &format!("{paint}{}{paint:#}", span.text);
+            if span.learned {
+                text += &format!("{GOOD}{open}{}{close}{GOOD:#}", span.text);
+            } else {
+                text += &format!("{DIM}{}{DIM:#}", span.text);
+            }
         }
         text.push_str("\n\n");
     }
@@ -136,9 +150,14 @@ mod tests {
             "splits": {"train": {"documents": 1190, "rows": 40, "fill": 0.9993, "bytes": 10}},
             "preview": [{"spans": [{"text": "q\u{1b}[2J", "learned": false}, {"text": "a", "learned": true}], "tokens": 3, "supervised_tokens": 1}],
         });
-        let plain = anstream::adapter::strip_str(&shown(&text(&typed(result)))).to_string();
+        let shown_as = |coloured| {
+            anstream::adapter::strip_str(&shown(&text_as(&typed(result.clone()), coloured))).to_string()
+        };
+        let uncoloured = shown_as(false);
+        let start = "text between \u{27e6} and \u{27e7} is learned\n\nrow 1 (3 tokens, 1 learned)\nq\u{fffd}[2J\u{27e6}a\u{27e7}\n\n";
+        assert!(uncoloured.starts_with(start), "{uncoloured}");
         assert_eq!(
-            plain,
+            shown_as(true),
             "row 1 (3 tokens, 1 learned)\nq\u{fffd}[2Ja\n\ncache  c/k (was there)\nrows   1,200 read, 1,190 used; 5,000 tokens, 900 of them learned\n       10 bad rows\n       not used in rows.jsonl: id (1,200)\ntrain  1,190 documents in 40 rows, 99.9% full\n"
         );
     }

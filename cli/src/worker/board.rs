@@ -31,6 +31,8 @@ pub struct Board<'a> {
     drawn: bool,
     last_plain: Option<Instant>,
     garbage: u64,
+    /// The detail of the stage that is shown, which a note may repeat.
+    detail: String,
     /// The prefix of every line when several workers run at once.
     name: Option<String>,
     row: Option<(&'a Live, usize)>,
@@ -50,6 +52,7 @@ impl<'a> Board<'a> {
             drawn: false,
             last_plain: None,
             garbage: 0,
+            detail: String::new(),
             name: None,
             row: None,
         }
@@ -112,6 +115,7 @@ impl<'a> Board<'a> {
         match &event.body {
             Body::Stage { name, detail, .. } => {
                 self.line = name.to_string();
+                self.detail = detail.clone().unwrap_or_default();
                 let detail = detail.as_ref().map_or(String::new(), |detail| format!(" {DIM}{detail}{DIM:#}"));
                 self.say(&format!("{STRONG}{name}{STRONG:#}{detail}"));
             }
@@ -125,6 +129,7 @@ impl<'a> Board<'a> {
             Body::Accumulating { step, micro, of } => {
                 self.draw(&format!("{}  [step {} {micro}/{of}]", self.line, step + 1));
             }
+            Body::Applied { note: Some(note), .. } if *note == self.detail => {}
             Body::Applied { note: Some(note), .. } => self.say(&format!("{DIM}{note}{DIM:#}")),
             Body::Evaluated { step, metrics, seconds: spent } => {
                 self.say(&format!("{} ({})", line::evaluated(*step, metrics), seconds(*spent)));

@@ -16,10 +16,15 @@ const HEAD_ROWS: u64 = 32;
 /// Memory of a CUDA context, cuBLAS workspaces and the allocator's rounding before the first tensor.
 const CUDA_CONTEXT: u64 = 640 << 20;
 
+/// Python, torch and the libraries of a training process, where they are in the memory that the device has: as measured with
+/// the CPU build of torch 2.15.
+const PROCESS: u64 = 900 << 20;
+
 pub fn estimate(load: &Load<'_>) -> MemoryEstimate {
     let trained = adapter_parameters(load.shape, load.adapter);
     let tokens = tokens_at_once(load);
     let mut parts = MemoryEstimate {
+        process: if load.device == DeviceKind::Cuda { 0 } else { PROCESS },
         weights: weights_here(load),
         adapter: trained * MASTER_BYTES,
         gradients: trained * MASTER_BYTES,
@@ -30,7 +35,8 @@ pub fn estimate(load: &Load<'_>) -> MemoryEstimate {
         context: if load.device == DeviceKind::Cuda { CUDA_CONTEXT } else { 0 },
         total: 0,
     };
-    parts.total = parts.weights
+    parts.total = parts.process
+        + parts.weights
         + parts.adapter
         + parts.gradients
         + parts.optimizer

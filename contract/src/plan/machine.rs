@@ -159,6 +159,9 @@ pub struct Paths {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryEstimate {
+    /// Python and its libraries. GPUs hold none of it.
+    #[serde(default)]
+    pub process: u64,
     pub weights: u64,
     pub adapter: u64,
     pub gradients: u64,

@@ -7,6 +7,8 @@ use super::outcome::Note;
 
 /// Share of the device's memory that a plan may fill; the rest is for fragmentation and for what the estimate misses.
 const USABLE: f64 = 0.92;
+/// The search for free room ends at this many times the rows that are wanted.
+pub const MOST_ROOM: u64 = 64;
 
 /// The number format that the device will compute in. If the device does not support the requested format, fp32 is used, with
 /// a note: another 16-bit format would train differently than requested.
@@ -74,7 +76,7 @@ pub fn fp32_products(
 pub struct MicroBatch {
     pub rows: u64,
     pub estimate: MemoryEstimate,
-    /// The most rows that fit, if the device's memory is known: up to `64 * wanted`, to show the free room.
+    /// The most rows that fit, if the device's memory is known: up to [`MOST_ROOM`] times those wanted, to show the free room.
     pub largest: Option<u64>,
 }
 
@@ -85,7 +87,7 @@ pub fn micro_batch(load: &Load<'_>, wanted: u64, memory: Option<u64>, notes: &mu
         return MicroBatch { rows: wanted, estimate: sized(wanted), largest: None };
     };
     let available = (memory as f64 * USABLE) as u64;
-    let largest = budget::largest_micro_batch(load, wanted.saturating_mul(64), available);
+    let largest = budget::largest_micro_batch(load, wanted.saturating_mul(MOST_ROOM), available);
     if largest >= wanted {
         return MicroBatch { rows: wanted, estimate: sized(wanted), largest: Some(largest) };
     }

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 pub use base::{FoundBase, Place, ShapeSource, find as find_base};
 pub use data::DataFacts;
-pub use fit::gibibytes;
+pub use fit::{MOST_ROOM, gibibytes};
 pub use modules::check as check_modules;
 pub use outcome::{Note, Resolved, Share};
 pub use site::Site;

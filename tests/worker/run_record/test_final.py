@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from evaluate import tiny
 from peft import IA3Config, LoraConfig, PeftModel, PromptTuningConfig, get_peft_model
 from plans import example_plan
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from expert_worker.evaluate.stage import _leave as leave_scores
+from expert_worker.events import Events
 from expert_worker.plan import recipe_document
-from expert_worker.results import BestChoice, RunRecord, TrainResult
+from expert_worker.results import BestChoice, EvaluationResult, RunRecord, Score, TrainResult
 from expert_worker.run_record import (
     Outcome,
     adapter_config,
@@ -21,7 +24,7 @@ from expert_worker.run_record import (
     write_final,
     write_run_record,
 )
-from expert_worker.run_record.card import model_card
+from expert_worker.run_record.card import add_scores, model_card
 from expert_worker.run_record.final import tokenizer_files
 from expert_worker.run_record.git import commit_of
 
@@ -32,8 +35,7 @@ OUTCOME = Outcome(
     train_loss=1.23456789,
     eval_loss=1.5,
     best_step=1000,
-    scores={"exact_match": 0.75},
-    rows={"read": 50, "dropped_too_short": 2},
+    rows={"read": 50, "used": 48, "dropped_short": 2, "eos_added": 48, "bytes": 999, "dropped_mixture": 0},
 )
 
 
@@ -152,17 +154,94 @@ def test_a_second_final_replaces_the_first_whole(tmp_path: Path) -> None:
 def test_the_card_says_what_it_is(tmp_path: Path) -> None:
     plan = example_plan(tmp_path, {"recipe.base.name": "Org/Base", "recipe.adapter.kind": "dora"})
     card = model_card(plan.recipe, OUTCOME, plan.recipe_digest)
-    for part in ('base_model: "Org/Base"', "# expert-sample", "DORA", "| Training loss | 1.23457 |"):
+    for part in (
+        'base_model: "Org/Base"',
+        "# expert-sample",
+        "DoRA adapter for",
+        "| Training loss | 1.23457 |",
+    ):
         assert part in card
     for part in (
         "1,234",
         "| Taken from step | 1,000 |",
-        "| exact match | 0.75 |",
-        "| Rows dropped too short | 2 |",
+        "| Rows used | 48 |",
+        "| Dropped, too few characters | 2 |",
+        "Not scored yet.",
     ):
         assert part in card
+    assert not any(part in card for part in ("eos", "bytes", "999", "mixture", "A DoRA"))
     assert str(tmp_path) not in card
     assert card == model_card(plan.recipe, OUTCOME, plan.recipe_digest)
+
+
+@pytest.mark.parametrize(("name", "on_the_hub"), [("Org/Base", True), ("my-base", False)])
+def test_the_cards_code_runs(
+    name: str, on_the_hub: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder that has the base where the code looks for it; a Hub id is looked up here first."""
+    plan = example_plan(tmp_path, {"recipe.base.name": name})
+    model = get_peft_model(tiny_base(), ADAPTERS["lora"])
+    final = write_final(
+        tmp_path,
+        config=adapter_config(model.peft_config["default"], name),
+        weights=adapter_tensors(model),
+        tokenizer=tiny.tokenizer(),
+        template={"kind": "chatml"},
+        card=model_card(plan.recipe, OUTCOME, plan.recipe_digest),
+    )
+    tiny_base().save_pretrained(tmp_path / (name if on_the_hub else f"path/to/{name}"))
+    _, code, _ = (final / "README.md").read_text().replace("path/to/this/folder", "final").split("```")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(code.removeprefix("python\n"), names)
+    assert isinstance(names["model"], PeftModel) and names["tokenizer"].eos_token == "<end>"  # type: ignore[attr-defined]
+
+
+def test_the_embedded_base_is_named_as_the_hub_has_it(tmp_path: Path) -> None:
+    plan = example_plan(tmp_path, {"recipe.base.name": "smollm2-135m-instruct"})
+    card = model_card(plan.recipe, OUTCOME, plan.recipe_digest)
+    assert 'from_pretrained("HuggingFaceTB/SmolLM2-135M-Instruct")' in card
+    assert "`bases/smollm2-135m-instruct`" in card
+    config = adapter_config(LoraConfig(r=4, target_modules=["q_proj"]), plan.recipe.base.name)
+    assert config["base_model_name_or_path"] == "HuggingFaceTB/SmolLM2-135M-Instruct"
+
+
+def test_scores_go_into_the_card_and_replace_earlier_ones(tmp_path: Path) -> None:
+    plan = example_plan(tmp_path)
+    card = tmp_path / "README.md"
+    card.write_text(model_card(plan.recipe, OUTCOME, plan.recipe_digest) + "\nA note by hand.\n")
+    base = Score(correct=4, total=40, accuracy=0.1, low=0.04, high=0.231, loss=2.5)
+    for right in (20, 24):
+        share = right / 40
+        tuned = Score(correct=right, total=40, accuracy=share, low=share - 0.15, high=share + 0.14, loss=0.5)
+        add_scores(tmp_path, scored(base, tuned))
+    text = card.read_text()
+    assert "40 test rows, scored by `json`:" in text and "| base | 10.0% | 4.0% to 23.1% |" in text
+    assert "| adapter | 60.0% | 45.0% to 74.0% |" in text and "50.0%" not in text
+    assert "Not scored yet" not in text and text.endswith("A note by hand.\n")
+    card.write_text("my own card\n")
+    add_scores(tmp_path, scored(base, base))
+    assert card.read_text() == "my own card\n"
+
+
+def test_an_evaluation_of_the_runs_adapter_reaches_its_card(tmp_path: Path) -> None:
+    plan = example_plan(tmp_path)
+    final = Path(plan.machine.paths.output) / "final"
+    final.mkdir(parents=True)
+    (final.parent / "plan.json").write_text("{}")
+    (final / "README.md").write_text(model_card(plan.recipe, OUTCOME, plan.recipe_digest))
+    base = Score(correct=4, total=40, accuracy=0.1, low=0.04, high=0.231, loss=2.5)
+    for adapter, reached in ((tmp_path / "another", False), (final, True)):
+        tuned = base.model_copy(update={"path": str(adapter)})
+        leave_scores(plan, scored(base, tuned), Events.in_memory("evaluate")[0])
+        assert ("| adapter | 10.0%" in (final / "README.md").read_text()) is reached
+
+
+def scored(base: Score, adapter: Score) -> EvaluationResult:
+    return EvaluationResult(
+        expert="x", scorer="json", rows=40, base=base, adapter=adapter, by_level=(), by_tag=(), gains=(),
+        failures=(), confinement=None, seconds=1.0,
+    )  # fmt: skip
 
 
 def test_run_json_names_everything_that_went_in(tmp_path: Path) -> None:

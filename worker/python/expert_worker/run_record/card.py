@@ -3,9 +3,19 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from expert_worker.adapter import KINDS
+from expert_worker.base import embedded
+from expert_worker.checkpoint import files
 from expert_worker.plan import DurationEpochs, Recipe
+from expert_worker.results import EvaluationResult, Score
+from expert_worker.row_counts import in_words
+from expert_worker.run_record.digests import CARD
+
+# What `evaluate` rewrites; the rest of a card is left as people edited it.
+_SCORES = ("<!-- scores -->", "<!-- /scores -->")
+_NOT_SCORED = "Not scored yet."
 
 
 @dataclass(frozen=True)
@@ -18,7 +28,6 @@ class Outcome:
     train_loss: float
     eval_loss: float | None = None
     best_step: int | None = None
-    scores: Mapping[str, float] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     """The row ledger: read, used, truncated, dropped."""
     modules: tuple[str, ...] = ()
@@ -38,19 +47,21 @@ def model_card(recipe: Recipe, outcome: Outcome, recipe_digest: str) -> str:
         _table(_data(recipe, outcome)),
         "## Results",
         _table(_results(outcome)),
+        _between_marks(_NOT_SCORED),
         f"Recipe `{recipe_digest}`.",
     ]
     return "\n\n".join(sections) + "\n"
 
 
 def _front_matter(recipe: Recipe) -> str:
+    base = public_name(recipe.base.name)
     lines = [
         "---",
-        f"base_model: {json.dumps(recipe.base.name)}",
+        f"base_model: {json.dumps(base)}",
         "library_name: peft",
         "pipeline_tag: text-generation",
         "tags:",
-        f"- {json.dumps('base_model:adapter:' + recipe.base.name)}",
+        f"- {json.dumps('base_model:adapter:' + base)}",
         f"- {recipe.adapter.kind}",
         "---",
     ]
@@ -58,20 +69,41 @@ def _front_matter(recipe: Recipe) -> str:
 
 
 def _summary(recipe: Recipe) -> str:
-    return f"A {KINDS[recipe.adapter.kind].title} adapter for `{recipe.base.name}`, trained by expert-cli."
+    return f"{KINDS[recipe.adapter.kind].title} adapter for `{recipe.base.name}`, trained by expert-cli."
+
+
+def public_name(base: str) -> str:
+    """As others can load it: the Hub id where there is one, else the name of the folder."""
+    return embedded.HUB_ID if base == embedded.NAME else base
 
 
 def _usage(recipe: Recipe) -> str:
-    base = json.dumps(recipe.base.name)
+    name = public_name(recipe.base.name)
+    is_hub_id = len([part for part in name.split("/") if part]) == 2
+    base = json.dumps(name if is_hub_id else f"path/to/{name}")
+    beside = "" if is_hub_id else "  # the folder of the base"
     return (
         "```python\n"
         "from peft import PeftModel\n"
         "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
-        f"base = AutoModelForCausalLM.from_pretrained({base})\n"
+        f"base = AutoModelForCausalLM.from_pretrained({base}){beside}\n"
         'model = PeftModel.from_pretrained(base, "path/to/this/folder")\n'
         'tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")\n'
         "```\n\n"
         f"Prompts were rendered with the `{recipe.template.kind}` template; `template.json` holds it."
+        f"{_embedded_note(recipe)}"
+    )
+
+
+def _embedded_note(recipe: Recipe) -> str:
+    if recipe.base.name != embedded.NAME:
+        return ""
+    folder = f"bases/{embedded.NAME}"
+    return (
+        "\n\nIt was trained and scored on the 4-bit copy of this base that comes with expert-cli, unpacked "
+        f"into `{folder}` of expert-cli's home folder (`~/.cache/expert-cli` on Linux, or `EXPERT_HOME`). "
+        f"With that folder in place of `{embedded.HUB_ID}` the answers are the same; with the Hub's weights "
+        "they may differ a little."
     )
 
 
@@ -87,16 +119,11 @@ def _training(recipe: Recipe, outcome: Outcome) -> Iterator[tuple[str, str]]:
     yield "Schedule", recipe.schedule.kind
     yield "Rows per step", f"{batch.rows_per_step} of up to {batch.max_seq_length} tokens"
     yield "Packing", "yes" if batch.packing else "no"
-    yield "Duration", _duration(recipe)
+    if isinstance(recipe.schedule.duration, DurationEpochs):
+        yield "Epochs", f"{recipe.schedule.duration.value:g}"
     yield "Steps", f"{outcome.steps:,}"
     yield "Tokens", f"{outcome.tokens:,}, of them {outcome.supervised_tokens:,} supervised"
     yield "Seed", str(recipe.seed)
-
-
-def _duration(recipe: Recipe) -> str:
-    duration = recipe.schedule.duration
-    unit = "epochs" if isinstance(duration, DurationEpochs) else "steps"
-    return f"{duration.value:g} {unit}"
 
 
 def _data(recipe: Recipe, outcome: Outcome) -> Iterator[tuple[str, str]]:
@@ -105,8 +132,8 @@ def _data(recipe: Recipe, outcome: Outcome) -> Iterator[tuple[str, str]]:
     for source in recipe.data.validation:
         yield "Validation", f"`{source.name}`"
     yield "Trained on", recipe.data.train_on
-    for what, count in sorted(outcome.rows.items()):
-        yield f"Rows {what}".replace("_", " "), f"{count:,}"
+    for words, count in in_words(outcome.rows):
+        yield words.capitalize(), f"{count:,}"
 
 
 def _results(outcome: Outcome) -> Iterator[tuple[str, str]]:
@@ -115,10 +142,34 @@ def _results(outcome: Outcome) -> Iterator[tuple[str, str]]:
         yield "Validation loss", f"{outcome.eval_loss:.6g}"
     if outcome.best_step is not None:
         yield "Taken from step", f"{outcome.best_step:,}"
-    for name, value in sorted(outcome.scores.items()):
-        yield name.replace("_", " "), f"{value:.6g}"
 
 
 def _table(rows: Iterator[tuple[str, str]]) -> str:
     lines = [f"| {name} | {value.replace('|', chr(92) + '|')} |" for name, value in rows]
     return "\n".join(["| | |", "| --- | --- |", *lines])
+
+
+def add_scores(folder: Path, result: EvaluationResult) -> None:
+    """Into the card of this adapter; a card from which somebody removed the marks is left as it is."""
+    path = folder / CARD
+    if not path.is_file():
+        return
+    card = path.read_text(encoding="utf-8", errors="surrogateescape")
+    start, end = (card.find(mark) for mark in _SCORES)
+    if 0 <= start < end:
+        changed = card[:start] + _between_marks(_scores(result)) + card[end + len(_SCORES[1]) :]
+        files.replace(path, changed.encode("utf-8", errors="surrogateescape"))
+
+
+def _between_marks(text: str) -> str:
+    return f"{_SCORES[0]}\n{text}\n{_SCORES[1]}"
+
+
+def _scores(result: EvaluationResult) -> str:
+    rows = [
+        f"| {who} | {score.accuracy:.1%} | {score.low:.1%} to {score.high:.1%} |"
+        for who, score in (("base", result.base), ("adapter", result.adapter))
+        if isinstance(score, Score)
+    ]
+    head = ["| | accuracy | 95% interval |", "| --- | --- | --- |"]
+    return "\n".join([f"{result.rows:,} test rows, scored by `{result.scorer}`:", "", *head, *rows])

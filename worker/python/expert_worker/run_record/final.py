@@ -15,6 +15,7 @@ from peft import PeftConfig, PeftModel, get_peft_model_state_dict
 from expert_worker.adapter import CONFIG, WEIGHTS
 from expert_worker.checkpoint import files, tensors
 from expert_worker.checkpoint.refusal import refusals_in_words
+from expert_worker.run_record.card import public_name
 from expert_worker.run_record.digests import CARD
 
 NAME = "final"
@@ -68,10 +69,10 @@ def _placeless(path: Path) -> bytes:
 def adapter_config(config: PeftConfig, base: str) -> dict[str, Any]:
     """As peft writes it, but module lists sorted (sets have hash order) and the base by its logical name."""
     document = {key: _plain(value) for key, value in config.to_dict().items()}
-    document["base_model_name_or_path"] = base
+    document["base_model_name_or_path"] = public_name(base)
     document["inference_mode"] = True
     if document.get("tokenizer_name_or_path") is not None:
-        document["tokenizer_name_or_path"] = base
+        document["tokenizer_name_or_path"] = public_name(base)
     return document
 
 
