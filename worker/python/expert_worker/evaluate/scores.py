@@ -10,7 +10,7 @@ from expert_worker.evaluate.rows import spread
 from expert_worker.evaluate.sandbox import judge_all
 from expert_worker.evaluate.scorers import ChosenScorer
 from expert_worker.evaluate.verdict import Row
-from expert_worker.event import ACCURACY
+from expert_worker.events.models import ACCURACY
 from expert_worker.results import Answer, Example, PairedComparison, ScoreLine, Share
 
 FAILURES = 12

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from html import escape
 
-from expert_worker.event import ACCURACY
+from expert_worker.events.models import ACCURACY
 from expert_worker.recorded import (
     Answer,
     EvaluationResult,
