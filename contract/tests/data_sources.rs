@@ -92,6 +92,10 @@ fn a_folder_is_a_source_for_each_of_its_files() {
     folder.file("rows/b.jsonl", ROW);
     let both = [named("rows/a.jsonl", DataFormat::Jsonl), named("rows/b.jsonl", DataFormat::Jsonl)];
     assert_eq!(folder.train(&json!({"path": "rows"})), both);
+    // Of one file the format that the manifest gives is taken.
+    folder.file("lines.json", ROW);
+    let lines = folder.train(&json!({"path": "lines.json", "format": "jsonl"}));
+    assert_eq!(lines, [named("lines.json", DataFormat::Jsonl)]);
     folder.file("tables/a.csv", "prompt,completion\na,b\n");
     folder.file("tables/b.csv", "prompt,completion\na,b\n");
     let tables = [named("tables/a.csv", DataFormat::Csv), named("tables/b.csv", DataFormat::Csv)];
