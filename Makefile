@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
 EXPERT := target/release/expert-cli
+STEP := $(PYTHON) scripts/dev/show_progress.py
 
 # torch and the tokenizers use all cores; the tests share two.
 PYTEST_JOBS ?= 2
@@ -12,7 +13,7 @@ PYTEST_JOBS ?= 2
 RUST_SOURCES := $(shell find contract cli -name '*.rs' -o -name '*.toml' -o -name '*.json' 2>/dev/null) Cargo.toml Cargo.lock
 NATIVE_SOURCES := $(shell find worker/native -name '*.rs' -o -name '*.toml' 2>/dev/null) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: setup demo test test-all mutants adversary fuzz test-rust test-python browser lint format lock bench experts clean help
+.PHONY: setup runtime demo test test-all mutants adversary fuzz test-rust test-python browser lint format lock bench experts clean help
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -27,30 +28,39 @@ $(UV): requirements/bootstrap.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
-$(VENV)/.packages: requirements/dev.lock | $(UV)
-	@echo "installing Python packages (torch is large: some minutes the first time)" >&2
-	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --require-hashes -r $<
+# What running needs. On a terminal uv and cargo show their progress; elsewhere a line every ten seconds does.
+$(VENV)/.runtime: requirements/worker.lock | $(UV)
+	@$(STEP) "Python packages (about 6 GB: torch with its CUDA libraries)" --grows $(VENV) -- \
+		$(UV) pip install --python $(BIN)/python --no-deps --require-hashes -r $<
 	@touch $@
 
-$(VENV)/.worker: $(NATIVE_SOURCES) $(VENV)/.packages
-	@echo "building the native module" >&2
-	@PATH="$(abspath $(BIN)):$$PATH" $(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+# What tests, linters and benches need besides.
+$(VENV)/.packages: requirements/dev.lock $(VENV)/.runtime | $(UV)
+	@$(STEP) "packages for tests and linters" -- \
+		$(UV) pip install --python $(BIN)/python --no-deps --require-hashes -r $<
+	@touch $@
+
+$(VENV)/.worker: $(NATIVE_SOURCES) $(VENV)/.runtime
+	@PATH="$(abspath $(BIN)):$$PATH" $(STEP) "the native module (Rust, a minute or two the first time)" --grows target -- \
+		$(UV) pip install --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(EXPERT): $(RUST_SOURCES)
-	@echo "building expert-cli" >&2
-	@cargo build --quiet --release --locked
+	@$(STEP) "expert-cli (Rust, a minute or two the first time)" --grows target -- \
+		cargo build --release --locked
 	@touch $@
 
-setup: $(VENV)/.worker $(EXPERT) ## Virtual environment, native module, CLI
+runtime: $(VENV)/.worker $(EXPERT)
+
+setup: runtime $(VENV)/.packages ## Virtual environment, native module, CLI, tools of the tests
 
 # --- what people run ------------------------------------------------------------------------------------------
 
-demo: setup ## Train the SQL expert on the embedded base, on this machine, with scores before and after
+demo: runtime ## Train the SQL expert on the embedded base, on this machine, with scores before and after
 	@$(EXPERT) train --manifest experts/expert-sql/manifest.json --model smollm2-135m --resume --evaluate \
 		--output experts/expert-sql/weights/demo --max-steps 80 --set evaluation.test_set_size=60
 
-experts: setup ## Train and score every expert on the embedded base; unchanged experts are skipped
+experts: runtime ## Train and score every expert on the embedded base; unchanged experts are skipped
 	@$(EXPERT) train --all experts --model smollm2-135m --set evaluation.test_set_size=200
 
 # The Rust tests mostly wait for processes, so they run beside the Python tests.
