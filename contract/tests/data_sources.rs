@@ -118,7 +118,7 @@ fn what_save_to_disk_wrote_is_one_source() {
     let all = bytes("dataset_info.json") + bytes("state.json") + bytes("data-00000-of-00001.arrow");
     assert_eq!((made.facts[0].bytes, made.facts[0].rows), (Some(all), None));
     assert!(made.facts[0].is_here());
-    // A format that does not fit is no reason to read the folder as a file.
+    // Whatever the format says, a folder is not read as a file.
     let made = folder.resolve(&json!({"path": "saved", "format": "jsonl"}));
     assert_eq!((made.facts[0].bytes, made.facts[0].rows), (Some(all), None));
 }

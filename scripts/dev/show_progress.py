@@ -2,8 +2,8 @@
 
     show_progress.py "Python packages" --grows .venv -- uv pip install ...
 
-On a terminal the command shows its own progress. Elsewhere (a pipe, CI) a line every ten seconds says how long it has
-taken and how much it has written; what the command printed is shown only if it fails. Needs nothing but Python.
+On a terminal the command shows its own progress. Elsewhere (a pipe, CI) a line every ten seconds gives the
+time and how much the command has written, and its output is shown only if it fails. Needs only Python.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 INTERVAL = 10.0
@@ -57,14 +58,12 @@ def run_quietly(command: list[str], what: str, grows: Path | None, every: float)
 
 
 def bytes_below(folder: Path) -> int:
-    """Of regular files; what is being moved while it is counted is left out."""
+    """A file that another process moves away in the meantime does not count."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:
-            try:
-                total += os.lstat(os.path.join(place, name)).st_size
-            except OSError:
-                continue
+            with suppress(OSError):
+                total += Path(place, name).lstat().st_size
     return total
 
 
