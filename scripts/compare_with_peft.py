@@ -12,8 +12,11 @@ import sys
 from pathlib import Path
 
 from expert_worker.errors import ExpertError
-from expert_worker.evaluate.plain_peft import Compared, compare
+from expert_worker.imports import quick_imports
 from expert_worker.terminal import write_error, write_stdout
+
+with quick_imports():
+    from expert_worker.evaluate.plain_peft import Compared, compare
 
 
 def main() -> int:

@@ -21,6 +21,12 @@ SLOWEST = 25
 CPU_SECONDS = "cpu_seconds"
 
 
+@pytest.fixture(scope="session")
+def every_trial() -> bool:
+    """`EXPERT_FULL_TESTS=1` runs every trial; without it a sample that fits into `make test`."""
+    return os.environ.get("EXPERT_FULL_TESTS") == "1"
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     with quick_imports():

@@ -33,7 +33,30 @@ def surroundings(threads: int) -> dict[str, str]:
         "EXPERT_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(paths),
         "OMP_NUM_THREADS": str(threads),
+        # Threads that wait sleep: other tests have the processor meanwhile.
+        "OMP_WAIT_POLICY": "passive",
     }
+
+
+HUSH = "hush-4f1c"
+# Each with that value: no file that a run leaves and no line that it prints may contain it.
+SECRETS = dict.fromkeys(
+    (
+        "HF_TOKEN",
+        "HUGGING_FACE_HUB_TOKEN",
+        "WANDB_API_KEY",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AZURE_STORAGE_CONNECTION_STRING",
+    ),
+    HUSH,
+)
+
+
+def leaks(*folders: Path) -> list[Path]:
+    found = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    assert len(found) > 10
+    return [path for path in found if HUSH.encode() in path.read_bytes()]
 
 
 def save_base(folder: Path) -> Path:

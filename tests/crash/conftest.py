@@ -37,9 +37,3 @@ def quick_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="expert-crash-", dir=memory) as folder:
         yield Path(folder)
-
-
-@pytest.fixture(scope="session")
-def every_trial() -> bool:
-    """`EXPERT_FULL_TESTS=1` runs every trial; without it a sample that fits into `make test`."""
-    return os.environ.get("EXPERT_FULL_TESTS") == "1"

@@ -15,7 +15,17 @@ import time
 from pathlib import Path
 
 import pytest
-from command import SAMPLE, find_cli, manifest_of, rows_of, save_base, surroundings, write_rows
+from command import (
+    SAMPLE,
+    SECRETS,
+    find_cli,
+    leaks,
+    manifest_of,
+    rows_of,
+    save_base,
+    surroundings,
+    write_rows,
+)
 from defaults import Case, cases
 from learnt import assert_learnt
 
@@ -33,6 +43,7 @@ class Expert:
     def __init__(self, folder: Path, cli: Path, case: Case, **changes: object) -> None:
         folder.mkdir(exist_ok=True)
         self.folder, self.cli = folder, cli
+        self.home = folder.parent / f"{folder.name}-home"
         self.manifest = folder / "manifest.json"
         save_base(folder / "base")
         write_rows(folder / "train.jsonl", rows_of())
@@ -40,9 +51,13 @@ class Expert:
         self.manifest.write_text(json.dumps(manifest))
 
     def start(self, name: str, *more: str, **environment: str) -> subprocess.Popen[bytes]:
-        command = [self.cli, "train", "-m", self.manifest, "-o", self.output(name), "--device", "cpu", *more]
+        command = ["train", "-m", self.manifest, "-o", self.output(name), "--device", "cpu", *more]
+        return self.command(name, *command, **environment)
+
+    def command(self, name: str, *words: str | Path, **environment: str) -> subprocess.Popen[bytes]:
+        environment = surroundings(1) | SECRETS | {"EXPERT_HOME": str(self.home)} | environment
         with (self.folder / f"{name}.log").open("ab") as log:
-            return subprocess.Popen(command, env=surroundings(1) | environment, stdout=log, stderr=log)
+            return subprocess.Popen([self.cli, *words], env=environment, stdout=log, stderr=log)
 
     def finish(self, name: str, *more: str) -> None:
         code = self.start(name, *more).wait()
@@ -101,7 +116,7 @@ def expert(request: pytest.FixtureRequest, quick_folder: Path, cli: Path) -> Exp
         expert = Expert(folder, cli, SAMPLE, adapter_type="dora")
     else:
         expert = Expert(folder, cli, CASES[request.param])
-    expert.finish("undisturbed")
+    expert.finish("undisturbed", "--set", f"training.config.checkpoint_mirror={folder / 'mirror'}")
     return expert
 
 
@@ -180,6 +195,13 @@ def test_a_worker_that_outlives_the_command_line_is_the_only_writer(expert: Expe
     events = (expert.output("outlived") / "events.jsonl").read_text()
     assert '"code":"interrupted"' in events.splitlines()[-1], "it saved, and nobody wrote after it"
     assert sum('"type":"started"' in line for line in events.splitlines()) == 1
+
+
+def test_no_secret_of_the_environment_is_left_or_said(expert: Expert) -> None:
+    """By any of the runs above, the killed ones too, nor by `doctor`."""
+    assert expert.command("doctor", "doctor").wait() == 0
+    assert (expert.folder / "mirror").is_dir()
+    assert leaks(expert.folder, expert.home) == []
 
 
 def descendants(process: int) -> list[int]:

@@ -9,8 +9,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
-import torch
-from scene import put_data, rows, train
+
+from expert_worker.imports import quick_imports
+
+with quick_imports():
+    import torch
+    from scene import put_data, rows, train
 
 RUNS = {
     "lora": {},

@@ -68,7 +68,7 @@ def test_what_takes_too_long_ends_with_its_reason(tmp_path):
     code = (
         "import time\n"
         "from expert_worker.events.sinks import Pipe\nfrom expert_worker.events import Events\n"
-        "from expert_worker.bench.stage import limited\n"
+        "from expert_worker.bench.limit import limited\n"
         "events = Events([Pipe(1)], task='bench')\n"
         "with limited(0.05, events): time.sleep(60)\n"
     )

@@ -9,14 +9,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch
-from peft import LoraConfig, get_peft_model
-from transformers import AutoConfig, AutoModelForCausalLM
+from expert_worker.imports import quick_imports
 
-from expert_worker.base.fp32_products import hold_in_fp32
-from expert_worker.train.fast.batch import PackedBatch
-from expert_worker.train.fast.decoder import FastDecoder
-from expert_worker.train.fast.dropout import Place
+with quick_imports():
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from expert_worker.base.fp32_products import hold_in_fp32
+    from expert_worker.train.fast.batch import PackedBatch
+    from expert_worker.train.fast.decoder import FastDecoder
+    from expert_worker.train.fast.dropout import Place
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 

@@ -71,7 +71,7 @@ def test_estimate_is_near_the_measured_peak(case: str, tmp_path: Path) -> None:
     document = plan(tmp_path, *CASES[case])
     file = tmp_path / "plan.json"
     file.write_text(json.dumps(document))
-    environment = {**os.environ, "OMP_NUM_THREADS": "2", "MALLOC_MMAP_THRESHOLD_": "65536"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}
     done = subprocess.run(
         [sys.executable, str(HERE / "peak.py"), str(file)],
         check=True,

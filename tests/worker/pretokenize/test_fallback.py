@@ -1,6 +1,7 @@
 """Tokenizers that the native encoder does not take, or is not exact for: `tokenizers` itself encodes."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -120,11 +121,25 @@ def test_a_template_that_is_rendered_differently_is_reported(workshop: Workshop,
     assert "template-differs" in codes(workshop) and "tokenizer-fallback" not in codes(workshop)
 
 
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    """A base whose tokenizer has been compiled and checked: the check takes a process and two seconds."""
+    place = tmp_path_factory.mktemp("known")
+    workshop = Workshop(place, write_base(place / "base", llama3_like()), place / "home")
+    rows(workshop, "cache")
+    return workshop
+
+
+@pytest.fixture
+def checked(known: Workshop, tmp_path: Path) -> Workshop:
+    """That base with a home that a test may damage."""
+    shutil.copytree(known.home, tmp_path / "checked")
+    return Workshop(tmp_path, known.base, tmp_path / "checked")
+
+
 @pytest.mark.parametrize("content", ["", "[]", '{"mismatch": null}'])
-def test_a_damaged_verdict_is_made_again(workshop: Workshop, tmp_path: Path, content: str) -> None:
-    workshop.home = tmp_path / "home"
-    workshop.base = write_base(tmp_path / "base", llama3_like())
-    before = rows(workshop, "before")
+def test_a_damaged_verdict_is_made_again(checked: Workshop, known: Workshop, content: str) -> None:
+    workshop, before = checked, rows(known, "cache")
     (verdict,) = (workshop.home / "tokenizers").glob("*.exact.json")
     whole = verdict.read_bytes()
     verdict.write_text(content)
@@ -133,11 +148,9 @@ def test_a_damaged_verdict_is_made_again(workshop: Workshop, tmp_path: Path, con
 
 @pytest.mark.parametrize("damage", [b"", b"expbpe\0\x03", None], ids=["empty", "short", "cut"])
 def test_a_damaged_compiled_tokenizer_is_compiled_again(
-    workshop: Workshop, tmp_path: Path, damage: bytes | None
+    checked: Workshop, known: Workshop, damage: bytes | None
 ) -> None:
-    workshop.home = tmp_path / "home"
-    workshop.base = write_base(tmp_path / "base", llama3_like())
-    before = rows(workshop, "before")
+    workshop, before = checked, rows(known, "cache")
     (compiled,) = (workshop.home / "tokenizers").glob("*.bpe")
     whole = compiled.read_bytes()
     compiled.write_bytes(whole[: len(whole) // 2] if damage is None else damage)

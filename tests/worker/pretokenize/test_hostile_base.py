@@ -192,10 +192,10 @@ def test_ctrl_c_interrupts_native_code(workshop: Workshop, tmp_path: Path) -> No
 PROMPT = RUN.replace("ensure_cache(parse_plan(sys.stdin.read()), events)\n", "").replace(
     "4 << 30", "8 << 30"
 ) + (
-    "from evaluate import tiny\n"
-    "from expert_worker.evaluate.prompts import PromptMaker\n"
-    "from expert_worker.evaluate.subject import Subject\n"
-    "from transformers import PreTrainedTokenizerFast\n"
+    "from expert_worker.imports import quick_imports\n"
+    "with quick_imports():\n"
+    "    from expert_worker.evaluate.subject import Subject\n"
+    "    from transformers import PreTrainedTokenizerFast\n"
     "plan = parse_plan(sys.stdin.read())\n"
     "tokenizer = PreTrainedTokenizerFast.from_pretrained(plan.machine.paths.base)\n"
     "maker = Subject(None, tokenizer, plan.recipe.template.source, False, events=events).maker()\n"

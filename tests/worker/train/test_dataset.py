@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -19,15 +19,7 @@ from expert_worker.events import Events
 from expert_worker.train import dataset
 from expert_worker.train.dataset import open_dataset
 
-OWNER = """
-import sys
-from expert_worker.train import dataset
-folder = dataset.create_rows_folder()
-(folder.path / "cache").mkdir()
-(folder.path / "cache" / "rows.arrow").write_bytes(b"rows")
-print(folder.path, flush=True)
-sys.stdin.read()
-"""
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and kills by signal")
 
 
 @pytest.fixture(autouse=True)
@@ -37,40 +29,60 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "temporary"
 
 
+class Owner:
+    """Another process with a folder for its rows; forked, which spares it the import of torch."""
+
+    def __init__(self) -> None:
+        read, write = os.pipe()
+        self._process = os.fork()
+        if self._process == 0:
+            try:
+                folder = dataset.create_rows_folder()
+                (folder.path / "cache").mkdir()
+                (folder.path / "cache" / "rows.arrow").write_bytes(b"rows")
+                os.write(write, os.fsencode(folder.path))
+                os.close(write)
+                while True:
+                    signal.pause()
+            finally:
+                os._exit(1)
+        os.close(write)
+        with os.fdopen(read, "rb") as said:
+            self.folder = Path(os.fsdecode(said.read()))
+
+    def lives(self) -> bool:
+        return os.waitpid(self._process, os.WNOHANG) == (0, 0)
+
+    def kill(self) -> None:
+        if self._process:
+            os.kill(self._process, signal.SIGKILL)
+            os.waitpid(self._process, 0)
+            self._process = 0
+
+
 @contextmanager
-def owner(temporary: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """Another process with a folder for its rows."""
-    source = Path(__file__).parents[3] / "worker" / "python"
-    process = subprocess.Popen(
-        [sys.executable, "-c", OWNER],
-        env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(source)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
+def owner(temporary: Path) -> Iterator[tuple[Owner, Path]]:
+    owner = Owner()
     try:
-        yield process, Path(process.stdout.readline().strip())
+        assert owner.folder.parent == temporary
+        yield owner, owner.folder
     finally:
-        process.kill()
-        process.communicate()
+        owner.kill()
 
 
 def test_rows_of_a_killed_worker_are_removed_and_those_of_a_live_one_kept(temporary: Path) -> None:
     with owner(temporary) as (dead, abandoned), owner(temporary) as (live, used):
         assert dataset.remove_abandoned_rows() == []
         dead.kill()
-        dead.wait()
         assert (abandoned / "cache" / "rows.arrow").is_file()
         assert dataset.remove_abandoned_rows() == [abandoned]
         assert not abandoned.exists() and (used / "cache" / "rows.arrow").is_file()
-        assert live.poll() is None
+        assert live.lives()
 
 
 def test_a_removal_that_was_killed_itself_is_completed(temporary: Path) -> None:
     with owner(temporary) as (dead, abandoned):
         dead.kill()
-        dead.wait()
         (abandoned / "cache" / "rows.arrow").unlink()
         (abandoned / "cache").rmdir()
         assert dataset.remove_abandoned_rows() == [abandoned]
@@ -103,7 +115,6 @@ def test_a_run_removes_abandoned_rows_first_and_its_own_at_the_end(tmp_path: Pat
     )
     with owner(temporary) as (dead, abandoned):
         dead.kill()
-        dead.wait()
         opened = open_dataset(plan, Events.in_memory()[0])
     assert not abandoned.exists() and len(opened.train) == 1
     (own,) = temporary.iterdir()

@@ -6,7 +6,9 @@ It is dequantized once into safetensors, so that from then on it is a base like 
 import io
 import logging
 import os
-from contextlib import redirect_stderr
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -56,7 +58,7 @@ def _convert(source: Path, folder: Path) -> None:
 
     quietly()
     place = {"pretrained_model_name_or_path": str(source.parent), "gguf_file": source.name}
-    with redirect_stderr(io.StringIO()):  # Its progress bar heeds no setting.
+    with _read_once(), redirect_stderr(io.StringIO()):  # Its progress bar heeds no setting.
         model = AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
     _forget_quantizer(model)
     model.config.rms_norm_eps = float(f"{model.config.rms_norm_eps:.6g}")  # GGUF keeps it as a 32-bit float.
@@ -65,6 +67,22 @@ def _convert(source: Path, folder: Path) -> None:
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             _sync(path)
+
+
+@contextmanager
+def _read_once() -> Iterator[None]:
+    """transformers reads the file for the configuration and again for the weights, and makes the table of
+    names for each of some 400 modules: much of the conversion's time."""
+    import gguf
+
+    read = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
+    for name, function in read.items():
+        setattr(gguf, name, cache(function))
+    try:
+        yield
+    finally:
+        for name, function in read.items():
+            setattr(gguf, name, function)
 
 
 def _forget_quantizer(model: Any) -> None:

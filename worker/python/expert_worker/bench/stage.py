@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +11,9 @@ import psutil
 from pydantic import JsonValue
 
 from expert_worker.bench.breakdown import Step
+from expert_worker.bench.limit import limited
 from expert_worker.bench.sample import GpuMeter
 from expert_worker.checkpoint import Store
-from expert_worker.errors import Failed
 from expert_worker.events import Events
 from expert_worker.events.models import Applied, Event, Progress, Recovered
 from expert_worker.plan import BenchRequest, Plan
@@ -122,21 +118,3 @@ def _parts(step: Progress) -> BenchStep:
         device_compute=split.compute or 0.0,
         update=split.update,
     )
-
-
-@contextmanager
-def limited(seconds: float, events: Events) -> Iterator[None]:
-    """Ends the process after `seconds`: a compiler or a kernel cannot be interrupted from within."""
-    done = threading.Event()
-
-    def expire() -> None:
-        if not done.wait(seconds):
-            events.failed(Failed(f"not done within {seconds:.0f} seconds", code="bench-limit"))
-            os._exit(Failed.exit)
-
-    thread = threading.Thread(target=expire, name="limit", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
