@@ -147,7 +147,10 @@ def _started(plan: Any, steps: int) -> Any:
     from expert_worker.train import adapter
 
     events = Events()
-    return adapter.build(plan, load_base(plan, events), load_tokenizer(plan, events), steps, events)
+    recipe, machine = plan.recipe, plan.machine
+    base = load_base(recipe.base, machine, events)
+    tokenizer = load_tokenizer(recipe.base, machine.paths, events)
+    return adapter.build(recipe, machine.modules, base, tokenizer, steps, events)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def trained(kind: str, folder: Path) -> Any:
     chosen = {"kind": kind, **KINDS[kind]}
     plan = example_plan(folder, {f"recipe.adapter.{name}": value for name, value in chosen.items()})
     events, _ = Events.in_memory()
-    model = adapter.build(plan, tiny.model(), tiny.tokenizer(), STEPS, events)
+    model = adapter.build(plan.recipe, plan.machine.modules, tiny.model(), tiny.tokenizer(), STEPS, events)
     draw = torch.Generator().manual_seed(7)
     for parameter in adapter.trained(model).values():
         parameter.data.normal_(std=0.5, generator=draw)

@@ -11,7 +11,7 @@ from plans import example_plan
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig
 
-from expert_worker.base import load_base, locate
+from expert_worker import base
 from expert_worker.errors import BadInput, Missing
 from expert_worker.events import Events
 
@@ -29,6 +29,14 @@ def save_tiny(folder, **changes):
         **changes,
     )
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+
+
+def loaded(plan, events):
+    return base.load_base(plan.recipe.base, plan.machine, events)
+
+
+def located(plan, events):
+    return base.locate(plan.recipe.base, plan.machine.paths, events)
 
 
 @pytest.fixture
@@ -53,7 +61,7 @@ def applied(said):
 def test_quantization_is_what_the_weights_are_stored_as(plan_of, monkeypatch, quantization, weight, reported):
     monkeypatch.setattr("expert_worker.base.fp32_products._slowdown", lambda dtype: 1.0)
     events, said = Events.in_memory()
-    model = load_base(plan_of(recipe__base__quantization=quantization), events)
+    model = loaded(plan_of(recipe__base__quantization=quantization), events)
     stored = model.model.layers[0].mlp.up_proj.weight
     assert str(stored.dtype) == f"torch.{weight}"
     assert applied(said)["base.quantization"] == reported
@@ -76,8 +84,8 @@ def test_rope_scaling_reaches_the_model(plan_of):
         "long_factor": None,
     }
     events, said = Events.in_memory()
-    plain = load_base(plan_of(), Events.in_memory()[0])
-    scaled = load_base(plan_of(recipe__base__rope_scaling=scaling), events)
+    plain = loaded(plan_of(), Events.in_memory()[0])
+    scaled = loaded(plan_of(recipe__base__rope_scaling=scaling), events)
     assert scaled.config.max_position_embeddings == 256
     assert not torch.equal(plain.model.rotary_emb.inv_freq, scaled.model.rotary_emb.inv_freq)
     assert scaled.model.rotary_emb.attention_scaling == 1.0
@@ -99,7 +107,7 @@ def test_simple_rope_kinds_load(plan_of, kind):
             "long_factor",
         )
     ) | {"kind": kind, "factor": 2.0}
-    model = load_base(plan_of(recipe__base__rope_scaling=scaling), Events.in_memory()[0])
+    model = loaded(plan_of(recipe__base__rope_scaling=scaling), Events.in_memory()[0])
     assert model.config.max_position_embeddings == 128
     assert model.model.rotary_emb.rope_type == kind
 
@@ -107,31 +115,33 @@ def test_simple_rope_kinds_load(plan_of, kind):
 def test_the_digest_is_checked(plan_of, tmp_path):
     digest = hashlib.sha256((tmp_path / "base" / "model.safetensors").read_bytes()).hexdigest()
     events = Events.in_memory()[0]
-    assert locate(plan_of(recipe__base__sha256=digest), events) == tmp_path / "base"
+    assert located(plan_of(recipe__base__sha256=digest), events) == tmp_path / "base"
     with pytest.raises(BadInput, match="not the one the manifest asks for"):
-        locate(plan_of(recipe__base__sha256="0" * 64), events)
+        located(plan_of(recipe__base__sha256="0" * 64), events)
 
 
 def test_what_is_absent_or_unsafe_is_named(plan_of, tmp_path):
     events = Events.in_memory()[0]
     with pytest.raises(Missing, match="no config"):
-        locate(plan_of(machine__paths__base=str(tmp_path / "nowhere")), events)
+        located(plan_of(machine__paths__base=str(tmp_path / "nowhere")), events)
     (tmp_path / "base" / "model.safetensors").rename(tmp_path / "base" / "pytorch_model.bin")
     with pytest.raises(BadInput, match="pickled"):
-        locate(plan_of(), events)
+        located(plan_of(), events)
 
 
 def test_a_broken_weight_file_is_an_error_without_a_traceback(plan_of, tmp_path):
     (tmp_path / "base" / "model.safetensors").write_bytes(b"\x00" * 64)
     with pytest.raises(BadInput, match="cannot be read"):
-        load_base(plan_of(), Events.in_memory()[0])
+        loaded(plan_of(), Events.in_memory()[0])
 
 
 def test_a_hub_id_that_is_nowhere_is_missing(plan_of, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(Missing, match="neither in the Hugging Face cache"):
-        locate(plan_of(machine__paths__base=None, recipe__base__name="nobody/nothing"), Events.in_memory()[0])
+        located(
+            plan_of(machine__paths__base=None, recipe__base__name="nobody/nothing"), Events.in_memory()[0]
+        )
 
 
 def edited(**keys):
@@ -200,7 +210,7 @@ def test_an_odd_base_is_refused_in_words_and_runs_nothing(plan_of, tmp_path, cha
     (base / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass C: ...\nclass M: ...\n")
     change(base)
     with pytest.raises(BadInput, match=said) as caught:
-        load_base(plan_of(), Events.in_memory()[0])
+        loaded(plan_of(), Events.in_memory()[0])
     assert str(base) in caught.value.message and caught.value.hint and "\n" not in caught.value.message
     assert not (tmp_path / "ran").exists()
 
@@ -220,6 +230,6 @@ def test_a_family_without_sdpa_falls_back_to_eager_attention_and_says_so(plan_of
     events, said = Events.in_memory()
     plan = plan_of()
     assert plan.machine.sdpa
-    load_base(plan, events)
+    loaded(plan, events)
     (line,) = [it.body for it in said.events if it.body.type == "applied" and it.body.key == "attention"]
     assert line.value == "eager" and "Gemma2ForCausalLM has no SDPA attention" in line.note

@@ -15,6 +15,7 @@ from expert_worker.evaluate import examiner
 from expert_worker.evaluate.decode import answer_all
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.evaluate.rows import rows_of
+from expert_worker.evaluate.scorers import chosen_scorer
 from expert_worker.evaluate.scores import wilson
 from expert_worker.evaluate.stage import examine, score_checkpoint, scored_rows
 from expert_worker.evaluate.subject import Subject, checked_adapter
@@ -96,6 +97,11 @@ def test_the_adapter_is_compared_with_its_base(plan: Any) -> None:
     measured = [event.body for event in said if event.body.type == "evaluated"]
     assert measured[0].metrics["adapter_accuracy"] == 0.5
     assert found["adapter"]["loss"] != found["base"]["loss"]
+
+
+def rows_of_test_set(plan: Any) -> list[Any]:
+    data = plan.recipe.data
+    return rows_of(data.test, data.field_mapping, plan.machine.paths.data)
 
 
 def test_base_scores_are_kept_until_what_they_depend_on_changes(
@@ -187,9 +193,11 @@ def test_the_report_is_left_only_where_a_run_is(plan: Any) -> None:
 
 
 def test_a_checkpoint_is_scored_by_what_it_writes(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("expert_worker.evaluate.stage.template_of", lambda plan, tokenizer: None)
-    rows = rows_of(plan, plan.recipe.data.test)
-    assert score_checkpoint(adapted(), tiny.tokenizer(), plan, rows, Events.in_memory()[0])["accuracy"] == 0.5
+    monkeypatch.setattr("expert_worker.evaluate.stage.template_of", lambda template, tokenizer: None)
+    rows, events = rows_of_test_set(plan), Events.in_memory()[0]
+    scorer = chosen_scorer(plan.recipe.evaluation, plan.machine.paths)
+    found = score_checkpoint(adapted(), tiny.tokenizer(), plan.recipe, scorer, rows, events)
+    assert found["accuracy"] == 0.5
 
 
 def test_nothing_to_score_is_refused_before_a_model_is_loaded(tmp_path: Path) -> None:
@@ -225,7 +233,7 @@ def test_rows_of_every_shape_are_understood(
     plan: Any, row: dict[str, Any], question: str, answer: str
 ) -> None:
     Path(plan.machine.paths.data["datasets/test.jsonl"]).write_text(json.dumps(row) + "\n\n")
-    (found,) = rows_of(plan, plan.recipe.data.test)
+    (found,) = rows_of_test_set(plan)
     assert (found["messages"][-1]["content"], found["completion"]) == (question, answer)
 
 
@@ -237,7 +245,7 @@ def test_a_bad_row_is_named_with_its_line(plan: Any, line: str) -> None:
         '{"prompt": "p", "completion": "c"}\n' + line
     )
     with pytest.raises(BadInput, match=r"test\.jsonl:2: "):
-        rows_of(plan, plan.recipe.data.test)
+        rows_of_test_set(plan)
 
 
 def test_a_field_mapping_leads_into_a_row(plan: Any) -> None:
@@ -253,7 +261,7 @@ def test_a_field_mapping_leads_into_a_row(plan: Any) -> None:
         }
     )
     Path(plan.machine.paths.data["datasets/test.jsonl"]).write_text('{"ask": {"q": "x", "a": "y"}}\n')
-    (row,) = rows_of(mapped, mapped.recipe.data.test)
+    (row,) = rows_of_test_set(mapped)
     assert row["completion"] == "y"
 
 

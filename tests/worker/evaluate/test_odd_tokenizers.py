@@ -221,7 +221,7 @@ def test_answers_are_those_of_transformers(
     expected = [by_hand(subject.model, subject.tokenizer, base, question) for question in QUESTIONS]
     assert len(set(expected)) > 1
     for question, text in zip(QUESTIONS, expected, strict=True):
-        assert reply(plan, events, subject, question).base == text
+        assert reply(plan.recipe, events, subject, question).base == text
 
     told: list[list[str]] = []
     judge = examiner.scores.judge_texts
@@ -241,7 +241,10 @@ def test_what_cannot_work_is_refused_in_words(base: Base, said: str, tmp_path: P
     plan = plan_of(tmp_path, base.write(tmp_path / "base"))
     events, _ = Events.in_memory("evaluate")
     subject = open_subject(plan, None, events)
-    for ask in (lambda: evaluate(plan, events, None), lambda: reply(plan, events, subject, QUESTIONS[0])):
+    for ask in (
+        lambda: evaluate(plan, events, None),
+        lambda: reply(plan.recipe, events, subject, QUESTIONS[0]),
+    ):
         with pytest.raises(ExpertError, match=said) as refused:
             ask()
         assert refused.value.exit_code == Exit.BAD_INPUT and refused.value.hint

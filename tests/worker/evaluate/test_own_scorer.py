@@ -156,9 +156,13 @@ def put(folder: Path, source: str) -> Any:
     return example_plan(folder, changes)
 
 
+def scorer_of(plan: Any) -> Any:
+    return chosen_scorer(plan.recipe.evaluation, plan.machine.paths)
+
+
 def test_the_digest_is_that_of_the_file(tmp_path: Path) -> None:
     source = "\ufeffdef score(answer, expected):\r\n    return 1\r\n"
-    chosen = chosen_scorer(put(tmp_path, source))
+    chosen = scorer_of(put(tmp_path, source))
     assert chosen.sha256 == hashlib.sha256(source.encode()).hexdigest()
     assert chosen.title == "score.py:score"
     assert judge_all(chosen, [ROW], ["x"]) == [Verdict(1.0)]
@@ -168,13 +172,13 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     plan = put(tmp_path, "")
     (tmp_path / "score.py").write_bytes(b"\xff\xfe")
     with pytest.raises(BadInput, match="cannot be read"):
-        chosen_scorer(plan)
+        scorer_of(plan)
     (tmp_path / "score.py").write_bytes(b"#" * ((1 << 20) + 1))
     with pytest.raises(BadInput, match="larger than 1 MiB"):
-        chosen_scorer(plan)
+        scorer_of(plan)
     (tmp_path / "score.py").unlink()
     with pytest.raises(BadInput, match="cannot be read"):
-        chosen_scorer(plan)
+        scorer_of(plan)
 
 
 def test_it_is_tried_on_reference_answers_before_a_model_is_loaded() -> None:

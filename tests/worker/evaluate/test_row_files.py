@@ -31,8 +31,9 @@ def test_the_rows_of_a_file(tmp_path: Path, name: str) -> None:
         "machine.paths.data": {name: str(tmp_path / name)},
     }
     plan = example_plan(tmp_path, changes)
-    assert [row["completion"] for row in rows_of(plan, plan.recipe.data.test)] == ["A0", "A1", "A2", "A3"]
-    assert len(rows_of(plan, plan.recipe.data.test, 2)) == 2
+    data, files = plan.recipe.data, plan.machine.paths.data
+    assert [row["completion"] for row in rows_of(data.test, {}, files)] == ["A0", "A1", "A2", "A3"]
+    assert len(rows_of(data.test, {}, files, 2)) == 2
     (tmp_path / name).write_bytes(FILES[name][:-9] + b"\xff\xff")
     with pytest.raises(BadInput):
-        rows_of(plan, plan.recipe.data.test)
+        rows_of(data.test, {}, files)

@@ -26,7 +26,7 @@ def streamed(memory: Any, source: str) -> tuple[str, bool]:
 def test_base_and_adapter_are_streamed_and_returned(tmp_path: Path) -> None:
     events, memory = Events.in_memory("generate")
     plan = example_plan(tmp_path, {"recipe.decoding": DECODING})
-    answer = reply(plan, events, SUBJECT, "why")
+    answer = reply(plan.recipe, events, SUBJECT, "why")
     assert answer.base != answer.adapter
     for source, text in (("base", answer.base), ("adapter", answer.adapter)):
         assert streamed(memory, source) == (text, True)
@@ -34,11 +34,11 @@ def test_base_and_adapter_are_streamed_and_returned(tmp_path: Path) -> None:
 
 def test_a_stop_sequence_is_never_shown_even_in_part(tmp_path: Path) -> None:
     plan = example_plan(tmp_path, {"recipe.decoding": DECODING})
-    whole = str(reply(plan, Events.in_memory("generate")[0], SUBJECT, "why").adapter)
+    whole = str(reply(plan.recipe, Events.in_memory("generate")[0], SUBJECT, "why").adapter)
     stop = whole[2:5]
     events, memory = Events.in_memory("generate")
     short = example_plan(tmp_path, {"recipe.decoding": {**DECODING, "stop_sequences": [stop]}})
-    answer = reply(short, events, SUBJECT, "why")
+    answer = reply(short.recipe, events, SUBJECT, "why")
     assert answer.adapter == whole[: whole.find(stop)]
     assert streamed(memory, "adapter") == (answer.adapter, True)
 

@@ -262,6 +262,7 @@ def test_run_json_names_everything_that_went_in(tmp_path: Path) -> None:
     (final / "README.md").write_text("people edit this")
     path = write_run_record(
         plan,
+        inputs=plan.inputs,
         cache_key="c" * 64,
         base_folder=base,
         best=BestChoice(

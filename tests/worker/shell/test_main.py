@@ -70,14 +70,14 @@ def test_only_a_test_module_can_stand_in_for_a_stage(monkeypatch, name):
 
 
 def test_a_full_disk_is_a_storage_failure():
-    error = as_expert_error(OSError(28, "No space left on device", "/x/model.safetensors"), None)
+    error = as_expert_error(OSError(28, "No space left on device", "/x/model.safetensors"))
     assert isinstance(error, Storage)
     assert error.exit_code == 4
     assert "/x/model.safetensors" in error.message
 
 
 def test_a_missing_package_is_named_with_what_to_do():
-    error = as_expert_error(ModuleNotFoundError("No module named 'liger'", name="liger"), None)
+    error = as_expert_error(ModuleNotFoundError("No module named 'liger'", name="liger"))
     assert error.exit_code == 3
     assert "liger" in error.message
 

@@ -69,6 +69,6 @@ def test_what_inductor_makes_computes_the_same():
 def test_a_missing_compiler_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     error = torch._inductor.exc.InductorError(RuntimeError("No working C++ compiler found"), None)
-    known = as_expert_error(error, None)
+    known = as_expert_error(error)
     assert known.code == "not-compiled"
     assert "torch_compile" in known.hint

@@ -38,9 +38,10 @@ def limits(monkeypatch):
 
 
 def prepared(folder, changes) -> dict:
-    gpu = {"kind": "cuda", "index": 1, "name": "a GPU", "memory_bytes": 24 * GIB}
     events, memory = Events.in_memory()
-    precision.prepare(example_plan(folder, {"machine.device": gpu, **changes}), events)
+    plan = example_plan(folder, changes)
+    threads = plan.machine.threads.compute
+    precision.prepare(plan.recipe.precision, torch.device("cuda", 1), threads, events)
     return {e.body.key: (e.body.value, e.body.note) for e in memory.events if e.body.type == "applied"}
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from plans import example_plan
 
-from expert_worker.train.distributed import DistContext, plan_of_rank
+from expert_worker.base import torch_device
+from expert_worker.train.distributed import DistContext
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
@@ -27,10 +28,11 @@ def test_with_a_sharded_base_all_pass_through_the_model_equally_often(rows, micr
     assert len(passes) == 1
 
 
-def test_each_process_has_a_device_or_its_part_of_the_cores(tmp_path):
+def test_each_process_has_a_device_or_its_part_of_the_cores(tmp_path, monkeypatch):
     on_cpu = example_plan(tmp_path, {"machine.threads.compute": 8})
-    assert plan_of_rank(on_cpu, DistContext(1, 3)).machine.threads.compute == 2
-    assert plan_of_rank(on_cpu, DistContext()) is on_cpu
+    assert [DistContext(0, n).threads(on_cpu.machine) for n in (1, 2, 3, 16)] == [8, 4, 2, 1]
     gpu = {"kind": "cuda", "index": 2, "name": "a GPU", "memory_bytes": None}
     on_gpus = example_plan(tmp_path, {"machine.device": gpu})
-    assert [plan_of_rank(on_gpus, DistContext(n, 2)).machine.device.index for n in range(2)] == [2, 3]
+    assert DistContext(1, 2).threads(on_gpus.machine) == on_gpus.machine.threads.compute
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert [torch_device(on_gpus.machine.device, n).index for n in range(2)] == [2, 3]

@@ -60,7 +60,8 @@ def test_trains_resumes_and_generates(name, tmp_path):
     assert resumed.final("adapter_model.safetensors") == whole.final("adapter_model.safetensors")
 
     plan, events = example_plan(tmp_path), Events.in_memory("generate")[0]
-    model, tokenizer = load_base(plan, events), load_tokenizer(plan, events)
+    base, machine = plan.recipe.base, plan.machine
+    model, tokenizer = load_base(base, machine, events), load_tokenizer(base, machine.paths, events)
     decoding = plan.recipe.decoding.model_copy(update={"max_new_tokens": 3, "stop_sequences": ()})
     prompts = [Prompt([3, 4, 5, 6]), Prompt([7, 8])]
     adapted = load_adapter(model, whole.output / "final")
@@ -105,8 +106,10 @@ def test_the_plan_counts_what_is_trained(name, kind, tmp_path):
     plan = example_plan(
         tmp_path, {"recipe.adapter": whole, "machine.modules": document["plan"]["machine"]["modules"]}
     )
-    base = load_base(plan, Events.in_memory()[0])
-    model = adapter.build(plan, base, load_tokenizer(plan, Events.in_memory()[0]), 10, Events.in_memory()[0])
+    events, recipe, machine = Events.in_memory()[0], plan.recipe, plan.machine
+    base = load_base(recipe.base, machine, events)
+    tokenizer = load_tokenizer(recipe.base, machine.paths, events)
+    model = adapter.build(recipe, machine.modules, base, tokenizer, 10, events)
     assert plan.machine.modules is not None
     assert sum(p.numel() for p in model.parameters() if p.requires_grad) == plan.machine.modules.parameters
 

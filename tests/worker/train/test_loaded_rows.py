@@ -49,7 +49,7 @@ def loaded(
     plan = example_plan(
         folder, {f"machine.loader.{name}": value for name, value in {**settings, **changes}.items()}
     )
-    return LoadedRows(rows, ORDER, start, STEPS, plan, dist or DistContext())
+    return LoadedRows(rows, ORDER, start, STEPS, plan.machine.loader, "cpu", dist or DistContext())
 
 
 def assert_same(found, expected) -> None:
@@ -109,9 +109,8 @@ def test_the_loader_is_as_the_plan_says(tmp_path):
 
 
 def test_beside_a_gpu_workers_are_spawned(tmp_path):
-    gpu = {"kind": "cuda", "index": 0, "name": "a GPU", "memory_bytes": None}
-    plan = example_plan(tmp_path, {"machine.loader.workers": 1, "machine.device": gpu})
-    loader = LoadedRows(ROWS, ORDER, 0, STEPS, plan, DistContext()).loader
+    wanted = example_plan(tmp_path, {"machine.loader.workers": 1}).machine.loader
+    loader = LoadedRows(ROWS, ORDER, 0, STEPS, wanted, "cuda", DistContext()).loader
     assert loader.multiprocessing_context.get_start_method() == "spawn"
 
 

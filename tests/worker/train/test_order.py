@@ -63,13 +63,13 @@ def test_at_most_a_hundred_rows_are_sorted_together_with_two_rows_per_step():
 def test_lengths_count_only_where_rows_are_grouped_and_not_packed(tmp_path, group, packing, expected):
     changes = {"recipe.batch.group_by_length": group, "recipe.batch.packing": packing, "recipe.seed": 11}
     plan = example_plan(tmp_path, {**changes, "recipe.batch.drop_last": True})
-    order = order_of(plan, ROWS)
+    order = order_of(plan.recipe.batch, plan.recipe.seed, ROWS)
     assert order == StepSampler(3, plan.recipe.batch.rows_per_step, 11, True, expected)
 
 
 def test_no_rows_are_refused(tmp_path):
     with pytest.raises(BadInput) as refused:
-        order_of(example_plan(tmp_path, {}), InMemory([]))
+        order_of(example_plan(tmp_path, {}).recipe.batch, 0, InMemory([]))
     assert refused.value.code == "no-rows"
 
 
@@ -79,13 +79,13 @@ def test_no_rows_are_refused(tmp_path):
 )
 def test_total_steps(tmp_path, unit, value, steps):
     plan = example_plan(tmp_path, {"recipe.schedule.duration": {"unit": unit, "value": value}})
-    assert total_steps(plan, StepSampler(10, 4, 0)) == steps
+    assert total_steps(plan.recipe.schedule.duration, StepSampler(10, 4, 0)) == steps
 
 
 def test_rounding_of_a_share_makes_no_step_more(tmp_path):
     """0.07 * 100 is a little above 7 in floating point."""
     plan = example_plan(tmp_path, {"recipe.schedule.duration": {"unit": "epochs", "value": 0.07}})
-    assert 0.07 * 100 > 7 and total_steps(plan, StepSampler(100, 1, 0)) == 7
+    assert 0.07 * 100 > 7 and total_steps(plan.recipe.schedule.duration, StepSampler(100, 1, 0)) == 7
 
 
 def test_the_longest():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from expert_worker.crash import as_expert_error
+from expert_worker.crash import as_expert_error, log_folders
 from expert_worker.errors import BadInput, ExpertError, Failed
 from expert_worker.events import Events
 from expert_worker.events.models import Task
@@ -69,7 +69,8 @@ def carry_out(stage: Task, plan_path: Path, pipe: Pipe) -> int:
     except BaseException as error:
         if isinstance(error, SystemExit):
             error = Failed(f"The stage {stage} tried to leave by itself (status {error.code})")
-        known = as_expert_error(error, plan)
+        folders = log_folders(plan.request, plan.machine.paths) if plan else []
+        known = as_expert_error(error, folders)
         events.failed(known)
         code = known.exit_code
     finally:

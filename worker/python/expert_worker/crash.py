@@ -3,18 +3,18 @@
 import os
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 
 from expert_worker.errors import ExpertError, Failed, Missing, storage_error
-from expert_worker.plan import Plan
+from expert_worker.plan import Paths, Request
 
 
-def as_expert_error(error: BaseException, plan: Plan | None) -> ExpertError:
+def as_expert_error(error: BaseException, folders: Sequence[Path] = ()) -> ExpertError:
     if isinstance(error, ExpertError):
         return error
     known = _classify(error)
-    log = write_traceback(error, plan)
+    log = write_traceback(error, folders)
     if log is not None:
         known.message += f" (details: {log})"
     return known
@@ -56,9 +56,10 @@ def _not_importable(error: ImportError) -> ExpertError:
     )
 
 
-def write_traceback(error: BaseException, plan: Plan | None) -> Path | None:
+def write_traceback(error: BaseException, folders: Sequence[Path]) -> Path | None:
+    """In the first of these folders that takes it, else in the temporary one."""
     text = "".join(traceback.format_exception(error))
-    for folder in _folders(plan):
+    for folder in (*folders, Path(tempfile.gettempdir())):
         try:
             folder.mkdir(parents=True, exist_ok=True)
             path = folder / f"worker-{os.getpid()}.log"
@@ -70,9 +71,7 @@ def write_traceback(error: BaseException, plan: Plan | None) -> Path | None:
     return None
 
 
-def _folders(plan: Plan | None) -> Iterator[Path]:
-    if plan is not None:
-        if plan.request.stage == "train":
-            yield Path(plan.machine.paths.output)
-        yield Path(plan.machine.paths.home) / "logs"
-    yield Path(tempfile.gettempdir())
+def log_folders(request: Request, paths: Paths) -> list[Path]:
+    """Only training has a folder of its own."""
+    logs = Path(paths.home) / "logs"
+    return [Path(paths.output), logs] if request.stage == "train" else [logs]

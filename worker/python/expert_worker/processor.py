@@ -5,12 +5,11 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
-from expert_worker.plan import Plan
+from expert_worker.plan import Device
 
 
-def name_of_processor(plan: Plan) -> str:
+def name_of_processor(device: Device) -> str:
     """As the GPU's driver calls it, or the CPU with the instructions that torch uses."""
-    device = plan.machine.device
     if device.kind != "cpu":
         return device.name
     import torch

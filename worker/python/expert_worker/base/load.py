@@ -15,81 +15,84 @@ from expert_worker.base.embedded import quietly
 from expert_worker.base.locate import locate
 from expert_worker.errors import BadInput, ExpertError, Missing
 from expert_worker.events import Events
-from expert_worker.plan import Plan, RopeScaling
+from expert_worker.plan import Base, Device, Dtype, Machine, Paths, Quantization, RopeScaling
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+_QUANTIZED = ("int4", "int8")
 _LOAD_BUDGET = 300.0
 # At most as large as the largest dimension of any tensor.
 _DIMENSIONS = ("hidden_size", "n_embd", "vocab_size")
 _LAYERS = ("num_hidden_layers", "n_layer")
 
 
-def compute_dtype(plan: Plan) -> torch.dtype:
+def compute_dtype(quantization: Quantization, dtype: Dtype) -> torch.dtype:
     """A base asked for in 16 bits computes in them; any other computes in what the machine chose."""
-    quantization = plan.recipe.base.quantization
-    return _DTYPES[quantization if quantization in _DTYPES else plan.machine.dtype]
+    return _DTYPES[quantization if quantization in _DTYPES else dtype]
 
 
-def load_tokenizer(plan: Plan, events: Events) -> Any:
+def load_tokenizer(base: Base, paths: Paths, events: Events) -> Any:
     from transformers import AutoTokenizer
 
     quietly()
-    return _read(AutoTokenizer, locate(plan, events))
+    return _read(AutoTokenizer, locate(base, paths, events))
 
 
-def load_base(plan: Plan, events: Events, fp32: bool | None = None) -> Any:
-    """In evaluation mode, on the plan's device, every parameter frozen. `fp32` is a resumed run's choice of
-    how products are formed."""
-    folder = locate(plan, events)
-    events.stage("load base", _LOAD_BUDGET, plan.recipe.base.name)
-    model = warm.take(plan, folder)
-    wide = _widens(plan, events, fp32)
+def load_base(
+    base: Base,
+    machine: Machine,
+    events: Events,
+    *,
+    process: int = 0,
+    sharded: bool = False,
+    as_stored: bool = False,
+    fp32: bool | None = None,
+) -> Any:
+    """In evaluation mode, on the device of this process, every parameter frozen.
+
+    A base that will be `sharded` stays in the host's memory until its pieces go to their devices. `as_stored`
+    never holds weights in fp32 for products, whatever the machine; `fp32` is a resumed run's choice of it."""
+    folder = locate(base, machine.paths, events)
+    events.stage("load base", _LOAD_BUDGET, base.name)
+    dtype, device = compute_dtype(base.quantization, machine.dtype), torch_device(machine.device, process)
+    model = warm.take(base, machine, folder)
+    planned = machine.fp32_products
+    wide = not as_stored and fp32_products.chosen(planned, dtype, device, events, fp32)
     if model is None or fp32_products.held(model) > wide:
-        model = read_model(plan, folder)
+        model = read_model(base, machine, device, folder)
     keep_scales(model)
-    if quantizer_of(plan) is None and not _is_spread(plan):
-        model = model.to(torch_device(plan))
-    model.config.name_or_path = plan.recipe.base.name
-    _report(model, plan, events)
+    if base.quantization not in _QUANTIZED and not sharded:
+        model = model.to(device)
+    model.config.name_or_path = base.name
+    _report(model, base, attention_of(machine), events)
     if wide:
-        fp32_products.hold_in_fp32(model, compute_dtype(plan))
+        fp32_products.hold_in_fp32(model, dtype)
     return model.requires_grad_(False).eval()
 
 
-def _widens(plan: Plan, events: Events, kept: bool | None) -> bool:
-    """An export reads the weights as they are; whatever computes may hold them in fp32."""
-    if plan.request.stage == "export":
-        return False
-    planned, device = plan.machine.fp32_products, torch_device(plan)
-    return fp32_products.chosen(planned, compute_dtype(plan), device, events, kept)
-
-
-def fp32_choice(plan: Plan, model: Any) -> bool | None:
+def fp32_choice(dtype: torch.dtype, device: torch.device, model: Any) -> bool | None:
     """How the loaded model forms its products; None where there is nothing to choose."""
-    if not fp32_products.is_choice(compute_dtype(plan), torch_device(plan)):
-        return None
-    return fp32_products.held(model)
+    return fp32_products.held(model) if fp32_products.is_choice(dtype, device) else None
 
 
-def read_model(plan: Plan, folder: Path) -> Any:
-    """The base from its folder, quantized and placed on devices as in the plan."""
+def read_model(base: Base, machine: Machine, device: torch.device, folder: Path) -> Any:
+    """The base from its folder, quantized on the device or in the host's memory."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     quietly()
     config = _read(AutoConfig, folder)
-    if plan.recipe.base.rope_scaling is not None:
-        apply_rope_scaling(config, plan.recipe.base.rope_scaling)
-    attention = attention_of(plan)
+    if base.rope_scaling is not None:
+        apply_rope_scaling(config, base.rope_scaling)
+    dtype, attention = compute_dtype(base.quantization, machine.dtype), attention_of(machine)
     if attention == "sdpa" and not _has_sdpa(config):
         attention = "eager"
     extra: dict[str, Any] = {
         "config": config,
-        "dtype": compute_dtype(plan),
+        "dtype": dtype,
         "attn_implementation": attention,
     }
-    quantizer = quantizer_of(plan)
+    quantizer = quantizer_of(base.quantization, dtype)
     if quantizer is not None:
-        extra |= {"quantization_config": quantizer, "device_map": {"": str(torch_device(plan))}}
+        extra |= {"quantization_config": quantizer, "device_map": {"": str(device)}}
     check_sizes(config, folder)
     model, info = _read(AutoModelForCausalLM, folder, output_loading_info=True, **extra)
     _demand_whole(info, folder)
@@ -107,18 +110,12 @@ def _demand_whole(info: Mapping[str, Any], folder: Path) -> None:
         )
 
 
-def _is_spread(plan: Plan) -> bool:
-    """Such a base stays in the host's memory until its pieces go to their devices."""
-    together = plan.machine.distributed
-    return plan.request.stage == "train" and together is not None and together.strategy == "fsdp2"
-
-
-def torch_device(plan: Plan) -> torch.device:
-    device = plan.machine.device
+def torch_device(device: Device, process: int = 0) -> torch.device:
+    """Processes that train together have a GPU each: the planned one and those that follow it."""
     if device.kind == "cuda":
         if not torch.cuda.is_available():
             raise Missing("The plan wants CUDA, which torch does not find here", hint="Use --device cpu.")
-        return torch.device("cuda", device.index)
+        return torch.device("cuda", device.index + process)
     return torch.device(device.kind)
 
 
@@ -163,31 +160,31 @@ def _has_sdpa(config: Any) -> bool:
     return bool(getattr(known, "_supports_sdpa", True))
 
 
-def attention_of(plan: Plan) -> str:
-    if plan.machine.flash_attention and plan.machine.device.kind == "cuda":
+def attention_of(machine: Machine) -> str:
+    if machine.flash_attention and machine.device.kind == "cuda":
         from importlib.util import find_spec
 
         if find_spec("flash_attn") is not None:
             return "flash_attention_2"
-    return "sdpa" if plan.machine.sdpa else "eager"
+    return "sdpa" if machine.sdpa else "eager"
 
 
-def quantizer_of(plan: Plan) -> Any:
-    if plan.recipe.base.quantization not in ("int4", "int8"):
+def quantizer_of(quantization: Quantization, dtype: torch.dtype) -> Any:
+    if quantization not in _QUANTIZED:
         return None
     from transformers import BitsAndBytesConfig as Bits
 
-    if plan.recipe.base.quantization == "int8":
+    if quantization == "int8":
         return Bits(load_in_8bit=True)  # type: ignore[no-untyped-call]
     return Bits(  # type: ignore[no-untyped-call]
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",
         bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=compute_dtype(plan),
+        bnb_4bit_compute_dtype=dtype,
     )
 
 
-def _report(model: Any, plan: Plan, events: Events) -> None:
+def _report(model: Any, base: Base, wanted_attention: str, events: Events) -> None:
     """The loaded model's own description."""
     from expert_worker.train.fast.weights import is_4bit
 
@@ -204,12 +201,12 @@ def _report(model: Any, plan: Plan, events: Events) -> None:
     )
     attention = model.config._attn_implementation
     note: str | None = {"sdpa": "SDPA enabled"}.get(attention)
-    if attention == "eager" and attention_of(plan) == "sdpa":
+    if attention == "eager" and wanted_attention == "sdpa":
         note = (
             f"{type(model).__name__} has no SDPA attention: eager attention is used, which needs more memory"
         )
     events.applied("attention", attention, note)
-    if plan.recipe.base.rope_scaling is not None:
+    if base.rope_scaling is not None:
         events.applied("rope_scaling", dict(model.config.rope_parameters), "RoPE scaling applied")
 
 

@@ -6,15 +6,14 @@ from pathlib import Path
 from expert_worker.base.embedded import NAME, embedded
 from expert_worker.errors import BadInput, Missing
 from expert_worker.events import Events
-from expert_worker.plan import Plan
+from expert_worker.plan import Base, Paths
 
 _WANTED = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
 _DOWNLOAD_BUDGET = 1800.0
 
 
-def locate(plan: Plan, events: Events) -> Path:
+def locate(base: Base, paths: Paths, events: Events) -> Path:
     """A folder with config, tokenizer and safetensors; its digest is checked where one is demanded."""
-    base, paths = plan.recipe.base, plan.machine.paths
     if base.name == NAME and paths.base is None:
         folder = embedded(Path(paths.home), events)
     elif paths.base is not None:

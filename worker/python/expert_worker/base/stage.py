@@ -9,4 +9,4 @@ from expert_worker.results import BaseResult
 
 
 def run(plan: Plan, events: Events) -> JsonValue:
-    return BaseResult(ok=True, folder=str(locate(plan, events))).as_json()
+    return BaseResult(ok=True, folder=str(locate(plan.recipe.base, plan.machine.paths, events))).as_json()

@@ -23,7 +23,7 @@ from expert_worker.evaluate.subject import Subject
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.events.models import StageName
-from expert_worker.plan import Plan
+from expert_worker.plan import Plan, Source
 from expert_worker.results import Answer, PromptChoice, Share
 
 QUIET_SECONDS = 600.0
@@ -54,7 +54,7 @@ ADAPTER = Stages("adapter answers", "adapter judged", "adapter loss")
 class Examiner:
     def __init__(self, plan: Plan, events: Events, subject: Subject) -> None:
         self.plan, self.events, self.subject = plan, events, subject
-        self.scorer = chosen_scorer(plan)
+        self.scorer = chosen_scorer(plan.recipe.evaluation, plan.machine.paths)
         self.confinement: Confinement | None = None
         """What held the process that scored, where anything was scored."""
 
@@ -118,14 +118,15 @@ class Examiner:
 
     def _best_prompt(self, test_rows: int) -> tuple[PromptMaker, PromptChoice]:
         data = self.plan.recipe.data
-        validation = rows_to_choose_by(rows_of(self.plan, data.validation), test_rows)
+        validation = rows_to_choose_by(self._rows(data.validation), test_rows)
 
         def measure(maker: PromptMaker, rows: Sequence[Row]) -> Share:
             return scores.overall(self.ask(BASE, maker, rows, f"{len(maker.examples)} examples"))
 
-        return choose_prompt(
-            self.subject.maker(), rows_of(self.plan, data.train, EXAMPLE_POOL), validation, measure
-        )
+        return choose_prompt(self.subject.maker(), self._rows(data.train, EXAMPLE_POOL), validation, measure)
+
+    def _rows(self, sources: Sequence[Source], limit: int | None = None) -> list[Row]:
+        return rows_of(sources, self.plan.recipe.data.field_mapping, self.plan.machine.paths.data, limit)
 
     def _base_key(self, rows: Sequence[Row]) -> str:
         recipe, machine = self.plan.recipe, self.plan.machine
@@ -138,8 +139,8 @@ class Examiner:
                 "decoding": recipe.decoding.model_dump(),
                 "scorer": self.scorer.document(),
                 "rows": rows,
-                "validation": rows_of(self.plan, recipe.data.validation),
-                "examples": rows_of(self.plan, recipe.data.train, EXAMPLE_POOL),
+                "validation": self._rows(recipe.data.validation),
+                "examples": self._rows(recipe.data.train, EXAMPLE_POOL),
             }
         )
 

@@ -39,12 +39,15 @@ class Compared:
 def compare(run: Path, count: int) -> list[Compared]:
     """`count` questions of the test set, one at a time."""
     plan = _plan(run)
-    rows = spread(rows_of(plan, plan.recipe.data.test), count)
+    rows = spread(
+        rows_of(plan.recipe.data.test, plan.recipe.data.field_mapping, plan.machine.paths.data), count
+    )
     if not rows:
         raise BadInput(f"{run} was trained without a test set: there are no questions", code="no-test-set")
     events, _ = Events.in_memory("evaluate")
     here = list(_asked_here(plan, events, run / "final", rows))
-    there = list(_asked_there(plan, locate(plan, events), run / "final", rows))
+    base = locate(plan.recipe.base, plan.machine.paths, events)
+    there = list(_asked_there(plan, base, run / "final", rows))
     return [
         Compared(str(row["messages"][-1]["content"]), *pair)
         for row, *pair in zip(rows, here, there, strict=True)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.verdict import Row
-from expert_worker.plan import Plan, Source
+from expert_worker.plan import Source
 
 Message = dict[str, str]
 LONGEST_LINE = 16 << 20
@@ -27,21 +27,27 @@ def spread(items: Sequence[T], count: int) -> list[T]:
     return [items[place * len(items) // wanted] for place in range(wanted)]
 
 
-def rows_of(plan: Plan, sources: Sequence[Source], limit: int | None = None) -> list[Row]:
-    """Rows of these sources in file order, each with `messages` (the question) and `completion`."""
+def rows_of(
+    sources: Sequence[Source],
+    field_mapping: Mapping[str, str],
+    files: Mapping[str, str],
+    limit: int | None = None,
+) -> list[Row]:
+    """Rows of these sources in file order, each with `messages` (the question) and `completion`; `files` has
+    the place of each source on this machine."""
     found: list[Row] = []
     for source in sources:
-        for number, raw in enumerate(_raw_rows(plan, source), 1):
+        for number, raw in enumerate(_raw_rows(source, files), 1):
             if limit is not None and len(found) >= limit:
                 return found
-            found.append(_canonical(raw, plan.recipe.data.field_mapping, f"{source.name}:{number}"))
+            found.append(_canonical(raw, field_mapping, f"{source.name}:{number}"))
     return found
 
 
-def _raw_rows(plan: Plan, source: Source) -> Iterator[Mapping[str, Any]]:
-    path = plan.machine.paths.data.get(source.name)
+def _raw_rows(source: Source, files: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+    path = files.get(source.name)
     if path is not None:
-        yield from _file_rows(plan, source, Path(path))
+        yield from _file_rows(source, files, Path(path))
         return
     from datasets import load_dataset
 
@@ -52,14 +58,14 @@ def _raw_rows(plan: Plan, source: Source) -> Iterator[Mapping[str, Any]]:
     raise BadInput(f"The plan does not say where {source.name} is", code="bad-plan")
 
 
-def _file_rows(plan: Plan, source: Source, path: Path) -> Iterator[Mapping[str, Any]]:
+def _file_rows(source: Source, files: Mapping[str, str], path: Path) -> Iterator[Mapping[str, Any]]:
     """As training reads them; of rows by line each is named with its own line."""
     if source.format == "jsonl" and path.is_file() and _is_plain(path):
         yield from _json_lines(path)
         return
     from expert_worker.pretokenize.preview import rows_as_json
 
-    texts, number = rows_as_json(plan, source, _MOST_ROWS, strict=True), 0
+    texts, number = rows_as_json(source, files, _MOST_ROWS, strict=True), 0
     while True:
         number += 1
         try:

@@ -25,7 +25,7 @@ from expert_worker.evaluate.subject import Subject, open_subject, template_of
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.events.models import ACCURACY
-from expert_worker.plan import EvaluateRequest, Plan
+from expert_worker.plan import EvaluateRequest, Plan, Recipe
 from expert_worker.report import refresh
 from expert_worker.results import EvaluationResult, Score
 from expert_worker.run_record import final
@@ -55,18 +55,18 @@ def examine(
     tuned = examiner.adapter(rows) if subject.has_adapter else None
     seconds = time.monotonic() - started
     _warn_of_unscored(base, tuned, events)
-    report = _report(plan, examiner, rows, base, tuned, adapter, seconds)
+    report = _report(plan.recipe.expert, examiner, rows, base, tuned, adapter, seconds)
     _send_events(events, report, seconds)
-    _leave(plan, report, events)
+    _leave(Path(plan.machine.paths.output), report, events)
     return report
 
 
 def scored_rows(plan: Plan, events: Events | None = None) -> list[Row]:
     """The test set, or the manifest's own cases; refuses before a model is loaded what cannot be scored."""
-    chosen = plan.recipe.evaluation
+    chosen, data = plan.recipe.evaluation, plan.recipe.data
     if chosen.scorer is not None:
         check_scorer(chosen.scorer)
-    rows = rows_of(plan, plan.recipe.data.test, chosen.test_set_size)
+    rows = rows_of(data.test, data.field_mapping, plan.machine.paths.data, chosen.test_set_size)
     cases: list[Row] = [
         {
             "messages": [{"role": "user", "content": case.prompt}],
@@ -81,7 +81,7 @@ def scored_rows(plan: Plan, events: Events | None = None) -> list[Row]:
             hint="Set training.dataset.test_path, or evaluation.test_cases.",
             code="no-test-set",
         )
-    check_on_references(chosen_scorer(plan), rows or cases, events)
+    check_on_references(chosen_scorer(chosen, plan.machine.paths), rows or cases, events)
     return rows or cases
 
 
@@ -108,17 +108,22 @@ def check_on_references(scorer: ChosenScorer, rows: Sequence[Row], events: Event
 
 
 def score_checkpoint(
-    model: Any, tokenizer: Any, plan: Plan, rows: Sequence[Row], events: Events
+    model: Any,
+    tokenizer: Any,
+    recipe: Recipe,
+    scorer: ChosenScorer,
+    rows: Sequence[Row],
+    events: Events,
 ) -> dict[str, float]:
     """What a checkpoint scores by generation, for `metric_for_best_model`. `rows` come from `rows_of`."""
-    maker = PromptMaker(tokenizer, template_of(plan, tokenizer), events=events)
-    texts = answer_all(model, tokenizer, maker.prompts(rows), plan.recipe.decoding, seed=plan.recipe.seed)
-    found = scores.overall(scores.judge_texts(chosen_scorer(plan), rows, texts))
+    maker = PromptMaker(tokenizer, template_of(recipe.template, tokenizer), events=events)
+    texts = answer_all(model, tokenizer, maker.prompts(rows), recipe.decoding, seed=recipe.seed)
+    found = scores.overall(scores.judge_texts(scorer, rows, texts))
     return {ACCURACY: found.accuracy, "accuracy_low": found.low, "accuracy_high": found.high}
 
 
 def _report(
-    plan: Plan,
+    expert: str,
     examiner: Examiner,
     rows: Sequence[Row],
     base: Scored,
@@ -129,7 +134,7 @@ def _report(
     tuned_answers = tuned.judged if tuned else None
     confinement = examiner.confinement
     return EvaluationResult(
-        expert=plan.recipe.expert,
+        expert=expert,
         scorer=examiner.scorer.title,
         scorer_sha256=examiner.scorer.sha256,
         measure=scores.measure(base.judged, tuned_answers),
@@ -177,9 +182,8 @@ def _send_events(events: Events, report: EvaluationResult, seconds: float) -> No
     events.evaluated(0, metrics, seconds)
 
 
-def _leave(plan: Plan, report: EvaluationResult, events: Events) -> None:
+def _leave(output: Path, report: EvaluationResult, events: Events) -> None:
     """Only where a run is: evaluating must not make a folder look used."""
-    output = Path(plan.machine.paths.output)
     adapter = report.adapter.path if report.adapter else None
     if not (output / "plan.json").is_file() and not (output / "run.json").is_file():
         return

@@ -14,7 +14,7 @@ from expert_worker.base.adapter import load_adapter
 from expert_worker.evaluate.cached_scores import fingerprint
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.events import Events
-from expert_worker.plan import Plan
+from expert_worker.plan import Plan, Template
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,15 @@ class Subject:
 def open_subject(plan: Plan, adapter: str | None, events: Events) -> Subject:
     """The plan's base, with the adapter on top where there is one."""
     folder = checked_adapter(adapter)
-    model, tokenizer = load_base(plan, events), load_tokenizer(plan, events)
+    base, paths = plan.recipe.base, plan.machine.paths
+    model, tokenizer = load_base(base, plan.machine, events), load_tokenizer(base, paths, events)
     if folder is not None:
         events.stage("adapter", detail=str(folder))
         model = load_adapter(model, folder)
     model.eval()
-    mark = fingerprint(locate(plan, events))
-    return Subject(model, tokenizer, template_of(plan, tokenizer), folder is not None, mark, events)
+    mark = fingerprint(locate(base, paths, events))
+    template = template_of(plan.recipe.template, tokenizer)
+    return Subject(model, tokenizer, template, folder is not None, mark, events)
 
 
 def checked_adapter(adapter: str | None) -> Path | None:
@@ -59,8 +61,8 @@ def checked_adapter(adapter: str | None) -> Path | None:
     return Path(adapter)
 
 
-def template_of(plan: Plan, tokenizer: Any) -> str | None:
+def template_of(template: Template, tokenizer: Any) -> str | None:
     """The Jinja text that training rendered its rows with; None is the tokenizer's own."""
     from expert_worker.pretokenize import template_text
 
-    return template_text(plan, tokenizer)
+    return template_text(template, tokenizer)

@@ -18,7 +18,7 @@ from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import human, refusals_in_words
 from expert_worker.errors import BadInput, Failed, Storage
 from expert_worker.events import Events
-from expert_worker.plan import ExportRequest, Plan
+from expert_worker.plan import Base, ExportRequest, Machine, Paths, Plan, Recipe
 from expert_worker.results import ExportResult
 from expert_worker.run_record.final import tokenizer_files
 
@@ -39,20 +39,22 @@ def run(plan: Plan, events: Events) -> JsonValue:
     _check_target(target)
     with refusals_in_words(target.parent, f"write {target.name}", int, lambda: []):
         target.parent.mkdir(parents=True, exist_ok=True)
-        difference = _build(plan, events, adapter, target)
+        difference = _build(plan.recipe, plan.machine, events, request)
     size = files.folder_bytes(target)
     return ExportResult(
         target=str(target), merged=request.merge, bytes=size, logits_difference=difference
     ).as_json()
 
 
-def _build(plan: Plan, events: Events, adapter: Path, target: Path) -> float:
-    merge = isinstance(plan.request, ExportRequest) and plan.request.merge
+def _build(recipe: Recipe, machine: Machine, events: Events, request: ExportRequest) -> float:
+    adapter, target = Path(request.adapter), Path(request.target)
     found: list[float] = []
 
     def fill(folder: Path) -> None:
-        filler = fill_with_merged if merge else fill_with_adapter
-        found.append(filler(plan, events, adapter, folder))
+        if request.merge:
+            found.append(fill_with_merged(recipe, machine, events, adapter, folder))
+        else:
+            found.append(fill_with_adapter(recipe.base, machine, events, adapter, folder))
         files.sync_tree(folder)
 
     if target.is_dir():
@@ -70,21 +72,21 @@ def _check_target(target: Path) -> None:
         )
 
 
-def fill_with_adapter(plan: Plan, events: Events, adapter: Path, folder: Path) -> float:
+def fill_with_adapter(base: Base, machine: Machine, events: Events, adapter: Path, folder: Path) -> float:
     events.stage("copy", detail=str(adapter))
     for name in (CONFIG, WEIGHTS):
         shutil.copyfile(adapter / name, folder / name)
-    copy_companions(plan, events, adapter, folder)
-    return _check(plan, events, adapter, folder)
+    copy_companions(base, machine.paths, events, adapter, folder)
+    return _check(base, machine, events, adapter, folder)
 
 
-def copy_companions(plan: Plan, events: Events, adapter: Path, folder: Path) -> None:
+def copy_companions(base: Base, paths: Paths, events: Events, adapter: Path, folder: Path) -> None:
     """From `final/` as they are; a bare checkpoint has no tokenizer, so the base's is written."""
     for path in sorted(adapter.iterdir()):
         if path.is_file() and (path.name in _BESIDE or _is_tokenizer(path.name)):
             shutil.copyfile(path, folder / path.name)
     if not any((adapter / name).is_file() for name in _TOKENIZER):
-        for name, content in tokenizer_files(load_tokenizer(plan, events)).items():
+        for name, content in tokenizer_files(load_tokenizer(base, paths, events)).items():
             (folder / name).write_bytes(content)
 
 
@@ -93,11 +95,11 @@ def _is_tokenizer(name: str) -> bool:
     return name.startswith(known) and not name.endswith(".partial")
 
 
-def _check(plan: Plan, events: Events, adapter: Path, folder: Path) -> float:
+def _check(base: Base, machine: Machine, events: Events, adapter: Path, folder: Path) -> float:
     """Plain peft must load the copy, and hear from it what the original says."""
-    base = load_base(plan, events)
+    loaded = load_base(base, machine, events, as_stored=True)
     events.stage("compare logits", quiet_budget=300.0)
-    model = load_adapter(base, adapter)
+    model = load_adapter(loaded, adapter)
     original = logits(model)
     model.load_adapter(str(folder), "exported")
     model.set_adapter("exported")
@@ -106,14 +108,15 @@ def _check(plan: Plan, events: Events, adapter: Path, folder: Path) -> float:
     return found
 
 
-def fill_with_merged(plan: Plan, events: Events, adapter: Path, folder: Path) -> float:
-    if KINDS[plan.recipe.adapter.kind].is_soft_prompt:
+def fill_with_merged(recipe: Recipe, machine: Machine, events: Events, adapter: Path, folder: Path) -> float:
+    if KINDS[recipe.adapter.kind].is_soft_prompt:
         raise BadInput(
             "A soft prompt cannot be merged: it is not part of the weights",
             hint="Export it with --adapter.",
             code="cannot-merge",
         )
-    model = _with_adapter(_unquantized(plan, events), events, adapter)
+    base = _unquantized(recipe.base, events)
+    model = load_adapter(load_base(base, machine, events, as_stored=True), adapter)
     _demand_room(model, folder)
     spoken = logits(model)
     events.stage("merge", quiet_budget=_SLOW)
@@ -122,7 +125,7 @@ def fill_with_merged(plan: Plan, events: Events, adapter: Path, folder: Path) ->
     events.stage("write", quiet_budget=_SLOW, detail=str(folder.name))
     merged.save_pretrained(str(folder), safe_serialization=True)
     del model, merged
-    copy_companions(plan, events, adapter, folder)
+    copy_companions(base, machine.paths, events, adapter, folder)
     (folder / "README.md").unlink(missing_ok=True)
     events.stage("compare logits", quiet_budget=_SLOW)
     found = difference(spoken, logits(_read_back(folder, dtype)))
@@ -130,22 +133,16 @@ def fill_with_merged(plan: Plan, events: Events, adapter: Path, folder: Path) ->
     return found
 
 
-def _unquantized(plan: Plan, events: Events) -> Plan:
+def _unquantized(base: Base, events: Events) -> Base:
     """Weights of 4 or 8 bits cannot take an adapter in: it goes into the base's own, which they came from."""
-    base = plan.recipe.base
     if base.quantization not in ("int4", "int8"):
-        return plan
+        return base
     events.warning(
         "merged-unquantized",
         f"The adapter was trained on a base in {base.quantization}; it goes into the unquantized weights",
         "Answers may differ a little from those of the adapter on the quantized base.",
     )
-    recipe = plan.recipe.model_copy(update={"base": base.model_copy(update={"quantization": "none"})})
-    return plan.model_copy(update={"recipe": recipe})
-
-
-def _with_adapter(plan: Plan, events: Events, adapter: Path) -> Any:
-    return load_adapter(load_base(plan, events), adapter)
+    return base.model_copy(update={"quantization": "none"})
 
 
 def _demand_room(model: Any, folder: Path) -> None:

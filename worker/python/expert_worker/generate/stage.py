@@ -17,7 +17,7 @@ from expert_worker.errors import BadInput
 from expert_worker.evaluate.decode import cut, end_ids, write
 from expert_worker.evaluate.subject import Subject, open_subject
 from expert_worker.events import Events
-from expert_worker.plan import GenerateRequest, Plan
+from expert_worker.plan import GenerateRequest, Plan, Recipe
 from expert_worker.results import GeneratedAnswer, GenerateResult
 
 
@@ -27,7 +27,7 @@ def run(plan: Plan, events: Events) -> JsonValue:
     subject = open_subject(plan, plan.request.adapter, events)
     events.stage("answering", quiet_budget=600.0)
     asked = [plan.request.prompt] if plan.request.prompt is not None else prompts(sys.stdin)
-    answers = tuple(reply(plan, events, subject, prompt) for prompt in until_stopped(asked, events))
+    answers = tuple(reply(plan.recipe, events, subject, prompt) for prompt in until_stopped(asked, events))
     return GenerateResult(answers=answers).as_json()
 
 
@@ -54,17 +54,17 @@ def until_stopped(asked: Iterable[str], events: Events) -> Iterator[str]:
     events.stop.raise_if_requested()
 
 
-def reply(plan: Plan, events: Events, subject: Subject, prompt: str) -> GeneratedAnswer:
+def reply(recipe: Recipe, events: Events, subject: Subject, prompt: str) -> GeneratedAnswer:
     """The base's answer, then the adapter's; each is streamed and returned whole."""
-    base = _write(plan, events, subject, prompt, "base")
+    base = _write(recipe, events, subject, prompt, "base")
     if not subject.has_adapter:
         return GeneratedAnswer(prompt=prompt, base=base)
-    adapter = _write(plan, events, subject, prompt, "adapter")
+    adapter = _write(recipe, events, subject, prompt, "adapter")
     return GeneratedAnswer(prompt=prompt, base=base, adapter=adapter)
 
 
-def _write(plan: Plan, events: Events, subject: Subject, prompt: str, source: str) -> str:
-    maker, decoding = subject.maker(), plan.recipe.decoding
+def _write(recipe: Recipe, events: Events, subject: Subject, prompt: str, source: str) -> str:
+    maker, decoding = subject.maker(), recipe.decoding
     asked = maker.prompt({"messages": [{"role": "user", "content": prompt}]})
     token_vectors.check_ids(subject.model, subject.tokenizer, [asked.ids])
     ids = torch.tensor([list(asked.ids)])
@@ -77,7 +77,7 @@ def _write(plan: Plan, events: Events, subject: Subject, prompt: str, source: st
             ids,
             torch.ones_like(ids),
             decoding,
-            seed=plan.recipe.seed,
+            seed=recipe.seed,
             stop_asked=lambda: events.stop_requested,
             streamer=streamer,
         )

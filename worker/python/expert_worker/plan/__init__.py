@@ -6,6 +6,7 @@ The models are generated from the contract crate. The worker only reads plans.
 from expert_worker.plan.load import load_plan, parse_plan, recipe_document
 from expert_worker.plan.models import (
     CONTRACT_VERSION,
+    AdaptedModules,
     Adapter,
     AdapterKind,
     BadRow,
@@ -78,6 +79,7 @@ from expert_worker.plan.models import (
 
 __all__ = [
     "CONTRACT_VERSION",
+    "AdaptedModules",
     "Adapter",
     "AdapterKind",
     "BadRow",

@@ -1,7 +1,7 @@
 """Data sets to packed token caches: found by content, built once, read through a mapping.
 
 `ensure_cache(plan, events)` gives the plan's cache, building it first where there is none yet.
-`template_text(plan, tokenizer)` is the chat template that the rows are rendered with.
+`template_text(template, tokenizer)` is the chat template that the rows are rendered with.
 """
 
 from expert_worker.pretokenize.cache import Cache, Rows

@@ -78,7 +78,7 @@ class Builder:
     def _ingest(self, sources: Sequence[Source], folder: Path, split: str) -> Build:
         plan, coder = self.inputs.plan, self.coder
         scratch = folder / _UNPACKED
-        named = [(source.name, open_source(plan, source, scratch)) for source in sources]
+        named = [(source.name, open_source(source, plan.machine.paths.data, scratch)) for source in sources]
         names = ", ".join(source.name for source in sources)
         self.events.stage("tokenize", _SILENCE_BUDGET, split)
         progress = _Progress(self.events, "tokenize", "bytes")
@@ -100,7 +100,9 @@ class Builder:
                 "template-interpreted", "The chat template is interpreted row by row: slower, exact"
             )
             shutil.rmtree(scratch, ignore_errors=True)
-            named = [(source.name, open_source(plan, source, scratch)) for source in sources]
+            named = [
+                (source.name, open_source(source, plan.machine.paths.data, scratch)) for source in sources
+            ]
             build = run(interpret=True)
         shutil.rmtree(scratch, ignore_errors=True)
         self._judge(build)

@@ -9,7 +9,7 @@ from typing import Any
 
 from expert_worker._native import ENCODER_VERSION, Recipe
 from expert_worker.events import Events
-from expert_worker.plan import Plan, Source
+from expert_worker.plan import Machine, Plan, Source
 from expert_worker.pretokenize.locate import tokenizer_folder
 from expert_worker.pretokenize.record import FORMAT
 from expert_worker.pretokenize.sources import source_digest
@@ -34,8 +34,8 @@ class Inputs:
 
 
 def gather(plan: Plan, events: Events) -> Inputs:
-    vocabulary = read_vocabulary(tokenizer_folder(plan, events))
-    template = template_for(plan, vocabulary, events)
+    vocabulary = read_vocabulary(tokenizer_folder(plan.recipe.base, plan.machine.paths, events))
+    template = template_for(plan.recipe.template, plan.recipe.base.name, vocabulary, events)
     events.stage("digest data", _DIGEST_BUDGET)
     data, batch = plan.recipe.data, plan.recipe.batch
     parts = {
@@ -43,8 +43,8 @@ def gather(plan: Plan, events: Events) -> Inputs:
         "encoder": ENCODER_VERSION,
         "tokenizer": vocabulary.digest,
         "template": hashlib.sha256(template.encode()).hexdigest(),
-        "train": [_source(plan, source) for source in data.train],
-        "validation": [_source(plan, source) for source in data.validation],
+        "train": [_source(source, plan.machine) for source in data.train],
+        "validation": [_source(source, plan.machine) for source in data.validation],
         "validation_split": data.validation_split,
         "seed": plan.recipe.seed,
         "field_mapping": data.field_mapping,
@@ -61,12 +61,12 @@ def gather(plan: Plan, events: Events) -> Inputs:
     return Inputs(plan, vocabulary, template, parts)
 
 
-def _source(plan: Plan, source: Source) -> dict[str, Any]:
+def _source(source: Source, machine: Machine) -> dict[str, Any]:
     return {
         "name": source.name,
         "format": source.format,
         "weight": source.weight,
-        "digest": source_digest(plan, source),
+        "digest": source_digest(source, machine.paths.data, machine.threads.pretokenize),
     }
 
 

@@ -6,15 +6,14 @@ from pathlib import Path
 
 from expert_worker.errors import Missing
 from expert_worker.events import Events
-from expert_worker.plan import Plan
+from expert_worker.plan import Base, Paths
 
 _WANTED = ["tokenizer*.json", "special_tokens_map.json", "*.jinja", "config.json", "generation_config.json"]
 _DOWNLOAD_BUDGET = 600.0
 _EMBEDDED = "smollm2-135m-instruct"
 
 
-def tokenizer_folder(plan: Plan, events: Events) -> Path:
-    base, paths = plan.recipe.base, plan.machine.paths
+def tokenizer_folder(base: Base, paths: Paths, events: Events) -> Path:
     if paths.base is not None:
         return Path(paths.base)
     if base.name != _EMBEDDED:
@@ -24,7 +23,7 @@ def tokenizer_folder(plan: Plan, events: Events) -> Path:
         return converted
     from expert_worker.base import locate
 
-    return locate(plan, events)
+    return locate(base, paths, events)
 
 
 def _from_hub(name: str, events: Events) -> Path:

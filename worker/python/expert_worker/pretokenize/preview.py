@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from expert_worker._native import Tokenizer
 from expert_worker._native import first_rows as native_first_rows
 from expert_worker.events import Events
-from expert_worker.plan import Plan, Source
+from expert_worker.plan import Source
 from expert_worker.pretokenize.coder import Coder
 from expert_worker.pretokenize.inputs import Inputs, recipe_for
 from expert_worker.pretokenize.sources import BROKEN_COLUMN, JSON_COLUMN, open_source
@@ -57,13 +57,15 @@ def _decoder(inputs: Inputs, coder: Coder) -> Any:
 def first_rows(inputs: Inputs) -> Iterator[str]:
     """Rows in JSON, from the first source on."""
     for source in inputs.plan.recipe.data.train:
-        yield from rows_as_json(inputs.plan, source, _MOST_ROWS)
+        yield from rows_as_json(source, inputs.plan.machine.paths.data, _MOST_ROWS)
 
 
-def rows_as_json(plan: Plan, source: Source, most: int, *, strict: bool = False) -> Iterator[str]:
+def rows_as_json(
+    source: Source, files: Mapping[str, str], most: int, *, strict: bool = False
+) -> Iterator[str]:
     """The first rows of one source; broken ones of a table are left out, or a ValueError if `strict`."""
     with tempfile.TemporaryDirectory(prefix="expert-") as scratch:
-        place: Any = open_source(plan, source, Path(scratch))
+        place: Any = open_source(source, files, Path(scratch))
         if isinstance(place, str):
             yield from native_first_rows(place, most)
             return

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expert_worker._native import layout
 from expert_worker.errors import FULL, BadInput, Missing
-from expert_worker.plan import Plan, Source
+from expert_worker.plan import Source
 from expert_worker.pretokenize.json_document import rows_of_object
 from expert_worker.pretokenize.unpack import DAMAGED, SUSPECT_BYTES, SUSPECT_RATIO, plain_file
 from expert_worker.pretokenize.watch import reading
@@ -27,20 +27,21 @@ _READ = 1 << 18
 _LFS = b"version https://git-lfs.github.com/spec/"
 
 
-def source_digest(plan: Plan, source: Source) -> str:
+def source_digest(source: Source, files: Mapping[str, str], threads: int | None) -> str:
     """Of every byte that rows are read from."""
     if source.format == "huggingface":
-        return digest_of((Path(entry["filename"]) for entry in _hub_dataset(source).cache_files), plan)
-    return digest_of(_files(_place(plan, source)), plan)
+        return digest_of((Path(entry["filename"]) for entry in _hub_dataset(source).cache_files), threads)
+    return digest_of(_files(_place(source, files)), threads)
 
 
-def open_source(plan: Plan, source: Source, scratch: Path) -> str | ArrowStream:
-    """The path of a file of JSON rows, for the native reader; else a stream of record batches.
+def open_source(source: Source, files: Mapping[str, str], scratch: Path) -> str | ArrowStream:
+    """The path of a file of JSON rows, for the native reader; else a stream of record batches. `files` has
+    the place of each source on this machine.
 
     Unpacked copies are written to `scratch`, and must stay until the rows are read."""
     if source.format == "huggingface":
         return _hub_stream(source)
-    path, kind = _place(plan, source), str(source.format)
+    path, kind = _place(source, files), str(source.format)
     try:
         if path.is_file():
             path, name = plain_file(path, source.name, scratch)
@@ -118,8 +119,8 @@ def _with_reason(batch: Any, schema: Any) -> Any:
     return pa.record_batch([*batch.columns, pa.nulls(batch.num_rows, pa.string())], schema=schema)
 
 
-def _place(plan: Plan, source: Source) -> Path:
-    path = plan.machine.paths.data.get(source.name)
+def _place(source: Source, files: Mapping[str, str]) -> Path:
+    path = files.get(source.name)
     if path is None or not Path(path).exists():
         raise BadInput(
             f"The data {source.name} is not there" + (f": {path}" if path else ""),
@@ -141,15 +142,15 @@ def _files(path: Path) -> list[Path]:
     return [file for file in sorted(path.rglob("*")) if file.is_file() and not file.name.startswith(".")]
 
 
-def digest_of(paths: Iterable[Path], plan: Plan) -> str:
+def digest_of(paths: Iterable[Path], threads: int | None) -> str:
     """A file's own SHA-256 where it is small; of long and of several files that of their parts' digests,
     so that every thread can take a part."""
     parts = [(path, start) for path in paths for start in range(0, max(path.stat().st_size, 1), _PART)]
-    threads = min(plan.machine.threads.pretokenize or os.cpu_count() or 1, len(parts))
-    if threads > 1:
+    workers = min(threads or os.cpu_count() or 1, len(parts))
+    if workers > 1:
         from concurrent.futures import ThreadPoolExecutor
 
-        with ThreadPoolExecutor(threads) as pool:
+        with ThreadPoolExecutor(workers) as pool:
             digests = list(pool.map(_part_digest, parts))
     else:
         digests = [_part_digest(part) for part in parts]

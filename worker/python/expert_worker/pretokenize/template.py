@@ -8,7 +8,7 @@ from typing import Any
 from expert_worker._native import BUILTIN_TEMPLATES, Recipe
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
-from expert_worker.plan import Plan
+from expert_worker.plan import Template
 from expert_worker.pretokenize.vocabulary import Vocabulary
 
 _BUILTIN = dict(BUILTIN_TEMPLATES)
@@ -16,22 +16,22 @@ _BUILTIN = dict(BUILTIN_TEMPLATES)
 _FALLBACK = "chatml"
 
 
-def template_text(plan: Plan, tokenizer: Any) -> str | None:
+def template_text(template: Template, tokenizer: Any) -> str | None:
     """The Jinja text that rows and prompts are rendered with; None is the tokenizer's own."""
-    wanted = _named(plan)
+    wanted = _named(template)
     if wanted is not None:
         return wanted
     return None if getattr(tokenizer, "chat_template", None) else _BUILTIN[_FALLBACK]
 
 
-def template_for(plan: Plan, vocabulary: Vocabulary, events: Events) -> str:
+def template_for(template: Template, base: str, vocabulary: Vocabulary, events: Events) -> str:
     """The same, from the tokenizer's files."""
-    wanted = _named(plan) or vocabulary.chat_template
+    wanted = _named(template) or vocabulary.chat_template
     if wanted is not None:
         return wanted
     events.warning(
         "no-chat-template",
-        f"The tokenizer of {plan.recipe.base.name} has no chat template: {_FALLBACK} is used",
+        f"The tokenizer of {base} has no chat template: {_FALLBACK} is used",
         "Set prompt_template in the manifest to choose one.",
     )
     return _BUILTIN[_FALLBACK]
@@ -69,8 +69,7 @@ def template_damaged(error: ValueError) -> BadInput:
     )
 
 
-def _named(plan: Plan) -> str | None:
-    template = plan.recipe.template
+def _named(template: Template) -> str | None:
     if template.kind == "tokenizer":
         return None
     return template.source if template.kind == "custom" else _BUILTIN[template.kind]

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import refusals_in_words
-from expert_worker.plan import Plan
+from expert_worker.plan import Inputs, Machine, Plan
 from expert_worker.results import BestChoice, RunMachine, RunRecord, TrainResult
 from expert_worker.run_record.digests import base_digests, data_digests, final_digests
 from expert_worker.run_record.final import NAME as FINAL
@@ -32,13 +32,14 @@ _PACKAGES = (
 def write_run_record(
     plan: Plan,
     *,
+    inputs: Inputs | None,
     cache_key: str,
     base_folder: Path | None,
     best: BestChoice,
     result: TrainResult,
     applied: Mapping[str, JsonValue],
 ) -> Path:
-    """`applied` are the settings as read back."""
+    """`inputs` are the digests recorded when the run started, `applied` the settings as read back."""
     output = Path(plan.machine.paths.output)
     record = RunRecord(
         contract=plan.contract,
@@ -49,9 +50,9 @@ def write_run_record(
         result=result,
         applied=dict(applied),
         packages=package_versions(),
-        machine=_machine(plan),
+        machine=_machine(plan.machine),
         git_commit=commit_of(Path(plan.machine.paths.expert_dir)),
-        inputs=plan.inputs,
+        inputs=inputs,
         final=final_digests(output / FINAL),
         data=data_digests(plan.machine.paths.data),
         base=base_digests(base_folder),
@@ -73,8 +74,7 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _machine(plan: Plan) -> RunMachine:
-    machine = plan.machine
+def _machine(machine: Machine) -> RunMachine:
     return RunMachine(
         device=machine.device,
         dtype=machine.dtype,

@@ -62,7 +62,7 @@ class Readiness:
             self._threads = torch.get_num_threads()
         # A pool of threads does not outlive a fork, and who asks it for work then waits for ever.
         torch.set_num_threads(1)
-        if warm.keep(plan):
+        if warm.keep(plan.recipe.base, plan.machine):
             gc.collect()
             gc.freeze()
 

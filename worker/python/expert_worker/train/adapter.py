@@ -8,38 +8,46 @@ import torch
 from expert_worker.adapter import KINDS
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
-from expert_worker.plan import Plan, SoftPrompt
+from expert_worker.plan import AdaptedModules, Recipe, SoftPrompt
 from expert_worker.train import modules
 from expert_worker.train.random import ADAPTER, PROMPT, generator, seed_everything
 
 
-def build(plan: Plan, base: Any, tokenizer: Any, total_steps: int, events: Events) -> Any:
-    """The base with a trainable adapter in fp32."""
+def build(
+    recipe: Recipe,
+    planned: AdaptedModules | None,
+    base: Any,
+    tokenizer: Any,
+    total_steps: int,
+    events: Events,
+) -> Any:
+    """The base with a trainable adapter in fp32. `planned` are what the plan shows."""
     from peft import get_peft_model
 
-    recipe = plan.recipe.adapter
-    kind = KINDS[recipe.kind]
-    found = modules.find(base, recipe)
+    wanted = recipe.adapter
+    kind = KINDS[wanted.kind]
+    found = modules.find(base, wanted)
     names = {"target_modules": found.target, "feedforward_modules": found.feedforward}
-    config = kind.config(recipe.model_copy(update=names), total_steps)
+    config = kind.config(wanted.model_copy(update=names), total_steps)
     if found.exclude:
         config.exclude_modules = set(found.exclude)
-    seed_everything(plan.recipe.seed, ADAPTER)
+    seed_everything(recipe.seed, ADAPTER)
     try:
         model = get_peft_model(base, config)
     except (ValueError, TypeError, NotImplementedError) as error:  # peft's words for layers it cannot adapt.
         raise BadInput(
-            f"The adapter does not fit the base {plan.recipe.base.name}: {str(error).splitlines()[0]}",
+            f"The adapter does not fit the base {recipe.base.name}: {str(error).splitlines()[0]}",
             hint="Check target_modules against the base's layers.",
             code="adapter-does-not-fit",
         ) from error
     if kind.is_soft_prompt:
-        _start_prompts(model, recipe.soft_prompts, tokenizer, plan.recipe.seed)
+        _start_prompts(model, wanted.soft_prompts, tokenizer, recipe.seed)
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
     model.train()
-    modules.check_count(plan, sum(parameter.numel() for parameter in trained(model).values()))
+    count = sum(parameter.numel() for parameter in trained(model).values())
+    modules.check_count(planned.parameters if planned else None, count, recipe.base.name)
     _report(model, events)
     return model
 

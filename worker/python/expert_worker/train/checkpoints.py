@@ -11,14 +11,14 @@ from typing import Any
 import torch
 
 from expert_worker.adapter import CONFIG, WEIGHTS
-from expert_worker.base import fp32_choice
+from expert_worker.base import compute_dtype, fp32_choice, torch_device
 from expert_worker.checkpoint import Content, Loaded, Store
 from expert_worker.checkpoint.mirror import Mirror
 from expert_worker.checkpoint.record import finite
 from expert_worker.checkpoint.refusal import human
 from expert_worker.errors import Failed
 from expert_worker.events import Events
-from expert_worker.plan import Plan, recipe_document
+from expert_worker.plan import Inputs, Plan, recipe_document
 from expert_worker.processor import name_of_processor
 from expert_worker.results import CheckpointFacts
 from expert_worker.run_record.final import adapter_config, adapter_tensors
@@ -38,6 +38,7 @@ class CheckpointManager:
     def __init__(
         self,
         plan: Plan,
+        inputs: Inputs | None,
         store: Store,
         model: Any,
         optimizer: torch.optim.Optimizer,
@@ -49,8 +50,8 @@ class CheckpointManager:
         events: Events,
         dist: DistContext,
     ) -> None:
-        """`saves` is the number of remaining saves."""
-        self._plan, self._store = plan, store
+        """`inputs` are the digests recorded when the run started, `saves` the number of remaining saves."""
+        self._plan, self._inputs, self._store = plan, inputs, store
         self._model, self._optimizer, self._scale, self._accumulator = model, optimizer, scale, accumulator
         self._cache_key, self._total_steps = cache_key, total_steps
         self._saved: int | None = None
@@ -104,6 +105,8 @@ class CheckpointManager:
             self._mirror.drain()
 
     def _facts(self, state: TrainerState, metrics: dict[str, float]) -> CheckpointFacts:
+        machine = self._plan.machine
+        dtype = compute_dtype(self._plan.recipe.base.quantization, machine.dtype)
         return CheckpointFacts(
             recipe_digest=self._plan.recipe_digest,
             recipe=recipe_document(self._plan.recipe),
@@ -112,10 +115,10 @@ class CheckpointManager:
             micro_batch=self._accumulator.micro_batch,
             totals=state.as_json(),
             metrics=finite(metrics),
-            inputs=self._plan.inputs,
-            threads=self._plan.machine.threads.compute,
-            fp32_products=fp32_choice(self._plan, self._model),
-            processor=name_of_processor(self._plan),
+            inputs=self._inputs,
+            threads=self._dist.threads(machine),
+            fp32_products=fp32_choice(dtype, torch_device(machine.device), self._model),
+            processor=name_of_processor(machine.device),
         )
 
 

@@ -23,8 +23,8 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from expert_worker.errors import BadInput, Failed, Missing
 from expert_worker.events import Events
-from expert_worker.plan import Plan
-from expert_worker.process.rank import this_rank
+from expert_worker.plan import Device, Distributed, Machine
+from expert_worker.process.rank import Rank, this_rank
 from expert_worker.train.adapter import trained
 
 # The leader ends waiting processes when another is lost; a save or a tokenization may take hours.
@@ -52,6 +52,12 @@ class DistContext:
     def share(self, rows: Sequence[int]) -> list[int]:
         """The rows of a step for this process; rows of similar length are divided evenly."""
         return list(rows[self.number :: self.size])
+
+    def threads(self, machine: Machine) -> int | None:
+        """For computing in this process: on a CPU its share of them; None leaves torch's own choice."""
+        if self.size == 1 or machine.device.kind != "cpu":
+            return machine.threads.compute
+        return max(1, (machine.threads.compute or os.cpu_count() or 1) // self.size)
 
     def idle_rounds(self, rows: int, micro_batch: int, walked: int) -> int:
         """If each pass needs all processes: how often one without remaining rows must still take part."""
@@ -127,13 +133,13 @@ class DistContext:
 
 
 @contextmanager
-def process_group(plan: Plan, events: Events) -> Iterator[DistContext]:
-    rank, together = this_rank(), plan.machine.distributed
+def process_group(machine: Machine, events: Events) -> Iterator[DistContext]:
+    rank, together = this_rank(), machine.distributed
     if rank is None or together is None:
         yield DistContext()
         return
     events.stage("processes", 120.0, f"{together.processes} processes, {together.strategy}")
-    state = _join(plan, rank.rendezvous)
+    state = _join(machine.device, together, rank)
     dist = DistContext(state.process_index, state.num_processes, together.strategy == "fsdp2", state.device)
     backend = distributed.get_backend()
     events.applied(
@@ -147,29 +153,9 @@ def process_group(plan: Plan, events: Events) -> Iterator[DistContext]:
         state.destroy_process_group()
 
 
-def plan_of_rank(plan: Plan, dist: DistContext) -> Plan:
-    """Each process has its own device, or on a CPU its share of the cores."""
-    if dist.size == 1:
-        return plan
-    device = plan.machine.device
-    compute = plan.machine.threads.compute or os.cpu_count() or 1
-    index = device.index + (dist.number if device.kind == "cuda" else 0)
-    threads = {"compute": max(1, compute // dist.size)} if device.kind == "cpu" else {}
-    machine = plan.machine.model_copy(
-        update={
-            "device": device.model_copy(update={"index": index}),
-            "threads": plan.machine.threads.model_copy(update=threads),
-        }
-    )
-    return plan.model_copy(update={"machine": machine})
-
-
-def _join(plan: Plan, rendezvous: str) -> Any:
+def _join(device: Device, together: Distributed, rank: Rank) -> Any:
     from accelerate import PartialState
 
-    device, together = plan.machine.device, plan.machine.distributed
-    rank = this_rank()
-    assert together is not None and rank is not None
     if device.kind == "cuda" and torch.cuda.device_count() < device.index + together.processes:
         found = torch.cuda.device_count()
         raise Missing(
@@ -182,7 +168,7 @@ def _join(plan: Plan, rendezvous: str) -> Any:
         return PartialState(
             cpu=on_cpu,
             backend="gloo" if on_cpu else "nccl",
-            init_method=f"file://{rendezvous}",
+            init_method=f"file://{rank.rendezvous}",
             rank=rank.number,
             world_size=together.processes,
             timeout=_PATIENCE,

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from expert_worker.events import Events
-from expert_worker.plan import Compile, Plan
+from expert_worker.plan import Compile, Machine, Plan
 from expert_worker.train import gradient_checkpointing
 from expert_worker.train.chunk_pool import ChunkPool
 from expert_worker.train.fast.batch import CPU_MULTIPLE, IGNORED, PackedBatch
@@ -192,8 +192,8 @@ def build(
     sharded: bool = False,
 ) -> Engine:
     """Chooses the path and reports it, with the reason if it is not the fast one."""
-    reason = _obstacle(plan, model, sharded)
-    lanes = _lanes(plan, device) if reason is None else None
+    reason = _obstacle(model, sharded, plan.machine.fast_path)
+    lanes = _lanes(plan.machine, device) if reason is None else None
     place = PlaceByThread() if lanes is not None and lanes.count > 1 else Place()
     replaced = install(model, place)
     if replaced:
@@ -203,7 +203,7 @@ def build(
     if alpha:
         events.applied("neftune", alpha, "NEFTune noise on the embeddings")
     if reason is None:
-        return _fast(plan, model, objective, place, alpha, device, lanes, events)
+        return _fast(plan.machine, model, objective, place, alpha, device, lanes, events)
     events.applied("path", "plain", f"Plain transformers + peft path: {reason}")
     if plan.machine.compile:
         events.warning("not-compiled", "torch_compile has no effect on the plain path: it runs uncompiled")
@@ -213,14 +213,14 @@ def build(
     return PlainEngine(model, objective, place, plan.recipe.seed, device, alpha)
 
 
-def _obstacle(plan: Plan, model: Any, sharded: bool) -> str | None:
+def _obstacle(model: Any, sharded: bool, wanted: bool) -> str | None:
     if sharded:
         return "the base's weights are sharded over the processes, which only its own modules support"
-    return obstacle(model) or (None if plan.machine.fast_path else "it is switched off")
+    return obstacle(model) or (None if wanted else "it is switched off")
 
 
 def _fast(
-    plan: Plan,
+    machine: Machine,
     model: Any,
     objective: Objective,
     place: Place,
@@ -229,7 +229,6 @@ def _fast(
     lanes: ChunkPool | None,
     events: Events,
 ) -> FastEngine:
-    machine = plan.machine
     decoder = FastDecoder(
         model,
         place,
@@ -255,13 +254,13 @@ def _fast(
     return FastEngine(model, decoder, objective, device, lanes)
 
 
-def _lanes(plan: Plan, device: torch.device) -> ChunkPool | None:
+def _lanes(machine: Machine, device: torch.device) -> ChunkPool | None:
     """None if a batch is processed as a whole."""
-    tokens = plan.machine.piece_tokens
+    tokens = machine.piece_tokens
     if tokens is None or device.type != "cpu":
         return None
     # Layers are compiled once, by one thread.
-    return ChunkPool(tokens, 1 if plan.machine.compile else torch.get_num_threads())
+    return ChunkPool(tokens, 1 if machine.compile else torch.get_num_threads())
 
 
 def _compiler(wanted: Compile) -> Wrapper:

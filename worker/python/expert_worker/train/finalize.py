@@ -8,7 +8,7 @@ from typing import Any
 from expert_worker.checkpoint import Store
 from expert_worker.events import Events
 from expert_worker.events.models import Applied, Event
-from expert_worker.plan import Plan
+from expert_worker.plan import Inputs, Plan
 from expert_worker.report import refresh
 from expert_worker.results import BestChoice, TrainResult
 from expert_worker.run_record import (
@@ -28,6 +28,7 @@ class Finish:
     def __init__(
         self,
         plan: Plan,
+        inputs: Inputs | None,
         events: Events,
         store: Store,
         trainer: Trainer,
@@ -35,7 +36,8 @@ class Finish:
         dataset: Dataset,
         applied: Settings,
     ) -> None:
-        self._plan, self._events, self._store, self._trainer = plan, events, store, trainer
+        self._plan, self._inputs, self._events = plan, inputs, events
+        self._store, self._trainer = store, trainer
         self._tokenizer, self._dataset, self._applied = tokenizer, dataset, applied
 
     def write(self, seconds: float, resumed_from: int | None, peak: int) -> TrainResult:
@@ -68,6 +70,7 @@ class Finish:
         )
         write_run_record(
             self._plan,
+            inputs=self._inputs,
             cache_key=self._dataset.key,
             base_folder=self._base_folder(),
             best=choice,
@@ -120,13 +123,13 @@ class Finish:
     def _template(self) -> dict[str, Any]:
         from expert_worker.pretokenize import template_text
 
-        text = template_text(self._plan, self._tokenizer)
+        text = template_text(self._plan.recipe.template, self._tokenizer)
         return {"kind": self._plan.recipe.template.kind, "text": text}
 
     def _base_folder(self) -> Path | None:
         from expert_worker.base import locate
 
-        return locate(self._plan, self._events)
+        return locate(self._plan.recipe.base, self._plan.machine.paths, self._events)
 
 
 def _last(step: int, reason: str) -> BestChoice:

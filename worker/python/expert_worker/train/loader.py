@@ -18,7 +18,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
-from expert_worker.plan import DurationSteps, Plan
+from expert_worker.plan import Batch, DeviceKind, Duration, DurationSteps, Loader
 from expert_worker.train.dataset import InMemory, Rows
 from expert_worker.train.distributed import DistContext
 from expert_worker.train.fast.batch import PackedBatch
@@ -80,16 +80,14 @@ def _with_steps_shuffled(rows: list[int], size: int, draw: torch.Generator) -> l
     return [row for place in places for row in rows[place * size : (place + 1) * size]] + rows[whole * size :]
 
 
-def order_of(plan: Plan, rows: Rows) -> StepSampler:
+def order_of(batch: Batch, seed: int, rows: Rows) -> StepSampler:
     if len(rows) == 0:
         raise BadInput("There are no rows to train on: the data set is empty", code="no-rows")
-    batch = plan.recipe.batch
     lengths = tuple(rows.row_lengths()) if batch.group_by_length and not batch.packing else None
-    return StepSampler(len(rows), batch.rows_per_step, plan.recipe.seed, batch.drop_last, lengths)
+    return StepSampler(len(rows), batch.rows_per_step, seed, batch.drop_last, lengths)
 
 
-def total_steps(plan: Plan, order: StepSampler) -> int:
-    duration = plan.recipe.schedule.duration
+def total_steps(duration: Duration, order: StepSampler) -> int:
     if isinstance(duration, DurationSteps):
         return int(duration.value)
     return max(1, math.ceil(duration.value * order.steps_per_epoch - 1e-9))
@@ -144,12 +142,19 @@ class LoadedRows:
     of a step are kept until the next, as a step may be repeated with smaller micro-batches."""
 
     def __init__(
-        self, rows: Rows, order: StepSampler, start: int, total: int, plan: Plan, dist: DistContext
+        self,
+        rows: Rows,
+        order: StepSampler,
+        start: int,
+        total: int,
+        wanted: Loader,
+        device: DeviceKind,
+        dist: DistContext,
     ) -> None:
         self._rows, self._held_most = rows, 2 * order.rows_per_step
         in_order = InOrder(order, start, total, dist)
         self._order_of_rows = iter(in_order)
-        self.loader = _loader(RowSet(rows), in_order, plan)
+        self.loader = _loader(RowSet(rows), in_order, wanted, device)
         self._arriving: Iterator[Row] | None = None
         self._held: dict[int, Row] = {}
 
@@ -181,12 +186,11 @@ class LoadedRows:
         return self._held[index]
 
 
-def _loader(rows: RowSet, order: InOrder, plan: Plan) -> DataLoader[Row]:
-    wanted = plan.machine.loader
+def _loader(rows: RowSet, order: InOrder, wanted: Loader, device: DeviceKind) -> DataLoader[Row]:
     ahead: dict[str, Any] = {}
     if wanted.workers:
         # A forked child of a process that holds a GPU or other threads' locks may hang.
-        safe = sys.platform.startswith("linux") and plan.machine.device.kind == "cpu"
+        safe = sys.platform.startswith("linux") and device == "cpu"
         ahead = {
             "prefetch_factor": wanted.prefetch_factor or 2,
             "persistent_workers": wanted.persistent_workers,

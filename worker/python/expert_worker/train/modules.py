@@ -11,7 +11,7 @@ from torch import nn
 
 from expert_worker.base.families import family, is_adaptable, refusal, selects
 from expert_worker.errors import BadInput, Failed
-from expert_worker.plan import Adapter, Plan
+from expert_worker.plan import Adapter
 
 ALL_LINEAR = "all-linear"
 
@@ -42,14 +42,13 @@ def find(base: Any, recipe: Adapter) -> Modules:
     return Modules(target, feedforward, tuple(_others(base, target, adaptable)))
 
 
-def check_count(plan: Plan, count: int) -> None:
-    """`count` parameters are trained: those that the plan shows."""
-    planned = plan.machine.modules
-    if planned is None or planned.parameters is None or planned.parameters == count:
+def check_count(planned: int | None, count: int, base: str) -> None:
+    """`count` parameters are trained: as many as the plan shows, if it shows them."""
+    if planned is None or planned == count:
         return
     raise Failed(
-        f"The plan counts {planned.parameters:,} trained parameters, and the adapter on "
-        f"{plan.recipe.base.name} has {count:,}: nothing is trained",
+        f"The plan counts {planned:,} trained parameters, and the adapter on "
+        f"{base} has {count:,}: nothing is trained",
         hint="Plan again if the base changed since. Otherwise report it, with the base's config.json.",
         code="trained-parameters-differ",
     )

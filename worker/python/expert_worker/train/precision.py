@@ -8,19 +8,18 @@ from typing import Any
 import torch
 
 from expert_worker.events import Events
-from expert_worker.plan import Plan
+from expert_worker.plan import Precision
 
 _RESERVE, _WINDOWS_RESERVE = 512 << 20, 1 << 30
 
 
-def prepare(plan: Plan, events: Events) -> None:
+def prepare(wanted: Precision, device: torch.device, threads: int | None, events: Events) -> None:
     """Process-wide settings, each reported as read back from torch."""
-    threads = plan.machine.threads.compute
     if threads:
         torch.set_num_threads(threads)
     events.applied("threads", torch.get_num_threads())
-    if plan.machine.device.kind == "cuda":
-        _prepare_cuda(plan, events)
+    if device.type == "cuda":
+        _prepare_cuda(wanted, device.index, events)
     else:
         torch.use_deterministic_algorithms(True, warn_only=True)
         # It would fill every new tensor with NaN to find uninitialised reads: a debugging aid.
@@ -28,16 +27,16 @@ def prepare(plan: Plan, events: Events) -> None:
         events.applied("deterministic", torch.are_deterministic_algorithms_enabled())
 
 
-def _prepare_cuda(plan: Plan, events: Events) -> None:
+def _prepare_cuda(wanted: Precision, index: int, events: Events) -> None:
     # What names no device uses the current one: pinned memory, bitsandbytes' paged optimizers.
-    torch.cuda.set_device(plan.machine.device.index)
-    torch.backends.cuda.matmul.allow_tf32 = plan.recipe.precision.tf32
-    torch.backends.cudnn.allow_tf32 = plan.recipe.precision.tf32
+    torch.cuda.set_device(index)
+    torch.backends.cuda.matmul.allow_tf32 = wanted.tf32
+    torch.backends.cudnn.allow_tf32 = wanted.tf32
     torch.backends.cudnn.benchmark = True
     on = torch.backends.cuda.matmul.allow_tf32
     events.applied("tf32", on, "TF32 enabled" if on else None)
     events.applied("cudnn_benchmark", torch.backends.cudnn.benchmark)
-    _limit_memory(plan.machine.device.index, events)
+    _limit_memory(index, events)
 
 
 def _limit_memory(index: int, events: Events) -> None:

@@ -6,28 +6,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import torch
+
 from expert_worker.events import Events
-from expert_worker.plan import Plan, TrainRequest
 
 _SHOWN = 8
 
 
 @contextmanager
-def profiled(plan: Plan, events: Events) -> Iterator[None]:
-    if not (isinstance(plan.request, TrainRequest) and plan.request.profile):
-        yield
-        return
+def profiled(output: Path, device: torch.device, events: Events) -> Iterator[None]:
     from torch._C._profiler import _ExperimentalConfig
     from torch.profiler import ProfilerActivity, profile
 
     kinds = [ProfilerActivity.CPU]
-    if plan.machine.device.kind == "cuda":
+    if device.type == "cuda":
         kinds.append(ProfilerActivity.CUDA)
     # A batch's chunks are processed on separate threads.
     threads = _ExperimentalConfig(profile_all_threads=True)
     with profile(activities=kinds, experimental_config=threads) as recorded:
         yield
-    folder = Path(plan.machine.paths.output) / "profile"
+    folder = output / "profile"
     folder.mkdir(parents=True, exist_ok=True)
     recorded.export_chrome_trace(str(folder / "trace.json"))
     spent = sorted(recorded.key_averages(), key=lambda entry: -entry.self_cpu_time_total)

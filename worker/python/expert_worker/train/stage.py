@@ -13,14 +13,26 @@ from pydantic import JsonValue
 from expert_worker.base import compute_dtype, load_base, load_tokenizer, locate, torch_device
 from expert_worker.checkpoint import Loaded, Store, refuse_unless_same
 from expert_worker.events import Events
-from expert_worker.plan import Plan, ResumeCheckpoint, ResumeNewest, TrainRequest, recipe_document
+from expert_worker.plan import (
+    Device,
+    Evaluation,
+    Inputs,
+    Machine,
+    Plan,
+    Recipe,
+    Resume,
+    ResumeCheckpoint,
+    ResumeNewest,
+    TrainRequest,
+    recipe_document,
+)
 from expert_worker.processor import name_of_processor
 from expert_worker.results import TrainResult
 from expert_worker.tracking import start_trackers
 from expert_worker.train import adapter, engine, loader, memory, optimizer, precision, schedule
 from expert_worker.train.checkpoints import CheckpointManager, restore
 from expert_worker.train.dataset import Dataset, Rows, check_ids, open_dataset
-from expert_worker.train.distributed import DistContext, plan_of_rank, process_group, shard
+from expert_worker.train.distributed import DistContext, process_group, shard
 from expert_worker.train.finalize import Finish, Settings
 from expert_worker.train.memory_probe import try_largest
 from expert_worker.train.objective import Objective, objective_of
@@ -40,8 +52,8 @@ _TRAIN_BUDGET = 900.0
 def run(plan: Plan, events: Events) -> JsonValue:
     """Tokenizes if needed, trains, and returns the result for `train --json`."""
     rows = rows_to_score(plan, events)
-    with process_group(plan, events) as dist:
-        result, model, tokenizer = _train(plan_of_rank(plan, dist), events, dist)
+    with process_group(plan.machine, events) as dist:
+        result, model, tokenizer = _train(plan, events, dist)
     # If the base is sharded, `expert-cli` runs the scoring in one process that holds all of it.
     if result is None:
         return {}
@@ -59,22 +71,25 @@ def _train(plan: Plan, events: Events, dist: DistContext) -> tuple[TrainResult |
     applied = Settings()
     events.attach(applied)
     store = Store(Path(plan.machine.paths.output), events)
-    saved = _resumed(plan, store, dist)
+    request = plan.request if isinstance(plan.request, TrainRequest) else None
+    saved = _resumed(request.resume if request else None, store, dist)
     with dist.main_process_first():
         dataset = open_dataset(plan, events)
-        locate(plan, events)
+        locate(plan.recipe.base, plan.machine.paths, events)
     if saved is not None:
-        _refuse_other_recipe(plan, saved, dataset)
-        plan = _with_inputs_of(plan, saved)
+        extend = request is not None and request.extend
+        refuse_unless_same(saved.facts, recipe_document(plan.recipe), dataset.key, plan.inputs, extend=extend)
     events.begin(saved.step if saved else 0)
     if saved is not None:
-        _mention_other_processor(plan, saved, events)
+        _mention_other_processor(plan.machine.device, saved, events)
     trackers = start_trackers(plan, events, saved.step if saved else 0) if dist.is_main_process else None
     try:
         session = prepare(plan, events, dataset, store, saved, dist)
         events.stage("train", _TRAIN_BUDGET, f"{session.trainer.total_steps} steps")
         try:
-            with profiled(plan, events) if dist.is_main_process else nullcontext():
+            profiles = dist.is_main_process and request is not None and request.profile
+            output = Path(plan.machine.paths.output)
+            with profiled(output, session.trainer.device, events) if profiles else nullcontext():
                 session.trainer.run()
         finally:
             session.checkpoints.drain()
@@ -82,7 +97,9 @@ def _train(plan: Plan, events: Events, dist: DistContext) -> tuple[TrainResult |
         peak = dist.all_reduce_max(memory.peak(session.trainer.device))
         result = None
         if dist.is_main_process:
-            finish = Finish(plan, events, store, session.trainer, session.tokenizer, dataset, applied)
+            finish = Finish(
+                plan, session.inputs, events, store, session.trainer, session.tokenizer, dataset, applied
+            )
             result = finish.write(time.monotonic() - began, saved.step if saved else None, peak)
     finally:
         if trackers is not None:
@@ -96,44 +113,48 @@ class Session:
     trainer: Trainer
     checkpoints: CheckpointManager
     tokenizer: Any
+    inputs: Inputs | None
+    """The digests recorded when the run started."""
 
 
 def prepare(
     plan: Plan, events: Events, dataset: Dataset, store: Store, saved: Loaded | None, dist: DistContext
 ) -> Session:
     """The model with its adapter, the optimizer and the loop, as they were at `saved` if that is given."""
-    precision.prepare(plan, events)
-    device = torch_device(plan)
-    order = loader.order_of(plan, dataset.train)
-    steps = loader.total_steps(plan, order)
-    tokenizer = load_tokenizer(plan, events)
+    recipe, machine = plan.recipe, plan.machine
+    device = torch_device(machine.device, dist.number)
+    precision.prepare(recipe.precision, device, dist.threads(machine), events)
+    order = loader.order_of(recipe.batch, recipe.seed, dataset.train)
+    steps = loader.total_steps(recipe.schedule.duration, order)
+    tokenizer = load_tokenizer(recipe.base, machine.paths, events)
     fp32 = saved.facts.fp32_products if saved else None
-    base = load_base(plan, events, fp32)
+    base = load_base(recipe.base, machine, events, process=dist.number, sharded=dist.sharded, fp32=fp32)
     for rows_of_split in filter(None, (dataset.train, dataset.validation)):
         check_ids(rows_of_split, tokenizer, base)
-    model = adapter.build(plan, base, tokenizer, steps, events)
+    model = adapter.build(recipe, machine.modules, base, tokenizer, steps, events)
     if dist.sharded:
         shard(model, device, events)
     parameters = list(adapter.trained(model).values())
     dist.broadcast_parameters(parameters)
-    optimizing = optimizer.build(plan.recipe.optimizer, parameters, events)
-    scale = precision.LossScale.of(compute_dtype(plan))
-    objective = objective_of(plan.recipe)
+    optimizing = optimizer.build(recipe.optimizer, parameters, events)
+    scale = precision.LossScale.of(compute_dtype(recipe.base.quantization, machine.dtype))
+    objective = objective_of(recipe)
     training_engine = engine.build(plan, model, objective, device, events, sharded=dist.sharded)
-    micro = saved.facts.micro_batch if saved else int(plan.machine.micro_batch)
+    micro = saved.facts.micro_batch if saved else int(machine.micro_batch)
     state = TrainerState.from_json(saved.facts.totals) if saved else TrainerState()
-    rows = _rows(plan, dataset, order, state.step, steps, events, dist)
-    save_interval = Interval.of(plan.recipe.saving, order.steps_per_epoch, steps)
+    rows = _rows(machine, dataset, order, state.step, steps, events, dist)
+    save_interval = Interval.of(recipe.saving, order.steps_per_epoch, steps)
     accumulator = GradientAccumulator(
-        training_engine, objective, rows, parameters, plan.recipe.seed, micro, events, dist
+        training_engine, objective, rows, parameters, recipe.seed, micro, events, dist
     )
     if saved is not None:
         restore(saved, model, optimizing, scale)
         training_engine.parameters_changed()
-    validation = _validation(plan, dataset, training_engine, objective, micro, events, dist)
+    validation = _validation(recipe.evaluation, dataset, training_engine, objective, micro, events, dist)
     saves = save_interval.left(state.step)
+    inputs = _inputs(plan.inputs, plan.recipe_digest, saved)
     checkpoints = CheckpointManager(
-        plan, store, model, optimizing, scale, accumulator, dataset.key, steps, saves, events, dist
+        plan, inputs, store, model, optimizing, scale, accumulator, dataset.key, steps, saves, events, dist
     )
     state_bytes = 0 if saved else optimizer.state_bytes(parameters)
     try_largest(accumulator, dataset.train, order, validation, device, events, dist, state_bytes)
@@ -147,21 +168,21 @@ def prepare(
         accumulator=accumulator,
         dist=dist,
         order=order,
-        rate=schedule.rate(plan.recipe.schedule, plan.recipe.optimizer.learning_rate, steps),
+        rate=schedule.rate(recipe.schedule, recipe.optimizer.learning_rate, steps),
         total_steps=steps,
         device=device,
         state=state,
-        evaluation_interval=_evaluation_interval(plan, validation, order, steps),
+        evaluation_interval=_evaluation_interval(recipe.evaluation, validation, order, steps),
         evaluate=_evaluation(plan, validation, model, tokenizer, events, dist) if validation else None,
         save_interval=save_interval,
         save=checkpoints.save,
     )
-    _report(plan, trainer, events)
-    return Session(trainer, checkpoints, tokenizer)
+    _report(recipe, machine, trainer, events)
+    return Session(trainer, checkpoints, tokenizer, inputs)
 
 
 def _rows(
-    plan: Plan,
+    machine: Machine,
     dataset: Dataset,
     order: loader.StepSampler,
     start: int,
@@ -171,23 +192,22 @@ def _rows(
 ) -> Rows:
     if dataset.mapped:
         return dataset.train
-    loaded = loader.LoadedRows(dataset.train, order, start, total, plan, dist)
+    loaded = loader.LoadedRows(dataset.train, order, start, total, machine.loader, machine.device.kind, dist)
     loader.report_loader(loaded.loader, events)
     return loaded
 
 
-def _resumed(plan: Plan, store: Store, dist: DistContext) -> Loaded | None:
+def _resumed(resume: Resume | None, store: Store, dist: DistContext) -> Loaded | None:
     """Rank 0 chooses the checkpoint and cleans the folder; the other ranks read its choice."""
     saved = None
     if dist.is_main_process:
         store.open()
-        saved = _chosen(plan, store)
+        saved = _chosen(resume, store)
     chosen = dist.broadcast_object(str(saved.path) if saved else None)
     return store.load(Path(chosen)) if chosen and not dist.is_main_process else saved
 
 
-def _chosen(plan: Plan, store: Store) -> Loaded | None:
-    resume = plan.request.resume if isinstance(plan.request, TrainRequest) else None
+def _chosen(resume: Resume | None, store: Store) -> Loaded | None:
     if isinstance(resume, ResumeNewest):
         return store.newest_valid()
     if isinstance(resume, ResumeCheckpoint):
@@ -198,34 +218,25 @@ def _chosen(plan: Plan, store: Store) -> Loaded | None:
     return None
 
 
-def _refuse_other_recipe(plan: Plan, saved: Loaded, dataset: Dataset) -> None:
-    extend = isinstance(plan.request, TrainRequest) and plan.request.extend
-    recipe = recipe_document(plan.recipe)
-    refuse_unless_same(saved.facts, recipe, dataset.key, plan.inputs, extend=extend)
-
-
-def _with_inputs_of(plan: Plan, saved: Loaded) -> Plan:
+def _inputs(planned: Inputs | None, recipe_digest: str, saved: Loaded | None) -> Inputs | None:
     """A resumed run keeps the inputs recorded when it started; --extend changes the recipe."""
-    begun = saved.facts.inputs
-    if begun is None:
-        return plan
-    kept = begun.model_copy(update={"recipe": plan.recipe_digest})
-    return plan.model_copy(update={"inputs": kept})
+    begun = saved.facts.inputs if saved is not None else None
+    return begun.model_copy(update={"recipe": recipe_digest}) if begun is not None else planned
 
 
-def _mention_other_processor(plan: Plan, saved: Loaded, events: Events) -> None:
-    before, now = saved.facts.processor, name_of_processor(plan)
+def _mention_other_processor(device: Device, saved: Loaded, events: Events) -> None:
+    before, now = saved.facts.processor, name_of_processor(device)
     if before is None or before == now:
         return
     message = f"The run began on {before} and is resumed on {now}, which rounds differently"
-    if saved.facts.fp32_products is not None and plan.machine.device.kind == "cpu":
+    if saved.facts.fp32_products is not None and device.kind == "cpu":
         products = "fp32" if saved.facts.fp32_products else "its 16-bit format"
         message += f"; its products stay in {products}"
     events.warning("other-processor", message, "--fresh trains it on this processor alone.")
 
 
 def _validation(
-    plan: Plan,
+    wanted: Evaluation,
     dataset: Dataset,
     training_engine: engine.Engine,
     objective: Objective,
@@ -233,26 +244,24 @@ def _validation(
     events: Events,
     dist: DistContext,
 ) -> Validation | None:
-    if plan.recipe.evaluation.strategy == "no":
+    if wanted.strategy == "no":
         return None
     if dataset.validation is None:
         events.warning(
             "no-validation", "There are no validation rows, so nothing is evaluated during training"
         )
         return None
-    found = Validation(
-        training_engine, objective, dataset.validation, micro_batch, events, dist, plan.recipe.evaluation.rows
-    )
+    found = Validation(training_engine, objective, dataset.validation, micro_batch, events, dist, wanted.rows)
     events.applied("eval_rows", sum(documents(found.rows, row) for row in found.chosen))
     return found
 
 
 def _evaluation_interval(
-    plan: Plan, validation: Validation | None, order: loader.StepSampler, steps: int
+    wanted: Evaluation, validation: Validation | None, order: loader.StepSampler, steps: int
 ) -> Interval:
     if validation is None:
         return Interval(None, steps)
-    return Interval.of(plan.recipe.evaluation, order.steps_per_epoch, steps)
+    return Interval.of(wanted, order.steps_per_epoch, steps)
 
 
 def _evaluation(
@@ -261,7 +270,9 @@ def _evaluation(
     """Loss on the validation rows, and accuracy by generation where the best model is chosen by it: with
     several processes all generate, because a sharded base needs all of them, and rank 0's scores count."""
     best = plan.recipe.evaluation.best
-    score = checkpoint_scores(plan, model, tokenizer, events) if best and best.metric == "accuracy" else None
+    score = None
+    if best and best.metric == "accuracy":
+        score = checkpoint_scores(plan.recipe, plan.machine.paths, model, tokenizer, events)
 
     def evaluate(step: int) -> dict[str, float]:
         return validation.run(step) | (dist.broadcast_object(dict(score())) if score else {})
@@ -269,25 +280,24 @@ def _evaluation(
     return evaluate
 
 
-def _report(plan: Plan, trainer: Trainer, events: Events) -> None:
-    batch = plan.recipe.batch
+def _report(recipe: Recipe, machine: Machine, trainer: Trainer, events: Events) -> None:
     events.applied("steps", trainer.total_steps)
     events.applied("steps_per_epoch", trainer.order.steps_per_epoch)
     events.applied("micro_batch", trainer.accumulator.micro_batch)
     events.applied("rows_per_step", trainer.order.rows_per_step)
     events.applied("group_by_length", trainer.order.lengths is not None)
     events.applied("seed", trainer.order.seed)
-    events.applied("max_grad_norm", plan.recipe.optimizer.max_grad_norm)
+    events.applied("max_grad_norm", recipe.optimizer.max_grad_norm)
     events.applied("drop_last", trainer.order.drop_last)
-    events.applied("max_seq_length", batch.max_seq_length)
-    events.applied("memory_clear_every", plan.machine.memory_clear_every)
-    events.applied("save_total_limit", plan.machine.save_total_limit)
+    events.applied("max_seq_length", recipe.batch.max_seq_length)
+    events.applied("memory_clear_every", machine.memory_clear_every)
+    events.applied("save_total_limit", machine.save_total_limit)
     events.applied("evaluation_steps", trainer.evaluation_interval.every)
     events.applied("saving_steps", trainer.save_interval.every)
-    events.applied("logging_steps", plan.machine.logging.steps)
-    warm = schedule.warmup_steps(plan.recipe.schedule, trainer.total_steps)
+    events.applied("logging_steps", machine.logging.steps)
+    warm = schedule.warmup_steps(recipe.schedule, trainer.total_steps)
     rates: list[JsonValue] = [
         trainer.rate(step) for step in (0, trainer.total_steps // 2, trainer.total_steps - 1)
     ]
-    events.applied("schedule", {"kind": plan.recipe.schedule.kind, "warmup_steps": warm, "rates": rates})
+    events.applied("schedule", {"kind": recipe.schedule.kind, "warmup_steps": warm, "rates": rates})
     events.applied("memory_bytes", memory.now(trainer.device).allocated)

@@ -20,7 +20,7 @@ from expert_worker.evaluate.stage import (
 from expert_worker.evaluate.subject import Subject, template_of
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
-from expert_worker.plan import Plan, TrainRequest
+from expert_worker.plan import Paths, Plan, Recipe, TrainRequest
 from expert_worker.results import EvaluationResult
 from expert_worker.train import memory
 from expert_worker.train.dataset import Rows, longest
@@ -108,13 +108,13 @@ def documents(rows: Rows, row: int) -> int:
 
 
 def checkpoint_scores(
-    plan: Plan, model: Any, tokenizer: Any, events: Events
+    recipe: Recipe, paths: Paths, model: Any, tokenizer: Any, events: Events
 ) -> Callable[[], dict[str, float]]:
     """The model's scores on validation rows, the same rows for each call."""
-    chosen = plan.recipe.evaluation
+    chosen, data = recipe.evaluation, recipe.data
     if chosen.scorer is not None:
         check_scorer(chosen.scorer)
-    rows = rows_of(plan, plan.recipe.data.validation)
+    rows = rows_of(data.validation, data.field_mapping, paths.data)
     if not rows:
         raise BadInput(
             "The best checkpoint is to be chosen by accuracy, and no file holds validation rows to score",
@@ -122,12 +122,13 @@ def checkpoint_scores(
             code="no-validation",
         )
     rows = spread(rows, chosen.rows or len(rows))
-    check_on_references(chosen_scorer(plan), rows, events)
+    scorer = chosen_scorer(chosen, paths)
+    check_on_references(scorer, rows, events)
 
     def score() -> dict[str, float]:
         model.eval()
         try:
-            return score_checkpoint(model, tokenizer, plan, rows, events)
+            return score_checkpoint(model, tokenizer, recipe, scorer, rows, events)
         finally:
             model.train()
 
@@ -146,7 +147,7 @@ def score_trained(
 ) -> EvaluationResult:
     """Scores base and adapter on the test set; the base is the model with its adapter disabled, `adapter` the
     path of the adapter. The answers are in the run's evaluation.json."""
-    mark = fingerprint(locate(plan, events))
-    template = template_of(plan, tokenizer)
+    mark = fingerprint(locate(plan.recipe.base, plan.machine.paths, events))
+    template = template_of(plan.recipe.template, tokenizer)
     subject = Subject(model.eval(), tokenizer, template, has_adapter=True, base_mark=mark, events=events)
     return without_examples(examine(plan, events, rows, subject, adapter))

@@ -16,7 +16,7 @@ from expert_worker.evaluate.verdict import Scorer
 
 if TYPE_CHECKING:
     # The scoring process starts without pydantic.
-    from expert_worker.plan import Plan
+    from expert_worker.plan import Evaluation, Paths
 
 ENTRY_POINTS = "expert_worker.scorers"
 DEFAULT = "exact"
@@ -67,13 +67,12 @@ class ChosenScorer:
         return find_scorer(self.name)
 
 
-def chosen_scorer(plan: Plan) -> ChosenScorer:
-    """The plan's scorer, with the text of the expert's own file."""
-    chosen = plan.recipe.evaluation
+def chosen_scorer(chosen: Evaluation, paths: Paths) -> ChosenScorer:
+    """The scorer, with the text of the expert's own file."""
     settings = chosen.scorer_settings.model_dump(mode="json") if chosen.scorer_settings else {}
     source = None
     if chosen.scorer == PYTHON:
-        source = _text(Path(plan.machine.paths.scorer or settings.get("file", "")))
+        source = _text(Path(paths.scorer or settings.get("file", "")))
     return ChosenScorer(chosen.scorer or DEFAULT, settings, source)
 
 
