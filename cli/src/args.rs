@@ -33,7 +33,7 @@ pub struct PlanOptions {
     /// The expert, as a flag
     #[arg(long, short, value_name = "PATH")]
     pub manifest: Option<PathBuf>,
-    /// The base to use: its name in the manifest, or a short one such as smollm2-135m
+    /// The base to use: its name in the manifest or a short one such as smollm2-135m; or any other, by Hub id or folder
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
     /// Rows to train on instead of the manifest's, from [`TrainingData`].

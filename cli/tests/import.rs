@@ -101,7 +101,7 @@ fn nothing_is_overwritten() {
 }
 
 #[test]
-fn what_is_no_configuration_is_refused_and_leaves_nothing() {
+fn other_files_are_refused_and_nothing_is_left() {
     let too_large = format!("{AXOLOTL}# {}\n", "x".repeat(1 << 20));
     for (text, said) in [
         (format!("{AXOLOTL}rl: dpo\n"), "My Config.yml:12: `rl: \"dpo\"` is not supervised fine-tuning"),

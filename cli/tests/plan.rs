@@ -207,3 +207,76 @@ fn a_folder_and_packed_or_utf16_data_are_named_for_what_they_are() {
     let output = expert.plan(&["--data", folder.join("shards/a.jsonl").to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
 }
+
+#[test]
+fn any_base_can_be_named_that_is_not_in_the_manifest() {
+    let expert = Expert::new(&json!([{
+        "name": "smollm2-135m-instruct",
+        "quantization": "bf16",
+        "prompt_template": "chatml",
+        "adapters": [{"type": "dora"}],
+        "overrides": {"batch_size": 2},
+    }]));
+    let own = expert.document(&[]);
+    let other = expert.document(&["--model", "Qwen/Qwen3-0.6B"]);
+    let recipe =
+        |document: &Value, pointer: &str| document["plan"]["recipe"].pointer(pointer).unwrap().clone();
+    assert_eq!(recipe(&other, "/base/name"), "Qwen/Qwen3-0.6B");
+    // Quantization and adapters hold for any base; template and overrides are those of the first.
+    assert_eq!(recipe(&other, "/base/quantization"), "bf16");
+    assert_eq!(recipe(&other, "/adapter/kind"), "dora");
+    assert_eq!(recipe(&other, "/template/kind"), "tokenizer");
+    assert_eq!(
+        (recipe(&own, "/batch/rows_per_step"), recipe(&other, "/batch/rows_per_step")),
+        (json!(2), json!(4))
+    );
+    assert_ne!(own["plan"]["recipe_digest"], other["plan"]["recipe_digest"]);
+    assert!(other["plan"]["machine"]["paths"]["output"].as_str().unwrap().ends_with("weights/qwen3-0.6b"));
+    let codes = |document: &Value| -> Vec<String> {
+        document["notes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|note| note["code"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert!(codes(&other).contains(&"base-not-in-manifest".to_owned()), "{:?}", codes(&other));
+    assert!(!codes(&own).contains(&"base-not-in-manifest".to_owned()));
+    // The recipe is that of a manifest which names this base.
+    let named = Expert::new(
+        &json!([{"name": "Qwen/Qwen3-0.6B", "quantization": "bf16", "adapters": [{"type": "dora"}]}]),
+    );
+    assert_eq!(named.document(&[])["plan"]["recipe_digest"], other["plan"]["recipe_digest"]);
+}
+
+#[test]
+fn a_folder_beside_the_manifest_is_a_base_from_the_working_directory() {
+    let expert = Expert::new(&embedded());
+    let bases = tempfile::tempdir().unwrap();
+    let base = bases.path().join("my-llama");
+    std::fs::create_dir(&base).unwrap();
+    let config = json!({"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256});
+    std::fs::write(base.join("config.json"), config.to_string()).unwrap();
+    let output = expert.plan_from(bases.path(), &["--model", "./my-llama", "--json"]);
+    assert!(output.status.success(), "{}", talk(&output));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["plan"]["recipe"]["base"]["name"], "my-llama");
+    let found =
+        Path::new(document["plan"]["machine"]["paths"]["base"].as_str().unwrap()).canonicalize().unwrap();
+    assert_eq!(found, base.canonicalize().unwrap());
+}
+
+#[test]
+fn another_owners_base_of_the_same_name_is_another_base() {
+    let expert = Expert::new(&json!([{"name": "Qwen/Qwen3-0.6B-Base"}, {"name": "unsloth/Llama-3.2-1B"}]));
+    for (named, base) in [
+        ("Qwen/Qwen3-0.6B", "Qwen/Qwen3-0.6B"),
+        ("meta-llama/Llama-3.2-1B", "meta-llama/Llama-3.2-1B"),
+        ("unsloth/llama-3.2-1b", "unsloth/Llama-3.2-1B"),
+        ("llama-3.2-1b", "unsloth/Llama-3.2-1B"),
+        ("qwen3-0.6b", "Qwen/Qwen3-0.6B-Base"),
+    ] {
+        assert_eq!(expert.document(&["--model", named])["plan"]["recipe"]["base"]["name"], base, "{named}");
+    }
+}

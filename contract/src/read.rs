@@ -71,11 +71,17 @@ fn from_text(text: String, before: Option<Problem>, path: &Path, options: &Optio
     diagnostics.extend(parsed.problems.into_iter().map(|(problem, pointer)| document.at(problem, pointer)));
     let syntax_holds = !diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
     let mut problems = sets::apply(&mut document, &options.sets);
-    let manifest =
-        document.root.as_ref().and_then(|root| typed(root, &mut problems)).map(|(root, config, bases)| {
-            let folder = folder_of(path);
-            Manifest { path: path.to_owned(), folder, document: document.clone(), root, config, bases }
-        });
+    let changed = problems.len();
+    let mut manifest = with_types(&document, path, &mut problems);
+    if let (Bases::Named(name), Some(other)) = (&options.bases, &options.other_base)
+        && manifest.as_ref().is_some_and(|manifest| manifest.find_base(name).is_none())
+        && let Some(root) = document.root.as_mut()
+    {
+        other_base(root, other);
+        problems.truncate(changed);
+        manifest = with_types(&document, path, &mut problems)
+            .map(|manifest| Manifest { has_other_base: true, ..manifest });
+    }
     if let Some(manifest) = &manifest {
         rules::check(manifest, &mut problems);
         paths::check(manifest, options, &mut problems);
@@ -96,6 +102,43 @@ fn from_text(text: String, before: Option<Problem>, path: &Path, options: &Optio
     diagnostics.sort_by_key(|diagnostic| (diagnostic.span.source, diagnostic.span.start));
     let manifest = manifest.filter(|_| syntax_holds && !errors);
     Loaded { manifest, document, diagnostics }
+}
+
+fn with_types(document: &Document, path: &Path, problems: &mut Vec<Problem>) -> Option<Manifest> {
+    let (root, config, bases) = typed(document.root.as_ref()?, problems)?;
+    Some(Manifest {
+        path: path.to_owned(),
+        folder: folder_of(path),
+        document: document.clone(),
+        root,
+        config,
+        bases,
+        has_other_base: false,
+    })
+}
+
+/// Keys of the first base that say how any base is held and adapted; the others are about that base alone.
+const OF_ANY_BASE: [&str; 2] = ["quantization", "adapters"];
+
+/// Puts this base in place of the manifest's.
+fn other_base(root: &mut json::Node, name: &str) {
+    let span = root.span;
+    let json::Value::Object(object) = &mut root.value else { return };
+    let first = object.get("base_models").and_then(json::Node::as_list).and_then(<[_]>::first);
+    let first = first.or_else(|| object.get("base_model")).and_then(json::Node::as_object);
+    let mut members: Vec<json::Member> = first
+        .into_iter()
+        .flat_map(|first| first.members.iter().filter(|member| OF_ANY_BASE.contains(&&*member.key)).cloned())
+        .collect();
+    let member = |key: &str, value| json::Member {
+        key: key.to_owned(),
+        key_span: span,
+        node: json::Node { span, value },
+    };
+    members.insert(0, member("name", json::Value::Text(name.to_owned())));
+    let base = json::Node { span, value: json::Value::Object(json::Object { members }) };
+    object.members.retain(|member| member.key != "base_models" && member.key != "base_model");
+    object.members.push(member("base_models", json::Value::List(vec![base])));
 }
 
 /// The place in `base_models` of the one base that is used; None if all are used, or if positions are unknown.

@@ -105,7 +105,7 @@ fn axolotl_one(import: &mut Import<'_>, entry: &Entry, index: usize, item: &Valu
     };
     let mut source = place(raw, text("split"), text("name"), text("ds_type").or(builder));
     let kind = text("type").unwrap_or_default().to_owned();
-    // The keys of a dataset of one's own type are inside of `type`.
+    // The keys of a custom dataset type are inside of `type`.
     let own = item.get("type").filter(|it| matches!(it, Value::Map(_)));
     let fields = |key: &str| text(key).or_else(|| own.and_then(|own| own.get(key)).and_then(Value::text));
     source.alpaca = kind.starts_with("alpaca");
@@ -368,7 +368,8 @@ fn write(import: &mut Import<'_>, sources: &[Source], target: &str, key: &str) {
             {
                 line.here.clear();
                 line.fate = Fate::Left;
-                "one template renders all rows, and other rows are no Alpaca rows".clone_into(&mut line.why);
+                "one template renders all rows, and the other rows do not fit Alpaca's"
+                    .clone_into(&mut line.why);
                 "nothing; they are rendered with the base's own template".clone_into(&mut line.instead);
             }
         }

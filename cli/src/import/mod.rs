@@ -212,7 +212,7 @@ impl Import<'_> {
         self.line(entry, Fate::Unneeded, Vec::new(), why, "");
     }
 
-    /// A default of the other trainer that is another one here; what is written wins.
+    /// A default of the other trainer that is another one here and is used where the file says nothing.
     fn default(&mut self, key: &str, path: &str, value: Json) {
         let path = first_base(path);
         if self.at(&path).is_some() {

@@ -259,7 +259,7 @@ impl Builder {
     }
 }
 
-/// YAML's merge key: what is written in the map itself wins. Line 0 marks what was merged.
+/// YAML's merge key: the map's own keys win. Line 0 marks what was merged.
 fn merge(entries: &mut Vec<Entry>, value: Value) {
     match value {
         Value::Map(merged) => {
@@ -296,7 +296,7 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Value {
     }
 }
 
-/// `inf` and `nan` are no settings, and stay text.
+/// `inf` and `nan` stay text.
 fn number(text: &str) -> Option<f64> {
     let begins = text.trim_start_matches(['+', '-', '.']).starts_with(|c: char| c.is_ascii_digit());
     let digits = text.replace('_', "");
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_configuration_is_refused_with_its_line() {
+    fn other_files_are_refused_with_their_line() {
         for (text, line) in [
             ("a: 1\nb: [1, 2\n", Some(3)),
             ("- 1\n- 2\n", None),

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use expert_contract::diagnostic::{Code, Diagnostic, Severity};
 use expert_contract::exit::Exit;
-use expert_contract::manifest::{Bases, Manifest, Options};
+use expert_contract::manifest::{Bases, Manifest, Options, is_embedded, is_hub_id};
 use expert_contract::paths::{NotData, data_files, hub_id, unknown_ending};
 use expert_contract::plan::Source;
 use expert_contract::read;
-use expert_contract::resolve::{Place, Resolved, resolve};
+use expert_contract::resolve::{Note, Place, Resolved, resolve};
 use expert_contract::rules::{MachineFacts, check_machine};
 
 use super::site::Here;
@@ -61,6 +61,7 @@ fn resolved_here(options: &PlanOptions, here: Here, console: &Console) -> Result
         allowed: options.allow_path.clone(),
         sets: options.sets(),
         bases: options.model.clone().map_or(Bases::First, Bases::Named),
+        other_base: options.model.as_deref().and_then(base_elsewhere),
     };
     let loaded = read::load(&path, &settings);
     let mut diagnostics = loaded.diagnostics;
@@ -74,8 +75,11 @@ fn resolved_here(options: &PlanOptions, here: Here, console: &Console) -> Result
         diagnostics.retain(|diagnostic| concerns(diagnostic, index));
         console.report(&diagnostics, &manifest.document.sources);
         let site = site::of(options, here, &path)?;
-        let resolved = resolve(&expert, &site)
+        let mut resolved = resolve(&expert, &site)
             .map_err(|problem| Failure::manifest(&path, manifest.locate(vec![problem])))?;
+        if manifest.has_other_base {
+            resolved.notes.push(not_in_manifest(&resolved.base.declared));
+        }
         let facts = MachineFacts { device: site.device.kind, devices: site.devices };
         let found = manifest.locate(check_machine(&expert, facts));
         console.report(&found, &manifest.document.sources);
@@ -91,15 +95,44 @@ fn resolved_here(options: &PlanOptions, here: Here, console: &Console) -> Result
 
 /// The selected base of the manifest; the first one by default.
 fn choose(manifest: &Manifest, model: Option<&str>) -> Result<usize, Failure> {
+    if manifest.has_other_base {
+        return Ok(0);
+    }
     model
         .map_or(Some(0), |name| manifest.find_base(name))
         .ok_or_else(|| unknown(manifest, model.unwrap_or_default()))
 }
 
+/// What `--model` names beside the manifest's bases: the embedded base, a folder with a base, or a Hub id.
+fn base_elsewhere(model: &str) -> Option<String> {
+    if is_embedded(model) {
+        return Some(model.to_owned());
+    }
+    let folder = Path::new(model);
+    if folder.join("config.json").is_file() {
+        let folder = std::fs::canonicalize(folder).ok()?;
+        return Some(folder.to_string_lossy().into_owned());
+    }
+    is_hub_id(model).then(|| model.to_owned())
+}
+
+fn not_in_manifest(base: &str) -> Note {
+    Note {
+        code: "base-not-in-manifest",
+        message: format!(
+            "{base} is not in the manifest: the manifest's training settings hold, with the quantization and adapters of its first base"
+        ),
+        hint: "add it to base_models to keep it, and to give it a prompt template, overrides or a digest"
+            .to_owned(),
+    }
+}
+
 fn unknown(manifest: &Manifest, model: &str) -> Failure {
     let names: Vec<_> = manifest.bases.iter().map(|base| base.name.as_str()).collect();
-    Failure::bad_input("unknown-model", format!("the manifest has no base model {model}"))
-        .hint(format!("it has {}", names.join(", ")))
+    Failure::bad_input("unknown-model", format!("the manifest has no base model {model}")).hint(format!(
+        "it has {}; any other is named by its Hub id (owner/name) or its folder",
+        names.join(", ")
+    ))
 }
 
 /// What is said of another base than the chosen one is for `validate` to say, unless it was an error there.

@@ -1,7 +1,7 @@
 //! One base model's view of the manifest, with every value's origin.
 
 use super::base::{AdapterEntry, BaseModel};
-use super::base_name::model_slug;
+use super::base_name::{is_hub_id, model_slug};
 use super::config::Config;
 use super::model::Manifest;
 use super::root::Root;
@@ -70,10 +70,14 @@ impl Manifest {
     pub fn find_base(&self, name: &str) -> Option<usize> {
         let wanted = model_slug(name);
         let exact = self.bases.iter().position(|base| base.name.eq_ignore_ascii_case(name));
+        // Another owner's base of the same name is another base, and a whole Hub id is not a short form.
+        let on_hub = is_hub_id(name);
+        let may_be = |base: &BaseModel| !on_hub || !is_hub_id(&base.name);
         exact
-            .or_else(|| self.bases.iter().position(|base| model_slug(&base.name) == wanted))
+            .or_else(|| self.bases.iter().position(|base| model_slug(&base.name) == wanted && may_be(base)))
             .or_else(|| {
-                self.bases.iter().position(|base| model_slug(&base.name).starts_with(&format!("{wanted}-")))
+                let longer = format!("{wanted}-");
+                self.bases.iter().position(|base| !on_hub && model_slug(&base.name).starts_with(&longer))
             })
             .or_else(|| name.parse().ok().filter(|index| *index < self.bases.len()))
     }

@@ -22,6 +22,8 @@ pub struct Options {
     pub sets: Vec<Set>,
     /// Which bases the manifest is read for.
     pub bases: Bases,
+    /// A Hub id or a folder to train for where the manifest has no base as `bases` names it.
+    pub other_base: Option<String>,
 }
 
 /// What is wrong with a base only matters where that base is used.
@@ -46,6 +48,8 @@ pub struct Manifest {
     pub config: Config,
     /// The base models of either version.
     pub bases: Vec<BaseModel>,
+    /// Whether `bases` is the one of [`Options::other_base`], in place of the manifest's.
+    pub has_other_base: bool,
 }
 
 impl Manifest {

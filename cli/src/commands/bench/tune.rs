@@ -69,6 +69,14 @@ struct Search<'a> {
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
     let options = args.options.plan();
+    let base = base_of(options.model.as_deref(), &options.manifest_file()?);
+    let Some(base) = base.or(Some(0).filter(|_| !args.write)) else {
+        return Err(Failure::bad_input(
+            "unknown-model",
+            "--write has no place for a base that is not in the manifest",
+        )
+        .hint("add the base to base_models first, or leave --write out"));
+    };
     let prepared = prepare(&options, Reads::TrainingData, console)?;
     if let Some(folder) = &options.output {
         fs::create_dir_all(folder).map_err(|error| Failure::writing("create", folder, &error))?;
@@ -82,7 +90,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     };
     let settings = settings(&plan, &best.plan);
     let file = options.manifest_file()?;
-    let (edited, changes) = lines(&file, base_of(options.model.as_deref(), &file), &settings)?;
+    let (edited, changes) = lines(&file, base, &settings)?;
     let document = document(&search, best, &changes, &file);
     if let Some(folder) = &options.output {
         durable::write_json(&folder.join("tuning.json"), &document)?;
@@ -205,10 +213,11 @@ fn settings(planned: &Plan, best: &Plan) -> Vec<Setting> {
     settings
 }
 
-/// Which of the manifest's bases was tuned.
-fn base_of(named: Option<&str>, file: &Path) -> usize {
-    let loaded = read::load(file, &Options::default());
-    loaded.manifest.and_then(|manifest| manifest.find_base(named?)).unwrap_or(0)
+/// Which of the manifest's bases is tuned; none where it is not one of them.
+fn base_of(named: Option<&str>, file: &Path) -> Option<usize> {
+    let Some(named) = named else { return Some(0) };
+    // A manifest with errors is reported when the plan is made.
+    read::load(file, &Options::default()).manifest.map_or(Some(0), |manifest| manifest.find_base(named))
 }
 
 fn lines(file: &Path, base: usize, settings: &[Setting]) -> Result<(String, Vec<Changed>), Failure> {
