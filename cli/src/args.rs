@@ -9,6 +9,7 @@ use expert_contract::plan::DeviceKind;
 
 use crate::experts::MANIFEST;
 use crate::failure::Failure;
+use crate::plan::Card;
 
 #[derive(Args)]
 #[command(next_help_heading = "Every command")]
@@ -48,6 +49,9 @@ pub struct PlanOptions {
     /// Change one value: a dotted path of the manifest and a JSON value; bare words are strings
     #[arg(long, value_name = "KEY=VALUE", value_parser = Set::parse)]
     pub set: Vec<Set>,
+    /// The machine that the plan is for, where it is not this one.
+    #[arg(skip)]
+    pub card: Option<Card>,
     /// Where to train and compute
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
     pub device: DeviceChoice,

@@ -280,3 +280,61 @@ fn another_owners_base_of_the_same_name_is_another_base() {
         assert_eq!(expert.document(&["--model", named])["plan"]["recipe"]["base"]["name"], base, "{named}");
     }
 }
+
+#[test]
+fn a_plan_for_another_machine_is_decided_as_on_its_card() {
+    let expert = Expert::new(&json!([{"name": "Qwen/Qwen3-0.6B"}]));
+    let run = |more: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_expert-cli"))
+            .arg("plan")
+            .arg(expert.folder.path())
+            .args(["--set", "training.config.max_seq_length=2048", "--set", "training.config.batch_size=64"])
+            .args(more)
+            .output()
+            .unwrap()
+    };
+    let machine = |card: &str| -> Value {
+        let output = run(&["--for", card, "--json"]);
+        assert!(output.status.success(), "{card}: {}", talk(&output));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let codes: Vec<_> =
+            document["notes"].as_array().unwrap().iter().map(|note| note["code"].clone()).collect();
+        assert!(codes.contains(&json!("another-machine")), "{card}: {codes:?}");
+        document["plan"].clone()
+    };
+    let (small, large, old) = (machine("rtx4070"), machine("h200"), machine("t4"));
+    let rows = |plan: &Value| plan["machine"]["micro_batch"].as_u64().unwrap();
+    assert!(rows(&small) < rows(&large), "{} and {}", rows(&small), rows(&large));
+    assert_eq!(small["machine"]["device"]["name"], "NVIDIA GeForce RTX 4070");
+    assert_eq!((&small["machine"]["dtype"], &old["machine"]["dtype"]), (&json!("bf16"), &json!("fp32")));
+    // The result is the same on any machine.
+    assert_eq!(small["recipe_digest"], large["recipe_digest"]);
+    assert!(small["machine"]["estimate"]["total"].as_u64().unwrap() < 12_282 << 20);
+    assert_eq!(machine("24GB")["machine"]["device"]["memory_bytes"], 24_000_000_000_u64);
+
+    let output = run(&["--for", "rtx4090"]);
+    let said = talk(&output);
+    assert!(
+        said.contains("Its speed is not known") && said.contains("next, on that machine: expert-cli train"),
+        "{said}"
+    );
+    assert!(String::from_utf8_lossy(&output.stdout).contains("of 24.0 GiB on NVIDIA GeForce RTX 4090"));
+    for (more, part) in [
+        (&["--for", "a100"][..], "name one of a100-40gb, a100-80gb"),
+        (&["--for", "rtx4090", "--device", "cpu"], "cannot be used with"),
+    ] {
+        let output = run(more);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(talk(&output).contains(part), "{}", talk(&output));
+    }
+}
+
+#[test]
+fn training_for_another_machine_is_refused() {
+    let expert = Expert::new(&embedded());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_expert-cli"));
+    let output = command.arg("train").arg(expert.folder.path()).args(["--for", "h100"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(talk(&output).contains("plan --for h100"), "{}", talk(&output));
+    assert!(!expert.folder.path().join("weights").exists());
+}

@@ -4,10 +4,10 @@ use clap::Args as ClapArgs;
 use expert_contract::exit::Exit;
 use expert_contract::plan::{Request, Resume};
 
-use crate::args::TrainOptions;
+use crate::args::{PlanOptions, TrainOptions};
 use crate::failure::Failure;
 use crate::next;
-use crate::plan::{Reads, prepare, show};
+use crate::plan::{Card, Reads, prepare, show};
 use crate::ui::Console;
 
 /// Show every resolved setting and its source, steps, tokens, batch, and memory compared with the device
@@ -15,6 +15,9 @@ use crate::ui::Console;
 pub struct Args {
     #[command(flatten)]
     pub options: TrainOptions,
+    /// Plan for another machine: a card (rtx4090, h100, a100-80gb), any card of a size (24GB), or several (2xh100)
+    #[arg(long = "for", value_name = "CARD", value_parser = Card::parse, conflicts_with = "device")]
+    pub card: Option<Card>,
     /// List every setting, including defaults
     #[arg(long)]
     pub all: bool,
@@ -22,9 +25,10 @@ pub struct Args {
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let request = Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
-    let options = args.options.plan();
+    let options = PlanOptions { card: args.card.clone(), ..args.options.plan() };
     let prepared = prepare(&options, Reads::TrainingData, console)?;
     show(&prepared, &prepared.resolved.plan(request), args.all, console);
-    console.say(&format!("next: {}", next::command("train", &options, "")));
+    let place = if args.card.is_some() { "next, on that machine" } else { "next" };
+    console.say(&format!("{place}: {}", next::command("train", &options, "")));
     Ok(Exit::Done)
 }

@@ -31,6 +31,9 @@ pub struct Args {
     /// Show the plan and stop
     #[arg(long, conflicts_with = "all")]
     dry_run: bool,
+    /// Refused: `plan --for` plans for another machine
+    #[arg(long = "for", value_name = "CARD", hide = true)]
+    card: Option<String>,
     #[command(flatten)]
     shelf: ShelfOptions,
     #[command(flatten)]
@@ -38,6 +41,13 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
+    if let Some(card) = &args.card {
+        return Err(Failure::bad_input(
+            "other-machine",
+            "--for plans for another machine, and train runs on this one",
+        )
+        .hint(format!("write expert-cli plan --for {}, or train without --for", next::quoted(card))));
+    }
     let options = args.options.plan();
     if let Some(folder) = &args.shelf.all {
         let (run, supervision) = (args.run.clone(), &args.supervision);

@@ -12,6 +12,7 @@ use expert_contract::read;
 use expert_contract::resolve::{Note, Place, Resolved, resolve};
 use expert_contract::rules::{MachineFacts, check_machine};
 
+use super::cards::Card;
 use super::site::Here;
 use super::{links, site};
 use crate::args::PlanOptions;
@@ -77,6 +78,9 @@ fn resolved_here(options: &PlanOptions, here: Here, console: &Console) -> Result
         let site = site::of(options, here, &path)?;
         let mut resolved = resolve(&expert, &site)
             .map_err(|problem| Failure::manifest(&path, manifest.locate(vec![problem])))?;
+        if let Some(card) = &options.card {
+            resolved.notes.push(for_another(card));
+        }
         if manifest.has_other_base {
             resolved.notes.push(not_in_manifest(&resolved.base.declared));
         }
@@ -114,6 +118,18 @@ fn base_elsewhere(model: &str) -> Option<String> {
         return Some(folder.to_string_lossy().into_owned());
     }
     is_hub_id(model).then(|| model.to_owned())
+}
+
+fn for_another(card: &Card) -> Note {
+    Note {
+        code: "another-machine",
+        message: format!(
+            "this plan is for {}. Its speed is not known, nor what else uses its memory (a display takes up to 1 GiB), nor which \
+             software it has",
+            card.description()
+        ),
+        hint: "on that machine, run `expert-cli doctor` and plan without --for".to_owned(),
+    }
 }
 
 fn not_in_manifest(base: &str) -> Note {

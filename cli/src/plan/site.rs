@@ -19,7 +19,8 @@ pub struct Here {
 
 /// `manifest` is the manifest's file.
 pub fn of(options: &PlanOptions, here: Here, manifest: &Path) -> Result<Site, Failure> {
-    let found = device(options.device.kind())?;
+    let found =
+        options.card.as_ref().map_or_else(|| device(options.device.kind()), |card| Ok(card.found()))?;
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     Ok(Site {
         manifest: absolute(manifest),
