@@ -147,6 +147,8 @@ fn all_linear_and_the_defaults_of_ia3_are_names_of_the_bases_layers() {
     );
     let given = json!({"adapter_type": "ia3", "target_modules": ["k_proj"], "feedforward_modules": []});
     assert_eq!(folder.modules(&given).target, ["k_proj"]);
+    let none = folder.modules(&json!({"adapter_type": "ia3", "target_modules": []}));
+    assert_eq!(none.target, all.target, "an empty list means every layer, also for ia3");
 }
 
 #[test]

@@ -96,6 +96,10 @@ fn a_folder_is_a_source_for_each_of_its_files() {
     folder.file("lines.json", ROW);
     let lines = folder.train(&json!({"path": "lines.json", "format": "jsonl"}));
     assert_eq!(lines, [named("lines.json", DataFormat::Jsonl)]);
+    // For validation and test as well, also where a name has no ending.
+    folder.file("rest", "prompt,completion\na,b\n");
+    let made = folder.resolve(&json!({"path": "tables.csv", "format": "csv", "validation_path": "rest"}));
+    assert_eq!(folder.sources(&made, &made.recipe.data.validation), [named("rest", DataFormat::Csv)]);
     folder.file("tables/a.csv", "prompt,completion\na,b\n");
     folder.file("tables/b.csv", "prompt,completion\na,b\n");
     let tables = [named("tables/a.csv", DataFormat::Csv), named("tables/b.csv", DataFormat::Csv)];
@@ -149,6 +153,9 @@ fn the_command_line_names_data_as_the_manifest_does() {
     assert_eq!(names(&made.recipe.data.train), ["held/more.jsonl", "held/rows.jsonl"]);
     let made = at(folder.0.path().join("held/*.jsonl"), None);
     assert_eq!(names(&made.recipe.data.train), ["more.jsonl".into(), other.to_string_lossy()]);
+    // A name that only looks like a pattern.
+    let odd = folder.file("odd[1]/few.jsonl", ROW);
+    assert_eq!(names(&at(odd, None).recipe.data.train), ["few.jsonl"]);
     let made = at(PathBuf::from("owner/rows::train"), None);
     assert_eq!(
         folder.sources(&made, &made.recipe.data.train),

@@ -106,6 +106,32 @@ fn workers_persist_only_where_there_are_workers() {
 }
 
 #[test]
+fn a_gpu_without_bf16_computes_in_fp32_and_the_plan_says_so() {
+    let made = |computes_bf16| {
+        let site = Site { computes_bf16, ..site(None, DeviceKind::Cuda) };
+        let made = plan(&manifest(&[]), 0, &site);
+        (made.machine.dtype, made.notes.iter().any(|note| note.code == "bf16-unsupported"))
+    };
+    assert_eq!((made(true), made(false)), ((Dtype::Bf16, false), (Dtype::Fp32, true)));
+}
+
+#[test]
+fn zero_switches_noise_and_clearing_off() {
+    let made = |value: &str| {
+        let sets = ["neftune_noise_alpha", "memory_clear_every", "max_grad_norm"];
+        let sets = sets.map(|key| Set::new(format!("training.config.{key}"), value));
+        let made = plan(&manifest(&sets), 0, &site(None, DeviceKind::Cuda));
+        let optimizer = &made.recipe.optimizer;
+        [
+            optimizer.neftune.is_some(),
+            made.machine.memory_clear_every.is_some(),
+            optimizer.max_grad_norm.is_some(),
+        ]
+    };
+    assert_eq!((made("1"), made("0")), ([true; 3], [false; 3]));
+}
+
+#[test]
 fn rows_are_read_ahead_only_by_workers() {
     let ahead = |workers: &str| {
         let sets = [
@@ -314,6 +340,9 @@ fn questions_may_stand_in_a_file() {
     let lines =
         asked("{\"question\": \"a\", \"answer\": \"b\"}\n\n{\"input\": \"c\", \"output\": \"d\"}\n").unwrap();
     assert_eq!((lines.len(), lines[1].expected.as_str()), (2, "d"));
+    let case = r#"[{"prompt": "a", "expected": "b"}]"#;
+    let padded = case.to_owned() + &" ".repeat((16 << 20) - case.len());
+    assert_eq!(asked(&padded).unwrap().len(), 1, "16 MiB are allowed");
     assert!(asked("{\"prompt\": \"a\"}\n").unwrap_err().message.contains("question 1 of `cases` lacks"));
     assert!(asked("prompt,expected\n").unwrap_err().message.contains("neither a JSON list"));
     std::fs::File::create(folder.path().join("cases")).unwrap().set_len((16 << 20) + 1).unwrap();
@@ -346,6 +375,12 @@ fn few_steps_are_noted_with_settings_that_make_enough() {
         .unwrap();
     assert!(few.message.starts_with("about 2 optimizer steps of 32 rows"), "{}", few.message);
     assert!(few.hint.contains("batch_size 1 with gradient_accumulation_steps 1 and epochs"), "{}", few.hint);
+    let hint = |keys: &[(&str, &str)]| noted(keys).map(|note| note.hint);
+    let one_row = [("batch_size", "1"), ("gradient_accumulation_steps", "1"), ("max_seq_length", "2048")];
+    assert_eq!(hint(&one_row).as_deref(), Some("in training.config, set epochs 13"));
+    let epochs =
+        |epochs: &'static str| noted(&[one_row[0], one_row[1], one_row[2], ("epochs", epochs)]).is_some();
+    assert_eq!((epochs("7.25"), epochs("7.5")), (true, false), "29 and 30 steps of 4 rows");
     let small = [("batch_size", "1"), ("gradient_accumulation_steps", "1"), ("max_seq_length", "128")];
     assert_eq!(noted(&small), None);
     assert_eq!(noted(&[("batch_size", "8"), ("max_steps", "3")]), None, "the number was asked for");

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from expert_worker.checkpoint import Store, files
-from expert_worker.checkpoint.record import DamagedError, read
+from expert_worker.checkpoint.record import DamagedError, finite, read
 from expert_worker.checkpoint.verify import verify
 from expert_worker.events import Events
 from expert_worker.results import CheckpointFacts
@@ -94,3 +94,7 @@ def test_a_file_that_cannot_be_read_is_damaged(saved: Path, monkeypatch: pytest.
     monkeypatch.setattr(files, "sha256", refuse)
     with pytest.raises(DamagedError, match=r"x\.safetensors cannot be read: Permission denied"):
         verify(saved)
+
+
+def test_metrics_that_json_cannot_hold_are_left_out() -> None:
+    assert finite({"loss": 1.5, "diverged": float("inf"), "none": float("nan")}) == {"loss": 1.5}

@@ -135,3 +135,20 @@ def test_a_file_that_is_not_as_written_is_damage(store: Store, damage: str) -> N
         path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]) if damage == "flipped" else content[:-1])
     found = store.newest_valid()
     assert found is not None and found.step == 1
+
+
+def test_folders_are_made_as_deep_as_they_are_named(tmp_path: Path, heard) -> None:
+    store = Store(tmp_path / "a" / "b" / "out", heard[0])
+    store.open()
+    save(store, 1)
+    parts = {f"part/{name}.safetensors": {"a": torch.ones(1)} for name in "xy"}
+    found = store.newest_valid()
+    assert found is not None
+    folder = store.commit(2, parts, found.facts)
+    assert sorted(path.name for path in (folder / "part").iterdir()) == ["x.safetensors", "y.safetensors"]
+
+
+def test_another_folder_is_not_a_checkpoint() -> None:
+    assert step_of(Path("out/checkpoint-12")) == 12
+    with pytest.raises(ValueError, match="notes is not a checkpoint's name"):
+        step_of(Path("notes"))

@@ -27,7 +27,7 @@ class DamagedError(Exception):
 
 def sealed(record: CheckpointRecord) -> bytes:
     # Without fields that are newer than the record: it has to stay as it was written.
-    document = record.model_dump(mode="json", exclude_unset=True)
+    document = record.as_json()
     return files.json_bytes(document | {"seal": _seal(document)})
 
 
