@@ -386,6 +386,32 @@ fn few_steps_are_noted_with_settings_that_make_enough() {
     assert_eq!(noted(&[("batch_size", "8"), ("max_steps", "3")]), None, "the number was asked for");
 }
 
+/// A row of 100 bytes is about 25 tokens: 82 rows fill 2,048.
+#[test]
+fn the_data_chooses_the_rows_of_a_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rows.jsonl");
+    let batch = |rows: usize, sets: &[(&str, &str)]| {
+        std::fs::write(&file, format!("{{\"text\": \"{}\"}}\n", "a".repeat(86)).repeat(rows)).unwrap();
+        let auto = [("gradient_accumulation_steps", "auto"), ("batch_size", "4"), ("max_seq_length", "2048")];
+        let set = |(key, value): &(&str, &str)| Set::new(format!("base_models[1].overrides.{key}"), *value);
+        let sets: Vec<Set> = auto.iter().chain(sets).map(set).collect();
+        let site = Site { data: Some(file.clone()), ..site(None, DeviceKind::Cpu) };
+        let resolved = plan(&manifest(&sets), 1, &site);
+        (resolved.recipe.batch.rows_per_step, resolved.machine.micro_batch, resolved.machine.accumulation)
+    };
+    assert_eq!(batch(320, &[("packing", "true")]), (1, 1, 1), "4 rows an epoch");
+    assert_eq!(batch(12_000, &[("packing", "true")]), (4, 4, 1), "147 rows an epoch");
+    assert_eq!(batch(50_000, &[("packing", "true")]), (16, 4, 4), "611 rows an epoch");
+    assert_eq!(batch(320, &[("packing", "false")]), (8, 4, 2), "320 rows an epoch");
+    assert_eq!(batch(50_000, &[("packing", "false")]), (32, 4, 8));
+    assert_eq!(batch(320, &[("packing", "false"), ("epochs", "9")]), (8, 4, 2), "a run can be extended");
+    assert_eq!(batch(320, &[("packing", "false"), ("gradient_accumulation_steps", "3")]), (12, 4, 3));
+    std::fs::remove_file(&file).unwrap();
+    let sets = [Set::new("training.config.gradient_accumulation_steps", "auto")];
+    assert_eq!(plan(&manifest(&sets), 1, &site(None, DeviceKind::Cpu)).recipe.batch.rows_per_step, 16);
+}
+
 #[test]
 fn a_test_file_of_the_command_line_stands_in_for_the_manifests() {
     let folder = tempfile::tempdir().unwrap();

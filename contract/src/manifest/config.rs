@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::section::section;
 use super::vocabulary::{
-    ActivationCheckpointing, CompileMode, GradientCheckpointing, Limit, Modules, Together, Trackers,
+    Accumulation, ActivationCheckpointing, CompileMode, GradientCheckpointing, Limit, Modules, Together,
+    Trackers,
 };
 use crate::ledger::{
     COUNT, Class, FRACTION, Kind, LARGEST, NOT_NEGATIVE, POSITIVE, Range, SHARE, TEXTS, WHOLE,
@@ -49,7 +50,9 @@ section! {
 
         batch_size ["batch_size", "per_device_train_batch_size"]: u64 = 8, BATCH,
             "Rows per micro-batch. With `gradient_accumulation_steps` it gives the rows per step; if memory is short, micro-batches are split further, with the same result.";
-        gradient_accumulation_steps ["gradient_accumulation_steps"]: u64 = 1, BATCH, "Micro-batches per optimizer step.";
+        gradient_accumulation_steps ["gradient_accumulation_steps"]: Accumulation = Accumulation::Steps(1),
+            Kind::OneOf(&[BATCH, Kind::Word(&[Accumulation::AUTO])]),
+            "Micro-batches per optimizer step. `auto` chooses the rows per step from the size of the data: a power of two up to 32 that makes at least 32 steps an epoch; 16 where the size is not known.";
         max_seq_length ["max_seq_length", "max_length"]: u32 = 2048, Kind::Integer { min: 8, max: 1_048_576 },
             "Maximum tokens per row; `training.dataset.overlong` decides about longer rows.";
         packing ["packing"]: bool = false, Kind::Bool,

@@ -31,6 +31,6 @@ pub use section::Shown;
 pub use sets::Set;
 pub use setting::{Decode, Origin, Setting};
 pub use vocabulary::{
-    ActivationCheckpointing, CompileMode, DatasetType, GradientCheckpointing, Limit, Modules, Name, RopeWord,
-    Together, Trackers,
+    Accumulation, ActivationCheckpointing, CompileMode, DatasetType, GradientCheckpointing, Limit, Modules,
+    Name, RopeWord, Together, Trackers,
 };

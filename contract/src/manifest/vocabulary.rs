@@ -45,6 +45,33 @@ impl Decode for Limit {
     }
 }
 
+/// Micro-batches per step: a number, or as many as suit the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accumulation {
+    Steps(u64),
+    Auto,
+}
+
+impl Accumulation {
+    pub const AUTO: &str = "auto";
+}
+
+impl Decode for Accumulation {
+    fn decode(node: &Node) -> Option<Self> {
+        match &node.value {
+            Value::Text(text) => (text == Self::AUTO).then_some(Self::Auto),
+            _ => u64::decode(node).map(Self::Steps),
+        }
+    }
+
+    fn show(&self) -> Option<serde_json::Value> {
+        Some(match self {
+            Self::Steps(steps) => (*steps).into(),
+            Self::Auto => Self::AUTO.into(),
+        })
+    }
+}
+
 /// Text, or a list of texts that is read as one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Name(pub Option<String>);

@@ -30,6 +30,8 @@ pub fn build(
     notes: &mut Vec<Note>,
 ) -> (Machine, Option<u64>) {
     let config = &expert.config;
+    // A step that the data chose may have fewer rows.
+    let wanted = (*config.batch_size).min(recipe.batch.rows_per_step);
     let dtype = fit::dtype(recipe.precision.compute, site.device.kind, site.computes_bf16, notes);
     let checkpointing = expert.checkpointing();
     let piece_tokens = (site.device.kind == DeviceKind::Cpu).then_some(CPU_PIECE);
@@ -55,10 +57,10 @@ pub fn build(
             fast_path: fast_path && shape.fast_path,
             spread_over: if spread { processes } else { 1 },
             piece_tokens,
-            rows: *config.batch_size,
+            rows: wanted,
             row_length: u64::from(recipe.batch.max_seq_length),
         };
-        fit::micro_batch(&load, *config.batch_size, site.device.memory_bytes, notes)
+        fit::micro_batch(&load, wanted, site.device.memory_bytes, notes)
     });
     if sized.is_none() {
         notes.push(Note::new(
@@ -67,7 +69,7 @@ pub fn build(
             "put the base's folder or Hub cache on this machine and plan again",
         ));
     }
-    let micro_batch = sized.as_ref().map_or(*config.batch_size, |it| it.rows);
+    let micro_batch = sized.as_ref().map_or(wanted, |it| it.rows);
     let machine = Machine {
         device: site.device.clone(),
         dtype,

@@ -37,9 +37,9 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
         return Err(problem);
     }
     let sources = sources::collect(&expert.manifest.root.training.dataset, site);
-    let recipe = recipe::build(expert, &base, template, &sources, &cases::read(expert, site)?);
     let fact = |source| DataFacts::of(source, sources.paths.get(&source.name).map(PathBuf::as_path));
-    let facts: Vec<DataFacts> = recipe.data.train.iter().map(fact).collect();
+    let facts: Vec<DataFacts> = sources.train.iter().map(fact).collect();
+    let recipe = recipe::build(expert, &base, template, &sources, &cases::read(expert, site)?, &facts);
     let (machine, largest_micro_batch) = machine::build(expert, &recipe, &base, &sources, site, &mut notes);
     notes.extend(steps::few(&recipe, &facts));
     Ok(Resolved { recipe, machine, base, facts, notes, largest_micro_batch, settings: expert.shown() })

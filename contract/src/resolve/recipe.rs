@@ -1,6 +1,6 @@
 //! The recipe: what decides the result, said the same way on every machine.
 
-use crate::manifest::{BaseModel, Config, Dataset, Effective, Modules, Root, RopeWord, Scorer};
+use crate::manifest::{Accumulation, BaseModel, Config, Dataset, Effective, Modules, Root, RopeWord, Scorer};
 use crate::plan::{
     Adapter, AdapterKind, Base, Batch, BestModel, Data, Decoding, Duration, Evaluation, Neftune, Optimizer,
     Precision, Recipe, RopeKind, RopeScaling, Saving, Schedule, ScorerSettings, SoftPrompt, Strategy,
@@ -8,7 +8,9 @@ use crate::plan::{
 };
 
 use super::base::FoundBase;
+use super::data::DataFacts;
 use super::sources::Sources;
+use super::steps;
 
 pub fn build(
     expert: &Effective<'_>,
@@ -16,6 +18,7 @@ pub fn build(
     template: Template,
     sources: &Sources,
     cases: &[crate::manifest::TestCase],
+    facts: &[DataFacts],
 ) -> Recipe {
     let (root, config) = (&expert.manifest.root, &expert.config);
     let dataset = &root.training.dataset;
@@ -26,7 +29,7 @@ pub fn build(
         template,
         data: data(dataset, sources),
         adapter: adapter(root, config),
-        batch: batch(expert),
+        batch: batch(expert, facts),
         optimizer: optimizer(config),
         schedule: schedule(expert),
         precision: Precision { compute: config.precision(), tf32: *config.use_tf32 },
@@ -136,10 +139,14 @@ fn soft_prompts(root: &Root) -> Vec<SoftPrompt> {
     root.soft_prompts.iter().enumerate().map(named).collect()
 }
 
-fn batch(expert: &Effective<'_>) -> Batch {
+fn batch(expert: &Effective<'_>, facts: &[DataFacts]) -> Batch {
     let config = &expert.config;
+    let rows_per_step = match *config.gradient_accumulation_steps {
+        Accumulation::Steps(steps) => *config.batch_size * steps,
+        Accumulation::Auto => steps::rows_per_step(expert.packing(), *config.max_seq_length, facts),
+    };
     Batch {
-        rows_per_step: *config.batch_size * *config.gradient_accumulation_steps,
+        rows_per_step,
         max_seq_length: *config.max_seq_length,
         packing: expert.packing(),
         group_by_length: expert.group_by_length(),

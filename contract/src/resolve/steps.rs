@@ -31,7 +31,8 @@ pub fn estimate(
     cached: Option<CachedRows>,
 ) -> Option<StepEstimate> {
     let tokens = cached.map(|it| it.tokens).or_else(|| facts.iter().map(DataFacts::tokens).sum());
-    let rows = cached.map(|it| it.rows).or_else(|| uncached_rows(batch, facts, tokens))?;
+    let uncached = || uncached_rows(batch.packing, batch.max_seq_length, facts, tokens);
+    let rows = cached.map(|it| it.rows).or_else(uncached)?;
     let whole = |epochs: f64| {
         let per_epoch = if batch.drop_last {
             (rows / batch.rows_per_step).max(1)
@@ -48,7 +49,8 @@ pub fn estimate(
     })
 }
 
-/// Fewer steps than this leave an adapter close to where it began.
+/// Fewer steps than this leave an adapter close to where it began. The estimate does not count the tokens of the template, so
+/// of short rows there are up to twice as many.
 const FEW: u64 = 30;
 /// What the hint leads to.
 const ENOUGH: f64 = 50.0;
@@ -68,20 +70,41 @@ pub(super) fn few(recipe: &Recipe, facts: &[DataFacts]) -> Option<Note> {
     if steps * epochs < ENOUGH {
         ways.push(format!("epochs {}", (ENOUGH / steps).ceil()));
     }
-    let word = if found.steps == 1 { "step" } else { "steps" };
+    let counted = |count: u64, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     Some(Note::new(
         "few-steps",
         format!(
-            "about {} optimizer {word} of {} rows: an adapter learns little in so few",
-            found.steps, recipe.batch.rows_per_step
+            "about {} of {}: an adapter learns little in so few",
+            counted(found.steps, "optimizer step"),
+            counted(recipe.batch.rows_per_step, "row")
         ),
         format!("in training.config, set {}", ways.join(" and ")),
     ))
 }
 
-fn uncached_rows(batch: &Batch, facts: &[DataFacts], tokens: Option<u64>) -> Option<u64> {
-    if batch.packing {
-        tokens.map(|tokens| tokens.div_ceil(u64::from(batch.max_seq_length)).max(1))
+/// Steps of an epoch that `auto` makes at least, and rows of a step at most.
+const STEPS_PER_EPOCH: u64 = 32;
+const MOST_ROWS: u64 = 32;
+/// Rows of a step where the size of the data is not known.
+const ROWS: u64 = 16;
+
+/// The rows per step that suit the data. The number of epochs has no part in it, so that a run can be extended.
+pub(super) fn rows_per_step(packing: bool, max_seq_length: u32, facts: &[DataFacts]) -> u64 {
+    let tokens = facts.iter().map(DataFacts::tokens).sum();
+    let rows = uncached_rows(packing, max_seq_length, facts, tokens);
+    let rows = rows.filter(|_| facts.iter().all(|it| it.bytes.is_some()) && !facts.is_empty());
+    let most = rows.map_or(ROWS, |rows| (rows / STEPS_PER_EPOCH).clamp(1, MOST_ROWS));
+    1 << most.ilog2()
+}
+
+fn uncached_rows(
+    packing: bool,
+    max_seq_length: u32,
+    facts: &[DataFacts],
+    tokens: Option<u64>,
+) -> Option<u64> {
+    if packing {
+        tokens.map(|tokens| tokens.div_ceil(u64::from(max_seq_length)).max(1))
     } else {
         facts.iter().map(|it| it.rows).sum()
     }

@@ -2,7 +2,7 @@
 
 use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
-use crate::manifest::{Distributed, Effective, Together};
+use crate::manifest::{Accumulation, Distributed, Effective, Together};
 use crate::plan::Quantization;
 
 pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
@@ -44,7 +44,8 @@ fn spread(effective: &Effective<'_>, wanted: &Distributed, problems: &mut Proble
 /// A step's rows are divided: with more processes than rows some would have none.
 fn idle(effective: &Effective<'_>, wanted: &Distributed, problems: &mut Problems) {
     let config = &effective.config;
-    let rows = config.batch_size.saturating_mul(*config.gradient_accumulation_steps);
+    let Accumulation::Steps(steps) = *config.gradient_accumulation_steps else { return };
+    let rows = config.batch_size.saturating_mul(steps);
     if let Some(processes) = *wanted.processes
         && u64::from(processes) > rows
     {
