@@ -47,7 +47,7 @@ pub struct EvaluationResult {
     /// SHA-256 of the file of the expert's own scorer; scores of different ones are not compared.
     #[schemars(extend("x-added-later" = true))]
     pub scorer_sha256: Option<String>,
-    /// What `accuracy` is the name of here: `accuracy`, the share of right answers, or `mean score`.
+    /// What the field `accuracy` holds: `accuracy`, the share of right answers; `mean score`, or a metric's name.
     #[schemars(extend("x-added-later" = true))]
     pub measure: Option<String>,
     pub rows: Option<u64>,
@@ -57,6 +57,9 @@ pub struct EvaluationResult {
     /// The adapter against the base on the same rows; null where one of them was scored alone.
     #[schemars(extend("x-added-later" = true))]
     pub comparison: Option<PairedComparison>,
+    /// Of a classification.
+    #[schemars(extend("x-added-later" = true))]
+    pub classes: Option<Classes>,
     pub by_level: Vec<ScoreLine>,
     pub by_tag: Vec<ScoreLine>,
     /// Questions that the adapter answers and the base does not; only in `evaluation.json`.
@@ -167,6 +170,41 @@ pub struct Answer {
     /// It counts as 0 because the scorer failed on it or gave no verdict.
     #[schemars(extend("x-added-later" = true))]
     pub unscored: bool,
+}
+
+/// The scores of a classification by label.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Classes {
+    pub labels: Vec<String>,
+    pub base: Option<ClassScores>,
+    pub adapter: Option<ClassScores>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ClassScores {
+    /// The mean F1 of the labels that occur in references or answers.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub macro_f1: f64,
+    /// In the order of `labels`.
+    pub by_label: Vec<LabelScore>,
+    /// For each label the number of its rows by the label of the answer; last, answers that name none or several.
+    pub confusion: Vec<Vec<u64>>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LabelScore {
+    pub label: String,
+    /// Rows with this label as reference.
+    pub rows: u64,
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub precision: f64,
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub recall: f64,
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub f1: f64,
 }
 
 /// The adapter's scores less the base's, row by row.

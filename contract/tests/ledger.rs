@@ -134,6 +134,8 @@ fn root_examples() -> Vec<Example> {
         "soft_prompts[].init_text" = "b" with { "training.config": {"adapter_type": "prompt"}, "soft_prompts": [{"tokens": 8, "init_method": "text", "init_text": "a"}] };
         "evaluation.suite" = "sql";
         "evaluation.scorer.python" = "other.py:score" with { "evaluation.scorer": {"python": "score.py:score"} };
+        "evaluation.scorer.classification.labels" = ["yes", "no"] with { "evaluation.scorer": {"classification": {}} };
+        "evaluation.scorer.rouge" = "rouge1" with { "evaluation.scorer": {"rouge": "rougeL"} };
         "evaluation.test_cases[].prompt" = "b" with { "evaluation.test_cases": [{"prompt": "a", "expected": "a"}] };
         "evaluation.test_cases[].expected" = "b" with { "evaluation.test_cases": [{"prompt": "a", "expected": "a"}] };
         "evaluation.test_set_size" = 10;

@@ -89,6 +89,12 @@ fn compared(result: &EvaluationResult) -> String {
             grouped(paired.worse)
         );
     }
+    if let Some(classes) = &result.classes {
+        let sides = [("base", &classes.base), ("adapter", &classes.adapter)];
+        let each =
+            sides.map(|(who, side)| side.as_ref().map(|side| format!("{who} {}", percent(side.macro_f1))));
+        let _ = writeln!(text, "macro F1: {}", each.into_iter().flatten().collect::<Vec<_>>().join(", "));
+    }
     for (who, found) in [("base", &result.base), ("adapter", &result.adapter)] {
         if let Some(failed) = found.as_ref().map(|found| found.unscored).filter(|failed| *failed > 0) {
             let _ = writeln!(text, "{who}: {} answers were not scored and count as 0", grouped(failed));
@@ -183,6 +189,7 @@ mod tests {
         let result = json!({
             "rows": 40, "scorer": "score.py:score", "scorer_sha256": "0123456789abcdef", "measure": "mean score",
             "base": side(0.25, 0), "adapter": side(0.5, 2), "comparison": comparison,
+            "classes": {"base": {"macro_f1": 0.2}, "adapter": {"macro_f1": 0.4}},
         });
         let text = anstream::adapter::strip_str(&shown(&evaluated(&typed(result)))).to_string();
         assert_eq!(
@@ -190,6 +197,7 @@ mod tests {
             "40 rows, judged by score.py:score (01234567)\n         mean score            95 %  loss\n\
              base          25.0%  10.0% to 90.0%\nadapter       50.0%  10.0% to 90.0%\n\
              adapter - base: +25.0 points (95 %: +12.5 to +37.5), better on 30 rows, worse on 4\n\
+             macro F1: base 20.0%, adapter 40.0%\n\
              adapter: 2 answers were not scored and count as 0\n"
         );
     }

@@ -5,7 +5,8 @@ use std::path::Path;
 use super::json::{Node, Value};
 use super::section::section;
 use super::setting::Decode;
-use crate::ledger::Kind;
+use crate::ledger::{Kind, TEXTS};
+use crate::plan::RougeVariant;
 
 section! {
     /// A scorer with its settings: one of these keys.
@@ -13,6 +14,20 @@ section! {
     honoured {
         python ["python"]: Option<String> = None, Kind::OneOf(&[Kind::Text, Kind::Null]),
             "A function in a Python file of the expert's folder, as `score.py:score`. It gets the answer, the reference answer and the row, and returns true or false, a number from 0 to 1, or either with a note.";
+        classification ["classification"]: Option<Classification> = None, Kind::OneOf(&[Kind::Object(&CLASSIFICATION), Kind::Null]),
+            "The answer is one of a few labels: accuracy, macro F1, a table of the classes and a confusion matrix.";
+        rouge ["rouge"]: Option<RougeVariant> = None, Kind::OneOf(&[Kind::Word(RougeVariant::WORDS), Kind::Null]),
+            "ROUGE's F1: shared words (`rouge1`), pairs of words (`rouge2`) or the longest common sequence (`rougeL`, which the name `rouge` stands for).";
+    }
+    kept {}
+}
+
+section! {
+    /// The labels of a classification.
+    Classification = CLASSIFICATION at "evaluation.scorer.classification" {}
+    honoured {
+        labels ["labels"]: Vec<String> = Vec::new(), TEXTS,
+            "The labels; by default all reference answers of the test and validation rows.";
     }
     kept {}
 }
@@ -37,6 +52,17 @@ impl Scorer {
 
     pub fn choice(&self) -> Option<&ScorerChoice> {
         if let Self::Chosen(choice) = self { Some(choice) } else { None }
+    }
+
+    /// The scorers that an object names.
+    pub fn chosen(&self) -> Vec<&'static str> {
+        let Some(choice) = self.choice() else { return Vec::new() };
+        let each = [
+            ("python", choice.python.is_some()),
+            ("classification", choice.classification.is_some()),
+            ("rouge", choice.rouge.is_some()),
+        ];
+        each.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect()
     }
 
     /// The file and function of `python`, if they are written as such.

@@ -7,7 +7,8 @@ use super::json::{Node, Value};
 use super::setting::Decode;
 use crate::plan::{
     AdapterKind, BadRow, CheckpointingMode, DataFormat, Objective, OptimizerName, Overlong, Quantization,
-    RopeKind, ScheduleKind, SoftPromptInit, Strategy, TemplateKind, TextDialogue, Tracker, TrainOn, word,
+    RopeKind, RougeVariant, ScheduleKind, SoftPromptInit, Strategy, TemplateKind, TextDialogue, Tracker,
+    TrainOn, word,
 };
 use crate::words::Word;
 
@@ -217,6 +218,7 @@ macro_rules! decode_words {
 }
 
 decode_words! {
+    RougeVariant,
     ActivationCheckpointing, AdapterKind, BadRow, CompileMode, DataFormat, DatasetType, Objective, OptimizerName, Overlong,
     Quantization, ScheduleKind, SoftPromptInit, Strategy, TemplateKind, TextDialogue, Together, Tracker, TrainOn,
 }

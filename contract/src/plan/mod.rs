@@ -21,7 +21,7 @@ pub(crate) use recipe::word;
 pub use recipe::{
     Adapter, AdapterKind, BadRow, Base, Batch, BestModel, Data, DataFormat, Decoding, Duration, Evaluation,
     Neftune, Objective, Optimizer, OptimizerName, Overlong, Precision, PrecisionRequest, Quantization,
-    Recipe, RopeKind, RopeScaling, Saving, Schedule, ScheduleKind, ScorerSettings, SoftPrompt,
+    Recipe, RopeKind, RopeScaling, RougeVariant, Saving, Schedule, ScheduleKind, ScorerSettings, SoftPrompt,
     SoftPromptInit, Source, Strategy, Template, TemplateKind, TestCase, TextDialogue, TrainOn, Warmup,
 };
 pub use request::{Request, Resume, Task};

@@ -339,7 +339,15 @@ pub enum ScorerSettings {
         file: String,
         function: String,
     },
+    Classification {
+        labels: Vec<String>,
+    },
+    Rouge {
+        variant: RougeVariant,
+    },
 }
+
+word! { RougeVariant { Rouge1 = "rouge1", Rouge2 = "rouge2", RougeL = "rougeL" } }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -152,8 +152,10 @@ fn loader(expert: &Effective<'_>) -> Loader {
 
 /// The file of the expert's own scorer.
 fn scorer(recipe: &Recipe) -> Option<&str> {
-    let ScorerSettings::Python { file, .. } = recipe.evaluation.scorer_settings.as_ref()?;
-    Some(file)
+    match recipe.evaluation.scorer_settings.as_ref()? {
+        ScorerSettings::Python { file, .. } => Some(file),
+        _ => None,
+    }
 }
 
 fn paths(recipe: &Recipe, base: &FoundBase, sources: &Sources, site: &Site, config: &Config) -> Paths {

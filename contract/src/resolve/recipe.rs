@@ -200,13 +200,20 @@ fn evaluation(expert: &Effective<'_>, validated: bool, cases: &[crate::manifest:
 
 /// The rules have seen to it that a choice has one scorer.
 fn scorer_name(scorer: &Scorer) -> &str {
-    scorer.named().unwrap_or("python")
+    scorer.named().or_else(|| scorer.chosen().first().copied()).unwrap_or_default()
 }
 
 fn scorer_settings(scorer: &Scorer) -> Option<ScorerSettings> {
-    let function = scorer.function()?;
-    let (file, function) = (function.file.replace('\\', "/"), function.name.to_owned());
-    Some(ScorerSettings::Python { file, function })
+    if let Some(function) = scorer.function() {
+        let (file, function) = (function.file.replace('\\', "/"), function.name.to_owned());
+        return Some(ScorerSettings::Python { file, function });
+    }
+    let choice = scorer.choice()?;
+    if let Some(classification) = choice.classification.as_ref() {
+        let labels = classification.labels.value.clone();
+        return (!labels.is_empty()).then_some(ScorerSettings::Classification { labels });
+    }
+    choice.rouge.value.map(|variant| ScorerSettings::Rouge { variant })
 }
 
 fn best(expert: &Effective<'_>) -> BestModel {

@@ -1,12 +1,14 @@
 //! A scorer is one of the worker's own, or one that an installed package offers.
 
+use std::collections::BTreeSet;
+
 use super::problems::Problems;
 use crate::diagnostic::{Code, Problem, did_you_mean, one_of};
-use crate::manifest::{Function, Manifest, Scorer, ScorerChoice};
-use crate::source::Span;
+use crate::manifest::{Function, Manifest, Scorer, ScorerChoice, Setting};
 
 /// As `expert_worker.evaluate.scorers` has them.
-pub const BUILT_IN: &[&str] = &["sql", "json", "cypher", "typescript", "exact", "regex"];
+pub const BUILT_IN: &[&str] =
+    &["sql", "json", "cypher", "typescript", "exact", "contains", "regex", "classification", "rouge", "chrf"];
 
 /// Those that are written as an object.
 const WITH_SETTINGS: &[&str] = &["python"];
@@ -17,7 +19,7 @@ const HOW_TO_CHECK: &str = "the worker looks it up when scoring starts; to see w
 pub fn check(manifest: &Manifest, problems: &mut Problems) {
     let scorer = &manifest.root.evaluation.scorer;
     if let Some(choice) = scorer.as_ref().and_then(Scorer::choice) {
-        return check_choice(choice, scorer.span, problems);
+        return check_choice(scorer, choice, problems);
     }
     let name = scorer.as_ref().and_then(Scorer::named);
     let Some(name) = name.filter(|name| !BUILT_IN.contains(name)) else { return };
@@ -50,21 +52,46 @@ pub fn check(manifest: &Manifest, problems: &mut Problems) {
 }
 
 /// Exactly one scorer, with all that it needs.
-fn check_choice(choice: &ScorerChoice, span: Span, problems: &mut Problems) {
-    if choice.python.is_broken() {
+fn check_choice(scorer: &Setting<Option<Scorer>>, choice: &ScorerChoice, problems: &mut Problems) {
+    if choice.python.is_broken() || choice.classification.is_broken() || choice.rouge.is_broken() {
         return;
     }
-    let Some(function) = choice.python.as_deref() else {
-        let problem =
-            Problem::new(Code::ScorerChoice, span, "`evaluation.scorer` is an object and names no scorer");
-        return problems
-            .push(problem.hint("write {\"python\": \"score.py:score\"}, or a scorer's name as a text"));
-    };
-    if Function::parse(function).is_none() {
+    let chosen = scorer.as_ref().map(Scorer::chosen).unwrap_or_default();
+    if chosen.len() != 1 {
+        let message = match chosen.as_slice() {
+            [] => "`evaluation.scorer` is an object and names no scorer".to_owned(),
+            several => format!("`evaluation.scorer` names {} scorers, and one is used", several.len()),
+        };
+        let hint = "write one of them, as {\"python\": \"score.py:score\"}, or a scorer's name as a text";
+        return problems.push(Problem::new(Code::ScorerChoice, scorer.span, message).hint(hint));
+    }
+    if let Some(function) = choice.python.as_deref().filter(|function| Function::parse(function).is_none()) {
         let message = format!("`{function}` is not a function of a Python file");
         let problem = Problem::new(Code::ScorerChoice, choice.python.span, message);
         problems.push(problem.hint("write the file, a colon and the function, as \"score.py:score\""));
     }
+    if let Some(labels) = choice.classification.as_ref().map(|it| &it.labels).filter(|it| it.is_given()) {
+        check_labels(labels, problems);
+    }
+}
+
+/// Answers are compared with labels without regard to case and spaces.
+fn check_labels(labels: &Setting<Vec<String>>, problems: &mut Problems) {
+    let mut known = BTreeSet::new();
+    let plain = |label: &String| label.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ");
+    let twice = labels.iter().find(|label| !known.insert(plain(label)));
+    let message = match twice {
+        Some(label) => {
+            format!("the label `{label}` is there twice; case and spaces do not tell labels apart")
+        }
+        None if known.contains("") => "a label is empty".to_owned(),
+        None if known.len() < 2 => "a classification needs two labels or more".to_owned(),
+        None => return,
+    };
+    let problem = Problem::new(Code::ScorerChoice, labels.span, message);
+    problems.push(problem.hint(
+        "write each label once, as [\"yes\", \"no\"], or leave `labels` out to take those of the rows",
+    ));
 }
 
 /// `package:name`, each as Python's packaging has them.

@@ -162,6 +162,23 @@ def test_partial_credit_reaches_every_number(plan: Any) -> None:
     assert other["base"]["accuracy"] != found["base"]["accuracy"], "the base is scored by the new function"
 
 
+def test_a_classification_has_f1_and_a_confusion_matrix(plan: Any) -> None:
+    labels = sorted({row["completion"] for row in scored_rows(plan)})
+    document = json.loads(plan.model_dump_json(by_alias=True, exclude_unset=True))
+    document["recipe"]["evaluation"]["scorer"] = "classification"
+    found, _ = report(parse_plan(json.dumps(document)))
+    assert found["measure"] == "accuracy"
+    assert found["adapter"]["correct"] == 4
+    classes = found["classes"]
+    assert classes["labels"] == labels
+    assert [sum(line) for line in classes["adapter"]["confusion"]].count(4) == 1, "four rows are never said"
+    by_label = {score["label"]: score["f1"] for score in classes["adapter"]["by_label"]}
+    assert by_label["never said"] == 0
+    assert sum(f1 > 0 for f1 in by_label.values()) == 4
+    assert classes["adapter"]["macro_f1"] == pytest.approx(sum(by_label.values()) / len(by_label))
+    assert classes["base"]["macro_f1"] < classes["adapter"]["macro_f1"]
+
+
 def test_answers_that_the_function_fails_on_are_counted(plan: Any) -> None:
     source = "def score(answer, expected): return 1 if answer == expected else 1 / 0"
     found, said = report(own_scorer(plan, source))
@@ -195,7 +212,7 @@ def test_the_report_is_left_only_where_a_run_is(plan: Any) -> None:
 def test_a_checkpoint_is_scored_by_what_it_writes(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("expert_worker.evaluate.stage.template_of", lambda template, tokenizer: None)
     rows, events = rows_of_test_set(plan), Events.in_memory()[0]
-    scorer = chosen_scorer(plan.recipe.evaluation, plan.machine.paths)
+    scorer = chosen_scorer(plan.recipe.evaluation, plan.recipe.data, plan.machine.paths)
     found = score_checkpoint(adapted(), tiny.tokenizer(), plan.recipe, scorer, rows, events)
     assert found["accuracy"] == 0.5
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from expert_worker.evaluate import scores
+from expert_worker.evaluate.scorers import ChosenScorer
 from expert_worker.evaluate.scores import compared, interval, measure, overall, wilson
 from expert_worker.results import Answer
 
@@ -64,8 +65,11 @@ def test_the_interval_holds_the_true_mean_about_95_times_of_100(
 
 
 def test_the_mean_is_named_for_what_it_is() -> None:
-    assert measure(answers(1, 0), None) == "accuracy"
-    assert measure(answers(1, 0), answers(1, 0.5)) == "mean score"
+    exact, rouge = ChosenScorer("exact"), ChosenScorer("rouge", {"variant": "rouge2"})
+    assert measure(exact, answers(1, 0), None) == "accuracy"
+    assert measure(exact, answers(1, 0), answers(1, 0.5)) == "mean score"
+    assert measure(rouge, answers(1, 0), None) == "ROUGE-2 F1"
+    assert measure(ChosenScorer("rouge"), answers(1, 0), None) == "ROUGE-L F1"
 
 
 def test_rows_are_compared_with_themselves() -> None:

@@ -1,4 +1,4 @@
-"""`scorer: {"python": "score.py:score"}`: what the function may return, and how its mistakes are told."""
+"""`scorer: {"python": "score.py:score"}`: what the function may return, and how its mistakes are reported."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def put(folder: Path, source: str) -> Any:
 
 
 def scorer_of(plan: Any) -> Any:
-    return chosen_scorer(plan.recipe.evaluation, plan.machine.paths)
+    return chosen_scorer(plan.recipe.evaluation, plan.recipe.data, plan.machine.paths)
 
 
 def test_the_digest_is_that_of_the_file(tmp_path: Path) -> None:

@@ -123,6 +123,33 @@ def test_a_mean_score_is_named_and_compared_row_by_row(tmp_path: Path) -> None:
     assert "(95%: -10.0 to +75.0), so chance may explain it" in text_of(run)
 
 
+def test_a_classification_has_its_classes_and_a_matrix(tmp_path: Path) -> None:
+    run = sample_run(tmp_path)
+    document = json.loads((run / "evaluation.json").read_text())
+    labels = ["<b>yes</b>", "no"]
+    by_label = [
+        {"label": label, "rows": 200, "precision": 0.625, "recall": 0.5, "f1": f1}
+        for label, f1 in zip(labels, (0.55, 0.65), strict=True)
+    ]
+    side = {"macro_f1": 0.6, "by_label": by_label, "confusion": [[100, 60, 40], [50, 123, 27]]}
+    document["classes"] = {"labels": labels, "base": None, "adapter": side}
+    (run / "evaluation.json").write_text(json.dumps(document))
+    words = text_of(run)
+    for part in (
+        "Macro F1, the mean of the labels' F1: adapter 60.0%.",
+        "<b>yes</b>",
+        "62.5%",
+        "65.0%",
+        "123",
+    ):
+        assert part in words, part
+    assert "Confusion matrix of the adapter" in words and "none or several" in words
+    assert "Confusion matrix of the base" not in words
+    side |= {"confusion": [], "by_label": []}
+    (run / "evaluation.json").write_text(json.dumps(document))
+    assert "Macro F1" in text_of(run), "damaged tables leave the rest"
+
+
 def test_what_models_and_data_say_is_text(written: tuple[str, Page]) -> None:
     html, page = written
     assert "<b>more</b>" not in html and "<b>more</b>" in "".join(page.words)

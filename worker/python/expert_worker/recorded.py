@@ -190,6 +190,8 @@ class ScorerSettings(RecordedDocument):
     file: Text | None = None
     function: Text | None = None
     kind: Text | None = None
+    labels: tuple[Text, ...] = ()
+    variant: Text | None = None
 
 
 class TestCase(RecordedDocument):
@@ -331,6 +333,33 @@ class ScoreLine(RecordedDocument):
     name: Text | None = None
 
 
+class LabelScore(RecordedDocument):
+    f1: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    label: Text | None = None
+    precision: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    recall: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    # Rows with this label as reference.
+    rows: Count | None = None
+
+
+class ClassScores(RecordedDocument):
+    # In the order of `labels`.
+    by_label: tuple[LabelScore, ...] = ()
+    # For each label the number of its rows by the label of the answer; last, answers that name none or
+    # several.
+    confusion: tuple[tuple[Count, ...], ...] = ()
+    # The mean F1 of the labels that occur in references or answers.
+    macro_f1: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+
+
+class Classes(RecordedDocument):
+    """The scores of a classification by label."""
+
+    adapter: ClassScores | None = None
+    base: ClassScores | None = None
+    labels: tuple[Text, ...] = ()
+
+
 class PairedComparison(RecordedDocument):
     """The adapter's scores less the base's, row by row."""
 
@@ -379,6 +408,8 @@ class EvaluationResult(RecordedDocument):
     base: Score | None = None
     by_level: tuple[ScoreLine, ...] = ()
     by_tag: tuple[ScoreLine, ...] = ()
+    # Of a classification.
+    classes: Classes | None = None
     # The adapter against the base on the same rows; null where one of them was scored alone.
     comparison: PairedComparison | None = None
     # What held the process that scored; null where nothing was scored.
@@ -388,7 +419,8 @@ class EvaluationResult(RecordedDocument):
     failures: tuple[Example, ...] = ()
     # Questions that the adapter answers and the base does not; only in `evaluation.json`.
     gains: tuple[Example, ...] = ()
-    # What `accuracy` is the name of here: `accuracy`, the share of right answers, or `mean score`.
+    # What the field `accuracy` holds: `accuracy`, the share of right answers; `mean score`, or a metric's
+    # name.
     measure: Text | None = None
     rows: Count | None = None
     scorer: Text | None = None

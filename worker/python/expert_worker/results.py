@@ -87,6 +87,33 @@ class ScoreLine(OutputDocument):
     adapter: Share | None
 
 
+class LabelScore(OutputDocument):
+    label: str
+    # Rows with this label as reference.
+    rows: U64
+    precision: Annotated[float, Field(ge=0.0, le=1.0)]
+    recall: Annotated[float, Field(ge=0.0, le=1.0)]
+    f1: Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class ClassScores(OutputDocument):
+    # The mean F1 of the labels that occur in references or answers.
+    macro_f1: Annotated[float, Field(ge=0.0, le=1.0)]
+    # In the order of `labels`.
+    by_label: tuple[LabelScore, ...]
+    # For each label the number of its rows by the label of the answer; last, answers that name none or
+    # several.
+    confusion: tuple[tuple[U64, ...], ...]
+
+
+class Classes(OutputDocument):
+    """The scores of a classification by label."""
+
+    labels: tuple[str, ...]
+    base: ClassScores | None
+    adapter: ClassScores | None
+
+
 class PairedComparison(OutputDocument):
     """The adapter's scores less the base's, row by row."""
 
@@ -141,13 +168,16 @@ class EvaluationResult(OutputDocument):
     # What held the process that scored; null where nothing was scored.
     confinement: Confinement | None
     seconds: float | None
+    # Of a classification.
+    classes: Classes | None = None
     # The adapter against the base on the same rows; null where one of them was scored alone.
     comparison: PairedComparison | None = None
     # Only in `evaluation.json`.
     failures: tuple[Example, ...] = ()
     # Questions that the adapter answers and the base does not; only in `evaluation.json`.
     gains: tuple[Example, ...] = ()
-    # What `accuracy` is the name of here: `accuracy`, the share of right answers, or `mean score`.
+    # What the field `accuracy` holds: `accuracy`, the share of right answers; `mean score`, or a metric's
+    # name.
     measure: str | None = None
     # SHA-256 of the file of the expert's own scorer; scores of different ones are not compared.
     scorer_sha256: str | None = None

@@ -54,7 +54,7 @@ ADAPTER = Stages("adapter answers", "adapter judged", "adapter loss")
 class Examiner:
     def __init__(self, plan: Plan, events: Events, subject: Subject) -> None:
         self.plan, self.events, self.subject = plan, events, subject
-        self.scorer = chosen_scorer(plan.recipe.evaluation, plan.machine.paths)
+        self.scorer = chosen_scorer(plan.recipe.evaluation, plan.recipe.data, plan.machine.paths)
         self.confinement: Confinement | None = None
         """What held the process that scored, where anything was scored."""
 

@@ -52,8 +52,10 @@ def unscored(judged: Sequence[Answer]) -> int:
     return sum(answer.unscored for answer in judged)
 
 
-def measure(*sides: Sequence[Answer] | None) -> str:
+def measure(scorer: ChosenScorer, *sides: Sequence[Answer] | None) -> str:
     """What the mean of these scores is called."""
+    if scorer.metric is not None:
+        return scorer.metric
     values = (value(answer) for judged in sides for answer in judged or ())
     return ACCURACY if all(score in (0, 1) for score in values) else MEAN_SCORE
 

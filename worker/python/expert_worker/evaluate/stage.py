@@ -15,19 +15,21 @@ from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import refusals_in_words
 from expert_worker.errors import BadInput
 from expert_worker.evaluate import scores
+from expert_worker.evaluate.classes import class_scores
 from expert_worker.evaluate.decode import answer_all
 from expert_worker.evaluate.examiner import Examiner, Scored
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.evaluate.rows import rows_of, spread
 from expert_worker.evaluate.sandbox import judge_all
-from expert_worker.evaluate.scorers import ChosenScorer, check_scorer, chosen_scorer
+from expert_worker.evaluate.scorers import CLASSIFICATION, ChosenScorer, check_scorer, chosen_scorer
+from expert_worker.evaluate.scorers.classification import Labels
 from expert_worker.evaluate.subject import Subject, open_subject, template_of
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.events.models import ACCURACY
 from expert_worker.plan import EvaluateRequest, Plan, Recipe
 from expert_worker.report import refresh
-from expert_worker.results import EvaluationResult, Score
+from expert_worker.results import Answer, Classes, EvaluationResult, Score
 from expert_worker.run_record import final
 from expert_worker.run_record.card import add_scores
 
@@ -81,12 +83,16 @@ def scored_rows(plan: Plan, events: Events | None = None) -> list[Row]:
             hint="Set training.dataset.test_path, or evaluation.test_cases.",
             code="no-test-set",
         )
-    check_on_references(chosen_scorer(chosen, plan.machine.paths), rows or cases, events)
+    check_on_references(chosen_scorer(chosen, data, plan.machine.paths), rows or cases, events)
     return rows or cases
 
 
 def check_on_references(scorer: ChosenScorer, rows: Sequence[Row], events: Events | None) -> None:
-    """Tries the expert's own function on a few reference answers, before a model is loaded."""
+    """Before a model is loaded: tries the expert's own function on a few reference answers, and looks for
+    reference answers that are none of the labels.
+    """
+    if scorer.name == CLASSIFICATION:
+        _check_labels(scorer, rows)
     if not scorer.is_own:
         return
     tried = spread(rows, TRIED)
@@ -137,11 +143,12 @@ def _report(
         expert=expert,
         scorer=examiner.scorer.title,
         scorer_sha256=examiner.scorer.sha256,
-        measure=scores.measure(base.judged, tuned_answers),
+        measure=scores.measure(examiner.scorer, base.judged, tuned_answers),
         rows=len(rows),
         base=_score(base, prompt=base.prompt),
         adapter=_score(tuned, path=adapter) if tuned else None,
         comparison=scores.compared(base.judged, tuned_answers),
+        classes=_classes(examiner.scorer, rows, base.judged, tuned_answers),
         by_level=tuple(scores.table(rows, scores.by_level, base.judged, tuned_answers)),
         by_tag=tuple(scores.table(rows, scores.by_tag, base.judged, tuned_answers)),
         gains=tuple(scores.gains(rows, base.judged, tuned_answers)),
@@ -149,6 +156,26 @@ def _report(
         confinement=results.Confinement(**asdict(confinement)) if confinement else None,
         seconds=seconds,
     )
+
+
+def _classes(
+    scorer: ChosenScorer, rows: Sequence[Row], base: Sequence[Answer], adapter: Sequence[Answer] | None
+) -> Classes | None:
+    if scorer.name != CLASSIFICATION:
+        return None
+    return class_scores(scorer.settings["labels"], rows, base, adapter)
+
+
+def _check_labels(scorer: ChosenScorer, rows: Sequence[Row]) -> None:
+    labels = Labels(scorer.settings["labels"])
+    for place, row in enumerate(rows, 1):
+        if labels.exactly(str(row["completion"])) is None:
+            raise BadInput(
+                f"The reference answer of scored row {place}, {str(row['completion'])[:80]!r}, is none of "
+                f"the labels {', '.join(labels.labels[:10])}",
+                hint="Name every label in evaluation.scorer.classification.labels, or leave labels out.",
+                code="scorer-labels",
+            )
 
 
 def _score(scored: Scored, **given: Any) -> Score:

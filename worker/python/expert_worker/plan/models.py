@@ -326,6 +326,9 @@ class BestModel(Document):
     patience: U32 | None = None
 
 
+RougeVariant = Literal["rouge1", "rouge2", "rougeL"]
+
+
 class ScorerSettingsPython(Document):
     """A function in a Python file. The file's place is in `machine.paths.scorer`."""
 
@@ -335,7 +338,22 @@ class ScorerSettingsPython(Document):
     function: str
 
 
-ScorerSettings = Annotated[ScorerSettingsPython, Field(discriminator="kind")]
+class ScorerSettingsClassification(Document):
+    kind: Literal["classification"] = "classification"
+    labels: tuple[str, ...]
+
+
+class ScorerSettingsRouge(Document):
+    kind: Literal["rouge"] = "rouge"
+    variant: RougeVariant
+
+
+ScorerSettings = Annotated[
+    ScorerSettingsPython
+    | ScorerSettingsClassification
+    | ScorerSettingsRouge,
+    Field(discriminator="kind"),
+]
 
 Strategy = Literal["no", "steps", "epoch"]
 

@@ -9,6 +9,7 @@ from expert_worker.events import models as events
 from expert_worker.events.models import ACCURACY, EVAL_LOSS
 from expert_worker.report import data, machine, scores
 from expert_worker.report.charts import Line, curve
+from expert_worker.report.classes import class_tables
 from expert_worker.report.html import Raw, charts, document, section, state, table, text, tiles
 from expert_worker.report.numbers import clock, duration, moment, short, size, whole
 from expert_worker.report.read import Note, Resumed, Run
@@ -30,6 +31,7 @@ def page(run: Run) -> str:
         scores.verdict(run),
         tiles(_numbers(run)),
         curves(run),
+        class_tables(run),
         scores.score_tables(run),
         scores.examples(run),
         data.rows_and_tokens(run),

@@ -8,6 +8,7 @@ from pathlib import Path
 from expert_worker.adapter import KINDS
 from expert_worker.base import embedded
 from expert_worker.checkpoint import files
+from expert_worker.events.models import ACCURACY
 from expert_worker.plan import DurationEpochs, Recipe
 from expert_worker.results import EvaluationResult, Score
 from expert_worker.row_counts import in_words
@@ -171,5 +172,5 @@ def _scores(result: EvaluationResult) -> str:
         for who, score in (("base", result.base), ("adapter", result.adapter))
         if isinstance(score, Score)
     ]
-    head = ["| | accuracy | 95% interval |", "| --- | --- | --- |"]
+    head = [f"| | {result.measure or ACCURACY} | 95% interval |", "| --- | --- | --- |"]
     return "\n".join([f"{result.rows:,} test rows, scored by `{result.scorer}`:", "", *head, *rows])

@@ -122,7 +122,7 @@ def checkpoint_scores(
             code="no-validation",
         )
     rows = spread(rows, chosen.rows or len(rows))
-    scorer = chosen_scorer(chosen, paths)
+    scorer = chosen_scorer(chosen, data, paths)
     check_on_references(scorer, rows, events)
 
     def score() -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.util
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,12 +12,12 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from expert_worker.errors import BadInput
+from expert_worker.errors import BadInput, Missing
 from expert_worker.evaluate.verdict import Scorer
 
 if TYPE_CHECKING:
     # The scoring process starts without pydantic.
-    from expert_worker.plan import Evaluation, Paths
+    from expert_worker.plan import Data, Evaluation, Paths
 
 ENTRY_POINTS = "expert_worker.scorers"
 DEFAULT = "exact"
@@ -26,9 +27,17 @@ BUILT_IN = {
     "cypher": "expert_worker.evaluate.scorers.cypher:CypherScorer",
     "typescript": "expert_worker.evaluate.scorers.typescript:TypescriptScorer",
     "exact": "expert_worker.evaluate.scorers.exact:ExactScorer",
+    "contains": "expert_worker.evaluate.scorers.contains:ContainsScorer",
     "regex": "expert_worker.evaluate.scorers.regex:RegexScorer",
+    "classification": "expert_worker.evaluate.scorers.classification:ClassificationScorer",
+    "rouge": "expert_worker.evaluate.scorers.overlap:RougeScorer",
+    "chrf": "expert_worker.evaluate.scorers.overlap:ChrfScorer",
 }
+# Packages that not everybody needs, by scorer: the module and what to install.
+PACKAGES = {"rouge": ("rouge_score", "rouge-score"), "chrf": ("sacrebleu", "sacrebleu")}
+CLASSIFICATION = "classification"
 PYTHON = "python"
+MOST_LABELS = 200
 _LARGEST_FILE = 1 << 20
 
 
@@ -64,16 +73,41 @@ class ChosenScorer:
             from expert_worker.evaluate.scorers.python import PythonScorer
 
             return PythonScorer(self.settings["file"], self.settings["function"], self.source or "")
-        return find_scorer(self.name)
+        return find_scorer(self.name, **{key: it for key, it in self.settings.items() if key != "kind"})
+
+    @property
+    def metric(self) -> str | None:
+        """The name of its mean, if it has one besides "mean score"."""
+        variant = str(self.settings.get("variant", "rougeL"))
+        return {"rouge": f"ROUGE-{variant[5:]} F1", "chrf": "chrF"}.get(self.name)
 
 
-def chosen_scorer(chosen: Evaluation, paths: Paths) -> ChosenScorer:
+def chosen_scorer(chosen: Evaluation, data: Data, paths: Paths) -> ChosenScorer:
     """The scorer, with the text of the expert's own file."""
     settings = chosen.scorer_settings.model_dump(mode="json") if chosen.scorer_settings else {}
     source = None
     if chosen.scorer == PYTHON:
         source = _text(Path(paths.scorer or settings.get("file", "")))
+    if chosen.scorer == CLASSIFICATION and not settings:
+        settings = {"labels": _labels_of_rows(chosen, data, paths)}
     return ChosenScorer(chosen.scorer or DEFAULT, settings, source)
+
+
+def _labels_of_rows(chosen: Evaluation, data: Data, paths: Paths) -> list[str]:
+    """The reference answers of test and validation rows."""
+    from expert_worker.evaluate.rows import rows_of
+
+    rows = rows_of([*data.test, *data.validation], data.field_mapping, paths.data)
+    found = {str(row["completion"]).strip() for row in rows}
+    found |= {case.expected.strip() for case in chosen.test_cases}
+    if not 2 <= len(found) <= MOST_LABELS:
+        raise BadInput(
+            f"A classification needs from 2 to {MOST_LABELS} labels, and the reference answers of the test "
+            f"and validation rows are {len(found)} different texts",
+            hint='Name them: "scorer": {"classification": {"labels": ["yes", "no"]}}; or use another scorer.',
+            code="scorer-labels",
+        )
+    return sorted(found)
 
 
 def _text(path: Path) -> str:
@@ -91,11 +125,11 @@ def _text(path: Path) -> str:
         ) from None
 
 
-def find_scorer(name: str) -> Scorer:
+def find_scorer(name: str, **settings: Any) -> Scorer:
     """A fresh scorer of that name."""
     if name in BUILT_IN:
         module, _, kind = BUILT_IN[name].partition(":")
-        return cast(Scorer, getattr(importlib.import_module(module), kind)())
+        return cast(Scorer, getattr(importlib.import_module(module), kind)(**settings))
     for point in offered(name):
         return cast(Scorer, point.load()())
     raise unknown(name)
@@ -105,6 +139,13 @@ def check_scorer(name: str) -> None:
     """Refuses a name that nothing answers to, before any model is loaded."""
     if name not in BUILT_IN and name != PYTHON and not offered(name):
         raise unknown(name)
+    module, package = PACKAGES.get(name, ("", ""))
+    if module and importlib.util.find_spec(module) is None:
+        raise Missing(
+            f"The scorer {name} needs the package {package}",
+            hint="Install it: pip install 'expert-worker[text-metrics]'",
+            code="missing-package",
+        )
 
 
 def offered(name: str) -> list[EntryPoint]:

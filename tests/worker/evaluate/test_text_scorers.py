@@ -1,0 +1,140 @@
+"""contains, classification, ROUGE and chrF: scores against values worked out by hand, in the sandbox."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plans import example_plan
+
+from expert_worker.errors import BadInput, ExpertError, Missing
+from expert_worker.evaluate import scorers
+from expert_worker.evaluate.classes import class_scores
+from expert_worker.evaluate.sandbox import judge_all
+from expert_worker.evaluate.scorers import ChosenScorer, check_scorer, chosen_scorer
+from expert_worker.evaluate.scorers.classification import Labels
+from expert_worker.evaluate.stage import check_on_references, scored_rows
+from expert_worker.plan import Plan
+from expert_worker.results import Answer
+
+LABELS = ["positive", "not positive", "n/a"]
+
+
+def verdict(scorer: ChosenScorer, row: dict[str, Any], text: str) -> tuple[float, str]:
+    (found,) = judge_all(scorer, [row], [text])
+    assert not found.failed, found.reason
+    return found.score, found.reason
+
+
+def test_contains_looks_for_the_reference_or_for_each_listed_text() -> None:
+    scorer = ChosenScorer("contains")
+    assert verdict(scorer, {"completion": "New  York"}, "It is in NEW\nYORK, I think.") == (1, "")
+    assert verdict(scorer, {"completion": "York"}, "London") == (0, "does not contain 'York'")
+    listed = {"completion": "", "contains": ["red", "green", "blue", "grey"]}
+    assert verdict(scorer, listed, "Green and red.") == (0.5, "does not contain 'blue', 'grey'")
+
+
+@pytest.mark.parametrize(
+    ("answer", "label"),
+    [
+        ("positive", "positive"),
+        (" Positive.\n", "positive"),
+        ("**Not positive**", "not positive"),
+        ("The review is not  positive.", "not positive"),
+        ("```\nN/A\n```", "n/a"),
+        ("positively", None),
+        ("positive or n/a", None),
+        ("", None),
+        ("I cannot say", None),
+    ],
+)
+def test_an_answer_names_one_label_or_none(answer: str, label: str | None) -> None:
+    assert Labels(LABELS).of(answer) == label
+    scorer = ChosenScorer("classification", {"labels": LABELS})
+    wanted = label or "positive"
+    assert verdict(scorer, {"completion": wanted.upper()}, answer)[0] == (label is not None)
+
+
+def test_a_wrong_label_is_named() -> None:
+    scorer = ChosenScorer("classification", {"labels": LABELS})
+    assert verdict(scorer, {"completion": "n/a"}, "positive") == (0, "'positive' instead of 'n/a'")
+    assert verdict(scorer, {"completion": "n/a"}, "positive, n/a") == (0, "names 2 labels: 'positive, n/a'")
+
+
+def test_f1_and_confusion_by_hand() -> None:
+    wanted = ["a", "a", "a", "a", "b", "b"]
+    said = ["a", "a", "b", "neither", "b", "a or b"]
+    rows = [{"completion": label} for label in wanted]
+    answers = [Answer(text=text, correct=False, reason="") for text in said]
+    found = class_scores(["a", "b", "c"], rows, None, answers)
+    assert found.labels == ("a", "b", "c") and found.base is None
+    assert found.adapter is not None
+    assert found.adapter.confusion == ((2, 1, 0, 1), (0, 1, 0, 1), (0, 0, 0, 0))
+    first, second, third = found.adapter.by_label
+    assert (first.rows, first.precision, first.recall, first.f1) == (4, 1, 0.5, pytest.approx(2 / 3))
+    assert (second.rows, second.precision, second.recall, second.f1) == (2, 0.5, 0.5, 0.5)
+    assert (third.rows, third.f1) == (0, 0)
+    assert found.adapter.macro_f1 == pytest.approx((2 / 3 + 0.5) / 2), "c occurs nowhere"
+
+
+def test_rouge_by_hand() -> None:
+    row = {"completion": "the cat sat on the mat"}
+    answer = "The cat lay on the mat."
+    for variant, f1 in (("rouge1", 5 / 6), ("rouge2", 3 / 5), ("rougeL", 5 / 6)):
+        scorer = ChosenScorer("rouge", {"kind": "rouge", "variant": variant})
+        score, reason = verdict(scorer, row, answer)
+        assert score == pytest.approx(f1)
+        assert reason == f"precision {f1:.2f}, recall {f1:.2f}"
+    assert verdict(ChosenScorer("rouge"), {"completion": "Größe über alles"}, "größe über Alles!") == (1, "")
+    assert verdict(ChosenScorer("rouge"), {"completion": "b a"}, "")[0] == 0
+
+
+def test_chrf_by_hand() -> None:
+    scorer = ChosenScorer("chrf")
+    assert verdict(scorer, {"completion": "Straße"}, "Straße") == (1, "")
+    assert verdict(scorer, {"completion": "abc"}, "xyz")[0] == 0
+    # 3 of 4 letters, 2 of 3 pairs, 1 of 2 triples and no quadruple are shared; precision is recall.
+    score, reason = verdict(scorer, {"completion": "abcd"}, "abce")
+    assert score == pytest.approx((3 / 4 + 2 / 3 + 1 / 2 + 0) / 4, abs=1e-6)
+    assert reason == f"chrF {100 * score:.1f}"
+
+
+def test_a_missing_package_is_named_before_a_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_scorer("rouge")
+    monkeypatch.setitem(scorers.PACKAGES, "rouge", ("no_such_module", "rouge-score"))
+    with pytest.raises(Missing, match="needs the package rouge-score") as refused:
+        check_scorer("rouge")
+    assert "pip install 'expert-worker[text-metrics]'" in (refused.value.hint or "")
+
+
+def classified(folder: Path, settings: Any, completions: list[str]) -> Any:
+    path = folder / "test.jsonl"
+    lines = [json.dumps({"prompt": "?", "completion": completion}) + "\n" for completion in completions]
+    path.write_text("".join(lines))
+    source = {"name": "test.jsonl", "format": "jsonl", "weight": 1.0, "task": None}
+    changes = {
+        "recipe.data.test": [source],
+        "recipe.data.validation": [],
+        "recipe.evaluation.scorer": "classification",
+        "recipe.evaluation.scorer_settings": settings,
+        "machine.paths.data": {"test.jsonl": str(path)},
+    }
+    return example_plan(folder, changes)
+
+
+def chosen(plan: Plan) -> ChosenScorer:
+    return chosen_scorer(plan.recipe.evaluation, plan.recipe.data, plan.machine.paths)
+
+
+def test_labels_are_given_or_those_of_the_rows(tmp_path: Path) -> None:
+    plan = classified(tmp_path, None, ["no", "yes", "no"])
+    assert chosen(plan).settings == {"labels": ["no", "yes"]}
+    assert len(scored_rows(plan)) == 3
+    given = classified(tmp_path, {"kind": "classification", "labels": ["yes", "maybe"]}, ["yes", "no"])
+    with pytest.raises(BadInput, match="scored row 2, 'no', is none of the labels yes, maybe"):
+        check_on_references(chosen(given), scored_rows(given), None)
+    for texts in (["yes"], [str(number) for number in range(201)]):
+        with pytest.raises(ExpertError, match=f"are {len(texts)} different texts"):
+            chosen(classified(tmp_path, None, texts))

@@ -1,0 +1,52 @@
+"""How much an answer has in common with the reference: ROUGE and chrF, from the packages that papers use."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from expert_worker.evaluate.verdict import Row, Verdict
+
+
+class _Words:
+    """Words of any script; the package's own knows Latin letters without accents only."""
+
+    def tokenize(self, text: str) -> list[str]:
+        return re.findall(r"[^\W_]+", text.casefold())
+
+
+class RougeScorer:
+    """The F1 of shared words, pairs of words, or of the longest common sequence."""
+
+    def __init__(self, variant: str = "rougeL") -> None:
+        from rouge_score.rouge_scorer import RougeScorer as Rouge
+
+        self._variant = variant
+        self._rouge: Any = Rouge([variant], use_stemmer=False, tokenizer=_Words())
+
+    def extract(self, text: str) -> str:
+        return text.strip()
+
+    def judge(self, row: Row, answer: str) -> Verdict:
+        found = self._rouge.score(str(row["completion"]), answer)[self._variant]
+        reason = f"precision {found.precision:.2f}, recall {found.recall:.2f}"
+        return Verdict(found.fmeasure, "" if found.fmeasure >= 1 else reason)
+
+
+class ChrfScorer:
+    """The F-score of shared sequences of characters, with sacrebleu's defaults."""
+
+    def __init__(self) -> None:
+        from sacrebleu.metrics import CHRF
+
+        self._chrf: Any = CHRF()
+
+    def extract(self, text: str) -> str:
+        return text.strip()
+
+    def judge(self, row: Row, answer: str) -> Verdict:
+        score = self._chrf.sentence_score(answer, [str(row["completion"])]).score / 100
+        # 100 is a sum of floats.
+        return Verdict(
+            1.0 if score > 1 - 1e-9 else score, "" if score > 1 - 1e-9 else f"chrF {100 * score:.1f}"
+        )
