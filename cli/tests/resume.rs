@@ -297,6 +297,23 @@ fn a_pipe_with_a_name_of_a_run_is_refused_and_not_opened() {
     }
 }
 
+#[test]
+fn data_in_a_pipe_is_refused_and_not_opened() {
+    let world = World::shelf(&["a"]);
+    let pipe = world.path("rows");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for command in ["pretokenize -m experts/a", "plan -m experts/a", TRAIN] {
+        let (output, document) = world.json(&format!("{command} --data rows"), NOBODY);
+        assert_eq!(
+            (output.status.code(), &document["error"]["code"]),
+            (Some(2), &json!("data-pipe")),
+            "{command}"
+        );
+        let hint = document["error"]["hint"].as_str().unwrap();
+        assert!(hint.contains("`cat 'rows' > rows.jsonl`, and write --data 'rows.jsonl'"), "{hint}");
+    }
+}
+
 /// What git keeps of a repository, an expert may bring along.
 #[test]
 fn nothing_is_written_through_a_link_that_leads_out_of_the_experts_folder() {

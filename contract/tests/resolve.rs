@@ -32,8 +32,12 @@ const MANIFEST: &str = r#"{
 }"#;
 
 fn manifest(sets: &[Set]) -> Manifest {
+    manifest_at(Path::new("/experts/expert-sql/manifest.json"), sets)
+}
+
+fn manifest_at(path: &Path, sets: &[Set]) -> Manifest {
     let options = Options { sets: sets.to_vec(), ..Options::default() };
-    let loaded = from_bytes(MANIFEST.into(), Path::new("/experts/expert-sql/manifest.json"), &options);
+    let loaded = from_bytes(MANIFEST.into(), path, &options);
     let complaints: Vec<_> = loaded.diagnostics.iter().map(|it| it.message.clone()).collect();
     loaded.manifest.unwrap_or_else(|| panic!("{complaints:?}"))
 }
@@ -159,17 +163,21 @@ fn a_custom_template_is_the_manifests_or_a_files_beside_it() {
     let folder = tempfile::tempdir().unwrap();
     let site = Site { manifest: folder.path().join("manifest.json"), ..site(None, DeviceKind::Cpu) };
     std::fs::write(folder.path().join("chat.jinja"), "of a file").unwrap();
-    let template = |key: &str, value: &str| {
+    let with = |key: &str, value: &str| {
         let sets = [
             Set::new("base_models[1].prompt_template", "\"custom\""),
             Set::new(format!("base_models[1].{key}"), format!("\"{value}\"")),
         ];
-        resolve(&manifest(&sets).effective(1).unwrap(), &site).map(|it| it.recipe.template.source)
+        manifest_at(&site.manifest, &sets)
     };
-    assert_eq!(template("template_source", "of the manifest").unwrap().as_deref(), Some("of the manifest"));
-    assert_eq!(template("template_path", "chat.jinja").unwrap().as_deref(), Some("of a file"));
+    let template = |manifest: &Manifest| {
+        resolve(&manifest.effective(1).unwrap(), &site).map(|it| it.recipe.template.source)
+    };
+    let (own, file) = (with("template_source", "of the manifest"), with("template_path", "chat.jinja"));
+    assert_eq!(template(&own).unwrap().as_deref(), Some("of the manifest"));
+    assert_eq!(template(&file).unwrap().as_deref(), Some("of a file"));
     std::fs::remove_file(folder.path().join("chat.jinja")).unwrap();
-    let absent = template("template_path", "chat.jinja").unwrap_err();
+    let absent = template(&file).unwrap_err();
     assert!(absent.message.starts_with("the template chat.jinja cannot be read"), "{}", absent.message);
     let own = plan(&manifest(&[]), 1, &site).recipe.template;
     assert_eq!(own.source, None);

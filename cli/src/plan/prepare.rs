@@ -206,6 +206,7 @@ fn unreadable(name: &str, key: &str, path: &Path, option: &str) -> Option<Failur
                 ),
             ),
             NotData::Missing => failure("data-missing", message, hint),
+            NotData::Pipe => failure("data-pipe", message, hint),
             _ => failure("data-folder", message, hint),
         };
     }

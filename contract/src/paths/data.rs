@@ -32,6 +32,8 @@ enum Many {
     One,
     /// A file of code.
     Script,
+    /// A prompt template's text.
+    Template,
     /// One source: a task's share is that of a source.
     OneSource,
     Any,
@@ -65,7 +67,7 @@ fn named(manifest: &Manifest) -> Vec<(String, Span, Many)> {
         add(file.as_ref(), choice.python.span, Many::Script);
     }
     for base in &manifest.bases {
-        add(base.template_path.as_ref(), base.template_path.span, Many::One);
+        add(base.template_path.as_ref(), base.template_path.span, Many::Template);
     }
     found
 }
@@ -87,8 +89,8 @@ impl Checker<'_> {
             Self::lexically_inside(text, span)?;
         }
         let path = data_path(text, self.folder);
-        if !matches!(many, Many::One | Many::Script) && (path.is_dir() || is_pattern(text) && !path.exists())
-        {
+        let several = matches!(many, Many::OneSource | Many::Any);
+        if several && (path.is_dir() || is_pattern(text) && !path.exists()) {
             return self.several(text, &path, span, many, free);
         }
         let metadata = match fs::metadata(&path) {
@@ -98,6 +100,11 @@ impl Checker<'_> {
                 return Err(problem.severity(self.severity()).hint(
                     "write the function into that file first; the path is relative to the manifest's folder",
                 ));
+            }
+            Err(_) if many == Many::Template => {
+                let message = format!("the template `{text}` is not here");
+                let hint = "put the file in the expert's folder, to which the path is relative, or choose a built-in `prompt_template`";
+                return Err(Problem::new(Code::TemplateSource, span, message).hint(hint));
             }
             Err(error) => return Err(self.absent(text, span, &error)),
         };
@@ -111,9 +118,8 @@ impl Checker<'_> {
             return Err(problem.hint("name a file in it"));
         }
         if !metadata.is_file() {
-            // Reading a pipe or a device waits, or never ends.
-            let message = format!("`{text}` is a pipe or a device, not a regular file");
-            return Err(Problem::new(Code::PathInvalid, span, message).hint("write the data to a file first"));
+            let (message, hint) = NotData::Pipe.words(text, "path");
+            return Err(Problem::new(Code::PathInvalid, span, message).hint(hint));
         }
         self.content(text, &path, metadata.len(), span)
     }

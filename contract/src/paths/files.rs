@@ -35,6 +35,8 @@ const SPLITS: [(&str, &str); 9] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotData {
     Missing,
+    /// A pipe or a device: reading it may never end, and can be done once only.
+    Pipe,
     /// A folder without a data file, or a pattern that matches none.
     NoFiles,
     /// What to write instead, for each split.
@@ -62,6 +64,14 @@ impl NotData {
                     "make or download the data first; the path is relative to the manifest's folder".to_owned(),
                 ),
             },
+            Self::Pipe => {
+                // The shell's own pipe of `<(command)` ends with the command.
+                let command = if text.starts_with("/dev/") || text.starts_with("/proc/") { "COMMAND".to_owned() } else { format!("cat '{text}'") };
+                (
+                    format!("`{text}` is a pipe or a device, and data is read more than once"),
+                    format!("save it to a file, `{command} > rows.jsonl`, and write {}", line("rows.jsonl")),
+                )
+            }
             Self::NoFiles => (
                 format!("there are no data files in `{text}`"),
                 "files that end in jsonl, json, csv, tsv, parquet or arrow are read, also with .gz, .zst or .zip".to_owned(),
@@ -108,7 +118,10 @@ pub fn unknown_ending(path: &str) -> Option<(String, String)> {
                 "write a row per line of text: jq -Rc 'select(. != \"\") | {{text: .}}' '{path}' > '{rows}'"
             )
         }
-        "yaml" | "yml" => format!("write its list as JSON: yq -o=json '{path}' > '{folder}{stem}.json'"),
+        "yaml" | "yml" => format!(
+            "write its list as JSON: python3 -c 'import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout)' \
+             < '{path}' > '{folder}{stem}.json'"
+        ),
         "xlsx" | "xls" | "ods" | "numbers" => "save the sheet as CSV (UTF-8)".to_owned(),
         "bz2" => format!("unpack it: bunzip2 '{path}'"),
         "xz" => format!("unpack it: unxz '{path}'"),
@@ -126,7 +139,8 @@ pub fn unknown_ending(path: &str) -> Option<(String, String)> {
 pub fn data_files(text: &str, path: &Path) -> Result<Vec<(String, PathBuf)>, NotData> {
     let text = text.trim_end_matches('/');
     let files = match fs::metadata(path) {
-        Ok(found) if !found.is_dir() => return Ok(vec![(text.to_owned(), path.to_owned())]),
+        Ok(found) if !found.is_dir() && !found.is_file() => return Err(NotData::Pipe),
+        Ok(found) if found.is_file() => return Ok(vec![(text.to_owned(), path.to_owned())]),
         Ok(_) => {
             if let Some(splits) = splits_of_library(path) {
                 return Err(NotData::Splits(

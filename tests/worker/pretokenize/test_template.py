@@ -256,3 +256,24 @@ def test_what_templates_borrow_from_python(template: str) -> None:
 def test_today_is_always_the_same_day() -> None:
     template = "{{ strftime_now('%d %b %Y, %A %B %m %y') }}"
     assert recipe(template).render("[]", False)[0] == "26 Jul 2024, Friday July 07 24"
+
+
+@pytest.mark.parametrize(
+    ("kind", "unknown"),
+    [
+        ("chatml", ""),
+        ("alpaca", ""),
+        ("tokenizer", ""),
+        ("llama", "<|start_header_id|>, <|end_header_id|>, <|eot_id|>"),
+        ("gemma", "<start_of_turn>, <end_of_turn>"),
+        ("deepseek", "<｜User｜>, <｜Assistant｜>"),
+    ],
+)
+def test_a_template_whose_markers_the_tokenizer_lacks_is_a_warning(
+    workshop: Workshop, kind: str, unknown: str
+) -> None:
+    row = {"prompt": "Q", "completion": "A"}
+    workshop.build(workshop.jsonl([row]), {"recipe.template": {"kind": kind, "source": None}})
+    said = [line.message for line in workshop.said if getattr(line, "code", "") == "template-tokens"]
+    assert len(said) == bool(unknown)
+    assert all(f"no token for {unknown} of the template {kind}" in message for message in said)

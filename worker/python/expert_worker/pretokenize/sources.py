@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,8 +130,8 @@ def _place(source: Source, files: Mapping[str, str]) -> Path:
         )
     if not Path(path).is_file() and not Path(path).is_dir():
         raise BadInput(
-            f"The data {source.name} is a pipe or a device, not a regular file",
-            hint="Write the data to a file first.",
+            f"The data {source.name} is a pipe or a device, and data is read more than once",
+            hint=f"Save it to a file, `cat {shlex.quote(path)} > rows.jsonl`, and name that file.",
             code="data-damaged",
         )
     return Path(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ from expert_worker.plan import Template
 from expert_worker.pretokenize.vocabulary import Vocabulary
 
 _BUILTIN = dict(BUILTIN_TEMPLATES)
+# `<|im_start|>`, `<｜User｜>`, `<start_of_turn>`.
+_MARKER = re.compile(r"<\|\w+\|>|<｜\w+｜>|<\w+_of_turn>")
 # For a base whose tokenizer has no template.
 _FALLBACK = "chatml"
 
@@ -28,6 +31,8 @@ def template_for(template: Template, base: str, vocabulary: Vocabulary, events: 
     """The same, from the tokenizer's files."""
     wanted = _named(template) or vocabulary.chat_template
     if wanted is not None:
+        if template.kind in _BUILTIN:
+            _warn_of_unknown_tokens(template.kind, wanted, base, vocabulary, events)
         return wanted
     events.warning(
         "no-chat-template",
@@ -35,6 +40,20 @@ def template_for(template: Template, base: str, vocabulary: Vocabulary, events: 
         "Set prompt_template in the manifest to choose one.",
     )
     return _BUILTIN[_FALLBACK]
+
+
+def _warn_of_unknown_tokens(kind: str, text: str, base: str, vocabulary: Vocabulary, events: Events) -> None:
+    """A marker that is not one token is spelled out, and means nothing to the base."""
+    unknown = [marker for marker in dict.fromkeys(_MARKER.findall(text)) if marker not in vocabulary.added]
+    if not unknown:
+        return
+    fitting = "remove prompt_template" if vocabulary.chat_template else "choose one that fits the base"
+    events.warning(
+        "template-tokens",
+        f"The tokenizer of {base} has no token for {', '.join(unknown)} of the template {kind}: each of them "
+        "becomes several tokens that mean nothing to the base",
+        f"Train with the template that the base knows: {fitting}.",
+    )
 
 
 def renderer(template: str, specials: Mapping[str, str]) -> Recipe:
