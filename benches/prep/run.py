@@ -7,7 +7,7 @@ Each runs in a separate process, including start-up, and makes the same packed r
 template, ids, loss mask, packing. TRL's and map's times are taken on the first `--sample` megabytes (the
 whole file where that is as large) and stretched by their measured rate, which a small sample makes too low:
 fixed costs weigh more there. `--sample 0` leaves them out. Of ours, the best of `--repeat` runs counts for
-each number of threads. Prints one JSON document and one line.
+each number of threads, and for the same rows as one JSON list. Prints one JSON document and one line.
 """
 
 import argparse
@@ -56,6 +56,10 @@ def compare(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
         runs = [ours(folder, base, whole, threads) for _ in range(given.repeat)]
         found[f"threads_{threads}"] = best(runs)
     first = found[f"threads_{given.threads[0]}"]
+    array = folder / "rows.json"
+    as_list(whole, array)
+    found["json_list"] = best([ours(folder, base, array, given.threads[0]) for _ in range(given.repeat)])
+    found["json_list"]["ratio"] = first["cpu"] / found["json_list"]["cpu"]
     if given.sample:
         for name in ("trl", "map"):
             found[name] = other(name, folder, base, whole, given)
@@ -73,12 +77,21 @@ def rows(found: dict[str, Any], given: argparse.Namespace) -> Any:
     for name, known in (("trl", "TRL"), ("map", "datasets.map")):
         if name in found:
             yield {"what": f"{given.megabytes:.0f} MB", "against": known, "ratio": found[name]["ratio"]}
+    yield {"what": "a JSON list", "against": "JSON Lines", "ratio": found["json_list"]["ratio"]}
     first = given.threads[0]
     for threads in given.threads[1:]:
         if threads > cores():
             continue  # They have taken turns: their time says nothing.
         ratio = found[f"threads_{first}"]["wall"] / found[f"threads_{threads}"]["wall"]
         yield {"what": f"{threads} threads", "against": f"{first} thread", "ratio": ratio}
+
+
+def as_list(lines: Path, target: Path) -> None:
+    """The same rows as one JSON list."""
+    with lines.open("rb") as rows, target.open("wb") as out:
+        for number, row in enumerate(filter(None, map(bytes.strip, rows))):
+            out.write((b",\n" if number else b"[") + row)
+        out.write(b"]\n")
 
 
 def best(runs: list[dict[str, Any]]) -> dict[str, Any]:
