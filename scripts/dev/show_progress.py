@@ -24,7 +24,7 @@ LAST_LINES = 40
 def main() -> int:
     parser = argparse.ArgumentParser(prog="show_progress.py", description=__doc__)
     parser.add_argument("what")
-    parser.add_argument("--grows", type=Path, help="a folder that the command fills; its size is shown")
+    parser.add_argument("--grows", type=Path, help="a folder that the command fills; what was added is shown")
     parser.add_argument("--every", type=float, default=INTERVAL, metavar="SECONDS")
     parser.add_argument("command", nargs="+")
     given = parser.parse_args()
@@ -41,6 +41,7 @@ def main() -> int:
 
 def run_quietly(command: list[str], what: str, grows: Path | None, every: float) -> int:
     began = time.monotonic()
+    before = bytes_below(grows) if grows else 0
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         while True:
@@ -48,7 +49,7 @@ def run_quietly(command: list[str], what: str, grows: Path | None, every: float)
                 code = process.wait(every)
                 break
             except subprocess.TimeoutExpired:
-                size = f", {bytes_below(grows) / 1e9:.1f} GB so far" if grows else ""
+                size = f", {max(0, bytes_below(grows) - before) / 1e9:.1f} GB so far" if grows else ""
                 seconds = shown(time.monotonic() - began)
                 print(f"  {what}: {seconds}{size}", file=sys.stderr, flush=True)
         if code:

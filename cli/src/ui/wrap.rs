@@ -12,7 +12,7 @@ pub fn width(text: &str) -> usize {
     one_line(text).chars().count()
 }
 
-/// Breaks between words; further lines begin below the `indent`th column. A longer word has a line of its own.
+/// Breaks between words; further lines begin below the `indent`th column. A longer word takes a separate line.
 pub fn wrapped(text: &str, indent: usize, columns: Option<usize>) -> String {
     let room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(indent).max(MIN_ROOM));
     let mut lines = String::new();

@@ -82,7 +82,7 @@ fn check_labels(labels: &Setting<Vec<String>>, problems: &mut Problems) {
     let twice = labels.iter().find(|label| !known.insert(plain(label)));
     let message = match twice {
         Some(label) => {
-            format!("the label `{label}` is there twice; case and spaces do not tell labels apart")
+            format!("the label `{label}` is there twice; labels differ in more than case and spaces")
         }
         None if known.contains("") => "a label is empty".to_owned(),
         None if known.len() < 2 => "a classification needs two labels or more".to_owned(),

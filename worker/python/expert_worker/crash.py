@@ -72,6 +72,6 @@ def write_traceback(error: BaseException, folders: Sequence[Path]) -> Path | Non
 
 
 def log_folders(request: Request, paths: Paths) -> list[Path]:
-    """Only training has a folder of its own."""
+    """Only training has its own folder."""
     logs = Path(paths.home) / "logs"
     return [Path(paths.output), logs] if request.stage == "train" else [logs]
