@@ -9,7 +9,7 @@ use expert_contract::plan::DeviceKind;
 
 use crate::experts::MANIFEST;
 use crate::failure::Failure;
-use crate::plan::Card;
+use crate::sys::cards::Card;
 
 #[derive(Args)]
 #[command(next_help_heading = "Every command")]

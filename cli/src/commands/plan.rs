@@ -7,7 +7,8 @@ use expert_contract::plan::{Request, Resume};
 use crate::args::{PlanOptions, TrainOptions};
 use crate::failure::Failure;
 use crate::next;
-use crate::plan::{Card, Reads, prepare, show};
+use crate::plan::{Reads, prepare, show};
+use crate::sys::cards::Card;
 use crate::ui::Console;
 
 /// Show every resolved setting and its source, steps, tokens, batch, and memory compared with the device

@@ -1,6 +1,5 @@
 //! From the command line to a plan, and a plan shown.
 
-mod cards;
 mod links;
 mod prepare;
 mod show;
@@ -8,7 +7,6 @@ mod site;
 mod slow_encoder;
 mod text;
 
-pub use cards::Card;
 pub use links::{leads_out, refuse_links_out};
 pub use prepare::{Prepared, Reads, prepare, prepare_here, resolved};
 pub use show::show;

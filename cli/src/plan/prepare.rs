@@ -12,11 +12,11 @@ use expert_contract::read;
 use expert_contract::resolve::{Note, Place, Resolved, resolve};
 use expert_contract::rules::{MachineFacts, check_machine};
 
-use super::cards::Card;
 use super::site::Here;
 use super::{links, site};
 use crate::args::PlanOptions;
 use crate::failure::Failure;
+use crate::sys::cards::Card;
 use crate::ui::Console;
 
 pub struct Prepared {

@@ -1,5 +1,6 @@
 //! What the operating system offers: files, locks, the environment, git and the machine's devices.
 
+pub mod cards;
 pub mod digests;
 pub mod durable;
 pub mod env;
