@@ -1,13 +1,16 @@
 //! What a plan takes from the base's own folder: its layers, and which of the manifest's names they carry.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::path::{Path, PathBuf};
 
+use common::site;
 use expert_contract::diagnostic::{Code, Diagnostic, Severity};
 use expert_contract::manifest::Options;
-use expert_contract::plan::{AdaptedModules, Device, DeviceKind, Threads};
+use expert_contract::plan::AdaptedModules;
 use expert_contract::read::{Loaded, from_bytes};
-use expert_contract::resolve::{Resolved, Site, resolve};
+use expert_contract::resolve::{Resolved, resolve};
 use serde_json::{Value, json};
 
 /// A folder with bases in it, and manifests that name them.
@@ -67,22 +70,6 @@ impl Folder {
         let mut found = self.refusals(&json!([{"name": "base"}]), config);
         assert_eq!(found.len(), 1, "{found:?}");
         found.remove(0)
-    }
-}
-
-fn site(manifest: &Path) -> Site {
-    Site {
-        manifest: manifest.to_owned(),
-        output: None,
-        data: None,
-        test: None,
-        home: PathBuf::from("/cache"),
-        hub_cache: PathBuf::from("/nowhere"),
-        device: Device { kind: DeviceKind::Cpu, index: 0, name: "device".into(), memory_bytes: None },
-        devices: 1,
-        computes_bf16: true,
-        threads: Threads::default(),
-        wait_for_mirror: false,
     }
 }
 

@@ -1,10 +1,12 @@
 //! Which files a plan reads its rows from, by which names, and what is known of them before they are tokenized.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::path::{Path, PathBuf};
 
 use expert_contract::manifest::Options;
-use expert_contract::plan::{DataFormat, Device, DeviceKind, Source, Threads};
+use expert_contract::plan::{DataFormat, Source};
 use expert_contract::read::from_bytes;
 use expert_contract::resolve::{Resolved, Site, resolve};
 use serde_json::{Value, json};
@@ -24,19 +26,7 @@ impl Folder {
     }
 
     fn site(&self) -> Site {
-        Site {
-            manifest: self.0.path().join("manifest.json"),
-            output: None,
-            data: None,
-            test: None,
-            home: PathBuf::from("/cache"),
-            hub_cache: PathBuf::from("/nowhere"),
-            device: Device { kind: DeviceKind::Cpu, index: 0, name: "device".into(), memory_bytes: None },
-            devices: 1,
-            computes_bf16: true,
-            threads: Threads::default(),
-            wait_for_mirror: false,
-        }
+        common::site(&self.0.path().join("manifest.json"))
     }
 
     fn resolve_at(&self, site: &Site, dataset: &Value) -> Resolved {

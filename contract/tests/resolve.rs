@@ -1,7 +1,9 @@
 //! A plan from a manifest: the recipe is the result's name, the machine is how it is computed here.
 #![allow(clippy::unwrap_used)]
 
-use std::path::{Path, PathBuf};
+mod common;
+
+use std::path::Path;
 
 use expert_contract::manifest::{Manifest, Options, Set};
 use expert_contract::plan::{
@@ -43,19 +45,8 @@ fn manifest_at(path: &Path, sets: &[Set]) -> Manifest {
 }
 
 fn site(memory: Option<u64>, kind: DeviceKind) -> Site {
-    Site {
-        manifest: PathBuf::from("/experts/expert-sql/manifest.json"),
-        output: None,
-        data: None,
-        test: None,
-        home: PathBuf::from("/cache"),
-        hub_cache: PathBuf::from("/nowhere"),
-        device: Device { kind, index: 0, name: "device".into(), memory_bytes: memory },
-        devices: 1,
-        computes_bf16: true,
-        threads: Threads::default(),
-        wait_for_mirror: false,
-    }
+    let site = common::site(Path::new("/experts/expert-sql/manifest.json"));
+    Site { device: Device { kind, memory_bytes: memory, ..site.device }, ..site }
 }
 
 const TRAIN: Request =

@@ -1,0 +1,23 @@
+//! A machine for plans to be made on.
+
+use std::path::{Path, PathBuf};
+
+use expert_contract::plan::{Device, DeviceKind, Threads};
+use expert_contract::resolve::Site;
+
+/// A CPU whose memory is not known, and nothing from the command line.
+pub fn site(manifest: &Path) -> Site {
+    Site {
+        manifest: manifest.to_owned(),
+        output: None,
+        data: None,
+        test: None,
+        home: PathBuf::from("/cache"),
+        hub_cache: PathBuf::from("/nowhere"),
+        device: Device { kind: DeviceKind::Cpu, index: 0, name: "device".into(), memory_bytes: None },
+        devices: 1,
+        computes_bf16: true,
+        threads: Threads::default(),
+        wait_for_mirror: false,
+    }
+}
