@@ -132,6 +132,18 @@ fn a_file_in_place_of_a_manifest_leads_to_import() {
     let output = run(folder.path(), &["validate", "My Config.yml"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(words(&output.stderr).contains("`expert-cli import"), "{}", words(&output.stderr));
+    std::fs::write(
+        folder.path().join("args.json"),
+        "{\"model_name_or_path\": \"a/b\", \"lora_rank\": 8, \"cutoff_len\": 64}",
+    )
+    .unwrap();
+    let output = run(folder.path(), &["validate", "args.json"]);
+    let said = words(&output.stderr);
+    assert!(
+        said.contains("another trainer's configuration") && said.contains("`expert-cli import"),
+        "{said}"
+    );
+    assert_eq!(said.matches("error").count(), 1, "{said}");
     std::fs::create_dir(folder.path().join("e")).unwrap();
     std::fs::write(folder.path().join("e/manifest.yaml"), AXOLOTL).unwrap();
     let output = run(folder.path(), &["plan", "e"]);

@@ -462,6 +462,15 @@ fn translation(name: &str, text: &str) -> Option<&'static Word> {
     WORDS.iter().find(|word| word.key == last && word.names.contains(&folded.as_str()))
 }
 
+/// The hint for a whole configuration of another trainer.
+pub(crate) const IMPORT: &str = "run `expert-cli import FILE`: it makes an expert from a configuration of Axolotl, LLaMA-Factory or TRL, and lists \
+                                 what cannot be carried over";
+
+/// Whether several of a document's outermost keys are those of another trainer.
+pub(crate) fn are_of_another_trainer<'a>(keys: impl Iterator<Item = &'a str>) -> bool {
+    keys.filter(|name| counterpart(name).is_some()).nth(2).is_some()
+}
+
 /// The hint for a key of another trainer.
 pub(crate) fn key(name: &str) -> Option<String> {
     counterpart(name).or_else(|| match meaning(name)? {

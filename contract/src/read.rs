@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Code, Diagnostic, Problem, Severity, Style, render};
+use crate::foreign;
 use crate::manifest::{
     BaseModel, Bases, Config, Document, MAX_BASES, Manifest, Options, ROOT, Root, bytes, check, effective,
     json, sets,
@@ -156,8 +157,18 @@ fn used_base(manifest: &Manifest, bases: &Bases) -> Option<usize> {
 
 /// The typed tree, after checking it against the ledger. None if it is not an object.
 fn typed(root: &json::Node, problems: &mut Vec<Problem>) -> Option<(Root, Config, Vec<BaseModel>)> {
+    let object = root.as_object();
+    let has = |key: &&str| object.is_some_and(|object| object.get(key).is_some());
+    if let Some(object) = object.filter(|_| !["name", "training", "base_models"].iter().any(|key| has(key)))
+        && foreign::are_of_another_trainer(object.members.iter().map(|member| member.key.as_str()))
+    {
+        let message = "these are the keys of another trainer's configuration, not of a manifest";
+        let span = object.members.first().map_or(root.span, |member| member.key_span);
+        problems.push(Problem::new(Code::OtherFormat, span, message).hint(foreign::IMPORT));
+        return None;
+    }
     check::check(&ROOT, root, problems);
-    let object = root.as_object()?;
+    let object = object?;
     if let Some(problem) = too_many_bases(object) {
         problems.push(problem);
         return None;

@@ -109,7 +109,8 @@ pub fn read(text: &str) -> Result<Value, Unreadable> {
 
 fn from_json(text: &str) -> Result<Value, Unreadable> {
     let parsed = json::parse(text, 0);
-    let line = |at: u32| text[..at as usize].matches('\n').count() + 1;
+    let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
+    let line = |at: u32| ends.partition_point(|end| *end < at as usize) + 1;
     let error = parsed
         .problems
         .iter()
@@ -120,7 +121,11 @@ fn from_json(text: &str) -> Result<Value, Unreadable> {
     let root = parsed
         .root
         .unwrap_or(json::Node { span: expert_contract::source::Span::default(), value: json::Value::Null });
-    Ok(of_node(&root, &line))
+    let value = of_node(&root, &line);
+    if size(&value) > 2 * MAX_VALUES {
+        return unreadable(1, format!("it has more than {MAX_VALUES} values"));
+    }
+    Ok(value)
 }
 
 /// The reader of JSON has bounded depth and number of values already.
@@ -366,7 +371,9 @@ mod tests {
         let dashes = "- ".repeat(100_000);
         let keys = (0..30_000).map(|key| "k".to_owned() + &key.to_string() + ": 1\n").collect::<String>();
         let nested_json = "{\"a\":".repeat(100_000);
-        for text in [laughs, deep, block, many, dashes, keys, nested_json] {
+        let members: Vec<String> = (0..30_000).map(|key| format!("\"k{key}\":1")).collect();
+        let wide_json = format!("{{{}}}", members.join(","));
+        for text in [laughs, deep, block, many, dashes, keys, nested_json, wide_json] {
             assert!(read(&text).is_err(), "{}", &text[..40]);
         }
     }

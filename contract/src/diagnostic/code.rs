@@ -55,7 +55,7 @@ codes! {
     FileTooLarge = "file-too-large", Error, "The manifest is larger than 16 MiB, or holds more than 100,000 values: data that belongs in a dataset.";
     FileEmpty = "file-empty", Error, "The manifest holds nothing.";
     LfsPointer = "lfs-pointer", Error, "The file is a Git LFS pointer: its content was never fetched.";
-    OtherFormat = "other-format", Error, "The file is YAML or TOML; manifests are JSON.";
+    OtherFormat = "other-format", Error, "The file is YAML or TOML, or the configuration of another trainer; manifests are JSON with the keys of docs/manifest.md.";
     InvalidUtf8 = "invalid-utf8", Error, "The manifest is not UTF-8 text.";
     ByteOrderMark = "byte-order-mark", Warning, "The manifest begins with a byte order mark, which other JSON readers refuse; it is skipped.";
     Syntax = "syntax", Error, "The text is not valid JSON here.";

@@ -96,8 +96,7 @@ fn look(text: &str) -> Option<Problem> {
         let problem =
             Problem::new(Code::OtherFormat, span, format!("this looks like {format}; manifests are JSON"));
         return Some(problem.hint(if is_of_another_trainer(content) {
-            "run `expert-cli import FILE`: it makes an expert from a configuration of Axolotl, LLaMA-Factory or TRL, and \
-             lists what cannot be carried over"
+            foreign::IMPORT
         } else {
             "write it as JSON (a YAML or TOML library of Python converts it), or start from `expert-cli init NAME`"
         }));
@@ -115,8 +114,9 @@ fn look(text: &str) -> Option<Problem> {
 
 /// Whether several of its outermost keys are those of another trainer.
 fn is_of_another_trainer(text: &str) -> bool {
-    let names = text.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name);
-    names.filter(|name| foreign::counterpart(name).is_some()).nth(2).is_some()
+    foreign::are_of_another_trainer(
+        text.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name),
+    )
 }
 
 /// YAML or TOML, by the first line that is neither empty nor a comment, and where that line is.
