@@ -1,7 +1,8 @@
 """Kills through the real command line: token cache, worker process, supervision and all.
 
 Every kind of settings that users run, by `defaults`. In `make test` one of them, with DoRA for its adapter:
-that keeps the most between steps.
+that keeps the most between steps. `make test-all` kills that one ten times and every other kind twice: the
+worker by itself, and the command line.
 """
 
 import contextlib
@@ -43,6 +44,7 @@ class Expert:
     def __init__(self, folder: Path, cli: Path, case: Case, **changes: object) -> None:
         folder.mkdir(exist_ok=True)
         self.folder, self.cli = folder, cli
+        self.kills = 2
         self.home = folder.parent / f"{folder.name}-home"
         self.manifest = folder / "manifest.json"
         save_base(folder / "base")
@@ -114,6 +116,7 @@ def expert(request: pytest.FixtureRequest, quick_folder: Path, cli: Path) -> Exp
     folder = quick_folder / request.param.replace(" ", "-")
     if request.param == DORA:
         expert = Expert(folder, cli, SAMPLE, adapter_type="dora")
+        expert.kills = 10 if FULL else 1
     else:
         expert = Expert(folder, cli, CASES[request.param])
     expert.finish("undisturbed", "--set", f"training.config.checkpoint_mirror={folder / 'mirror'}")
@@ -152,9 +155,9 @@ def await_death(process: int) -> None:
         time.sleep(0.01)
 
 
-def test_killed_and_resumed_by_command(expert: Expert, every_trial: bool) -> None:
+def test_killed_and_resumed_by_command(expert: Expert) -> None:
     draw = random.Random(13)
-    for number in range(10 if every_trial else 1):
+    for number in range(expert.kills):
         name = f"killed-{number}"
         process = expert.start(name)
         await_checkpoint(expert, name, 2 * draw.randint(1, STEPS // 2 - 2), process)
@@ -171,6 +174,8 @@ def test_killed_and_resumed_by_command(expert: Expert, every_trial: bool) -> Non
             assert same, f"{name}: {part} differs"
 
 
+# Whatever the settings, the lock is the same.
+@pytest.mark.parametrize("expert", [DORA], indirect=True)
 @pytest.mark.skipif(sys.platform != "linux", reason="undoes a bond that only Linux has")
 def test_a_worker_that_outlives_the_command_line_is_the_only_writer(expert: Expert) -> None:
     places = os.pathsep.join([surroundings(1)["PYTHONPATH"], str(Path(__file__).parent)])
