@@ -22,3 +22,4 @@ pub mod schema;
 pub mod secret;
 pub mod source;
 pub mod words;
+pub mod wrap;

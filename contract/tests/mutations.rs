@@ -66,7 +66,10 @@ fn judge(bytes: &[u8]) -> Loaded {
         assert!(!found.message.is_empty() && !found.code.as_str().is_empty());
         assert!(found.pointer.is_empty() || found.pointer.starts_with('/'), "{found:?}");
     }
-    assert!(loaded.rendered(Style { colour: true, width: 40 }).len() >= loaded.diagnostics.len());
+    assert!(
+        loaded.rendered(Style { colour: true, width: 40, columns: Some(60) }).len()
+            >= loaded.diagnostics.len()
+    );
     if let Some(manifest) = &loaded.manifest {
         assert!(manifest.all_effective().all(|effective| !effective.shown().is_empty()));
     }

@@ -13,6 +13,7 @@ use crate::runs::{Run, State, below, comparison};
 use crate::sys::paths::portable;
 use crate::ui::number::{grouped, minute, percent, short};
 use crate::ui::style::DIM;
+use crate::ui::wrap::message;
 use crate::ui::{Align, Console, Table};
 
 #[derive(clap::Args)]
@@ -75,7 +76,8 @@ fn show(runs: &[Run], console: &Console) {
     let lines = text.lines().zip(below).map(|(line, below)| format!("{line}\n{below}"));
     console.data(&lines.collect::<String>());
     if !left_out.is_empty() {
-        console.say(&format!("not shown for lack of width: {} (--json has all)", left_out.join(", ")));
+        let text = format!("not shown for lack of width: {} (--json has all)", left_out.join(", "));
+        console.say(&message(&text, 2));
     }
 }
 

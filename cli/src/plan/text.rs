@@ -7,6 +7,8 @@ use expert_contract::manifest::{Origin, Shown};
 use expert_contract::plan::{Duration, MemoryEstimate, Recipe, Source, Strategy, Warmup};
 use expert_contract::resolve::{MOST_ROOM, Place, Resolved, ShapeSource, estimate_steps};
 
+use serde_json::Value;
+
 use crate::sys::paths::near;
 use crate::ui::number::{bytes, grouped as count, short};
 use crate::ui::style::{DIM, STRONG};
@@ -74,7 +76,7 @@ fn base(resolved: &Resolved) -> String {
     );
     let place = match (&resolved.base.place, &resolved.base.shape_source) {
         (Place::Embedded, _) => "comes with the worker".to_owned(),
-        (Place::Folder(folder), _) => folder.display().to_string(),
+        (Place::Folder(folder), _) => near(folder),
         (Place::Hub { snapshot: Some(_), .. }, _) => "in the Hub's cache".to_owned(),
         (Place::Hub { .. }, ShapeSource::Published) => {
             "not in the Hub's cache: downloaded when training starts; dimensions as published".to_owned()
@@ -241,6 +243,15 @@ fn parts(estimate: &MemoryEstimate) -> [(&'static str, u64); 8] {
     ]
 }
 
+/// Names without quotes, and lists of them as words, which may be broken over lines.
+fn worded(value: &Value) -> String {
+    let name = |value: &Value| value.as_str().map(str::to_owned);
+    let names = |values: &Vec<Value>| values.iter().map(name).collect::<Option<Vec<_>>>();
+    name(value)
+        .or_else(|| Some(value.as_array().and_then(names)?.join(" ")))
+        .unwrap_or_else(|| value.to_string())
+}
+
 fn settings(page: &mut Page, resolved: &Resolved, all: bool) {
     let shown: Vec<_> =
         resolved.settings.iter().filter(|setting| all || setting.origin != Origin::Default).collect();
@@ -253,7 +264,7 @@ fn settings(page: &mut Page, resolved: &Resolved, all: bool) {
     let (keys, origins) = (longest(|it| it.key.len()), longest(|it| it.origin.as_str().len()));
     for setting in shown {
         let Some(value) = &setting.value else { continue };
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let value = worded(value);
         let value = wrapped(&value, 2 + keys + origins, page.columns);
         let (key, origin) = (&setting.key, setting.origin.as_str());
         let _ = writeln!(page.text, "  {DIM}{key:<keys$}{origin:<origins$}{DIM:#}{value}");

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::diagnostic;
 use super::style::{self, ERROR, HINT, WARNING};
+use super::wrap;
 use crate::failure::Failure;
 
 pub struct Console {
@@ -54,19 +55,22 @@ impl Console {
     }
 
     pub fn warn(&self, message: &str, hint: Option<&str>) {
-        to_stderr(&format!("{WARNING}warning{WARNING:#}: {message}{}", hint_line(hint)));
+        let text = wrap::message(&format!("{WARNING}warning{WARNING:#}: {message}"), 2);
+        to_stderr(&format!("{text}{}", hint_line(hint)));
     }
 
     /// One failure of several, with its subject, without a separate document.
     pub fn trouble(&self, name: &str, failure: &Failure) {
         let hint = hint_line(failure.hint.as_deref());
-        to_stderr(&format!("{ERROR}error{ERROR:#}: {name}: {}{hint}", failure.message));
+        let text = wrap::message(&format!("{ERROR}error{ERROR:#}: {name}: {}", failure.message), 2);
+        to_stderr(&format!("{text}{hint}"));
     }
 
     /// On standard error for the user, and with `--json` as the one document.
     pub fn failure(&self, failure: &Failure) {
         let hint = hint_line(failure.hint.as_deref());
-        to_stderr(&format!("{}: {}{hint}", label(failure), failure.message));
+        let text = wrap::message(&format!("{}: {}", label(failure), failure.message), 2);
+        to_stderr(&format!("{text}{hint}"));
         self.failure_document(failure);
     }
 
@@ -107,7 +111,14 @@ fn label(failure: &Failure) -> String {
 }
 
 fn hint_line(hint: Option<&str>) -> String {
-    hint.map_or(String::new(), |hint| format!("\n  {HINT}hint{HINT:#}: {hint}"))
+    let Some(hint) = hint else { return String::new() };
+    let line = format!("\n  {HINT}hint{HINT:#}: {hint}");
+    // A command can be copied only if it is not broken.
+    if hint.contains(": expert-cli ") || hint.starts_with("expert-cli ") {
+        line
+    } else {
+        wrap::message(&line, 8)
+    }
 }
 
 /// Styles are stripped where nobody can see them.

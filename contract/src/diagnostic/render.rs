@@ -5,17 +5,20 @@ use std::ops::RangeInclusive;
 use super::code::{Code, Severity};
 use super::problem::Diagnostic;
 use crate::source::{Place, Source, Sources};
+use crate::wrap::wrapped;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Style {
     pub colour: bool,
     /// Columns of the source line that are shown at most.
     pub width: usize,
+    /// Of the terminal: message and hint are broken between words, and the source line fits. None: lines keep their length.
+    pub columns: Option<usize>,
 }
 
 impl Default for Style {
     fn default() -> Self {
-        Self { colour: false, width: 100 }
+        Self { colour: false, width: 100, columns: None }
     }
 }
 
@@ -26,12 +29,20 @@ pub fn render(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> Strin
     let head = format!("{}[{}]", diagnostic.severity.as_str(), diagnostic.code.as_str());
     let gutter = " ".repeat(line.to_string().len());
     let bar = paint.with(BLUE, "|");
-    let mut lines =
-        vec![format!("{}: {}", paint.with(tone, &head), paint.with(BOLD, &printable(&diagnostic.message)))];
+    let fold = |text: &str, first, indent| {
+        wrapped(&printable(text), first, indent, style.columns, |word| {
+            columns(&word.chars().collect::<Vec<_>>())
+        })
+    };
+    let message = fold(&diagnostic.message, head.len() + 2, 2);
+    let mut lines = vec![format!("{}: {}", paint.with(tone, &head), paint.with(BOLD, &message))];
     if let Some(source) = sources.get(diagnostic.span) {
         let arrow = paint.with(BLUE, "-->");
         lines.push(format!("{gutter}{arrow} {}:{line}:{column}", printable(&source.name)));
-        let window = Window::around(source, diagnostic, style.width);
+        // Beside the gutter, the bar and the marks of a cut on both sides.
+        let room =
+            style.columns.map_or(style.width, |columns| columns.saturating_sub(gutter.len() + 5).max(20));
+        let window = Window::around(source, diagnostic, room);
         // The line would put the secret into logs.
         if diagnostic.code != Code::Credentials && !window.text.trim().is_empty() {
             lines.push(format!("{gutter} {bar}"));
@@ -45,7 +56,7 @@ pub fn render(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> Strin
             "{gutter} {} {}: {}",
             paint.with(BLUE, "="),
             paint.with(CYAN, "hint"),
-            printable(hint)
+            fold(hint, gutter.len() + 9, gutter.len() + 9)
         ));
     }
     lines.push(String::new());
@@ -205,16 +216,28 @@ mod tests {
     #[test]
     fn a_long_line_is_windowed_around_the_place() {
         let text = format!("{}HERE{}", "a".repeat(5000), "b".repeat(5000));
-        let text = shown(&text, 5000, 5004, Style { colour: false, width: 20 });
+        let text = shown(&text, 5000, 5004, Style { width: 20, ..Style::default() });
         assert!(text.contains("1 | …aaaaaaaaHEREbbbbbbbb…\n"), "{text}");
         assert!(text.contains("  |          ^^^^\n"), "{text}");
+    }
+
+    #[test]
+    fn on_a_narrow_terminal_nothing_is_wider_than_it() {
+        let text = format!("{}HERE{}", "a".repeat(500), "b".repeat(500));
+        for width in [30, 60, 80] {
+            let rendered = shown(&text, 500, 504, Style { columns: Some(width), ..Style::default() });
+            let longest = rendered.lines().map(|line| line.chars().count()).max();
+            assert!(longest <= Some(width) && rendered.contains("aHEREb"), "{width}: {rendered}");
+        }
+        let narrow = shown("{}", 0, 1, Style { columns: Some(24), ..Style::default() });
+        assert!(narrow.starts_with("error[unknown-key]: a\n  \u{fffd}[31mmessage\n"), "{narrow}");
     }
 
     #[test]
     fn colour_only_on_request() {
         assert!(!shown("{}", 0, 1, Style::default()).contains('\x1b'));
         assert!(
-            shown("{}", 0, 1, Style { colour: true, width: 80 })
+            shown("{}", 0, 1, Style { colour: true, width: 80, columns: None })
                 .contains("\x1b[1;31merror[unknown-key]\x1b[0m")
         );
     }
@@ -224,7 +247,7 @@ mod tests {
         let text = "\n\"a\u{301}\"\r\n\u{1f600}x\n";
         for start in 0..=text.len() {
             for end in start..=text.len() {
-                shown(text, start, end, Style { colour: false, width: 3 });
+                shown(text, start, end, Style { width: 3, ..Style::default() });
             }
         }
     }

@@ -137,6 +137,24 @@ def steps(events: Events, count: str) -> None:
         )
 
 
+def under_way(events: Events, _argument: str) -> None:
+    """A third of a long training, with everything that a step may say."""
+    events.progress(
+        step=1200,
+        total_steps=4000,
+        epoch=0.3,
+        loss=1.23456,
+        lr=5e-5,
+        tokens=8192,
+        supervised_tokens=4096,
+        tokens_per_second=21_700.0,
+        seconds=2.0,
+        data_wait=0.1,
+        memory_allocated=3 << 30,
+        eta=3725.0,
+    )
+
+
 def quiet_stage(events: Events, budget: str) -> None:
     events.stage("wait", quiet_budget=float(budget))
 
@@ -271,6 +289,7 @@ ACTS = {
     for function in (
         crash,
         steps,
+        under_way,
         quiet_stage,
         hang,
         obey,
