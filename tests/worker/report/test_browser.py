@@ -208,3 +208,73 @@ def test_the_index_leads_to_every_report(browser: Browser, shelf: Path) -> None:
     for page in pages:
         browser.look(page, width=1400, scheme="light")
         assert browser.ask("document.querySelector('h1').firstChild.textContent") == "expert-sql"
+
+
+# Of every short word: whether a line break goes through it. Longer ones, such as paths and digests, may be broken.
+BROKEN_WORDS = """(() => {
+  const broken = [];
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+    if (!node.parentElement.checkVisibility() || node.parentElement.closest('.strips, pre, svg')) continue;
+    for (const found of node.data.matchAll(/[\\w.,%+-]{2,20}/g)) {
+      const range = document.createRange();
+      range.setStart(node, found.index);
+      range.setEnd(node, found.index + found[0].length);
+      const tops = new Set([...range.getClientRects()].map(box => Math.round(box.top)));
+      const whole = /(^|\\s)$/.test(node.data.slice(0, found.index)) &&
+        /^(\\s|$)/.test(node.data.slice(found.index + found[0].length));
+      if (tops.size > 1 && whole && !found[0].includes('-')) broken.push(found[0]);
+    }
+  }
+  return broken;
+})()"""
+# Texts of neighbouring cells and labels of one axis, and texts that go over the edge of their card.
+OVERLAPPING = """(() => {
+  const bad = [];
+  const inside = e => { const r = document.createRange(); r.selectNodeContents(e); return r.getBoundingClientRect(); };
+  const cross = (a, b) => a.width && b.width && a.right > b.left + 1 && b.right > a.left + 1
+    && a.bottom > b.top + 1 && b.bottom > a.top + 1;
+  const groups = [...document.querySelectorAll('tr')].map(row => [...row.cells]).concat(
+    [...document.querySelectorAll('.plot')].flatMap(plot => ['.up', '.along'].map(k => [...plot.querySelectorAll(k)])),
+    [[...document.querySelectorAll('.tile')]]);
+  for (const group of groups) for (let i = 0; i + 1 < group.length; i++) {
+    if (cross(inside(group[i]), inside(group[i + 1]))) bad.push(['overlap', group[i].innerText, group[i + 1].innerText]);
+  }
+  for (const box of document.querySelectorAll('.box, .tile, figure')) {
+    const edge = box.getBoundingClientRect();
+    for (const e of box.querySelectorAll('td, th, span:not(.strips *), b:not(.strips *), small, time')) {
+      const text = inside(e);
+      if (e.checkVisibility() && text.width && text.right > edge.right - 3) bad.push(['edge', e.innerText, text.right - edge.right]);
+    }
+  }
+  return bad;
+})()"""
+
+
+@pytest.fixture(scope="module")
+def wide_shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Names as long as people choose them, every column filled, and a run that failed."""
+    home = tmp_path_factory.mktemp("wide")
+    runs = []
+    for name in ("appointments-of-the-week", "customer-support-classification"):
+        run = sample_run(home / name)
+        for file in ("run.json", "plan.json"):
+            document = json.loads((run / file).read_text())
+            document["recipe"]["expert"] = name
+            document["recipe"]["base"]["name"] = "Organisation/Some-Long-Base-3.5-Instruct"
+            (run / file).write_text(json.dumps(document))
+        runs.append(run)
+    return write_index(home / "report.html", runs)
+
+
+@pytest.mark.parametrize("width", [420, 1000, 1400])
+def test_tables_are_readable_at_any_width(browser: Browser, run: Path, wide_shelf: Path, width: int) -> None:
+    for page in (
+        run / "report.html",
+        wide_shelf,
+        wide_shelf.parent / "appointments-of-the-week/out/report.html",
+    ):
+        browser.look(page, width=width, scheme="light")
+        assert browser.ask("document.documentElement.scrollWidth <= innerWidth")
+        assert browser.ask(BROKEN_WORDS) == []
+        assert browser.ask(OVERLAPPING) == []

@@ -233,7 +233,7 @@ def test_an_evaluation_of_the_runs_adapter_reaches_its_card(tmp_path: Path) -> N
     base = Score(correct=4, total=40, accuracy=0.1, low=0.04, high=0.231, loss=2.5)
     for adapter, reached in ((tmp_path / "another", False), (final, True)):
         tuned = base.model_copy(update={"path": str(adapter)})
-        leave_scores(plan, scored(base, tuned), Events.in_memory("evaluate")[0])
+        leave_scores(final.parent, scored(base, tuned), Events.in_memory("evaluate")[0])
         assert ("| adapter | 10.0%" in (final / "README.md").read_text()) is reached
 
 

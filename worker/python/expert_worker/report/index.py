@@ -27,7 +27,7 @@ _HEAD = (
     "validation loss",
     "tokens/s",
     "time",
-    "when",
+    "when (UTC)",
 )
 _NUMBERS = frozenset({2, 3, 6, 7, 8})
 _SPARK_POINTS = 80
@@ -153,8 +153,14 @@ def _row(run: Listed, home: Path) -> list[object]:
         f"{result.eval_loss:.4f}" if result.eval_loss is not None else "",
         short(result.tokens_per_second) if result.tokens_per_second is not None else "",
         duration(result.seconds) if result.seconds is not None else "",
-        Raw(f"<time>{moment(run.last_time)}</time>") if run.last_time else "",
+        _when(run.last_time) if run.last_time else "",
     ]
+
+
+def _when(time: float) -> Raw:
+    """Date and time of day, between which a narrow column breaks."""
+    parts = moment(time).removesuffix(" UTC").split(" ")
+    return Raw(f"<time>{' '.join(f'<span>{part}</span>' for part in parts)}</time>")
 
 
 def _name(run: Listed, home: Path) -> Raw:
