@@ -103,6 +103,9 @@ pub enum Body {
         source: String,
         text: String,
         done: bool,
+        /// With `done`: the answer ended because it reached the most tokens that it may have.
+        #[serde(default)]
+        cut: bool,
     },
     /// The last line of a successful attempt; `result` is the stage's result document.
     Finished {

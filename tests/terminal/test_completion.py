@@ -38,7 +38,7 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Terminal]:
     path = os.pathsep.join([str(CLI.parent), os.environ.get("PATH", "")])
     environment = {"PATH": path, "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
     with Terminal(100, start, folder=tmp_path, environment=environment, lines=40) as terminal:
-        terminal.shows("ready>")
+        terminal.waits("ready>")
         yield terminal
 
 
@@ -54,6 +54,7 @@ def test_tab_completes_commands_flags_and_values(shell: Terminal) -> None:
         shell.type("Tab")
         shell.shows(completed)
         shell.type("C-c")
+        shell.waits("ready>")
     shell.type("-l", "expert-cli bench ")
     shell.type("Tab")
     screen = shell.shows("timeline")

@@ -116,7 +116,7 @@ def test_validate_fits(shelf: Path, columns: int) -> None:
 
 
 def test_the_live_line_leaves_out_whole_items_and_a_stop_says_how_to_continue(shelf: Path) -> None:
-    """One training, by a stage that is at step 1,200 of 4,000 until it is stopped, in a window that becomes wider."""
+    """One training, at step 1,200 of 4,000 until it is stopped, in a window that becomes wider."""
     stage = {
         "EXPERT_TEST_STAGE": "expert_test_stage",
         "EXPERT_TEST_ACTS": "under-way,obey",

@@ -63,6 +63,13 @@ class Terminal:
             assert time.monotonic() < deadline, f"{text!r} did not appear:\n{screen}"
             time.sleep(0.1)
 
+    def waits(self, prompt: str) -> None:
+        """Until the last line is the prompt and nothing else."""
+        deadline = time.monotonic() + PATIENCE
+        while not (screen := self.screen()).endswith(f"\n{prompt}") and screen != prompt:
+            assert time.monotonic() < deadline, f"no prompt:\n{screen}"
+            time.sleep(0.1)
+
     def close(self) -> None:
         subprocess.run(["tmux", "-L", self._socket, "kill-server"], check=False, capture_output=True)
 

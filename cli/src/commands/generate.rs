@@ -24,12 +24,29 @@ pub struct Args {
     /// The prompt; without it each line of standard input is one
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
+    /// A system message before each prompt
+    #[arg(long, value_name = "TEXT")]
+    system: Option<String>,
+    /// Tokens of an answer at most (default: the manifest's max_new_tokens)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    max_new_tokens: Option<u32>,
+    /// 0 takes the likeliest token each time; higher values vary more (default: the manifest's temperature)
+    #[arg(long, value_name = "T", value_parser = temperature)]
+    temperature: Option<f64>,
     #[command(flatten)]
     supervision: Supervision,
 }
 
+fn temperature(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|it| it.is_finite() && *it >= 0.0);
+    number.ok_or_else(|| format!("`{text}` is not 0 or a number above it"))
+}
+
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
-    let resolved = prepare(&args.options, Reads::Nothing, console)?.resolved;
+    let mut resolved = prepare(&args.options, Reads::Nothing, console)?.resolved;
+    let decoding = &mut resolved.recipe.decoding;
+    decoding.max_new_tokens = args.max_new_tokens.unwrap_or(decoding.max_new_tokens);
+    decoding.temperature = args.temperature.unwrap_or(decoding.temperature);
     let paths = &resolved.machine.paths;
     let adapter = match &args.adapter {
         Some(folder) => Some(adapter::named(folder)?),
@@ -39,9 +56,17 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         console.say(&format!("there is no adapter in {}: only the base answers", paths.output));
     }
     let last = if adapter.is_some() { "adapter" } else { "base" };
-    let plan = resolved.plan(Request::Generate { adapter, prompt: args.prompt.clone() });
+    let plan = resolved.plan(Request::Generate {
+        adapter,
+        prompt: args.prompt.clone(),
+        system: args.system.clone(),
+    });
     let asks = args.prompt.is_none() && std::io::stdin().is_terminal();
-    let mut page = Page { console, last, asks, speaker: String::new() };
+    if asks {
+        console.say("each line is a prompt; Ctrl-D on an empty line ends");
+    }
+    let most = plan.recipe.decoding.max_new_tokens;
+    let mut page = Page { console, last, asks, most, speaker: String::new() };
     let mut board = Board::new(console);
     let result =
         carry_out_with(
@@ -52,9 +77,9 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
             None,
             &mut |notice| match notice {
                 Notice::Event(event) => match &event.body {
-                    Body::Text { source, text, done } => {
+                    Body::Text { source, text, done, cut } => {
                         board.set_aside();
-                        page.write(source, text, *done);
+                        page.write(source, text, *done, *cut);
                     }
                     Body::Stage { name: StageName::Answering, .. } => {
                         board.set_aside();
@@ -62,6 +87,10 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
                     }
                     _ => board.notify(notice),
                 },
+                Notice::Stopping(..) => {
+                    board.set_aside();
+                    console.say("stopping");
+                }
                 other => board.notify(other),
             },
         );
@@ -79,6 +108,8 @@ struct Page<'a> {
     last: &'static str,
     /// On a terminal a prompt sign is shown.
     asks: bool,
+    /// Tokens of an answer.
+    most: u32,
     speaker: String,
 }
 
@@ -90,7 +121,7 @@ impl Page<'_> {
         }
     }
 
-    fn write(&mut self, source: &str, text: &str, done: bool) {
+    fn write(&mut self, source: &str, text: &str, done: bool, cut: bool) {
         if !self.console.json {
             if self.speaker != source {
                 source.clone_into(&mut self.speaker);
@@ -100,6 +131,10 @@ impl Page<'_> {
             if done {
                 self.console.piece("\n");
             }
+        }
+        if cut {
+            let most = self.most;
+            self.console.say(&format!("(cut after {most} tokens; --max-new-tokens allows more)"));
         }
         if done {
             self.speaker.clear();

@@ -50,6 +50,9 @@ pub enum Request {
         adapter: Option<String>,
         /// Null reads prompts from standard input, one JSON string a line.
         prompt: Option<String>,
+        /// A system message before each prompt.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        system: Option<String>,
     },
     Export {
         adapter: String,

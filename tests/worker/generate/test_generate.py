@@ -32,6 +32,34 @@ def test_base_and_adapter_are_streamed_and_returned(tmp_path: Path) -> None:
         assert streamed(memory, source) == (text, True)
 
 
+def test_an_answer_that_reaches_its_limit_is_said_to_be_cut(tmp_path: Path) -> None:
+    for most, cut in ((3, True), (4000, False)):
+        events, memory = Events.in_memory("generate")
+        decoding = {**DECODING, "max_new_tokens": most}
+        recipe = example_plan(tmp_path, {"recipe.decoding": decoding}).recipe
+        stream = TextEvents(tiny.tokenizer(), [], events, "base", [0], most)
+        stream.put(tiny.torch.tensor([[1]]))
+        for token in (40, 41, 42) if cut else (40, 41, 0):
+            stream.put(tiny.torch.tensor([token]))
+        stream.end()
+        assert memory.events[-1].body.cut is cut
+        if cut:
+            reply(recipe, events, SUBJECT, "why")
+            done = [event.body for event in memory.events if event.body.type == "text" and event.body.done]
+            assert [body.cut for body in done[-2:]] == [True, True]
+
+
+def test_a_system_message_stands_before_the_prompt(tmp_path: Path) -> None:
+    recipe = example_plan(tmp_path, {"recipe.decoding": DECODING}).recipe
+    plain, told = (
+        reply(recipe, Events.in_memory("generate")[0], SUBJECT, "why", system) for system in (None, "shout")
+    )
+    rows = [{"role": "system", "content": "shout"}, {"role": "user", "content": "why"}]
+    asked = SUBJECT.maker().prompt({"messages": rows})
+    assert asked.ids != SUBJECT.maker().prompt({"messages": rows[1:]}).ids
+    assert plain.adapter != told.adapter
+
+
 def test_a_stop_sequence_is_never_shown_even_in_part(tmp_path: Path) -> None:
     plan = example_plan(tmp_path, {"recipe.decoding": DECODING})
     whole = str(reply(plan.recipe, Events.in_memory("generate")[0], SUBJECT, "why").adapter)

@@ -181,9 +181,9 @@ class Events:
     def warning(self, code: str, message: str, hint: str | None = None) -> None:
         self._emit(lines.WarningLine(code=code, message=message, hint=hint))
 
-    def text(self, source: str, text: str, *, done: bool = False) -> None:
+    def text(self, source: str, text: str, *, done: bool = False, cut: bool = False) -> None:
         self.tick()
-        self._emit(lines.Text(source=source, text=text, done=done))
+        self._emit(lines.Text(source=source, text=text, done=done, cut=cut))
 
     def heartbeat(self) -> None:
         self._emit(lines.Heartbeat(ticks=self.ticks))

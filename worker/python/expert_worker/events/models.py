@@ -191,6 +191,8 @@ class Text(Document):
     source: str
     text: str
     done: bool
+    # With `done`: the answer ended because it reached the most tokens that it may have.
+    cut: bool = False
 
 
 class Finished(Document):

@@ -26,8 +26,11 @@ def run(plan: Plan, events: Events) -> JsonValue:
         raise BadInput("The plan does not ask for generate", code="bad-plan")
     subject = open_subject(plan, plan.request.adapter, events)
     events.stage("answering", quiet_budget=600.0)
-    asked = [plan.request.prompt] if plan.request.prompt is not None else prompts(sys.stdin)
-    answers = tuple(reply(plan.recipe, events, subject, prompt) for prompt in until_stopped(asked, events))
+    request = plan.request
+    asked = [request.prompt] if request.prompt is not None else prompts(sys.stdin)
+    answers = tuple(
+        reply(plan.recipe, events, subject, prompt, request.system) for prompt in until_stopped(asked, events)
+    )
     return GenerateResult(answers=answers).as_json()
 
 
@@ -54,22 +57,30 @@ def until_stopped(asked: Iterable[str], events: Events) -> Iterator[str]:
     events.stop.raise_if_requested()
 
 
-def reply(recipe: Recipe, events: Events, subject: Subject, prompt: str) -> GeneratedAnswer:
+def reply(
+    recipe: Recipe, events: Events, subject: Subject, prompt: str, system: str | None = None
+) -> GeneratedAnswer:
     """The base's answer, then the adapter's; each is streamed and returned whole."""
-    base = _write(recipe, events, subject, prompt, "base")
+    messages = [{"role": "system", "content": system}] if system else []
+    messages.append({"role": "user", "content": prompt})
+    base = _write(recipe, events, subject, messages, "base")
     if not subject.has_adapter:
         return GeneratedAnswer(prompt=prompt, base=base)
-    adapter = _write(recipe, events, subject, prompt, "adapter")
+    adapter = _write(recipe, events, subject, messages, "adapter")
     return GeneratedAnswer(prompt=prompt, base=base, adapter=adapter)
 
 
-def _write(recipe: Recipe, events: Events, subject: Subject, prompt: str, source: str) -> str:
+def _write(
+    recipe: Recipe, events: Events, subject: Subject, messages: list[dict[str, str]], source: str
+) -> str:
     maker, decoding = subject.maker(), recipe.decoding
-    asked = maker.prompt({"messages": [{"role": "user", "content": prompt}]})
+    asked = maker.prompt({"messages": messages})
     token_vectors.check_ids(subject.model, subject.tokenizer, [asked.ids])
     ids = torch.tensor([list(asked.ids)])
     ends = end_ids(subject.model, subject.tokenizer)
-    streamer = TextEvents(subject.tokenizer, decoding.stop_sequences, events, source, ends)
+    streamer = TextEvents(
+        subject.tokenizer, decoding.stop_sequences, events, source, ends, decoding.max_new_tokens
+    )
     with subject.base_only() if source == "base" else nullcontext():
         (text,) = write(
             subject.model,
@@ -88,7 +99,13 @@ class TextEvents(BaseStreamer):
     """Says text once it is certain: a character may span tokens, a stop sequence may be under way."""
 
     def __init__(
-        self, tokenizer: Any, stops: Sequence[str], events: Events, source: str, ends: Collection[int] = ()
+        self,
+        tokenizer: Any,
+        stops: Sequence[str],
+        events: Events,
+        source: str,
+        ends: Collection[int] = (),
+        most: int | None = None,
     ) -> None:
         self.tokenizer, self.stops, self.events, self.source = (
             tokenizer,
@@ -99,6 +116,7 @@ class TextEvents(BaseStreamer):
         self._held_back = max((len(stop) - 1 for stop in self.stops), default=0)
         self._ends, self._ended = frozenset(ends), False
         self._ids: list[int] = []
+        self._most = most
         self._said = ""
         self._prompt_seen = False
 
@@ -118,8 +136,11 @@ class TextEvents(BaseStreamer):
         self._say(certain if ended else certain[: max(0, len(certain) - self._held_back)])
 
     def end(self) -> None:
-        self._say(cut(self._text(), self.stops))
-        self.events.text(self.source, "", done=True)
+        text = self._text()
+        shown = cut(text, self.stops)
+        self._say(shown)
+        whole = self._ended or len(shown) < len(text)
+        self.events.text(self.source, "", done=True, cut=not whole and len(self._ids) == self._most)
 
     def _text(self) -> str:
         return str(self.tokenizer.decode(self._ids, skip_special_tokens=True))

@@ -579,6 +579,8 @@ class GenerateRequest(Document):
     adapter: str | None = None
     # Null reads prompts from standard input, one JSON string a line.
     prompt: str | None = None
+    # A system message before each prompt.
+    system: str | None = None
 
 
 class ExportRequest(Document):
