@@ -158,8 +158,10 @@ fn used_base(manifest: &Manifest, bases: &Bases) -> Option<usize> {
 /// The typed tree, after checking it against the ledger. None if it is not an object.
 fn typed(root: &json::Node, problems: &mut Vec<Problem>) -> Option<(Root, Config, Vec<BaseModel>)> {
     let object = root.as_object();
-    let has = |key: &&str| object.is_some_and(|object| object.get(key).is_some());
-    if let Some(object) = object.filter(|_| !["name", "training", "base_models"].iter().any(|key| has(key)))
+    let is_manifest = |object: &json::Object| {
+        ["name", "training", "base_models"].iter().any(|key| object.get(key).is_some())
+    };
+    if let Some(object) = object.filter(|object| !is_manifest(object))
         && foreign::are_of_another_trainer(object.members.iter().map(|member| member.key.as_str()))
     {
         let message = "these are the keys of another trainer's configuration, not of a manifest";
