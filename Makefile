@@ -13,7 +13,7 @@ PYTEST_JOBS ?= 2
 RUST_SOURCES := $(shell find contract cli -name '*.rs' -o -name '*.toml' -o -name '*.json' 2>/dev/null) Cargo.toml Cargo.lock
 NATIVE_SOURCES := $(shell find worker/native -name '*.rs' -o -name '*.toml' 2>/dev/null) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: setup runtime demo test test-all mutants adversary fuzz test-rust test-python browser terminals lint format lock bench experts clean help
+.PHONY: setup runtime demo test test-all mutants adversary fuzz test-rust test-python programs lint format lock bench experts clean help
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -64,7 +64,7 @@ experts: runtime ## Train and score every expert on the embedded base; unchanged
 	@$(EXPERT) train --all experts --model smollm2-135m --set evaluation.test_set_size=200
 
 # The Rust tests mostly wait for processes, so they run beside the Python tests.
-test: setup browser ## The tests that guard every change
+test: setup programs ## The tests that guard every change
 	@$(MAKE) --no-print-directory --keep-going -j 2 test-rust test-python
 
 test-all: export EXPERT_FULL_TESTS = 1
@@ -73,21 +73,22 @@ test-all: test ## Also the long tests: every crash trial, compiled layers, parit
 test-rust: setup
 	@scripts/dev/cargo_test.py --locked --workspace --no-fail-fast
 
-# Tests open the report in a browser, and type commands into terminals and shells. The tests of a program that is missing
-# and cannot be installed are skipped with a message.
-browser: terminals
-	@for name in chromium chromium-browser google-chrome chrome; do command -v $$name >/dev/null && exit 0; done; { \
-		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "installing Chromium for the tests" >&2 && \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium >/dev/null; \
-	} || echo "no Chromium: the report is not tested in a browser" >&2
+# Tests open the report in a browser, type into terminals and shells, and run the commands that messages name. The tests
+# of a program that is missing and cannot be installed are skipped with a message.
+INSTALL := test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends
+# program:package
+PROGRAMS := tmux:tmux zsh:zsh fish:fish jq:jq unzip:unzip bunzip2:bzip2 unxz:xz-utils
 
-terminals:
-	@for name in tmux zsh fish; do command -v $$name >/dev/null || missing="$$missing $$name"; done; test -z "$$missing" || { \
-		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "installing$$missing for the tests" >&2 && \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $$missing >/dev/null; \
-	} || echo "not here:$$missing; the tests that type into them are skipped" >&2
+programs:
+	@for name in chromium chromium-browser google-chrome chrome; do command -v $$name >/dev/null && exit 0; done; \
+		echo "installing Chromium for the tests" >&2; { $(INSTALL) chromium >/dev/null; } || \
+		echo "no Chromium: the report is not tested in a browser" >&2
+	@missing=; for one in $(PROGRAMS); do command -v $${one%%:*} >/dev/null || missing="$$missing $${one##*:}"; done; \
+		test -z "$$missing" || { echo "installing$$missing for the tests" >&2; { $(INSTALL) $$missing >/dev/null; } || \
+		echo "not here:$$missing; the tests that use them are skipped" >&2; }
 
-test-python: setup browser
+test-python: setup programs
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist loadfile --no-loadscope-reorder
 
 # cargo-mutants takes minutes to build, so it is built only here.

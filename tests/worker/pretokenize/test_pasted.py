@@ -10,6 +10,7 @@ import json
 import lzma
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -249,6 +250,8 @@ class Expert:
         assert command or setting, f"nothing to paste in: {hint}"
         before = set(self.folder.iterdir())
         if command:
+            if shutil.which(command[1]) is None:
+                pytest.skip(f"{command[1]} is not here")
             path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
             line = ["/bin/sh", "-c", command[0]]
             environment = {**os.environ, "PATH": path}
