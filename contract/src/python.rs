@@ -317,7 +317,12 @@ impl<'a> Writer<'a> {
         let one = format!("{name} = {annotated}[{}, {tail}]", names.join(" | "));
         lines.push_str("\n\n");
         if one.len() <= LINE {
-            lines + &one + "\n"
+            return lines + &one + "\n";
+        }
+        // As ruff formats it.
+        let union = format!("    {},", names.join(" | "));
+        if union.len() <= LINE {
+            lines + &format!("{name} = {annotated}[\n{union}\n    {tail},\n]\n")
         } else {
             lines + &format!("{name} = {annotated}[\n    {},\n    {tail},\n]\n", names.join("\n    | "))
         }

@@ -135,6 +135,12 @@ fn root_examples() -> Vec<Example> {
         "evaluation.suite" = "sql";
         "evaluation.scorer.python" = "other.py:score" with { "evaluation.scorer": {"python": "score.py:score"} };
         "evaluation.scorer.classification.labels" = ["yes", "no"] with { "evaluation.scorer": {"classification": {}} };
+        "evaluation.scorer.judge.url" = "http://127.0.0.1:9/v1" with { "evaluation.scorer": {"judge": {"url": "http://a/v1", "model": "m"}} };
+        "evaluation.scorer.judge.model" = "n" with { "evaluation.scorer": {"judge": {"url": "http://a/v1", "model": "m"}} };
+        "evaluation.scorer.judge.key_variable" = "KEY" with { "evaluation.scorer": {"judge": {"url": "http://a/v1", "model": "m"}} };
+        "evaluation.scorer.judge.instructions" = "Be short." with { "evaluation.scorer": {"judge": {"url": "http://a/v1", "model": "m"}} };
+        "evaluation.scorer.judge.timeout_seconds" = 5 with { "evaluation.scorer": {"judge": {"url": "http://a/v1", "model": "m"}} };
+        "evaluation.scorer.judge.concurrency" = 2 with { "evaluation.scorer": {"judge": {"url": "http://a/v1", "model": "m"}} };
         "evaluation.scorer.rouge" = "rouge1" with { "evaluation.scorer": {"rouge": "rougeL"} };
         "evaluation.test_cases[].prompt" = "b" with { "evaluation.test_cases": [{"prompt": "a", "expected": "a"}] };
         "evaluation.test_cases[].expected" = "b" with { "evaluation.test_cases": [{"prompt": "a", "expected": "a"}] };

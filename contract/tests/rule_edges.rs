@@ -51,6 +51,10 @@ fn config(keys: Value) -> Value {
     json!({"training": {"config": keys}})
 }
 
+fn judge(keys: Value) -> Value {
+    json!({"evaluation": {"scorer": {"judge": keys}}})
+}
+
 fn dataset(keys: Value) -> Value {
     json!({"training": {"dataset": keys}})
 }
@@ -144,6 +148,17 @@ fn rules_hold_up_to_their_bounds_and_not_beyond() {
         (Code::ScorerChoice, none, json!({"evaluation": {"scorer": {"python": "a/score.py:f"}}})),
         (Code::ScorerChoice, all, json!({"evaluation": {"scorer": {"python": "score.py"}}})),
         (Code::ScorerChoice, all, json!({"evaluation": {"scorer": {}}})),
+        (Code::ScorerChoice, all, json!({"evaluation": {"scorer": "judge"}})),
+        (
+            Code::ScorerChoice,
+            none,
+            judge(json!({"url": "https://a/v1", "model": "m", "key_variable": "A_KEY"})),
+        ),
+        (Code::ScorerChoice, all, judge(json!({"url": "ftp://a", "model": "m"}))),
+        (Code::ScorerChoice, all, judge(json!({"url": "http://", "model": "m"}))),
+        (Code::ScorerChoice, all, judge(json!({"url": "http://a", "model": "m", "key_variable": "sk-12"}))),
+        (Code::Credentials, all, judge(json!({"url": "http://me:pw@a/v1", "model": "m"}))),
+        (Code::Credentials, none, judge(json!({"url": "http://a/v1?x=@", "model": "m"}))),
         (Code::ScorerChoice, all, json!({"evaluation": {"scorer": {"python": "a.py:a", "rouge": "rouge1"}}})),
         (Code::ScorerChoice, none, json!({"evaluation": {"scorer": {"classification": {}}}})),
         (

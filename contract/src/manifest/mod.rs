@@ -26,7 +26,7 @@ pub use document::Document;
 pub use effective::Effective;
 pub use model::{Bases, MAX_BASES, Manifest, Options};
 pub use root::{Evaluation, Metrics, ROOT, Root, TEST_CASE, TestCase, TestCases, Training};
-pub use scorer::{CLASSIFICATION, Classification, Function, SCORER, Scorer, ScorerChoice};
+pub use scorer::{CLASSIFICATION, Classification, Function, JUDGE, Judge, SCORER, Scorer, ScorerChoice};
 pub use section::Shown;
 pub use sets::Set;
 pub use setting::{Decode, Origin, Setting};

@@ -90,7 +90,7 @@ section! {
     honoured {
         suite ["suite"]: Name = Name(None), Kind::OneOf(&[Kind::Text, TEXTS, Kind::Null]), "Name under which results are compared with others.";
         scorer ["scorer"]: Option<Scorer> = None, Kind::OneOf(&[Kind::Text, Kind::Object(&SCORER), Kind::Null]),
-            "What judges an answer: `sql`, `json`, `cypher`, `typescript`, `exact`, `contains`, `regex`, `classification`, `rouge`, `chrf`, `package:name` for one that an installed package offers, or `{\"python\": \"score.py:score\"}` for your own function.";
+            "What judges an answer: `sql`, `json`, `cypher`, `typescript`, `exact`, `contains`, `regex`, `classification`, `rouge`, `chrf`, `package:name` for one that an installed package offers, or `{\"python\": \"score.py:score\"}` for your own function; an object may also hold `classification`, `rouge` or `judge` with their settings.";
         test_cases ["test_cases"]: TestCases = TestCases::default(), Kind::OneOf(&[Kind::List(&Kind::Object(&TEST_CASE)), Kind::Text, Kind::Null]),
             "Questions asked beside the test set: a list, or a file in the expert's folder with a JSON list or one JSON object per line.";
         test_set_size ["test_set_size"]: Limit = Limit(None), Kind::OneOf(&[crate::ledger::WHOLE, Kind::Null]),

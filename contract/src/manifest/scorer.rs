@@ -16,6 +16,8 @@ section! {
             "A function in a Python file of the expert's folder, as `score.py:score`. It gets the answer, the reference answer and the row, and returns true or false, a number from 0 to 1, or either with a note.";
         classification ["classification"]: Option<Classification> = None, Kind::OneOf(&[Kind::Object(&CLASSIFICATION), Kind::Null]),
             "The answer is one of a few labels: accuracy, macro F1, a table of the classes and a confusion matrix.";
+        judge ["judge"]: Option<Judge> = None, Kind::OneOf(&[Kind::Object(&JUDGE), Kind::Null]),
+            "Another model scores each answer from 0 to 1, over an endpoint that speaks OpenAI's protocol.";
         rouge ["rouge"]: Option<RougeVariant> = None, Kind::OneOf(&[Kind::Word(RougeVariant::WORDS), Kind::Null]),
             "ROUGE's F1: shared words (`rouge1`), pairs of words (`rouge2`) or the longest common sequence (`rougeL`, which the name `rouge` stands for).";
     }
@@ -28,6 +30,25 @@ section! {
     honoured {
         labels ["labels"]: Vec<String> = Vec::new(), TEXTS,
             "The labels; by default all reference answers of the test and validation rows.";
+    }
+    kept {}
+}
+
+section! {
+    /// A model that scores answers. Questions, references and answers are sent to it; `evaluate` names the calls and tokens beforehand.
+    Judge = JUDGE at "evaluation.scorer.judge" {
+        required: &["url", "model"],
+    }
+    honoured {
+        url ["url"]: String = String::new(), Kind::Text, "The endpoint, as `http://127.0.0.1:8000/v1`.";
+        model ["model"]: String = String::new(), Kind::Text, "The model that the endpoint is asked for.";
+        key_variable ["key_variable"]: Option<String> = None, Kind::OneOf(&[Kind::Text, Kind::Null]),
+            "The environment variable that holds the endpoint's key; the key itself is never written anywhere.";
+        instructions ["instructions"]: Option<String> = None, Kind::OneOf(&[Kind::Text, Kind::Null]),
+            "What a good answer is; by default, one that says the same as the reference.";
+        timeout_seconds ["timeout_seconds"]: u32 = 60, Kind::Integer { min: 1, max: 3600 },
+            "How long a call may take; a failed call is tried four times.";
+        concurrency ["concurrency"]: u32 = 4, Kind::Integer { min: 1, max: 64 }, "Calls at the same time.";
     }
     kept {}
 }
@@ -60,6 +81,7 @@ impl Scorer {
         let each = [
             ("python", choice.python.is_some()),
             ("classification", choice.classification.is_some()),
+            ("judge", choice.judge.is_some()),
             ("rouge", choice.rouge.is_some()),
         ];
         each.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect()

@@ -43,9 +43,22 @@ pub struct Machine {
     pub mirror: Option<Mirror>,
     pub paths: Paths,
     pub estimate: MemoryEstimate,
+    /// Where the model is asked that scores answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judge: Option<JudgeEndpoint>,
     /// Null where the base's layers are not known before it is loaded.
     #[serde(default)]
     pub modules: Option<AdaptedModules>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JudgeEndpoint {
+    pub url: String,
+    /// The environment variable that holds the key.
+    pub key_variable: Option<String>,
+    pub timeout_seconds: u32,
+    pub concurrency: u32,
 }
 
 /// The layers of this base that get an adapter. The worker refuses to train anything else.

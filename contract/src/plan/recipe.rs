@@ -345,6 +345,11 @@ pub enum ScorerSettings {
     Rouge {
         variant: RougeVariant,
     },
+    /// A model that scores answers. Its endpoint is `machine.judge`.
+    Judge {
+        model: String,
+        instructions: Option<String>,
+    },
 }
 
 word! { RougeVariant { Rouge1 = "rouge1", Rouge2 = "rouge2", RougeL = "rougeL" } }

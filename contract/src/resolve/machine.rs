@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::budget::Load;
-use crate::manifest::{CompileMode, Config, Effective, Together, model_slug};
+use crate::manifest::{CompileMode, Config, Effective, Root, Together, model_slug};
 use crate::paths::{DEFAULT_CACHE, Target, anywhere, data_path, fill_placeholders, mirror_target};
 use crate::plan::{
-    Compile, DeviceKind, Distributed, DistributedStrategy, Loader, Logging, Machine, MemoryEstimate, Mirror,
-    Paths, Recipe, ScorerSettings,
+    Compile, DeviceKind, Distributed, DistributedStrategy, JudgeEndpoint, Loader, Logging, Machine,
+    MemoryEstimate, Mirror, Paths, Recipe, ScorerSettings,
 };
 
 use super::base::FoundBase;
@@ -97,6 +97,7 @@ pub fn build(
             compress: *mirror.compress,
             background: *mirror.background && !site.wait_for_mirror,
         }),
+        judge: judge(&expert.manifest.root),
         paths: paths(recipe, base, sources, site, config),
         estimate: sized.as_ref().map_or_else(MemoryEstimate::default, |it| it.estimate.clone()),
         modules: base
@@ -148,6 +149,16 @@ fn loader(expert: &Effective<'_>) -> Loader {
         prefetch_factor: config.dataloader_prefetch_factor.filter(|_| workers > 0),
         persistent_workers: *config.dataloader_persistent_workers && workers > 0,
     }
+}
+
+fn judge(root: &Root) -> Option<JudgeEndpoint> {
+    let judge = root.evaluation.scorer.as_ref()?.choice()?.judge.as_ref()?;
+    Some(JudgeEndpoint {
+        url: judge.url.value.clone(),
+        key_variable: judge.key_variable.value.clone(),
+        timeout_seconds: *judge.timeout_seconds,
+        concurrency: *judge.concurrency,
+    })
 }
 
 /// The file of the expert's own scorer.

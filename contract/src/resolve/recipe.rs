@@ -213,6 +213,10 @@ fn scorer_settings(scorer: &Scorer) -> Option<ScorerSettings> {
         let labels = classification.labels.value.clone();
         return (!labels.is_empty()).then_some(ScorerSettings::Classification { labels });
     }
+    if let Some(judge) = choice.judge.as_ref() {
+        let (model, instructions) = (judge.model.value.clone(), judge.instructions.value.clone());
+        return Some(ScorerSettings::Judge { model, instructions });
+    }
     choice.rouge.value.map(|variant| ScorerSettings::Rouge { variant })
 }
 

@@ -44,6 +44,18 @@ fn metric(effective: &Effective<'_>, problems: &mut Problems) {
         problems.push(problem.hint(format!("set it to {}, or leave it out", way == "false")));
     }
     answered_rows(effective, problems);
+    not_by_a_judge(effective, problems);
+}
+
+/// Every evaluation would cost calls, and one that fails would end the training.
+fn not_by_a_judge(effective: &Effective<'_>, problems: &mut Problems) {
+    let scorer = &effective.manifest.root.evaluation.scorer;
+    let is_judge = scorer.as_ref().is_some_and(|scorer| scorer.chosen().contains(&"judge"));
+    if is_judge && effective.best_metric() == ACCURACY {
+        let message = "a checkpoint is not chosen by the scores of a `judge`";
+        let problem = Problem::new(Code::UnknownMetric, effective.config.metric_for_best_model.span, message);
+        problems.push(problem.hint("use `eval_loss`, or another scorer"));
+    }
 }
 
 /// A split of the training rows exists only as tokens; answers can be scored only for rows of a file.

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use super::problems::Problems;
 use crate::diagnostic::{Code, Problem, did_you_mean, one_of};
-use crate::manifest::{Function, Manifest, Scorer, ScorerChoice, Setting};
+use crate::manifest::{Function, Judge, Manifest, Scorer, ScorerChoice, Setting};
 
 /// As `expert_worker.evaluate.scorers` has them.
 pub const BUILT_IN: &[&str] =
     &["sql", "json", "cypher", "typescript", "exact", "contains", "regex", "classification", "rouge", "chrf"];
 
 /// Those that are written as an object.
-const WITH_SETTINGS: &[&str] = &["python"];
+const WITH_SETTINGS: &[&str] = &["python", "judge"];
 
 const HOW_TO_CHECK: &str = "the worker looks it up when scoring starts; to see what is installed there, run with its interpreter: \
      python -c \"from importlib.metadata import entry_points as e; print(*e(group='expert_worker.scorers'))\"";
@@ -25,8 +25,14 @@ pub fn check(manifest: &Manifest, problems: &mut Problems) {
     let Some(name) = name.filter(|name| !BUILT_IN.contains(name)) else { return };
     if WITH_SETTINGS.contains(&name) {
         let message = format!("the scorer `{name}` needs settings");
-        let hint =
-            "write \"scorer\": {\"python\": \"score.py:score\"}, a function in a file beside the manifest";
+        let hint = match name {
+            "judge" => {
+                "write \"scorer\": {\"judge\": {\"url\": \"http://127.0.0.1:8000/v1\", \"model\": \"NAME\"}}"
+            }
+            _ => {
+                "write \"scorer\": {\"python\": \"score.py:score\"}, a function in a file beside the manifest"
+            }
+        };
         return problems.push(Problem::new(Code::ScorerChoice, scorer.span, message).hint(hint));
     }
     if Function::parse(name).is_some() {
@@ -43,7 +49,7 @@ pub fn check(manifest: &Manifest, problems: &mut Problems) {
     let message = format!("there is no scorer `{name}`");
     let offered = || {
         format!(
-            "{}; a scorer that a package offers is written `package:name`, your own {{\"python\": \"score.py:score\"}}",
+            "{}; a scorer that a package offers is written `package:name`, your own {{\"python\": \"score.py:score\"}}, another model {{\"judge\": {{...}}}}",
             one_of(name, BUILT_IN)
         )
     };
@@ -53,7 +59,11 @@ pub fn check(manifest: &Manifest, problems: &mut Problems) {
 
 /// Exactly one scorer, with all that it needs.
 fn check_choice(scorer: &Setting<Option<Scorer>>, choice: &ScorerChoice, problems: &mut Problems) {
-    if choice.python.is_broken() || choice.classification.is_broken() || choice.rouge.is_broken() {
+    if choice.judge.is_broken()
+        || choice.python.is_broken()
+        || choice.classification.is_broken()
+        || choice.rouge.is_broken()
+    {
         return;
     }
     let chosen = scorer.as_ref().map(Scorer::chosen).unwrap_or_default();
@@ -70,8 +80,37 @@ fn check_choice(scorer: &Setting<Option<Scorer>>, choice: &ScorerChoice, problem
         let problem = Problem::new(Code::ScorerChoice, choice.python.span, message);
         problems.push(problem.hint("write the file, a colon and the function, as \"score.py:score\""));
     }
+    if let Some(judge) = choice.judge.as_ref() {
+        check_judge(judge, problems);
+    }
     if let Some(labels) = choice.classification.as_ref().map(|it| &it.labels).filter(|it| it.is_given()) {
         check_labels(labels, problems);
+    }
+}
+
+/// Where answers are sent, without a secret in the manifest.
+fn check_judge(judge: &Judge, problems: &mut Problems) {
+    let rest = ["https://", "http://"].into_iter().find_map(|scheme| judge.url.strip_prefix(scheme));
+    let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next());
+    let is_variable = |name: &String| {
+        name.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic())
+            && name.bytes().all(|b| b == b'_' || b.is_ascii_alphanumeric())
+    };
+    if host.is_some_and(|host| host.contains('@')) {
+        let problem =
+            Problem::new(Code::Credentials, judge.url.span, "the judge's URL holds a user or password");
+        problems.push(problem.hint("remove it, and name the variable that holds the key as `key_variable`"));
+    } else if judge.url.is_given() && host.is_none_or(str::is_empty) {
+        let problem =
+            Problem::new(Code::ScorerChoice, judge.url.span, "the judge's `url` is not an http or https URL");
+        problems.push(problem.hint("write the endpoint, as \"http://127.0.0.1:8000/v1\""));
+    }
+    if judge.key_variable.as_ref().is_some_and(|name| !is_variable(name)) {
+        let message = "`key_variable` is not the name of an environment variable";
+        let problem = Problem::new(Code::ScorerChoice, judge.key_variable.span, message);
+        problems.push(
+            problem.hint("write the variable's name, such as OPENAI_API_KEY; a key does not belong here"),
+        );
     }
 }
 

@@ -61,6 +61,7 @@ ELSEWHERE = {
     "recipe.evaluation.steps": f"{LEDGER}::test_evaluation_strategies",
     "recipe.evaluation.rows": ROWS,
     "recipe.evaluation.best": BEST,
+    "machine.judge": "worker/evaluate/test_llm_judge.py::test_an_evaluation_by_a_judge",
     "recipe.evaluation.scorer_settings": f"{OWN}::test_the_digest_is_that_of_the_file",
     "recipe.evaluation.scorer": f"{SCORED}::test_nothing_to_score_is_refused_before_a_model_is_loaded",
     "recipe.evaluation.test_set_size": f"{DECODING}::test_as_many_rows_of_the_test_set_as_asked_for",

@@ -189,8 +189,10 @@ class ScorerSettings(RecordedDocument):
     # Relative to the expert's folder, with forward slashes.
     file: Text | None = None
     function: Text | None = None
+    instructions: Text | None = None
     kind: Text | None = None
     labels: tuple[Text, ...] = ()
+    model: Text | None = None
     variant: Text | None = None
 
 
@@ -518,6 +520,14 @@ class MemoryEstimate(RecordedDocument):
     weights: Count | None = None
 
 
+class JudgeEndpoint(RecordedDocument):
+    concurrency: Count | None = None
+    # The environment variable that holds the key.
+    key_variable: Text | None = None
+    timeout_seconds: Count | None = None
+    url: Text | None = None
+
+
 class Loader(RecordedDocument):
     """Honoured where rows do not come from the mapped cache; the worker reports the values in use."""
 
@@ -595,6 +605,8 @@ class Machine(RecordedDocument):
     # products are formed in fp32, while activations keep the 16-bit format. The result is that of the 16-bit
     # format within rounding.
     fp32_products: bool | None = None
+    # Where the model is asked that scores answers.
+    judge: JudgeEndpoint | None = None
     # The kernel of an operation of the fast path, by name, where a benchmark wants another than the first
     # that runs.
     kernels: dict[str, Text] = Field(default_factory=dict)

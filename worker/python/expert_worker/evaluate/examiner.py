@@ -18,7 +18,7 @@ from expert_worker.evaluate.decode import answer_all
 from expert_worker.evaluate.loss import answer_loss
 from expert_worker.evaluate.prompts import PromptMaker, choose_prompt, rows_to_choose_by
 from expert_worker.evaluate.rows import rows_of
-from expert_worker.evaluate.scorers import chosen_scorer
+from expert_worker.evaluate.scorers import scorer_of
 from expert_worker.evaluate.subject import Subject
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
@@ -54,7 +54,7 @@ ADAPTER = Stages("adapter answers", "adapter judged", "adapter loss")
 class Examiner:
     def __init__(self, plan: Plan, events: Events, subject: Subject) -> None:
         self.plan, self.events, self.subject = plan, events, subject
-        self.scorer = chosen_scorer(plan.recipe.evaluation, plan.recipe.data, plan.machine.paths)
+        self.scorer = scorer_of(plan)
         self.confinement: Confinement | None = None
         """What held the process that scored, where anything was scored."""
 

@@ -27,7 +27,10 @@ def judge_texts(
     each: Callable[[], None] = lambda: None,
     confined: Callable[[Confinement], None] = lambda _: None,
 ) -> list[Answer]:
-    verdicts = judge_all(scorer, rows, texts, each=each, confined=confined)
+    if isinstance(scorer, ChosenScorer) and scorer.judge is not None:
+        verdicts = scorer.judge.judge_all(rows, texts, each)
+    else:
+        verdicts = judge_all(scorer, rows, texts, each=each, confined=confined)
     return [
         Answer(
             text=text,

@@ -18,10 +18,16 @@ from expert_worker.evaluate import scores
 from expert_worker.evaluate.classes import class_scores
 from expert_worker.evaluate.decode import answer_all
 from expert_worker.evaluate.examiner import Examiner, Scored
-from expert_worker.evaluate.prompts import PromptMaker
+from expert_worker.evaluate.llm_judge import LlmJudge
+from expert_worker.evaluate.prompts import PromptMaker, rows_to_choose_by
 from expert_worker.evaluate.rows import rows_of, spread
 from expert_worker.evaluate.sandbox import judge_all
-from expert_worker.evaluate.scorers import CLASSIFICATION, ChosenScorer, check_scorer, chosen_scorer
+from expert_worker.evaluate.scorers import (
+    CLASSIFICATION,
+    ChosenScorer,
+    check_scorer,
+    scorer_of,
+)
 from expert_worker.evaluate.scorers.classification import Labels
 from expert_worker.evaluate.subject import Subject, open_subject, template_of
 from expert_worker.evaluate.verdict import Row
@@ -83,8 +89,26 @@ def scored_rows(plan: Plan, events: Events | None = None) -> list[Row]:
             hint="Set training.dataset.test_path, or evaluation.test_cases.",
             code="no-test-set",
         )
-    check_on_references(chosen_scorer(chosen, data, plan.machine.paths), rows or cases, events)
+    scorer = scorer_of(plan)
+    check_on_references(scorer, rows or cases, events)
+    if scorer.judge is not None and events is not None:
+        _announce_cost(scorer.judge, plan, rows or cases, events)
     return rows or cases
+
+
+def _announce_cost(judge: LlmJudge, plan: Plan, rows: Sequence[Row], events: Events) -> None:
+    """What the calls to the judge will cost, before anything is computed."""
+    data = plan.recipe.data
+    validation = rows_of(data.validation, data.field_mapping, plan.machine.paths.data)
+    # The base's two prompts are compared on validation rows.
+    asked = [*rows, *rows, *rows_to_choose_by(validation, len(rows)) * 2]
+    sent, received = judge.cost(asked, plan.recipe.decoding.max_new_tokens)
+    events.warning(
+        "judge-cost",
+        f"{judge.model} at {judge.endpoint.url} will be asked at most {len(asked):,} times, for base and "
+        f"adapter: up to about {sent:,} tokens sent and {received:,} received",
+        "evaluation.test_set_size limits the rows. The base is not scored again while nothing changes.",
+    )
 
 
 def check_on_references(scorer: ChosenScorer, rows: Sequence[Row], events: Events | None) -> None:

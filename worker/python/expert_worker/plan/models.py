@@ -89,6 +89,14 @@ class MemoryEstimate(Document):
     process: U64 = 0
 
 
+class JudgeEndpoint(Document):
+    url: str
+    timeout_seconds: U32
+    concurrency: U32
+    # The environment variable that holds the key.
+    key_variable: str | None = None
+
+
 class Loader(Document):
     """Honoured where rows do not come from the mapped cache; the worker reports the values in use."""
 
@@ -179,6 +187,8 @@ class Machine(Document):
     compile: Compile | None = None
     # Null for a single process.
     distributed: Distributed | None = None
+    # Where the model is asked that scores answers.
+    judge: JudgeEndpoint | None = None
     # Steps between two releases of the allocator's cached memory; null never.
     memory_clear_every: U64 | None = None
     mirror: Mirror | None = None
@@ -348,10 +358,16 @@ class ScorerSettingsRouge(Document):
     variant: RougeVariant
 
 
+class ScorerSettingsJudge(Document):
+    """A model that scores answers. Its endpoint is `machine.judge`."""
+
+    kind: Literal["judge"] = "judge"
+    model: str
+    instructions: str | None = None
+
+
 ScorerSettings = Annotated[
-    ScorerSettingsPython
-    | ScorerSettingsClassification
-    | ScorerSettingsRouge,
+    ScorerSettingsPython | ScorerSettingsClassification | ScorerSettingsRouge | ScorerSettingsJudge,
     Field(discriminator="kind"),
 ]
 

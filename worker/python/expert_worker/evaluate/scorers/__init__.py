@@ -17,7 +17,8 @@ from expert_worker.evaluate.verdict import Scorer
 
 if TYPE_CHECKING:
     # The scoring process starts without pydantic.
-    from expert_worker.plan import Data, Evaluation, Paths
+    from expert_worker.evaluate.llm_judge import LlmJudge
+    from expert_worker.plan import Data, Evaluation, JudgeEndpoint, Paths, Plan
 
 ENTRY_POINTS = "expert_worker.scorers"
 DEFAULT = "exact"
@@ -37,6 +38,7 @@ BUILT_IN = {
 PACKAGES = {"rouge": ("rouge_score", "rouge-score"), "chrf": ("sacrebleu", "sacrebleu")}
 CLASSIFICATION = "classification"
 PYTHON = "python"
+JUDGE = "judge"
 MOST_LABELS = 200
 _LARGEST_FILE = 1 << 20
 
@@ -49,6 +51,8 @@ class ChosenScorer:
     settings: Mapping[str, Any] = field(default_factory=dict)
     # The text of the expert's own file.
     source: str | None = None
+    # Of `judge`, which is asked outside the sandbox.
+    judge: LlmJudge | None = None
 
     @property
     def sha256(self) -> str | None:
@@ -91,6 +95,25 @@ def chosen_scorer(chosen: Evaluation, data: Data, paths: Paths) -> ChosenScorer:
     if chosen.scorer == CLASSIFICATION and not settings:
         settings = {"labels": _labels_of_rows(chosen, data, paths)}
     return ChosenScorer(chosen.scorer or DEFAULT, settings, source)
+
+
+def scorer_of(plan: Plan) -> ChosenScorer:
+    """What scores the answers of test rows."""
+    chosen = plan.recipe.evaluation
+    judge = chosen_judge(chosen, plan.machine.judge)
+    return judge or chosen_scorer(chosen, plan.recipe.data, plan.machine.paths)
+
+
+def chosen_judge(chosen: Evaluation, endpoint: JudgeEndpoint | None) -> ChosenScorer | None:
+    """The model that scores answers, where one does."""
+    settings = chosen.scorer_settings
+    from expert_worker.evaluate.llm_judge import LlmJudge
+    from expert_worker.plan.models import ScorerSettingsJudge
+
+    if endpoint is None or not isinstance(settings, ScorerSettingsJudge):
+        return None
+    judge = LlmJudge(endpoint, settings.model, settings.instructions)
+    return ChosenScorer(JUDGE, settings.model_dump(mode="json"), judge=judge)
 
 
 def _labels_of_rows(chosen: Evaluation, data: Data, paths: Paths) -> list[str]:
@@ -137,7 +160,7 @@ def find_scorer(name: str, **settings: Any) -> Scorer:
 
 def check_scorer(name: str) -> None:
     """Refuses a name that nothing answers to, before any model is loaded."""
-    if name not in BUILT_IN and name != PYTHON and not offered(name):
+    if name not in BUILT_IN and name not in (PYTHON, JUDGE) and not offered(name):
         raise unknown(name)
     module, package = PACKAGES.get(name, ("", ""))
     if module and importlib.util.find_spec(module) is None:

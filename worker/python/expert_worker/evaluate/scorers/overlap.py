@@ -37,7 +37,7 @@ class ChrfScorer:
     """The F-score of shared sequences of characters, with sacrebleu's defaults."""
 
     def __init__(self) -> None:
-        from sacrebleu.metrics import CHRF
+        from sacrebleu.metrics.chrf import CHRF
 
         self._chrf: Any = CHRF()
 

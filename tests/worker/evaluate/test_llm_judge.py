@@ -1,0 +1,210 @@
+"""`judge`: what is sent, what is understood, what is retried, against a server on loopback."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plans import example_plan
+
+from expert_worker.errors import BadInput, Failed
+from expert_worker.evaluate import llm_judge
+from expert_worker.evaluate.llm_judge import LlmJudge
+from expert_worker.evaluate.scorers import scorer_of
+from expert_worker.evaluate.scores import judge_texts
+from expert_worker.evaluate.stage import scored_rows
+from expert_worker.events import Events
+from expert_worker.plan import JudgeEndpoint
+
+KEY = "hush-1234567890"
+ROW = {"messages": [{"role": "user", "content": "2 + 2?"}], "completion": "four"}
+
+
+class Server(ThreadingHTTPServer):
+    """Replies to an answer with what `replies` has for it, one after the other; a number is a status."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.replies: dict[str, list[Any]] = {}
+        self.requests: list[tuple[str, dict[str, Any], str | None]] = []
+        self.lock = threading.Lock()
+        self.at_once = self.most_at_once = 0
+        self.hold = threading.Event()
+        self.hold.set()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_POST(self) -> None:
+        document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        answer = json.loads(document["messages"][1]["content"])["answer"]
+        with self.server.lock:
+            self.server.requests.append((self.path, document, self.headers["Authorization"]))
+            self.server.at_once += 1
+            self.server.most_at_once = max(self.server.most_at_once, self.server.at_once)
+            replies = self.server.replies.get(answer, ['{"score": 1}'])
+            reply = replies.pop(0) if len(replies) > 1 else replies[0]
+        self.server.hold.wait(5)
+        with self.server.lock:
+            self.server.at_once -= 1
+        if isinstance(reply, int):
+            self.send_response(reply)
+            self.send_header("Location", f"{self.server.url}/elsewhere")
+            self.end_headers()
+            self.wfile.write(f"no, {self.headers['Authorization']}".encode())
+            return
+        body = (
+            reply
+            if isinstance(reply, bytes)
+            else json.dumps({"choices": [{"message": {"content": reply}}]}).encode()
+        )
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr(llm_judge, "_PAUSE_SECONDS", 0.001)
+    monkeypatch.setenv("EXPERT_TEST_KEY", KEY)
+    with Server() as running:
+        threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
+        yield running
+        running.shutdown()
+
+
+def judge(server: Server, **changes: Any) -> LlmJudge:
+    given = {
+        "url": server.url,
+        "key_variable": "EXPERT_TEST_KEY",
+        "timeout_seconds": 5,
+        "concurrency": 2,
+    } | changes
+    return LlmJudge(JudgeEndpoint(**given), "a-model", None)
+
+
+def test_replies_are_scores_or_counted_as_none(server: Server) -> None:
+    replies = {
+        "right": '{"score": 1, "reason": "same"}',
+        "half": 'Here you are:\n```json\n{"score": 0.5, "reason": "nearly"}\n```',
+        "prose": "I would give it 0.9.",
+        "range": '{"score": 7}',
+        "bool": '{"score": true}',
+        "nan": '{"score": NaN}',
+        "list": "[1]",
+        "empty": "",
+    }
+    server.replies = {text: [reply] for text, reply in replies.items()}
+    counted: list[int] = []
+    found = judge(server).judge_all([ROW] * len(replies), list(replies), lambda: counted.append(1))
+    assert [verdict.score for verdict in found] == [1, 0.5, 0, 0, 0, 0, 0, 0]
+    assert [verdict.failed for verdict in found] == [False, False, *[True] * 6]
+    assert found[1].reason == "nearly"
+    assert found[2].reason == "the judge gave no score from 0 to 1: 'I would give it 0.9.'"
+    assert len(counted) == len(replies)
+    path, document, key = server.requests[0]
+    assert (path, key) == ("/v1/chat/completions", f"Bearer {KEY}")
+    assert (document["model"], document["temperature"]) == ("a-model", 0)
+    asked = json.loads(document["messages"][1]["content"])
+    assert (asked["question"], asked["reference"]) == ("user: 2 + 2?", "four")
+
+
+def test_a_busy_endpoint_is_asked_again_and_a_refusal_ends_the_scoring(server: Server) -> None:
+    server.replies = {
+        "busy": [503, 429, 500, '{"score": 0.25, "reason": "late"}'],
+        "down": [503],
+        "no": [401],
+    }
+    assert judge(server).judge_all([ROW], ["busy"], lambda: None)[0].score == 0.25
+    assert len(server.requests) == 4
+    with pytest.raises(Failed, match="failed 4 times: HTTP 503") as refused:
+        judge(server).judge_all([ROW], ["down"], lambda: None)
+    assert refused.value.code == "judge-failed"
+    server.requests.clear()
+    with pytest.raises(Failed, match="cannot be used: HTTP 401") as refused:
+        judge(server).judge_all([ROW], ["no"], lambda: None)
+    assert len(server.requests) == 1
+    assert KEY not in refused.value.message
+
+
+def test_nothing_is_sent_to_where_a_redirect_leads(server: Server) -> None:
+    server.replies = {"away": [307]}
+    with pytest.raises(Failed, match="HTTP 307"):
+        judge(server).judge_all([ROW], ["away"], lambda: None)
+    assert [path for path, _, _ in server.requests] == ["/v1/chat/completions"]
+
+
+def test_other_bodies_and_silence_are_refused(server: Server) -> None:
+    server.replies = {"html": [b"<html>"], "shape": [b'{"choices": []}'], "deep": [b"[" * 100_000]}
+    for text in server.replies:
+        with pytest.raises(Failed, match="not one of OpenAI's chat completions"):
+            judge(server).judge_all([ROW], [text], lambda: None)
+    silent = judge(server)
+    silent.endpoint = silent.endpoint.model_copy(update={"timeout_seconds": 0.05})
+    server.hold.clear()
+    with pytest.raises(Failed, match="failed 4 times: timed out"):
+        silent.judge_all([ROW], ["slow"], lambda: None)
+    server.hold.set()
+    with pytest.raises(Failed, match="failed 4 times"):
+        judge(server, url="http://127.0.0.1:1/v1").judge_all([ROW], ["x"], lambda: None)
+
+
+def test_calls_at_the_same_time_are_bounded(server: Server) -> None:
+    texts = [str(number) for number in range(12)]
+    server.replies = {text: [json.dumps({"score": int(text) / 12})] for text in texts}
+    found = judge(server, concurrency=3).judge_all([ROW] * 12, texts, lambda: None)
+    assert [verdict.score for verdict in found] == [number / 12 for number in range(12)], (
+        "in the order of the rows"
+    )
+    assert 1 <= server.most_at_once <= 3
+
+
+def test_a_key_that_is_not_set_is_named(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EXPERT_TEST_KEY")
+    with pytest.raises(BadInput, match="EXPERT_TEST_KEY, which the judge's key is read from, is not set"):
+        judge(server)
+    assert judge(server, key_variable=None).judge_all([ROW], ["x"], lambda: None)[0].correct
+    assert server.requests[0][2] is None
+
+
+def test_an_evaluation_by_a_judge(server: Server, tmp_path: Path) -> None:
+    path = tmp_path / "test.jsonl"
+    path.write_text("".join(json.dumps({"prompt": f"q{n}", "completion": f"a{n}"}) + "\n" for n in range(3)))
+    endpoint = {"url": server.url, "key_variable": "EXPERT_TEST_KEY", "timeout_seconds": 5, "concurrency": 2}
+    changes = {
+        "recipe.data.test": [{"name": "test.jsonl", "format": "jsonl", "weight": 1.0, "task": None}],
+        "recipe.data.validation": [],
+        "recipe.evaluation.scorer": "judge",
+        "recipe.evaluation.scorer_settings": {"kind": "judge", "model": "m", "instructions": "Be strict."},
+        "machine.judge": endpoint,
+        "machine.paths.data": {"test.jsonl": str(path)},
+    }
+    plan = example_plan(tmp_path, changes)
+    events, memory = Events.in_memory("evaluate")
+    rows = scored_rows(plan, events)
+    assert not server.requests, "nothing is asked before the answers are there"
+    (announced,) = [event.body for event in memory.events if event.body.type == "warning"]
+    assert announced.code == "judge-cost"
+    assert "will be asked at most 6 times" in announced.message and server.url in announced.message
+    assert "and 1,800 received" in announced.message
+    server.replies = {"half": ['{"score": 0.5, "reason": "nearly"}'], "odd": ["?"]}
+    scorer = scorer_of(plan)
+    found = judge_texts(scorer, rows, ["fine", "half", "odd"])
+    assert [(answer.score, answer.unscored) for answer in found] == [(1, False), (0.5, False), (0, True)]
+    assert all("Be strict." in document["messages"][0]["content"] for _, document, _ in server.requests)
+    assert "url" not in json.dumps(scorer.document()) and KEY not in json.dumps(scorer.document())
