@@ -98,6 +98,30 @@ fn a_link_must_not_leave_the_folder() {
     assert_eq!(shelf.codes(&Options::default()), []);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_scorer_is_a_file_inside_the_folder_with_links_resolved() {
+    let shelf = Shelf::new("datasets/data.jsonl");
+    let manifest = shelf.expert().join("manifest.json");
+    let codes = |scorer: &str, options: &Options| {
+        let text = std::fs::read_to_string(&manifest).unwrap();
+        let mut document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        document["evaluation"] = serde_json::json!({"scorer": {"python": format!("{scorer}:score")}});
+        std::fs::write(&manifest, document.to_string()).unwrap();
+        shelf.codes(options)
+    };
+    std::fs::write(shelf.elsewhere().join("theirs.py"), "def score(a, b): return 1").unwrap();
+    std::fs::write(shelf.expert().join("score.py"), "def score(a, b): return 1").unwrap();
+    std::os::unix::fs::symlink(shelf.elsewhere().join("theirs.py"), shelf.expert().join("link.py")).unwrap();
+    std::fs::create_dir(shelf.expert().join("folder.py")).unwrap();
+    assert_eq!(codes("score.py", &Options::default()), []);
+    assert_eq!(codes("link.py", &Options::default()), [Code::PathOutside]);
+    assert_eq!(codes("link.py", &allowing(&shelf.elsewhere())), []);
+    assert_eq!(codes("../elsewhere/theirs.py", &Options::default()), [Code::PathOutside]);
+    assert_eq!(codes("folder.py", &Options::default()), [Code::PathInvalid]);
+    assert_eq!(codes("absent.py", &Options::default()), [Code::DataMissing]);
+}
+
 #[test]
 fn what_is_absent_is_a_warning_unless_strict() {
     let shelf = Shelf::new("datasets/absent.jsonl");
