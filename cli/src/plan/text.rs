@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use expert_contract::manifest::{Origin, Shown};
-use expert_contract::plan::{Duration, MemoryEstimate, Recipe, Source, Strategy, Warmup};
+use expert_contract::plan::{Duration, MemoryEstimate, Recipe, ScorerSettings, Source, Strategy, Warmup};
 use expert_contract::resolve::{MOST_ROOM, Place, Resolved, ShapeSource, estimate_steps};
 
 use serde_json::Value;
@@ -195,7 +195,12 @@ fn evaluation(recipe: &Recipe) -> String {
         let way = if best.greater_is_better { "highest" } else { "lowest" };
         format!("; the {way} {} is final", best.metric)
     });
-    let scorer = evaluation.scorer.as_ref().map(|scorer| format!("; answers scored by {scorer}"));
+    let scorer = match &evaluation.scorer_settings {
+        Some(ScorerSettings::Python { file, function }) => Some(format!("{file}:{function}")),
+        Some(ScorerSettings::Judge { model, .. }) => Some(format!("the judge {model}")),
+        _ => evaluation.scorer.clone(),
+    };
+    let scorer = scorer.map(|scorer| format!("; answers scored by {scorer}"));
     format!("{when}{}{}", best.unwrap_or_default(), scorer.unwrap_or_default())
 }
 
