@@ -1,4 +1,4 @@
-"""`judge`: what is sent, what is understood, what is retried, against a server on loopback."""
+"""`judge` against a server on loopback: its requests, its replies, its retries."""
 
 from __future__ import annotations
 

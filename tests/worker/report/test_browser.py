@@ -210,7 +210,7 @@ def test_the_index_leads_to_every_report(browser: Browser, shelf: Path) -> None:
         assert browser.ask("document.querySelector('h1').firstChild.textContent") == "expert-sql"
 
 
-# Of every short word: whether a line break goes through it. Longer ones, such as paths and digests, may be broken.
+# The short words that a line break goes through. Longer ones, such as paths and digests, may be broken.
 BROKEN_WORDS = """(() => {
   const broken = [];
   const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -231,20 +231,29 @@ BROKEN_WORDS = """(() => {
 # Texts of neighbouring cells and labels of one axis, and texts that go over the edge of their card.
 OVERLAPPING = """(() => {
   const bad = [];
-  const inside = e => { const r = document.createRange(); r.selectNodeContents(e); return r.getBoundingClientRect(); };
+  const inside = e => {
+    const range = document.createRange();
+    range.selectNodeContents(e);
+    return range.getBoundingClientRect();
+  };
   const cross = (a, b) => a.width && b.width && a.right > b.left + 1 && b.right > a.left + 1
     && a.bottom > b.top + 1 && b.bottom > a.top + 1;
   const groups = [...document.querySelectorAll('tr')].map(row => [...row.cells]).concat(
-    [...document.querySelectorAll('.plot')].flatMap(plot => ['.up', '.along'].map(k => [...plot.querySelectorAll(k)])),
+    [...document.querySelectorAll('.plot')].flatMap(
+      plot => ['.up', '.along'].map(k => [...plot.querySelectorAll(k)])),
     [[...document.querySelectorAll('.tile')]]);
   for (const group of groups) for (let i = 0; i + 1 < group.length; i++) {
-    if (cross(inside(group[i]), inside(group[i + 1]))) bad.push(['overlap', group[i].innerText, group[i + 1].innerText]);
+    if (cross(inside(group[i]), inside(group[i + 1]))) {
+      bad.push(['overlap', group[i].innerText, group[i + 1].innerText]);
+    }
   }
   for (const box of document.querySelectorAll('.box, .tile, figure')) {
     const edge = box.getBoundingClientRect();
     for (const e of box.querySelectorAll('td, th, span:not(.strips *), b:not(.strips *), small, time')) {
       const text = inside(e);
-      if (e.checkVisibility() && text.width && text.right > edge.right - 3) bad.push(['edge', e.innerText, text.right - edge.right]);
+      if (e.checkVisibility() && text.width && text.right > edge.right - 3) {
+        bad.push(['edge', e.innerText, text.right - edge.right]);
+      }
     }
   }
   return bad;
