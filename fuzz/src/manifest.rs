@@ -11,7 +11,9 @@ pub fn check(input: &[u8]) {
     let has_error = loaded.diagnostics.iter().any(|found| found.severity == Severity::Error);
     assert_eq!(loaded.ok(), !has_error, "a manifest is accepted exactly if no diagnostic is an error");
     check_places(input, &loaded);
-    check_text(&loaded.rendered(Style { colour: false, width: 80 }));
+    for columns in [None, Some(60)] {
+        check_text(&loaded.rendered(Style { width: 80, columns, ..Style::default() }));
+    }
     check_against_serde(input, &loaded);
     if let Some(manifest) = &loaded.manifest {
         check_round_trip(manifest, &loaded);
