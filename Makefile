@@ -7,8 +7,8 @@ UV := $(BIN)/uv
 EXPERT := target/release/expert-cli
 STEP := $(PYTHON) scripts/dev/show_progress.py
 
-# torch and the tokenizers use all cores; the tests share two.
-PYTEST_JOBS ?= 2
+# For two cores: one process more than cores, because many tests wait for the processes that they start.
+PYTEST_JOBS ?= 3
 
 RUST_SOURCES := $(shell find contract cli -name '*.rs' -o -name '*.toml' -o -name '*.json' 2>/dev/null) Cargo.toml Cargo.lock
 NATIVE_SOURCES := $(shell find worker/native -name '*.rs' -o -name '*.toml' 2>/dev/null) Cargo.toml Cargo.lock pyproject.toml

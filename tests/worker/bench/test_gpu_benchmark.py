@@ -41,6 +41,7 @@ def test_it_checks_and_measures_and_compares(tmp_path):
     assert "60 of 60 fast paths equal the plain one" in done.stdout and "qlora-2x64" in done.stdout
 
 
+@pytest.mark.full
 def test_what_does_not_fit_into_the_time_is_named(tmp_path):
     words = ("--only", "lora-2", "--no-equality", "--minutes", "0.01", "--output", str(tmp_path / "out.json"))
     done = gpu(tmp_path, *words)

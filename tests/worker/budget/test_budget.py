@@ -59,14 +59,10 @@ def plan(folder: Path, config: dict[str, Any], settings: dict[str, Any]) -> dict
     return document
 
 
-# At every change one case, in the precision that is the default.
-QUICK = {"lora-bf16"}
-
-
+# At every change the terminal's test compares a whole run with its plan.
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="resident sizes are read from /proc")
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=() if case in QUICK else pytest.mark.full) for case in CASES]
-)
+@pytest.mark.parametrize("case", CASES)
 def test_estimate_is_near_the_measured_peak(case: str, tmp_path: Path) -> None:
     document = plan(tmp_path, *CASES[case])
     file = tmp_path / "plan.json"

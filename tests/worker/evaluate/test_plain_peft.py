@@ -59,7 +59,7 @@ def test_the_same_adapter_says_the_same_elsewhere(run: Path) -> None:
     assert len({tuple(one.here) for one in found}) > 5
 
 
-def test_another_answer_is_seen_and_the_script_says_so(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_answer_is_seen(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from expert_worker.evaluate import plain_peft
 
     asked = plain_peft._asked_there
@@ -69,11 +69,18 @@ def test_another_answer_is_seen_and_the_script_says_so(run: Path, monkeypatch: p
         save_file({name: -2 * tensor for name, tensor in load_file(weights).items()}, weights)
         return asked(plan, base, adapter, rows)
 
+    monkeypatch.setattr(plain_peft, "_asked_there", spoiled)
+    assert not all(one.same for one in compare(run, 20))
+
+
+@pytest.mark.full
+def test_the_script_says_what_it_found(run: Path, tmp_path: Path) -> None:
     said = asked_by_script(run, "--prompts", "3")
     assert said.stdout == "3 of 3 answers are the same, token for token\n", said.stderr
     assert said.returncode == 0
-    monkeypatch.setattr(plain_peft, "_asked_there", spoiled)
-    assert not all(one.same for one in compare(run, 20))
+    said = asked_by_script(tmp_path)
+    assert said.returncode == 2
+    assert said.stderr.startswith("error: ")
 
 
 def test_an_answer_cut_at_a_stop_sequence_is_the_beginning_of_the_other() -> None:
@@ -85,6 +92,3 @@ def test_an_answer_cut_at_a_stop_sequence_is_the_beginning_of_the_other() -> Non
 def test_a_folder_that_is_not_a_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="is not a finished run"):
         compare(tmp_path, 20)
-    said = asked_by_script(tmp_path)
-    assert said.returncode == 2
-    assert said.stderr.startswith("error: ")

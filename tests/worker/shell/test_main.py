@@ -114,7 +114,9 @@ EXPORT = {"stage": "export", "adapter": "a", "target": "b", "merge": True}
 PRETOKENIZE = {"stage": "pretokenize", "force": False, "preview": None}
 
 
-@pytest.mark.parametrize(("request_", "reported"), [(EXPORT, True), (PRETOKENIZE, False)])
+@pytest.mark.parametrize(
+    ("request_", "reported"), [pytest.param(EXPORT, True, marks=pytest.mark.full), (PRETOKENIZE, False)]
+)
 def test_the_seconds_that_torch_needs_are_reported(tmp_path, request_, reported):
     # Both fail right after, for want of the files that the plan names.
     changes = {"request": request_}

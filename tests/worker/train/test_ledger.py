@@ -84,7 +84,9 @@ def test_a_numerical_key_changes_what_is_applied_and_the_loss(name, usual, tmp_p
     assert changed.losses != pytest.approx(usual.losses, rel=1e-7)
 
 
-@pytest.mark.parametrize("name", HARMLESS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.full if name == "compile" else ()) for name in HARMLESS]
+)
 def test_a_harmless_key_changes_what_is_applied_and_not_the_loss(name, usual, tmp_path, monkeypatch):
     changes, key = HARMLESS[name]
     changed = run(tmp_path, changes, monkeypatch)
