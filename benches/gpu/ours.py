@@ -21,7 +21,7 @@ def main() -> None:
     case, shape = Case(**json.loads(sys.argv[2])), Shape(**json.loads(sys.argv[3]))
     rows = PackedRows(documents(case, shape), case.length)
     told = measure(plan, Events(), Dataset("0" * 64, rows, None, {}))
-    print(json.dumps(told))
+    print(json.dumps(told.as_json()))
 
 
 if __name__ == "__main__":

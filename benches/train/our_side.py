@@ -34,7 +34,7 @@ def put_rows(rows: list[list[Pair]]) -> None:
         key="0" * 64, train=held, validation=None, ledger=dict, description=SimpleNamespace(slow_encoder=None)
     )
     sys.modules["expert_worker.pretokenize"] = SimpleNamespace(  # type: ignore[assignment]
-        ensure_cache=lambda *_: cache, template_text=lambda *_: ""
+        ensure_cache=lambda *_, **__: cache, template_text=lambda *_: ""
     )
 
 

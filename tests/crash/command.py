@@ -107,7 +107,9 @@ def manifest_of(name: str, base: str, case: Case = SAMPLE, **settings: object) -
     config |= {**SIZES, **settings}
     dataset: dict[str, object] = {"path": "train.jsonl"}
     if config.get("evaluation_strategy", "no") != "no":
-        config |= {"eval_steps": 2, "eval_rows": 4}
+        config |= {"evaluation_strategy": "steps", "eval_steps": 2, "eval_rows": 4}
+        if config.get("metric_for_best_model") == "accuracy":  # It needs a file of its rows and their scorer.
+            config |= {"metric_for_best_model": "eval_loss", "greater_is_better": False}
         dataset["validation_split"] = 0.2
     if config.get("warmup_steps"):
         config["warmup_steps"] = 1

@@ -32,13 +32,17 @@ def test_it_checks_and_measures_and_compares(tmp_path):
     result = json.loads((tmp_path / "out.json").read_text())
     assert result["ok"] and result["versions"]["torch"] and result["device"] == "CPU"
     ways = {(row["kind"], row["dtype"], row["way"]) for row in result["equality"]}
-    assert len(ways) == 60 and all(row["ok"] for row in result["equality"])
+    # Of each adapter and precision, every kernel that this device has.
+    kinds = ("lora", "lora with dropout", "dora", "dora with dropout", "qlora")
+    assert {way[:2] for way in ways} == {(kind, dtype) for kind in kinds for dtype in ("fp32", "bf16")}
+    assert len(ways) >= 60 and all(row["ok"] for row in result["equality"])
     (case,) = result["cases"]
     assert case["name"] == "qlora-2x64" and case["ours"]["applied"]["base.quantization"] == "int4"
     assert case["speed_of_trl"] == case["ours"]["tokens_per_second"] / case["trl"]["tokens_per_second"]
     assert case["share_of_measured_peak"] > 0 and case["plan"]["estimate_bytes"] > 0
     assert case["peak_of_estimate"] is None  # Resident size on a CPU does not measure it.
-    assert "60 of 60 fast paths equal the plain one" in done.stdout and "qlora-2x64" in done.stdout
+    said = f"{len(ways)} of {len(ways)} fast paths equal the plain one"
+    assert said in done.stdout and "qlora-2x64" in done.stdout
 
 
 @pytest.mark.full
