@@ -456,6 +456,61 @@ pub struct RunRecord {
     pub base: BTreeMap<String, Option<FileDigest>>,
 }
 
+/// `expert.json` beside an adapter: what it is, what it was made of and how well it does. Nothing in it depends on the
+/// machine or the time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ExpertRecord {
+    /// Of this document.
+    #[schemars(with = "u32")]
+    pub format: Option<u32>,
+    #[schemars(with = "String")]
+    pub name: Option<String>,
+    /// The expert's own, from its manifest; the base has its own licence.
+    pub license: Option<String>,
+    #[schemars(with = "ExpertBase")]
+    pub base: Option<ExpertBase>,
+    /// The kind of adapter.
+    #[schemars(with = "String")]
+    pub adapter: Option<String>,
+    /// The name of the template that rendered the training rows; its text is `chat_template.jinja`.
+    #[schemars(with = "String")]
+    pub template: Option<String>,
+    #[schemars(with = "String")]
+    pub recipe_digest: Option<String>,
+    /// By the names in the manifest.
+    pub data: BTreeMap<String, Option<FileDigest>>,
+    /// The files beside this one; the model card is left out, because people edit it.
+    pub files: BTreeMap<String, FileDigest>,
+    /// Null until the adapter is evaluated.
+    pub score: Option<ExpertScore>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ExpertBase {
+    /// The Hub id; of a base in a folder the folder's name.
+    #[schemars(with = "String")]
+    pub name: Option<String>,
+    /// How its weights were held in training.
+    #[schemars(with = "String")]
+    pub quantization: Option<String>,
+    /// Weights, configuration and tokenizer.
+    pub files: BTreeMap<String, Option<FileDigest>>,
+}
+
+/// What `evaluate` measured on the expert's own test rows, with 95% intervals.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ExpertScore {
+    pub scorer: Option<String>,
+    /// What the field `accuracy` holds.
+    pub measure: Option<String>,
+    pub rows: Option<u64>,
+    pub base: Option<Share>,
+    pub adapter: Option<Share>,
+}
+
 /// Which checkpoint became `final/`, and why.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]

@@ -9,8 +9,8 @@ use crate::ledger::{Class, Field, Kind, Range, Section, Unknown};
 use crate::manifest::ROOT;
 use crate::plan::Plan;
 use crate::results::{
-    BaseResult, BenchResult, CacheRecord, CheckpointRecord, EvaluationResult, ExportResult, GenerateResult,
-    PlanRecord, PretokenizeResult, RunRecord,
+    BaseResult, BenchResult, CacheRecord, CheckpointRecord, EvaluationResult, ExpertRecord, ExportResult,
+    GenerateResult, PlanRecord, PretokenizeResult, RunRecord,
 };
 
 const DRAFT: &str = "http://json-schema.org/draft-07/schema#";
@@ -48,6 +48,7 @@ pub fn results() -> Vec<Schema> {
         written::<BenchResult>(),
         written::<ExportResult>(),
         written::<GenerateResult>(),
+        written::<ExpertRecord>(),
     ]
 }
 

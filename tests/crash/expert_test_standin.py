@@ -13,6 +13,7 @@ from expert_worker.events import Events
 from expert_worker.plan import Plan, ResumeCheckpoint, ResumeNewest
 from expert_worker.results import CheckpointFacts
 from expert_worker.run_record import write_final
+from expert_worker.run_record.expert import expert_record
 
 ROWS, MICRO, KEY = 10, 2, "c" * 64
 
@@ -144,6 +145,7 @@ def _finish(plan: Plan, trainer: Trainer) -> None:
         config={"base_model_name_or_path": "standin"},
         weights=trainer.model.state_dict(),
         tokenizer=NoTokenizer(),
-        template={"kind": "chatml"},
+        inference={},
+        record=expert_record(plan.recipe, plan.recipe_digest, None, data={}, base={}),
         card="# stand-in\n",
     )

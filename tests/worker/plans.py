@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_worker.plan import Plan, parse_plan
+from expert_worker.results import ExpertRecord
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "plan.json"
 
@@ -24,3 +25,11 @@ def example_document(folder: Path, changes: Mapping[str, Any] | None = None) -> 
 
 def example_plan(folder: Path, changes: Mapping[str, Any] | None = None) -> Plan:
     return parse_plan(json.dumps(example_document(folder, changes)))
+
+
+def example_record(folder: Path) -> ExpertRecord:
+    """The `expert.json` of that plan, without data and base."""
+    from expert_worker.run_record.expert import expert_record
+
+    plan = example_plan(folder)
+    return expert_record(plan.recipe, plan.recipe_digest, None, data={}, base={})

@@ -36,6 +36,8 @@ section! {
         training ["training"]: Training = Training::default(), Kind::Object(&TRAINING), "Training data and settings.";
         evaluation ["evaluation"]: Evaluation = Evaluation::default(), Kind::OneOf(&[Kind::Object(&EVALUATION), Kind::Null]),
             "How finished adapters are scored.";
+        license ["license"]: Option<String> = None, TEXT_OR_NULL,
+            "The expert's licence, an SPDX identifier such as `Apache-2.0`; the model card and `expert.json` name it.";
         schema ["$schema"]: Option<String> = None, TEXT_OR_NULL, "The JSON Schema that an editor checks the manifest against.";
     }
     kept {
@@ -44,7 +46,6 @@ section! {
         ["author"]: Kind::Any, Class::Metadata, "Who made it.";
         ["homepage"]: Kind::Any, Class::Metadata, "Where it lives.";
         ["repository"]: Kind::Any, Class::Metadata, "Where its source lives.";
-        ["license"]: Kind::Any, Class::Metadata, "Its licence.";
         ["tags"]: Kind::Any, Class::Metadata, "Words to find it by.";
         ["capabilities"]: Kind::Any, Class::Metadata, "What it can do.";
         ["limitations"]: Kind::Any, Class::Metadata, "What it cannot do.";

@@ -46,6 +46,9 @@ pub struct Plan {
     /// Digests of what the run is made of; null in plans that train nothing.
     #[serde(default)]
     pub inputs: Option<Inputs>,
+    /// The expert's licence, for its model card and `expert.json`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub license: Option<String>,
 }
 
 impl Plan {
@@ -57,6 +60,7 @@ impl Plan {
             machine,
             request,
             inputs: None,
+            license: None,
         }
     }
 }

@@ -42,7 +42,17 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
     let recipe = recipe::build(expert, &base, template, &sources, &cases::read(expert, site)?, &facts);
     let (machine, largest_micro_batch) = machine::build(expert, &recipe, &base, &sources, site, &mut notes);
     notes.extend(steps::few(&recipe, &facts));
-    Ok(Resolved { recipe, machine, base, facts, notes, largest_micro_batch, settings: expert.shown() })
+    let license = expert.manifest.root.license.value.clone();
+    Ok(Resolved {
+        recipe,
+        machine,
+        base,
+        facts,
+        notes,
+        largest_micro_batch,
+        settings: expert.shown(),
+        license,
+    })
 }
 
 /// The chosen template; a custom one stands in the manifest or in a file beside it.

@@ -42,12 +42,15 @@ pub struct Resolved {
     pub largest_micro_batch: Option<u64>,
     /// Every setting of `training.config`, with its value and who decided it.
     pub settings: Vec<Shown>,
+    /// The expert's licence.
+    pub license: Option<String>,
 }
 
 impl Resolved {
     /// The plan of one task.
     pub fn plan(&self, request: Request) -> Plan {
-        Plan::new(self.recipe.clone(), self.machine.clone(), request)
+        let plan = Plan::new(self.recipe.clone(), self.machine.clone(), request);
+        Plan { license: self.license.clone(), ..plan }
     }
 
     /// The same on a part of the machine: another device of the kind, and as large, changes no other decision.

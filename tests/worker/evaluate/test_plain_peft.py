@@ -8,20 +8,31 @@ from pathlib import Path
 import pytest
 from evaluate import tiny
 from evaluate.test_evaluate_stage import DECODING, adapted
-from plans import example_document
+from plans import example_document, example_plan, example_record
 from safetensors.torch import load_file, save_file
 
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.plain_peft import Compared, compare
 from expert_worker.run_record import adapter_config, adapter_tensors, write_final
+from expert_worker.run_record.inference import inference_files
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "compare_with_peft.py"
 
 
+# With stops, so that answers end at a text, at a token, and at their length.
+ENDING = DECODING | {"stop_sequences": [*"jVQ7", "<user>"], "max_new_tokens": 12}
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A finished run's folder with a test set of 30 questions."""
-    tiny.model().save_pretrained(tmp_path / "base")
+    return finished(tmp_path, "tokenizer")
+
+
+def finished(tmp_path: Path, template: str) -> Path:
+    """A finished run's folder with a test set of 30 questions. The base asks for a repetition penalty."""
+    base = tiny.model()
+    base.generation_config.repetition_penalty = 1.3
+    base.save_pretrained(tmp_path / "base")
     tiny.tokenizer().save_pretrained(tmp_path / "base")
     test = tmp_path / "test.jsonl"
     test.write_text("".join(json.dumps({"prompt": f"q{n}", "completion": "a"}) + "\n" for n in range(30)))
@@ -29,19 +40,22 @@ def run(tmp_path: Path) -> Path:
     output.mkdir()
     source = {"name": "test.jsonl", "format": "jsonl", "weight": 1.0, "task": None}
     changes = {
-        "recipe.template": {"kind": "tokenizer", "source": None},
+        "recipe.template": {"kind": template, "source": None},
         "recipe.data.test": [source],
-        "recipe.decoding": DECODING,
+        "recipe.decoding": ENDING,
         "machine.paths.data": {"test.jsonl": str(test)},
     }
     (output / "plan.json").write_text(json.dumps(example_document(tmp_path, changes)))
+    recipe = example_plan(tmp_path, changes).recipe
     model = adapted()
+    model.generation_config.repetition_penalty = 1.3
     write_final(
         output,
         config=adapter_config(model.peft_config["default"], "tiny"),
         weights=adapter_tensors(model),
         tokenizer=tiny.tokenizer(),
-        template={"kind": "tokenizer", "text": tiny.TEMPLATE},
+        inference=inference_files(recipe.template, recipe.decoding, model, tiny.tokenizer()),
+        record=example_record(tmp_path),
         card="# card\n",
     )
     return output
@@ -52,11 +66,22 @@ def asked_by_script(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
-def test_the_same_adapter_says_the_same_elsewhere(run: Path) -> None:
-    found = compare(run, 20)
+@pytest.mark.parametrize("template", ["tokenizer", "chatml", "llama"])
+def test_plain_peft_answers_the_same_from_the_folder_alone(template: str, tmp_path: Path) -> None:
+    """Also where the template is not the one of the base's tokenizer."""
+    found = compare(finished(tmp_path, template), 20)
     assert len(found) == 20
     assert all(one.same for one in found)
     assert len({tuple(one.here) for one in found}) > 5
+    texts = [tiny.tokenizer().decode(one.here) for one in found]
+    assert any(text.endswith(tuple("jVQ7")) for text in texts) and any(len(one.here) == 12 for one in found)
+
+
+@pytest.mark.parametrize("name", ["chat_template.jinja", "generation_config.json"])
+def test_the_answers_depend_on_each_file(name: str, tmp_path: Path) -> None:
+    run = finished(tmp_path, "chatml")
+    (run / "final" / name).write_bytes((tmp_path / "base" / name).read_bytes())
+    assert not all(one.same for one in compare(run, 20))
 
 
 def test_another_answer_is_seen(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,8 +108,9 @@ def test_the_script_says_what_it_found(run: Path, tmp_path: Path) -> None:
     assert said.stderr.startswith("error: ")
 
 
-def test_an_answer_cut_at_a_stop_sequence_is_the_beginning_of_the_other() -> None:
-    assert Compared("q", [1, 2], [1, 2, 3]).same
+def test_answers_of_other_lengths_differ() -> None:
+    assert Compared("q", [1, 2], [1, 2]).same
+    assert not Compared("q", [1, 2], [1, 2, 3]).same
     assert not Compared("q", [1, 2, 3], [1, 2]).same
     assert not Compared("q", [], [1]).same
 

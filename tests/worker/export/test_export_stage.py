@@ -1,11 +1,13 @@
 """Export: loadable by others, saying what the adapter says, and nothing at all where it would not."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import yaml
 from peft import (
     AdaLoraConfig,
     IA3Config,
@@ -15,7 +17,7 @@ from peft import (
     PromptTuningConfig,
     get_peft_model,
 )
-from plans import example_plan
+from plans import example_plan, example_record
 from tokenizers import Tokenizer, models
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from transformers import PreTrainedTokenizerFast as Fast
@@ -24,7 +26,9 @@ from expert_worker.errors import BadInput, Failed, Storage
 from expert_worker.events import Events
 from expert_worker.export import stage
 from expert_worker.export.stage import run
-from expert_worker.run_record import adapter_config, adapter_tensors, write_final
+from expert_worker.run_record import Outcome, adapter_config, adapter_tensors, write_final
+from expert_worker.run_record.card import model_card
+from expert_worker.run_record.inference import inference_files
 
 IDS = torch.arange(12).reshape(1, 12)
 MODULES = ["q_proj", "v_proj", "down_proj"]
@@ -70,19 +74,24 @@ def trained(kind: str, base: Path, output: Path) -> Path:
         for parameter in model.parameters():
             if parameter.requires_grad:
                 parameter.add_(torch.randn_like(parameter) * 0.05)
+    plan = example_plan(output, {"recipe.template.kind": "chatml"})
+    recipe = plan.recipe
     return write_final(
         output,
-        config=adapter_config(model.peft_config["default"], "tiny"),
+        config=adapter_config(model.peft_config["default"], "/home/me/tiny"),
         weights=adapter_tensors(model),
         tokenizer=tokenizer(),
-        template={"kind": "chatml"},
-        card="# card\n",
+        inference=inference_files(recipe.template, recipe.decoding, model, tokenizer()),
+        record=example_record(output),
+        card=model_card(recipe, Outcome(1, 1, 1, 1.0), plan.recipe_digest),
     )
 
 
 def order(base: Path, adapter: Path, target: Path, **options: Any) -> Any:
     changes: dict[str, Any] = {
         "machine.paths.base": str(base),
+        "recipe.base.name": "Org/Tiny",
+        "recipe.template.kind": "chatml",
         "recipe.adapter.kind": options.get("kind", "lora"),
         "recipe.base.quantization": options.get("quantization", "none"),
         "machine.dtype": options.get("dtype", "fp32"),
@@ -195,3 +204,47 @@ def test_a_bare_checkpoint_gets_the_bases_tokenizer(base: Path, tmp_path: Path) 
             path.unlink()
     run(order(base, final, tmp_path / "copy"), Events.in_memory()[0])
     assert AutoTokenizer.from_pretrained(tmp_path / "copy").eos_token == "<end>"
+
+
+DESCRIBING = ("chat_template.jinja", "generation_config.json")
+
+
+@pytest.mark.parametrize("merge", [False, True])
+def test_an_export_describes_itself_as_final_does(merge: bool, base: Path, tmp_path: Path) -> None:
+    final, target = trained("lora", base, tmp_path), tmp_path / "out"
+    run(order(base, final, target, merge=merge), Events.in_memory()[0])
+    for name in DESCRIBING:
+        assert (target / name).read_bytes() == (final / name).read_bytes()
+    about = json.loads((target / "expert.json").read_text())
+    weights = target / ("model.safetensors" if merge else "adapter_model.safetensors")
+    assert about["files"][weights.name]["sha256"] == hashlib.sha256(weights.read_bytes()).hexdigest()
+    assert set(about["files"]) == {p.name for p in target.iterdir()} - {"README.md", "expert.json"}
+    if not merge:
+        named = json.loads((target / "adapter_config.json").read_text())["base_model_name_or_path"]
+        assert named == "Org/Tiny", "not the path that the adapter was trained with"
+
+
+def test_the_card_of_a_merged_model_loads_it_without_peft(base: Path, tmp_path: Path, monkeypatch) -> None:
+    final, target = trained("lora", base, tmp_path), tmp_path / "out"
+    run(order(base, final, target, merge=True), Events.in_memory()[0])
+    card = (target / "README.md").read_text()
+    matter = yaml.safe_load(card.split("---\n")[1])
+    assert matter["library_name"] == "transformers" and matter["base_model_relation"] == "merge"
+    assert "peft" not in card.partition("## Training")[0].lower() and "## Results" in card
+    _, code, _ = card.replace("path/to/this/folder", "out").split("```")
+    assert code.startswith("python\nfrom transformers import")
+    (final / "README.md").write_text("# by hand\n")
+    run(order(base, final, tmp_path / "other", merge=True), Events.in_memory()[0])
+    assert not (tmp_path / "other" / "README.md").exists()
+
+
+def test_a_checkpoint_is_described_by_its_manifest(base: Path, tmp_path: Path) -> None:
+    final = trained("lora", base, tmp_path)
+    wanted = {name: (final / name).read_bytes() for name in DESCRIBING}
+    for path in final.iterdir():
+        if not path.name.startswith("adapter"):
+            path.unlink()
+    # As a version before this one wrote it: the template of the base's tokenizer.
+    (final / "chat_template.jinja").write_text("{{ messages }}")
+    run(order(base, final, tmp_path / "copy"), Events.in_memory()[0])
+    assert {name: (tmp_path / "copy" / name).read_bytes() for name in DESCRIBING} == wanted

@@ -45,8 +45,8 @@ def test_the_hub_s_name_of_a_file_is_its_digest_and_nothing_else_is(tmp_path: Pa
     assert data_digests({"own": str(tmp_path / "blobs" / told)})["own"] == digest(b"weights")
 
 
-def test_a_finished_adapter_is_all_its_files_but_the_model_card(tmp_path: Path) -> None:
-    for name in ("adapter_model.safetensors", "README.md", "more/config.json"):
+def test_a_finished_adapter_is_all_its_files_except_what_evaluate_rewrites(tmp_path: Path) -> None:
+    for name in ("adapter_model.safetensors", "README.md", "expert.json", "more/config.json"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(name.encode())
     found = final_digests(tmp_path)

@@ -10,7 +10,7 @@ import torch
 import yaml
 from evaluate import tiny
 from peft import IA3Config, LoraConfig, PeftModel, PromptTuningConfig, get_peft_model
-from plans import example_plan
+from plans import example_plan, example_record
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from expert_worker.evaluate.stage import _leave as leave_scores
@@ -25,8 +25,11 @@ from expert_worker.run_record import (
     write_run_record,
 )
 from expert_worker.run_record.card import add_scores, model_card
+from expert_worker.run_record.digests import base_digests, data_digests
+from expert_worker.run_record.expert import add_score
 from expert_worker.run_record.final import tokenizer_files
 from expert_worker.run_record.git import commit_of
+from expert_worker.run_record.inference import inference_files
 
 OUTCOME = Outcome(
     steps=1234,
@@ -88,7 +91,8 @@ def test_plain_peft_loads_it_and_says_the_same(kind: str, tmp_path: Path) -> Non
         config=adapter_config(model.peft_config["default"], "tiny"),
         weights=adapter_tensors(model),
         tokenizer=FakeTokenizer(),
-        template={"kind": "chatml"},
+        inference={},
+        record=example_record(tmp_path),
         card="# card\n",
     )
     loaded = PeftModel.from_pretrained(tiny_base(), str(final)).eval()
@@ -117,7 +121,8 @@ def test_writing_it_again_gives_the_same_bytes_and_no_path(tmp_path: Path) -> No
             config={"b": 1, "a": 2},
             weights={"w": torch.ones(2)},
             tokenizer=FakeTokenizer(),
-            template={"kind": "chatml"},
+            inference={},
+            record=example_record(tmp_path),
             card="# card\n",
         )
         contents.append({p.name: p.read_bytes() for p in final.iterdir()})
@@ -126,7 +131,7 @@ def test_writing_it_again_gives_the_same_bytes_and_no_path(tmp_path: Path) -> No
         "README.md",
         "adapter_config.json",
         "adapter_model.safetensors",
-        "template.json",
+        "expert.json",
         "tokenizer.json",
         "tokenizer_config.json",
     }
@@ -145,7 +150,8 @@ def test_a_second_final_replaces_the_first_whole(tmp_path: Path) -> None:
             config={},
             weights={"w": torch.tensor([step])},
             tokenizer=FakeTokenizer(),
-            template={},
+            inference={},
+            record=example_record(tmp_path),
             card="",
         )
     assert [p.name for p in tmp_path.iterdir()] == ["final"]
@@ -179,22 +185,25 @@ def test_the_cards_code_runs(
     name: str, on_the_hub: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a folder that has the base where the code looks for it; a Hub id is looked up here first."""
-    plan = example_plan(tmp_path, {"recipe.base.name": name})
-    model = get_peft_model(tiny_base(), ADAPTERS["lora"])
+    plan = example_plan(tmp_path, {"recipe.base.name": name, "recipe.decoding.stop_sequences": ["q"]})
+    model = get_peft_model(tiny.model(), ADAPTERS["lora"])
+    recipe = plan.recipe
     final = write_final(
         tmp_path,
         config=adapter_config(model.peft_config["default"], name),
         weights=adapter_tensors(model),
         tokenizer=tiny.tokenizer(),
-        template={"kind": "chatml"},
+        inference=inference_files(recipe.template, recipe.decoding, model, tiny.tokenizer()),
+        record=example_record(tmp_path),
         card=model_card(plan.recipe, OUTCOME, plan.recipe_digest),
     )
-    tiny_base().save_pretrained(tmp_path / (name if on_the_hub else f"path/to/{name}"))
+    tiny.model().save_pretrained(tmp_path / (name if on_the_hub else f"path/to/{name}"))
     _, code, _ = (final / "README.md").read_text().replace("path/to/this/folder", "final").split("```")
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     exec(code.removeprefix("python\n"), names)
     assert isinstance(names["model"], PeftModel) and names["tokenizer"].eos_token == "<end>"  # type: ignore[attr-defined]
+    assert names["answer"].shape[1] > names["inputs"]["input_ids"].shape[1]  # type: ignore[attr-defined,index]
 
 
 def test_the_embedded_base_is_named_as_the_hub_has_it(tmp_path: Path) -> None:
@@ -222,6 +231,37 @@ def test_scores_go_into_the_card_and_replace_earlier_ones(tmp_path: Path) -> Non
     card.write_text("my own card\n")
     add_scores(tmp_path, scored(base, base))
     assert card.read_text() == "my own card\n"
+
+
+def test_the_card_names_the_licence_as_the_hub_does(tmp_path: Path) -> None:
+    plan = example_plan(tmp_path)
+    card = model_card(plan.recipe, OUTCOME, plan.recipe_digest, "Apache-2.0")
+    assert yaml.safe_load(card.split("---\n")[1])["license"] == "apache-2.0"
+    assert "license" not in model_card(plan.recipe, OUTCOME, plan.recipe_digest)
+
+
+def test_a_score_goes_into_expert_json_and_leaves_the_rest(tmp_path: Path) -> None:
+    final = write_final(
+        tmp_path,
+        config={},
+        weights={"w": torch.ones(2)},
+        tokenizer=FakeTokenizer(),
+        inference={},
+        record=example_record(tmp_path),
+        card="",
+    )
+    before = json.loads((final / "expert.json").read_text())
+    assert before["score"] is None and "expert.json" not in before["files"]
+    base = Score(correct=4, total=40, accuracy=0.1, low=0.04, high=0.231, loss=2.5)
+    add_score(final, scored(base, base.model_copy(update={"accuracy": 0.6})))
+    after = json.loads((final / "expert.json").read_text())
+    score = after["score"]
+    assert score["rows"] == 40 and score["base"]["low"] == 0.04 and score["adapter"]["accuracy"] == 0.6
+    assert {**after, "score": None} == before
+    for text in ("not json", '{"format": 2}', "[]"):
+        (final / "expert.json").write_text(text)
+        add_score(final, scored(base, base))
+        assert (final / "expert.json").read_text() == text
 
 
 def test_an_evaluation_of_the_runs_adapter_reaches_its_card(tmp_path: Path) -> None:
@@ -264,7 +304,8 @@ def test_run_json_names_everything_that_went_in(tmp_path: Path) -> None:
         plan,
         inputs=plan.inputs,
         cache_key="c" * 64,
-        base_folder=base,
+        data=data_digests(plan.machine.paths.data),
+        base=base_digests(base),
         best=BestChoice(
             step=20,
             reason="lowest eval_loss",

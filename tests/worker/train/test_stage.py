@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from functools import cache
 
@@ -33,8 +34,14 @@ def test_it_learns_and_leaves_a_plain_adapter(tmp_path):
         "adapter_model.safetensors",
         "tokenizer.json",
         "README.md",
-        "template.json",
+        "chat_template.jinja",
+        "generation_config.json",
+        "expert.json",
     } <= names
+    about = json.loads(ran.final("expert.json"))
+    weights = hashlib.sha256(ran.final("adapter_model.safetensors")).hexdigest()
+    assert about["files"]["adapter_model.safetensors"]["sha256"] == weights and about["score"] is None
+    assert about["data"] and about["base"]["files"]["config.json"]
     config = json.loads(ran.final("adapter_config.json"))
     assert config["base_model_name_or_path"] == "tiny" and config["target_modules"] == sorted(EVERY_LINEAR)
     record = json.loads((ran.output / "run.json").read_text())

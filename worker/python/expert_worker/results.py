@@ -484,3 +484,47 @@ class GenerateResult(OutputDocument):
     """`generate`."""
 
     answers: tuple[GeneratedAnswer, ...]
+
+
+class ExpertBase(OutputDocument):
+    # The Hub id; of a base in a folder the folder's name.
+    name: str
+    # How its weights were held in training.
+    quantization: str
+    # Weights, configuration and tokenizer.
+    files: dict[str, FileDigest | None]
+
+
+class ExpertScore(OutputDocument):
+    """What `evaluate` measured on the expert's own test rows, with 95% intervals."""
+
+    scorer: str | None
+    # What the field `accuracy` holds.
+    measure: str | None
+    rows: U64 | None
+    base: Share | None
+    adapter: Share | None
+
+
+class ExpertRecord(OutputDocument):
+    """`expert.json` beside an adapter: what it is, what it was made of and how well it does. Nothing in it
+    depends on the machine or the time.
+    """
+
+    # Of this document.
+    format: U32
+    name: str
+    # The expert's own, from its manifest; the base has its own licence.
+    license: str | None
+    base: ExpertBase
+    # The kind of adapter.
+    adapter: str
+    # The name of the template that rendered the training rows; its text is `chat_template.jinja`.
+    template: str
+    recipe_digest: str
+    # By the names in the manifest.
+    data: dict[str, FileDigest | None]
+    # The files beside this one; the model card is left out, because people edit it.
+    files: dict[str, FileDigest]
+    # Null until the adapter is evaluated.
+    score: ExpertScore | None

@@ -61,7 +61,7 @@ def answer_all(
     texts = [""] * len(prompts)
     for first in range(0, len(order), size):
         batch = order[first : first + size]
-        ids, mask = _padded([prompts[place].ids for place in batch], _pad_id(model, tokenizer))
+        ids, mask = _padded([prompts[place].ids for place in batch], pad_id(model, tokenizer))
         written = write(model, tokenizer, ids, mask, decoding, seed=seed + first, stop_asked=stop_asked)
         for place, text in zip(batch, written, strict=True):
             texts[place] = text
@@ -84,7 +84,7 @@ def write(
     found = write_tokens(
         model, tokenizer, ids, mask, decoding, seed=seed, stop_asked=stop_asked, streamer=streamer
     )
-    ends = set(end_ids(model, tokenizer))
+    ends = set(end_ids(model, tokenizer, decoding.stop_sequences))
     answers = [list(takewhile(lambda token: token not in ends, row)) for row in found.tolist()]
     texts = tokenizer.batch_decode(answers, skip_special_tokens=True)
     return [cut(text, decoding.stop_sequences) for text in texts]
@@ -111,14 +111,14 @@ def write_tokens(
                 input_ids=ids.to(model.device),
                 attention_mask=mask.to(model.device),
                 max_new_tokens=decoding.max_new_tokens,
-                pad_token_id=_pad_id(model, tokenizer),
-                eos_token_id=end_ids(model, tokenizer) or None,
+                pad_token_id=pad_id(model, tokenizer),
+                eos_token_id=end_ids(model, tokenizer, decoding.stop_sequences) or None,
                 stopping_criteria=StoppingCriteriaList(
                     [_Stop(tokenizer, decoding.stop_sequences, start, stop_asked)]
                 ),
                 streamer=streamer,
                 use_cache=True,
-                **_choice(decoding),
+                **sampling(decoding),
             )
     finally:
         model.train(was_training)
@@ -142,14 +142,23 @@ def cut(text: str, stops: Sequence[str]) -> str:
     return text[: min(ends)] if ends else text
 
 
-def end_ids(model: Any, tokenizer: Any) -> list[int]:
-    """Every token that ends an answer: the tokenizer's own and those that the model's settings add."""
+def end_ids(model: Any, tokenizer: Any, stops: Sequence[str] = ()) -> list[int]:
+    """Every token that ends an answer: the tokenizer's own, those that the model's settings add, and stop
+    sequences that are one token. Special tokens are not in decoded text, where a search would miss them."""
     named = getattr(model.generation_config, "eos_token_id", None)
     listed = named if isinstance(named, list) else [named]
-    return sorted({int(token) for token in [tokenizer.eos_token_id, *listed] if token is not None})
+    known = tokenizer.get_added_vocab() if stops else {}
+    stopping = [known.get(stop) for stop in stops]
+    return sorted({int(token) for token in [tokenizer.eos_token_id, *listed, *stopping] if token is not None})
 
 
-def _choice(decoding: Decoding) -> dict[str, Any]:
+def stop_texts(tokenizer: Any, stops: Sequence[str]) -> list[str]:
+    """The stop sequences that are not one token."""
+    known = tokenizer.get_added_vocab() if stops else {}
+    return [stop for stop in stops if stop and stop not in known]
+
+
+def sampling(decoding: Decoding) -> dict[str, Any]:
     """A temperature of 0 is greedy; a model's own sampling settings are overruled either way."""
     if decoding.temperature <= 0:
         return {"do_sample": False, "temperature": None, "top_p": None, "top_k": None, "min_p": None}
@@ -162,7 +171,7 @@ def _choice(decoding: Decoding) -> dict[str, Any]:
     }
 
 
-def _pad_id(model: Any, tokenizer: Any) -> int:
+def pad_id(model: Any, tokenizer: Any) -> int:
     """Any id that the base has a vector for: what it stands for is masked."""
     rows = token_vectors.count(model)
     wanted = (tokenizer.pad_token_id, tokenizer.eos_token_id)

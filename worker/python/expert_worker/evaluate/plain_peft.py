@@ -3,7 +3,6 @@ token."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +31,7 @@ class Compared:
 
     @property
     def same(self) -> bool:
-        """A stop sequence ends an answer here; plain transformers continues to EOS."""
-        return bool(self.here) and self.there[: len(self.here)] == self.here
+        return bool(self.here) and self.there == self.here
 
 
 def compare(run: Path, count: int) -> list[Compared]:
@@ -73,29 +71,21 @@ def _asked_here(plan: Plan, events: Events, adapter: Path, rows: Sequence[Row]) 
 
 
 def _asked_there(plan: Plan, base: Path, adapter: Path, rows: Sequence[Row]) -> Iterator[list[int]]:
-    """As any user of peft would: the base from its folder, everything else from `final/`."""
+    """As any user of peft would: the base from its folder, everything else from `final/`. The base's number
+    format is not the adapter's to decide."""
     from peft import PeftModel
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
     tokenizer: Any = AutoTokenizer.from_pretrained(adapter)
-    template = json.loads((adapter / "template.json").read_text(encoding="utf-8"))["text"]
+    settings = GenerationConfig.from_pretrained(adapter)
+    settings.update(do_sample=False, temperature=None, top_p=None, top_k=None, min_p=None)  # type: ignore[no-untyped-call]
     model: Any = AutoModelForCausalLM.from_pretrained(
         base, dtype=DTYPES.get(plan.machine.dtype, torch.float32)
     )
     model = PeftModel.from_pretrained(model, adapter).eval()
     for row in rows:
-        text = tokenizer.apply_chat_template(
-            row["messages"],
-            chat_template=template,
-            add_generation_prompt=True,
-            tokenize=False,
-            enable_thinking=False,
+        given = tokenizer.apply_chat_template(
+            row["messages"], add_generation_prompt=True, return_dict=True, return_tensors="pt"
         )
-        given = tokenizer(text, add_special_tokens=False, return_tensors="pt")
-        found = model.generate(
-            input_ids=given["input_ids"],
-            attention_mask=given["attention_mask"],
-            do_sample=False,
-            max_new_tokens=plan.recipe.decoding.max_new_tokens,
-        )
+        found = model.generate(**given, generation_config=settings, tokenizer=tokenizer)
         yield found[0, given["input_ids"].shape[1] :].tolist()

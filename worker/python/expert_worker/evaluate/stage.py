@@ -38,6 +38,7 @@ from expert_worker.report import refresh
 from expert_worker.results import Answer, Classes, EvaluationResult, Score
 from expert_worker.run_record import final
 from expert_worker.run_record.card import add_scores
+from expert_worker.run_record.expert import add_score
 
 # Reference answers that an own scorer is tried on before a model is loaded.
 TRIED = 8
@@ -242,5 +243,6 @@ def _leave(output: Path, report: EvaluationResult, events: Events) -> None:
         files.replace_json(output / "evaluation.json", report.as_json())
         if adapter is not None and Path(adapter).resolve() == (output / final.NAME).resolve():
             add_scores(output / final.NAME, report)
+            add_score(output / final.NAME, report)
     if (output / "events.jsonl").is_file():
         refresh(output, events)

@@ -20,9 +20,13 @@ from expert_worker.errors import BadInput, Failed, Storage
 from expert_worker.events import Events
 from expert_worker.plan import Base, ExportRequest, Machine, Paths, Plan, Recipe
 from expert_worker.results import ExportResult
+from expert_worker.run_record.card import merged_card, public_name
+from expert_worker.run_record.digests import CARD, EXPERT
+from expert_worker.run_record.expert import name_files
 from expert_worker.run_record.final import tokenizer_files
+from expert_worker.run_record.inference import CHAT_TEMPLATE, GENERATION, inference_files
 
-_BESIDE = ("README.md", "template.json")
+_BESIDE = (CARD, EXPERT, CHAT_TEMPLATE, GENERATION)
 _TOKENIZER = ("tokenizer_config.json", "tokenizer.json")
 _SLOW = 600.0
 _LENGTH = 48
@@ -54,7 +58,7 @@ def _build(recipe: Recipe, machine: Machine, events: Events, request: ExportRequ
         if request.merge:
             found.append(fill_with_merged(recipe, machine, events, adapter, folder))
         else:
-            found.append(fill_with_adapter(recipe.base, machine, events, adapter, folder))
+            found.append(fill_with_adapter(recipe, machine, events, adapter, folder))
         files.sync_tree(folder)
 
     if target.is_dir():
@@ -72,22 +76,33 @@ def _check_target(target: Path) -> None:
         )
 
 
-def fill_with_adapter(base: Base, machine: Machine, events: Events, adapter: Path, folder: Path) -> float:
+def fill_with_adapter(recipe: Recipe, machine: Machine, events: Events, adapter: Path, folder: Path) -> float:
+    loaded = load_base(recipe.base, machine, events, as_stored=True)
     events.stage("copy", detail=str(adapter))
-    for name in (CONFIG, WEIGHTS):
-        shutil.copyfile(adapter / name, folder / name)
-    copy_companions(base, machine.paths, events, adapter, folder)
-    return _check(base, machine, events, adapter, folder)
+    shutil.copyfile(adapter / WEIGHTS, folder / WEIGHTS)
+    config = files.read_json(adapter / CONFIG) | {"base_model_name_or_path": public_name(recipe.base.name)}
+    (folder / CONFIG).write_bytes(files.json_bytes(config))
+    copy_companions(recipe, machine.paths, events, loaded, adapter, folder)
+    name_files(folder)
+    return _check(loaded, events, adapter, folder)
 
 
-def copy_companions(base: Base, paths: Paths, events: Events, adapter: Path, folder: Path) -> None:
-    """From `final/` as they are; a bare checkpoint has no tokenizer, so the base's is written."""
+def copy_companions(
+    recipe: Recipe, paths: Paths, events: Events, model: Any, adapter: Path, folder: Path
+) -> None:
+    """From `final/` as they are. A bare checkpoint has none of them and a run of an older version not all, so
+    they are written as training would have."""
     for path in sorted(adapter.iterdir()):
         if path.is_file() and (path.name in _BESIDE or _is_tokenizer(path.name)):
             shutil.copyfile(path, folder / path.name)
+    if (adapter / EXPERT).is_file():
+        return
+    tokenizer = load_tokenizer(recipe.base, paths, events)
+    written = dict(inference_files(recipe.template, recipe.decoding, model, tokenizer))
     if not any((adapter / name).is_file() for name in _TOKENIZER):
-        for name, content in tokenizer_files(load_tokenizer(base, paths, events)).items():
-            (folder / name).write_bytes(content)
+        written = {**tokenizer_files(tokenizer), **written}
+    for name, content in written.items():
+        (folder / name).write_bytes(content)
 
 
 def _is_tokenizer(name: str) -> bool:
@@ -95,9 +110,8 @@ def _is_tokenizer(name: str) -> bool:
     return name.startswith(known) and not name.endswith(".partial")
 
 
-def _check(base: Base, machine: Machine, events: Events, adapter: Path, folder: Path) -> float:
-    """Plain peft must load the copy, and hear from it what the original says."""
-    loaded = load_base(base, machine, events, as_stored=True)
+def _check(loaded: Any, events: Events, adapter: Path, folder: Path) -> float:
+    """Plain peft must load the copy, and the copy must give the original's logits."""
     events.stage("compare logits", quiet_budget=300.0)
     model = load_adapter(loaded, adapter)
     original = logits(model)
@@ -124,13 +138,21 @@ def fill_with_merged(recipe: Recipe, machine: Machine, events: Events, adapter: 
     dtype = merged.dtype
     events.stage("write", quiet_budget=_SLOW, detail=str(folder.name))
     merged.save_pretrained(str(folder), safe_serialization=True)
+    copy_companions(recipe, machine.paths, events, merged, adapter, folder)
     del model, merged
-    copy_companions(base, machine.paths, events, adapter, folder)
-    (folder / "README.md").unlink(missing_ok=True)
+    _describe_merged(recipe, folder)
     events.stage("compare logits", quiet_budget=_SLOW)
     found = difference(spoken, logits(_read_back(folder, dtype)))
     demand_equal(found, dtype, "The merged model")
     return found
+
+
+def _describe_merged(recipe: Recipe, folder: Path) -> None:
+    card = folder / CARD
+    if card.is_file():
+        text = merged_card(card.read_text(encoding="utf-8"), public_name(recipe.base.name))
+        card.unlink() if text is None else card.write_text(text, encoding="utf-8")
+    name_files(folder)
 
 
 def _unquantized(base: Base, events: Events) -> Base:

@@ -77,7 +77,7 @@ def _write(
     asked = maker.prompt({"messages": messages})
     token_vectors.check_ids(subject.model, subject.tokenizer, [asked.ids])
     ids = torch.tensor([list(asked.ids)])
-    ends = end_ids(subject.model, subject.tokenizer)
+    ends = end_ids(subject.model, subject.tokenizer, decoding.stop_sequences)
     streamer = TextEvents(
         subject.tokenizer, decoding.stop_sequences, events, source, ends, decoding.max_new_tokens
     )

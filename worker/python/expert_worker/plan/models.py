@@ -631,3 +631,5 @@ class Plan(Document):
     request: Request
     # Digests of what the run is made of; null in plans that train nothing.
     inputs: Inputs | None = None
+    # The expert's licence, for its model card and `expert.json`.
+    license: str | None = None

@@ -35,9 +35,9 @@ class Outcome:
     """Names of the layers that got an adapter."""
 
 
-def model_card(recipe: Recipe, outcome: Outcome, recipe_digest: str) -> str:
+def model_card(recipe: Recipe, outcome: Outcome, recipe_digest: str, license_name: str | None = None) -> str:
     sections = [
-        _front_matter(recipe),
+        _front_matter(recipe, license_name),
         f"# {recipe.expert}",
         _summary(recipe),
         "## Use",
@@ -54,7 +54,7 @@ def model_card(recipe: Recipe, outcome: Outcome, recipe_digest: str) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def _front_matter(recipe: Recipe) -> str:
+def _front_matter(recipe: Recipe, license_name: str | None) -> str:
     base = public_name(recipe.base.name)
     lines = [
         "---",
@@ -64,13 +64,16 @@ def _front_matter(recipe: Recipe) -> str:
         "tags:",
         f"- {json.dumps('base_model:adapter:' + base)}",
         f"- {recipe.adapter.kind}",
+        # The Hub's identifiers are those of SPDX in lower case.
+        *([f"license: {json.dumps(license_name.lower())}"] if license_name else []),
         "---",
     ]
     return "\n".join(lines)
 
 
 def _summary(recipe: Recipe) -> str:
-    return f"{KINDS[recipe.adapter.kind].title} adapter for `{recipe.base.name}`, trained by expert-cli."
+    title, base = KINDS[recipe.adapter.kind].title, public_name(recipe.base.name)
+    return f"{title} adapter for `{base}`, trained by expert-cli."
 
 
 def public_name(base: str) -> str:
@@ -86,14 +89,53 @@ def _usage(recipe: Recipe) -> str:
     return (
         "```python\n"
         "from peft import PeftModel\n"
-        "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
+        "from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig\n\n"
         f"base = AutoModelForCausalLM.from_pretrained({base}){beside}\n"
         'model = PeftModel.from_pretrained(base, "path/to/this/folder")\n'
-        'tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")\n'
+        f"{_ASKING}"
         "```\n\n"
-        f"Prompts were rendered with the `{recipe.template.kind}` template; `template.json` holds it."
+        f"{_FILES}"
         f"{_embedded_note(recipe)}"
     )
+
+
+_ASKING = """tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
+settings = GenerationConfig.from_pretrained("path/to/this/folder")
+
+messages = [{"role": "user", "content": "Your question"}]
+inputs = tokenizer.apply_chat_template(
+    messages, add_generation_prompt=True, return_dict=True, return_tensors="pt"
+)
+answer = model.generate(**inputs, generation_config=settings, tokenizer=tokenizer)
+print(tokenizer.decode(answer[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True))
+"""
+_FILES = (
+    "`chat_template.jinja` is the template that rendered the training rows. `generation_config.json` has the "
+    "temperature, the length and the ends of an answer that the scores below were measured with; vLLM reads "
+    "it except for `stop_strings`, which go into each request as `stop`. `expert.json` has the digests of "
+    "base, data, recipe and adapter."
+)
+
+
+def merged_card(card: str, base: str) -> str | None:
+    """The card of the merged model; None where somebody changed the parts that differ."""
+    before, use, rest = card.partition("## Use\n")
+    _, training, after = rest.partition("## Training\n")
+    head = "library_name: peft\n"
+    if not use or not training or head not in before:
+        return None
+    before = before.replace(head, "library_name: transformers\nbase_model_relation: merge\n", 1)
+    before = before.replace(f"- {json.dumps('base_model:adapter:' + base)}\n", "", 1)
+    before = before.replace(" adapter for `", " adapter merged into `", 1)
+    code = (
+        "```python\n"
+        "from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig\n\n"
+        'model = AutoModelForCausalLM.from_pretrained("path/to/this/folder")\n'
+        f"{_ASKING}"
+        "```\n\n"
+        f"{_FILES}\n\n"
+    )
+    return f"{before}{use}\n{code}{training}{after}"
 
 
 def _embedded_note(recipe: Recipe) -> str:

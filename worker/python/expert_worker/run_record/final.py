@@ -1,4 +1,7 @@
-"""`final/`: a plain PEFT folder. No time, no path, no hash order: the same training gives the same bytes."""
+"""`final/`: a plain PEFT folder that also holds what decides an answer beside the weights.
+
+No time, no path, no hash order: the same training gives the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,17 @@ from peft import PeftConfig, PeftModel, get_peft_model_state_dict
 from expert_worker.adapter import CONFIG, WEIGHTS
 from expert_worker.checkpoint import files, tensors
 from expert_worker.checkpoint.refusal import refusals_in_words
+from expert_worker.results import ExpertRecord
 from expert_worker.run_record.card import public_name
 from expert_worker.run_record.digests import CARD
+from expert_worker.run_record.expert import write_record
 
 NAME = "final"
-TEMPLATE = "template.json"
 
-# What depends on where the tokenizer was loaded from, not on what it does.
-_PLACES = frozenset({"name_or_path", "tokenizer_file", "vocab_file", "merges_file", "_commit_hash"})
+# Where the tokenizer was loaded from, and the template, which has a file for itself.
+_LEFT_OUT = frozenset(
+    {"name_or_path", "tokenizer_file", "vocab_file", "merges_file", "_commit_hash", "chat_template"}
+)
 
 
 def write_final(
@@ -31,15 +37,17 @@ def write_final(
     config: Mapping[str, Any],
     weights: Mapping[str, torch.Tensor],
     tokenizer: Any,
-    template: Mapping[str, Any],
+    inference: Mapping[str, bytes],
+    record: ExpertRecord,
     card: str,
 ) -> Path:
-    """`template` is what rendered the training rows; `tokenizer` anything with save_pretrained."""
+    """`inference` are files of the run that go over those of the tokenizer, which is anything with
+    save_pretrained."""
     target = output / NAME
     texts = {
         **tokenizer_files(tokenizer),
         CONFIG: files.json_bytes(dict(config)),
-        TEMPLATE: files.json_bytes(dict(template)),
+        **inference,
         CARD: card.encode(),
     }
 
@@ -47,6 +55,7 @@ def write_final(
         files.write(folder / WEIGHTS, tensors.encode(weights))
         for name, content in sorted(texts.items()):
             files.write(folder / name, [content])
+        write_record(folder, record)
 
     with refusals_in_words(output, f"write {NAME}/", int, lambda: []):
         files.build_folder(target, fill)
@@ -63,7 +72,7 @@ def _placeless(path: Path) -> bytes:
     if path.name != "tokenizer_config.json":
         return path.read_bytes()
     document = json.loads(path.read_bytes())
-    return files.json_bytes({key: value for key, value in document.items() if key not in _PLACES})
+    return files.json_bytes({key: value for key, value in document.items() if key not in _LEFT_OUT})
 
 
 def adapter_config(config: PeftConfig, base: str) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from pydantic import JsonValue
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import refusals_in_words
 from expert_worker.plan import Inputs, Machine, Plan
-from expert_worker.results import BestChoice, RunMachine, RunRecord, TrainResult
-from expert_worker.run_record.digests import base_digests, data_digests, final_digests
+from expert_worker.results import BestChoice, FileDigest, RunMachine, RunRecord, TrainResult
+from expert_worker.run_record.digests import final_digests
 from expert_worker.run_record.final import NAME as FINAL
 from expert_worker.run_record.git import commit_of
 
@@ -34,7 +34,8 @@ def write_run_record(
     *,
     inputs: Inputs | None,
     cache_key: str,
-    base_folder: Path | None,
+    data: Mapping[str, FileDigest | None],
+    base: Mapping[str, FileDigest | None],
     best: BestChoice,
     result: TrainResult,
     applied: Mapping[str, JsonValue],
@@ -54,8 +55,8 @@ def write_run_record(
         git_commit=commit_of(Path(plan.machine.paths.expert_dir)),
         inputs=inputs,
         final=final_digests(output / FINAL),
-        data=data_digests(plan.machine.paths.data),
-        base=base_digests(base_folder),
+        data=dict(data),
+        base=dict(base),
     )
     with refusals_in_words(output, f"write {NAME}", int, lambda: []):
         files.replace_json(output / NAME, record.as_json())

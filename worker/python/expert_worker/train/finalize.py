@@ -19,6 +19,9 @@ from expert_worker.run_record import (
     write_run_record,
 )
 from expert_worker.run_record.card import model_card
+from expert_worker.run_record.digests import base_digests, data_digests
+from expert_worker.run_record.expert import expert_record
+from expert_worker.run_record.inference import inference_files
 from expert_worker.train.checkpoints import take_adapter
 from expert_worker.train.dataset import Dataset
 from expert_worker.train.trainer import Trainer
@@ -45,13 +48,16 @@ class Finish:
         self._events.stage("final")
         choice = self._choose()
         model, state = self._trainer.model, self._trainer.state
+        recipe, plan = self._plan.recipe, self._plan
+        data, base = data_digests(plan.machine.paths.data), base_digests(self._base_folder())
         final = write_final(
             self._store.output,
-            config=adapter_config(model.peft_config[model.active_adapter], self._plan.recipe.base.name),
+            config=adapter_config(model.peft_config[model.active_adapter], recipe.base.name),
             weights=adapter_tensors(model),
             tokenizer=self._tokenizer,
-            template=self._template(),
-            card=model_card(self._plan.recipe, self._outcome(choice), self._plan.recipe_digest),
+            inference=inference_files(recipe.template, recipe.decoding, model, self._tokenizer),
+            record=expert_record(recipe, plan.recipe_digest, plan.license, data=data, base=base),
+            card=model_card(recipe, self._outcome(choice), plan.recipe_digest, plan.license),
         )
         best = self._store.path(choice.step) if choice.metric is not None else None
         result = TrainResult(
@@ -72,7 +78,8 @@ class Finish:
             self._plan,
             inputs=self._inputs,
             cache_key=self._dataset.key,
-            base_folder=self._base_folder(),
+            data=data,
+            base=base,
             best=choice,
             result=result,
             applied=self._applied.values,
@@ -119,12 +126,6 @@ class Finish:
         model = self._trainer.model
         config = model.peft_config[model.active_adapter]
         return tuple(sorted(getattr(config, "target_modules", None) or ()))
-
-    def _template(self) -> dict[str, Any]:
-        from expert_worker.pretokenize import template_text
-
-        text = template_text(self._plan.recipe.template, self._tokenizer)
-        return {"kind": self._plan.recipe.template.kind, "text": text}
 
     def _base_folder(self) -> Path | None:
         from expert_worker.base import locate

@@ -1,0 +1,93 @@
+"""`expert.json`: what an adapter is, what it was made of and how well it does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from expert_worker.checkpoint import files
+from expert_worker.plan import Recipe
+from expert_worker.results import (
+    EvaluationResult,
+    ExpertBase,
+    ExpertRecord,
+    ExpertScore,
+    FileDigest,
+    Score,
+    Share,
+)
+from expert_worker.run_record.card import public_name
+from expert_worker.run_record.digests import EXPERT, final_digests
+
+FORMAT = 1
+
+
+def expert_record(
+    recipe: Recipe,
+    recipe_digest: str,
+    license_name: str | None,
+    *,
+    data: Mapping[str, FileDigest | None],
+    base: Mapping[str, FileDigest | None],
+) -> ExpertRecord:
+    """Before training has written the files beside it."""
+    return ExpertRecord(
+        format=FORMAT,
+        name=recipe.expert,
+        license=license_name,
+        base=ExpertBase(
+            name=public_name(recipe.base.name), quantization=recipe.base.quantization, files=dict(base)
+        ),
+        adapter=recipe.adapter.kind,
+        template=recipe.template.kind,
+        recipe_digest=recipe_digest,
+        data=dict(data),
+        files={},
+        score=None,
+    )
+
+
+def write_record(folder: Path, record: ExpertRecord) -> None:
+    """Last of the folder's files, because it has their digests."""
+    with_files = record.model_copy(update={"files": final_digests(folder)})
+    files.write(folder / EXPERT, [files.json_bytes(with_files.as_json())])
+
+
+def add_score(folder: Path, result: EvaluationResult) -> None:
+    """Into the record of this adapter. A record that cannot be read is left as it is."""
+    _change(folder, {"score": _score(result).as_json()})
+
+
+def name_files(folder: Path) -> None:
+    """After a copy of the folder changed: the digests of its files as they are now."""
+    found = {name: digest.as_json() for name, digest in final_digests(folder).items()}
+    _change(folder, {"files": found})
+
+
+def _change(folder: Path, changes: Mapping[str, object]) -> None:
+    path = folder / EXPERT
+    try:
+        document = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return
+    if isinstance(document, dict) and document.get("format") == FORMAT:
+        files.replace_json(path, {**document, **changes})
+
+
+def _score(result: EvaluationResult) -> ExpertScore:
+    return ExpertScore(
+        scorer=result.scorer,
+        measure=result.measure,
+        rows=result.rows,
+        base=_share(result.base),
+        adapter=_share(result.adapter),
+    )
+
+
+def _share(score: Score | None) -> Share | None:
+    if score is None:
+        return None
+    return Share(
+        correct=score.correct, total=score.total, accuracy=score.accuracy, low=score.low, high=score.high
+    )

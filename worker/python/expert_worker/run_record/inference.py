@@ -1,0 +1,52 @@
+"""The files by which other programs render prompts and generate as `evaluate` does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from expert_worker.checkpoint import files
+from expert_worker.evaluate.decode import end_ids, pad_id, sampling, stop_texts
+from expert_worker.plan import Decoding, Template
+from expert_worker.pretokenize.template import template_text
+
+CHAT_TEMPLATE = "chat_template.jinja"
+GENERATION = "generation_config.json"
+
+# Of the file itself, not of how text is generated.
+_ABOUT = ("transformers_version", "_from_model_config")
+# Prompts are rendered without thinking. Programs set this switch differently: llama.cpp to true.
+_NO_THINKING = "{% set enable_thinking = false %}"
+
+
+def inference_files(
+    template: Template, decoding: Decoding, model: Any, tokenizer: Any
+) -> Mapping[str, bytes]:
+    return {
+        CHAT_TEMPLATE: chat_template(template, tokenizer).encode(),
+        GENERATION: files.json_bytes(generation_config(decoding, model, tokenizer)),
+    }
+
+
+def chat_template(template: Template, tokenizer: Any) -> str:
+    """The template that rendered the training rows."""
+    text = template_text(template, tokenizer)
+    if text is None:
+        text = str(tokenizer.get_chat_template())
+    if "enable_thinking" in text and not text.startswith(_NO_THINKING):
+        return _NO_THINKING + text
+    return text
+
+
+def generation_config(decoding: Decoding, model: Any, tokenizer: Any) -> dict[str, Any]:
+    """The base's own settings, such as a repetition penalty, which `evaluate` keeps, then the expert's."""
+    base = {name: value for name, value in model.generation_config.to_dict().items() if name not in _ABOUT}
+    chosen = {
+        "max_length": None,
+        "max_new_tokens": decoding.max_new_tokens,
+        "eos_token_id": end_ids(model, tokenizer, decoding.stop_sequences) or None,
+        "pad_token_id": pad_id(model, tokenizer),
+        "stop_strings": stop_texts(tokenizer, decoding.stop_sequences) or None,
+        **sampling(decoding),
+    }
+    return {name: value for name, value in {**base, **chosen}.items() if value is not None}
