@@ -71,7 +71,7 @@ test-all: export EXPERT_FULL_TESTS = 1
 test-all: test ## Also the long tests: every crash trial, compiled layers, parity with TRL
 
 test-rust: setup
-	@scripts/dev/cargo_test.py --locked --workspace --no-fail-fast
+	@MAKEFLAGS= scripts/dev/cargo_test.py --locked --workspace --no-fail-fast
 
 # Tests open the report in a browser, type into terminals and shells, and run the commands that messages name. The tests
 # of a program that is missing and cannot be installed are skipped with a message.
@@ -89,7 +89,7 @@ programs:
 		echo "not here:$$missing; the tests that use them are skipped" >&2; }
 
 test-python: setup programs
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist loadfile --no-loadscope-reorder
+	@MAKEFLAGS= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist loadfile --no-loadscope-reorder
 
 # cargo-mutants takes minutes to build, so it is built only here.
 CARGO_MUTANTS := $(VENV)/mutants/bin/cargo-mutants

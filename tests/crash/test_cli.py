@@ -1,8 +1,8 @@
 """Kills through the real command line: token cache, worker process, supervision and all.
 
 Every kind of settings that users run, by `defaults`. In `make test` one of them, with DoRA for its adapter:
-that keeps the most between steps. `make test-all` kills that one ten times and every other kind twice: the
-worker by itself, and the command line.
+that keeps the most between steps. `make test-all` kills that one ten times and every other kind once; by
+turns the worker by itself, and the command line.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ class Expert:
     def __init__(self, folder: Path, cli: Path, case: Case, **changes: object) -> None:
         folder.mkdir(exist_ok=True)
         self.folder, self.cli = folder, cli
-        self.kills = 2
+        self.kills = range(1)
         self.home = folder.parent / f"{folder.name}-home"
         self.manifest = folder / "manifest.json"
         save_base(folder / "base")
@@ -116,9 +116,11 @@ def expert(request: pytest.FixtureRequest, quick_folder: Path, cli: Path) -> Exp
     folder = quick_folder / request.param.replace(" ", "-")
     if request.param == DORA:
         expert = Expert(folder, cli, SAMPLE, adapter_type="dora")
-        expert.kills = 10 if FULL else 1
+        expert.kills = range(10 if FULL else 1)
     else:
         expert = Expert(folder, cli, CASES[request.param])
+        turn = list(CASES).index(request.param)
+        expert.kills = range(turn, turn + 1)
     expert.finish("undisturbed", "--set", f"training.config.checkpoint_mirror={folder / 'mirror'}")
     return expert
 
@@ -157,7 +159,7 @@ def await_death(process: int) -> None:
 
 def test_killed_and_resumed_by_command(expert: Expert) -> None:
     draw = random.Random(13)
-    for number in range(expert.kills):
+    for number in expert.kills:
         name = f"killed-{number}"
         process = expert.start(name)
         await_checkpoint(expert, name, 2 * draw.randint(1, STEPS // 2 - 2), process)
@@ -203,8 +205,9 @@ def test_a_worker_that_outlives_the_command_line_is_the_only_writer(expert: Expe
 
 
 def test_no_secret_of_the_environment_is_left_or_said(expert: Expert) -> None:
-    """By any of the runs above, the killed ones too, nor by `doctor`."""
-    assert expert.command("doctor", "doctor").wait() == 0
+    """By any of the runs above, the killed ones too, nor by `doctor`, which is the same for all settings."""
+    if expert.folder.name == DORA.replace(" ", "-"):
+        assert expert.command("doctor", "doctor").wait() == 0
     assert (expert.folder / "mirror").is_dir()
     assert leaks(expert.folder, expert.home) == []
 

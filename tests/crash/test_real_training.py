@@ -43,13 +43,11 @@ def test_the_run_learns(runs: Runs) -> None:
     assert_learnt(runs.output("undisturbed"))
 
 
-def worth_a_kill(points: Sequence[str]) -> list[str]:
-    """What happens in every run: how often `accumulating` is said depends on time.
-
-    Each tensor is a separate write: the first and the last write to a file represent all.
-    """
+def one_of_each(points: Sequence[str]) -> list[str]:
+    """What happens in every run. Each tensor is one write: the first and last to a file represent all."""
     kinds: dict[str, list[str]] = {}
     for point in points:
+        # How often `accumulating` is reported depends on time.
         if "accumulating" not in point:
             name, _, number = point.partition(" #")
             kinds.setdefault(f"{name}{' half' if 'half' in number else ''}", []).append(point)
@@ -57,11 +55,31 @@ def worth_a_kill(points: Sequence[str]) -> list[str]:
     return [point for point in points if point in chosen]
 
 
+def worth_a_kill(points: Sequence[str]) -> list[str]:
+    """Each state of the disk once: `fsync` leaves what the write before it left, and saves are alike.
+
+    The protocol has its kills in test_kill_anywhere.py; here what counts is how far the training was.
+    """
+    return [point for point in one_of_each(points) if not point.startswith("fsync") and not _alike(point)]
+
+
+def _alike(point: str) -> bool:
+    """Inside the second or third of four saves; their beginnings and ends differ in what was trained."""
+    what, folder, *_ = point.replace("/", " ").split()
+    return folder in {"checkpoint-4.partial", "checkpoint-6.partial"} and what not in {"mkdir", "rename"}
+
+
+def kills(runs: Runs, every_trial: bool, whole: int, other: int, sample: int) -> int:
+    """Which adapter is trained changes nothing on the disk: one kind has the whole series."""
+    if not every_trial:
+        return sample
+    return whole if runs.folder.name == "nf4" else other
+
+
 def test_killed_at_named_points(runs: Runs, every_trial: bool) -> None:
     points = worth_a_kill(runs.points)
     assert len(points) >= 80
-    # The protocol has its kills in test_kill_anywhere.py; here what counts is how far the training was.
-    chosen = points if every_trial else points[:: len(points) // 5]
+    chosen = points[:: len(points) // kills(runs, every_trial, len(points), 30, 5)]
     for number, point in enumerate(chosen):
         name = f"point-{number}"
         answer = runs.go(name, kill=point)
@@ -72,23 +90,25 @@ def test_killed_at_named_points(runs: Runs, every_trial: bool) -> None:
 def test_killed_at_random_moments_with_three_resumes(runs: Runs, every_trial: bool) -> None:
     draw = random.Random(11)
     whole = runs.go("timing")["seconds"]
-    wanted = 100 if every_trial else 4
-    kills = 0
+    wanted = kills(runs, every_trial, 100, 25, 4)
+    killed = 0
     for number in range(wanted * 4):
         name = f"moment-{number}"
         for attempt in range(4):
             answer = runs.go(name, resume=attempt > 0, kill_after=draw.uniform(0, whole))
             assert answer["code"] in (0, SIGKILL), runs.log(name)
-            kills += answer["code"] == SIGKILL
+            killed += answer["code"] == SIGKILL
+            if answer["code"] == 0:
+                break
         runs.finish_and_compare(name, STEPS)
-        if kills >= wanted:
+        if killed >= wanted:
             return
-    pytest.fail(f"only {kills} of {wanted} kills came before the end of their run")
+    pytest.fail(f"only {killed} of {wanted} kills came before the end of their run")
 
 
 def test_a_full_disk_at_each_write_of_a_save(runs: Runs, every_trial: bool) -> None:
     of_a_save = ("mkdir checkpoint-4", "open checkpoint-4", "write checkpoint-4", "fsync checkpoint-4")
-    writes = [p for p in worth_a_kill(runs.points) if p.startswith(of_a_save) and not p.endswith("half")]
+    writes = [p for p in one_of_each(runs.points) if p.startswith(of_a_save) and not p.endswith("half")]
     assert len(writes) >= 12
     for number, point in enumerate(writes if every_trial else writes[::7]):
         name = f"full-{number}"
