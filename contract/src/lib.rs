@@ -20,6 +20,7 @@ pub mod results;
 pub mod rules;
 pub mod schema;
 pub mod secret;
+pub mod serving;
 pub mod source;
 pub mod words;
 pub mod wrap;

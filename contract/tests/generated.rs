@@ -76,6 +76,18 @@ fn families_page() {
     hold("docs/families.md", &reference::families_page());
 }
 
+/// The table in a page that is otherwise written by hand.
+#[test]
+fn serving_table() {
+    let file = "docs/serve.md";
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file)).unwrap();
+    let page = page.replace("\r\n", "\n");
+    let (before, rest) = page.split_once("<!-- programs -->\n").unwrap();
+    let (_, after) = rest.split_once("<!-- /programs -->\n").unwrap();
+    let table = expert_contract::serving::table();
+    hold(file, &format!("{before}<!-- programs -->\n{table}<!-- /programs -->\n{after}"));
+}
+
 /// The worker's models of the plan and of what the worker reports back.
 #[test]
 fn python_models() {

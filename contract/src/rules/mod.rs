@@ -28,6 +28,7 @@ mod rank;
 mod rope;
 mod scheduler;
 mod scorer;
+mod servable;
 mod soft_prompts;
 mod switched_off;
 mod tasks;
@@ -73,6 +74,7 @@ const BASE_RULES: &[fn(&Effective<'_>, &mut Problems)] = &[
     modules::check,
     muon_dora::check,
     lokr_int4::check,
+    servable::check,
     soft_prompts::check_base,
     packing::check,
     loader::check,
