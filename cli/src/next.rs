@@ -1,7 +1,41 @@
-//! The command that a person most likely wants next, as it can be typed.
+//! Where to read about a run, and the command that a person most likely wants next, as it can be typed.
+
+use std::path::Path;
+
+use expert_contract::plan::{Paths, Recipe};
 
 use crate::args::PlanOptions;
-use crate::sys::paths::portable;
+use crate::run::{adapter, read_evaluation};
+use crate::runs::report::PAGE;
+use crate::sys::paths::{near, portable};
+use crate::train::has_test_set;
+use crate::ui::Console;
+
+/// The last lines of a command: the run's report, if there is one, and what follows.
+pub fn lead_on(run: &Path, next: &str, console: &Console) {
+    let report = run.join(PAGE);
+    if report.is_file() {
+        console.say(&format!("report: {}", near(&report)));
+    }
+    console.say(&format!("next: {next}"));
+}
+
+/// Of train, evaluate and generate in this order, what the run still lacks; `after` all, a last one.
+pub fn missing(recipe: &Recipe, paths: &Paths, options: &PlanOptions, after: &str) -> String {
+    let scored = || read_evaluation(Path::new(&paths.output)).is_some_and(|it| it.adapter.is_some());
+    if adapter::of_run(paths).is_none() {
+        command("train", options, "")
+    } else if has_test_set(recipe) && !scored() {
+        command("evaluate", options, "")
+    } else {
+        after.to_owned()
+    }
+}
+
+/// A first question to the adapter.
+pub fn ask(options: &PlanOptions) -> String {
+    command("generate", options, "--prompt '...'")
+}
 
 /// `expert-cli VERB EXPERT`, with the base and output that the last command was given.
 pub fn command(verb: &str, options: &PlanOptions, more: &str) -> String {

@@ -6,6 +6,7 @@ mod common;
 
 use common::{World, pid, signal, talk};
 use rustix::process::Signal;
+use serde_json::json;
 
 #[test]
 fn a_training_ends_with_its_report_and_the_next_command() {
@@ -41,16 +42,72 @@ fn every_command_says_which_one_follows() {
         (&["validate", "experts/a"][..], "", "next: expert-cli plan experts/a\n"),
         (&["plan", "experts/a"], "", "next: expert-cli train experts/a\n"),
         (&["pretokenize", "experts/a"], "steps=1", "next: expert-cli train experts/a\n"),
-        (
-            &["evaluate", "experts/a", "--base-only"],
-            "steps=1",
-            "next: expert-cli generate experts/a --prompt '...'\n",
-        ),
+        (&["pretokenize", "--all"], "steps=1", "next: expert-cli train --all experts\n"),
+        (&["evaluate", "experts/a", "--base-only"], "steps=1", ASK),
+        (&["generate", "experts/a", "--prompt", "x"], "steps=1", "next: expert-cli train experts/a\n"),
     ] {
         let output = world.expert_cli(words, acts).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{words:?}: {}", talk(&output));
         assert!(talk(&output).ends_with(next), "{words:?}: {}", talk(&output));
     }
+}
+
+const ASK: &str = "next: expert-cli generate experts/a --prompt '...'\n";
+
+/// Whatever uses a run names its report, and then what the run still lacks.
+#[test]
+fn every_command_after_a_training_names_the_report_and_the_next_one() {
+    let world = World::shelf(&["a", "b"]);
+    let run = "experts/a/weights/smollm2-135m-instruct";
+    let last_lines = |words: &[&str], acts: &str| {
+        let output = world.expert_cli(words, acts).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{words:?}: {}", talk(&output));
+        let talk = talk(&output);
+        let lines: Vec<&str> = talk.lines().collect();
+        lines[lines.len().saturating_sub(2)..].join("\n") + "\n"
+    };
+    last_lines(&["train", "experts/a"], "final=x");
+    std::fs::write(world.path(&format!("{run}/report.html")), "").unwrap();
+    let report = format!("report: {run}/report.html\n");
+    let ask = ["generate", "experts/a", "--prompt", "x"];
+    assert_eq!(last_lines(&ask, "steps=1"), format!("{report}next: expert-cli evaluate experts/a\n"));
+    let scores = json!({"adapter": {"accuracy": 0.5}});
+    std::fs::write(world.path(&format!("{run}/evaluation.json")), scores.to_string()).unwrap();
+    assert_eq!(last_lines(&["evaluate", "experts/a"], "score"), format!("{report}{ASK}"));
+    assert_eq!(last_lines(&ask, "steps=1"), format!("{report}next: expert-cli export experts/a --merge\n"));
+    assert_eq!(
+        last_lines(&["export", "experts/a", "--merge", "--to", "out"], "steps=1"),
+        format!("{report}next: expert-cli evaluate experts/a --base-only --model out\n")
+    );
+    assert_eq!(
+        last_lines(&["export", "experts/a", "--adapter"], "steps=1"),
+        format!("{report}next: expert-cli evaluate experts/a --adapter {run}/export/adapter\n")
+    );
+    assert_eq!(last_lines(&["runs"], ""), format!("{report}next: expert-cli report experts\n"));
+    let again = world.path("experts/a/weights/again");
+    std::fs::create_dir(&again).unwrap();
+    std::fs::copy(world.path(&format!("{run}/plan.json")), again.join("plan.json")).unwrap();
+    std::fs::write(world.path("experts/report.html"), "").unwrap();
+    assert_eq!(
+        last_lines(&["runs"], ""),
+        format!(
+            "report: experts/report.html\nnext: expert-cli runs --compare experts/a/weights/again {run}\n"
+        )
+    );
+    let all = ["train", "--all", "--no-evaluate", "--separate"];
+    assert_eq!(last_lines(&all, "final=x"), "all runs: experts/report.html\nnext: expert-cli runs experts\n");
+}
+
+#[test]
+fn a_shelf_with_failures_says_how_to_train_those() {
+    let world = World::shelf(&["a", "b"]);
+    let output = world.expert_cli(&["train", "--all", "--separate"], "refuse=a,final=x").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        talk(&output).ends_with("next, for what failed: expert-cli train --all experts\n"),
+        "{}",
+        talk(&output)
+    );
 }
 
 #[test]

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 from collections.abc import Iterator
 from copy import deepcopy
@@ -21,6 +22,7 @@ from sample_run import sample_run
 from tmux import CLI, MISSING, ROOT, Terminal, is_here
 
 WIDTHS = (60, 80, 120)
+ALL_MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 END = "=== end ==="
 MANIFEST: dict[str, Any] = {
@@ -31,7 +33,7 @@ MANIFEST: dict[str, Any] = {
         "config": {
             "rank": 8,
             "alpha": 16,
-            "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+            "target_modules": ALL_MODULES,
             "learning_rate": 0.01,
             "max_steps": 6,
             "batch_size": 2,
@@ -113,6 +115,59 @@ def test_validate_fits(shelf: Path, columns: int) -> None:
     write_rows(broken / "train.jsonl", rows_of())
     (shelf / "broken" / "tiny-base").mkdir(exist_ok=True)
     compare(f"validate-{columns}", shown(shelf, columns, "expert-cli", "validate", "words", "broken"))
+
+
+@pytest.mark.parametrize("columns", (60, 80))
+def test_datasets_and_matrix_fit(shelf: Path, columns: int) -> None:
+    folder = shelf / "long"
+    expert = folder / "turns-questions-into-sql-of-one-dialect"
+    (expert / "datasets").mkdir(parents=True, exist_ok=True)
+    manifest = deepcopy(MANIFEST)
+    manifest["name"] = expert.name
+    manifest["training"]["dataset"]["path"] = "datasets/questions-of-people.jsonl"
+    (expert / "manifest.json").write_text(json.dumps(manifest))
+    write_rows(expert / "datasets" / "questions-of-people.jsonl", rows_of())
+    for command in ("datasets", "matrix"):
+        compare(f"{command}-{columns}", shown(folder, columns, "expert-cli", command))
+
+
+@pytest.mark.parametrize("columns", (60, 80))
+def test_compared_runs_fit(shelf: Path, columns: int) -> None:
+    """Lists of modules are longer than a line."""
+    folders = []
+    for name, modules in (("few-modules", ["q_proj", "v_proj"]), ("all-modules", ALL_MODULES)):
+        run = shelf / "compared" / name
+        shutil.copytree(shelf / "words" / "weights" / "a-run", run, dirs_exist_ok=True)
+        for file in ("plan.json", "run.json"):
+            document = json.loads((run / file).read_text())
+            document["recipe"]["adapter"]["target_modules"] = modules
+            (run / file).write_text(json.dumps(document))
+        folders.append(f"compared/{name}")
+    compare(f"compare-{columns}", shown(shelf, columns, "expert-cli", "runs", "--compare", *folders))
+
+
+@pytest.mark.parametrize("columns", (60, 80))
+def test_the_summary_of_a_shelf_fits(tmp_path: Path, columns: int) -> None:
+    names = ["sql", "turns-questions-into-sql-of-one-dialect", "typescript"]
+    environment_of = environment(
+        tmp_path,
+        EXPERT_TEST_STAGE="expert_test_stage",
+        EXPERT_TEST_ACTS="final=x,refuse=sql",
+        EXPERT_TEST_PID_FILE=str(tmp_path / "pid"),
+        PYTHONPATH=os.pathsep.join([str(ROOT / "worker/python"), str(ROOT / "tests/cli/stage")]),
+    )
+    for name in names:
+        base = tmp_path / "home" / "bases" / "smollm2-135m-instruct"
+        base.mkdir(parents=True, exist_ok=True)
+        for file in ("config.json", "model.safetensors", "tokenizer.json"):
+            (base / file).write_text("{}")
+        command = ["expert-cli", "init", name, "--parent", "experts"]
+        subprocess.run(command, cwd=tmp_path, env=environment_of, check=True, capture_output=True)
+    words = "expert-cli train --all --device cpu --separate"
+    with Terminal(
+        columns, f"{words}; echo '{END}'; sleep 600", folder=tmp_path, environment=environment_of
+    ) as terminal:
+        compare(f"shelf-{columns}", terminal.shows(END).replace(END, "").rstrip())
 
 
 def test_the_live_line_leaves_out_whole_items_and_a_stop_says_how_to_continue(shelf: Path) -> None:

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::experts;
 use crate::failure::Failure;
 use crate::plan::on_cpu;
-use crate::sys::paths::portable;
+use crate::sys::paths::near;
 use crate::ui::number::{bytes, grouped};
 use crate::ui::{Align, Console, Table};
 
@@ -42,7 +42,9 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     if console.json {
         console.document(&json!({"ok": true, "datasets": listed}));
     } else {
-        console.data(&table(&listed));
+        let (text, left_out) = table(&listed).narrow("data", &["size"]);
+        console.data(&text);
+        console.left_out(&left_out);
     }
     Ok(Exit::Done)
 }
@@ -76,7 +78,7 @@ fn listed(resolved: &Resolved, split: &'static str, source: &Source) -> Listed {
     }
 }
 
-fn table(listed: &[Listed]) -> String {
+fn table(listed: &[Listed]) -> Table {
     let columns = [
         ("expert", Align::Left),
         ("split", Align::Left),
@@ -86,7 +88,7 @@ fn table(listed: &[Listed]) -> String {
     ];
     let mut table = Table::new(&columns);
     for one in listed {
-        let place = one.facts.path.as_ref().map_or_else(|| one.facts.name.clone(), |path| portable(path));
+        let place = one.facts.path.as_ref().map_or_else(|| one.facts.name.clone(), |path| near(path));
         let absent = if one.here { "" } else { " (absent)" };
         table.row([
             one.expert.clone(),
@@ -96,5 +98,5 @@ fn table(listed: &[Listed]) -> String {
             place + absent,
         ]);
     }
-    table.render()
+    table
 }

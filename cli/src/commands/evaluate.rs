@@ -1,6 +1,6 @@
 //! `evaluate`: scores base and adapter on the test set.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
 use expert_contract::manifest::Set;
@@ -56,6 +56,6 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     } else {
         console.data(&summary::evaluated(&worker::result(&result)?));
     }
-    console.say(&format!("next: {}", next::command("generate", &args.options, "--prompt '...'")));
+    next::lead_on(Path::new(&plan.machine.paths.output), &next::ask(&args.options), console);
     Ok(Exit::Done)
 }

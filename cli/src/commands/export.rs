@@ -7,9 +7,10 @@ use expert_contract::plan::Request;
 
 use crate::args::{Global, PlanOptions, Supervision};
 use crate::failure::Failure;
+use crate::next;
 use crate::plan::{Reads, prepare};
 use crate::run::adapter;
-use crate::sys::paths::absolute;
+use crate::sys::paths::{absolute, near};
 use crate::ui::{Console, summary};
 use crate::worker::{self, Home, carry_out};
 
@@ -45,12 +46,16 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let usual =
         || Path::new(&paths.output).join("export").join(if args.merge { "merged" } else { "adapter" });
     let target = absolute(&args.to.clone().unwrap_or_else(usual));
-    let plan = resolved.plan(Request::Export { adapter, target, merge: args.merge });
+    let plan = resolved.plan(Request::Export { adapter, target: target.clone(), merge: args.merge });
     let result = carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console)?;
     if console.json {
         console.document(&result);
     } else {
         console.data(&summary::exported(&worker::result(&result)?));
     }
+    let target = near(Path::new(&target));
+    let written = if args.merge { "--base-only --model" } else { "--adapter" };
+    let next = next::command("evaluate", &args.options, &format!("{written} {}", next::quoted(&target)));
+    next::lead_on(Path::new(&plan.machine.paths.output), &next, console);
     Ok(Exit::Done)
 }

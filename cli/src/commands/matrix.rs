@@ -1,5 +1,6 @@
 //! `matrix`: the experts to train, as a CI matrix; with `--changed-since`, those whose result would differ.
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
@@ -73,7 +74,12 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     if listed.len() > MOST {
         warn_of_too_many(listed.len(), args.shard, console);
     }
-    console.document(&Matrix { include: listed.iter().map(|manifest| entry(manifest)).collect() });
+    let matrix = Matrix { include: listed.iter().map(|manifest| entry(manifest)).collect() };
+    match serde_json::to_string_pretty(&matrix) {
+        // A person reads it in lines.
+        Ok(text) if !console.json && std::io::stdout().is_terminal() => console.data(&text),
+        _ => console.document(&matrix),
+    }
     Ok(Exit::Done)
 }
 

@@ -78,6 +78,9 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
             console.data(text);
         }
     }
+    if exit == Exit::Done {
+        console.say(&format!("next: expert-cli train --all {}", next::quoted(&portable(shelf))));
+    }
     Ok(exit)
 }
 

@@ -1,19 +1,19 @@
 //! `runs`: lists runs with their state, and shows how two runs differ.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
 use serde_json::json;
 
 use crate::experts;
 use crate::failure::Failure;
+use crate::next;
 use crate::runs::compare::Comparison;
+use crate::runs::report::PAGE;
 use crate::runs::{Run, State, below, comparison};
-use crate::sys::paths::portable;
+use crate::sys::paths::{near, portable};
 use crate::ui::number::{grouped, minute, percent, short};
-use crate::ui::style::DIM;
-use crate::ui::wrap::message;
 use crate::ui::{Align, Console, Table};
 
 #[derive(clap::Args)]
@@ -49,6 +49,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
             console
                 .warn(&message, Some("score them again with `evaluate`; `runs --compare` names each scorer"));
         }
+        lead_on(&args.folder, &runs, console);
     }
     Ok(Exit::Done)
 }
@@ -64,21 +65,31 @@ fn scored_differently(runs: &[Run]) -> Vec<&str> {
 
 /// In a narrow terminal each path has a separate line, and the columns that are asked for least are left out.
 fn show(runs: &[Run], console: &Console) {
-    let mut table = table(runs);
-    if table.fits() {
-        return console.data(&table.render());
+    let (text, left_out) =
+        table(runs).narrow(RUN, &["tokens/s", "last loss", "eval loss", "steps", "when (UTC)"]);
+    console.data(&text);
+    console.left_out(&left_out);
+}
+
+/// The index of all runs or the newest run's page, and the two runs that are most likely compared.
+fn lead_on(folder: &Path, runs: &[Run], console: &Console) {
+    let mut newest: Vec<&Run> = runs.iter().collect();
+    newest.sort_by(|one, other| other.told_at.unwrap_or(0.0).total_cmp(&one.told_at.unwrap_or(0.0)));
+    let Some(latest) = newest.first() else { return };
+    let pages = [folder.join(PAGE), latest.path.join(PAGE)];
+    if let Some(page) = pages.iter().find(|page| page.is_file()) {
+        console.say(&format!("report: {}", near(page)));
     }
-    table.leave_out(RUN);
-    let left_out = table.fit(&["tokens/s", "train loss", "eval loss", "steps", "when (UTC)"]);
-    let text = table.render();
-    let paths = runs.iter().map(|run| format!("  {DIM}{}{DIM:#}\n", portable(&run.path)));
-    let below = std::iter::once(String::new()).chain(paths);
-    let lines = text.lines().zip(below).map(|(line, below)| format!("{line}\n{below}"));
-    console.data(&lines.collect::<String>());
-    if !left_out.is_empty() {
-        let text = format!("not shown for lack of width: {} (--json has all)", left_out.join(", "));
-        console.say(&message(&text, 2));
-    }
+    let path = |run: &Run| next::quoted(&near(&run.path));
+    let pair = newest
+        .iter()
+        .enumerate()
+        .find_map(|(at, one)| Some((one, newest[at + 1..].iter().find(|other| other.expert == one.expert)?)));
+    let next = match pair {
+        Some((newer, older)) => format!("runs --compare {} {}", path(older), path(newer)),
+        None => format!("report {}", next::quoted(&portable(folder))),
+    };
+    console.say(&format!("next: expert-cli {next}"));
 }
 
 const RUN: &str = "run";
@@ -88,7 +99,7 @@ fn table(runs: &[Run]) -> Table {
         ("expert", Align::Left),
         ("state", Align::Left),
         ("steps", Align::Right),
-        ("train loss", Align::Right),
+        ("last loss", Align::Right),
         ("eval loss", Align::Right),
         ("base", Align::Right),
         ("adapter", Align::Right),
@@ -103,7 +114,7 @@ fn table(runs: &[Run]) -> Table {
             run.expert.clone(),
             state(run).to_owned(),
             run.steps.map_or(String::new(), grouped),
-            told(run.train_loss, |loss| format!("{loss:.4}")),
+            told(run.last_loss, |loss| format!("{loss:.4}")),
             told(run.eval_loss, |loss| format!("{loss:.4}")),
             told(run.base_accuracy, percent),
             told(run.accuracy, percent),

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use expert_contract::exit::Exit;
 use expert_contract::plan::Plan;
-use expert_contract::resolve::Resolved;
 use expert_contract::results::TrainResult;
 
 use crate::args::{Global, PlanOptions, Supervision, TrainOptions};
@@ -13,12 +12,11 @@ use crate::failure::Failure;
 use crate::lock;
 use crate::next;
 use crate::plan::{Reads, prepare_here, show};
-use crate::runs::report;
 use crate::sys::digests::Digests;
 use crate::sys::host;
 use crate::sys::paths::{near, portable};
 use crate::train::shelf::{self, Shelf};
-use crate::train::{self, RunOptions, Runner, ShelfOptions, Trained, Trainer};
+use crate::train::{RunOptions, Runner, ShelfOptions, Trained, Trainer};
 use crate::ui::{Console, summary};
 use crate::worker::Board;
 
@@ -78,7 +76,8 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let trained = outcome.map_err(|failure| resumable(failure, &options))?;
     if let Trained::Before(_) = &trained {
         let output = &resolved.machine.paths.output;
-        console.say(&format!("this recipe is finished in {output}; --fresh trains it again"));
+        let place = near(Path::new(output));
+        console.say(&format!("this recipe is finished in {place}; --fresh trains it again"));
     }
     let result = trained.result()?;
     if console.json {
@@ -86,23 +85,10 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     } else {
         show_result(&result, console);
     }
-    lead_on(resolved, &result, &options, console);
+    let paths = &resolved.machine.paths;
+    let next = next::missing(&resolved.recipe, paths, &options, &next::ask(&options));
+    next::lead_on(Path::new(&paths.output), &next, console);
     Ok(Exit::Done)
-}
-
-/// Where to read about the run, and what to do with it.
-fn lead_on(resolved: &Resolved, result: &TrainResult, options: &PlanOptions, console: &Console) {
-    let report = Path::new(&resolved.machine.paths.output).join(report::PAGE);
-    if report.is_file() {
-        console.say(&format!("report: {}", near(&report)));
-    }
-    let unscored = train::has_test_set(&resolved.recipe) && result.evaluation.is_none();
-    let next = if unscored {
-        next::command("evaluate", options, "")
-    } else {
-        next::command("generate", options, "--prompt '...'")
-    };
-    console.say(&format!("next: {next}"));
 }
 
 /// An interrupted training says how to resume it.

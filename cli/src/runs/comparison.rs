@@ -31,16 +31,17 @@ fn differing(head: &str, names: &[String], rows: &BTreeMap<String, Sides>) -> St
     for (key, sides) in rows {
         table.row([key.clone()].into_iter().chain(sides.iter().map(|side| shown(side.as_ref()))));
     }
-    table.render()
+    table.stacked()
 }
 
 fn results(names: &[String], runs: &[Run]) -> String {
     type Show = fn(&Run) -> Option<String>;
-    let rows: [(&str, Show); 11] = [
+    let rows: [(&str, Show); 12] = [
         ("state", |run| Some(run.state.as_str().to_owned())),
         ("steps", |run| run.steps.map(grouped)),
         ("tokens", |run| run.tokens.map(grouped)),
-        ("train loss", |run| run.train_loss.map(loss)),
+        ("last loss", |run| run.last_loss.map(loss)),
+        ("mean loss", |run| run.mean_loss.map(loss)),
         ("eval loss", |run| run.eval_loss.map(loss)),
         ("scored by", |run| run.scored_by.clone()),
         ("base score", |run| run.base_accuracy.map(percent)),
@@ -60,7 +61,7 @@ fn results(names: &[String], runs: &[Run]) -> String {
     let scorers: BTreeSet<&String> = runs.iter().filter_map(|run| run.scored_by.as_ref()).collect();
     let remark =
         if scorers.len() > 1 { "The scores come from different scorers: do not compare them.\n" } else { "" };
-    table.render() + remark
+    table.stacked() + remark
 }
 
 fn headed(head: &str, names: &[String], align: Align) -> Table {
@@ -77,6 +78,9 @@ fn shown(side: Option<&Value>) -> String {
     match side {
         None => ABSENT.to_owned(),
         Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(items)) => {
+            items.iter().map(|item| shown(Some(item))).collect::<Vec<_>>().join(", ")
+        }
         Some(value) => value.to_string(),
     }
 }

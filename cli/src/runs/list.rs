@@ -40,7 +40,10 @@ pub struct Run {
     pub state: State,
     pub steps: Option<u64>,
     pub tokens: Option<u64>,
-    pub train_loss: Option<f64>,
+    /// Of the newest step.
+    pub last_loss: Option<f64>,
+    /// Of all steps, once the run is finished.
+    pub mean_loss: Option<f64>,
     pub eval_loss: Option<f64>,
     /// Accuracy, or mean score, of base and adapter on the test set.
     pub base_accuracy: Option<f64>,
@@ -98,7 +101,8 @@ pub fn look(path: &Path) -> Run {
         state,
         steps: result.steps.or(last.step),
         tokens: result.tokens,
-        train_loss: result.train_loss.or(last.loss),
+        last_loss: last.loss,
+        mean_loss: result.train_loss,
         eval_loss: result.eval_loss,
         scored_by: scores.scored_by(),
         base_accuracy: accuracy(scores.base),

@@ -24,7 +24,7 @@ use crate::plan::{Here, Reads, prepare_here};
 use crate::runs::report as page;
 use crate::sys::digests::Digests;
 use crate::sys::host;
-use crate::sys::paths::portable;
+use crate::sys::paths::{near, portable};
 use crate::ui::Console;
 use crate::worker::{self, Search, Warm};
 
@@ -59,12 +59,20 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     trainer.runner.warm = (!selection.separate).then(|| warm_parent(&waiting, &trainer)).flatten();
     let ended = work::work(waiting, &slots, &trainer, console);
     report(&ended, folder, console);
+    let page = folder.join(page::PAGE);
     if ended.iter().any(|one| matches!(one.outcome, Some(Ok(Trained::Now(_))))) {
         page::refresh(folder, global, console);
+    } else if page.is_file() {
+        console.say(&format!("all runs: {}", near(&page)));
     }
+    let shelf = next::quoted(&portable(folder));
+    let again = next::command("train", options, &format!("--all {shelf}"));
     if worker::interrupted().is_some() {
-        let all = format!("--all {}", next::quoted(&portable(folder)));
-        console.say(&format!("to continue: {}", next::command("train", options, &all)));
+        console.say(&format!("to continue: {again}"));
+    } else if ended.iter().any(|one| matches!(one.outcome, Some(Err(_)))) {
+        console.say(&format!("next, for what failed: {again}"));
+    } else if !ended.is_empty() {
+        console.say(&format!("next: expert-cli runs {shelf}"));
     }
     Ok(exit_of(&ended))
 }
@@ -110,9 +118,11 @@ fn report(ended: &[Ended], folder: &Path, console: &Console) {
         let experts: Vec<Value> = ended.iter().map(document).collect();
         console.document(&json!({"ok": exit_of(ended) == Exit::Done, "experts": experts}));
     } else if ended.is_empty() {
-        console.say(&format!("no expert of {} changed: there is nothing to train", folder.display()));
+        console.say(&format!("no expert of {} changed: there is nothing to train", portable(folder)));
     } else {
-        console.data(&summary::text(ended));
+        let (text, left_out) = summary::text(ended);
+        console.data(&text);
+        console.left_out(&left_out);
     }
 }
 

@@ -6,11 +6,11 @@ use crate::ui::number::{grouped, seconds};
 use crate::ui::summary::{accuracy, loss};
 use crate::ui::{Align, Table};
 
-/// One line per expert.
-pub fn text(ended: &[Ended]) -> String {
+/// One line per expert, and the columns that a narrow terminal has no room for.
+pub fn text(ended: &[Ended]) -> (String, Vec<String>) {
     let columns = [
         ("expert", Align::Left),
-        ("", Align::Left),
+        ("state", Align::Left),
         ("steps", Align::Right),
         ("eval loss", Align::Right),
         ("base", Align::Right),
@@ -38,5 +38,6 @@ pub fn text(ended: &[Ended]) -> String {
             result.seconds.map(seconds).unwrap_or_default(),
         ]);
     }
-    table.render()
+    let left_out = table.fit(&["time", "eval loss", "steps"]);
+    (table.stacked(), left_out)
 }

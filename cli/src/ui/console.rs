@@ -44,6 +44,14 @@ impl Console {
         }
     }
 
+    /// Heads of a table's columns that the terminal has no room for.
+    pub fn left_out(&self, heads: &[String]) {
+        if !heads.is_empty() {
+            let text = format!("not shown for lack of width: {} (--json has all)", heads.join(", "));
+            self.say(&wrap::message(&text, 2));
+        }
+    }
+
     /// The diagnostics of a manifest, with the positions underlined. Styles are stripped if the stream is not a terminal.
     pub fn report(&self, diagnostics: &[Diagnostic], sources: &Sources) {
         diagnostic::show(diagnostics, sources, self.quiet);

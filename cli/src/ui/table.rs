@@ -1,7 +1,7 @@
 //! Rows under aligned columns.
 
-use super::style::STRONG;
-use super::wrap::columns;
+use super::style::{DIM, STRONG};
+use super::wrap::{columns, wrapped};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
@@ -44,17 +44,12 @@ impl Table {
         text
     }
 
-    /// Whether a line has room on the terminal.
-    pub fn fits(&self) -> bool {
-        self.fits_in(columns())
-    }
-
     fn fits_in(&self, room: Option<usize>) -> bool {
         let widths: usize = (0..self.columns.len()).map(|index| self.width(index)).sum();
         room.is_none_or(|room| widths + 2 * self.columns.len().saturating_sub(1) <= room)
     }
 
-    pub fn leave_out(&mut self, head: &str) {
+    fn leave_out(&mut self, head: &str) {
         if let Some(index) = self.columns.iter().position(|(known, _)| known == head) {
             self.columns.remove(index);
             self.rows.iter_mut().filter(|row| index < row.len()).for_each(|row| drop(row.remove(index)));
@@ -76,6 +71,62 @@ impl Table {
             left_out.push((*head).to_owned());
         }
         left_out
+    }
+
+    /// For the terminal: where a line has no room, the column `below` stands under each row, and then those in `first` are
+    /// left out. Their heads are returned.
+    pub fn narrow(self, below: &str, first: &[&str]) -> (String, Vec<String>) {
+        self.narrow_in(columns(), below, first)
+    }
+
+    fn narrow_in(mut self, room: Option<usize>, below: &str, first: &[&str]) -> (String, Vec<String>) {
+        let Some(index) = self.columns.iter().position(|(head, _)| head == below) else {
+            return (self.render(), Vec::new());
+        };
+        if self.fits_in(room) {
+            return (self.render(), Vec::new());
+        }
+        let cells: Vec<String> =
+            self.rows.iter().map(|row| row.get(index).cloned().unwrap_or_default()).collect();
+        self.leave_out(below);
+        let left_out = self.fit_in(room, first);
+        let text = self.render();
+        let under = cells.iter().map(|cell| match cell.as_str() {
+            "" => String::new(),
+            cell => format!("  {DIM}{}{DIM:#}\n", wrapped(cell, 2, room)),
+        });
+        let heads = std::iter::once(String::new());
+        let lines = text.lines().zip(heads.chain(under)).map(|(line, under)| format!("{line}\n{under}"));
+        (lines.collect(), left_out)
+    }
+
+    /// For the terminal: where a line has no room, each row is a block, its first cell above the others with their heads.
+    pub fn stacked(&self) -> String {
+        self.stacked_in(columns())
+    }
+
+    fn stacked_in(&self, room: Option<usize>) -> String {
+        if self.fits_in(room) {
+            return self.render();
+        }
+        let heads = self.columns.iter().skip(1).map(|(head, _)| head.chars().count()).max().unwrap_or(0);
+        // A long name has its value below it.
+        let beside = room.is_none_or(|room| 2 * heads <= room);
+        let mut text = String::new();
+        for row in &self.rows {
+            let first = row.first().map_or("", String::as_str);
+            text += &format!("{STRONG}{first}{STRONG:#}\n");
+            let filled = row.iter().zip(&self.columns).skip(1).filter(|(cell, _)| !cell.is_empty());
+            for (cell, (head, _)) in filled {
+                text += &if beside {
+                    let gap = " ".repeat(heads - head.chars().count() + 2);
+                    format!("  {head}{gap}{}\n", wrapped(cell, heads + 4, room))
+                } else {
+                    format!("  {head}\n    {}\n", wrapped(cell, 4, room))
+                };
+            }
+        }
+        text
     }
 
     fn width(&self, column: usize) -> usize {
@@ -122,6 +173,43 @@ mod tests {
         assert_eq!(filled().fit_in(None, &["speed", "when"]), Vec::<String>::new());
         let shown = anstream::adapter::strip_str(&super::super::style::shown(&table.render())).to_string();
         assert_eq!(shown, "expert  when        run\nsql     2026-11-22  weights/a\n");
+    }
+
+    fn plain(text: &str) -> String {
+        anstream::adapter::strip_str(&super::super::style::shown(text)).to_string()
+    }
+
+    #[test]
+    fn a_long_cell_stands_below_its_row() {
+        let filled = || {
+            let mut table =
+                Table::new(&[("expert", Align::Left), ("rows", Align::Right), ("data", Align::Left)]);
+            table.row(["sql", "320", "a place with spaces in it"]);
+            table.row(["json", "9", ""]);
+            table
+        };
+        let (text, left_out) = filled().narrow_in(Some(20), "data", &["rows"]);
+        assert_eq!(
+            (plain(&text), left_out.len()),
+            ("expert  rows\nsql      320\n  a place with\n  spaces in it\njson       9\n".to_owned(), 0)
+        );
+        assert_eq!(filled().narrow_in(Some(10), "data", &["rows"]).1, ["rows"]);
+        assert_eq!(filled().narrow_in(None, "data", &["rows"]), (filled().render(), Vec::new()));
+    }
+
+    #[test]
+    fn rows_of_a_wide_table_become_blocks() {
+        let mut table = Table::new(&[("setting", Align::Left), ("a", Align::Left), ("other", Align::Left)]);
+        table.row(["adapter.modules", "q_proj, k_proj, v_proj", "q_proj"]);
+        assert_eq!(
+            plain(&table.stacked_in(Some(25))),
+            "adapter.modules\n  a      q_proj, k_proj,\n         v_proj\n  other  q_proj\n"
+        );
+        assert_eq!(
+            plain(&table.stacked_in(Some(9))),
+            "adapter.modules\n  a\n    q_proj, k_proj,\n    v_proj\n  other\n    q_proj\n"
+        );
+        assert_eq!(table.stacked_in(Some(80)), table.render());
     }
 
     #[test]
