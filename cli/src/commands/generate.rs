@@ -1,7 +1,7 @@
 //! `generate`: base and adapter answer the same prompt, streamed; without a prompt, one per line of standard input.
 
-use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 
 use expert_contract::event::{Body, StageName};
 use expert_contract::exit::Exit;
@@ -9,8 +9,10 @@ use expert_contract::plan::Request;
 
 use crate::args::{Global, PlanOptions, Supervision};
 use crate::failure::Failure;
+use crate::next;
 use crate::plan::{Reads, prepare};
 use crate::run::adapter;
+use crate::sys::paths::near;
 use crate::ui::Console;
 use crate::worker::{Board, Home, Notice, carry_out_with};
 
@@ -37,6 +39,9 @@ pub struct Args {
     supervision: Supervision,
 }
 
+const ABOUT_PROMPTS: &str =
+    "each line is one prompt, answered without those before it; Ctrl-D or Ctrl-C leaves";
+
 fn temperature(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|it| it.is_finite() && *it >= 0.0);
     number.ok_or_else(|| format!("`{text}` is not 0 or a number above it"))
@@ -53,9 +58,9 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         None => adapter::of_run(paths),
     };
     if adapter.is_none() {
-        console.say(&format!("there is no adapter in {}: only the base answers", paths.output));
+        let place = near(Path::new(&paths.output));
+        console.say(&format!("there is no adapter in {place}: only the base answers"));
     }
-    let last = if adapter.is_some() { "adapter" } else { "base" };
     let plan = resolved.plan(Request::Generate {
         adapter,
         prompt: args.prompt.clone(),
@@ -63,10 +68,10 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     });
     let asks = args.prompt.is_none() && std::io::stdin().is_terminal();
     if asks {
-        console.say("each line is a prompt; Ctrl-D on an empty line ends");
+        console.say(ABOUT_PROMPTS);
     }
     let most = plan.recipe.decoding.max_new_tokens;
-    let mut page = Page { console, last, asks, most, speaker: String::new() };
+    let mut page = Page { console, most, speaker: String::new() };
     let mut board = Board::new(console);
     let result =
         carry_out_with(
@@ -81,16 +86,9 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
                         board.set_aside();
                         page.write(source, text, *done, *cut);
                     }
-                    Body::Stage { name: StageName::Answering, .. } => {
-                        board.set_aside();
-                        page.ask();
-                    }
+                    Body::Stage { name: StageName::Answering, .. } => board.set_aside(),
                     _ => board.notify(notice),
                 },
-                Notice::Stopping(..) => {
-                    board.set_aside();
-                    console.say("stopping");
-                }
                 other => board.notify(other),
             },
         );
@@ -99,28 +97,25 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     if console.json {
         console.document(&result);
     }
+    let paths = &plan.machine.paths;
+    let export = next::command("export", &args.options, "--merge");
+    next::lead_on(
+        Path::new(&paths.output),
+        &next::missing(&plan.recipe, paths, &args.options, &export),
+        console,
+    );
     Ok(Exit::Done)
 }
 
 /// The answers on standard output, each labelled base or adapter.
 struct Page<'a> {
     console: &'a Console,
-    last: &'static str,
-    /// On a terminal a prompt sign is shown.
-    asks: bool,
     /// Tokens of an answer.
     most: u32,
     speaker: String,
 }
 
 impl Page<'_> {
-    fn ask(&self) {
-        if self.asks {
-            let mut out = std::io::stderr().lock();
-            let _ = write!(out, "> ").and_then(|()| out.flush());
-        }
-    }
-
     fn write(&mut self, source: &str, text: &str, done: bool, cut: bool) {
         if !self.console.json {
             if self.speaker != source {
@@ -138,9 +133,6 @@ impl Page<'_> {
         }
         if done {
             self.speaker.clear();
-            if source == self.last {
-                self.ask();
-            }
         }
     }
 }

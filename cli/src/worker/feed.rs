@@ -2,50 +2,104 @@
 
 use std::io::{BufRead, Write};
 use std::process::ChildStdin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use expert_contract::event::{Body, StageName};
 use serde_json::Value;
 
+use super::interrupt;
 use super::launch::Stdin;
+use super::typed::{self, Editor, Typed};
 
 /// Dropping it closes the pipe, which the worker takes as the end of this process: it is kept as long as the worker.
 pub struct Feed {
-    pipe: Arc<Mutex<Option<ChildStdin>>>,
+    pipe: Pipe,
     kind: Stdin,
+    /// One message for each prompt that the worker waits for.
+    asked: Sender<()>,
 }
+
+#[derive(Clone)]
+struct Pipe(Arc<Mutex<Option<ChildStdin>>>);
 
 impl Feed {
     pub fn new(pipe: Option<ChildStdin>, kind: Stdin) -> Self {
-        let feed = Self { pipe: Arc::new(Mutex::new(pipe)), kind };
-        if kind == Stdin::Prompts {
-            let pipe = Arc::clone(&feed.pipe);
-            thread::spawn(move || pass_prompts(&pipe));
+        let pipe = Pipe(Arc::new(Mutex::new(pipe)));
+        let (asked, asks) = mpsc::channel();
+        let to = pipe.clone();
+        match kind {
+            Stdin::Quiet => {}
+            Stdin::Prompts => drop(thread::spawn(move || pass_lines(&to))),
+            Stdin::Typed => drop(thread::spawn(move || pass_typed(&to, &asks))),
         }
-        feed
+        Self { pipe, kind, asked }
     }
 
     /// Whether the worker waits for a person's input; then there is no stall.
     pub fn is_awaited(&self) -> bool {
-        self.kind == Stdin::Prompts
+        self.kind != Stdin::Quiet
+    }
+
+    /// A prompt is typed while the worker waits for one, so that no answer is written over it.
+    pub fn hear(&self, body: &Body) {
+        if matches!(body, Body::Stage { name: StageName::Answering, .. }) {
+            let _ = self.asked.send(());
+        }
     }
 
     /// A worker that waits for a prompt notices a stop only at the end of its input.
     pub fn stop(&self) {
-        if self.kind == Stdin::Prompts {
-            self.pipe.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if self.is_awaited() {
+            self.pipe.close();
         }
     }
 }
 
-/// A line is a prompt; as a JSON string it stays one line.
-fn pass_prompts(pipe: &Mutex<Option<ChildStdin>>) {
-    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-        let mut pipe = pipe.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(stdin) = pipe.as_mut() else { return };
-        if writeln!(stdin, "{}", Value::from(line)).and_then(|()| stdin.flush()).is_err() {
-            break;
+impl Drop for Feed {
+    fn drop(&mut self) {
+        if self.kind == Stdin::Typed {
+            typed::restore_terminal();
         }
     }
-    pipe.lock().unwrap_or_else(PoisonError::into_inner).take();
+}
+
+impl Pipe {
+    fn held(&self) -> MutexGuard<'_, Option<ChildStdin>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As a JSON string, so that a prompt with line breaks stays one line. False once the worker takes no more.
+    fn pass(&self, prompt: String) -> bool {
+        let mut pipe = self.held();
+        let Some(stdin) = pipe.as_mut() else { return false };
+        writeln!(stdin, "{}", Value::from(prompt)).and_then(|()| stdin.flush()).is_ok()
+    }
+
+    fn close(&self) {
+        self.held().take();
+    }
+}
+
+fn pass_lines(pipe: &Pipe) {
+    let mut lines = std::io::stdin().lock().lines().map_while(Result::ok);
+    while lines.next().is_some_and(|line| pipe.pass(line)) {}
+    pipe.close();
+}
+
+fn pass_typed(pipe: &Pipe, asks: &Receiver<()>) {
+    let mut editor = Editor::new();
+    while asks.recv().is_ok() {
+        match editor.read() {
+            Typed::Prompt(prompt) => {
+                if !pipe.pass(prompt) {
+                    break;
+                }
+            }
+            Typed::End => break,
+            Typed::Interrupt => return interrupt::raise(),
+        }
+    }
+    pipe.close();
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::ending::Interrupt;
 use super::process::{self, Group};
+use super::typed;
 
 /// Time limits for the kill and for the last message: a stopped terminal (Ctrl-S) must not block.
 const PARTING: Duration = Duration::from_millis(200);
@@ -17,6 +18,8 @@ const PARTING: Duration = Duration::from_millis(200);
 struct State {
     first: Option<Interrupt>,
     groups: Vec<Arc<Group>>,
+    /// Whether a kill loses progress.
+    saves: bool,
 }
 
 static STATE: OnceLock<Mutex<State>> = OnceLock::new();
@@ -28,13 +31,14 @@ pub struct Watched {
 
 impl Watched {
     /// From the first call on, signals are handled here and no longer end this process directly.
-    pub fn new(group: Group) -> io::Result<Self> {
+    pub fn new(group: Group, saves: bool) -> io::Result<Self> {
         let group = Arc::new(group);
         if STATE.get().is_none() && STATE.set(Mutex::default()).is_ok() {
             process::on_interrupt(receive)?;
         }
         if let Some(mut state) = state() {
             state.groups.push(Arc::clone(&group));
+            state.saves |= saves;
         }
         Ok(Self { group })
     }
@@ -53,6 +57,11 @@ pub fn requested() -> Option<Interrupt> {
     state().and_then(|state| state.first)
 }
 
+/// What Ctrl-C does, where a terminal's line editor takes it as a key.
+pub fn raise() {
+    receive(Interrupt::Interrupt);
+}
+
 fn state() -> Option<MutexGuard<'static, State>> {
     STATE.get().map(|state| state.lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -68,7 +77,10 @@ fn receive(signal: Interrupt) {
             for group in &state.groups {
                 group.collect(PARTING);
             }
-            say_goodbye();
+            typed::restore_terminal();
+            if state.saves {
+                say_goodbye();
+            }
             std::process::exit(first.unwrap_or(signal).exit().code().into());
         }
     }

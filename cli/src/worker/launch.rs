@@ -20,6 +20,8 @@ pub enum Stdin {
     Quiet,
     /// Prompts, read from ours line by line and passed on as JSON strings.
     Prompts,
+    /// The same, typed by a person at a terminal.
+    Typed,
 }
 
 /// One start of the worker.
@@ -30,6 +32,8 @@ pub struct Launch<'a> {
     /// Receives output of the worker and its libraries that is not an event.
     pub log: PathBuf,
     pub stdin: Stdin,
+    /// Whether a stop gives it time to save; otherwise it is ended at once.
+    pub saves: bool,
     /// Held by the worker too, so that no other writer enters the run's folder before it has ended.
     pub run_lock: Option<&'a RunLock>,
 }

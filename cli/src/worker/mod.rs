@@ -16,6 +16,7 @@ mod silence;
 mod spawn;
 mod stage;
 mod supervise;
+mod typed;
 mod warm;
 
 pub use board::Board;

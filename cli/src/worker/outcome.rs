@@ -51,7 +51,7 @@ pub fn judge(facts: Facts, status: ExitStatus, launch: &Launch) -> Result<Value,
         return Err(stalled(&quiet));
     }
     if let Some(asked) = facts.asked {
-        return Err(interrupted(asked, facts.killed_after_grace));
+        return Err(interrupted(asked, facts.killed_after_grace, launch.saves));
     }
     Err(if facts.started { died(status, launch) } else { never_started(status, launch) })
 }
@@ -82,8 +82,9 @@ fn stalled(quiet: &Quiet) -> Failure {
     .hint("train again with --resume to continue from the last checkpoint")
 }
 
-fn interrupted(asked: Interrupt, grace: Option<Duration>) -> Failure {
+fn interrupted(asked: Interrupt, grace: Option<Duration>, saves: bool) -> Failure {
     let message = match grace {
+        _ if !saves => "ended on request".to_owned(),
         Some(grace) => {
             format!(
                 "the worker did not stop within {} s and was ended; progress since its last checkpoint is lost",

@@ -1,5 +1,6 @@
 //! From a plan to its result: locks the run's folder, writes the plan, runs the worker.
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use expert_contract::plan::{Plan, Request};
@@ -86,6 +87,7 @@ pub fn carry_out_with(
         plan: home.file("plan.json"),
         log: home.file("worker.log"),
         stdin: stdin_of(&plan.request),
+        saves: !matches!(plan.request, Request::Generate { .. }),
         run_lock: home.lock(),
     };
     durable::write_json(&launch.plan, plan)?;
@@ -98,6 +100,7 @@ pub fn carry_out_with(
 
 fn stdin_of(request: &Request) -> Stdin {
     match request {
+        Request::Generate { prompt: None, .. } if std::io::stdin().is_terminal() => Stdin::Typed,
         Request::Generate { prompt: None, .. } => Stdin::Prompts,
         _ => Stdin::Quiet,
     }

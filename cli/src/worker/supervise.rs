@@ -62,12 +62,14 @@ pub fn supervise(
 ) -> Result<Value, Failure> {
     let Started { mut worker, stdin, stdout } = spawn::start(launch, warm)?;
     let group = Group::adopt(&worker).map_err(|error| Failure::supervising("take charge of", &error))?;
-    let watched = Watched::new(group).map_err(|error| Failure::supervising("watch over", &error))?;
+    let watched =
+        Watched::new(group, launch.saves).map_err(|error| Failure::supervising("watch over", &error))?;
     let inbox = stdout.map(inbox::read);
     let feed = Feed::new(stdin, launch.stdin);
     let mut run = Run {
         watched,
         limits,
+        saves: launch.saves,
         silence: Silence::new(Instant::now()),
         facts: Facts::default(),
         deadline: None,
@@ -85,6 +87,7 @@ pub fn supervise(
 struct Run<'a> {
     watched: Watched,
     limits: &'a Limits,
+    saves: bool,
     silence: Silence,
     facts: Facts,
     /// When the worker is killed if it is still there.
@@ -114,6 +117,7 @@ impl Run<'_> {
                 self.silence.hear(&event.body, Instant::now());
                 self.note(&event.body);
                 notify(Notice::Event(&event));
+                self.feed.hear(&event.body);
             }
             Message::Garbage(text) => notify(Notice::Garbage(&text)),
             Message::End => {}
@@ -143,10 +147,14 @@ impl Run<'_> {
             && let Some(signal) = interrupt::requested()
         {
             self.facts.asked = Some(signal);
-            self.deadline = Some(now + self.limits.grace);
-            self.watched.group.ask(signal);
             self.feed.stop();
-            notify(Notice::Stopping(signal, self.limits.grace));
+            if self.saves {
+                self.deadline = Some(now + self.limits.grace);
+                self.watched.group.ask(signal);
+                notify(Notice::Stopping(signal, self.limits.grace));
+            } else {
+                self.watched.group.kill();
+            }
         }
         if self.deadline.is_some_and(|deadline| now >= deadline) {
             if self.facts.last.is_none() {

@@ -77,7 +77,7 @@ impl Server {
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
         process::prepare(&mut command);
         let child = command.spawn()?;
-        let watched = Watched::new(Group::of(&child)?)?;
+        let watched = Watched::new(Group::of(&child)?, false)?;
         Ok(Self { child, control: BufReader::new(ours), watched })
     }
 

@@ -25,11 +25,10 @@ def run(plan: Plan, events: Events) -> JsonValue:
     if not isinstance(plan.request, GenerateRequest):
         raise BadInput("The plan does not ask for generate", code="bad-plan")
     subject = open_subject(plan, plan.request.adapter, events)
-    events.stage("answering", quiet_budget=600.0)
     request = plan.request
     asked = [request.prompt] if request.prompt is not None else prompts(sys.stdin)
     answers = tuple(
-        reply(plan.recipe, events, subject, prompt, request.system) for prompt in until_stopped(asked, events)
+        reply(plan.recipe, events, subject, prompt, request.system) for prompt in awaited(asked, events)
     )
     return GenerateResult(answers=answers).as_json()
 
@@ -50,11 +49,16 @@ def prompts(lines: Iterable[str]) -> Iterator[str]:
         yield prompt
 
 
-def until_stopped(asked: Iterable[str], events: Events) -> Iterator[str]:
-    for prompt in asked:
+def awaited(asked: Iterable[str], events: Events) -> Iterator[str]:
+    """Each prompt after a stage event: the command edits the next line of a terminal when it arrives."""
+    waiting = iter(asked)
+    while True:
+        events.stage("answering", quiet_budget=600.0)
+        prompt = next(waiting, None)
         events.stop.raise_if_requested()
+        if prompt is None:
+            return
         yield prompt
-    events.stop.raise_if_requested()
 
 
 def reply(
