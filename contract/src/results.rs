@@ -51,6 +51,9 @@ pub struct EvaluationResult {
     #[schemars(extend("x-added-later" = true))]
     pub measure: Option<String>,
     pub rows: Option<u64>,
+    /// The files of the rows; empty where the manifest's own test cases were scored.
+    #[schemars(extend("x-added-later" = true))]
+    pub test_set: Vec<TestFile>,
     pub base: Option<Score>,
     /// Null where the base alone was scored.
     pub adapter: Option<Score>,
@@ -72,6 +75,15 @@ pub struct EvaluationResult {
     #[schemars(with = "Option<Confinement>")]
     pub confinement: Option<Value>,
     pub seconds: Option<f64>,
+}
+
+/// A source of the rows that were scored.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct TestFile {
+    pub name: Option<String>,
+    /// SHA-256 of every byte that its rows are read from.
+    pub sha256: Option<String>,
 }
 
 impl EvaluationResult {
@@ -618,6 +630,8 @@ pub struct CacheRecord {
 pub struct PlanRecord {
     pub contract: Option<u32>,
     pub recipe_digest: Option<String>,
+    /// What the expert is for.
+    pub description: Option<String>,
     #[schemars(with = "Option<Recipe>")]
     pub recipe: Option<Value>,
     #[schemars(with = "Option<Machine>")]

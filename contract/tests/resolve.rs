@@ -57,6 +57,20 @@ fn plan(manifest: &Manifest, base: usize, site: &Site) -> Resolved {
 }
 
 #[test]
+fn the_plan_says_what_the_expert_is_for_and_the_recipe_does_not() {
+    let plan = |description: &str| {
+        let text = MANIFEST.replace(r#""schema_version""#, &format!(r#"{description} "schema_version""#));
+        let loaded = from_bytes(text.into(), Path::new("/e/manifest.json"), &Options::default());
+        let site = site(None, DeviceKind::Cpu);
+        resolve(&loaded.manifest.unwrap().effective(1).unwrap(), &site).unwrap().plan(TRAIN)
+    };
+    let (said, silent) = (plan(r#""description": " Writes SQL. ","#), plan(""));
+    assert_eq!((said.description.as_deref(), silent.description), (Some("Writes SQL."), None));
+    assert_eq!(said.recipe_digest, silent.recipe_digest);
+    assert_eq!(plan(r#""description": ["a", 1],"#).description, None);
+}
+
+#[test]
 fn sixteen_bits_without_units_for_them_are_multiplied_in_fp32() {
     let half = |kind, computes_bf16| {
         let site = Site { computes_bf16, ..site(None, kind) };

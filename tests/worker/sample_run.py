@@ -118,6 +118,7 @@ def evaluation() -> dict[str, Any]:
         "expert": "expert-sql",
         "scorer": "sql",
         "rows": 400,
+        "test_set": [{"name": "datasets/test.jsonl", "sha256": "7" * 64}],
         "base": {**share(21, 400), "loss": 2.1},
         "adapter": {**share(301, 400), "loss": 0.5},
         "by_level": [

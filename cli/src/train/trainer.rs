@@ -38,7 +38,7 @@ impl Trainer<'_> {
             lock::check(recipe, &machine.paths, &inputs)?;
         }
         let folder = RunFolder::claim(Path::new(&machine.paths.output))?;
-        let plan = Plan::new(recipe.clone(), machine, self.options.request(self.evaluates(recipe)));
+        let plan = Plan { machine, ..resolved.plan(self.options.request(self.evaluates(recipe))) };
         let asked = self.options.asked(self.shelf.is_some());
         let (mut trained, plan) = self.runner.train(&folder, plan, &inputs, asked, notify)?;
         let _held = matches!(trained, Trained::Now(_)).then_some(folder);

@@ -53,6 +53,12 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// What the expert is for. The key is metadata: a value that is no text is left alone.
+    pub fn description(&self) -> Option<&str> {
+        let text = self.document.root.as_ref()?.as_object()?.member("description")?.node.as_text()?.trim();
+        (!text.is_empty()).then_some(text)
+    }
+
     /// Problems found later (for example by a rule that needs the device) as diagnostics of this manifest.
     pub fn locate(&self, problems: Vec<Problem>) -> Vec<Diagnostic> {
         self.document.locate(problems)

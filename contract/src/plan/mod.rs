@@ -39,6 +39,9 @@ pub struct Plan {
     pub contract: u32,
     /// SHA-256 of the RFC 8785 canonical JSON of `recipe`, in hex.
     pub recipe_digest: String,
+    /// What the expert is for, as the manifest says it; it decides nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
     pub recipe: Recipe,
     pub machine: Machine,
     /// The task of this invocation of the worker.
@@ -56,6 +59,7 @@ impl Plan {
         Self {
             contract: CONTRACT_VERSION,
             recipe_digest: recipe.digest(),
+            description: None,
             recipe,
             machine,
             request,

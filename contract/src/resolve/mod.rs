@@ -43,7 +43,9 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
     let (machine, largest_micro_batch) = machine::build(expert, &recipe, &base, &sources, site, &mut notes);
     notes.extend(steps::few(&recipe, &facts));
     let license = expert.manifest.root.license.value.clone();
+    let description = expert.manifest.description().map(str::to_owned);
     Ok(Resolved {
+        description,
         recipe,
         machine,
         base,

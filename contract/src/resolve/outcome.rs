@@ -33,6 +33,8 @@ pub struct Share {
 /// Every decision about a run, and what a person wants to know about how it came to be.
 #[derive(Debug, Clone)]
 pub struct Resolved {
+    /// What the expert is for, as the manifest says it.
+    pub description: Option<String>,
     pub recipe: Recipe,
     pub machine: Machine,
     pub base: FoundBase,
@@ -50,7 +52,7 @@ impl Resolved {
     /// The plan of one task.
     pub fn plan(&self, request: Request) -> Plan {
         let plan = Plan::new(self.recipe.clone(), self.machine.clone(), request);
-        Plan { license: self.license.clone(), ..plan }
+        Plan { license: self.license.clone(), description: self.description.clone(), ..plan }
     }
 
     /// The same on a part of the machine: another device of the kind, and as large, changes no other decision.

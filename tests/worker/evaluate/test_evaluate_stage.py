@@ -17,7 +17,7 @@ from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.evaluate.rows import rows_of
 from expert_worker.evaluate.scorers import chosen_scorer
 from expert_worker.evaluate.scores import wilson
-from expert_worker.evaluate.stage import examine, score_checkpoint, scored_rows
+from expert_worker.evaluate.stage import examine, files_of, score_checkpoint, scored_rows
 from expert_worker.evaluate.subject import Subject, checked_adapter
 from expert_worker.events import Events
 from expert_worker.plan import parse_plan
@@ -94,6 +94,8 @@ def test_the_adapter_is_compared_with_its_base(plan: Any) -> None:
     assert found["failures"][0]["base"]["text"] != found["failures"][0]["adapter"]["text"]
     assert all(one["adapter"]["correct"] and not one["base"]["correct"] for one in found["gains"])
     assert len(found["gains"]) == 4 - found["base"]["correct"]
+    digest = sha256(Path(plan.machine.paths.data["datasets/test.jsonl"]).read_bytes()).hexdigest()
+    assert found["test_set"] == [{"name": "datasets/test.jsonl", "sha256": digest}]
     measured = [event.body for event in said if event.body.type == "evaluated"]
     assert measured[0].metrics["adapter_accuracy"] == 0.5
     assert found["adapter"]["loss"] != found["base"]["loss"]
@@ -228,6 +230,7 @@ def test_test_cases_stand_in_for_a_test_set(tmp_path: Path) -> None:
     plan = example_plan(tmp_path, {"recipe.evaluation.test_cases": [{"prompt": "2+2", "expected": "4"}]})
     (row,) = scored_rows(plan)
     assert row["completion"] == "4"
+    assert files_of(plan, [row]) == ()
 
 
 def test_a_folder_without_an_adapter_is_named(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sample_run import sample_run
 
+from expert_worker.bench import ablation
 from expert_worker.errors import Failed
 from expert_worker.events import Events
 from expert_worker.events.sinks import Record
@@ -197,6 +198,39 @@ def test_bars_count_the_documents(browser: Browser, run: Path) -> None:
     up = scale(chart["up"], 1)
     counted = [up(top) - up(bottom) for top, bottom in browser.ask(f"{bars}.map(b => [b.y, b.bottom])")]
     assert counted == pytest.approx([120, 900, 1400, 980, 590], abs=25)
+
+
+def test_bars_of_an_ablation_are_level_with_their_names(browser: Browser, tmp_path: Path) -> None:
+    measured = {"tokens_per_second": 1622.0, "peak_bytes": 914_000_000, "ready_seconds": 16.7}
+    variant = {"name": "packing off", "measured": measured, "of_planned": 1.0, "losses": "not_comparable"}
+    found = {
+        "expert": "expert-x",
+        "base": "b",
+        "device": {"name": "CPU"},
+        "dtype": "bf16",
+        "rows_per_step": 2,
+        "max_seq_length": 64,
+        "steps": 4,
+        "planned": measured,
+        "planned_again": measured,
+        "variants": [variant],
+    }
+    (tmp_path / "ablation.json").write_text(json.dumps(found))
+    (tmp_path / "a.html").write_text(ablation.page(ablation.read(tmp_path / "ablation.json")))
+    middles = (
+        "[...document.querySelectorAll('.bars tr')].map(row => ["
+        "(r => { r.selectNodeContents(row.cells[0]); return r.getBoundingClientRect(); })"
+        "(document.createRange()), row.querySelector('.bar').getBoundingClientRect()]"
+        ".map(b => b.y + b.height / 2))"
+    )
+    for width in (420, 1000, 1400):
+        browser.look(tmp_path / "a.html", width=width, scheme="light")
+        rows = browser.ask(middles)
+        assert len(rows) == 4 and all(name == pytest.approx(bar, abs=2) for name, bar in rows)
+        assert browser.ask(OVERFLOWING) == []
+    words = browser.ask("document.body.innerText")
+    for part in ("other rows", "1.62k", "872 MiB", "16s"):
+        assert part in words, part
 
 
 def test_the_index_leads_to_every_report(browser: Browser, shelf: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pretokenize.bases import llama3_like, write_base
 from pretokenize.workshop import Workshop
-from sample_run import sample_run
+from sample_run import sample_run, share
 
 from expert_worker.errors import BadInput, Storage
 from expert_worker.events.models import Checkpoint
@@ -98,6 +98,41 @@ def test_it_says_what_the_records_say(written: tuple[str, Page]) -> None:
         "Attempt 2 resumed from step 60.",
     ):
         assert part in text, part
+
+
+def test_it_says_what_was_scored_and_how_much_of_it_is_shown(tmp_path: Path) -> None:
+    run = sample_run(tmp_path)
+    document = json.loads((run / "evaluation.json").read_text())
+    tried = {"0": share(4, 16), "3": share(8, 16)}
+    document["base"]["prompt"] = {"shots": 3, "tried": tried}
+    document["test_set"] = [{"name": "datasets/test.jsonl", "sha256": "7" * 64}]
+    document["comparison"] = {"difference": 0.7, "low": 0.6, "high": 0.8, "better": 17, "worse": 0}
+    document["failures"][0]["adapter"]["text"] = "\n\n\n"
+    document["seconds"] = 61.0
+    (run / "evaluation.json").write_text(json.dumps(document))
+    plan = json.loads((run / "plan.json").read_text())
+    (run / "plan.json").write_text(json.dumps({**plan, "description": "Answers <questions> by SQL."}))
+    words = text_of(run)
+    for part in (
+        "Answers <questions> by SQL.",
+        "The base is scored with 3 examples in its prompt, chosen on 16 validation rows: "
+        "25.0% with 0 and 50.0% with 3.",
+        "datasets/test.jsonl",
+        "7" * 64,
+        "What it learnt: right where the base is wrong (1 of 17)",
+        "What it got wrong (1 of 99)",
+        "only white space",
+        "6m37stime in training, validation and saving",
+        "1m01stime in scoring",
+        "1,966,080tokens",
+    ):
+        assert part in words, part
+    del document["comparison"], document["test_set"]
+    del document["base"]["prompt"]["tried"]["3"]
+    (run / "evaluation.json").write_text(json.dumps(document))
+    words = text_of(run)
+    assert "where the base is wrong (" not in words and "test.jsonl" not in words
+    assert "examples in its prompt" not in words
 
 
 def test_a_mean_score_is_named_and_compared_row_by_row(tmp_path: Path) -> None:
@@ -319,6 +354,17 @@ def test_bins_begin_where_the_one_before_ends() -> None:
     assert doubled == [(32, 64), (128, 256)]
     assert bins_of([(0, 0), (1, 3), (2, 1)])[0].words == "1 tokens<br>3 documents"
     assert "nan" not in lengths("x", [(0, 0), (1, 3)], [1, 1, 1]) and bins_of([]) == []
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 67, 72, 91, 1_000, 4_097])
+def test_lengths_have_ticks_however_close_they_are(length: int) -> None:
+    for longest in (length, length + 1, length + max(2, length // 20), length * 2):
+        counts = [(length - 1, 0), *((bound, 3) for bound in range(length, longest + 1))]
+        labels = re.findall(r'class="along" style="left:([\d.]+)%">([\d,]+)<', lengths("x", counts))
+        assert labels and all(0 <= float(left) <= 100 for left, _ in labels), (length, longest)
+        assert len({label for _, label in labels}) == len(labels)
+        if longest >= length + 4:
+            assert len(labels) >= 3, (length, longest, labels)
 
 
 def test_the_calm_line_is_the_mean_of_the_steps_before() -> None:

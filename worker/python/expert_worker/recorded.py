@@ -402,6 +402,14 @@ class Example(RecordedDocument):
     tags: tuple[Text, ...] = ()
 
 
+class TestFile(RecordedDocument):
+    """A source of the rows that were scored."""
+
+    name: Text | None = None
+    # SHA-256 of every byte that its rows are read from.
+    sha256: Text | None = None
+
+
 class EvaluationResult(RecordedDocument):
     """`evaluate`, and `evaluation.json`."""
 
@@ -429,6 +437,8 @@ class EvaluationResult(RecordedDocument):
     # SHA-256 of the file of the expert's own scorer; scores of different ones are not compared.
     scorer_sha256: Text | None = None
     seconds: Number | None = None
+    # The files of the rows; empty where the manifest's own test cases were scored.
+    test_set: tuple[TestFile, ...] = ()
 
 
 class SlowEncoder(RecordedDocument):
@@ -633,6 +643,8 @@ class PlanRecord(RecordedDocument):
     """`plan.json` of a run, the keys that every version has."""
 
     contract: Count | None = None
+    # What the expert is for.
+    description: Text | None = None
     machine: Machine | None = None
     recipe: Recipe | None = None
     recipe_digest: Text | None = None

@@ -154,6 +154,14 @@ class Example(OutputDocument):
     adapter: Answer | None
 
 
+class TestFile(OutputDocument):
+    """A source of the rows that were scored."""
+
+    name: str | None
+    # SHA-256 of every byte that its rows are read from.
+    sha256: str | None
+
+
 class EvaluationResult(OutputDocument):
     """`evaluate`, and `evaluation.json`."""
 
@@ -181,6 +189,8 @@ class EvaluationResult(OutputDocument):
     measure: str | None = None
     # SHA-256 of the file of the expert's own scorer; scores of different ones are not compared.
     scorer_sha256: str | None = None
+    # The files of the rows; empty where the manifest's own test cases were scored.
+    test_set: tuple[TestFile, ...] = ()
 
 
 class SlowEncoder(OutputDocument):

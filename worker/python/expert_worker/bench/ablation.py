@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from expert_worker.bench.output import demand_writable, number, size, write_file
+from expert_worker.bench.output import demand_writable, write_file
 from expert_worker.errors import BadInput
 from expert_worker.report.html import Raw, charts, document, heading, section, table
+from expert_worker.report.numbers import duration, short, size
 from expert_worker.terminal import write_stdout
 
 
@@ -56,7 +57,7 @@ class Variant(Part):
     def losses_in_words(self) -> str:
         if self.losses == "apart" and self.apart is not None:
             return f"{self.apart:.1%} apart"
-        return self.losses.replace("_", " ")
+        return "other rows" if self.losses == "not_comparable" else self.losses.replace("_", " ")
 
 
 class Ablation(Part):
@@ -91,8 +92,8 @@ def page(found: Ablation) -> str:
     measured = [(it, it.measured) for it in found.variants if it.measured is not None]
     named = [("as planned", planned), *((it.name, of_variant) for it, of_variant in measured)]
     speed = [Bar(name, it.tokens_per_second) for name, it in named]
-    memory = [Bar(name, it.peak_bytes / 2**20) for name, it in named]
-    head = ["", "tokens/s", "of planned", "peak memory", "ready after, s", "losses"]
+    memory = [Bar(name, it.peak_bytes) for name, it in named]
+    head = ["", "tokens/s", "of planned", "peak memory", "ready after", "losses"]
     rows = [_row("as planned", planned, 1.0, "")]
     rows += [_row(it.name, of_variant, it.of_planned, it.losses_in_words) for it, of_variant in measured]
     rows.append(_row("as planned, again", again, again.tokens_per_second / planned.tokens_per_second, ""))
@@ -106,7 +107,10 @@ def page(found: Ablation) -> str:
         "What each optimisation is worth",
         [
             heading("What each optimisation is worth", lead),
-            section("Measured", charts([bars("Tokens per second", speed), bars("Peak memory, MiB", memory)])),
+            section(
+                "Measured",
+                charts([bars("Tokens per second", speed, short), bars("Peak memory", memory, size)]),
+            ),
             section("One thing changed at a time", table(head, rows, frozenset({1, 2, 3, 4}))),
             section("Not measured here", table(["", "why"], left_out)),
         ],
@@ -116,10 +120,10 @@ def page(found: Ablation) -> str:
 def _row(name: str, measured: Measured, ratio: float | None, losses: str) -> list[object]:
     return [
         name,
-        number(measured.tokens_per_second),
+        short(measured.tokens_per_second),
         "" if ratio is None else f"{ratio:.2f}x",
         size(measured.peak_bytes),
-        f"{measured.ready_seconds:.1f}",
+        duration(measured.ready_seconds),
         losses,
     ]
 
@@ -130,16 +134,16 @@ class Bar:
     value: float
 
 
-def bars(title: str, drawn: Sequence[Bar]) -> str:
+def bars(title: str, drawn: Sequence[Bar], shown: Callable[[float], str]) -> str:
     """A card; nothing where there is nothing to draw."""
     most = max((bar.value for bar in drawn), default=0.0)
     if most <= 0:
         return ""
     rows = [
-        [bar.name, _bar(bar.value / most, "c1" if place == 0 else "c0"), number(bar.value)]
+        [bar.name, _bar(bar.value / most, "c1" if place == 0 else "c0"), shown(bar.value)]
         for place, bar in enumerate(drawn)
     ]
-    body = table(["", "", ""], rows, frozenset({2}))
+    body = table(["", "", ""], rows, frozenset({2}), "bars")
     return f"<figure><figcaption><b>{escape(title)}</b></figcaption>{body}</figure>"
 
 

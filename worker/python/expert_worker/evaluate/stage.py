@@ -34,12 +34,14 @@ from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.events.models import ACCURACY
 from expert_worker.plan import EvaluateRequest, Plan, Recipe
+from expert_worker.pretokenize.sources import source_digest
 from expert_worker.report import refresh
 from expert_worker.results import Answer, Classes, EvaluationResult, Score
 from expert_worker.run_record import final
 from expert_worker.run_record.card import add_scores
 from expert_worker.run_record.expert import add_score
 
+_TEST_CASE = "test-case"
 # Reference answers that an own scorer is tried on before a model is loaded.
 TRIED = 8
 
@@ -64,7 +66,8 @@ def examine(
     tuned = examiner.adapter(rows) if subject.has_adapter else None
     seconds = time.monotonic() - started
     _warn_of_unscored(base, tuned, events)
-    report = _report(plan.recipe.expert, examiner, rows, base, tuned, adapter, seconds)
+    files = files_of(plan, rows)
+    report = _report(plan.recipe.expert, examiner, rows, files, base, tuned, adapter, seconds)
     _send_events(events, report, seconds)
     _leave(Path(plan.machine.paths.output), report, events)
     return report
@@ -80,7 +83,7 @@ def scored_rows(plan: Plan, events: Events | None = None) -> list[Row]:
         {
             "messages": [{"role": "user", "content": case.prompt}],
             "completion": case.expected,
-            "tags": ["test-case"],
+            "tags": [_TEST_CASE],
         }
         for case in chosen.test_cases
     ]
@@ -95,6 +98,17 @@ def scored_rows(plan: Plan, events: Events | None = None) -> list[Row]:
     if scorer.judge is not None and events is not None:
         _announce_cost(scorer.judge, plan, rows or cases, events)
     return rows or cases
+
+
+def files_of(plan: Plan, rows: Sequence[Row]) -> tuple[results.TestFile, ...]:
+    """Where the rows come from; nothing where they are the manifest's own cases."""
+    if all(row.get("tags") == [_TEST_CASE] for row in rows):
+        return ()
+    places, threads = plan.machine.paths.data, plan.machine.threads.pretokenize
+    return tuple(
+        results.TestFile(name=source.name, sha256=source_digest(source, places, threads))
+        for source in plan.recipe.data.test
+    )
 
 
 def _announce_cost(judge: LlmJudge, plan: Plan, rows: Sequence[Row], events: Events) -> None:
@@ -157,6 +171,7 @@ def _report(
     expert: str,
     examiner: Examiner,
     rows: Sequence[Row],
+    test_files: tuple[results.TestFile, ...],
     base: Scored,
     tuned: Scored | None,
     adapter: str | None,
@@ -170,6 +185,7 @@ def _report(
         scorer_sha256=examiner.scorer.sha256,
         measure=scores.measure(examiner.scorer, base.judged, tuned_answers),
         rows=len(rows),
+        test_set=test_files,
         base=_score(base, prompt=base.prompt),
         adapter=_score(tuned, path=adapter) if tuned else None,
         comparison=scores.compared(base.judged, tuned_answers),

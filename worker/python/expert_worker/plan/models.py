@@ -629,6 +629,8 @@ class Plan(Document):
     machine: Machine
     # The task of this invocation of the worker.
     request: Request
+    # What the expert is for, as the manifest says it; it decides nothing.
+    description: str | None = None
     # Digests of what the run is made of; null in plans that train nothing.
     inputs: Inputs | None = None
     # The expert's licence, for its model card and `expert.json`.

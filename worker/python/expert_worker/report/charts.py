@@ -7,7 +7,7 @@ pointer. There is no script: the style sheet makes the tooltips.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
@@ -22,6 +22,7 @@ _MOST_STRIPS = 150
 _MOST_WORDS = 8
 _MEDIAN = 2
 _ROUND = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
+_FEWEST = 4
 _APART = 8.0
 """Percent of the picture's width that a label takes."""
 
@@ -273,13 +274,24 @@ def _across(bins: Sequence[Bin]) -> Axis:
     if high - low < 1e-9:
         high = low + 1
     powers = range(math.floor(math.log10(bins[0].least)), math.ceil(math.log10(bins[-1].most)) + 1)
-    ticks: list[float] = []
-    for length in (digit * 10.0**power for power in powers for digit in _ROUND):
-        place = math.log2(length)
-        apart = not ticks or (place - ticks[-1]) / (high - low) * 100 >= _APART
-        if low <= place <= high and length >= 1 and length.is_integer() and apart:
-            ticks.append(place)
+    ticks = _spaced((digit * 10.0**power for power in powers for digit in _ROUND), low, high)
+    if len(ticks) < _FEWEST:  # All documents are about as long.
+        step = max(1.0, _step(bins[0].least, bins[-1].most, 6))
+        ticks = _spaced(ticks_between(bins[0].least, bins[-1].most, step), low, high)
+    if not ticks:
+        ticks = [high]
     return Axis(low, high, tuple(ticks), tuple(f"{round(2**tick):,}" for tick in ticks))
+
+
+def _spaced(lengths: Iterable[float], low: float, high: float) -> list[float]:
+    """The places of these lengths between the edges, with room for a label each."""
+    ticks: list[float] = []
+    for length in lengths:
+        place = math.log2(length) if length >= 1 else low - 1
+        apart = not ticks or (place - ticks[-1]) / (high - low) * 100 >= _APART
+        if low <= place <= high and length.is_integer() and apart:
+            ticks.append(place)
+    return ticks
 
 
 def _bar(across: Axis, up: Axis, bin: Bin) -> str:

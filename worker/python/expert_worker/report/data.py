@@ -8,6 +8,7 @@ from expert_worker.recorded import SourceCounts
 from expert_worker.recorded import SplitStatistics as Split
 from expert_worker.report.charts import lengths
 from expert_worker.report.html import Raw, section, table
+from expert_worker.report.numbers import percent, whole
 from expert_worker.report.read import Run
 from expert_worker.row_counts import WORDS
 
@@ -45,7 +46,7 @@ def rows_and_tokens(run: Run) -> str:
         for name, split in splits
     )
     sources = [Source.of(found) for found in run.cache.sources[:_MOST_SOURCES]]
-    left, right = _ledger(sources) + _uses(splits), _splits(splits)
+    left, right = _ledger(sources) + _test_set(run) + _uses(splits), _splits(splits)
     tables = f"<div>{left}</div><div>{right}</div>" if left or right else ""
     body = tables + pictures
     return section("Data", Raw(f'<div class="charts">{body}</div>') if body else "")
@@ -57,6 +58,17 @@ def _ledger(sources: Sequence[Source]) -> str:
     head = ["rows", *(source.name for source in sources)]
     rows = [[WORDS[name], *(f"{s.counts.get(name, 0):,}" for s in sources)] for name in counts]
     return table(head, rows, frozenset(range(1, len(head))))
+
+
+def _test_set(run: Run) -> str:
+    """Which rows the scores are of."""
+    if run.scores is None:
+        return ""
+    files = run.scores.test_set[:_MOST_SOURCES]
+    rows = [["rows scored", "" if run.scores.rows is None else whole(run.scores.rows)]]
+    for file in files:
+        rows += [["file", file.name or ""], ["SHA-256", file.sha256 or ""]]
+    return table(["test set", ""], rows) if files or run.scores.rows is not None else ""
 
 
 def _splits(splits: Sequence[tuple[str, Split]]) -> str:
@@ -73,8 +85,8 @@ def _split(split: Split) -> list[str]:
         f"{split.rows or 0:,}",
         f"{split.documents or 0:,}",
         f"{split.tokens or 0:,}",
-        f"{(split.supervised_tokens or 0) / split.tokens:.0%}" if split.tokens else "",
-        f"{split.fill:.1%}" if split.fill is not None else "",
+        percent((split.supervised_tokens or 0) / split.tokens) if split.tokens else "",
+        percent(split.fill) if split.fill is not None else "",
         *quantiles,
         *[""] * (len(_QUANTILES) - len(quantiles)),
     ]

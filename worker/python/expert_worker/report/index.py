@@ -26,7 +26,7 @@ _HEAD = (
     "loss",
     "validation loss",
     "tokens/s",
-    "time",
+    "training time",
     "when (UTC)",
 )
 _NUMBERS = frozenset({2, 3, 6, 7, 8})
@@ -124,7 +124,7 @@ def _totals(best: Sequence[Listed], runs: Sequence[Listed]) -> list[tuple[str, s
     found = [
         ("experts", whole(len(best))),
         ("runs finished", f"{sum(run.state == 'finished' for run in runs):,} of {len(runs):,}"),
-        ("tokens trained on", short(sum(run.result.tokens or 0 for run in runs))),
+        ("tokens trained on", whole(sum(run.result.tokens or 0 for run in runs))),
         ("time in training", duration(sum(run.result.seconds or 0.0 for run in runs))),
     ]
     if gains:

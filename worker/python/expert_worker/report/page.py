@@ -49,7 +49,9 @@ def _head(run: Run) -> str:
         lead += f" in {base.quantization}"
     if run.last_time:
         lead += f" · {moment(run.last_time)}"
-    return f"<h1>{escape(run.expert)}{state(run.state)}</h1>\n<p class='lead'>{escape(lead)}</p>"
+    about = run.plan.description or ""
+    purpose = f"<p class='about'>{text(about[:_LONGEST])}</p>\n" if about else ""
+    return f"<h1>{escape(run.expert)}{state(run.state)}</h1>\n{purpose}<p class='lead'>{escape(lead)}</p>"
 
 
 def _numbers(run: Run) -> list[tuple[str, str]]:
@@ -62,10 +64,11 @@ def _numbers(run: Run) -> list[tuple[str, str]]:
         ),
         ("validation loss", result.eval_loss, short),
         ("steps", _first(result.steps, step), whole),
-        ("tokens", result.tokens, short),
+        ("tokens", result.tokens, whole),
         ("tokens per second", result.tokens_per_second, short),
         ("peak memory", result.peak_memory_bytes, size),
-        ("time in training", result.seconds, duration),
+        ("time in training, validation and saving", result.seconds, duration),
+        ("time in scoring", run.scores.seconds if run.scores else None, duration),
     ]
     return [(label, show(value)) for label, value, show in known if value is not None]
 
@@ -159,7 +162,7 @@ def _kind(note: Note) -> str:
 def _words(note: Note) -> object:
     match note:
         case events.Checkpoint():
-            return f"step {note.step}, {size(note.bytes)} in {note.seconds:.2f} s"
+            return f"step {note.step}, {size(note.bytes)} in {_spent(note.seconds)}"
         case events.Best():
             return f"step {note.step}: {note.metric} {note.value:.5g}"
         case events.Recovered():
@@ -167,6 +170,10 @@ def _words(note: Note) -> object:
         case Resumed():
             return f"Attempt {note.attempt} resumed from step {note.step}."
     return _with_hint(note.message, note.hint)
+
+
+def _spent(seconds: float) -> str:
+    return duration(seconds) if seconds >= 0.1 else "less than 0.1s"
 
 
 def _with_hint(message: str, hint: str | None) -> Raw:

@@ -57,6 +57,7 @@ def verdict(run: Run) -> str:
     lines = [f"<p><b>{accuracy(best)}</b> {judged}</p>"]
     if adapter and base and base.accuracy is not None:
         lines.append(f"<p>{_comparison(base, adapter, run.scores.comparison)}</p>")
+    lines.append(_prompt_of_base(base))
     lines += [_unscored(who, score) for who, score in (("base", base), ("adapter", adapter)) if score]
     scale = "".join(f'<span style="left:{share}%">{share}%</span>' for share in (0, 25, 50, 75, 100))
     plot = f'<div class="wide">{interval_picture(base, adapter)}<div class="scale">{scale}</div></div>'
@@ -68,6 +69,20 @@ def scored_by(scores: EvaluationResult | None) -> str:
     if scores is None or not scores.scorer:
         return ""
     return f"{scores.scorer} ({scores.scorer_sha256[:8]})" if scores.scorer_sha256 else scores.scorer
+
+
+def _prompt_of_base(base: Score | None) -> str:
+    """The base is scored with the prompt that suits it better, which a reader must know to compare."""
+    choice = base.prompt if base else None
+    if choice is None or len(choice.tried) < 2:
+        return ""
+    tried = sorted(choice.tried.items(), key=lambda one: int(one[0]) if one[0].isdigit() else 0)
+    rows = max((share.total or 0 for _, share in tried), default=0)
+    each = " and ".join(f"{accuracy(share)} with {escape(shots)}" for shots, share in tried)
+    return (
+        f"<p><small>The base is scored with {choice.shots or 0} examples in its prompt, chosen on "
+        f"{whole(rows)} validation rows: {each}.</small></p>"
+    )
 
 
 def _unscored(who: str, score: Score) -> str:
@@ -132,13 +147,25 @@ def _line(line: ScoreLine) -> list[object]:
 def examples(run: Run) -> str:
     if run.scores is None:
         return ""
-    won = "".join(_example(one) for one in run.scores.gains[:_MOST_EXAMPLES])
-    wrong = "".join(_example(one) for one in run.scores.failures[:_MOST_EXAMPLES])
+    gains, failures = run.scores.gains[:_MOST_EXAMPLES], run.scores.failures[:_MOST_EXAMPLES]
     partial = run.scores.measure not in (None, ACCURACY)
+    better = run.scores.comparison.better if run.scores.comparison else None
+    last = run.scores.adapter or run.scores.base
+    missed = last.total - last.correct if last and last.total and last.correct is not None else None
     learnt = section(
-        f"What it learnt: {'better than the base' if partial else 'right where the base is wrong'}", won
+        f"What it learnt: {'better than the base' if partial else 'right where the base is wrong'}"
+        f"{_shown_of(len(gains), better)}",
+        "".join(map(_example, gains)),
     )
-    return learnt + section("What it got wrong", wrong)
+    return learnt + section(
+        f"What it got wrong{_shown_of(len(failures), missed)}", "".join(map(_example, failures))
+    )
+
+
+def _shown_of(shown: int, there_are: int | None) -> str:
+    if there_are is None or there_are < shown:
+        return ""
+    return f" ({whole(shown)} of {whole(there_are)})"
 
 
 def _example(one: Example) -> Raw:
@@ -158,7 +185,10 @@ def _answer(who: str, answer: Answer, expected: str) -> str:
         said = f"{answer.score:.0%}: {said}"
     mark = '<span class="good">✓</span>' if answer.correct else '<span class="bad">✗</span>'
     answered = answer.text or ""
-    shown = text(answered) if answer.correct else marked(answered, expected)
+    if not answered.strip():
+        shown = f"<i>{'only white space' if answered else 'empty'}</i>"
+    else:
+        shown = text(answered) if answer.correct else marked(answered, expected)
     return f"<div><h3>{mark} {who}: {text(said)}</h3><pre>{shown}</pre></div>"
 
 
