@@ -182,6 +182,22 @@ fn tasks_have_weights_formats_and_files_for_validation_and_test() {
 }
 
 #[test]
+fn the_files_of_a_tasks_folder_have_its_task_and_weight() {
+    let folder = Folder::new();
+    for name in ["chat/a.jsonl", "chat/more/b.jsonl", "sql.jsonl"] {
+        folder.file(name, "{}");
+    }
+    let tasks = json!([{"name": "chat", "path": "chat/", "weight": 3}, {"name": "sql", "path": "sql.jsonl", "weight": 1}]);
+    let data = folder.resolve(&json!({"type": "multi_task", "tasks": tasks})).recipe.data;
+    let shown: Vec<_> =
+        data.train.iter().map(|it| (it.name.as_str(), it.task.as_deref().unwrap(), it.weight)).collect();
+    assert_eq!(
+        shown,
+        [("chat/a.jsonl", "chat", 0.75), ("chat/more/b.jsonl", "chat", 0.75), ("sql.jsonl", "sql", 0.25)]
+    );
+}
+
+#[test]
 fn a_dataset_of_the_hub_may_have_test_rows_in_a_file() {
     let folder = Folder::new();
     let made = folder

@@ -116,7 +116,12 @@ fn source(source: &Source, resolved: &Resolved) -> String {
     let facts = resolved.facts.iter().find(|facts| facts.name == source.name);
     let size = facts.and_then(|facts| facts.bytes).map(bytes);
     let rows = facts.and_then(|facts| facts.rows).map(|rows| format!("{} rows", count(rows)));
-    let share = (source.weight < 1.0).then(|| format!("{:.0}% of the mixture", source.weight * 100.0));
+    let data = &resolved.recipe.data;
+    let of_task = |it: &&Source| source.task.is_some() && it.task == source.task;
+    let files = [&data.train, &data.validation].map(|split| split.iter().filter(of_task).count());
+    let together = if files.into_iter().max() > Some(1) { " with the task's other files" } else { "" };
+    let share =
+        (source.weight < 1.0).then(|| format!("{:.0}% of the mixture{together}", source.weight * 100.0));
     let known: Vec<_> = [rows, size, share].into_iter().flatten().collect();
     if known.is_empty() { source.name.clone() } else { format!("{}  {}", source.name, known.join(", ")) }
 }

@@ -53,7 +53,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// What the expert is for. The key is metadata: a value that is no text is left alone.
+    /// What the expert is for. The key is metadata: a value of another type than text is ignored.
     pub fn description(&self) -> Option<&str> {
         let text = self.document.root.as_ref()?.as_object()?.member("description")?.node.as_text()?.trim();
         (!text.is_empty()).then_some(text)

@@ -34,8 +34,6 @@ enum Many {
     Script,
     /// A prompt template's text.
     Template,
-    /// One source: a task's share is that of a source.
-    OneSource,
     Any,
 }
 
@@ -55,9 +53,9 @@ fn named(manifest: &Manifest) -> Vec<(String, Span, Many)> {
     add(dataset.validation_path.as_ref(), dataset.validation_path.span, Many::Any);
     add(dataset.test_path.as_ref(), dataset.test_path.span, Many::Any);
     for task in &dataset.tasks.0 {
-        add(Some(&task.path.value), task.path.span, Many::OneSource);
-        add(task.validation_path.as_ref(), task.validation_path.span, Many::OneSource);
-        add(task.test_path.as_ref(), task.test_path.span, Many::OneSource);
+        add(Some(&task.path.value), task.path.span, Many::Any);
+        add(task.validation_path.as_ref(), task.validation_path.span, Many::Any);
+        add(task.test_path.as_ref(), task.test_path.span, Many::Any);
     }
     let cases = &manifest.root.evaluation.test_cases;
     add(cases.file(), cases.span, Many::One);
@@ -89,9 +87,8 @@ impl Checker<'_> {
             Self::lexically_inside(text, span)?;
         }
         let path = data_path(text, self.folder);
-        let several = matches!(many, Many::OneSource | Many::Any);
-        if several && (path.is_dir() || is_pattern(text) && !path.exists()) {
-            return self.several(text, &path, span, many, free);
+        if many == Many::Any && (path.is_dir() || is_pattern(text) && !path.exists()) {
+            return self.several(text, &path, span, free);
         }
         let metadata = match fs::metadata(&path) {
             Ok(metadata) => metadata,
@@ -125,7 +122,7 @@ impl Checker<'_> {
     }
 
     /// A folder, or a pattern.
-    fn several(&self, text: &str, path: &Path, span: Span, many: Many, free: bool) -> Result<(), Problem> {
+    fn several(&self, text: &str, path: &Path, span: Span, free: bool) -> Result<(), Problem> {
         let files = data_files(text, path).map_err(|reason| {
             let (message, hint) = reason.words(text, "path");
             let missing = matches!(reason, NotData::NoFiles | NotData::Missing);
@@ -133,11 +130,6 @@ impl Checker<'_> {
             let severity = if missing { self.severity() } else { Severity::Error };
             Problem::new(code, span, message).severity(severity).hint(hint)
         })?;
-        if many == Many::OneSource && files.len() > 1 {
-            let message = format!("`{text}` means {} files, and a task names one", files.len());
-            return Err(Problem::new(Code::PathInvalid, span, message)
-                .hint("join the files, or give each of them a task with its share of the weight"));
-        }
         if !free && !self.is_allowed(text) && !files.iter().all(|(_, file)| is_under(file, self.folder)) {
             let message = format!("`{text}` leaves the expert's folder through a symbolic link");
             return Err(Problem::new(Code::PathOutside, span, message).hint(STAY_INSIDE));

@@ -285,6 +285,33 @@ def test_a_mixture_takes_shares(workshop: Workshop) -> None:
     assert cache.ledger()["dropped_mixture"] == 90
 
 
+def test_the_files_of_a_task_have_its_share_together(workshop: Workshop) -> None:
+    counts = {"a": ("first", 10), "b": ("first", 20), "c": ("second", 60), "d": ("second", 40)}
+    paths = {
+        name: workshop.jsonl([{"text": f"{task} {name} {i}"} for i in range(count)], f"{name}.jsonl")
+        for name, (task, count) in counts.items()
+    }
+    sources = [
+        {"name": f"{name}.jsonl", "format": "jsonl", "weight": {"first": 0.75}.get(task, 0.25), "task": task}
+        for name, (task, _) in counts.items()
+    ]
+    changes = {
+        **PLAIN,
+        "recipe.data.train": sources,
+        "machine.paths.data": {path.name: str(path) for path in paths.values()},
+    }
+    cache = workshop.build(paths["a"], changes)
+    words = [text.split()[:2] for text, _ in texts(workshop, cache)]
+    tasks, files = [task for task, _ in words], [file for _, file in words]
+    assert (tasks.count("first"), tasks.count("second")) == (30, 10), "75 and 25 of a hundred"
+    assert files.count("c") and files.count("d"), "rows of every file"
+    dropped = [source.dropped_mixture for source in cache.description.sources]
+    assert dropped == [0, 0, 60 - files.count("c"), 40 - files.count("d")]
+    # The same files and weights in other tasks are another mixture.
+    alone = [{**source, "task": source["name"]} for source in sources]
+    assert workshop.build(paths["a"], {**changes, "recipe.data.train": alone}).key != cache.key
+
+
 def test_separate_validation_data(workshop: Workshop) -> None:
     train, held_out = workshop.jsonl(ROWS), workshop.jsonl(ROWS[:2], "held_out.jsonl")
     changes = {

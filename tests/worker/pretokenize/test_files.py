@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import itertools
 import json
 import random
 import subprocess
@@ -19,7 +20,9 @@ from pretokenize.test_data import PLAIN, texts, turn
 from pretokenize.workshop import Workshop
 
 from expert_worker.errors import BadInput
+from expert_worker.plan import Source
 from expert_worker.pretokenize import unpack
+from expert_worker.pretokenize.preview import rows_as_json
 
 ROWS = [{"prompt": f"Qü{i}", "completion": f'A, "{i}"\nline; [x] {{'} for i in range(7)]
 LINES = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS)
@@ -142,6 +145,41 @@ def test_an_archive_of_several_files_is_named(workshop: Workshop) -> None:
     assert error.hint and "unzip rows.zip -d rows" in error.hint
     error = refused(workshop, "book.zip", zipped("xl/workbook.xml", b"x", "[Content_Types].xml"))
     assert error.hint and "Excel" in error.hint
+
+
+@pytest.mark.parametrize(
+    "name", ["rows.jsonl.gz", "rows.jsonl.zst", "rows.zip", "utf16.jsonl", "rows.json.gz"]
+)
+def test_the_first_rows_need_the_first_bytes_only(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(unpack, "_CHUNK", 256)
+    monkeypatch.setattr(unpack.Head, "__init__", lambda self: vars(self).update(most=512, was_cut=False))
+    copies: list[int] = []
+    whole = unpack._copied
+
+    def counted(*given: Any) -> Path:
+        copy = whole(*given)
+        copies.append(copy.stat().st_size)
+        return copy
+
+    monkeypatch.setattr(unpack, "_copied", counted)
+    rows = [{"text": f"line {number}"} for number in range(200)]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    packed = {
+        "rows.jsonl.gz": gzip.compress(lines.encode()),
+        "rows.jsonl.zst": zstandard(lines.encode()),
+        "rows.zip": zipped("rows.jsonl", lines.encode()),
+        "utf16.jsonl": lines.encode("utf-16"),
+        "rows.json.gz": gzip.compress(json.dumps(rows).encode()),
+    }
+    (workshop.folder / name).write_bytes(packed[name])
+    made, places = Source.model_validate(source(name)), {name: str(workshop.folder / name)}
+    assert [json.loads(row) for row in itertools.islice(rows_as_json(made, places, 99), 5)] == rows[:5]
+    if name != "rows.json.gz":
+        assert sum(copies) < 1024, "one copy of the head"
+    assert [json.loads(row) for row in rows_as_json(made, places, 150)] == rows[:150]
+    assert [json.loads(row) for row in rows_as_json(made, places, 999)] == rows
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl.gz", "rows.jsonl.zst", "rows.zip"])

@@ -1,5 +1,6 @@
 //! Which rows go where: shares of a mixture, the held-out part, and the writing of a split.
 
+use std::ops::Range;
 use std::path::Path;
 
 use super::ingest::Ingested;
@@ -12,8 +13,8 @@ use crate::spill::Document;
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     pub seed: u64,
-    /// Wanted share of each source; empty takes every row.
-    pub shares: Vec<f64>,
+    /// In the order of the sources: how many of them have a share together, and the share. Empty takes every row.
+    pub shares: Vec<(usize, f64)>,
     /// Share of the rows to hold out.
     pub held_out: Option<f64>,
 }
@@ -47,17 +48,23 @@ pub fn select(ingested: &mut Ingested, selection: &Selection) -> Divided {
     Divided { train, held_out }
 }
 
-/// Takes of each source as many rows as its share allows before the scarcest source runs out.
+/// Takes of the files of each task as many rows as its share allows before the scarcest task runs out.
 fn mix(ingested: &mut Ingested, selection: &Selection, fate: &mut [u8]) {
-    let sum: f64 = selection.shares.iter().sum();
+    let sum: f64 = selection.shares.iter().map(|(_, share)| share).sum();
     if selection.shares.is_empty() || sum <= 0.0 {
         return;
     }
-    let ranges: Vec<_> = ingested.source_rows.windows(2).map(|ends| ends[0]..ends[1]).collect();
-    let supply = |(range, share): (&std::ops::Range<u32>, &f64)| (range.len() as f64) * sum / share;
-    let wanted = ranges.iter().zip(&selection.shares).filter(|(_, share)| **share > 0.0);
-    let total = wanted.map(supply).fold(f64::INFINITY, f64::min);
-    for ((range, share), ledger) in ranges.iter().zip(&selection.shares).zip(&mut ingested.ledgers) {
+    let ends = &ingested.source_rows;
+    let mut source = 0;
+    let ranges = selection.shares.iter().map(|(files, share)| {
+        let first = ends.get(source).copied().unwrap_or_default();
+        source += files;
+        (first..ends.get(source).copied().unwrap_or(first), *share)
+    });
+    let ranges: Vec<_> = ranges.collect();
+    let supply = |(range, share): &(Range<u32>, f64)| (range.len() as f64) * sum / share;
+    let total = ranges.iter().filter(|(_, share)| *share > 0.0).map(supply).fold(f64::INFINITY, f64::min);
+    for (range, share) in &ranges {
         let take = ((total * share / sum).round() as usize).min(range.len());
         let mut rows: Vec<u32> = range.clone().collect();
         for row in
@@ -65,7 +72,10 @@ fn mix(ingested: &mut Ingested, selection: &Selection, fate: &mut [u8]) {
         {
             fate[*row as usize] = LEFT_OUT;
         }
-        ledger.dropped_mixture = (range.len() - take) as u64;
+    }
+    for (ends, ledger) in ingested.source_rows.windows(2).zip(&mut ingested.ledgers) {
+        let rows = fate.get(ends[0] as usize..ends[1] as usize).unwrap_or_default();
+        ledger.dropped_mixture = rows.iter().map(|fate| u64::from(*fate == LEFT_OUT)).sum();
         ledger.used -= ledger.dropped_mixture;
     }
 }

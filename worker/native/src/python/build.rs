@@ -81,7 +81,7 @@ impl Build {
         &mut self,
         py: Python<'_>,
         seed: u64,
-        shares: Vec<f64>,
+        shares: Vec<(usize, f64)>,
         held_out: Option<f64>,
     ) -> (usize, usize) {
         let divided = py.detach(|| select(&mut self.ingested, &Selection { seed, shares, held_out }));

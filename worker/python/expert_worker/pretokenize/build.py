@@ -18,7 +18,7 @@ from expert_worker.events import Events
 from expert_worker.events.models import StageName
 from expert_worker.plan import Source
 from expert_worker.pretokenize.coder import Coder, template_endless
-from expert_worker.pretokenize.inputs import Inputs, recipe_for
+from expert_worker.pretokenize.inputs import Inputs, by_task, recipe_for
 from expert_worker.pretokenize.record import (
     DATA_FILE,
     FILE,
@@ -248,10 +248,12 @@ def _rows(total: int) -> str:
     return "1 row is" if total == 1 else f"{total:,} rows are"
 
 
-def _shares(sources: Sequence[Source]) -> list[float]:
-    """Wanted shares of a mixture; none where every source is taken whole."""
-    weights = [source.weight for source in sources]
-    return [] if len(weights) < 2 or all(weight == 1.0 for weight in weights) else weights
+def _shares(sources: Sequence[Source]) -> list[tuple[int, float]]:
+    """Of each task of a mixture, the number of its files and its share; none where everything is taken."""
+    tasks = by_task(sources)
+    if len(tasks) < 2 or all(files[0].weight == 1.0 for files in tasks):
+        return []
+    return [(len(files), files[0].weight) for files in tasks]
 
 
 def _ledgers(build: Build, split: Any) -> list[SourceCounts]:

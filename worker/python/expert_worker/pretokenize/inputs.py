@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,7 +60,16 @@ def gather(plan: Plan, events: Events) -> Inputs:
         "max_seq_length": batch.max_seq_length,
         "packing": batch.packing,
     }
+    counts = [[len(files) for files in by_task(sources)] for sources in (data.train, data.validation)]
+    if any(count > 1 for split in counts for count in split):
+        parts["files_by_task"] = counts
     return Inputs(plan, vocabulary, template, parts)
+
+
+def by_task(sources: Sequence[Source]) -> list[list[Source]]:
+    """The files of each task of a mixture, which have its share together. A file without a task is alone."""
+    tasks = itertools.groupby(enumerate(sources), key=lambda at: at[1].task or at[0])
+    return [[source for _, source in files] for _, files in tasks]
 
 
 def _source(source: Source, machine: Machine) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from expert_worker.plan import Source
 from expert_worker.pretokenize.coder import Coder
 from expert_worker.pretokenize.inputs import Inputs, recipe_for
 from expert_worker.pretokenize.sources import BROKEN_COLUMN, JSON_COLUMN, open_source
+from expert_worker.pretokenize.unpack import Head
 from expert_worker.results import PreviewRow, PreviewSpan
 
 # Of each file.
@@ -64,19 +65,29 @@ def rows_as_json(
     source: Source, files: Mapping[str, str], most: int, *, strict: bool = False
 ) -> Iterator[str]:
     """The first rows of one source; broken ones of a table are left out, or a ValueError if `strict`."""
+    head, given = None if strict else Head(), 0
     with tempfile.TemporaryDirectory(prefix="expert-") as scratch:
-        place: Any = open_source(source, files, Path(scratch))
-        if isinstance(place, str):
-            yield from native_first_rows(place, most)
-            return
-        rows = (row for batch in place for row in batch.to_pylist())
-        for row in itertools.islice(rows, most):
-            if (reason := row.pop(BROKEN_COLUMN, None)) is not None:
-                if strict:
-                    raise ValueError(reason)
-            else:
-                is_json = JSON_COLUMN in row
-                yield row[JSON_COLUMN] if is_json else json.dumps(_words(row, strict), ensure_ascii=False)
+        for row in _rows(open_source(source, files, Path(scratch), head), most, strict):
+            given += 1
+            yield row
+    if head is not None and head.was_cut and given < most:
+        with tempfile.TemporaryDirectory(prefix="expert-") as scratch:
+            rows = _rows(open_source(source, files, Path(scratch)), most, strict)
+            yield from itertools.islice(rows, given, None)
+
+
+def _rows(place: Any, most: int, strict: bool) -> Iterator[str]:
+    if isinstance(place, str):
+        yield from native_first_rows(place, most)
+        return
+    rows = (row for batch in place for row in batch.to_pylist())
+    for row in itertools.islice(rows, most):
+        if (reason := row.pop(BROKEN_COLUMN, None)) is not None:
+            if strict:
+                raise ValueError(reason)
+        else:
+            is_json = JSON_COLUMN in row
+            yield row[JSON_COLUMN] if is_json else json.dumps(_words(row, strict), ensure_ascii=False)
 
 
 def _words(value: Any, strict: bool) -> Any:

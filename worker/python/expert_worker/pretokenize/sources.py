@@ -14,7 +14,7 @@ from expert_worker._native import layout
 from expert_worker.errors import FULL, BadInput, Missing
 from expert_worker.plan import Source
 from expert_worker.pretokenize.json_document import rows_of_object
-from expert_worker.pretokenize.unpack import DAMAGED, SUSPECT_BYTES, SUSPECT_RATIO, plain_file
+from expert_worker.pretokenize.unpack import DAMAGED, SUSPECT_BYTES, SUSPECT_RATIO, Head, plain_file
 from expert_worker.pretokenize.watch import reading
 
 if TYPE_CHECKING:
@@ -35,18 +35,25 @@ def source_digest(source: Source, files: Mapping[str, str], threads: int | None)
     return digest_of(_files(_place(source, files)), threads)
 
 
-def open_source(source: Source, files: Mapping[str, str], scratch: Path) -> str | ArrowStream:
+def open_source(
+    source: Source, files: Mapping[str, str], scratch: Path, head: Head | None = None
+) -> str | ArrowStream:
     """The path of a file of JSON rows, for the native reader; else a stream of record batches. `files` has
     the place of each source on this machine.
 
-    Unpacked copies are written to `scratch`, and must stay until the rows are read."""
+    Unpacked copies are written to `scratch`, and must stay until the rows are read. With `head`, a copy of
+    rows by line may hold the first ones only."""
     if source.format == "huggingface":
         return _hub_stream(source)
     path, kind = _place(source, files), str(source.format)
     try:
         if path.is_file():
-            path, name = plain_file(path, source.name, scratch)
+            place = path
+            path, name = plain_file(place, source.name, scratch, head)
             kind = format_of(name) or kind
+            if head is not None and head.was_cut and not _is_lines(path, kind):
+                head.was_cut = False
+                path, _ = plain_file(place, source.name, scratch)
         _refuse_pointer(path, source.name)
         if kind in ("json", "jsonl"):
             return _json(path, source.name)
@@ -61,6 +68,10 @@ def open_source(source: Source, files: Mapping[str, str], scratch: Path) -> str 
         if isinstance(error, OSError) and error.errno in FULL:
             raise
         raise unreadable(source, error) from None
+
+
+def _is_lines(path: Path, kind: str) -> bool:
+    return kind in ("json", "jsonl") and layout(str(path)) == "lines"
 
 
 def unreadable(source: Source, error: BaseException) -> BadInput:

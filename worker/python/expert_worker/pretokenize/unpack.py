@@ -6,6 +6,7 @@ import codecs
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -25,17 +26,26 @@ _ENCODINGS = (
 DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError)
 
 
-def plain_file(path: Path, name: str, scratch: Path) -> tuple[Path, str]:
+@dataclass
+class Head:
+    """The first bytes of a file are enough for who reads its first rows."""
+
+    most: int = 8 << 20
+    was_cut: bool = False
+    """Whether a copy ends, after a whole line, before its file does."""
+
+
+def plain_file(path: Path, name: str, scratch: Path, head_only: Head | None = None) -> tuple[Path, str]:
     """The file itself, or an unpacked copy in `scratch`, and the name that shows its format."""
     with path.open("rb") as stream:
         head = stream.read(4)
     if head == _ZIP:
-        path, name = _unzipped(path, name, scratch)
+        path, name = _unzipped(path, name, scratch, head_only)
     elif head[:2] == b"\x1f\x8b":
-        path, name = _unpacked(path, name, scratch, _gzip), _without(name, ".gz")
+        path, name = _unpacked(path, name, scratch, _gzip, head_only), _without(name, ".gz")
     elif head == b"\x28\xb5\x2f\xfd":
-        path, name = _unpacked(path, name, scratch, _zstd), _without(name, ".zst")
-    return _utf8(path, name, scratch), name
+        path, name = _unpacked(path, name, scratch, _zstd, head_only), _without(name, ".zst")
+    return _utf8(path, name, scratch, head_only), name
 
 
 def _without(name: str, ending: str) -> str:
@@ -54,12 +64,12 @@ def _zstd(path: Path) -> Any:
     return pa.input_stream(str(path), compression="zstd")
 
 
-def _unpacked(path: Path, name: str, scratch: Path, opened: Callable[[Path], Any]) -> Path:
+def _unpacked(path: Path, name: str, scratch: Path, opened: Callable[[Path], Any], head: Head | None) -> Path:
     with opened(path) as stream:
-        return _copied(iter(lambda: stream.read(_CHUNK), b""), path.stat().st_size, name, scratch)
+        return _copied(iter(lambda: stream.read(_CHUNK), b""), path.stat().st_size, name, scratch, head)
 
 
-def _unzipped(path: Path, name: str, scratch: Path) -> tuple[Path, str]:
+def _unzipped(path: Path, name: str, scratch: Path, head: Head | None) -> tuple[Path, str]:
     with zipfile.ZipFile(path) as archive:
         inside = [
             entry
@@ -75,7 +85,7 @@ def _unzipped(path: Path, name: str, scratch: Path) -> tuple[Path, str]:
             )
         with archive.open(inside[0]) as stream:
             size = max(1, inside[0].compress_size)
-            copy = _copied(iter(lambda: stream.read(_CHUNK), b""), size, name, scratch)
+            copy = _copied(iter(lambda: stream.read(_CHUNK), b""), size, name, scratch, head)
         return copy, PurePosixPath(inside[0].filename).name
 
 
@@ -85,7 +95,7 @@ def _many_files(name: str, names: list[str]) -> str:
     return f"Unpack it, then name the folder or one of its files: unzip {name} -d {PurePosixPath(name).stem}"
 
 
-def _copied(chunks: Iterator[bytes], stored: int, name: str, scratch: Path) -> Path:
+def _copied(chunks: Iterator[bytes], stored: int, name: str, scratch: Path, head: Head | None) -> Path:
     """A new file of these bytes; refused where so few bytes become so many."""
     target, size = _new_file(scratch), 0
     with target.open("wb") as out:
@@ -99,6 +109,10 @@ def _copied(chunks: Iterator[bytes], stored: int, name: str, scratch: Path) -> P
                     code="data-damaged",
                 )
             out.write(chunk)
+            if head is not None and size >= head.most and (end := chunk.rfind(b"\n")) >= 0:
+                out.truncate(out.tell() - len(chunk) + end + 1)
+                head.was_cut = True
+                break
     return target
 
 
@@ -107,7 +121,7 @@ def _new_file(scratch: Path) -> Path:
     return scratch / f"{len(list(scratch.iterdir()))}.data"
 
 
-def _utf8(path: Path, name: str, scratch: Path) -> Path:
+def _utf8(path: Path, name: str, scratch: Path, head: Head | None) -> Path:
     """The same text as UTF-8 where it is UTF-16 or UTF-32."""
     with path.open("rb") as stream:
         encoding = _encoding(stream.read(4))
@@ -115,7 +129,7 @@ def _utf8(path: Path, name: str, scratch: Path) -> Path:
         return path
     with path.open("r", encoding=encoding, newline="") as text:
         pieces = (piece.encode() for piece in iter(lambda: text.read(_CHUNK), ""))
-        return _copied(pieces, path.stat().st_size, name, scratch)
+        return _copied(pieces, path.stat().st_size, name, scratch, head)
 
 
 def _encoding(head: bytes) -> str | None:
