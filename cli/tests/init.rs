@@ -33,6 +33,26 @@ fn what_it_writes_validates_without_a_word() {
     assert!(loaded.ok() && loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
 }
 
+/// An editor opens the file that `$schema` names, from the manifest's folder and without a network.
+#[test]
+fn the_manifest_names_a_schema_that_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(init(folder.path(), &["ash"]).status.code(), Some(0));
+    let read =
+        |path: &Path| -> serde_json::Value { serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap() };
+    let manifest = read(&folder.path().join("ash/manifest.json"));
+    let named = manifest["$schema"].as_str().unwrap();
+    let schema = read(&folder.path().join("ash").join(named));
+    assert_eq!(schema, serde_json::to_value(expert_contract::schema::manifest()).unwrap());
+    assert!(
+        manifest
+            .as_object()
+            .unwrap()
+            .keys()
+            .all(|key| key.starts_with(['$', '_']) || schema["properties"].get(key).is_some())
+    );
+}
+
 /// Every preset, on the device that it is for.
 #[test]
 fn presets_validate_without_a_word_and_fit_their_device() {

@@ -54,8 +54,10 @@ fn expert(name: &str, args: &Args, console: &Console) -> Result<Exit, Failure> {
     }
     let path = portable(&folder);
     let manifest = scaffold::manifest(name, args.preset).map_err(|error| broken(args.preset, &error))?;
+    let schema = scaffold::schema().map_err(|error| broken(args.preset, &error))?;
     let files = [
         (PathBuf::from(MANIFEST), manifest),
+        (PathBuf::from(scaffold::SCHEMA), schema),
         (PathBuf::from("README.md"), scaffold::readme(name, &path)),
         (PathBuf::from(".gitignore"), scaffold::IGNORED.to_owned()),
     ];

@@ -20,6 +20,13 @@ pub fn manifest(name: &str, preset: Preset) -> serde_json::Result<String> {
         .replace("{{name}}", name))
 }
 
+/// Beside the manifest, which names it: editors complete and check keys by it.
+pub const SCHEMA: &str = "manifest.schema.json";
+
+pub fn schema() -> serde_json::Result<String> {
+    serde_json::to_string_pretty(&expert_contract::schema::manifest()).map(|text| text + "\n")
+}
+
 pub fn readme(name: &str, path: &str) -> String {
     include_str!("README.md").replace("{{name}}", name).replace("{{path}}", path)
 }
