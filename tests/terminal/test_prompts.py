@@ -1,4 +1,4 @@
-"""Prompts typed to `generate` on a terminal: a line is edited, earlier ones come back, Ctrl-C leaves at once."""
+"""Prompts typed to `generate` on a terminal are edited, earlier ones come back, and Ctrl-C leaves at once."""
 
 from __future__ import annotations
 

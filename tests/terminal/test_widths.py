@@ -146,28 +146,47 @@ def test_compared_runs_fit(shelf: Path, columns: int) -> None:
     compare(f"compare-{columns}", shown(shelf, columns, "expert-cli", "runs", "--compare", *folders))
 
 
+def shelf_of(folder: Path, *names: str, acts: str) -> dict[str, str]:
+    """Experts in `experts/` whose workers do `acts`; the environment for them."""
+    variables = environment(
+        folder,
+        EXPERT_TEST_STAGE="expert_test_stage",
+        EXPERT_TEST_ACTS=acts,
+        EXPERT_TEST_PID_FILE=str(folder / "pid"),
+        PYTHONPATH=os.pathsep.join([str(ROOT / "worker/python"), str(ROOT / "tests/cli/stage")]),
+    )
+    base = folder / "home" / "bases" / "smollm2-135m-instruct"
+    base.mkdir(parents=True)
+    for file in ("config.json", "model.safetensors", "tokenizer.json"):
+        (base / file).write_text("{}")
+    for name in names:
+        command = ["expert-cli", "init", name, "--parent", "experts"]
+        subprocess.run(command, cwd=folder, env=variables, check=True, capture_output=True)
+    return variables
+
+
+TRAIN_ALL = "expert-cli train --all --device cpu --separate"
+
+
 @pytest.mark.parametrize("columns", (60, 80))
 def test_the_summary_of_a_shelf_fits(tmp_path: Path, columns: int) -> None:
     names = ["sql", "turns-questions-into-sql-of-one-dialect", "typescript"]
-    environment_of = environment(
-        tmp_path,
-        EXPERT_TEST_STAGE="expert_test_stage",
-        EXPERT_TEST_ACTS="final=x,refuse=sql",
-        EXPERT_TEST_PID_FILE=str(tmp_path / "pid"),
-        PYTHONPATH=os.pathsep.join([str(ROOT / "worker/python"), str(ROOT / "tests/cli/stage")]),
-    )
-    for name in names:
-        base = tmp_path / "home" / "bases" / "smollm2-135m-instruct"
-        base.mkdir(parents=True, exist_ok=True)
-        for file in ("config.json", "model.safetensors", "tokenizer.json"):
-            (base / file).write_text("{}")
-        command = ["expert-cli", "init", name, "--parent", "experts"]
-        subprocess.run(command, cwd=tmp_path, env=environment_of, check=True, capture_output=True)
-    words = "expert-cli train --all --device cpu --separate"
-    with Terminal(
-        columns, f"{words}; echo '{END}'; sleep 600", folder=tmp_path, environment=environment_of
-    ) as terminal:
+    variables = shelf_of(tmp_path, *names, acts="final=x,refuse=sql")
+    command = f"{TRAIN_ALL}; echo '{END}'; sleep 600"
+    with Terminal(columns, command, folder=tmp_path, environment=variables) as terminal:
         compare(f"shelf-{columns}", terminal.shows(END).replace(END, "").rstrip())
+
+
+def test_a_shelf_is_never_silent_and_what_failed_does_not_wait(tmp_path: Path) -> None:
+    variables = shelf_of(tmp_path, "broken", "sql", "typescript", acts="obey")
+    manifest = tmp_path / "experts" / "broken" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"rank": 8', '"rank": -8'))
+    with Terminal(80, f"{TRAIN_ALL} --jobs 1", folder=tmp_path, environment=variables) as terminal:
+        screen = terminal.shows("starting the worker")
+        assert screen.startswith("3 experts in experts: reading manifests and data\n"), screen
+        rows = "\nbroken      failed (out-of-range)\nsql         starting the worker\ntypescript  waits"
+        assert screen.endswith(rows), screen
+        terminal.type("C-c")
 
 
 def test_the_live_line_leaves_out_whole_items_and_a_stop_says_how_to_continue(shelf: Path) -> None:

@@ -45,6 +45,8 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
         run.resume = Some("auto".into());
     }
     let manifests = select::select(folder, selection, global, console)?;
+    let plural = if manifests.len() == 1 { "expert" } else { "experts" };
+    console.say(&format!("{} {plural} in {}: reading manifests and data", manifests.len(), portable(folder)));
     let here = run.here();
     let waiting: Vec<Waiting> =
         manifests.iter().map(|manifest| prepare_one(manifest, options, here, console)).collect();

@@ -1,7 +1,7 @@
 //! The summary of a shelf.
 
 use super::runner::Trained;
-use super::work::Ended;
+use super::work::{Ended, failed};
 use crate::ui::number::{grouped, seconds};
 use crate::ui::summary::{accuracy, loss};
 use crate::ui::{Align, Table};
@@ -22,7 +22,7 @@ pub fn text(ended: &[Ended]) -> (String, Vec<String>) {
         let state = match &one.outcome {
             Some(Ok(Trained::Now(_))) => "done".to_owned(),
             Some(Ok(Trained::Before(_))) => "finished before".to_owned(),
-            Some(Err(failure)) => format!("failed ({})", failure.cause()),
+            Some(Err(failure)) => failed(failure),
             None => "not started".to_owned(),
         };
         let trained = one.outcome.as_ref().and_then(|outcome| outcome.as_ref().ok());

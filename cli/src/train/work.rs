@@ -48,8 +48,14 @@ pub fn work(waiting: Vec<Waiting>, slots: &Slots, trainer: &Trainer, console: &C
     let names: Vec<String> = waiting.iter().map(|one| one.expert.clone()).collect();
     let ended: Vec<Mutex<Option<Result<Trained, Failure>>>> =
         waiting.iter().map(|_| Mutex::new(None)).collect();
+    let live = Live::new(console, &names);
+    for (row, one) in waiting.iter().enumerate() {
+        if let (Some(live), Err(failure)) = (&live, &one.prepared) {
+            live.end(row, &failed(failure));
+        }
+    }
     let shift = Shift {
-        live: Live::new(console, &names),
+        live,
         names: names.clone(),
         waiting: waiting.into_iter().map(|one| Mutex::new(Some(one.prepared))).collect(),
         next: AtomicUsize::new(0),
@@ -66,6 +72,12 @@ pub fn work(waiting: Vec<Waiting>, slots: &Slots, trainer: &Trainer, console: &C
     drop(shift);
     let outcomes = ended.into_iter().map(|place| place.into_inner().unwrap_or_default());
     names.into_iter().zip(outcomes).map(|(expert, outcome)| Ended { expert, outcome }).collect()
+}
+
+const STARTING: &str = "starting the worker";
+
+pub fn failed(failure: &Failure) -> String {
+    format!("failed ({})", failure.cause())
 }
 
 impl Shift<'_> {
@@ -86,6 +98,11 @@ impl Shift<'_> {
     }
 
     fn train(&self, index: usize, job: usize, expert: Prepared) -> Result<Trained, Failure> {
+        // Nothing else is heard until the worker has loaded its libraries.
+        match &self.live {
+            Some(live) => live.begin(index, STARTING),
+            None => self.console.say(&format!("{}: {STARTING}", self.names[index])),
+        }
         let resolved = expert.resolved.on(&self.slots.share(job));
         let mut board = Board::of_several(self.console, self.live.as_ref(), index, &self.names[index]);
         let trained = self.trainer.train(&resolved, &mut |notice| board.notify(notice));
@@ -101,7 +118,7 @@ impl Shift<'_> {
         let word = match outcome {
             Some(Ok(Trained::Now(_))) => "done".to_owned(),
             Some(Ok(Trained::Before(_))) => "finished before: nothing changed".to_owned(),
-            Some(Err(failure)) => format!("failed ({})", failure.cause()),
+            Some(Err(failure)) => failed(failure),
             None => return,
         };
         match &self.live {

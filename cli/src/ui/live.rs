@@ -49,6 +49,13 @@ impl Live {
         }
     }
 
+    /// The row's text where nothing may follow for long.
+    pub fn begin(&self, row: usize, text: &str) {
+        let mut state = self.lock();
+        state.put(row, text);
+        state.redraw();
+    }
+
     /// The row's last word.
     pub fn end(&self, row: usize, text: &str) {
         let mut state = self.lock();
