@@ -13,7 +13,7 @@ PYTEST_JOBS ?= 3
 RUST_SOURCES := $(shell find contract cli -name '*.rs' -o -name '*.toml' -o -name '*.json' 2>/dev/null) Cargo.toml Cargo.lock
 NATIVE_SOURCES := $(shell find worker/native -name '*.rs' -o -name '*.toml' 2>/dev/null) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: setup runtime demo test test-all mutants adversary fuzz test-rust test-python programs lint format lock bench experts clean help
+.PHONY: setup runtime demo wheels test test-all mutants adversary fuzz test-rust test-python programs lint format lock bench experts clean help
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -59,6 +59,13 @@ setup: runtime $(VENV)/.packages ## Virtual environment, native module, CLI, too
 demo: runtime ## Train the SQL expert on the embedded base, on this machine, with scores before and after
 	@$(EXPERT) train --manifest experts/expert-sql/manifest.json --model smollm2-135m --resume --evaluate \
 		--output experts/expert-sql/weights/demo --max-steps 80 --set evaluation.test_set_size=60
+
+# uv and maturin reuse what `make setup` compiled; a release's wheels come from .github/workflows/release.yml.
+wheels: runtime ## Wheels and source packages of expert-cli and expert-worker, in target/packages
+	@rm -rf target/packages
+	@for project in . cli; do PATH="$(abspath $(BIN)):$$PATH" $(UV) build --quiet --no-build-isolation \
+		--python $(BIN)/python --sdist --wheel --out-dir target/packages $$project || exit $$?; done
+	@ls target/packages
 
 experts: runtime ## Train and score every expert on the embedded base; unchanged experts are skipped
 	@$(EXPERT) train --all experts --model smollm2-135m --set evaluation.test_set_size=200

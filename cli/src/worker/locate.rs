@@ -3,16 +3,22 @@
 //! Nothing that a download can bring decides: the working directory and the folders above it are not searched, for they
 //! may be the repository that an expert came in. The environment that expert-cli was installed in is, and the one of the
 //! checkout that it was built in.
+//!
+//! `pip`, `pipx` and `uv tool` place the program beside the interpreter of its environment, or link to it. Two cases
+//! differ: `pip install --user` has no interpreter beside it, and on Windows the tools copy the program.
 
 use std::env::consts::EXE_SUFFIX;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use super::package::installed_package;
+use super::package::{PACKAGE, installed_package, version_of};
 use crate::failure::Failure;
 use crate::sys::env;
+use crate::sys::files::children;
+use crate::sys::paths::file_name;
 
 const VENV: &str = ".venv";
+const INSTALLED_WITH: &str = "the environment that expert-cli was installed in";
 /// A file that identifies this project's checkout among folders with a `target` in them.
 const SOURCES: &str = "worker/python/expert_worker/__init__.py";
 
@@ -29,6 +35,8 @@ pub struct Search {
     pub path: Option<OsString>,
     /// The folder that must not be searched.
     pub expert_folder: Option<PathBuf>,
+    /// Environments that hold the original of this program where it is a copy.
+    pub tool_environments: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +48,8 @@ pub struct Found {
     pub skipped: Vec<String>,
     /// What to do if this one lacks the worker.
     pub remedy: String,
+    /// The checkout whose environment this is.
+    pub checkout: Option<PathBuf>,
 }
 
 impl Search {
@@ -53,6 +63,7 @@ impl Search {
             working_directory: std::env::current_dir().unwrap_or_default(),
             path: std::env::var_os("PATH"),
             expert_folder: expert_folder.and_then(|folder| folder.canonicalize().ok()),
+            tool_environments: tool_environments(),
         }
     }
 
@@ -66,18 +77,24 @@ impl Search {
                 return self.named(named, rule);
             }
         }
-        let candidates: Vec<(PathBuf, &'static str)> =
-            [self.beside_executable(), self.in_virtual_env(), self.in_checkout(), self.on_path()]
-                .into_iter()
-                .flatten()
-                .collect();
-        let chosen =
-            candidates.iter().position(|(python, _)| installed_package(python).is_some()).unwrap_or(0);
+        let rules = [
+            self.beside_executable(),
+            self.installed_with(),
+            self.in_virtual_env(),
+            self.in_checkout(),
+            self.on_path(),
+        ];
+        let candidates: Vec<(PathBuf, &'static str)> = rules.into_iter().flatten().collect();
+        let has_worker =
+            |(python, rule): &(PathBuf, &str)| *rule == INSTALLED_WITH || installed_package(python).is_some();
+        let chosen = candidates.iter().position(has_worker).unwrap_or(0);
         let (python, rule) = candidates.get(chosen).cloned().ok_or_else(|| self.none_found())?;
         let skipped = candidates[..chosen]
             .iter()
             .map(|(python, rule)| format!("{} ({rule}) lacks the expert-worker package", python.display()));
-        Ok(Found { python, rule, skipped: skipped.collect(), remedy: self.remedy() })
+        let skipped = skipped.collect();
+        let checkout = self.checkout().filter(|root| python.starts_with(root));
+        Ok(Found { python, rule, skipped, remedy: self.remedy(), checkout })
     }
 
     fn named_by_environment(&self) -> Option<&Path> {
@@ -91,7 +108,8 @@ impl Search {
         } else {
             Some(self.working_directory.join(python)).filter(|file| file.is_file())
         };
-        let found = |python| Found { python, rule, skipped: Vec::new(), remedy: self.remedy() };
+        let found =
+            |python| Found { python, rule, skipped: Vec::new(), remedy: self.remedy(), checkout: None };
         place.map(found).ok_or_else(|| {
             Failure::missing(
                 "python-missing",
@@ -104,6 +122,34 @@ impl Search {
     fn beside_executable(&self) -> Option<(PathBuf, &'static str)> {
         let folder = self.executable.as_deref()?.parent()?;
         Some((first_python(folder).filter(|file| self.allowed(file))?, "beside expert-cli"))
+    }
+
+    /// The interpreter that the installer used, although it is in another folder than this program.
+    fn installed_with(&self) -> Option<(PathBuf, &'static str)> {
+        let python = self.of_user_packages().or_else(|| {
+            let copied = self.checkout().is_none();
+            let roots = self.tool_environments.iter().filter(|_| copied);
+            roots
+                .filter_map(|root| self.in_environment(root))
+                .find(|python| installed_package(python).is_some())
+        })?;
+        Some((python, INSTALLED_WITH))
+    }
+
+    /// `pip install --user`: `~/.local/bin/expert-cli` and `~/.local/lib/python3.12/site-packages`, or in one folder
+    /// `Scripts` and `site-packages` on Windows.
+    fn of_user_packages(&self) -> Option<PathBuf> {
+        let prefix = self.executable.as_deref()?.parent()?.parent()?;
+        let has_worker = |folder: &Path| folder.join(PACKAGE).join("__init__.py").is_file();
+        let versions = children(&prefix.join("lib"));
+        let names = versions
+            .iter()
+            .filter(|folder| has_worker(&folder.join("site-packages")))
+            .map(|it| file_name(it));
+        let names = names.chain(has_worker(&prefix.join("site-packages")).then(|| "python".to_owned()));
+        names.filter(|name| name.starts_with("python")).find_map(|name| {
+            [name.as_str(), "python3", "python"].iter().find_map(|name| self.look_up(OsStr::new(name)))
+        })
     }
 
     fn in_virtual_env(&self) -> Option<(PathBuf, &'static str)> {
@@ -174,6 +220,52 @@ impl Search {
         let folder = python.parent().and_then(|folder| folder.canonicalize().ok());
         !folder.is_some_and(|folder| folder.starts_with(expert))
     }
+}
+
+impl Found {
+    /// Both are released together. A worker without a version in its sources is checked by its first event alone.
+    pub fn of_this_version(self) -> Result<Self, Failure> {
+        let ours = env!("CARGO_PKG_VERSION");
+        match installed_package(&self.python).and_then(|package| version_of(&package)) {
+            Some(theirs) if theirs != ours => Err(Failure::missing(
+                "version-mismatch",
+                format!(
+                    "{} has expert-worker {theirs}, and this is expert-cli {ours}: both must have one version",
+                    self.python.display()
+                ),
+            )
+            .hint(format!("{} ({} chose this one)", self.same_version(), self.rule))),
+            _ => Ok(self),
+        }
+    }
+
+    /// What to do about a worker of another version.
+    pub fn same_version(&self) -> String {
+        let version = env!("CARGO_PKG_VERSION");
+        if let Some(root) = &self.checkout {
+            return format!("run `make -C {} setup`", root.display());
+        }
+        let python = self.python.display();
+        format!(
+            "run `{python} -m pip install expert-cli=={version} expert-worker=={version}`, or with uv \
+             `uv pip install --python {python} expert-cli=={version} expert-worker=={version}`"
+        )
+    }
+}
+
+/// Where `uv tool` and `pipx` keep this program's environment on Windows.
+fn tool_environments() -> Vec<PathBuf> {
+    if !cfg!(windows) {
+        return Vec::new();
+    }
+    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let uv = folder("UV_TOOL_DIR").or_else(|| Some(dirs::config_dir()?.join("uv/tools")));
+    let pipx = folder("PIPX_HOME").or_else(|| Some(dirs::home_dir()?.join("pipx")));
+    [uv, pipx.map(|root| root.join("venvs"))]
+        .into_iter()
+        .flatten()
+        .map(|root| root.join("expert-cli"))
+        .collect()
 }
 
 /// Where an environment keeps its programs.
@@ -293,6 +385,60 @@ mod tests {
             found.skipped,
             [format!("{} (VIRTUAL_ENV) lacks the expert-worker package", other.display())]
         );
+    }
+
+    #[test]
+    fn packages_of_the_user_are_run_by_the_interpreter_that_they_were_installed_with() {
+        let mut world = World::new();
+        world.python("usr/bin/python3");
+        let expected = world.python("usr/bin/python3.12");
+        world.search.path = Some(expected.parent().unwrap().into());
+        world.search.executable = Some(world.root.path().join("home/.local/bin/expert-cli"));
+        assert_eq!(world.found().1, "PATH");
+        let package = world.root.path().join("home/.local/lib/python3.12/site-packages/expert_worker");
+        std::fs::create_dir_all(&package).unwrap();
+        std::fs::write(package.join("__init__.py"), "").unwrap();
+        assert_eq!(world.found(), (expected.clone(), INSTALLED_WITH));
+        // Another environment that is active lacks the worker, and does not change that.
+        world.python("other/bin/python");
+        world.search.virtual_env = Some(world.root.path().join("other").into());
+        assert_eq!(world.found(), (expected, INSTALLED_WITH));
+    }
+
+    #[test]
+    fn a_copied_program_uses_the_environment_of_its_original() {
+        let mut world = World::new();
+        let expected = world.environment("uv/tools/expert-cli");
+        world.search.tool_environments = vec![world.root.path().join("uv/tools/expert-cli")];
+        world.search.executable = Some(world.root.path().join("bin/expert-cli"));
+        assert_eq!(world.found(), (expected, INSTALLED_WITH));
+        // A build in a checkout is not a copy.
+        world.build("built");
+        let expected = world.environment("built/.venv");
+        assert_eq!(world.found(), (expected, "the checkout that expert-cli was built in"));
+    }
+
+    #[test]
+    fn a_worker_of_another_version_is_refused_with_the_command_that_repairs_it() {
+        let mut world = World::new();
+        let python = world.environment("env");
+        world.search.virtual_env = Some(world.root.path().join("env").into());
+        let init = world.root.path().join("env/lib/python3.12/site-packages/expert_worker/__init__.py");
+        for (text, taken) in [
+            (format!("__version__ = \"{}\"\n", env!("CARGO_PKG_VERSION")), true),
+            ("__version__ = \"99.1\"\n".to_owned(), false),
+            ("no version".to_owned(), true),
+        ] {
+            std::fs::write(&init, text).unwrap();
+            assert_eq!(world.search.find().unwrap().of_this_version().is_ok(), taken);
+        }
+        std::fs::write(&init, "__version__ = \"99.1\"\n").unwrap();
+        let failure = world.search.find().unwrap().of_this_version().unwrap_err();
+        assert!(failure.message.contains("has expert-worker 99.1"), "{}", failure.message);
+        let command =
+            format!("{} -m pip install expert-cli=={}", python.display(), env!("CARGO_PKG_VERSION"));
+        assert!(failure.hint.unwrap().contains(&command));
+        assert_eq!(failure.exit.code(), 3);
     }
 
     #[test]

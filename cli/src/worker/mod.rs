@@ -21,7 +21,7 @@ mod warm;
 
 pub use board::Board;
 pub use interrupt::requested as interrupted;
-pub use locate::Search;
+pub use locate::{Found, Search};
 pub use module::{hand_over, run_module};
 pub use outcome::result;
 pub use package::{PACKAGE, find_package};

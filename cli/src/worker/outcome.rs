@@ -62,11 +62,7 @@ fn other_contract(theirs: u32, launch: &Launch) -> Failure {
         "contract-mismatch",
         format!("the worker has version {theirs} of the contract, this expert-cli has {ours}"),
     )
-    .hint(format!(
-        "install the expert-worker package of version {} for {}",
-        env!("CARGO_PKG_VERSION"),
-        launch.python.python.display()
-    ))
+    .hint(launch.python.same_version())
 }
 
 fn stalled(quiet: &Quiet) -> Failure {

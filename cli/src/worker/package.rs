@@ -39,6 +39,13 @@ pub fn installed_package(python: &Path) -> Option<PathBuf> {
     folders.find(|package| package.join("__init__.py").is_file())
 }
 
+/// `__version__` as its sources give it.
+pub fn version_of(package: &Path) -> Option<String> {
+    let text = fs::read_to_string(package.join("__init__.py")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("__version__ = "))?;
+    Some(line.trim().trim_matches('"').to_owned())
+}
+
 /// `lib/python3.11/site-packages` on Unix, `Lib/site-packages` on Windows.
 fn package_folders(python: &Path) -> Vec<PathBuf> {
     let Some(bin) = python.parent() else { return Vec::new() };

@@ -82,7 +82,7 @@ pub fn carry_out_with(
 ) -> Result<Value, Failure> {
     let expert = Path::new(&plan.machine.paths.expert_dir);
     let launch = Launch {
-        python: Search::here(global.python.as_deref(), Some(expert)).find()?,
+        python: Search::here(global.python.as_deref(), Some(expert)).find()?.of_this_version()?,
         task: plan.request.task(),
         plan: home.file("plan.json"),
         log: home.file("worker.log"),

@@ -232,7 +232,7 @@ fn merged(mut one: Value, other: Value) -> Value {
 fn write(folder: &Path, document: &Value, global: &Global, console: &Console) -> Result<(), Failure> {
     let file: PathBuf = folder.join("ablation.json");
     durable::write_json(&file, document)?;
-    let python = Search::here(global.python.as_deref(), None).find()?;
+    let python = Search::here(global.python.as_deref(), None).find()?.of_this_version()?;
     let page = folder.join("ablation.html");
     let words = ["ablation".as_ref(), file.as_os_str(), "--output".as_ref(), page.as_os_str()];
     run_module(&python, "expert_worker.bench", &words)?;

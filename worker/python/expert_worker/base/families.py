@@ -1,4 +1,4 @@
-"""Model families, as `families.json` lists them. `contract/src/families.rs` reads the same file."""
+"""Model families, as `families.json` lists them: a copy of `contract/src/families.json`, which the CLI reads."""
 
 from __future__ import annotations
 

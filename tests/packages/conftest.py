@@ -1,0 +1,36 @@
+"""The packages as `make wheels` builds them, once for all tests of this folder."""
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BUILT = ROOT / "target" / "packages"
+
+
+@pytest.fixture(scope="session")
+def packages() -> Mapping[str, Path]:
+    """Suffixed names, `expert_cli.whl` or `expert_worker.tar.gz`, and the files."""
+    done = subprocess.run(
+        ["make", "--no-print-directory", "wheels"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    files = {
+        f"{path.name.split('-')[0]}{'.whl' if path.suffix == '.whl' else '.tar.gz'}": path
+        for path in BUILT.iterdir()
+        if path.suffix in (".whl", ".gz")
+    }
+    assert sorted(files) == [
+        "expert_cli.tar.gz",
+        "expert_cli.whl",
+        "expert_worker.tar.gz",
+        "expert_worker.whl",
+    ]
+    return files
