@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from peft import (
     get_peft_model,
 )
 from plans import example_plan, example_record
+from safetensors import safe_open
 from tokenizers import Tokenizer, models
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from transformers import PreTrainedTokenizerFast as Fast
@@ -136,11 +138,21 @@ def test_a_merged_model_needs_no_peft(kind: str, base: Path, tmp_path: Path) -> 
     assert not any(str(base) in p.read_text() for p in target.glob("*.json"))
 
 
-def test_merging_in_bf16_stays_within_its_rounding(base: Path, tmp_path: Path) -> None:
-    plan = order(base, trained("lora", base, tmp_path), tmp_path / "merged", merge=True, dtype="bf16")
+@pytest.mark.parametrize("computed", ["fp32", "bf16"])
+@pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16])
+def test_a_merged_model_is_written_in_the_bases_own_dtype(
+    stored: torch.dtype, computed: str, base: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "own"
+    shutil.copytree(base, own)
+    AutoModelForCausalLM.from_pretrained(base, dtype=stored).save_pretrained(own)
+    target = tmp_path / "merged"
+    plan = order(own, trained("lora", base, tmp_path), target, merge=True, dtype=computed)
     result = run(plan, Events.in_memory()[0])
-    assert 0 < result["logits_difference"] < 6e-2
-    assert json.loads((tmp_path / "merged" / "config.json").read_text())["dtype"] == "bfloat16"
+    assert result["logits_difference"] < (1e-5 if stored is torch.float32 else 6e-2)
+    with safe_open(target / "model.safetensors", "pt") as file:
+        assert {file.get_tensor(name).dtype for name in file.keys()} == {stored}  # noqa: SIM118
+    assert json.loads((target / "config.json").read_text())["dtype"] == str(stored).removeprefix("torch.")
 
 
 def test_a_quantized_base_is_merged_unquantized_and_that_is_said(base: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ published only after it has been loaded again and compared.
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from pydantic import JsonValue
 from expert_worker.adapter import CONFIG, KINDS, WEIGHTS, check_adapter
 from expert_worker.base import load_base, load_tokenizer
 from expert_worker.base.adapter import load_adapter
+from expert_worker.base.locate import locate
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import human, refusals_in_words
 from expert_worker.errors import BadInput, Failed, Storage
@@ -130,6 +132,7 @@ def fill_with_merged(recipe: Recipe, machine: Machine, events: Events, adapter: 
             code="cannot-merge",
         )
     base = _unquantized(recipe.base, events)
+    machine = _in_own_dtype(base, machine, events)
     model = load_adapter(load_base(base, machine, events, as_stored=True), adapter)
     _demand_room(model, folder)
     spoken = logits(model)
@@ -153,6 +156,14 @@ def _describe_merged(recipe: Recipe, folder: Path) -> None:
         text = merged_card(card.read_text(encoding="utf-8"), public_name(recipe.base.name))
         card.unlink() if text is None else card.write_text(text, encoding="utf-8")
     name_files(folder)
+
+
+def _in_own_dtype(base: Base, machine: Machine, events: Events) -> Machine:
+    """A base stored in 16 bits is not written at twice its size, whatever a run computes in."""
+    config = json.loads((locate(base, machine.paths, events) / "config.json").read_bytes())
+    named = config.get("dtype") or config.get("torch_dtype")
+    dtype = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}.get(named, machine.dtype)
+    return machine.model_copy(update={"dtype": dtype})
 
 
 def _unquantized(base: Base, events: Events) -> Base:
@@ -205,6 +216,6 @@ def demand_equal(found: float, dtype: torch.dtype, what: str) -> None:
         raise Failed(
             f"{what} does not say what the adapter says: its logits differ by {found:.2g} (relative), "
             f"{allowed:.0e} is allowed for {str(dtype).removeprefix('torch.')}. Nothing was exported.",
-            hint="Export with --adapter instead, or merge at a higher precision (--mixed-precision no).",
+            hint="Export with --adapter instead: the merged weights are in the base's own number format.",
             code="export-differs",
         )
