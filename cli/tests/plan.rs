@@ -338,3 +338,25 @@ fn training_for_another_machine_is_refused() {
     assert!(talk(&output).contains("plan --for h100"), "{}", talk(&output));
     assert!(!expert.folder.path().join("weights").exists());
 }
+
+/// The first commands that a newcomer sees are not interrupted by advice.
+#[test]
+fn the_shipped_experts_plan_without_advice() {
+    for name in ["json", "neo4j", "sql", "typescript"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_expert-cli"))
+            .args([
+                "plan",
+                &format!("experts/expert-{name}"),
+                "--model",
+                "smollm2-135m-instruct",
+                "--device",
+                "cpu",
+            ])
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+            .output()
+            .unwrap();
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{name}: {talk}");
+        assert!(!talk.contains("advice[") && !talk.contains("error["), "{name}: {talk}");
+    }
+}
