@@ -33,7 +33,7 @@ pub struct Args {
     /// Write a workflow that trains each changed expert for a few steps, into the repository of the working directory
     #[arg(long, conflicts_with = "name", requires = "tool")]
     ci: bool,
-    /// The repository and commit that the workflow gets expert-cli from
+    /// Your copy of expert-cli on GitHub, which the workflow builds, and the commit that `git rev-parse HEAD` prints in it
     #[arg(long, value_name = "OWNER/NAME@COMMIT", requires = "ci")]
     tool: Option<String>,
 }
