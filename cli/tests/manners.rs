@@ -101,6 +101,28 @@ fn bad_usage_under_json_is_a_document_too() {
 }
 
 #[test]
+fn every_command_answers_bad_usage_with_one_document() {
+    let with = |command: &str, more: &[&str]| -> Vec<String> {
+        command.split(' ').chain(more.iter().copied()).map(str::to_owned).collect()
+    };
+    let bench = ["watch", "timeline", "ablate", "tune"].map(|name| format!("bench {name}"));
+    for command in commands().into_iter().chain(bench) {
+        for more in
+            [&["--json", "--no-such-flag"][..], &["--no-such-flag", "--json"], &["--json", "a", "b", "c"]]
+        {
+            let words = with(&command, more);
+            let output = run(&words.iter().map(String::as_str).collect::<Vec<_>>());
+            assert_eq!(output.status.code(), Some(2), "{words:?}");
+            let document: serde_json::Value = serde_json::from_slice(&output.stdout)
+                .unwrap_or_else(|error| panic!("{words:?}: {error}: {}", text(&output.stdout)));
+            // `validate` takes any number of paths, and reports each.
+            let is_refused = document["ok"] == false || document["experts"].is_array();
+            assert!(is_refused, "{words:?}: {document}");
+        }
+    }
+}
+
+#[test]
 fn a_failure_under_json_is_one_document_and_also_a_message() {
     let output = run(&["train", "-m", "nowhere/manifest.json", "--json"]);
     assert_eq!(output.status.code(), Some(2));

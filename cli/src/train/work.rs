@@ -98,7 +98,7 @@ impl Shift<'_> {
     }
 
     fn train(&self, index: usize, job: usize, expert: Prepared) -> Result<Trained, Failure> {
-        // Nothing else is heard until the worker has loaded its libraries.
+        // No event arrives until the worker has loaded its libraries.
         match &self.live {
             Some(live) => live.begin(index, STARTING),
             None => self.console.say(&format!("{}: {STARTING}", self.names[index])),

@@ -111,6 +111,28 @@ def test_one_row_that_is_the_whole_file(workshop: Workshop) -> None:
         assert [text for text, _ in texts(workshop, workshop.build(path, PLAIN))] == [turn("Q", "A")]
 
 
+@pytest.mark.parametrize("layout", ["list", "indented list", "lines"])
+def test_the_native_reader_reads_lists_of_json_itself(
+    layout: str, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python's json would hold the whole file in memory."""
+    lists = {"list": json.dumps(ROWS), "indented list": json.dumps(ROWS, indent=2), "lines": LINES}
+    path = workshop.folder / "train.json"
+    path.write_text(lists[layout])
+
+    def refuse(path: Path, name: str) -> None:
+        raise AssertionError(f"{name} went through Python")
+
+    monkeypatch.setattr("expert_worker.pretokenize.sources.rows_of_object", refuse)
+    cache = workshop.build(path, {**PLAIN, "recipe.data.train": [source("train.json")]})
+    assert [text for text, _ in texts(workshop, cache)] == [
+        turn(row["prompt"], row["completion"]) for row in ROWS
+    ]
+    path.write_text(json.dumps({"rows": ROWS}))
+    with pytest.raises(AssertionError, match="went through Python"):
+        workshop.build(path, {**PLAIN, "recipe.data.train": [source("train.json")]})
+
+
 def refused(workshop: Workshop, name: str, content: bytes) -> BadInput:
     path = workshop.folder / name
     path.write_bytes(content)
