@@ -9,6 +9,7 @@ use expert_contract::plan::DeviceKind;
 
 use crate::experts::MANIFEST;
 use crate::failure::Failure;
+use crate::scaffold::Preset;
 use crate::sys::cards::Card;
 
 #[derive(Args)]
@@ -87,6 +88,9 @@ const SETTINGS: &str = "Settings, in place of the manifest's";
 /// Shorthands for `--set training.config.*`.
 #[derive(Args, Debug, Clone)]
 struct Shorthands {
+    /// A preset's training settings, below the following ones and --set; base and data stay the manifest's
+    #[arg(long, help_heading = SETTINGS, value_enum, value_name = "PRESET")]
+    preset: Option<Preset>,
     /// Number of epochs; may be a fraction
     #[arg(long, help_heading = SETTINGS, value_name = "N", allow_negative_numbers = true)]
     epochs: Option<f64>,
@@ -182,8 +186,23 @@ impl Shorthands {
             shorthand("--max-seq-length", "max_seq_length", self.max_seq_length),
             shorthand("--seed", "seed", self.seed),
         ];
-        sets.into_iter().flatten()
+        self.preset.into_iter().flat_map(Preset::sets).chain(sets.into_iter().flatten())
     }
+}
+
+/// What the machine costs.
+#[derive(Args, Debug, Clone)]
+pub struct Price {
+    /// Price of this machine per hour, in any currency: adds the cost
+    #[arg(long, value_name = "AMOUNT", value_parser = price)]
+    pub price_per_hour: Option<f64>,
+}
+
+fn price(text: &str) -> Result<f64, String> {
+    let amount: f64 = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
+    (amount.is_finite() && amount > 0.0)
+        .then_some(amount)
+        .ok_or_else(|| format!("`{text}` is not a positive amount"))
 }
 
 /// Supervision options, shared by every command that starts a worker.

@@ -360,3 +360,23 @@ fn the_shipped_experts_plan_without_advice() {
         assert!(!talk.contains("advice[") && !talk.contains("error["), "{name}: {talk}");
     }
 }
+
+#[test]
+fn a_preset_is_laid_over_the_manifest_and_below_set() {
+    let expert = Expert::new(&embedded());
+    let plan = expert.document(&["--preset", "production", "--set", "training.config.rank=4"]);
+    let origin = |key: &str| {
+        let settings = plan["settings"].as_array().unwrap();
+        let found = settings.iter().find(|setting| setting["key"] == key).unwrap();
+        (found["value"].clone(), found["origin"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(origin("rank"), (json!(4), "command line".to_owned()));
+    assert_eq!(origin("alpha"), (json!(32), "preset".to_owned()));
+    assert_eq!(origin("max_seq_length"), (json!(2048), "preset".to_owned()));
+    assert_eq!(origin("pretokenized_cache").1, "default");
+    assert_eq!(plan["plan"]["recipe"]["base"]["name"], "smollm2-135m-instruct");
+    let text = String::from_utf8(expert.plan(&["--preset", "production"]).stdout).unwrap();
+    assert!(text.contains("preset"), "{text}");
+    let wrong = expert.plan(&["--preset", "production", "--set", "training.config.rank=many"]);
+    assert!(!wrong.status.success());
+}

@@ -204,3 +204,51 @@ fn the_working_directory_may_be_the_expert_and_nothing_named_is_an_error() {
     let (output, document) = world.json("train --device cpu", "steps=1");
     assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &"no-manifest".into()));
 }
+
+#[test]
+fn time_and_cost_follow_from_a_run_of_the_same_shape_on_this_machine() {
+    let world = World::shelf(&["a"]);
+    let plan = |more: &str| world.json(&format!("plan experts/a --device cpu --max-steps 600 {more}"), "").1;
+    assert_eq!(plan("--price-per-hour 2")["time"], Value::Null);
+    let text = |arguments: &str, acts: &str| {
+        let words: Vec<_> = arguments.split_whitespace().collect();
+        let output = world.expert_cli(&words, acts).output().unwrap();
+        assert!(output.status.success(), "{}", talk(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(text("plan experts/a --device cpu", "").contains("unknown until a run"));
+
+    // 10 steps of 200 tokens at 100 tokens per second, and 36 seconds in all.
+    let train = "train experts/a --device cpu --epochs 4 --price-per-hour 50";
+    let summary = text(train, "final,speed");
+    for part in ["steps/s", "0.500", "time per epoch", "9.0s", "0.50 for 36s of training"] {
+        assert!(summary.contains(part), "{part}: {summary}");
+    }
+    let time = plan("--price-per-hour 3")["time"].clone();
+    assert_eq!((&time["steps_per_second"], &time["tokens_per_second"]), (&json!(0.5), &json!(100.0)));
+    assert_eq!((&time["seconds"], &time["cost"]), (&json!(1200.0), &json!(1.0)));
+    assert!(time["seconds_per_epoch"].as_f64().unwrap() > 0.0);
+    let shown = text("plan experts/a --device cpu --max-steps 600 --price-per-hour 3", "");
+    assert!(shown.contains("about 20m00s") && shown.contains("0.500 steps/s"), "{shown}");
+    assert!(shown.contains("about 1.00 for training"), "{shown}");
+    // Another shape was not measured.
+    for other in ["--lora-rank 3", "--batch-size 2", "--max-seq-length 64"] {
+        assert_eq!(plan(other)["time"], Value::Null, "{other}");
+    }
+    assert_eq!(plan("--learning-rate 1e-5")["time"]["seconds"], json!(1200.0));
+    let (_, document) = world.json(&format!("{train} --fresh"), "final,speed");
+    assert_eq!(document["cost"], json!(0.5));
+
+    for arguments in [
+        "plan experts/a --price-per-hour 0",
+        "plan experts/a --price-per-hour=-1",
+        "plan experts/a --price-per-hour inf",
+    ] {
+        let (output, _) = world.json(arguments, "");
+        assert_eq!(output.status.code(), Some(2), "{arguments}");
+        assert!(talk(&output).contains("positive"), "{}", talk(&output));
+    }
+    let (output, document) = world.json("train --all --price-per-hour 2", "");
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(document["error"]["code"], "price-of-many");
+}

@@ -372,6 +372,24 @@ fn questions_may_stand_in_a_file() {
 
 /// 320 rows of 100 bytes are about 8,000 tokens: 4 rows of 2,048.
 #[test]
+fn rows_per_step_far_from_what_adapters_like_are_noted() {
+    let noted = |batch: &str, packing: &str| {
+        let sets = [
+            Set::new("training.config.batch_size", batch),
+            Set::new("training.config.gradient_accumulation_steps", "1"),
+            Set::new("training.config.packing", packing),
+            Set::new("base_models[0].overrides", "{}"),
+        ];
+        let notes = plan(&manifest(&sets), 0, &site(None, DeviceKind::Cpu)).notes;
+        notes.into_iter().map(|note| note.code).find(|code| code.ends_with("-batch"))
+    };
+    assert_eq!(noted("129", "true"), Some("large-batch"));
+    assert_eq!(noted("128", "true"), None);
+    assert_eq!(noted("1", "false"), Some("small-batch"));
+    assert_eq!((noted("1", "true"), noted("2", "false")), (None, None));
+}
+
+#[test]
 fn few_steps_are_noted_with_settings_that_make_enough() {
     let folder = tempfile::tempdir().unwrap();
     let rows = format!("{{\"text\": \"{}\"}}\n", "a".repeat(86)).repeat(320);

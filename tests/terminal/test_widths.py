@@ -85,15 +85,15 @@ def without_numbers(screen: str) -> str:
     """Losses, times, speeds and sizes differ from machine to machine; step counts do not."""
     loss = re.sub(r"loss(\s+)\d\.\d+", r"loss\1#", screen)
     sizes = re.sub(r"\d[\d.]* [KMG]iB", "# GiB", loss)
-    speeds = re.sub(r"(tokens/s\s+)[\d.]+k?", r"\1#", sizes)
+    speeds = re.sub(r"((?:tokens|steps)/s\s+)[\d.]+k?", r"\1#", sizes)
     return re.sub(r"(time in training\s+)\S+", r"\1#", speeds)
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_plan_fits(shelf: Path, columns: int) -> None:
-    screen = shown(
-        shelf, columns, "expert-cli", "plan", "words", "--device", "cpu", "--mixed-precision", "no"
-    )
+    command = ("expert-cli", "plan", "words", "--device", "cpu", "--mixed-precision", "no")
+    # Where no run was measured: the time of one is in this file's other home.
+    screen = shown(shelf, columns, *command, EXPERT_HOME=str(shelf / "new-home"))
     assert all(len(line) <= columns for line in screen.splitlines())
     screen = re.sub(r"Memory: .* on", "Memory: # of # on", screen)
     screen = re.sub(r"room  .*", "room  # rows", screen)

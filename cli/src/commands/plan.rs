@@ -4,7 +4,7 @@ use clap::Args as ClapArgs;
 use expert_contract::exit::Exit;
 use expert_contract::plan::{Request, Resume};
 
-use crate::args::{PlanOptions, TrainOptions};
+use crate::args::{PlanOptions, Price, TrainOptions};
 use crate::failure::Failure;
 use crate::next;
 use crate::plan::{Reads, prepare, show};
@@ -19,6 +19,8 @@ pub struct Args {
     /// Plan for another machine: a card (rtx4090, h100, a100-80gb), any card of a size (24GB), or several (2xh100)
     #[arg(long = "for", value_name = "CARD", value_parser = Card::parse, conflicts_with = "device")]
     pub card: Option<Card>,
+    #[command(flatten)]
+    pub price: Price,
     /// List every setting, including defaults
     #[arg(long)]
     pub all: bool,
@@ -28,7 +30,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let request = Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
     let options = PlanOptions { card: args.card.clone(), ..args.options.plan() };
     let prepared = prepare(&options, Reads::TrainingData, console)?;
-    show(&prepared, &prepared.resolved.plan(request), args.all, console);
+    show(&prepared, &prepared.resolved.plan(request), args.all, &args.price, console);
     let place = if args.card.is_some() { "next, on that machine" } else { "next" };
     console.say(&format!("{place}: {}", next::command("train", &options, "")));
     Ok(Exit::Done)

@@ -5,19 +5,22 @@ use std::path::Path;
 use expert_contract::exit::Exit;
 use expert_contract::plan::Plan;
 use expert_contract::results::TrainResult;
+use serde_json::Value;
 
-use crate::args::{Global, PlanOptions, Supervision, TrainOptions};
+use crate::args::{Global, PlanOptions, Price, Supervision, TrainOptions};
 use crate::experts::MANIFEST;
 use crate::failure::Failure;
 use crate::lock;
 use crate::next;
 use crate::plan::{Reads, prepare_here, show};
+use crate::run::speed;
 use crate::sys::digests::Digests;
 use crate::sys::host;
 use crate::sys::paths::{near, portable};
 use crate::train::shelf::{self, Shelf};
 use crate::train::{RunOptions, Runner, ShelfOptions, Trained, Trainer};
-use crate::ui::{Console, summary};
+use crate::ui::Console;
+use crate::ui::summary::{self, Spent};
 use crate::worker::Board;
 
 #[derive(clap::Args)]
@@ -26,6 +29,8 @@ pub struct Args {
     options: TrainOptions,
     #[command(flatten)]
     run: RunOptions,
+    #[command(flatten)]
+    price: Price,
     /// Show the plan and stop
     #[arg(long, conflicts_with = "all")]
     dry_run: bool,
@@ -50,6 +55,13 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     if let Some(folder) = &args.shelf.all {
         let (run, supervision) = (args.run.clone(), &args.supervision);
         let shelf = Shelf { folder, options: &options, run, selection: &args.shelf, supervision, global };
+        if args.price.price_per_hour.is_some() {
+            return Err(Failure::bad_input(
+                "price-of-many",
+                "--price-per-hour is for one expert, not for --all",
+            )
+            .hint("use it with plan for each expert"));
+        }
         return shelf::run(shelf, console);
     }
     refuse_expert_as_checkpoint(args.run.resume.as_deref())?;
@@ -60,7 +72,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         let paths = &resolved.machine.paths;
         let inputs = lock::inputs::here(&resolved.recipe, paths, global.python.as_deref(), &digests);
         let plan = resolved.plan(args.run.request(args.run.evaluate));
-        show(&prepared, &Plan { inputs: Some(inputs), ..plan }, false, console);
+        show(&prepared, &Plan { inputs: Some(inputs), ..plan }, false, &args.price, console);
         return Ok(Exit::Done);
     }
     for note in &prepared.resolved.notes {
@@ -81,14 +93,29 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     }
     let result = trained.result()?;
     if console.json {
-        console.document(trained.document());
+        console.document(&priced(trained.document(), &result, args.price.price_per_hour));
     } else {
-        show_result(&result, console);
+        let seconds_per_epoch = speed::seconds_per_epoch(&result, &resolved.recipe);
+        let spent = Spent { seconds_per_epoch, price_per_hour: args.price.price_per_hour };
+        show_result(&result, spent, console);
     }
     let paths = &resolved.machine.paths;
     let next = next::missing(&resolved.recipe, paths, &options, &next::ask(&options));
     next::lead_on(Path::new(&paths.output), &next, console);
     Ok(Exit::Done)
+}
+
+/// The result, with what it cost where a price is given.
+fn priced(document: &Value, result: &TrainResult, price: Option<f64>) -> Value {
+    let mut document = document.clone();
+    let cost = price.zip(result.seconds).map(|(price, seconds)| {
+        let scoring = result.evaluation.as_ref().and_then(|it| it.seconds).unwrap_or_default();
+        speed::cost(seconds + scoring, price)
+    });
+    if let (Some(cost), Some(object)) = (cost, document.as_object_mut()) {
+        object.insert("cost".to_owned(), cost.into());
+    }
+    document
 }
 
 /// An interrupted training says how to resume it.
@@ -115,8 +142,8 @@ fn refuse_expert_as_checkpoint(resume: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
-fn show_result(result: &TrainResult, console: &Console) {
-    console.data(&summary::trained(result));
+fn show_result(result: &TrainResult, spent: Spent, console: &Console) {
+    console.data(&summary::trained(result, spent));
     if let Some(evaluation) = &result.evaluation {
         console.data(&summary::evaluated(evaluation));
     }

@@ -9,15 +9,21 @@ use expert_contract::resolve::{MOST_ROOM, Place, Resolved, ShapeSource, estimate
 
 use serde_json::Value;
 
+use crate::run::speed::Projection;
 use crate::sys::paths::near;
-use crate::ui::number::{bytes, grouped as count, short};
+use crate::ui::number::{bytes, grouped as count, minute, seconds, short};
 use crate::ui::style::{DIM, STRONG};
 use crate::ui::wrap::wrapped;
 
 const LABEL: usize = 12;
 
 /// `columns`: lines that are longer are broken between words.
-pub fn text(resolved: &Resolved, all: bool, columns: Option<usize>) -> String {
+pub fn text(
+    resolved: &Resolved,
+    all: bool,
+    projection: Option<Projection>,
+    columns: Option<usize>,
+) -> String {
     let Resolved { recipe, machine, .. } = resolved;
     let recipe_digest = recipe.digest();
     let mut page = Page { text: String::new(), columns };
@@ -36,6 +42,10 @@ pub fn text(resolved: &Resolved, all: bool, columns: Option<usize>) -> String {
     page.row("precision", &precision(resolved));
     page.row("optimizer", &optimizer(recipe));
     page.row("steps", &steps(resolved));
+    page.row("time", &time(projection));
+    if let Some(cost) = projection.and_then(|it| it.cost) {
+        page.row("cost", &format!("about {cost:.2} for training"));
+    }
     page.row("evaluation", &evaluation(recipe));
     page.row("saving", &saving(resolved));
     page.row("run", &near(Path::new(&machine.paths.output)));
@@ -187,6 +197,21 @@ fn steps(resolved: &Resolved) -> String {
             format!("{about}{} for {epochs} {plural}{tokens}; exact once tokenized", count(estimate.steps))
         }
     }
+}
+
+fn time(projection: Option<Projection>) -> String {
+    let Some(it) = projection else {
+        return "unknown until a run with these settings was measured on this machine (train --max-steps 10 -o DIR is enough)"
+            .to_owned();
+    };
+    format!(
+        "about {}, {} an epoch: {:.3} steps/s, {} tokens/s measured here on {}; validation, saving and scoring are not in it",
+        seconds(it.seconds),
+        seconds(it.seconds_per_epoch),
+        it.speed.steps_per_second,
+        short(it.speed.tokens_per_second),
+        minute(it.speed.measured_at),
+    )
 }
 
 fn evaluation(recipe: &Recipe) -> String {

@@ -5,6 +5,7 @@ mod events;
 mod folder;
 mod own;
 mod record;
+pub mod speed;
 
 pub use events::recorded;
 pub use folder::{RunFolder, State, state};

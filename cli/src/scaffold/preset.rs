@@ -1,8 +1,15 @@
 //! Settings for common machines and tasks: fragments of a manifest, with the reasons in `_why` comments.
 
 use clap::ValueEnum;
+use expert_contract::manifest::{PRESET, Set};
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
+
+type Config = serde_json::Map<String, Value>;
+
+/// A folder of the expert, not a setting of its training.
+const CACHE: &str = "pretokenized_cache";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Default)]
 pub enum Preset {
@@ -60,6 +67,17 @@ impl Preset {
         })
     }
 
+    /// The training settings as changes of a manifest. Which base, and where the token cache is, stays the manifest's.
+    pub fn sets(self) -> Vec<Set> {
+        let config = self.parts().ok().and_then(|parts| serde_json::from_str::<Config>(parts.config).ok());
+        let option = format!("{PRESET} {}", self.name());
+        let given = |key: &String| !key.starts_with('_') && key != CACHE;
+        let set = |(key, value): (String, Value)| {
+            Set::flag(option.clone(), format!("training.config.{key}"), value.to_string())
+        };
+        config.unwrap_or_default().into_iter().filter(|(key, _)| given(key)).map(set).collect()
+    }
+
     fn text(self) -> &'static str {
         match self {
             Self::Test => include_str!("presets/test.json"),
@@ -77,6 +95,19 @@ impl Preset {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_preset_changes_settings_and_neither_base_nor_folders() {
+        for preset in Preset::value_variants() {
+            let sets = preset.sets();
+            let keys: Vec<_> =
+                sets.iter().filter_map(|set| set.path.strip_prefix("training.config.")).collect();
+            assert_eq!(keys.len(), sets.len());
+            assert!(keys.contains(&"learning_rate") && keys.contains(&"rank"), "{preset:?}");
+            assert!(!keys.iter().any(|key| key.starts_with('_') || *key == CACHE), "{preset:?}");
+            assert!(sets.iter().all(|set| set.option == format!("--preset {}", preset.name())));
+        }
+    }
 
     #[test]
     fn every_preset_has_a_situation_and_its_parts() {

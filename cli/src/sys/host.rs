@@ -123,6 +123,13 @@ pub fn computes_bf16() -> bool {
     false
 }
 
+/// The processor's model.
+pub fn processor() -> String {
+    let mut system = System::new();
+    system.refresh_cpu_list(sysinfo::CpuRefreshKind::nothing());
+    system.cpus().first().map_or_else(String::new, |cpu| cpu.brand().trim().to_owned())
+}
+
 /// Physical memory, or less where a container sets a limit.
 fn memory_of_host() -> Option<u64> {
     let mut system = System::new();

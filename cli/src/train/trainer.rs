@@ -12,6 +12,7 @@ use super::options::{RunOptions, ShelfOptions, has_test_set};
 use super::runner::{Runner, Trained};
 use crate::failure::Failure;
 use crate::lock::{self, Entry, Outcome, Score};
+use crate::run::speed::Speed;
 use crate::run::{Begun, Finished, RunFolder, adapter};
 use crate::sys::files::read_json;
 use crate::worker::{self, Home, Notice};
@@ -42,6 +43,9 @@ impl Trainer<'_> {
         let asked = self.options.asked(self.shelf.is_some());
         let (mut trained, plan) = self.runner.train(&folder, plan, &inputs, asked, notify)?;
         let _held = matches!(trained, Trained::Now(_)).then_some(folder);
+        if let (Trained::Now(_), Some(speed)) = (&trained, Speed::of(&trained.result()?)) {
+            speed.keep(&plan.recipe, &plan.machine);
+        }
         // A run that trained now has scores; one that was finished before may have none, or those of another scorer.
         let scorer = lock::inputs::scorer(&plan.machine.paths, self.runner.digests);
         let is_scored = |result: &TrainResult| {

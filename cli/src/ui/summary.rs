@@ -7,10 +7,28 @@ use expert_contract::results::{EvaluationResult, ExportResult, Share, TrainResul
 
 use super::number::{bytes, grouped, seconds, short};
 use super::table::{Align, Table};
+use crate::run::speed::{self, Speed};
 use crate::sys::paths::near;
 
+/// What the result itself does not say.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Spent {
+    pub seconds_per_epoch: Option<f64>,
+    pub price_per_hour: Option<f64>,
+}
+
+impl Spent {
+    fn cost(self, result: &TrainResult) -> Option<String> {
+        let price = self.price_per_hour?;
+        let scoring = result.evaluation.as_ref().and_then(|evaluation| evaluation.seconds);
+        let both = result.seconds? + scoring.unwrap_or_default();
+        let what = if scoring.is_some() { "training and scoring" } else { "training" };
+        Some(format!("{:.2} for {} of {what}", speed::cost(both, price), seconds(both)))
+    }
+}
+
 /// The result of one training run. Missing values are left out.
-pub fn trained(result: &TrainResult) -> String {
+pub fn trained(result: &TrainResult, spent: Spent) -> String {
     let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
     let resumed =
         result.resumed_from.map_or(String::new(), |step| format!(", the first {} before", grouped(step)));
@@ -20,7 +38,10 @@ pub fn trained(result: &TrainResult) -> String {
         ("eval loss", result.eval_loss.map(loss)),
         ("tokens", result.tokens.map(grouped)),
         ("tokens/s", result.tokens_per_second.map(short)),
+        ("steps/s", Speed::of(result).map(|speed| format!("{:.3}", speed.steps_per_second))),
         ("time in training", result.seconds.map(seconds)),
+        ("time per epoch", spent.seconds_per_epoch.map(seconds)),
+        ("cost", spent.cost(result)),
         ("peak memory", result.peak_memory_bytes.map(bytes)),
         ("best checkpoint", result.best_checkpoint.as_deref().map(place)),
         ("adapter", result.adapter.as_deref().map(place)),
@@ -150,11 +171,14 @@ mod tests {
         let result =
             json!({"ok": true, "steps": 1200, "train_loss": 0.5, "eval_loss": null, "seconds": 62.0});
         assert_eq!(
-            trained(&typed(result)),
+            trained(&typed(result), Spent::default()),
             "steps             1,200\nmean train loss   0.5000\ntime in training  1m02s\n"
         );
         let slow = json!({"steps": 1, "slow_encoder": {"words": "9.5 times slower", "reason": "it differs"}});
-        assert!(trained(&typed(slow)).contains("9.5 times slower; the fast encoder is not used: it differs"));
+        assert!(
+            trained(&typed(slow), Spent::default())
+                .contains("9.5 times slower; the fast encoder is not used: it differs")
+        );
     }
 
     #[test]

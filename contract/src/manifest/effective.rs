@@ -6,6 +6,7 @@ use super::config::Config;
 use super::model::Manifest;
 use super::root::Root;
 use super::section::Shown;
+use super::sets::PRESET;
 use super::setting::Origin;
 use super::vocabulary::{ActivationCheckpointing, GradientCheckpointing};
 use crate::event::{ACCURACY, EVAL_LOSS};
@@ -139,6 +140,13 @@ impl Effective<'_> {
 
     /// Every setting of the base with its origin, for `plan`.
     pub fn shown(&self) -> Vec<Shown> {
-        self.config.shown()
+        let mut shown = self.config.shown();
+        let sources = &self.manifest.document.sources;
+        for setting in shown.iter_mut().filter(|setting| setting.origin == Origin::CommandLine) {
+            if sources.get(setting.span).is_some_and(|source| source.name.starts_with(PRESET)) {
+                setting.origin = Origin::Preset;
+            }
+        }
+        shown
     }
 }

@@ -28,7 +28,7 @@ pub use model::{Bases, MAX_BASES, Manifest, Options};
 pub use root::{Evaluation, Metrics, ROOT, Root, TEST_CASE, TestCase, TestCases, Training};
 pub use scorer::{CLASSIFICATION, Classification, Function, JUDGE, Judge, SCORER, Scorer, ScorerChoice};
 pub use section::Shown;
-pub use sets::Set;
+pub use sets::{PRESET, Set};
 pub use setting::{Decode, Origin, Setting};
 pub use vocabulary::{
     Accumulation, ActivationCheckpointing, CompileMode, DatasetType, GradientCheckpointing, Limit, Modules,

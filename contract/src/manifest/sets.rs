@@ -12,6 +12,9 @@ use crate::foreign;
 use crate::ledger::Section;
 use crate::source::{Source, Span};
 
+/// The option of settings that a preset gives; its name follows.
+pub const PRESET: &str = "--preset";
+
 /// One argument: a dotted path of the manifest and a JSON value; values that are not JSON are strings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Set {

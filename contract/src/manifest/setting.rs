@@ -19,6 +19,8 @@ pub enum Origin {
     Manifest,
     /// `base_models[].overrides`.
     Overrides,
+    /// `--preset`.
+    Preset,
     /// `--set`, or a flag that stands for one.
     CommandLine,
 }
@@ -30,6 +32,7 @@ impl Origin {
             Self::Adapter => "adapters[]",
             Self::Manifest => "manifest",
             Self::Overrides => "overrides",
+            Self::Preset => "preset",
             Self::CommandLine => "command line",
         }
     }

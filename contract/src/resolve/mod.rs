@@ -41,7 +41,7 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
     let facts: Vec<DataFacts> = sources.train.iter().map(fact).collect();
     let recipe = recipe::build(expert, &base, template, &sources, &cases::read(expert, site)?, &facts);
     let (machine, largest_micro_batch) = machine::build(expert, &recipe, &base, &sources, site, &mut notes);
-    notes.extend(steps::few(&recipe, &facts));
+    notes.extend(steps::few(&recipe, &facts).or_else(|| steps::unusual(&recipe)));
     let license = expert.manifest.root.license.value.clone();
     let description = expert.manifest.description().map(str::to_owned);
     Ok(Resolved {

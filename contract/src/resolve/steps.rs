@@ -82,6 +82,29 @@ pub(super) fn few(recipe: &Recipe, facts: &[DataFacts]) -> Option<Note> {
     ))
 }
 
+/// More rows per step than this cost an adapter quality that they do not cost a fully trained model.
+const LARGE: u64 = 128;
+
+/// A note where the rows of a step are far from what adapters learn well from.
+pub(super) fn unusual(recipe: &Recipe) -> Option<Note> {
+    let batch = &recipe.batch;
+    match batch.rows_per_step {
+        rows if rows > LARGE => Some(Note::new(
+            "large-batch",
+            format!(
+                "{rows} rows per step: adapters learn less from large batches than from the same rows in more steps"
+            ),
+            "set gradient_accumulation_steps \"auto\", or 8 to 32 rows per step",
+        )),
+        1 if !batch.packing => Some(Note::new(
+            "small-batch",
+            "one row per step: each update follows a single row, and the loss is noisy",
+            "set gradient_accumulation_steps to 8, or packing true",
+        )),
+        _ => None,
+    }
+}
+
 /// Steps of an epoch that `auto` makes at least, and rows of a step at most.
 const STEPS_PER_EPOCH: u64 = 32;
 const MOST_ROWS: u64 = 32;

@@ -1,0 +1,101 @@
+//! How fast runs of one shape were on this machine, kept in the home folder for the plans that follow.
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use expert_contract::digest;
+use expert_contract::plan::{Duration, Machine, Recipe};
+use expert_contract::resolve::StepEstimate;
+use expert_contract::results::TrainResult;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::sys::durable;
+use crate::sys::files::read_json;
+use crate::sys::host;
+
+/// Between the first and the last step, without validation and saving.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Speed {
+    pub steps_per_second: f64,
+    pub tokens_per_second: f64,
+    /// Seconds since the epoch.
+    pub measured_at: f64,
+}
+
+impl Speed {
+    pub fn of(result: &TrainResult) -> Option<Self> {
+        let (tokens, steps) = (result.tokens? as f64, result.steps? as f64);
+        let tokens_per_second = result.tokens_per_second?;
+        let steps_per_second = tokens_per_second * steps / tokens;
+        let known = steps_per_second.is_finite() && steps_per_second > 0.0;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+        known.then_some(Self { steps_per_second, tokens_per_second, measured_at: now })
+    }
+
+    /// The newest one of the same shape.
+    pub fn find(recipe: &Recipe, machine: &Machine) -> Option<Self> {
+        let found: Self = read_json(&place(recipe, machine))?;
+        (found.steps_per_second.is_finite() && found.steps_per_second > 0.0).then_some(found)
+    }
+
+    /// For later plans, which do without it where it cannot be written.
+    pub fn keep(&self, recipe: &Recipe, machine: &Machine) {
+        let _ = durable::write_json(&place(recipe, machine), self);
+    }
+}
+
+/// One file per shape: what decides the time of a step.
+fn place(recipe: &Recipe, machine: &Machine) -> PathBuf {
+    let (base, adapter, batch) = (&recipe.base, &recipe.adapter, &recipe.batch);
+    let shape = digest::of(&json!({
+        "base": [base.name, base.quantization],
+        "adapter": [adapter.kind, adapter.rank, adapter.target_modules, adapter.dropout > 0.0],
+        "batch": [batch.rows_per_step, batch.max_seq_length, batch.packing, batch.group_by_length],
+        "optimizer": recipe.optimizer.name,
+        "processor": host::processor(),
+        "device": machine.device,
+        "dtype": [machine.dtype, machine.fp32_products],
+        "micro_batch": machine.micro_batch,
+        "distributed": machine.distributed,
+        "kernels": [machine.fast_path, machine.flash_attention, machine.sdpa, machine.kernels, machine.piece_tokens],
+        "checkpointing": machine.checkpointing,
+        "compile": machine.compile,
+        "threads": machine.threads,
+        "loader": machine.loader.use_cache,
+    }));
+    Path::new(&machine.paths.home).join("speeds").join(format!("{}.json", &shape[..32]))
+}
+
+/// What a plan's steps will take.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Projection {
+    #[serde(flatten)]
+    pub speed: Speed,
+    pub seconds_per_epoch: f64,
+    pub seconds: f64,
+    pub cost: Option<f64>,
+}
+
+impl Projection {
+    pub fn of(speed: Speed, recipe: &Recipe, steps: &StepEstimate, price_per_hour: Option<f64>) -> Self {
+        let epoch = steps.rows.div_ceil(recipe.batch.rows_per_step).max(1) as f64;
+        let seconds = steps.steps as f64 / speed.steps_per_second;
+        Self {
+            speed,
+            seconds_per_epoch: epoch / speed.steps_per_second,
+            seconds,
+            cost: price_per_hour.map(|price| cost(seconds, price)),
+        }
+    }
+}
+
+pub fn cost(seconds: f64, price_per_hour: f64) -> f64 {
+    seconds / 3600.0 * price_per_hour
+}
+
+/// Of a finished run, where its length is given in epochs.
+pub fn seconds_per_epoch(result: &TrainResult, recipe: &Recipe) -> Option<f64> {
+    let Duration::Epochs(epochs) = recipe.schedule.duration else { return None };
+    (result.resumed_from.is_none() && epochs > 0.0).then_some(result.seconds? / epochs)
+}
