@@ -9,7 +9,7 @@ use expert_contract::resolve::{MOST_ROOM, Place, Resolved, ShapeSource, estimate
 
 use serde_json::Value;
 
-use crate::run::speed::Projection;
+use crate::run::speed::{Projection, amount};
 use crate::sys::paths::near;
 use crate::ui::number::{bytes, grouped as count, minute, seconds, short};
 use crate::ui::style::{DIM, STRONG};
@@ -44,7 +44,7 @@ pub fn text(
     page.row("steps", &steps(resolved));
     page.row("time", &time(projection));
     if let Some(cost) = projection.and_then(|it| it.cost) {
-        page.row("cost", &format!("about {cost:.2} for training"));
+        page.row("cost", &format!("about {} for training", amount(cost)));
     }
     page.row("evaluation", &evaluation(recipe));
     page.row("saving", &saving(resolved));

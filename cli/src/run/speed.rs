@@ -94,6 +94,11 @@ pub fn cost(seconds: f64, price_per_hour: f64) -> f64 {
     seconds / 3600.0 * price_per_hour
 }
 
+/// Two decimals, or more where the amount is small.
+pub fn amount(cost: f64) -> String {
+    if cost < 0.1 { format!("{cost:.4}") } else { format!("{cost:.2}") }
+}
+
 /// Of a finished run, where its length is given in epochs.
 pub fn seconds_per_epoch(result: &TrainResult, recipe: &Recipe) -> Option<f64> {
     let Duration::Epochs(epochs) = recipe.schedule.duration else { return None };

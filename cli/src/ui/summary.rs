@@ -23,7 +23,7 @@ impl Spent {
         let scoring = result.evaluation.as_ref().and_then(|evaluation| evaluation.seconds);
         let both = result.seconds? + scoring.unwrap_or_default();
         let what = if scoring.is_some() { "training and scoring" } else { "training" };
-        Some(format!("{:.2} for {} of {what}", speed::cost(both, price), seconds(both)))
+        Some(format!("{} for {} of {what}", speed::amount(speed::cost(both, price)), seconds(both)))
     }
 }
 
