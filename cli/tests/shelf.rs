@@ -40,6 +40,8 @@ fn write(world: &World, name: &str, text: &str) {
 fn runs_are_listed_with_their_state() {
     let world = shelf();
     assert_eq!(document(&world, &["runs"])["runs"], json!([]));
+    train(&world, "missing");
+    assert_eq!(document(&world, &["runs"])["runs"][0]["state"], "not_started");
     train(&world, "steps=3,missing");
     let run = &document(&world, &["runs"])["runs"][0];
     assert_eq!((&run["expert"], &run["state"], &run["steps"]), (&"a".into(), &"ended".into(), &3.into()));

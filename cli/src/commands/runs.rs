@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::next;
 use crate::runs::compare::Comparison;
 use crate::runs::report::PAGE;
-use crate::runs::{Run, State, below, comparison};
+use crate::runs::{Run, below, comparison};
 use crate::sys::paths::{near, portable};
 use crate::ui::number::{grouped, minute, percent, short};
 use crate::ui::{Align, Console, Table};
@@ -112,7 +112,7 @@ fn table(runs: &[Run]) -> Table {
     for run in runs {
         table.row([
             run.expert.clone(),
-            state(run).to_owned(),
+            run.state.as_str().to_owned(),
             run.steps.map_or(String::new(), grouped),
             told(run.last_loss, |loss| format!("{loss:.4}")),
             told(run.eval_loss, |loss| format!("{loss:.4}")),
@@ -124,9 +124,4 @@ fn table(runs: &[Run]) -> Table {
         ]);
     }
     table
-}
-
-/// A run that made no step has nothing to compare or resume.
-fn state(run: &Run) -> &'static str {
-    if run.state == State::Ended && run.steps.is_none() { "not started" } else { run.state.as_str() }
 }

@@ -20,6 +20,8 @@ pub enum State {
     Resumable,
     /// Ended before its first checkpoint.
     Ended,
+    /// Ended before its first step.
+    NotStarted,
 }
 
 impl State {
@@ -29,6 +31,7 @@ impl State {
             Self::Finished => "finished",
             Self::Resumable => "resumable",
             Self::Ended => "ended early",
+            Self::NotStarted => "not started",
         }
     }
 }
@@ -89,7 +92,10 @@ pub fn look(path: &Path) -> Run {
     let record: Option<RunRecord> = read_json(&path.join("run.json"));
     let plan = read_plan(path);
     let last = last_words(path);
-    let state = state(path, record.is_some());
+    let state = match state(path, record.is_some()) {
+        State::Ended if last.step.is_none() => State::NotStarted,
+        state => state,
+    };
     let record = record.unwrap_or_default();
     let result: TrainResult =
         record.result.and_then(|it| serde_json::from_value(it).ok()).unwrap_or_default();

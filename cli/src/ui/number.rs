@@ -112,6 +112,26 @@ mod tests {
         assert_eq!(percent(0.2833), "28.3%");
     }
 
+    type Show = fn(f64) -> String;
+
+    /// The table that the report's numbers are held to as well.
+    #[test]
+    fn numbers_read_as_in_the_report() {
+        let table: serde_json::Value =
+            serde_json::from_str(include_str!("../../../tests/examples/numbers.json")).unwrap();
+        let kinds: [(&str, Show); 4] = [
+            ("bytes", |number| bytes(number as u64)),
+            ("seconds", seconds),
+            ("counts", |number| grouped(number as u64)),
+            ("shares", percent),
+        ];
+        for (kind, show) in kinds {
+            for pair in table[kind].as_array().unwrap() {
+                assert_eq!(show(pair[0].as_f64().unwrap()), pair[1].as_str().unwrap(), "{kind}");
+            }
+        }
+    }
+
     #[test]
     fn dates_are_the_calendars() {
         assert_eq!(

@@ -4,6 +4,8 @@
 pub enum Typed {
     Prompt(String),
     End,
+    /// On Windows Ctrl-C is a signal here too.
+    #[cfg_attr(not(unix), allow(dead_code))]
     Interrupt,
 }
 
