@@ -33,6 +33,23 @@ fn what_it_writes_validates_without_a_word() {
     assert!(loaded.ok() && loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
 }
 
+/// What is made from the expert's files is not committed with them, and others may read what git would let them read.
+#[test]
+#[cfg(unix)]
+fn runs_are_ignored_by_git_and_files_are_readable_as_the_umask_says() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let command = format!("umask 022 && exec {} init ash", env!("CARGO_BIN_EXE_expert-cli"));
+    let output = Command::new("sh").args(["-c", &command]).current_dir(folder.path()).output().unwrap();
+    assert!(output.status.success());
+    let ignored = std::fs::read_to_string(folder.path().join("ash/.gitignore")).unwrap();
+    assert!(["/weights/", "/datasets_optimized/"].iter().all(|line| ignored.lines().any(|it| it == *line)));
+    for file in ["manifest.json", "README.md", ".gitignore", "datasets/train.jsonl"] {
+        let mode = std::fs::metadata(folder.path().join("ash").join(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o644, "{file}");
+    }
+}
+
 /// An editor opens the file that `$schema` names, from the manifest's folder and without a network.
 #[test]
 fn the_manifest_names_a_schema_that_is_there() {
