@@ -165,3 +165,43 @@ fn what_the_worker_measures_itself_keeps_its_exit_code_and_its_document() {
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), &document["run"]), (Some(0), &Value::Null));
 }
+
+#[test]
+fn two_measurements_are_compared_and_held_to_bands() {
+    let expert = Expert::new();
+    let write = |name: &str, text: &str| {
+        let path = expert.world.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write(
+        "a.json",
+        r#"{"planned": {"tokens_per_second": 100.0, "peak_bytes": 1000, "ready_seconds": 10.0}}"#,
+    );
+    write("b.json", r#"{"planned": {"tokens_per_second": 310.0, "peak_bytes": 600, "ready_seconds": 5.0}}"#);
+    write("run/run.json", r#"{"result": {"tokens_per_second": 96.0, "peak_memory_bytes": 1200}}"#);
+    let compare = |words: &[&str]| {
+        let output = expert.bench(&[&["compare", "--json"], words].concat());
+        (output.status.code(), serde_json::from_slice::<Value>(&output.stdout).unwrap())
+    };
+    let target = ["--speed", "3", "--memory", "0.6", "--ready", "0.5"];
+    let (code, document) = compare(&[&["a.json", "b.json"][..], &target].concat());
+    assert_eq!((code, &document["ok"]), (Some(0), &Value::Bool(true)), "{document}");
+    assert_eq!(document["compared"].as_array().unwrap().len(), 3);
+    let (code, document) = compare(&["a.json", "b.json", "--speed", "3.2"]);
+    assert_eq!((code, &document["compared"][0]["passed"]), (Some(1), &Value::Bool(false)));
+    // Within 5% of the speed, and more than 5% above the memory; a run does not record when it was ready.
+    let (code, document) = compare(&["a.json", "run"]);
+    let passed: Vec<_> = document["compared"].as_array().unwrap().iter().map(|it| &it["passed"]).collect();
+    assert_eq!((code, passed), (Some(1), vec![&Value::Bool(true), &Value::Bool(false)]));
+    let text = String::from_utf8(expert.bench(&["compare", "a.json", "run"]).stdout).unwrap();
+    assert!(text.contains("FAIL") && text.contains("1.20x") && text.contains("at most 1.05x"), "{text}");
+
+    write("odd.json", "[]");
+    write("empty.json", "{}");
+    for other in ["odd.json", "absent.json", "empty.json"] {
+        let (code, document) = compare(&["a.json", other]);
+        assert_eq!(code, Some(2), "{document}");
+        assert!(document["error"]["hint"].is_string());
+    }
+}

@@ -1,6 +1,7 @@
 //! `bench`: where time goes, what each optimisation gains on this machine, and which settings are fastest.
 
 mod ablate;
+mod compare;
 mod edit;
 mod measure;
 mod outcome;
@@ -28,6 +29,7 @@ enum What {
     Timeline(timeline::Args),
     Ablate(Box<ablate::Args>),
     Tune(Box<tune::Args>),
+    Compare(compare::Args),
 }
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
@@ -36,5 +38,6 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         What::Timeline(args) => timeline::run(args, global, console),
         What::Ablate(args) => ablate::run(args, global, console),
         What::Tune(args) => tune::run(args, global, console),
+        What::Compare(args) => compare::run(args, console),
     }
 }
