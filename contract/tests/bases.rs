@@ -214,3 +214,22 @@ fn weights_of_the_embedding_are_counted_for_plain_lora_only() {
     assert_eq!(parameters("lora"), Some(2 * (2 * (64 + 64)) + 2 * (64 + 256)));
     assert_eq!(parameters("dora"), None);
 }
+
+/// Configurations name their dimensions differently; a folder that is here has them.
+#[test]
+fn memory_is_estimated_for_families_that_name_their_dimensions_otherwise() {
+    let gpt2 = json!({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 256, "vocab_size": 256});
+    let neox = json!({
+        "model_type": "gpt_neox", "hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "vocab_size": 256, "max_position_embeddings": 256
+    });
+    for config in [gpt2, neox] {
+        let folder = Folder::new();
+        let base = folder.base("base", "llama");
+        std::fs::write(base.join("config.json"), config.to_string()).unwrap();
+        let resolved = folder.resolve(&json!({"target_modules": "all-linear"}));
+        let notes: Vec<_> = resolved.notes.iter().map(|note| note.message.as_str()).collect();
+        assert!(resolved.machine.estimate.activations > 0, "{config}: {notes:?}");
+        assert!(!notes.iter().any(|note| note.contains("not known here")), "{config}: {notes:?}");
+    }
+}
