@@ -13,7 +13,7 @@ PYTEST_JOBS ?= 3
 RUST_SOURCES := $(shell find contract cli -name '*.rs' -o -name '*.toml' -o -name '*.json' 2>/dev/null) Cargo.toml Cargo.lock
 NATIVE_SOURCES := $(shell find worker/native -name '*.rs' -o -name '*.toml' 2>/dev/null) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: setup runtime demo wheels test test-all mutants adversary fuzz test-rust test-python programs lint format lock bench experts clean help
+.PHONY: setup runtime demo wheels test test-all mutants adversary fuzz test-rust test-python programs lint lint-platforms format lock bench experts clean help
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -119,6 +119,17 @@ lint: setup ## Formatting, lints and types, Rust and Python, and the workflows
 	@$(BIN)/python scripts/dev/plain_words.py
 	@$(BIN)/python scripts/dev/structure.py
 	@$(BIN)/zizmor --offline --quiet --pedantic .github/workflows
+
+# What can be checked of other systems from here. `rustup target add` fetches a target; none needs a C compiler.
+TARGETS := x86_64-pc-windows-msvc aarch64-apple-darwin
+
+lint-platforms: setup ## Rust and Python as Windows and macOS see them: clippy with those targets, mypy with --platform
+	@for target in $(TARGETS); do \
+		if rustup target list --installed | grep -qx $$target; then \
+			cargo clippy --quiet --locked -p expert-contract -p expert-cli --all-targets --target $$target -- --deny warnings || exit $$?; \
+		else echo "not checked: $$target is missing; rustup target add $$target" >&2; fi; done
+	@for platform in win32 darwin; do \
+		$(BIN)/mypy --platform $$platform --cache-dir .mypy_cache/$$platform || exit $$?; done
 
 format: setup ## Format everything in place
 	@cargo fmt

@@ -42,6 +42,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
 
 /// For files in folders that may have been downloaded: a symbolic link there is an error, wherever it leads.
 pub fn without_following() -> fs::OpenOptions {
+    #[cfg_attr(not(unix), allow(unused_mut))]
     let mut options = fs::OpenOptions::new();
     #[cfg(unix)]
     {

@@ -8,6 +8,7 @@ pub enum Interrupt {
     /// Ctrl-C
     Interrupt,
     /// TERM, or the terminal is gone
+    #[cfg_attr(windows, allow(dead_code))]
     Terminate,
 }
 
@@ -24,6 +25,7 @@ impl Interrupt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Death {
     /// Killed by another process: on Linux mostly by the kernel, out of memory.
+    #[cfg_attr(windows, allow(dead_code))]
     Killed,
     /// A fault in native code, by the signal's or exception's number.
     Crashed(i32),

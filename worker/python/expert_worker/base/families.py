@@ -1,4 +1,4 @@
-"""Model families, as `families.json` lists them: a copy of `contract/src/families.json`, which the CLI reads."""
+"""Model families, as `families.json` lists them: a copy of the table in `contract/src`."""
 
 from __future__ import annotations
 

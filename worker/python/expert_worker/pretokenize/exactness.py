@@ -73,6 +73,8 @@ def _watch(most_bytes: int, most_seconds: float) -> None:
 
 def _limit() -> None:
     """Between two looks of `_watch`, native code may take more than the machine has."""
+    if sys.platform != "linux":
+        raise AssertionError("only for Linux")
     import resource
 
     pages = int(Path("/proc/self/statm").read_text().split()[0])

@@ -26,6 +26,8 @@ def bind_to_parent(*, reads_stdin: bool) -> None:
 
 def _request_death_signal(parent: int) -> None:
     """The kernel kills this process when its parent ends."""
+    if sys.platform != "linux":
+        raise AssertionError("only for Linux")
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     # The parent may have ended before the call above, which would then never fire.

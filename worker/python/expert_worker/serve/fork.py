@@ -29,6 +29,8 @@ _ADOPTION_SECONDS = 10.0
 
 def hand_over(request: Request, control: socket.socket, readiness: Readiness) -> int:
     """The child's process id, reported once the CLI is its parent."""
+    if sys.platform != "linux":
+        raise AssertionError("only for Linux")
     read_end, write_end = os.pipe()
     middle = os.fork()
     if middle == 0:
@@ -44,6 +46,8 @@ def hand_over(request: Request, control: socket.socket, readiness: Readiness) ->
 def _leave_a_child(
     request: Request, control: socket.socket, readiness: Readiness, write_end: int
 ) -> NoReturn:
+    if sys.platform != "linux":
+        raise AssertionError("only for Linux")
     middle = os.getpid()
     child = os.fork()
     if child == 0:
@@ -58,6 +62,8 @@ def _leave_a_child(
 
 def _live(request: Request, readiness: Readiness, middle: int) -> NoReturn:
     """Never returns into the parent's frames, which are not this process's to run."""
+    if sys.platform != "linux":
+        raise AssertionError("only for Linux")
     code = int(Exit.FAILED)
     try:
         if os.getpid() != os.getpgid(0):

@@ -4,9 +4,11 @@ import array
 import json
 import os
 import socket
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from expert_worker.errors import Missing
 from expert_worker.events.models import Task
 from expert_worker.process import bind_to_parent
 from expert_worker.serve.fork import hand_over
@@ -38,6 +40,8 @@ class Request:
 
 def serve() -> int:
     """Until the CLI closes its end, by ending or because nothing is left to train."""
+    if sys.platform != "linux":
+        raise Missing("A warm parent needs Linux", hint="Run the stage without it.")
     bind_to_parent(reads_stdin=True)
     control = _claim_control()
     readiness = Readiness()
@@ -63,6 +67,8 @@ def _claim_control() -> socket.socket:
 
 
 def _receive(control: socket.socket) -> Request | None:
+    if sys.platform != "linux":
+        raise AssertionError("only for Linux")
     handles = array.array("i")
     data, ancillary, _, _ = control.recvmsg(_LONGEST, socket.CMSG_SPACE(max(_HANDLES) * handles.itemsize))
     for level, kind, content in ancillary:
