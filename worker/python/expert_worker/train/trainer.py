@@ -15,6 +15,7 @@ from expert_worker.errors import Failed
 from expert_worker.events import Events
 from expert_worker.plan import Evaluation, Plan, Saving
 from expert_worker.train import adapter, memory
+from expert_worker.train.crowding import CrowdingWatch
 from expert_worker.train.dataset import Rows
 from expert_worker.train.distributed import DistContext
 from expert_worker.train.engine import Engine
@@ -56,6 +57,7 @@ class Trainer:
         self.parameters = list(adapter.trained(self.model).values())
         self.throughput = ThroughputMeter()
         self.utilization = memory.Utilization(self.device)
+        self.crowding = CrowdingWatch(torch.get_num_threads())
 
     def run(self) -> None:
         """Returns when all steps are done or early stopping applies; raises Interrupted after saving."""
@@ -133,6 +135,9 @@ class Trainer:
 
     def _report(self, result: StepResult, norm: float | None, seconds: float) -> None:
         self.throughput.add(result.tokens, seconds)
+        steps_left = self.total_steps - self.state.step
+        if self.device.type == "cpu" and (busy := self.crowding.message(steps_left)):
+            self.events.warning("machine-busy", busy)
         held = memory.now(self.device)
         loss = result.loss_sum / max(1, result.weight)
         if not math.isfinite(loss):
@@ -155,7 +160,7 @@ class Trainer:
             memory_allocated=held.allocated,
             memory_reserved=held.reserved,
             gpu_util=self.utilization.now(),
-            eta=self.throughput.eta(self.total_steps - self.state.step),
+            eta=self.throughput.eta(steps_left),
         )
 
     def _evaluate(self) -> dict[str, float]:
