@@ -197,7 +197,7 @@ word! {
         Copy = "copy",
         Merge = "merge",
         Write = "write",
-        CompareLogits = "compare logits",
+        CompareLogits = "compare logits", CompareAnswers = "compare answers",
     }
 }
 

@@ -1,4 +1,4 @@
-//! `export`: the adapter merged into its base, or the plain adapter; the logits of both are compared.
+//! `export`: the adapter merged into its base, or the plain adapter, also as GGUF; the worker compares what it wrote.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::ui::{Console, summary};
 use crate::worker::{self, Home, carry_out};
 
 #[derive(clap::Args)]
-#[command(group(clap::ArgGroup::new("kind").required(true).args(["merge", "adapter"])))]
+#[command(group(clap::ArgGroup::new("kind").required(true).multiple(true).args(["merge", "adapter", "gguf"])))]
 pub struct Args {
     #[command(flatten)]
     options: PlanOptions,
@@ -23,12 +23,15 @@ pub struct Args {
     #[arg(long)]
     merge: bool,
     /// The adapter alone, in PEFT's layout
-    #[arg(long)]
+    #[arg(long, conflicts_with = "merge")]
     adapter: bool,
+    /// GGUF files for llama.cpp, Ollama and LM Studio: the adapter beside its base, or with --merge one model in f16
+    #[arg(long)]
+    gguf: bool,
     /// The adapter's folder (default: that of the expert's run)
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
-    /// The new folder (default: export/merged or export/adapter in the run's folder)
+    /// The new folder (default: export/merged, export/adapter, export/gguf or export/merged-gguf in the run's folder)
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
     #[command(flatten)]
@@ -43,19 +46,31 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         None => adapter::of_run(paths)
             .ok_or_else(|| adapter::not_trained(paths).hint("train first, or name an adapter with --from"))?,
     };
-    let usual =
-        || Path::new(&paths.output).join("export").join(if args.merge { "merged" } else { "adapter" });
+    let name = match (args.merge, args.gguf) {
+        (true, true) => "merged-gguf",
+        (true, false) => "merged",
+        (false, true) => "gguf",
+        (false, false) => "adapter",
+    };
+    let usual = || Path::new(&paths.output).join("export").join(name);
     let target = absolute(&args.to.clone().unwrap_or_else(usual));
-    let plan = resolved.plan(Request::Export { adapter, target: target.clone(), merge: args.merge });
+    let plan = resolved.plan(Request::Export {
+        adapter,
+        target: target.clone(),
+        merge: args.merge,
+        gguf: args.gguf,
+    });
     let result = carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console)?;
     if console.json {
         console.document(&result);
     } else {
         console.data(&summary::exported(&worker::result(&result)?));
     }
-    let target = near(Path::new(&target));
-    let written = if args.merge { "--base-only --model" } else { "--adapter" };
-    let next = next::command("evaluate", &args.options, &format!("{written} {}", next::quoted(&target)));
-    next::lead_on(Path::new(&plan.machine.paths.output), &next, console);
+    if !args.gguf {
+        let target = near(Path::new(&target));
+        let written = if args.merge { "--base-only --model" } else { "--adapter" };
+        let next = next::command("evaluate", &args.options, &format!("{written} {}", next::quoted(&target)));
+        next::lead_on(Path::new(&plan.machine.paths.output), &next, console);
+    }
     Ok(Exit::Done)
 }

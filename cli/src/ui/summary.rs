@@ -146,18 +146,34 @@ fn parts(result: &EvaluationResult) -> String {
 /// What `export` wrote.
 pub fn exported(result: &ExportResult) -> String {
     let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
-    let what = if result.merged { "merged model" } else { "adapter" };
+    let what = match (result.merged, result.answers.is_some()) {
+        (true, _) => "merged model",
+        (false, true) => "adapter and base",
+        (false, false) => "adapter",
+    };
     table.row([what.to_owned(), format!("{} ({})", place(&result.target), bytes(result.bytes))]);
-    table.row([
-        "check".to_owned(),
-        format!("logits differ by {:.1e} of their size", result.logits_difference),
-    ]);
+    if let Some(difference) = result.logits_difference {
+        table.row(["check".to_owned(), format!("logits differ by {difference:.1e} of their size")]);
+    }
+    if let Some(answers) = &result.answers {
+        let ties = match answers.near_ties {
+            0 => String::new(),
+            ties => format!(", {ties} part at tokens of nearly the same likelihood"),
+        };
+        let same = format!("{} of {} answers of llama.cpp are the same{ties}", answers.equal, answers.asked);
+        table.row(["check".to_owned(), same]);
+    }
+    for command in &result.commands {
+        table.row(["serve".to_owned(), command.clone()]);
+    }
     table.render()
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+
+    use expert_contract::results::AnswerCheck;
 
     use super::super::style::shown;
     use super::*;
@@ -187,12 +203,20 @@ mod tests {
             target: "/x/merged".into(),
             merged: true,
             bytes: 3 << 20,
-            logits_difference: 8.11e-7,
+            logits_difference: Some(8.11e-7),
+            answers: None,
+            commands: vec!["vllm serve /x/merged".into()],
         };
         assert_eq!(
             exported(&result),
-            "merged model  /x/merged (3.00 MiB)\ncheck         logits differ by 8.1e-7 of their size\n"
+            "merged model  /x/merged (3.00 MiB)\ncheck         logits differ by 8.1e-7 of their size\n\
+             serve         vllm serve /x/merged\n"
         );
+        let answers = Some(AnswerCheck { asked: 8, equal: 7, near_ties: 1 });
+        let result = ExportResult { answers, merged: false, logits_difference: None, ..result };
+        let text = exported(&result);
+        assert!(text.starts_with("adapter and base  /x/merged"), "{text}");
+        assert!(text.contains("7 of 8 answers of llama.cpp are the same, 1 part at tokens"), "{text}");
     }
 
     #[test]

@@ -58,6 +58,10 @@ pub enum Request {
         adapter: String,
         target: String,
         merge: bool,
+        /// As GGUF, with the base beside an adapter.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[schemars(extend("default" = false))]
+        gguf: bool,
     },
 }
 

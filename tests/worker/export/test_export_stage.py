@@ -26,7 +26,7 @@ from transformers import PreTrainedTokenizerFast as Fast
 
 from expert_worker.errors import BadInput, Failed, Storage
 from expert_worker.events import Events
-from expert_worker.export import stage
+from expert_worker.export import folders
 from expert_worker.export.stage import run
 from expert_worker.run_record import Outcome, adapter_config, adapter_tensors, write_final
 from expert_worker.run_record.card import model_card
@@ -203,7 +203,7 @@ def test_too_little_room_is_said_before_merging(base: Path, tmp_path: Path, monk
     class Usage:
         free = 10
 
-    monkeypatch.setattr(stage.shutil, "disk_usage", lambda _: Usage)
+    monkeypatch.setattr(folders.shutil, "disk_usage", lambda _: Usage)
     final = trained("lora", base, tmp_path)
     with pytest.raises(Storage, match="10 bytes are free"):
         run(order(base, final, tmp_path / "merged", merge=True), Events.in_memory()[0])

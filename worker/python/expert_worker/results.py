@@ -472,6 +472,15 @@ class BenchResult(OutputDocument):
     kernels: dict[str, KernelChoice]
 
 
+class AnswerCheck(OutputDocument):
+    """Greedy answers of llama.cpp against those of plain transformers and peft."""
+
+    asked: U64
+    equal: U64
+    # Answers that part at two tokens of nearly the same likelihood, which rounding decides.
+    near_ties: U64
+
+
 class ExportResult(OutputDocument):
     """`export`."""
 
@@ -479,8 +488,12 @@ class ExportResult(OutputDocument):
     target: str
     merged: bool
     bytes: U64
-    # The largest difference between the logits of what was exported and of what was trained.
-    logits_difference: float
+    # Only of GGUF.
+    answers: AnswerCheck | None = None
+    # Commands that serve what was exported.
+    commands: tuple[str, ...] = ()
+    # The largest difference between the logits of what was exported and of what was trained; null for GGUF.
+    logits_difference: float | None = None
 
 
 class GeneratedAnswer(OutputDocument):

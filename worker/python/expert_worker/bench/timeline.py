@@ -231,6 +231,7 @@ def _lane(stage: StageName) -> str | None:
             | "merge"
             | "write"
             | "compare logits"
+            | "compare answers"
         ):
             return None
 

@@ -46,6 +46,7 @@ StageName = Literal[
     "merge",
     "write",
     "compare logits",
+    "compare answers",
     "wait",
     "answering",
 ]

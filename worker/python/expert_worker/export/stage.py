@@ -4,36 +4,22 @@ published only after it has been loaded again and compared.
 
 from __future__ import annotations
 
-import json
-import shutil
+import shlex
 from pathlib import Path
-from typing import Any
 
-import torch
 from pydantic import JsonValue
 
-from expert_worker.adapter import CONFIG, KINDS, WEIGHTS, check_adapter
-from expert_worker.base import load_base, load_tokenizer
-from expert_worker.base.adapter import load_adapter
-from expert_worker.base.locate import locate
+from expert_worker.adapter import check_adapter
 from expert_worker.checkpoint import files
-from expert_worker.checkpoint.refusal import human, refusals_in_words
-from expert_worker.errors import BadInput, Failed, Storage
+from expert_worker.checkpoint.refusal import refusals_in_words
+from expert_worker.errors import BadInput, Failed
 from expert_worker.events import Events
-from expert_worker.plan import Base, ExportRequest, Machine, Paths, Plan, Recipe
-from expert_worker.results import ExportResult
-from expert_worker.run_record.card import merged_card, public_name
-from expert_worker.run_record.digests import CARD, EXPERT
-from expert_worker.run_record.expert import name_files
-from expert_worker.run_record.final import tokenizer_files
-from expert_worker.run_record.inference import CHAT_TEMPLATE, GENERATION, inference_files
-
-_BESIDE = (CARD, EXPERT, CHAT_TEMPLATE, GENERATION)
-_TOKENIZER = ("tokenizer_config.json", "tokenizer.json")
-_SLOW = 600.0
-_LENGTH = 48
-# Relative to the logits' own size. Merging rounds weights once to the storage type: no more may show.
-TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 6e-2}
+from expert_worker.export.folders import fill_with_adapter, fill_with_merged
+from expert_worker.export.gguf_export import BASE_GGUF, fill_with_gguf
+from expert_worker.export.modelfile import gguf_commands, vllm_command
+from expert_worker.plan import ExportRequest, Machine, Plan, Recipe
+from expert_worker.results import AnswerCheck, ExportResult
+from expert_worker.run_record.card import public_name
 
 
 def run(plan: Plan, events: Events) -> JsonValue:
@@ -45,19 +31,27 @@ def run(plan: Plan, events: Events) -> JsonValue:
     _check_target(target)
     with refusals_in_words(target.parent, f"write {target.name}", int, lambda: []):
         target.parent.mkdir(parents=True, exist_ok=True)
-        difference = _build(plan.recipe, plan.machine, events, request)
-    size = files.folder_bytes(target)
+        check = _build(plan.recipe, plan.machine, events, request)
+    # Fields that are not given are left out of the document.
+    answers = {"answers": check} if isinstance(check, AnswerCheck) else {}
     return ExportResult(
-        target=str(target), merged=request.merge, bytes=size, logits_difference=difference
+        target=str(target),
+        merged=request.merge,
+        bytes=files.folder_bytes(target),
+        logits_difference=None if isinstance(check, AnswerCheck) else check,
+        commands=_commands(plan.recipe, request),
+        **answers,
     ).as_json()
 
 
-def _build(recipe: Recipe, machine: Machine, events: Events, request: ExportRequest) -> float:
+def _build(recipe: Recipe, machine: Machine, events: Events, request: ExportRequest) -> float | AnswerCheck:
     adapter, target = Path(request.adapter), Path(request.target)
-    found: list[float] = []
+    found: list[float | AnswerCheck] = []
 
     def fill(folder: Path) -> None:
-        if request.merge:
+        if request.gguf:
+            found.append(fill_with_gguf(recipe, machine, events, adapter, folder, merge=request.merge))
+        elif request.merge:
             found.append(fill_with_merged(recipe, machine, events, adapter, folder))
         else:
             found.append(fill_with_adapter(recipe, machine, events, adapter, folder))
@@ -69,153 +63,22 @@ def _build(recipe: Recipe, machine: Machine, events: Events, request: ExportRequ
     return found[0]
 
 
+def _commands(recipe: Recipe, request: ExportRequest) -> tuple[str, ...]:
+    target, name = Path(request.target), recipe.expert
+    if request.gguf:
+        adapter = None if request.merge else f"{name}.gguf"
+        return gguf_commands(target, name, f"{name}.gguf" if request.merge else BASE_GGUF, adapter)
+    if request.merge:
+        return (shlex.join(["vllm", "serve", str(target), "--served-model-name", name]),)
+    if recipe.adapter.kind not in ("lora", "rslora"):
+        return ()
+    return (vllm_command(target, name, public_name(recipe.base.name), recipe.adapter.rank),)
+
+
 def _check_target(target: Path) -> None:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise BadInput(
             f"{target} exists and is not an empty folder",
             hint="Name another folder; export never overwrites.",
             code="target-in-use",
-        )
-
-
-def fill_with_adapter(recipe: Recipe, machine: Machine, events: Events, adapter: Path, folder: Path) -> float:
-    loaded = load_base(recipe.base, machine, events, as_stored=True)
-    events.stage("copy", detail=str(adapter))
-    shutil.copyfile(adapter / WEIGHTS, folder / WEIGHTS)
-    config = files.read_json(adapter / CONFIG) | {"base_model_name_or_path": public_name(recipe.base.name)}
-    (folder / CONFIG).write_bytes(files.json_bytes(config))
-    copy_companions(recipe, machine.paths, events, loaded, adapter, folder)
-    name_files(folder)
-    return _check(loaded, events, adapter, folder)
-
-
-def copy_companions(
-    recipe: Recipe, paths: Paths, events: Events, model: Any, adapter: Path, folder: Path
-) -> None:
-    """From `final/` as they are. A bare checkpoint has none of them and a run of an older version not all, so
-    they are written as training would have."""
-    for path in sorted(adapter.iterdir()):
-        if path.is_file() and (path.name in _BESIDE or _is_tokenizer(path.name)):
-            shutil.copyfile(path, folder / path.name)
-    if (adapter / EXPERT).is_file():
-        return
-    tokenizer = load_tokenizer(recipe.base, paths, events)
-    written = dict(inference_files(recipe.template, recipe.decoding, model, tokenizer))
-    if not any((adapter / name).is_file() for name in _TOKENIZER):
-        written = {**tokenizer_files(tokenizer), **written}
-    for name, content in written.items():
-        (folder / name).write_bytes(content)
-
-
-def _is_tokenizer(name: str) -> bool:
-    known = ("tokenizer", "special_tokens", "added_tokens", "chat_template", "vocab", "merges")
-    return name.startswith(known) and not name.endswith(".partial")
-
-
-def _check(loaded: Any, events: Events, adapter: Path, folder: Path) -> float:
-    """Plain peft must load the copy, and the copy must give the original's logits."""
-    events.stage("compare logits", quiet_budget=300.0)
-    model = load_adapter(loaded, adapter)
-    original = logits(model)
-    model.load_adapter(str(folder), "exported")
-    model.set_adapter("exported")
-    found = difference(original, logits(model.eval()))
-    demand_equal(found, torch.float32, "The copy")
-    return found
-
-
-def fill_with_merged(recipe: Recipe, machine: Machine, events: Events, adapter: Path, folder: Path) -> float:
-    if KINDS[recipe.adapter.kind].is_soft_prompt:
-        raise BadInput(
-            "A soft prompt cannot be merged: it is not part of the weights",
-            hint="Export it with --adapter.",
-            code="cannot-merge",
-        )
-    base = _unquantized(recipe.base, events)
-    machine = _in_own_dtype(base, machine, events)
-    model = load_adapter(load_base(base, machine, events, as_stored=True), adapter)
-    _demand_room(model, folder)
-    spoken = logits(model)
-    events.stage("merge", quiet_budget=_SLOW)
-    merged = model.merge_and_unload(safe_merge=True)
-    dtype = merged.dtype
-    events.stage("write", quiet_budget=_SLOW, detail=str(folder.name))
-    merged.save_pretrained(str(folder), safe_serialization=True)
-    copy_companions(recipe, machine.paths, events, merged, adapter, folder)
-    del model, merged
-    _describe_merged(recipe, folder)
-    events.stage("compare logits", quiet_budget=_SLOW)
-    found = difference(spoken, logits(_read_back(folder, dtype)))
-    demand_equal(found, dtype, "The merged model")
-    return found
-
-
-def _describe_merged(recipe: Recipe, folder: Path) -> None:
-    card = folder / CARD
-    if card.is_file():
-        text = merged_card(card.read_text(encoding="utf-8"), public_name(recipe.base.name))
-        card.unlink() if text is None else card.write_text(text, encoding="utf-8")
-    name_files(folder)
-
-
-def _in_own_dtype(base: Base, machine: Machine, events: Events) -> Machine:
-    """A base stored in 16 bits is not written at twice its size, whatever a run computes in."""
-    config = json.loads((locate(base, machine.paths, events) / "config.json").read_bytes())
-    named = config.get("dtype") or config.get("torch_dtype")
-    dtype = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}.get(named, machine.dtype)
-    return machine.model_copy(update={"dtype": dtype})
-
-
-def _unquantized(base: Base, events: Events) -> Base:
-    """Weights of 4 or 8 bits cannot take an adapter in: it goes into the base's own, which they came from."""
-    if base.quantization not in ("int4", "int8"):
-        return base
-    events.warning(
-        "merged-unquantized",
-        f"The adapter was trained on a base in {base.quantization}; it goes into the unquantized weights",
-        "Answers may differ a little from those of the adapter on the quantized base.",
-    )
-    return base.model_copy(update={"quantization": "none"})
-
-
-def _demand_room(model: Any, folder: Path) -> None:
-    needed = sum(p.numel() * p.element_size() for p in model.parameters())
-    free = shutil.disk_usage(folder).free
-    if free < needed:
-        raise Storage(
-            f"The merged model needs {human(needed)}; {human(free)} are free at {folder.parent}",
-            hint="Free some space, or name a folder on another disk.",
-        )
-
-
-def _read_back(folder: Path, dtype: torch.dtype) -> Any:
-    from transformers import AutoModelForCausalLM
-
-    model: Any = AutoModelForCausalLM.from_pretrained(str(folder), dtype=dtype, local_files_only=True)
-    return model.eval()
-
-
-def logits(model: Any) -> torch.Tensor:
-    """The same tokens for every model of one vocabulary, spread over all of it."""
-    device = next(model.parameters()).device
-    size = model.get_input_embeddings().weight.shape[0]
-    ids = (torch.arange(2 * _LENGTH) * 7919 % size).reshape(2, _LENGTH).to(device)
-    with torch.no_grad():
-        found: torch.Tensor = model(input_ids=ids).logits
-    return found[:, -_LENGTH:].float().cpu()
-
-
-def difference(one: torch.Tensor, other: torch.Tensor) -> float:
-    """Root mean square of the difference over that of the logits."""
-    return float((one - other).norm() / one.norm().clamp_min(1e-12))
-
-
-def demand_equal(found: float, dtype: torch.dtype, what: str) -> None:
-    allowed = TOLERANCE[dtype]
-    if not found <= allowed:
-        raise Failed(
-            f"{what} does not say what the adapter says: its logits differ by {found:.2g} (relative), "
-            f"{allowed:.0e} is allowed for {str(dtype).removeprefix('torch.')}. Nothing was exported.",
-            hint="Export with --adapter instead: the merged weights are in the base's own number format.",
-            code="export-differs",
         )

@@ -604,6 +604,8 @@ class ExportRequest(Document):
     adapter: str
     target: str
     merge: bool
+    # As GGUF, with the base beside an adapter.
+    gguf: bool = False
 
 
 Request = Annotated[

@@ -1,0 +1,195 @@
+"""GGUF exports, answered by llama.cpp itself."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from plans import example_plan, example_record
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen3Config
+
+from expert_worker.errors import BadInput, Failed
+from expert_worker.events import Events
+from expert_worker.export import gguf_files, llama_cpp
+from expert_worker.export.modelfile import go_template, vllm_rank
+from expert_worker.export.stage import run
+from expert_worker.run_record import adapter_config, adapter_tensors, write_final
+from expert_worker.run_record.inference import inference_files
+
+MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+SIZES: dict[str, Any] = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": 512,
+    "initializer_range": 0.4,
+    "eos_token_id": 2,
+    "bos_token_id": 1,
+}
+CONFIGS = {"llama": LlamaConfig, "qwen3": Qwen3Config}
+
+
+@cache
+def tokenizer() -> Any:
+    """A byte-level BPE of ASCII with a few merges."""
+    alphabet = [*(chr(code) for code in range(33, 127)), "\u0120", "\u010a"]
+    merges = [("t", "h"), ("th", "e"), ("i", "n")]
+    special = ["<unk>", "<|im_start|>", "<|im_end|>"]
+    texts = [*special, *alphabet, *("".join(pair) for pair in merges)]
+    inner = Tokenizer(models.BPE(vocab={text: place for place, text in enumerate(texts)}, merges=merges))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    inner.add_special_tokens(special)
+    made = PreTrainedTokenizerFast(
+        tokenizer_object=inner, bos_token="<|im_start|>", eos_token="<|im_end|>", pad_token="<|im_end|>"
+    )
+    made.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    return made
+
+
+@pytest.fixture(params=CONFIGS)
+def base(request: Any, tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    config = CONFIGS[request.param](vocab_size=len(tokenizer()), tie_word_embeddings=True, **SIZES)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "base")
+    tokenizer().save_pretrained(tmp_path / "base")
+    return tmp_path / "base"
+
+
+def plan(base: Path, **request: Any) -> Any:
+    folder = base.parent
+    data = folder / "test.jsonl"
+    rows = [{"prompt": f"Say the number {n} in words", "completion": "a"} for n in range(6)]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = {"name": "test.jsonl", "format": "jsonl", "weight": 1.0, "task": None}
+    return example_plan(
+        folder,
+        {
+            "machine.paths.base": str(base),
+            "machine.paths.data": {"test.jsonl": str(data)},
+            "recipe.data.test": [source],
+            "recipe.base.name": "Org/Tiny",
+            "recipe.template": {"kind": "chatml", "source": None},
+            "recipe.decoding.max_new_tokens": 10,
+            "recipe.decoding.stop_sequences": ["Q"],
+            "recipe.decoding.temperature": 0.0,
+            "request": {"stage": "export", "merge": False, "gguf": True, **request},
+        },
+    )
+
+
+def trained(base: Path, **lora: Any) -> Path:
+    torch.manual_seed(1)
+    config = LoraConfig(r=4, lora_alpha=16, target_modules=MODULES, task_type="CAUSAL_LM", **lora)
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
+    for name, weight in model.named_parameters():
+        if "lora_B" in name:
+            weight.data.normal_(std=0.3)
+    recipe = plan(base, adapter="a", target="b").recipe
+    return write_final(
+        base.parent,
+        config=adapter_config(model.peft_config["default"], "tiny"),
+        weights=adapter_tensors(model),
+        tokenizer=tokenizer(),
+        inference=inference_files(recipe.template, recipe.decoding, model, tokenizer()),
+        record=example_record(base.parent),
+        card="# card\n",
+    )
+
+
+def export(base: Path, adapter: Path, target: Path, **request: Any) -> dict[str, Any]:
+    return run(plan(base, adapter=str(adapter), target=str(target), **request), Events.in_memory()[0])  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("lora", [{}, {"use_rslora": True}], ids=["lora", "rslora"])
+def test_llama_cpp_answers_as_peft_does(lora: dict[str, Any], base: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    found = export(base, trained(base, **lora), target)
+    assert found["answers"]["asked"] == 6 == found["answers"]["equal"] + found["answers"]["near_ties"]
+    assert found["answers"]["equal"] >= 5
+    names = {path.name for path in target.iterdir()}
+    assert {"base.gguf", "expert-sample.gguf", "Modelfile", "chat_template.jinja", "expert.json"} <= names
+    assert f"--lora {target / 'expert-sample.gguf'}" in found["commands"][0]
+
+
+def test_a_merged_model_answers_as_peft_does(base: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    found = export(base, trained(base), target, merge=True)
+    assert found["answers"]["equal"] >= 5 and found["merged"] is True
+    assert [path.name for path in target.glob("*.gguf")] == ["expert-sample.gguf"]
+    about = json.loads((target / "expert.json").read_text())
+    assert "expert-sample.gguf" in about["files"]
+
+
+@pytest.mark.parametrize("spoiled", ["scale", "order", "answer"])
+def test_a_file_that_answers_otherwise_is_not_exported(
+    spoiled: str, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if spoiled == "scale":
+        sqrt = gguf_files.math.sqrt
+        monkeypatch.setattr(gguf_files.math, "sqrt", lambda number: 4 * sqrt(number))
+    elif spoiled == "order":
+        placed = gguf_files.Shape.placed
+        monkeypatch.setattr(
+            gguf_files.Shape,
+            "placed",
+            lambda self, name, tensor: placed(self, name, tensor)[::-1] if "lora" not in name else tensor,
+        )
+    else:
+        ask = llama_cpp._ask
+        monkeypatch.setattr(llama_cpp, "_ask", lambda *asked: "another " + ask(*asked))
+    final = trained(base, use_rslora=True)
+    with pytest.raises(Failed, match="answers otherwise"):
+        export(base, final, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_kinds_and_architectures_without_a_form_are_refused(base: Path, tmp_path: Path) -> None:
+    final = trained(base, use_dora=True)
+    with pytest.raises(BadInput, match="DoRA adapter has no form in GGUF"):
+        export(base, final, tmp_path / "out")
+    config = json.loads((base / "config.json").read_text())
+    for change, message in (
+        ({"model_type": "gpt_neox"}, "architecture gpt_neox"),
+        ({"rope_parameters": {"rope_type": "yarn", "factor": 2.0}}, "scales its rotary embedding"),
+        ({"sliding_window": 8, "use_sliding_window": True}, "sliding-window"),
+    ):
+        (base / "config.json").write_text(json.dumps({**config, **change}))
+        with pytest.raises(BadInput, match=message):
+            gguf_files.Shape.of(base)
+
+
+def test_the_modelfile_ends_answers_and_renders_as_the_template(base: Path, tmp_path: Path) -> None:
+    export(base, trained(base), tmp_path / "out")
+    text = (tmp_path / "out" / "Modelfile").read_text()
+    assert text.startswith('FROM ./base.gguf\nADAPTER ./expert-sample.gguf\nTEMPLATE """')
+    for line in ("temperature 0", "num_predict 10", 'stop "<|im_end|>"', 'stop "Q"'):
+        assert f"PARAMETER {line}\n" in text
+
+
+def test_ollamas_template_is_found_by_rendering() -> None:
+    chatml = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    question = "<|im_start|>user\n{{ .Prompt }}<|im_end|>\n<|im_start|>assistant\n{{ .Response }}"
+    system = "<|im_start|>system\n{{ .System }}<|im_end|>\n"
+    expected = f"{{{{ if .System }}}}{system}{question}{{{{ else }}}}{question}{{{{ end }}}}"
+    assert go_template(tokenizer(), chatml) == expected
+    braces = "{{ '{{' }}{{ messages[-1].content }}"
+    assert go_template(tokenizer(), braces) == '{{ "{{" }}{{ .Prompt }}{{ .Response }}'
+    for unfit in ("{{ messages[0].content | upper | length }}", "{{ raise_exception('no') }}"):
+        assert go_template(tokenizer(), unfit) is None
+
+
+def test_vllms_rank_is_one_that_it_takes() -> None:
+    assert [vllm_rank(rank) for rank in (1, 8, 9, 64, 300)] == [8, 8, 16, 64, 320]

@@ -1,0 +1,101 @@
+"""`export --gguf`: an adapter beside its base, or the merged model, with a Modelfile."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from expert_worker.adapter import CONFIG
+from expert_worker.base import load_base, load_tokenizer, locate
+from expert_worker.base.adapter import load_adapter
+from expert_worker.checkpoint import files
+from expert_worker.evaluate.decode import end_ids, stop_texts
+from expert_worker.evaluate.rows import Message, rows_of, spread
+from expert_worker.events import Events
+from expert_worker.export import folders, llama_cpp
+from expert_worker.export.gguf_files import Shape, check_kind, write_adapter, write_model
+from expert_worker.export.modelfile import go_template, modelfile
+from expert_worker.plan import Machine, Recipe
+from expert_worker.results import AnswerCheck
+from expert_worker.run_record.expert import name_files
+from expert_worker.run_record.inference import chat_template
+
+BASE_GGUF = "base.gguf"
+MODELFILE = "Modelfile"
+QUESTIONS = 8
+_LONGEST_ANSWER = 48
+_LONGEST_QUESTION = 4000
+_GENERAL = ("What is the capital of France?", "Write a short sentence about the sea.", "List three colours.")
+
+
+def fill_with_gguf(
+    recipe: Recipe, machine: Machine, events: Events, adapter: Path, folder: Path, *, merge: bool
+) -> AnswerCheck:
+    """Everything is computed from fp32, so that only the rounding to f16 is between both."""
+    llama_cpp.require()
+    if not merge:
+        check_kind(files.read_json(adapter / CONFIG))
+    wide = machine.model_copy(update={"dtype": "fp32"})
+    base = folders.unquantized(recipe.base, events).model_copy(update={"quantization": "none"})
+    source = locate(base, machine.paths, events)
+    Shape.of(source)
+    tokenizer = load_tokenizer(base, machine.paths, events)
+    model = load_adapter(load_base(base, wide, events, as_stored=True), adapter)
+    folders.demand_room(model, folder)
+    template, name = chat_template(recipe.template, tokenizer), recipe.expert
+    model_file = folder / (f"{name}.gguf" if merge else BASE_GGUF)
+    adapter_file = None if merge else folder / f"{name}.gguf"
+    events.stage("write", quiet_budget=folders.SLOW, detail=model_file.name)
+    if merge:
+        model = _merged(model, source, model_file, name, template)
+    else:
+        write_model(source, model_file, name, template)
+    if adapter_file is not None:
+        write_adapter(adapter, source, adapter_file)
+    folders.copy_companions(recipe, machine.paths, events, model, adapter, folder, with_tokenizer=False)
+    sequences = recipe.decoding.stop_sequences
+    ends = [str(tokenizer.decode([token])) for token in end_ids(model, tokenizer, sequences)]
+    text = modelfile(
+        model_file.name,
+        adapter_file.name if adapter_file else None,
+        go_template(tokenizer, template),
+        recipe.decoding,
+        list(dict.fromkeys([*ends, *stop_texts(tokenizer, sequences)])),
+    )
+    (folder / MODELFILE).write_text(text, encoding="utf-8")
+    name_files(folder)
+    events.stage("compare answers", quiet_budget=folders.SLOW, detail="llama.cpp with transformers")
+    decoding = recipe.decoding.model_copy(
+        update={"temperature": 0.0, "max_new_tokens": min(recipe.decoding.max_new_tokens, _LONGEST_ANSWER)}
+    )
+    reference = llama_cpp.Reference(model, tokenizer, decoding, template)
+    return llama_cpp.compare(reference, model_file, adapter_file, _questions(recipe, machine))
+
+
+def _merged(model: Any, source: Path, target: Path, name: str, template: str) -> Any:
+    """The weights go through a folder of safetensors, which is read one tensor at a time."""
+    spoken = folders.logits(model)
+    merged = model.merge_and_unload(safe_merge=True)
+    folders.demand_equal(folders.difference(spoken, folders.logits(merged)), merged.dtype, "The merged model")
+    with tempfile.TemporaryDirectory(prefix="merged-", dir=target.parent) as name_of_folder:
+        folder = Path(name_of_folder)
+        merged.save_pretrained(str(folder), safe_serialization=True)
+        for path in source.iterdir():
+            if path.is_file() and folders.is_tokenizer(path.name):
+                shutil.copyfile(path, folder / path.name)
+        write_model(folder, target, name, template)
+    return merged.eval()
+
+
+def _questions(recipe: Recipe, machine: Machine) -> list[list[Message]]:
+    """Of the expert's own rows, those that it is tested with first; general ones where no data is here."""
+    data, places = recipe.data, machine.paths.data
+    for sources in (data.test, data.validation, data.train):
+        if sources and all(Path(places.get(source.name, "")).is_file() for source in sources):
+            rows = rows_of(sources, data.field_mapping, places, 500)
+            short = [row["messages"] for row in rows if len(str(row["messages"])) < _LONGEST_QUESTION]
+            if short:
+                return [list(messages) for messages in spread(short, QUESTIONS)]
+    return [[{"role": "user", "content": text}] for text in _GENERAL]

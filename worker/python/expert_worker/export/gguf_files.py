@@ -1,0 +1,231 @@
+"""GGUF files of adapters and whole models, for llama.cpp, Ollama and LM Studio.
+
+Only architectures and tokenizers are written whose form in llama.cpp is known. Every file is then compared
+with plain transformers and peft (`llama_cpp.py`) before it is published.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+from safetensors import safe_open
+
+from expert_worker.adapter import CONFIG, WEIGHTS
+from expert_worker.base.locate import weight_files
+from expert_worker.checkpoint import files
+from expert_worker.errors import BadInput
+
+_CONVERTER = "Export merged weights with --merge and convert them with llama.cpp's convert_hf_to_gguf.py."
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How llama.cpp holds an architecture."""
+
+    kind: gguf.MODEL_ARCH
+    # Rows of q and k in the order of its rotary embedding, which pairs neighbours instead of halves.
+    permuted: bool
+
+
+LAYOUTS = {
+    "llama": Layout(gguf.MODEL_ARCH.LLAMA, permuted=True),
+    "mistral": Layout(gguf.MODEL_ARCH.LLAMA, permuted=True),
+    "qwen2": Layout(gguf.MODEL_ARCH.QWEN2, permuted=False),
+    "qwen3": Layout(gguf.MODEL_ARCH.QWEN3, permuted=False),
+}
+# What splits text before merges, by the names of llama.cpp.
+_QWEN2 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_SPLITS = {_QWEN2: "qwen2", _QWEN2.replace(r"|\p{N}|", r"|\p{N}{1,3}|"): "llama-bpe"}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model's config.json, as far as GGUF needs it."""
+
+    layout: Layout
+    layers: int
+    heads: int
+    key_heads: int
+    config: dict[str, Any]
+
+    @classmethod
+    def of(cls, folder: Path) -> Shape:
+        config = files.read_json(folder / "config.json")
+        name = str(config.get("model_type"))
+        layout = LAYOUTS.get(name)
+        if layout is None:
+            known = ", ".join(sorted(LAYOUTS))
+            raise _unknown(f"The architecture {name} is not one that this program writes as GGUF ({known})")
+        rope = (config.get("rope_parameters") or config.get("rope_scaling") or {}).get("rope_type", "default")
+        if rope != "default":
+            raise _unknown(f"The base scales its rotary embedding ({rope}), which is not written as GGUF")
+        if config.get("sliding_window") and config.get("use_sliding_window", name == "mistral"):
+            raise _unknown("The base has sliding-window attention, which is not written as GGUF")
+        heads = int(config["num_attention_heads"])
+        return cls(
+            layout=layout,
+            layers=int(config["num_hidden_layers"]),
+            heads=heads,
+            key_heads=int(config.get("num_key_value_heads") or heads),
+            config=config,
+        )
+
+    def placed(self, name: str, tensor: Any) -> Any:
+        """The rows of a weight, a bias or a lora_B in llama.cpp's order."""
+        last = name.rsplit(".", 1)[-1]
+        if not self.layout.permuted or last not in ("q_proj", "k_proj"):
+            return tensor
+        heads = self.heads if last == "q_proj" else self.key_heads
+        rows = tensor.shape[0] // heads // 2
+        return tensor.reshape(heads, 2, rows, *tensor.shape[1:]).swapaxes(1, 2).reshape(tensor.shape)
+
+
+def write_adapter(adapter: Path, base: Path, target: Path) -> None:
+    """A LoRA or rsLoRA adapter, in fp32 as it was trained."""
+    config, shape = files.read_json(adapter / CONFIG), Shape.of(base)
+    check_kind(config)
+    rank, alpha = int(config["r"]), float(config["lora_alpha"])
+    writer = gguf.GGUFWriter(target, gguf.MODEL_ARCH_NAMES[shape.layout.kind])
+    writer.add_type(gguf.GGUFType.ADAPTER)
+    writer.add_string(gguf.Keys.Adapter.TYPE, "lora")
+    # llama.cpp scales by alpha / rank, rsLoRA by alpha / sqrt(rank).
+    writer.add_float32(
+        gguf.Keys.Adapter.LORA_ALPHA, alpha * math.sqrt(rank) if config.get("use_rslora") else alpha
+    )
+    names = gguf.get_tensor_name_map(shape.layout.kind, shape.layers)
+    with safe_open(adapter / WEIGHTS, framework="pt") as found:
+        for key in sorted(found.keys()):
+            module, _, which = key.removeprefix("base_model.model.").removesuffix(".weight").rpartition(".")
+            place = names.get_name(module)
+            if which not in ("lora_A", "lora_B") or place is None:
+                raise _unknown(f"The adapter's tensor {key} has no form in GGUF")
+            tensor = found.get_tensor(key).float().numpy()
+            if which == "lora_B":
+                tensor = shape.placed(module, tensor)
+            writer.add_tensor(f"{place}.weight.{which.lower()}", np.ascontiguousarray(tensor))
+    _finish(writer)
+
+
+def check_kind(config: dict[str, Any]) -> None:
+    kind = str(config.get("peft_type"))
+    if kind != "LORA" or config.get("use_dora"):
+        name = "DoRA" if config.get("use_dora") else kind
+        raise BadInput(
+            f"A {name} adapter has no form in GGUF: llama.cpp loads LoRA and rsLoRA",
+            hint="Export the whole model with --merge --gguf.",
+            code="adapter-not-gguf",
+        )
+
+
+def write_model(folder: Path, target: Path, name: str, template: str) -> None:
+    """Base or merged weights in f16, with tokenizer and chat template, one tensor in memory at a time."""
+    shape = Shape.of(folder)
+    writer = gguf.GGUFWriter(target, gguf.MODEL_ARCH_NAMES[shape.layout.kind])
+    _add_settings(writer, shape, name)
+    _add_tokenizer(writer, folder, shape, template)
+    tensors = list(_tensors(folder, shape))
+    for place, _, _, dimensions, kind in tensors:
+        size = math.prod(dimensions) * np.dtype(kind).itemsize
+        writer.add_tensor_info(place, dimensions, np.dtype(kind), size)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    for _, key, file, _, kind in tensors:
+        with safe_open(file, framework="pt") as found:
+            tensor = found.get_tensor(key).to(torch.float32)
+        module = key.rpartition(".")[0]
+        writer.write_tensor_data(np.ascontiguousarray(shape.placed(module, tensor.numpy()).astype(kind)))
+    writer.close()
+
+
+def _tensors(folder: Path, shape: Shape) -> Iterator[tuple[str, str, Path, list[int], str]]:
+    """Name in GGUF, name and file here, dimensions, type. Vectors stay in f32, as llama.cpp has them."""
+    names = gguf.get_tensor_name_map(shape.layout.kind, shape.layers)
+    for file in weight_files(folder):
+        with safe_open(file, framework="pt") as found:
+            for key in sorted(found.keys()):
+                place = names.get_name(key, try_suffixes=(".weight", ".bias"))
+                if place is None:
+                    raise _unknown(f"The model's tensor {key} has no form in GGUF")
+                if key == "lm_head.weight" and shape.config.get("tie_word_embeddings"):
+                    continue
+                dimensions = list(found.get_slice(key).get_shape())
+                yield place, key, file, dimensions, "float32" if len(dimensions) == 1 else "float16"
+
+
+def _add_settings(writer: Any, shape: Shape, name: str) -> None:
+    config = shape.config
+    writer.add_type(gguf.GGUFType.MODEL)
+    writer.add_name(name)
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
+    writer.add_context_length(int(config["max_position_embeddings"]))
+    writer.add_embedding_length(int(config["hidden_size"]))
+    writer.add_block_count(shape.layers)
+    writer.add_feed_forward_length(int(config["intermediate_size"]))
+    writer.add_head_count(shape.heads)
+    writer.add_head_count_kv(shape.key_heads)
+    writer.add_layer_norm_rms_eps(float(config["rms_norm_eps"]))
+    rope = config.get("rope_parameters") or {}
+    writer.add_rope_freq_base(float(rope.get("rope_theta") or config.get("rope_theta") or 10000.0))
+    width = int(config.get("head_dim") or int(config["hidden_size"]) // shape.heads)
+    writer.add_key_length(width)
+    writer.add_value_length(width)
+    writer.add_rope_dimension_count(width)
+    writer.add_vocab_size(int(config["vocab_size"]))
+
+
+def _add_tokenizer(writer: Any, folder: Path, shape: Shape, template: str) -> None:
+    document = json.loads((folder / "tokenizer.json").read_bytes())
+    model = document["model"]
+    if model.get("type") != "BPE" or model.get("byte_fallback"):
+        raise _unknown("The base's tokenizer is not a byte-level BPE, and is not written as GGUF")
+    texts = {place: text for text, place in model["vocab"].items()}
+    kinds = dict.fromkeys(texts, gguf.TokenType.NORMAL)
+    for token in document.get("added_tokens", ()):
+        texts[token["id"]] = token["content"]
+        special = gguf.TokenType.CONTROL if token["special"] else gguf.TokenType.USER_DEFINED
+        kinds[token["id"]] = special
+    count = max(int(shape.config["vocab_size"]), max(texts) + 1)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(_split(document.get("pre_tokenizer") or {}))
+    writer.add_token_list([texts.get(place, f"[PAD{place}]") for place in range(count)])
+    writer.add_token_types([kinds.get(place, gguf.TokenType.UNUSED) for place in range(count)])
+    vocabulary = gguf.SpecialVocab(folder, load_merges=True, n_vocab=count)
+    vocabulary.chat_template = template
+    # The template says where the first token stands, as in training.
+    vocabulary.add_special_token = {"bos": False, "eos": False}
+    vocabulary.add_to_gguf(writer, quiet=True)
+
+
+def _split(pre: dict[str, Any]) -> str:
+    steps = pre.get("pretokenizers", [pre]) if pre else []
+    kinds = [step.get("type") for step in steps]
+    if kinds == ["ByteLevel"] and steps[0].get("use_regex", True) and not steps[0].get("add_prefix_space"):
+        return "gpt-2"
+    if kinds == ["Digits", "ByteLevel"] and steps[0].get("individual_digits"):
+        return "smollm"
+    if kinds == ["Split", "ByteLevel"] and steps[0]["pattern"].get("Regex") in _SPLITS:
+        return _SPLITS[steps[0]["pattern"]["Regex"]]
+    raise _unknown("The base's tokenizer splits text in a way that is not written as GGUF")
+
+
+def _finish(writer: Any) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _unknown(message: str) -> BadInput:
+    return BadInput(message, hint=_CONVERTER, code="gguf-unknown")

@@ -1,0 +1,135 @@
+"""Greedy answers of llama.cpp, held against those of plain transformers and peft."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from expert_worker.errors import Failed, Missing
+from expert_worker.evaluate.decode import cut, end_ids, write, write_tokens
+from expert_worker.evaluate.rows import Message
+from expert_worker.plan import Decoding
+from expert_worker.results import AnswerCheck
+
+# llama.cpp multiplies f16 weights: two tokens whose logits are closer than this may change places.
+NEAR = 0.05
+_CONTEXT = 2048
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A model in transformers, its tokenizer, and the folder's own settings."""
+
+    model: Any
+    tokenizer: Any
+    decoding: Decoding
+    template: str
+
+
+def require() -> Any:
+    try:
+        import xllamacpp
+    except ImportError:
+        raise Missing(
+            "GGUF files are compared through llama.cpp, which is not installed",
+            hint="Install it with `pip install 'expert-worker[serve]'`.",
+            code="llama-cpp-missing",
+        ) from None
+    return xllamacpp
+
+
+def compare(
+    reference: Reference, model: Path, adapter: Path | None, questions: Sequence[Sequence[Message]]
+) -> AnswerCheck:
+    """Raises where an answer differs by more than rounding."""
+    answers = _llama(reference, model, adapter, questions)
+    equal = near = 0
+    for question, other in zip(questions, answers, strict=True):
+        own, gap = _answer(reference, question, other)
+        if gap is None:
+            equal += 1
+        elif gap < NEAR:
+            near += 1
+        else:
+            asked = str(question[-1]["content"])[:200]
+            raise Failed(
+                f"llama.cpp answers otherwise than the adapter. Asked {asked!r} it says {other!r}, the "
+                f"adapter says {own!r}. Nothing was exported.",
+                hint="Export with --merge, and convert the folder with llama.cpp's own script.",
+                code="export-differs",
+            )
+    return AnswerCheck(asked=len(questions), equal=equal, near_ties=near)
+
+
+def _llama(
+    reference: Reference, model: Path, adapter: Path | None, questions: Sequence[Sequence[Message]]
+) -> list[str]:
+    library = require()
+    settings = library.CommonParams()
+    settings.model.path = str(model)
+    settings.n_ctx, settings.n_parallel, settings.warmup, settings.verbosity = _CONTEXT, 1, False, -1
+    settings.cpuparams.n_threads = torch.get_num_threads()
+    settings.use_jinja, settings.chat_template = True, reference.template
+    # Thinking would be split off the answer.
+    settings.reasoning_format = library.common_reasoning_format.COMMON_REASONING_FORMAT_NONE
+    settings.hostnames, settings.port = ["127.0.0.1"], 0
+    lora: list[dict[str, float]] = []
+    if adapter is not None:
+        settings.lora_adapters = [library.CommonAdapterLoraInfo(str(adapter), 1.0)]
+        settings.lora_init_without_apply = True
+        lora = [{"id": 0, "scale": 1.0}]
+    server = library.Server(settings)
+    try:
+        return [_ask(server, reference.decoding, question, lora) for question in questions]
+    finally:
+        del server
+
+
+def _ask(server: Any, decoding: Decoding, question: Sequence[Message], lora: list[dict[str, float]]) -> str:
+    body = {
+        "messages": list(question),
+        "temperature": 0,
+        "max_tokens": decoding.max_new_tokens,
+        "stop": [stop for stop in decoding.stop_sequences if stop],
+        "cache_prompt": False,
+        "lora": lora,
+    }
+    found = server.handle_chat_completions(body)
+    document = found if isinstance(found, dict) else json.loads(found)
+    if "choices" not in document:
+        raise Failed(f"llama.cpp refused a prompt: {str(document)[:300]}", code="llama-cpp-failed")
+    return str(document["choices"][0]["message"]["content"] or "")
+
+
+def _whole(text: str) -> str:
+    """llama.cpp leaves out white space at an answer's ends, and a character that the limit cut in two."""
+    return text.rstrip("\N{REPLACEMENT CHARACTER}").strip()
+
+
+def _answer(reference: Reference, question: Sequence[Message], other: str) -> tuple[str, float | None]:
+    """The reference's answer, and by how much it prefers it to `other` where they part."""
+    model, tokenizer, decoding = reference.model, reference.tokenizer, reference.decoding
+    text = tokenizer.apply_chat_template(
+        list(question), chat_template=reference.template, add_generation_prompt=True, tokenize=False
+    )
+    ids = torch.tensor([tokenizer(text, add_special_tokens=False)["input_ids"]])
+    mask = torch.ones_like(ids)
+    (own,) = write(model, tokenizer, ids, mask, decoding)
+    own, other = _whole(own), _whole(cut(other, decoding.stop_sequences))
+    if own == other:
+        return own, None
+    tokens = write_tokens(model, tokenizer, ids, mask, decoding)[0].tolist()
+    theirs = tokenizer(other, add_special_tokens=False)["input_ids"]
+    place = next((n for n, pair in enumerate(zip(tokens, theirs, strict=False)) if pair[0] != pair[1]), None)
+    if place is None:
+        place = min(len(tokens), len(theirs))
+    seen = torch.cat([ids, torch.tensor([tokens[:place]], dtype=torch.long)], dim=1)
+    with torch.no_grad():
+        logits = model(input_ids=seen.to(model.device)).logits[0, -1].float()
+    instead = theirs[place : place + 1] or end_ids(model, tokenizer, decoding.stop_sequences)
+    return own, float(logits.max() - logits[instead].max())
