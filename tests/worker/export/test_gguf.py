@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from plans import example_plan, example_record
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen3Config
 
-from expert_worker.errors import BadInput, Failed
+from expert_worker.errors import BadInput, Failed, Missing
 from expert_worker.events import Events
 from expert_worker.export import gguf_files, llama_cpp
 from expert_worker.export.modelfile import go_template, vllm_rank
@@ -193,3 +194,23 @@ def test_ollamas_template_is_found_by_rendering() -> None:
 
 def test_vllms_rank_is_one_that_it_takes() -> None:
     assert [vllm_rank(rank) for rank in (1, 8, 9, 64, 300)] == [8, 8, 16, 64, 320]
+
+
+def test_answers_that_part_at_nearly_equal_tokens_are_counted(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = llama_cpp._ask
+    monkeypatch.setattr(llama_cpp, "_ask", lambda *asked: "Z" + ask(*asked))
+    monkeypatch.setattr(llama_cpp, "NEAR", 1e9)
+    found = export(base, trained(base), tmp_path / "out")
+    assert found["answers"] == {"asked": 6, "equal": 0, "near_ties": 6}
+
+
+def test_without_llama_cpp_nothing_is_loaded_and_the_extra_is_named(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    events, memory = Events.in_memory()
+    with pytest.raises(Missing, match="not installed") as refused:
+        run(plan(base, adapter=str(trained(base)), target=str(tmp_path / "out")), events)
+    assert "expert-worker[serve]" in str(refused.value.hint) and not memory.events
