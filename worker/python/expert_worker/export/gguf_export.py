@@ -71,7 +71,7 @@ def fill_with_gguf(
         update={"temperature": 0.0, "max_new_tokens": min(recipe.decoding.max_new_tokens, _LONGEST_ANSWER)}
     )
     reference = llama_cpp.Reference(model, tokenizer, decoding, template)
-    return llama_cpp.compare(reference, model_file, adapter_file, _questions(recipe, machine))
+    return llama_cpp.compare(reference, model_file, adapter_file, _questions(recipe, machine), events)
 
 
 def _merged(model: Any, source: Path, target: Path, name: str, template: str) -> Any:

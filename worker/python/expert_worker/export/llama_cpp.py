@@ -13,6 +13,7 @@ import torch
 from expert_worker.errors import Failed, Missing
 from expert_worker.evaluate.decode import cut, end_ids, write, write_tokens
 from expert_worker.evaluate.rows import Message
+from expert_worker.events import Events
 from expert_worker.plan import Decoding
 from expert_worker.results import AnswerCheck
 
@@ -44,10 +45,14 @@ def require() -> Any:
 
 
 def compare(
-    reference: Reference, model: Path, adapter: Path | None, questions: Sequence[Sequence[Message]]
+    reference: Reference,
+    model: Path,
+    adapter: Path | None,
+    questions: Sequence[Sequence[Message]],
+    events: Events,
 ) -> AnswerCheck:
     """Raises where an answer differs by more than rounding."""
-    answers = _llama(reference, model, adapter, questions)
+    answers = _llama(reference, model, adapter, questions, events)
     equal = near = 0
     for question, other in zip(questions, answers, strict=True):
         own, gap = _answer(reference, question, other)
@@ -67,13 +72,18 @@ def compare(
 
 
 def _llama(
-    reference: Reference, model: Path, adapter: Path | None, questions: Sequence[Sequence[Message]]
+    reference: Reference,
+    model: Path,
+    adapter: Path | None,
+    questions: Sequence[Sequence[Message]],
+    events: Events,
 ) -> list[str]:
     library = require()
     settings = library.CommonParams()
     settings.model.path = str(model)
     settings.n_ctx, settings.n_parallel, settings.warmup, settings.verbosity = _CONTEXT, 1, False, -1
-    settings.cpuparams.n_threads = torch.get_num_threads()
+    # Its threads spin while they wait for each other; on a busy machine all cores would be slower than half.
+    settings.cpuparams.n_threads = max(1, torch.get_num_threads() // 2)
     settings.use_jinja, settings.chat_template = True, reference.template
     # Thinking would be split off the answer.
     settings.reasoning_format = library.common_reasoning_format.COMMON_REASONING_FORMAT_NONE
@@ -85,7 +95,12 @@ def _llama(
         lora = [{"id": 0, "scale": 1.0}]
     server = library.Server(settings)
     try:
-        return [_ask(server, reference.decoding, question, lora) for question in questions]
+        answers = []
+        for question in questions:
+            events.stop.raise_if_requested()
+            answers.append(_ask(server, reference.decoding, question, lora))
+            events.advance("compare answers", len(answers), len(questions))
+        return answers
     finally:
         del server
 
