@@ -12,6 +12,9 @@ from expert_worker.plan import AdaptedModules, Recipe, SoftPrompt
 from expert_worker.train import modules
 from expert_worker.train.random import ADAPTER, PROMPT, generator, seed_everything
 
+# AdaLoRA's record of how many ranks a module has now.
+_RANK_COUNT = ".ranknum."
+
 
 def build(
     recipe: Recipe,
@@ -42,7 +45,10 @@ def build(
         ) from error
     if kind.is_soft_prompt:
         _start_prompts(model, wanted.soft_prompts, tokenizer, recipe.seed)
-    for parameter in model.parameters():
+    for name, parameter in model.named_parameters():
+        if _RANK_COUNT in name:
+            # peft marks it trainable when it moves it to a GPU; no gradient ever reaches it.
+            parameter.requires_grad_(False)
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
     model.train()

@@ -33,9 +33,13 @@ def _prepare_cuda(wanted: Precision, index: int, events: Events) -> None:
     torch.backends.cuda.matmul.allow_tf32 = wanted.tf32
     torch.backends.cudnn.allow_tf32 = wanted.tf32
     torch.backends.cudnn.benchmark = True
+    # On compute capability 9.0 and above torch would take it for packed rows, and build a graph, which takes
+    # tens of milliseconds, for each new set of lengths: nearly every batch has one.
+    torch.backends.cuda.enable_cudnn_sdp(False)
     on = torch.backends.cuda.matmul.allow_tf32
     events.applied("tf32", on, "TF32 enabled" if on else None)
     events.applied("cudnn_benchmark", torch.backends.cudnn.benchmark)
+    events.applied("cudnn_attention", torch.backends.cuda.cudnn_sdp_enabled())  # type: ignore[no-untyped-call]
     _limit_memory(index, events)
 
 

@@ -110,7 +110,8 @@ class Trainer:
                 gradient.div_(self.scale.value)
         largest = self.plan.recipe.optimizer.max_grad_norm
         norm = torch.nn.utils.get_total_norm(gradients)
-        if largest is not None and torch.isfinite(norm):
+        if largest is not None:
+            # Without a look at the norm, for which the host would wait: a step that is not finite is skipped.
             torch.nn.utils.clip_grads_with_norm_(self.parameters, largest, norm)
         return float(norm)
 

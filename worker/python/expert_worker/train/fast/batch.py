@@ -83,13 +83,20 @@ class PackedBatch:
         )
 
     def to(self, device: torch.device) -> PackedBatch:
+        """With what depends on values, such as where supervised tokens are: the host would have to wait for a
+        GPU to find it."""
+        if self.ids.device == device:
+            return self
+
         def move(tensor: Tensor) -> Tensor:
             return tensor.to(device, non_blocking=True)
 
         keys = move(self.keys) if self.keys is not None else None
-        return PackedBatch(
+        moved = PackedBatch(
             move(self.ids), move(self.labels), move(self.positions), self.lengths, keys, self.step
         )
+        moved.__dict__.update(sources=move(self.sources), targets=move(self.targets))
+        return moved
 
 
 def _level(lengths: Sequence[int], count: int) -> list[list[int]]:

@@ -27,14 +27,18 @@ class Documents:
 
     @cached_property
     def boundaries(self) -> Tensor:
-        return torch.tensor([0, *(end for _, end in self.spans)], dtype=torch.int32, device=self.device)
+        return self._sent([0, *(end for _, end in self.spans)], torch.int32)
 
     @cached_property
     def mask(self) -> Tensor:
         """The attention mask over the whole batch: its size is the square of the batch's."""
-        lengths = torch.tensor(self.lengths, device=self.device)
-        document = torch.repeat_interleave(torch.arange(len(self.lengths), device=self.device), lengths)
+        numbers = [number for number, length in enumerate(self.lengths) for _ in range(length)]
+        document = self._sent(numbers, torch.int64)
         return (document.unsqueeze(0) == document.unsqueeze(1)).tril()
+
+    def _sent(self, values: list[int], dtype: torch.dtype) -> Tensor:
+        """Made in the host's memory: a tensor made from a list on a GPU makes the host wait."""
+        return torch.tensor(values, dtype=dtype).to(self.device, non_blocking=True)
 
     @cached_property
     def longest(self) -> int:

@@ -1,0 +1,39 @@
+"""What a step may cost, for each trial in ledger.json: launches, products, waits of the host, copies, and the
+allocator's peak. They may only fall."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).with_name("ledger.json")
+COUNTED = ("kernels", "products", "waits", "copies", "mebibytes")
+# Where the host may wait for the device: the step's loss, and the norm of its gradient.
+WAITS = {"trainer.py:_backward": 1, "trainer.py:_clip": 1}
+# What the allocator reserves beside what is planned; the plan leaves a margin of the card's memory unused.
+MOST_OF_PLAN, LEAST_OF_PLAN = 1.01, 0.95
+
+
+def check_step(name: str, step: dict[str, Any]) -> None:
+    """`UPDATE=1` writes lower figures into the ledger, never higher ones."""
+    step = {**step, "mebibytes": step["peak_allocated"] >> 20}
+    found = {kind: step[kind] for kind in COUNTED}
+    ledger = json.loads(FILE.read_text())
+    allowed = ledger.get(name)
+    if os.environ.get("UPDATE") == "1" and (allowed is None or all(found[k] <= allowed[k] for k in COUNTED)):
+        ledger[name] = found
+        FILE.write_text(json.dumps(ledger, indent=2, sort_keys=True) + "\n")
+        return
+    assert allowed is not None, f"{name} is not in {FILE.name}: UPDATE=1 enters it"
+    more = {kind: (allowed[kind], found[kind]) for kind in COUNTED if found[kind] > allowed[kind]}
+    assert not more, f"{name} costs more a step than its ledger allows (allowed, found): {more}"
+
+
+def check_memory(plan: dict[str, Any], step: dict[str, Any], *, least: float = LEAST_OF_PLAN) -> None:
+    """The allocator reserves what was planned, and not much less. The context is outside of it."""
+    estimate = plan["machine"]["estimate"]
+    planned = estimate["total"] - estimate["context"] - estimate["process"]
+    share = step["peak_reserved"] / planned
+    assert least <= share <= MOST_OF_PLAN, f"reserved {step['peak_reserved']}, planned {planned}: {share:.3f}"

@@ -1,0 +1,232 @@
+"""Trains a few steps with the project's own stage on the stand-in driver, and prints one JSON object.
+
+`measure_steps.py PLAN BASE SETTINGS`: BASE is a folder with a config only. Its weights are made on the
+device, where no kernel ever touches them: a base of 8 billion weights needs no memory of the host.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import time
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+# ptxas, which Triton starts, does not run with it.
+os.environ.pop("LD_PRELOAD", None)
+ROOT = Path(__file__).parents[2]
+PLACES = ("worker/python", "benches/train", "benches/gpu")
+sys.path[:0] = [str(ROOT / place) for place in PLACES]
+
+import torch  # noqa: E402
+from data import PackedRows, documents  # noqa: E402
+from shapes import Case, Shape  # noqa: E402
+
+from expert_worker.bench import stage as bench  # noqa: E402
+from expert_worker.events import Events  # noqa: E402
+from expert_worker.plan import Plan, load_plan  # noqa: E402
+from expert_worker.train import stage, trainer  # noqa: E402
+from expert_worker.train.dataset import Dataset  # noqa: E402
+
+# The first steps make the optimizer's state and fill the allocator's cache.
+MEASURED = 2
+KINDS = {"K": "kernels", "G": "products", "S": "waits", "C": "copies", "M": "allocations"}
+KEPT = ("recovered", "warning", "failed")
+
+
+def base_on_device(plan_base: Any, machine: Any, *_: Any, **__: Any) -> Any:
+    """In place of `load_base`."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.from_pretrained(sys.argv[2])
+    device = torch.device("cuda", machine.device.index)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="sdpa")
+    if plan_base.quantization == "int4":
+        _quantize(model, device)
+    for module in model.modules():
+        for held, made in ((module._parameters, _parameter), (module._buffers, torch.Tensor)):
+            for name, tensor in held.items():
+                if tensor is not None and tensor.is_meta:
+                    empty = torch.empty(tensor.shape, dtype=tensor.dtype, device=device)
+                    held[name] = made(empty) if made is _parameter else empty
+    if config.tie_word_embeddings:
+        model.lm_head.weight = model.model.embed_tokens.weight
+    model.config.name_or_path = plan_base.name
+    return model.requires_grad_(False).eval()
+
+
+def _parameter(tensor: torch.Tensor) -> torch.nn.Parameter:
+    return torch.nn.Parameter(tensor, requires_grad=False)
+
+
+def _quantize(model: Any, device: torch.device) -> None:
+    from bitsandbytes.nn import Linear4bit, Params4bit
+
+    for layer in model.model.layers:
+        for block in (layer.self_attn, layer.mlp):
+            for name, linear in list(block.named_children()):
+                if not isinstance(linear, torch.nn.Linear):
+                    continue
+                shape = (linear.out_features, linear.in_features)
+                made = Linear4bit(
+                    linear.in_features,
+                    linear.out_features,
+                    bias=False,
+                    compute_dtype=torch.bfloat16,
+                    quant_type="nf4",
+                    device="meta",
+                )
+                whole = torch.empty(shape, dtype=torch.bfloat16, device=device)
+                weight = Params4bit(whole, requires_grad=False, quant_type="nf4")
+                made.weight = weight._quantize(device)
+                setattr(block, name, made)
+
+
+def _wait() -> None:
+    torch.ones(1, device="cuda").item()
+
+
+def _launch() -> None:
+    number = torch.ones(1, device="cuda")
+    for _ in range(100):
+        number.add_(1)
+
+
+def _hold() -> None:
+    HELD.append(torch.empty(100 << 20, dtype=torch.uint8, device="cuda"))
+
+
+def _mix() -> None:
+    torch.ones(2, device="cuda") + torch.ones(2)
+
+
+# What the tests of this harness do to a step, to see that it is found.
+FAULTS = {"wait": _wait, "launches": _launch, "memory": _hold, "device": _mix}
+HELD: list[torch.Tensor] = []
+
+
+class Meter:
+    """Counts one step: what the driver was asked for, where the host waited, and the allocator's peak."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._settings = settings
+        self._driver = ctypes.CDLL(None)
+        self._driver.fakecuda_count.restype = ctypes.c_longlong
+        self.found: dict[str, Any] = {}
+        self._waits: Counter[str] = Counter()
+        self._fault = FAULTS.get(settings["fault"] or "", lambda: None)
+
+    def install(self) -> None:
+        accumulate, report = trainer.GradientAccumulator.accumulate, trainer.Trainer._report
+        meter = self
+
+        def accumulated(self: Any, step: int, *rest: Any, **named: Any) -> Any:
+            if step == MEASURED and not meter.found:
+                meter._start()
+                meter._fault()
+            return accumulate(self, step, *rest, **named)
+
+        def reported(self: Any, result: Any, *rest: Any) -> None:
+            report(self, result, *rest)
+            if self.state.step == MEASURED + 1:
+                meter._end(result)
+
+        trainer.GradientAccumulator.accumulate = accumulated  # type: ignore[method-assign]
+        trainer.Trainer._report = reported  # type: ignore[method-assign]
+
+    def _start(self) -> None:
+        torch.cuda.reset_peak_memory_stats()
+        if self._settings["others_take"]:
+            torch.cuda.empty_cache()
+            self._driver.fakecuda_others_take(ctypes.c_ulonglong(int(self._settings["others_take"] * 2**30)))
+        warnings.simplefilter("always")
+        warnings.showwarning = self._waited  # type: ignore[assignment]
+        torch.cuda.set_sync_debug_mode("warn")
+        self._counts = self._count()
+        self._cpu = time.process_time()
+
+    def _end(self, result: Any) -> None:
+        cpu, counts = time.process_time() - self._cpu, self._count()
+        torch.cuda.set_sync_debug_mode("default")
+        memory = torch.cuda.memory_stats()
+        self.found = {
+            **{name: counts[name] - self._counts[name] for name in counts},
+            "cpu_seconds": cpu,
+            "tokens": result.tokens,
+            "supervised": result.supervised,
+            "peak_allocated": memory["allocated_bytes.all.peak"],
+            "peak_reserved": memory["reserved_bytes.all.peak"],
+            "retries": memory["num_alloc_retries"],
+            "waited": dict(self._waits),
+        }
+
+    def _count(self) -> dict[str, int]:
+        return {name: int(self._driver.fakecuda_count(ord(kind))) for kind, name in KINDS.items()}
+
+    def _waited(self, message: Any, *_: Any, **__: Any) -> None:
+        import traceback
+
+        if "called a synchronizing CUDA operation" not in str(message):
+            return
+        places = [
+            f"{Path(frame.filename).name}:{frame.name}"
+            for frame in traceback.extract_stack()
+            if "expert_worker" in frame.filename
+        ]
+        self._waits[places[-1] if places else "elsewhere"] += 1
+
+
+class Kept:
+    """The events that a test looks at."""
+
+    def __init__(self) -> None:
+        self.applied: dict[str, Any] = {}
+        self.others: list[dict[str, Any]] = []
+
+    def write(self, event: Any, line: bytes) -> None:
+        del event
+        body = json.loads(line)["body"]
+        if body["type"] == "applied":
+            self.applied[body["key"]] = body["value"]
+        elif body["type"] in KEPT:
+            self.others.append(body)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def rows_of(plan: Plan, settings: dict[str, Any]) -> PackedRows:
+    vocabulary = json.loads((Path(sys.argv[2]) / "config.json").read_text())["vocab_size"]
+    case = Case("", "", "", 0.0, settings["rows"], settings["length"], settings["steps"])
+    return PackedRows(documents(case, Shape(vocabulary, 0, 0, 0, 0, 0, 0)), settings["length"])
+
+
+def main() -> None:
+    settings = json.loads(sys.argv[3])
+    plan = load_plan(Path(sys.argv[1]))
+    stage.load_base = base_on_device  # type: ignore[assignment]
+    meter, kept = Meter(settings), Kept()
+    meter.install()
+    result = bench.measure(plan, Events([kept]), Dataset("0" * 64, rows_of(plan, settings), None, {}))
+    print(
+        json.dumps(
+            {
+                "fits": result.fits,
+                "micro_batch": result.micro_batch,
+                "peak_bytes": result.peak_bytes,
+                "kernels_chosen": {name: kind.chosen for name, kind in result.kernels.items()},
+                "applied": kept.applied,
+                "events": kept.others,
+                "step": meter.found,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""A trial: a manifest planned by the CLI for a card, and a few of its steps on the stand-in driver."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stand_in import ROOT, Card, Driver
+
+PROGRAM = Path(__file__).with_name("measure_steps.py")
+CLI = ROOT / "target" / "release" / ("expert-cli.exe" if os.name == "nt" else "expert-cli")
+_HEAD = {
+    "bos_token_id": None,
+    "eos_token_id": 0,
+    "pad_token_id": 0,
+    "rms_norm_eps": 1e-6,
+    "attention_bias": False,
+}
+
+
+def _config(kind: str, **dimensions: Any) -> dict[str, Any]:
+    architecture = {"qwen3": "Qwen3ForCausalLM", "llama": "LlamaForCausalLM"}[kind]
+    return {"model_type": kind, "architectures": [architecture], "hidden_act": "silu", **_HEAD, **dimensions}
+
+
+BASES = {
+    "tiny": _config(
+        "qwen3", vocab_size=512, hidden_size=64, intermediate_size=128, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=16, max_position_embeddings=40960,
+        tie_word_embeddings=True,
+    ),
+    "qwen3-0.6b": _config(
+        "qwen3", vocab_size=151936, hidden_size=1024, intermediate_size=3072, num_hidden_layers=28,
+        num_attention_heads=16, num_key_value_heads=8, head_dim=128, max_position_embeddings=40960,
+        tie_word_embeddings=True, rope_theta=1e6,
+    ),
+    "qwen3-8b": _config(
+        "qwen3", vocab_size=151936, hidden_size=4096, intermediate_size=12288, num_hidden_layers=36,
+        num_attention_heads=32, num_key_value_heads=8, head_dim=128, max_position_embeddings=40960,
+        tie_word_embeddings=False, rope_theta=1e6,
+    ),
+    "llama-8b": _config(
+        "llama", vocab_size=128256, hidden_size=4096, intermediate_size=14336, num_hidden_layers=32,
+        num_attention_heads=32, num_key_value_heads=8, head_dim=128, max_position_embeddings=131072,
+        tie_word_embeddings=False, rope_theta=5e5,
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Trial:
+    """`config` are keys of training.config; the rest of it is what `init` writes for a card."""
+
+    base: str = "qwen3-0.6b"
+    card: Card | None = None
+    rows: int = 4
+    length: int = 2048
+    steps: int = 4
+    quantization: str = "none"
+    config: dict[str, Any] = field(default_factory=dict)
+    others_take: float = 0.0
+    """GiB that other processes take before the measured step."""
+    fault: str | None = None
+    """What is done to the measured step to see that it is found: see FAULTS in measure_steps.py."""
+
+
+def run(driver: Driver, trial: Trial, card: Card, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The plan and what was measured."""
+    folder.mkdir(parents=True, exist_ok=True)
+    base = write_base(folder / trial.base, BASES[trial.base])
+    environment = driver.environment(card)
+    plan = _planned(trial, base, folder, environment)
+    path = folder / "plan.json"
+    path.write_text(json.dumps(plan))
+    named = ("rows", "length", "steps", "others_take", "fault")
+    settings = {name: getattr(trial, name) for name in named}
+    done = subprocess.run(
+        [sys.executable, PROGRAM, path, base, json.dumps(settings)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return plan, json.loads(done.stdout.splitlines()[-1])
+
+
+def _planned(trial: Trial, base: Path, folder: Path, environment: dict[str, str]) -> dict[str, Any]:
+    (folder / "train.jsonl").write_text('{"text": "a"}\n')
+    config = {
+        **({"adapter_type": "lora", "rank": 16, "alpha": 32} if "adapter_type" not in trial.config else {}),
+        "target_modules": "all-linear",
+        "batch_size": trial.rows,
+        "max_seq_length": trial.length,
+        "packing": True,
+        "max_steps": trial.steps,
+        "learning_rate": 1e-4,
+        "bf16": True,
+        "optim": "adamw_torch_fused",
+        **trial.config,
+    }
+    manifest = {
+        "name": "expert-card",
+        "base_models": [{"name": str(base), "quantization": trial.quantization}],
+        "training": {"dataset": {"path": "train.jsonl"}, "config": config},
+    }
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    command = [CLI, "plan", "--json", "--device", "cuda", "-m", folder]
+    # The CLI is no Python program: it finds the card by NVML and loads nothing else of CUDA.
+    plain = {name: text for name, text in environment.items() if name != "LD_PRELOAD"}
+    done = subprocess.run(command, env=plain, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    plan: dict[str, Any] = json.loads(done.stdout)["plan"]
+    plan["request"] = {"stage": "bench", "limit_seconds": 600.0}
+    plan["machine"]["logging"]["trackers"] = []
+    plan["recipe"]["saving"]["strategy"] = "no"
+    return plan
+
+
+def write_base(folder: Path, config: dict[str, Any]) -> Path:
+    """A base without weights: its config, a tokenizer of two words, a file that stands for the weights."""
+    folder.mkdir(exist_ok=True)
+    special = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    words = {"type": "WordLevel", "vocab": {"<eos>": 0, "<unk>": 1}, "unk_token": "<unk>"}
+    tokenizer = {"version": "1.0", "added_tokens": [{"id": 0, "content": "<eos>", **special}], "model": words}
+    kind = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<eos>", "pad_token": "<eos>"}
+    head = b'{"x":{"dtype":"F16","shape":[1],"data_offsets":[0,2]}}'
+    head += b" " * (-len(head) % 8)
+    documents = {"config.json": config, "tokenizer.json": tokenizer, "tokenizer_config.json": kind}
+    for name, document in documents.items():
+        (folder / name).write_text(json.dumps(document))
+    (folder / "model.safetensors").write_bytes(len(head).to_bytes(8, "little") + head + bytes(2))
+    return folder
