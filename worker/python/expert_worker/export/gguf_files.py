@@ -51,7 +51,7 @@ _SPLITS = {_QWEN2: "qwen2", _QWEN2.replace(r"|\p{N}|", r"|\p{N}{1,3}|"): "llama-
 
 @dataclass(frozen=True)
 class Shape:
-    """A model's config.json, as far as GGUF needs it."""
+    """A model's config.json: what GGUF needs of it."""
 
     layout: Layout
     layers: int
