@@ -39,8 +39,7 @@ pub struct Args {
     supervision: Supervision,
 }
 
-const ABOUT_PROMPTS: &str =
-    "each line is one prompt, answered without those before it; Ctrl-D or Ctrl-C leaves";
+const ABOUT_PROMPTS: &str = "Ctrl-D or Ctrl-C leaves; each line is one prompt, without those before it";
 
 fn temperature(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|it| it.is_finite() && *it >= 0.0);
