@@ -111,7 +111,7 @@ def _planned(trial: Trial, base: Path, folder: Path, environment: dict[str, str]
     }
     (folder / "manifest.json").write_text(json.dumps(manifest))
     command = [CLI, "plan", "--json", "--device", "cuda", "-m", folder]
-    # The CLI is no Python program: it finds the card by NVML and loads nothing else of CUDA.
+    # The CLI is not a Python program: it finds the card by NVML and loads nothing else of CUDA.
     plain = {name: text for name, text in environment.items() if name != "LD_PRELOAD"}
     done = subprocess.run(command, env=plain, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

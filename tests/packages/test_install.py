@@ -32,6 +32,9 @@ def call(*words: str | Path, **options: object) -> subprocess.CompletedProcess[s
     )
 
 
+pytestmark = [pytest.mark.full, pytest.mark.timeout(1200)]
+
+
 def link_packages(environment: Path) -> None:
     folders = [path for path in sys.path if path.endswith("site-packages")]
     assert folders
@@ -105,15 +108,11 @@ def test_another_version_of_the_worker(packages: Packages, environment: Path, tm
     assert worker["status"] == "missing" and "99." in worker["found"]
 
 
-@pytest.mark.full
-@pytest.mark.timeout(1200)
 def test_an_expert_is_made_and_trained(environment: Path, tmp_path: Path) -> None:
     newcomer = Newcomer(environment / "bin" / "expert-cli", tmp_path)
     train(newcomer)
 
 
-@pytest.mark.full
-@pytest.mark.timeout(1200)
 def test_uv_tool_install(packages: Packages, tmp_path: Path) -> None:
     names = (ROOT / "requirements/worker.in").read_text().splitlines()
     outside = [f'{name.split(">")[0]} ; python_version < "0"' for name in names if not name.startswith("#")]

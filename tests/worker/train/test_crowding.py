@@ -21,7 +21,7 @@ def readings(*pairs: tuple[float, float]) -> list[Reading]:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch):
+def crowded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(crowding, "available_cores", lambda: 2)
 
     def messages(*pairs: tuple[float, float], threads: int = 2) -> list[str | None]:
@@ -34,12 +34,12 @@ def told(monkeypatch: pytest.MonkeyPatch):
     return messages
 
 
-def test_a_quiet_machine_is_not_mentioned(told) -> None:
-    assert told((38.0, 0.5), (38.0, 1.0)) == [None, None, None]
+def test_a_quiet_machine_is_not_mentioned(crowded) -> None:
+    assert crowded((38.0, 0.5), (38.0, 1.0)) == [None, None, None]
 
 
-def test_a_busy_machine_is_named_once_with_its_share_and_what_it_costs(told) -> None:
-    quiet, first, again = told((14.0, 14.0), (14.0, 14.0))
+def test_a_busy_machine_is_named_once_with_its_share_and_what_it_costs(crowded) -> None:
+    quiet, first, again = crowded((14.0, 14.0), (14.0, 14.0))
     assert quiet is None and again is None
     assert first is not None
     assert first.startswith(
@@ -48,13 +48,13 @@ def test_a_busy_machine_is_named_once_with_its_share_and_what_it_costs(told) -> 
     assert first.endswith("the remaining steps take 10 min")  # 20 s for a step, and 30 steps.
 
 
-def test_it_is_named_again_after_a_quiet_time(told) -> None:
-    found = told((14.0, 14.0), (39.0, 0.0), (14.0, 14.0))
+def test_it_is_named_again_after_a_quiet_time(crowded) -> None:
+    found = crowded((14.0, 14.0), (39.0, 0.0), (14.0, 14.0))
     assert [message is not None for message in found] == [False, True, False, True]
 
 
-def test_threads_that_wait_for_each_other_say_nothing_of_others(told) -> None:
-    assert told((14.0, 14.0), threads=4) == [None, None]
+def test_threads_that_wait_for_each_other_say_nothing_of_others(crowded) -> None:
+    assert crowded((14.0, 14.0), threads=4) == [None, None]
 
 
 def test_a_thread_that_began_meanwhile_counts_from_its_start() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _TASKS = Path("/proc/self/task")
-# Shorter windows measure the start-up of threads, and a busy moment is no reason for a message.
+# Shorter windows measure the start-up of threads, and one busy moment is not worth a message.
 _WINDOW = 15.0
 # The share of its time in which a thread that could run has a core. Alone, it is close to 1.
 _FAIR = 0.8
