@@ -1,8 +1,8 @@
 """Kills through the real command line: token cache, worker process, supervision and all.
 
-Every kind of settings that users run, by `defaults`. In `make test` one of them, with DoRA for its adapter:
-that keeps the most between steps. `make test-all` kills that one ten times and every other kind once; by
-turns the worker by itself, and the command line.
+The settings are those of a shipped expert with DoRA for its adapter: that keeps the most between steps.
+`make test-all` kills it ten times, by turns the worker by itself and the command line. Other settings have
+their kills in test_settings.py.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from command import (
     surroundings,
     write_rows,
 )
-from defaults import Case, cases
+from defaults import Case
 from learnt import assert_learnt
 
 from expert_worker.checkpoint.files import same_bytes
@@ -36,7 +36,6 @@ STEPS = 12
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.skipif(os.name == "nt", reason="kills by signal")]
 
 
-DORA = "sample with DoRA"
 FULL = os.environ.get("EXPERT_FULL_TESTS") == "1"
 
 
@@ -44,7 +43,6 @@ class Expert:
     def __init__(self, folder: Path, cli: Path, case: Case, **changes: object) -> None:
         folder.mkdir(exist_ok=True)
         self.folder, self.cli = folder, cli
-        self.kills = range(1)
         self.home = folder.parent / f"{folder.name}-home"
         self.manifest = folder / "manifest.json"
         save_base(folder / "base")
@@ -74,35 +72,6 @@ class Expert:
         return int(started[-1]["pid"])
 
 
-KIND = (
-    "adapter_type",
-    "dropout",
-    "optim",
-    "packing",
-    "group_by_length",
-    "bf16",
-    "fp16",
-    "lr_scheduler",
-    "gradient_checkpointing",
-    "evaluation_strategy",
-    "load_best_model_at_end",
-)
-
-
-def _distinct() -> dict[str, Case]:
-    """One case of each kind of settings; what differs only in name, place or size is one kind."""
-    found: dict[str, tuple[str, Case]] = {}
-    for case in cases():
-        manifest = manifest_of("kind", "./base", case)
-        config = {key: value for key, value in manifest["training"]["config"].items() if key[0] != "_"}
-        marks = [config.get(key) for key in KIND]
-        found.setdefault(json.dumps([marks, manifest["base_models"][0]["quantization"]]), (case.name, case))
-    return dict(found.values())
-
-
-CASES = _distinct() if FULL and find_cli() else {}
-
-
 @pytest.fixture(scope="module")
 def cli() -> Path:
     found = find_cli()
@@ -111,17 +80,10 @@ def cli() -> Path:
     return found
 
 
-@pytest.fixture(scope="module", params=[DORA, *CASES])
-def expert(request: pytest.FixtureRequest, quick_folder: Path, cli: Path) -> Expert:
-    folder = quick_folder / request.param.replace(" ", "-")
-    if request.param == DORA:
-        expert = Expert(folder, cli, SAMPLE, adapter_type="dora")
-        expert.kills = range(10 if FULL else 1)
-    else:
-        expert = Expert(folder, cli, CASES[request.param])
-        turn = list(CASES).index(request.param)
-        expert.kills = range(turn, turn + 1)
-    expert.finish("undisturbed", "--set", f"training.config.checkpoint_mirror={folder / 'mirror'}")
+@pytest.fixture(scope="module")
+def expert(quick_folder: Path, cli: Path) -> Expert:
+    expert = Expert(quick_folder / "dora", cli, SAMPLE, adapter_type="dora")
+    expert.finish("undisturbed", "--set", f"training.config.checkpoint_mirror={expert.folder / 'mirror'}")
     return expert
 
 
@@ -159,7 +121,7 @@ def await_death(process: int) -> None:
 
 def test_killed_and_resumed_by_command(expert: Expert) -> None:
     draw = random.Random(13)
-    for number in expert.kills:
+    for number in range(10 if FULL else 1):
         name = f"killed-{number}"
         process = expert.start(name)
         await_checkpoint(expert, name, 2 * draw.randint(1, STEPS // 2 - 2), process)
@@ -176,8 +138,6 @@ def test_killed_and_resumed_by_command(expert: Expert) -> None:
             assert same, f"{name}: {part} differs"
 
 
-# Whatever the settings, the lock is the same.
-@pytest.mark.parametrize("expert", [DORA], indirect=True)
 @pytest.mark.skipif(sys.platform != "linux", reason="undoes a bond that only Linux has")
 def test_a_worker_that_outlives_the_command_line_is_the_only_writer(expert: Expert) -> None:
     places = os.pathsep.join([surroundings(1)["PYTHONPATH"], str(Path(__file__).parent)])
@@ -205,9 +165,8 @@ def test_a_worker_that_outlives_the_command_line_is_the_only_writer(expert: Expe
 
 
 def test_no_secret_of_the_environment_is_left_or_said(expert: Expert) -> None:
-    """By any of the runs above, the killed ones too, nor by `doctor`, which is the same for all settings."""
-    if expert.folder.name == DORA.replace(" ", "-"):
-        assert expert.command("doctor", "doctor").wait() == 0
+    """By any of the runs above, the killed ones too, nor by `doctor`."""
+    assert expert.command("doctor", "doctor").wait() == 0
     assert (expert.folder / "mirror").is_dir()
     assert leaks(expert.folder, expert.home) == []
 

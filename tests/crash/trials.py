@@ -4,7 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,8 @@ class Runs:
     changes: Mapping[str, Any]
     stage: str | None = None
     points: list[str] = field(default_factory=list)
+    document: Callable[[Path, Mapping[str, Any]], dict[str, Any]] = example_document
+    """The plan with changes by dotted keys."""
 
     def undisturbed(self) -> Path:
         points = self.folder / "points.json"
@@ -73,7 +75,7 @@ class Runs:
         }
         plan = place / ("resume.json" if resume else "plan.json")
         if not plan.exists():
-            plan.write_text(json.dumps(example_document(self.folder, changes)))
+            plan.write_text(json.dumps(self.document(self.folder, changes)))
         return self.server.run(
             plan=str(plan),
             output=str(self.output(name)),

@@ -14,7 +14,12 @@ EXAMPLE = Path(__file__).parents[1] / "examples" / "plan.json"
 def example_document(folder: Path, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The plan as a JSON document; `changes` maps dotted keys to values."""
     plan: dict[str, Any] = json.loads(EXAMPLE.read_text().replace("{folder}", folder.as_posix()))
-    for key, value in (changes or {}).items():
+    return changed(plan, changes or {})
+
+
+def changed(plan: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """In place."""
+    for key, value in changes.items():
         *parents, last = key.split(".")
         target = plan
         for parent in parents:
