@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -111,6 +110,11 @@ def export(base: Path, adapter: Path, target: Path, **request: Any) -> dict[str,
     return run(plan(base, adapter=str(adapter), target=str(target), **request), Events.in_memory()[0])  # type: ignore[return-value]
 
 
+def prefix_answers(monkeypatch: pytest.MonkeyPatch, prefix: str) -> None:
+    asked = llama_cpp._asked
+    monkeypatch.setattr(llama_cpp, "_asked", lambda *request: [prefix + text for text in asked(*request)])
+
+
 @pytest.mark.parametrize("lora", [{}, {"use_rslora": True}], ids=["lora", "rslora"])
 def test_llama_cpp_answers_as_peft_does(lora: dict[str, Any], base: Path, tmp_path: Path) -> None:
     target = tmp_path / "out"
@@ -146,8 +150,7 @@ def test_a_file_that_answers_otherwise_is_not_exported(
             lambda self, name, tensor: placed(self, name, tensor)[::-1] if "lora" not in name else tensor,
         )
     else:
-        ask = llama_cpp._ask
-        monkeypatch.setattr(llama_cpp, "_ask", lambda *asked: "another " + ask(*asked))
+        prefix_answers(monkeypatch, "another ")
     final = trained(base, use_rslora=True)
     with pytest.raises(Failed, match="answers otherwise"):
         export(base, final, tmp_path / "out")
@@ -199,8 +202,7 @@ def test_vllms_rank_is_one_that_it_takes() -> None:
 def test_answers_that_part_at_nearly_equal_tokens_are_counted(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask = llama_cpp._ask
-    monkeypatch.setattr(llama_cpp, "_ask", lambda *asked: "Z" + ask(*asked))
+    prefix_answers(monkeypatch, "Z")
     monkeypatch.setattr(llama_cpp, "NEAR", 1e9)
     found = export(base, trained(base), tmp_path / "out")
     assert found["answers"] == {"asked": 6, "equal": 0, "near_ties": 6}
@@ -209,8 +211,20 @@ def test_answers_that_part_at_nearly_equal_tokens_are_counted(
 def test_without_llama_cpp_nothing_is_loaded_and_the_extra_is_named(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    monkeypatch.setattr(llama_cpp, "find_spec", lambda _: None)
     events, memory = Events.in_memory()
     with pytest.raises(Missing, match="not installed") as refused:
         run(plan(base, adapter=str(trained(base)), target=str(tmp_path / "out")), events)
     assert "expert-worker[serve]" in str(refused.value.hint) and not memory.events
+
+
+def test_a_library_that_aborts_ends_the_export_with_a_message(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "broken" / "xllamacpp"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text("import os, sys\nprint('no room', file=sys.stderr)\nos.abort()\n")
+    monkeypatch.syspath_prepend(str(broken.parent))
+    with pytest.raises(Failed, match="ended with status -6 before it had answered: no room"):
+        export(base, trained(base), tmp_path / "out")
+    assert not (tmp_path / "out").exists()

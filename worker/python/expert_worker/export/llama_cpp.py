@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +25,6 @@ from expert_worker.results import AnswerCheck
 
 # llama.cpp multiplies f16 weights: two tokens whose logits are closer than this may change places.
 NEAR = 0.05
-_CONTEXT = 2048
 
 
 @dataclass(frozen=True)
@@ -32,16 +37,13 @@ class Reference:
     template: str
 
 
-def require() -> Any:
-    try:
-        import xllamacpp
-    except ImportError:
+def require() -> None:
+    if find_spec("xllamacpp") is None:
         raise Missing(
             "GGUF files are compared through llama.cpp, which is not installed",
             hint="Install it with `pip install 'expert-worker[serve]'`.",
             code="llama-cpp-missing",
-        ) from None
-    return xllamacpp
+        )
 
 
 def compare(
@@ -78,47 +80,61 @@ def _llama(
     questions: Sequence[Sequence[Message]],
     events: Events,
 ) -> list[str]:
-    library = require()
-    settings = library.CommonParams()
-    settings.model.path = str(model)
-    settings.n_ctx, settings.n_parallel, settings.warmup, settings.verbosity = _CONTEXT, 1, False, -1
-    # Its threads spin while they wait for each other; on a busy machine all cores would be slower than half.
-    settings.cpuparams.n_threads = max(1, torch.get_num_threads() // 2)
-    settings.use_jinja, settings.chat_template = True, reference.template
-    # Thinking would be split off the answer.
-    settings.reasoning_format = library.common_reasoning_format.COMMON_REASONING_FORMAT_NONE
-    settings.hostnames, settings.port = ["127.0.0.1"], 0
-    lora: list[dict[str, float]] = []
-    if adapter is not None:
-        settings.lora_adapters = [library.CommonAdapterLoraInfo(str(adapter), 1.0)]
-        settings.lora_init_without_apply = True
-        lora = [{"id": 0, "scale": 1.0}]
-    server = library.Server(settings)
-    try:
-        answers = []
-        for question in questions:
-            events.stop.raise_if_requested()
-            answers.append(_ask(server, reference.decoding, question, lora))
-            events.advance("compare answers", len(answers), len(questions))
-        return answers
-    finally:
-        del server
-
-
-def _ask(server: Any, decoding: Decoding, question: Sequence[Message], lora: list[dict[str, float]]) -> str:
+    require()
+    decoding = reference.decoding
     body = {
-        "messages": list(question),
         "temperature": 0,
         "max_tokens": decoding.max_new_tokens,
         "stop": [stop for stop in decoding.stop_sequences if stop],
         "cache_prompt": False,
-        "lora": lora,
+        "lora": [] if adapter is None else [{"id": 0, "scale": 1.0}],
     }
-    found = server.handle_chat_completions(body)
-    document = found if isinstance(found, dict) else json.loads(found)
-    if "choices" not in document:
-        raise Failed(f"llama.cpp refused a prompt: {str(document)[:300]}", code="llama-cpp-failed")
-    return str(document["choices"][0]["message"]["content"] or "")
+    request = {
+        "model": str(model),
+        "adapter": str(adapter) if adapter is not None else None,
+        "template": reference.template,
+        # Its threads spin while they wait for each other: on a busy machine all cores are slower than half.
+        "threads": max(1, torch.get_num_threads() // 2),
+        "bodies": [{**body, "messages": list(question)} for question in questions],
+    }
+    return _asked(request, events)
+
+
+def _asked(request: dict[str, Any], events: Events) -> list[str]:
+    command = [sys.executable, "-P", "-m", "expert_worker.export.llama_answers"]
+    paths = os.pathsep.join(path for path in sys.path if path)
+    environment = {**os.environ, "PYTHONPATH": paths, "EXPERT_PARENT_PID": str(os.getpid())}
+    answers: list[str] = []
+    with (
+        tempfile.TemporaryFile() as printed,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=printed, env=environment
+        ) as process,
+    ):
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            with suppress(BrokenPipeError), process.stdin as stdin:
+                stdin.write(json.dumps(request).encode())
+            for line in process.stdout:
+                events.stop.raise_if_requested()
+                found = json.loads(line)
+                if "refused" in found:
+                    raise Failed(f"llama.cpp refused a prompt: {found['refused']}", code="llama-cpp-failed")
+                answers.append(str(found["answer"]))
+                events.advance("compare answers", len(answers), len(request["bodies"]))
+        except BaseException:
+            process.kill()
+            raise
+        status = process.wait()
+        printed.seek(0)
+        last = printed.read().decode(errors="replace").strip().splitlines()[-1:]
+    if len(answers) < len(request["bodies"]):
+        raise Failed(
+            f"llama.cpp ended with status {status} before it had answered: {''.join(last)[:300]}",
+            hint="Check that there is memory for the model a second time, or reinstall xllamacpp.",
+            code="llama-cpp-failed",
+        )
+    return answers
 
 
 def _whole(text: str) -> str:
