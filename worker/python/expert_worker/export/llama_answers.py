@@ -1,4 +1,4 @@
-"""llama.cpp in a process by itself: one JSON request on standard input, one answer a line on standard output.
+"""llama.cpp in a process by itself: one JSON request on standard input, a line of output for each answer.
 
 Its library brings its own parts of OpenMP and of the C++ runtime, and in a process that has loaded torch and
 others it can abort while it is imported.
