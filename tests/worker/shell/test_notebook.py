@@ -91,6 +91,8 @@ def test_an_interrupt_reaches_the_command_and_is_waited_for(tmp_path: Path) -> N
         """,
     )
     script = (
+        # A suite in the background of a shell ignores interrupts, and passes that on.
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from expert_worker.notebook import train\n"
         f"try: train('x', program={program!r})\nexcept KeyboardInterrupt: print('interrupted')"
     )
