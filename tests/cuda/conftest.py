@@ -5,8 +5,8 @@ import pytest
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "worker" / "train")]
 
-from stand_in import Driver, Missing, build  # noqa: E402
 from card_trial import CLI  # noqa: E402
+from stand_in import Driver, Missing, build  # noqa: E402
 
 
 @pytest.fixture(scope="session")

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from step_ledger import WAITS, check_memory, check_step
-from stand_in import H100, LAPTOP, MIG, RTX_4090, V100, Card, Driver
 from card_trial import Trial, run
+from stand_in import H100, LAPTOP, MIG, RTX_4090, V100, Card, Driver
+from step_ledger import WAITS, check_memory, check_step
 
 pytestmark = pytest.mark.timeout(900)
 TINY: dict[str, Any] = {"base": "tiny", "rows": 2, "length": 128}
