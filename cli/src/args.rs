@@ -199,10 +199,15 @@ pub struct Price {
 }
 
 fn price(text: &str) -> Result<f64, String> {
-    let amount: f64 = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
-    (amount.is_finite() && amount > 0.0)
-        .then_some(amount)
-        .ok_or_else(|| format!("`{text}` is not a positive amount"))
+    positive(text, "amount")
+}
+
+/// `what` is the word for it in the refusal.
+pub fn positive(text: &str, what: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
+    (value.is_finite() && value > 0.0)
+        .then_some(value)
+        .ok_or_else(|| format!("`{text}` is not a positive {what}"))
 }
 
 /// Supervision options, shared by every command that starts a worker.

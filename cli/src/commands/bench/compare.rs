@@ -6,6 +6,7 @@ use expert_contract::exit::Exit;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::args::positive;
 use crate::failure::Failure;
 use crate::sys::files::read_json;
 use crate::ui::number::{bytes, seconds, short};
@@ -30,10 +31,7 @@ pub struct Args {
 }
 
 fn ratio(text: &str) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
-    (value.is_finite() && value > 0.0)
-        .then_some(value)
-        .ok_or_else(|| format!("`{text}` is not a positive ratio"))
+    positive(text, "ratio")
 }
 
 #[derive(Debug, Serialize)]

@@ -21,6 +21,7 @@ from expert_worker.evaluate.decode import cut, end_ids, write, write_tokens
 from expert_worker.evaluate.rows import Message
 from expert_worker.events import Events
 from expert_worker.plan import Decoding
+from expert_worker.process.child import child_environment
 from expert_worker.results import AnswerCheck
 
 # llama.cpp multiplies f16 weights: two tokens whose logits are closer than this may change places.
@@ -102,8 +103,7 @@ def _llama(
 
 def _asked(request: dict[str, Any], events: Events) -> list[str]:
     command = [sys.executable, "-P", "-m", "expert_worker.export.llama_answers"]
-    paths = os.pathsep.join(path for path in sys.path if path)
-    environment = {**os.environ, "PYTHONPATH": paths, "EXPERT_PARENT_PID": str(os.getpid())}
+    environment = child_environment(EXPERT_PARENT_PID=str(os.getpid()))
     answers: list[str] = []
     with (
         tempfile.TemporaryFile() as printed,

@@ -80,9 +80,7 @@ def _render(tokenizer: Any, template: str, messages: list[Mapping[str, str]] | A
         found = tokenizer.apply_chat_template(
             messages, chat_template=template, add_generation_prompt=True, tokenize=False
         )
-    except (
-        Exception
-    ):  # A template raises what it likes, such as for a system message that it has no place for.
+    except Exception:  # A template raises what it likes, such as where it has no place for a system message.
         return None
     return str(found)
 
