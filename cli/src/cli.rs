@@ -5,8 +5,8 @@ use expert_contract::exit::Exit;
 
 use crate::args::Global;
 use crate::commands::{
-    bench, clean, completions, datasets, doctor, evaluate, export, generate, import, init, matrix, plan,
-    pretokenize, report, runs, schema, train, validate, work,
+    bench, clean, completions, datasets, doctor, evaluate, export, generate, import, init, install, keygen,
+    matrix, package, plan, pretokenize, report, runs, schema, train, validate, verify, work,
 };
 use crate::failure::Failure;
 use crate::sys::env;
@@ -48,6 +48,14 @@ pub enum Command {
     Runs(runs::Args),
     /// Write the merged model or the plain adapter to a new folder
     Export(export::Args),
+    /// Make one .expert file of a finished run, signed or not; two packages of one run are the same bytes
+    Package(package::Args),
+    /// Make the pair of keys that signs packages
+    Keygen(keygen::Args),
+    /// Check every file of a package and its signature
+    Verify(verify::Args),
+    /// Install a package, or list what is installed
+    Install(install::Args),
     /// Show where time goes, what each optimisation gains, and which settings are fastest
     Bench(bench::Args),
     /// List the data that experts name
@@ -84,6 +92,10 @@ pub fn run(cli: &Cli, console: &Console) -> Result<Exit, Failure> {
         Command::Evaluate(args) => evaluate::run(args, &cli.global, console),
         Command::Generate(args) => generate::run(args, &cli.global, console),
         Command::Export(args) => export::run(args, &cli.global, console),
+        Command::Package(args) => package::run(args, console),
+        Command::Keygen(args) => keygen::run(args, console),
+        Command::Verify(args) => verify::run(args, console),
+        Command::Install(args) => install::run(args, console),
         Command::Bench(args) => bench::run(args, &cli.global, console),
         Command::Report(args) => report::run(args, &cli.global, console),
         Command::Runs(args) => runs::run(args, console),

@@ -11,6 +11,7 @@ mod guide;
 mod import;
 mod lock;
 mod next;
+mod package;
 mod plan;
 mod run;
 mod runs;

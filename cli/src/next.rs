@@ -25,7 +25,7 @@ pub fn missing(recipe: &Recipe, paths: &Paths, options: &PlanOptions, after: &st
     let scored = || read_evaluation(Path::new(&paths.output)).is_some_and(|it| it.adapter.is_some());
     if adapter::of_run(paths).is_none() {
         command("train", options, "")
-    } else if has_test_set(recipe) && !scored() {
+    } else if has_test_set(recipe) && !adapter::is_installed(paths) && !scored() {
         command("evaluate", options, "")
     } else {
         after.to_owned()

@@ -8,10 +8,16 @@ use super::record::{CONFIG, FINAL};
 use crate::failure::Failure;
 use crate::sys::paths::absolute;
 
-/// `final/` of the run, if training has left one.
+/// `final/` of the run, if training has left one; an installed expert has its adapter beside the manifest.
 pub fn of_run(paths: &Paths) -> Option<String> {
-    let folder = Path::new(&paths.output).join(FINAL);
-    folder.join(CONFIG).is_file().then(|| absolute(&folder))
+    let trained = Path::new(&paths.output).join(FINAL);
+    let places = [trained.as_path(), Path::new(&paths.expert_dir)];
+    places.into_iter().find(|folder| folder.join(CONFIG).is_file()).map(absolute)
+}
+
+/// Whether the expert was installed from a package: data and scores stayed where it was trained.
+pub fn is_installed(paths: &Paths) -> bool {
+    of_run(paths).is_some_and(|found| found == absolute(Path::new(&paths.expert_dir)))
 }
 
 /// A named folder must be an adapter; a run's folder stands for its `final/`.

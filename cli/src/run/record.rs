@@ -62,6 +62,11 @@ impl Finished {
         self.0.inputs.as_ref()
     }
 
+    /// The base as the manifest names it.
+    pub fn base(&self) -> Option<&str> {
+        self.0.recipe.as_ref()?.pointer("/base/name")?.as_str()
+    }
+
     /// The result of `train`, as the worker reported it.
     pub fn result(&self) -> Option<&Value> {
         self.0.result.as_ref()

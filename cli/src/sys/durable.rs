@@ -10,23 +10,46 @@ use crate::failure::Failure;
 
 /// Temp file beside it, sync, rename, sync the folder.
 pub fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
-    place(path, contents, true)
+    place(path, true, |file| file.write_all(contents))
 }
 
 /// The same for a file that must not be there yet.
 pub fn create(path: &Path, contents: &[u8]) -> io::Result<()> {
-    place(path, contents, false)
+    place(path, false, |file| file.write_all(contents))
 }
 
-fn place(path: &Path, contents: &[u8], replace: bool) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+/// The same for a file that `fill` writes; it is not there before `fill` has succeeded.
+pub fn create_with(path: &Path, fill: impl FnOnce(&mut std::fs::File) -> io::Result<()>) -> io::Result<()> {
+    place(path, false, fill)
+}
+
+/// Moves a finished folder to where nothing is yet. Both are on one file system.
+pub fn place_folder(folder: &Path, target: &Path) -> io::Result<()> {
+    let parent = parent(target);
+    fs::create_dir_all(parent)?;
+    sync_folder(folder)?;
+    // Unix replaces an empty folder; a full one is an error everywhere.
+    fs::rename(folder, target)?;
+    sync_folder(parent)
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn place(
+    path: &Path,
+    replace: bool,
+    fill: impl FnOnce(&mut std::fs::File) -> io::Result<()>,
+) -> io::Result<()> {
+    let folder = parent(path);
     fs::create_dir_all(folder)?;
     let mut builder = tempfile::Builder::new();
     // As any new file: readable by all whom the umask allows.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     let mut temporary = builder.prefix(".writing-").tempfile_in(folder)?;
-    temporary.write_all(contents)?;
+    fill(temporary.as_file_mut())?;
     temporary.as_file().sync_all()?;
     let placed = if replace { temporary.persist(path) } else { temporary.persist_noclobber(path) };
     placed.map_err(|error| error.error)?;

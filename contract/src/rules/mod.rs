@@ -38,6 +38,7 @@ mod validation_split;
 mod warmup;
 
 pub use device::MachineFacts;
+pub use name::unusable as unusable_name;
 pub use scheduler::options as schedule_options;
 
 use problems::Problems;

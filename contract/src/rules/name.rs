@@ -18,17 +18,23 @@ pub fn check(manifest: &Manifest, problems: &mut Problems) {
         problems.push(problem.hint(HINT));
         return;
     }
-    let reason = if RESERVED.contains(&name.to_ascii_lowercase().as_str()) {
-        "is a name that operating systems reserve".to_owned()
+    if let Some(reason) = unusable(name) {
+        let problem = Problem::new(Code::InvalidName, name.span, format!("the expert's name {reason}"));
+        problems.push(problem.hint(HINT));
+    }
+}
+
+/// Why a name must not name a folder.
+pub fn unusable(name: &str) -> Option<String> {
+    if RESERVED.contains(&name.to_ascii_lowercase().as_str()) {
+        Some("is a name that operating systems reserve".to_owned())
     } else if name.len() > LONGEST {
-        format!("is longer than {LONGEST} characters")
+        Some(format!("is longer than {LONGEST} characters"))
     } else if let Some(c) = name.chars().find(|c| !(c.is_ascii_alphanumeric() || "._-".contains(*c))) {
-        format!("holds {c:?}")
+        Some(format!("holds {c:?}"))
     } else if name.starts_with(['.', '-']) || name.ends_with('.') {
-        "begins or ends with a character that folders should not".to_owned()
+        Some("begins or ends with a character that folders should not".to_owned())
     } else {
-        return;
-    };
-    let problem = Problem::new(Code::InvalidName, name.span, format!("the expert's name {reason}"));
-    problems.push(problem.hint(HINT));
+        None
+    }
 }

@@ -1,0 +1,366 @@
+//! A package of a finished run: the manifest reduced to one base, the adapter's folder, grammar and licence.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use ed25519_dalek::SigningKey;
+use expert_contract::diagnostic::{Code, Diagnostic, Severity};
+use expert_contract::manifest::{Options, model_slug};
+use expert_contract::read;
+use expert_contract::results::ExpertRecord;
+use fs_err as fs;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::archive::{self, Source};
+use super::contents::{Contents, Found};
+use super::layout::{self, CONFIG, EXPERT, GRAMMARS, LICENSE, MANIFEST, SIGNATURE, WEIGHTS};
+use super::run::Chosen;
+use super::{check, keys, verify};
+use crate::failure::Failure;
+use crate::run::FINAL;
+use crate::sys::digests::read_digest;
+use crate::sys::durable;
+use crate::sys::files::{children, read_json, without_following};
+use crate::sys::paths::{absolute, file_name, near};
+use crate::ui::Console;
+
+#[derive(Serialize)]
+pub struct Built {
+    /// The `.expert` file.
+    pub package: String,
+    pub sha256: String,
+    #[serde(flatten)]
+    pub report: verify::Report,
+    /// Whether the very same file was there already.
+    pub unchanged: bool,
+}
+
+/// Files with their places, in the order of the archive.
+type Files = Vec<(&'static str, PathBuf)>;
+
+pub fn build(
+    chosen: &Chosen,
+    output: Option<&Path>,
+    key: Option<&SigningKey>,
+    console: &Console,
+) -> Result<Built, Failure> {
+    let folder = chosen.run.join(FINAL);
+    let record = describes(&folder)?;
+    let mut manifest = manifest(&chosen.manifest, console)?;
+    let name = manifest.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let trained = record.name.clone().unwrap_or_default();
+    if name != trained {
+        let message = format!("{} is {name}, and the run is of {trained}", near(&chosen.manifest));
+        return Err(Failure::bad_input("another-expert", message).hint("name the run's own manifest with -m"));
+    }
+    let version = version(&manifest, &chosen.manifest)?;
+    let base = record.base.as_ref().and_then(|base| base.name.clone()).unwrap_or_default();
+    let mut files = of_run(&folder, console)?;
+    files.extend(of_expert(&mut manifest, &chosen.manifest)?);
+    files.sort();
+    let mut contents = read_all(&files)?;
+    reduce(
+        &mut manifest,
+        chosen.record.base().unwrap_or(&base),
+        &base,
+        &adapter(&folder, record.adapter.as_deref(), &contents)?,
+    );
+    let sealed = check::sealed(manifest, &contents.files).map_err(|error| unwritable(&error))?;
+    take(&mut contents, MANIFEST, &sealed)?;
+    let signature =
+        key.map(|key| keys::sign(&contents, key)).transpose().map_err(|error| unwritable(&error))?;
+    if let Some(signature) = &signature {
+        take(&mut contents, SIGNATURE, signature)?;
+    }
+    let trusted = key.map(SigningKey::verifying_key);
+    let report = verify::Report::of(&contents, trusted.as_ref());
+    report.check(&folder, key.is_some())?;
+
+    let usual = || PathBuf::from(format!("{name}-{}.v{version}.expert", model_slug(&base)));
+    let output = output.map_or_else(usual, Path::to_owned);
+    let mut entries = vec![(MANIFEST, Source::Bytes(&sealed))];
+    entries.extend(files.iter().map(|(name, path)| (*name, Source::File(path))));
+    entries.extend(signature.iter().map(|signature| (SIGNATURE, Source::Bytes(signature))));
+    let unchanged = publish(&output, &entries, &contents)?;
+    let sha256 = read_digest(&output).unwrap_or_default();
+    let beside = PathBuf::from(format!("{}.sha256", output.display()));
+    durable::write(&beside, format!("{sha256}  {}\n", file_name(&output)).as_bytes())
+        .map_err(|error| Failure::writing("write", &beside, &error))?;
+    Ok(Built { package: absolute(&output), sha256, report, unchanged })
+}
+
+fn unwritable(error: &serde_json::Error) -> Failure {
+    Failure::bad_input("not-json", format!("cannot write {MANIFEST}: {error}"))
+}
+
+/// The archive appears whole and read back, or not at all. True where the same bytes are there already.
+fn publish(output: &Path, entries: &[(&'static str, Source)], wanted: &Contents) -> Result<bool, Failure> {
+    let unwritten = |error: &std::io::Error| {
+        Failure::writing("write", output, error).hint("choose another file with --output")
+    };
+    let folder =
+        tempfile::Builder::new().prefix("expert-cli-").tempdir().map_err(|error| unwritten(&error))?;
+    let draft = folder.path().join("draft.expert");
+    let file = fs::File::create_new(&draft).map_err(|error| unwritten(&error))?;
+    let mut target = BufWriter::new(file);
+    archive::write(&mut target, entries).and_then(|()| target.flush()).map_err(|error| unwritten(&error))?;
+    drop(target);
+    if archive::read(&draft, None)?.files != wanted.files {
+        let message = "a file of the run was changed while it was packaged";
+        return Err(Failure::new(expert_contract::exit::Exit::Failed, "changed-meanwhile", message)
+            .hint("run the command again"));
+    }
+    if output.symlink_metadata().is_ok() {
+        if output.is_file() && read_digest(output) == read_digest(&draft) {
+            return Ok(true);
+        }
+        let message = format!("{} is there already, with other contents", near(output));
+        return Err(Failure::bad_input("package-exists", message)
+            .hint("give the expert a new version in its manifest, or name another file with --output"));
+    }
+    let copy =
+        |target: &mut std::fs::File| std::io::copy(&mut std::fs::File::open(&draft)?, target).map(drop);
+    durable::create_with(output, copy).map_err(|error| unwritten(&error))?;
+    Ok(false)
+}
+
+/// `expert.json` of a finished adapter.
+fn describes(folder: &Path) -> Result<ExpertRecord, Failure> {
+    read_json(&folder.join(EXPERT)).ok_or_else(|| {
+        let message =
+            format!("{} does not say what the adapter is: {EXPERT} is missing or unreadable", near(folder));
+        Failure::bad_input("not-described", message)
+            .hint("a run of an older version has none: train again with --fresh")
+    })
+}
+
+/// As the file has it, once the checks of `validate` have passed. Data is not packaged, so it may be anywhere.
+fn manifest(path: &Path, console: &Console) -> Result<Map<String, Value>, Failure> {
+    let loaded = read::load(path, &Options::default());
+    let counts = |it: &&Diagnostic| it.severity == Severity::Error && it.code != Code::PathOutside;
+    let errors: Vec<Diagnostic> = loaded.diagnostics.iter().filter(counts).cloned().collect();
+    if !errors.is_empty() {
+        console.report(&errors, &loaded.document.sources);
+        return Err(Failure::manifest(path, errors));
+    }
+    let bytes = fs::read(path).map_err(|error| Failure::reading("read", path, &error))?;
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+    serde_json::from_slice(text)
+        .map_err(|error| Failure::bad_input("not-json", format!("{} is not JSON: {error}", near(path))))
+}
+
+fn version(manifest: &Map<String, Value>, path: &Path) -> Result<String, Failure> {
+    let Some(version) = manifest.get("version").and_then(Value::as_str).filter(|it| !it.is_empty()) else {
+        let message = format!("{} has no version, and a package needs one", near(path));
+        return Err(
+            Failure::bad_input("no-version", message).hint("add \"version\": \"0.1.0\" to the manifest")
+        );
+    };
+    match check::unusable_version(version) {
+        None => Ok(version.to_owned()),
+        Some(reason) => Err(Failure::bad_input(
+            "bad-version",
+            format!("the version {version:?} of {} {reason}", near(path)),
+        )
+        .hint("use letters, digits, `.`, `-` and `+`, such as 1.0.0")),
+    }
+}
+
+/// The adapter's folder. A pickle in it is refused; other files that do not belong there are named and stay behind.
+fn of_run(folder: &Path, console: &Console) -> Result<Files, Failure> {
+    let mut files = Files::new();
+    let mut paths = children(folder);
+    paths.sort();
+    for path in paths {
+        let name = file_name(&path);
+        let data = path.symlink_metadata().map_err(|error| Failure::reading("read", &path, &error))?;
+        if layout::is_pickle_name(&name) {
+            let message = format!("{} is a pickle, which can run any program when it is loaded", near(&path));
+            return Err(Failure::bad_input("pickle", message)
+                .hint("remove it from the folder; packages hold safetensors only"));
+        }
+        match layout::of_adapter(&name) {
+            Some(known) if data.is_file() => files.push((known, path)),
+            Some(_) => {
+                let message = format!("{} is not a plain file", near(&path));
+                return Err(Failure::bad_input("not-a-file", message).hint("replace it by the file itself"));
+            }
+            None => {
+                console.warn(&format!("{} is not a file of a package and is left out", near(&path)), None);
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// Licence and grammar beside the manifest, which then names the grammar by its name in the package.
+fn of_expert(manifest: &mut Map<String, Value>, path: &Path) -> Result<Files, Failure> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut files = Files::new();
+    let plain = |path: &Path| path.symlink_metadata().is_ok_and(|data| data.is_file());
+    let license = folder.join(LICENSE);
+    if plain(&license) {
+        files.push((LICENSE, license));
+    }
+    let decoding = manifest.get_mut("training").and_then(|training| training.get_mut("decoding"));
+    let named = decoding.and_then(|decoding| decoding.get_mut("grammar_file"));
+    let grammar = match &named {
+        Some(Value::String(name)) if !name.is_empty() => name.clone(),
+        _ => GRAMMARS[0].to_owned(),
+    };
+    let ending = grammar.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let known = GRAMMARS.into_iter().find(|known| known.ends_with(&format!(".{ending}")));
+    let source = folder.join(&grammar);
+    let inside = source
+        .canonicalize()
+        .is_ok_and(|it| folder.canonicalize().is_ok_and(|folder| it.starts_with(folder)));
+    match (named, known) {
+        (Some(Value::Null) | None, _) if !plain(&source) => {}
+        (named, Some(known)) if plain(&source) && inside => {
+            if let Some(named) = named {
+                *named = Value::String(known.to_owned());
+            }
+            files.push((known, source));
+        }
+        _ => {
+            let message = format!("the grammar {grammar} that {} names cannot be packaged", near(path));
+            let hint = format!(
+                "it must be a plain file in the expert's folder that ends as one of {}",
+                GRAMMARS.join(", ")
+            );
+            return Err(Failure::bad_input("no-grammar", message).hint(hint));
+        }
+    }
+    Ok(files)
+}
+
+fn read_all(files: &Files) -> Result<Contents, Failure> {
+    let mut contents = Contents::default();
+    for (name, path) in files {
+        let unreadable = |error: &std::io::Error| Failure::reading("read", path, error);
+        let mut file = without_following().read(true).open(path).map_err(|error| unreadable(&error))?;
+        let bytes = file.metadata().map_err(|error| unreadable(&error))?.len();
+        contents.take(name, bytes, &mut file, None).map_err(|error| unreadable(&error))?;
+    }
+    Ok(contents)
+}
+
+fn take(contents: &mut Contents, name: &'static str, text: &[u8]) -> Result<(), Failure> {
+    contents
+        .take(name, text.len() as u64, &mut &text[..], None)
+        .map_err(|error| Failure::reading("read", Path::new(name), &error))
+}
+
+/// An entry of `adapters`: what peft's configuration says, and the weights' file.
+fn adapter(folder: &Path, kind: Option<&str>, contents: &Contents) -> Result<Value, Failure> {
+    let config: Value = read_json(&folder.join(CONFIG)).ok_or_else(|| {
+        Failure::bad_input("no-adapter", format!("{} cannot be read", near(&folder.join(CONFIG))))
+    })?;
+    let none = Found { sha256: String::new(), bytes: 0 };
+    let weights = contents.files.get(WEIGHTS).unwrap_or(&none);
+    let mut entry = Map::new();
+    entry.extend(kind.map(|kind| ("type".to_owned(), json!(kind))));
+    for (ours, peft) in [
+        ("target_modules", "target_modules"),
+        ("r", "r"),
+        ("alpha", "lora_alpha"),
+        ("dropout", "lora_dropout"),
+    ] {
+        if let Some(value) = config.get(peft).filter(|value| !value.is_null()) {
+            entry.insert(ours.to_owned(), value.clone());
+        }
+    }
+    entry.extend([
+        ("path".to_owned(), json!(WEIGHTS)),
+        ("size_bytes".to_owned(), json!(weights.bytes)),
+        ("sha256".to_owned(), json!(weights.sha256)),
+    ]);
+    Ok(Value::Object(entry))
+}
+
+/// One base, under the name by which others know it, with the one adapter; settings of the adapter as it was trained, whatever
+/// the command line changed; and no folder of this machine.
+fn reduce(manifest: &mut Map<String, Value>, declared: &str, public: &str, adapter: &Value) {
+    if manifest.get("base_model").is_some_and(Value::is_object) {
+        if let Some(base) = manifest.get_mut("base_model") {
+            base["name"] = json!(public);
+            as_trained(base.get_mut("overrides"), adapter);
+        }
+        let kind = first_adapter(manifest.get("adapters"));
+        manifest.insert("adapters".to_owned(), json!([merged(kind, adapter)]));
+    } else {
+        let bases = manifest.get("base_models").and_then(Value::as_array);
+        let same = |base: &&Value| {
+            base["name"].as_str().is_some_and(|name| model_slug(name) == model_slug(declared))
+        };
+        let found = bases.and_then(|bases| bases.iter().find(same));
+        let mut base = found.cloned().unwrap_or_else(|| json!({}));
+        base["name"] = json!(public);
+        base["adapters"] = json!([merged(first_adapter(base.get("adapters")), adapter)]);
+        as_trained(base.get_mut("overrides"), adapter);
+        manifest.insert("base_models".to_owned(), json!([base]));
+    }
+    as_trained(manifest.get_mut("training"), adapter);
+    as_trained(manifest.get_mut("training").and_then(|it| it.get_mut("config")), adapter);
+    for key in ["training", "evaluation"] {
+        manifest.get_mut(key).into_iter().for_each(without_folders);
+    }
+}
+
+/// Names of a manifest's settings for the adapter's shape, and where they stand in an entry of `adapters`.
+const SHAPE: [(&str, &[&str]); 5] = [
+    ("type", &["adapter_type"]),
+    ("r", &["rank", "lora_rank"]),
+    ("alpha", &["alpha", "lora_alpha"]),
+    ("dropout", &["dropout", "lora_dropout"]),
+    ("target_modules", &["target_modules"]),
+];
+
+/// Where the settings name the adapter's shape.
+fn as_trained(settings: Option<&mut Value>, adapter: &Value) {
+    let Some(settings) = settings.and_then(Value::as_object_mut) else { return };
+    let dora = settings.get("use_dora") == Some(&Value::Bool(true));
+    for (key, names) in SHAPE.iter().filter(|(key, _)| !(dora && *key == "type")) {
+        for name in *names {
+            if let (Some(stated), Some(trained)) = (settings.get_mut(*name), adapter.get(key)) {
+                *stated = trained.clone();
+            }
+        }
+    }
+}
+
+fn first_adapter(adapters: Option<&Value>) -> Value {
+    adapters.and_then(|it| it.get(0)).cloned().unwrap_or_else(|| json!({}))
+}
+
+/// What the manifest says about the adapter, and what it became.
+fn merged(mut entry: Value, adapter: &Value) -> Value {
+    let dora = entry.get("use_dora") == Some(&Value::Bool(true));
+    if let (Some(entry), Some(adapter)) = (entry.as_object_mut(), adapter.as_object()) {
+        for (key, names) in SHAPE.iter().filter(|(key, _)| adapter.contains_key(*key)) {
+            entry.retain(|name, _| name == key || !names.contains(&name.as_str()));
+        }
+        let kept = adapter.iter().filter(|(key, _)| !(dora && *key == "type"));
+        entry.extend(kept.map(|(key, value)| (key.clone(), value.clone())));
+    }
+    entry
+}
+
+/// Absolute paths name a machine: their last part stays.
+fn without_folders(value: &mut Value) {
+    match value {
+        Value::String(text) if is_absolute(text) => {
+            *text = text.rsplit(['/', '\\']).find(|part| !part.is_empty()).unwrap_or_default().to_owned();
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_folders),
+        Value::Object(map) => map.values_mut().for_each(without_folders),
+        _ => {}
+    }
+}
+
+fn is_absolute(text: &str) -> bool {
+    let drive =
+        |bytes: &[u8]| matches!(bytes, [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic());
+    text.starts_with(['/', '~']) && text.len() > 1 || text.starts_with("\\\\") || drive(text.as_bytes())
+}

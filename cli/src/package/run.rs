@@ -1,0 +1,105 @@
+//! Which finished run a package is made of.
+
+use std::path::{Path, PathBuf};
+
+use expert_contract::exit::Exit;
+use expert_contract::manifest::model_slug;
+
+use crate::experts::MANIFEST;
+use crate::failure::Failure;
+use crate::next;
+use crate::run::{Finished, read_plan};
+use crate::runs::{self, Run, State};
+use crate::sys::paths::{file_name, near};
+
+/// A run's folder and the manifest of its expert.
+pub struct Chosen {
+    pub run: PathBuf,
+    pub manifest: PathBuf,
+    pub record: Finished,
+}
+
+/// `named` is a run's folder, an expert's folder or a manifest; `manifest` the expert's as a flag; `model` the base of several.
+pub fn chosen(named: Option<&Path>, manifest: Option<&Path>, model: Option<&str>) -> Result<Chosen, Failure> {
+    if let Some(run) = named.filter(|path| runs::is_run(path) && !path.join(MANIFEST).is_file()) {
+        let manifest = manifest.map(Path::to_owned).or_else(|| manifest_of(run)).ok_or_else(|| {
+            let message = format!("the manifest of the run {} is not found", near(run));
+            Failure::bad_input("no-manifest", message).hint("name it with -m")
+        })?;
+        return finished(run, file_in(&manifest));
+    }
+    if let (Some(named), Some(_)) = (named, manifest) {
+        let message = format!("{} is not a run's folder", near(named));
+        return Err(
+            Failure::bad_input("no-run", message).hint("name a run's folder beside -m, or only one of them")
+        );
+    }
+    let manifest = file_in(manifest.or(named).unwrap_or(Path::new(MANIFEST)));
+    if !manifest.is_file() {
+        let message = format!("there is no expert: {} is missing", near(&manifest));
+        return Err(
+            Failure::bad_input("no-manifest", message).hint("name the expert's folder or a run's folder")
+        );
+    }
+    let folder = manifest.parent().unwrap_or(Path::new("."));
+    let wanted = model.map(model_slug);
+    let fits = |run: &Run| wanted.as_ref().is_none_or(|wanted| file_name(&run.path) == *wanted);
+    let found: Vec<Run> = runs::of_expert(folder).into_iter().filter(fits).collect();
+    let done: Vec<&Run> = found.iter().filter(|run| run.state == State::Finished).collect();
+    match (done.as_slice(), found.first()) {
+        ([one], _) => finished(&one.path, manifest),
+        ([], Some(first)) => finished(&first.path, manifest),
+        ([], None) => {
+            let message = format!("there is no run of {} to package", near(folder));
+            let command = format!("expert-cli train {}", next::quoted(&near(folder)));
+            Err(Failure::bad_input("no-run", message)
+                .hint(format!("train it, or name a run's folder: {command}")))
+        }
+        (several, _) => {
+            let runs: Vec<String> = several.iter().map(|run| near(&run.path)).collect();
+            let message = format!("there are {} finished runs: {}", several.len(), runs.join(", "));
+            Err(Failure::bad_input("several-runs", message)
+                .hint("name the run's folder, or its base with --model"))
+        }
+    }
+}
+
+fn file_in(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join(MANIFEST) } else { path.to_owned() }
+}
+
+/// Of the expert whose `weights/` has the run, else the one that the run was planned from.
+fn manifest_of(run: &Path) -> Option<PathBuf> {
+    let run = std::path::absolute(run).ok()?;
+    let owner =
+        run.parent().filter(|it| it.ends_with("weights")).and_then(Path::parent).map(|it| it.join(MANIFEST));
+    let planned = || {
+        let machine = read_plan(&run).machine?;
+        Some(PathBuf::from(machine.get("paths")?.get("manifest")?.as_str()?))
+    };
+    owner.filter(|path| path.is_file()).or_else(|| planned().filter(|path| path.is_file()))
+}
+
+fn finished(run: &Path, manifest: PathBuf) -> Result<Chosen, Failure> {
+    let shown = near(run);
+    let state = runs::look(run).state;
+    if state == State::Running {
+        return Err(Failure::new(Exit::Locked, "running", format!("{shown} is being trained"))
+            .hint("package it when it is finished"));
+    }
+    let Some(record) = Finished::of(run) else {
+        let message = format!("the run in {shown} is not finished: it is {}", state.as_str());
+        let more = if state == State::Resumable { " --resume" } else { "" };
+        let folder = manifest.parent().map_or_else(|| ".".to_owned(), near);
+        let command = format!("expert-cli train {}{more}", next::quoted(&folder));
+        return Err(Failure::bad_input("unfinished-run", message).hint(format!("finish it first: {command}")));
+    };
+    let damages = record.damages(run);
+    if !damages.is_empty() {
+        let message = format!("the adapter in {shown} is not as its run left it: {}", damages.join(", "));
+        return Err(
+            Failure::bad_input("damaged-run", message).hint("restore the file, or train again with --fresh")
+        );
+    }
+    Ok(Chosen { run: run.to_owned(), manifest, record })
+}

@@ -1,0 +1,356 @@
+//! Packages of finished runs: made, signed, verified, installed.
+
+#![allow(clippy::unwrap_used)]
+#![cfg(unix)]
+
+mod common;
+#[path = "common/packages.rs"]
+mod packages;
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+
+use common::World;
+use packages::{
+    PACKAGE, RUN, archive, document, edit, plain, refused, run, sha256, talk, trained, tree, unpacked,
+};
+use serde_json::{Value, json};
+
+fn packaged() -> World {
+    let world = trained();
+    document(&world, &["package", "experts/a"]);
+    world
+}
+
+/// With keys `release` and `other`, and a package that `release` signed.
+fn signed() -> World {
+    let world = trained();
+    for name in ["release.pem", "other.pem"] {
+        document(&world, &["keygen", "--output", name]);
+    }
+    document(&world, &["package", "experts/a", "--sign", "release.pem"]);
+    world
+}
+
+#[test]
+fn a_package_holds_the_files_of_the_adapter_and_a_manifest_of_one_base() {
+    let world = trained();
+    edit(&world.path("experts/a/manifest.json"), |manifest| {
+        manifest["base_models"].as_array_mut().unwrap().push(json!({"name": "Qwen/Qwen3-0.6B"}));
+        manifest["training"]["decoding"] = json!({"grammar_file": "rules/answers.gbnf"});
+        manifest["capabilities"] = json!(["task:sql"]);
+    });
+    std::fs::create_dir(world.path("experts/a/rules")).unwrap();
+    std::fs::write(world.path("experts/a/rules/answers.gbnf"), "root ::= \"yes\"\n").unwrap();
+    std::fs::write(world.path("experts/a/LICENSE"), "free\n").unwrap();
+    std::fs::write(world.path(RUN).join("final/notes.txt"), "mine").unwrap();
+    let output = run(&world, &["package", "experts/a"]);
+    assert!(output.status.success(), "{}", talk(&output));
+    assert!(talk(&output).contains("final/notes.txt is not a file of a package and is left out"));
+    assert!(talk(&output).contains(&format!("next: expert-cli verify {PACKAGE}")), "{}", talk(&output));
+
+    let files = unpacked(&world.path(PACKAGE));
+    let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "manifest.json",
+            "LICENSE",
+            "README.md",
+            "adapter_config.json",
+            "adapter_model.safetensors",
+            "chat_template.jinja",
+            "expert.json",
+            "generation_config.json",
+            "grammar.gbnf",
+            "tokenizer.json",
+            "tokenizer_config.json",
+        ]
+    );
+    let manifest: Value = serde_json::from_slice(&files[0].1).unwrap();
+    let bases = manifest["base_models"].as_array().unwrap();
+    assert_eq!((bases.len(), &bases[0]["name"]), (1, &json!("smollm2-135m-instruct")));
+    assert_eq!(manifest["training"]["decoding"]["grammar_file"], "grammar.gbnf");
+    assert_eq!(manifest["capabilities"], json!(["task:sql"]));
+    let beside = std::fs::read_to_string(world.path(&format!("{PACKAGE}.sha256"))).unwrap();
+    assert_eq!(beside, format!("{}  {PACKAGE}\n", sha256(&std::fs::read(world.path(PACKAGE)).unwrap())));
+}
+
+/// The fields that the format's own documentation names, read with nothing of this program.
+#[test]
+fn the_documented_fields_are_there() {
+    let world = packaged();
+    let files: BTreeMap<String, Vec<u8>> = unpacked(&world.path(PACKAGE)).into_iter().collect();
+    let manifest: Value = serde_json::from_slice(&files["manifest.json"]).unwrap();
+    assert_eq!((&manifest["name"], &manifest["version"]), (&json!("a"), &json!("0.1.0")));
+    let listed = manifest["integrity"]["files"].as_object().unwrap();
+    assert_eq!(listed.len(), files.len() - 1, "every file except the manifest");
+    for (name, digest) in listed {
+        assert_eq!(digest.as_str().unwrap(), format!("sha256:{}", sha256(&files[name])), "{name}");
+        assert_eq!(manifest["integrity"]["sizes"][name], files[name].len(), "{name}");
+    }
+    let adapter = &manifest["base_models"][0]["adapters"][0];
+    let weights = &files[adapter["path"].as_str().unwrap()];
+    assert_eq!(adapter["size_bytes"], weights.len());
+    assert_eq!(adapter["sha256"], sha256(weights));
+    assert_eq!(adapter["type"], "lora");
+    assert_eq!((&adapter["r"], &adapter["alpha"]), (&json!(4), &json!(8)));
+    assert_eq!(adapter["target_modules"], json!(["q_proj"]));
+}
+
+#[test]
+fn two_packages_of_one_run_are_the_same_bytes() {
+    let world = packaged();
+    let first = std::fs::read(world.path(PACKAGE)).unwrap();
+    let again = document(&world, &["package", "experts/a"]);
+    assert_eq!(again["unchanged"], true);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    for (path, content) in tree(&world.path(RUN).join("final")) {
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, content).unwrap();
+    }
+    document(&world, &["package", RUN, "--output", "other.expert"]);
+    assert_eq!(std::fs::read(world.path("other.expert")).unwrap(), first);
+    edit(&world.path("experts/a/manifest.json"), |manifest| manifest["description"] = json!("changed"));
+    let (code, message) = refused(&world, &["package", "experts/a"]);
+    assert_eq!(code, "package-exists");
+    assert!(message.contains("a new version"), "{message}");
+    assert_eq!(std::fs::read(world.path(PACKAGE)).unwrap(), first);
+}
+
+#[test]
+fn no_folder_of_the_machine_gets_into_a_package() {
+    let world = trained();
+    let data = world.path("experts/a/datasets/train.jsonl").to_str().unwrap().to_owned();
+    edit(&world.path("experts/a/manifest.json"), |manifest| {
+        manifest["training"]["dataset"]["path"] = json!(data);
+    });
+    document(&world, &["package", "experts/a"]);
+    let folder = world.path("").to_str().unwrap().trim_end_matches('/').to_owned();
+    for (name, content) in unpacked(&world.path(PACKAGE)) {
+        assert!(!String::from_utf8_lossy(&content).contains(&folder), "{name}");
+    }
+    let manifest: Value = serde_json::from_slice(&unpacked(&world.path(PACKAGE))[0].1).unwrap();
+    assert_eq!(manifest["training"]["dataset"]["path"], "train.jsonl");
+}
+
+#[test]
+fn only_a_finished_and_whole_run_is_packaged() {
+    let world = trained();
+    let final_folder = world.path(RUN).join("final");
+    let code = |words: &[&str]| refused(&world, words);
+    std::fs::write(final_folder.join("training_args.bin"), b"\x80\x04").unwrap();
+    let (kind, message) = code(&["package", "experts/a"]);
+    assert!(kind == "pickle" && message.contains("training_args.bin"), "{message}");
+    std::fs::remove_file(final_folder.join("training_args.bin")).unwrap();
+
+    std::fs::write(final_folder.join("tokenizer.json"), b"\x80\x04.").unwrap();
+    let (kind, message) = code(&["package", "experts/a"]);
+    assert!(kind == "damaged-run" && message.contains("tokenizer.json is damaged"), "{message}");
+    // The model card is the user's, so it has no digest in the record.
+    std::fs::write(final_folder.join("tokenizer.json"), b"{\"version\": \"1.0\"}").unwrap();
+    std::fs::write(final_folder.join("README.md"), b"\x80\x04.").unwrap();
+    let (_, message) = code(&["package", "experts/a"]);
+    assert!(message.contains("README.md holds a pickle"), "{message}");
+    std::fs::write(final_folder.join("README.md"), "# a\n").unwrap();
+
+    let manifest = world.path("experts/a/manifest.json");
+    edit(&manifest, |manifest| drop(manifest.as_object_mut().unwrap().remove("version")));
+    assert_eq!(code(&["package", "experts/a"]).0, "no-version");
+    edit(&manifest, |manifest| manifest["version"] = json!("1/../../2"));
+    assert_eq!(code(&["package", "experts/a"]).0, "bad-version");
+    edit(&manifest, |manifest| manifest["version"] = json!("0.1.0"));
+
+    let record = world.path(RUN).join("run.json");
+    let finished = std::fs::read(&record).unwrap();
+    std::fs::remove_file(&record).unwrap();
+    std::fs::write(world.path(RUN).join("plan.json"), "{}").unwrap();
+    std::fs::create_dir(world.path(RUN).join("checkpoint-3")).unwrap();
+    for words in [&["package", "experts/a"][..], &["package", RUN]] {
+        let (kind, message) = code(words);
+        assert_eq!(kind, "unfinished-run", "{words:?}: {message}");
+        assert!(message.contains("expert-cli train experts/a --resume"), "{message}");
+    }
+    std::fs::write(&record, finished).unwrap();
+    assert_eq!(code(&["package", "experts/a", "--model", "other"]).0, "no-run");
+    assert_eq!(code(&["package", "nowhere"]).0, "no-manifest");
+    edit(&manifest, |manifest| manifest["name"] = json!("b"));
+    assert_eq!(code(&["package", RUN]).0, "another-expert");
+    assert!(!world.path(PACKAGE).exists());
+}
+
+#[test]
+fn one_of_several_runs_is_named() {
+    let world = trained();
+    let other = world.path("experts/a/weights/qwen3-0.6b");
+    std::fs::create_dir_all(other.join("final")).unwrap();
+    for (path, content) in tree(&world.path(RUN)) {
+        let target = other.join(path.strip_prefix(world.path(RUN)).unwrap());
+        std::fs::write(target, content).unwrap();
+    }
+    let (code, message) = refused(&world, &["package", "experts/a"]);
+    assert!(code == "several-runs" && message.contains("weights/qwen3-0.6b"), "{message}");
+    document(&world, &["package", "experts/a", "--model", "smollm2-135m-instruct"]);
+}
+
+#[test]
+fn every_flipped_byte_is_found_and_its_file_named() {
+    let world = signed();
+    let files = unpacked(&world.path(PACKAGE));
+    let folder = document(&world, &["install", PACKAGE, "--registry", "registry"])["folder"].clone();
+    let folder = folder.as_str().unwrap();
+    for (name, content) in &files {
+        for at in [0, content.len() / 2, content.len() - 1] {
+            let mut changed = content.clone();
+            changed[at] ^= 1;
+            let entries: Vec<_> = files
+                .iter()
+                .map(|(other, content)| plain(other, if other == name { &changed } else { content }))
+                .collect();
+            archive(&world.path("changed.expert"), &entries);
+            std::fs::write(std::path::Path::new(folder).join(name), &changed).unwrap();
+            for package in ["changed.expert", folder] {
+                let (code, message) = refused(&world, &["verify", package, "--key", "release.pub.pem"]);
+                let named = message.contains(&format!("damaged: {name} "))
+                    || name == "signature.sig" && code == "wrong-signature";
+                assert!(named, "{name} at {at}: {message}");
+            }
+        }
+        std::fs::write(std::path::Path::new(folder).join(name), content).unwrap();
+    }
+    document(&world, &["verify", folder, "--key", "release.pub.pem"]);
+}
+
+/// Wherever a byte of the file itself is flipped, behind gzip's header and except in the last byte of the compressed data, whose
+/// unused bits mean nothing.
+#[test]
+fn a_flipped_byte_of_the_archive_is_found() {
+    let world = packaged();
+    let whole = std::fs::read(world.path(PACKAGE)).unwrap();
+    for at in (10..whole.len() - 9).step_by(29).chain(whole.len() - 8..whole.len()) {
+        let mut changed = whole.clone();
+        changed[at] ^= 0x10;
+        std::fs::write(world.path("changed.expert"), changed).unwrap();
+        let output = run(&world, &["verify", "changed.expert"]);
+        assert_eq!(output.status.code(), Some(2), "byte {at}: {}", talk(&output));
+    }
+}
+
+#[test]
+fn missing_and_extra_files_are_named() {
+    let world = packaged();
+    let files = unpacked(&world.path(PACKAGE));
+    let all: Vec<_> = files.iter().map(|(name, content)| plain(name, content)).collect();
+    for missing in ["tokenizer.json", "adapter_model.safetensors", "manifest.json"] {
+        let rest: Vec<_> = files
+            .iter()
+            .filter(|(name, _)| name != missing)
+            .map(|(name, content)| plain(name, content))
+            .collect();
+        archive(&world.path("less.expert"), &rest);
+        let (_, message) = refused(&world, &["verify", "less.expert"]);
+        assert!(message.contains(&format!("{missing} is missing")), "{message}");
+    }
+    archive(&world.path("more.expert"), &[all, vec![plain("merges.txt", b"a b")]].concat());
+    let (_, message) = refused(&world, &["verify", "more.expert"]);
+    assert!(message.contains("merges.txt is extra"), "{message}");
+}
+
+#[test]
+fn a_signature_covers_every_file_and_names_its_key() {
+    let world = signed();
+    let report = document(&world, &["verify", PACKAGE]);
+    assert_eq!(report["signature"]["state"], "unknown-key");
+    let key = report["signature"]["key"].clone();
+    let report = document(&world, &["verify", PACKAGE, "--key", "release.pub.pem"]);
+    assert_eq!(report["signature"], json!({"state": "valid", "key": key}));
+    let (code, message) = refused(&world, &["verify", PACKAGE, "--key", "other.pub.pem"]);
+    assert!(code == "wrong-signature" && message.contains(key.as_str().unwrap()), "{message}");
+
+    // A package with one file changed and its list made anew keeps no valid signature.
+    let files: BTreeMap<String, Vec<u8>> = unpacked(&world.path(PACKAGE)).into_iter().collect();
+    std::fs::write(world.path(RUN).join("final/README.md"), "# another\n").unwrap();
+    document(&world, &["package", "experts/a", "--output", "plain.expert"]);
+    let mut forged: Vec<_> =
+        unpacked(&world.path("plain.expert")).iter().map(|(name, content)| plain(name, content)).collect();
+    forged.push(plain("signature.sig", &files["signature.sig"]));
+    archive(&world.path("forged.expert"), &forged);
+    for words in [&["verify", "forged.expert"][..], &["verify", "forged.expert", "--key", "release.pub.pem"]]
+    {
+        let (code, message) = refused(&world, words);
+        assert!(code == "wrong-signature" && message.contains("does not fit"), "{message}");
+    }
+    let report = document(&world, &["verify", "plain.expert"]);
+    assert_eq!(report["signature"]["state"], "unsigned");
+    for command in ["verify", "install"] {
+        let (code, _) = refused(&world, &[command, "plain.expert", "--key", "release.pub.pem"]);
+        assert_eq!(code, "not-signed");
+    }
+}
+
+#[test]
+fn keys_are_private_new_and_not_mistaken_for_each_other() {
+    let world = signed();
+    let secret = std::fs::read_to_string(world.path("release.pem")).unwrap();
+    assert!(secret.starts_with("-----BEGIN PRIVATE KEY-----"));
+    let mode = std::fs::metadata(world.path("release.pem")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let (code, _) = refused(&world, &["keygen", "--output", "release.pem"]);
+    assert_eq!(code, "key-exists");
+    assert_eq!(std::fs::read_to_string(world.path("release.pem")).unwrap(), secret);
+    std::fs::remove_file(world.path("other.pem")).unwrap();
+    let (_, message) = refused(&world, &["keygen", "--output", "other.pem"]);
+    assert!(message.contains("other.pub.pem is there already"), "{message}");
+    assert!(!world.path("other.pem").exists());
+    let (_, message) = refused(&world, &["package", "experts/a", "--sign", "release.pub.pem"]);
+    assert!(message.contains("this is the public key"), "{message}");
+    let (_, message) = refused(&world, &["verify", PACKAGE, "--key", "release.pem"]);
+    assert!(message.contains("never pass the private one on"), "{message}");
+    let output = run(&world, &["keygen", "--output", "shown.pem"]);
+    let line = std::fs::read_to_string(world.path("shown.pem")).unwrap().lines().nth(1).unwrap().to_owned();
+    assert!(!talk(&output).contains(&line));
+}
+
+#[test]
+fn an_expert_is_installed_once_and_usable_from_there() {
+    let world = signed();
+    let done = document(&world, &["install", PACKAGE, "--registry", "registry", "--key", "release.pub.pem"]);
+    assert_eq!(done["outcome"], "installed");
+    let folder = world.path("registry/a/0.1.0/smollm2-135m-instruct");
+    assert_eq!(std::path::Path::new(done["folder"].as_str().unwrap()), folder);
+    let before = tree(&world.path("registry"));
+    assert_eq!(before.len(), unpacked(&world.path(PACKAGE)).len());
+    let again = document(&world, &["install", PACKAGE, "--registry", "registry"]);
+    assert_eq!(again["outcome"], "already-installed");
+    // A folder that was installed is a package too.
+    let copied = document(&world, &["install", folder.to_str().unwrap(), "--registry", "second"]);
+    assert_eq!(copied["outcome"], "installed");
+
+    edit(&world.path("experts/a/manifest.json"), |manifest| manifest["description"] = json!("changed"));
+    document(&world, &["package", "experts/a", "--output", "changed.expert"]);
+    let (code, message) = refused(&world, &["install", "changed.expert", "--registry", "registry"]);
+    assert!(code == "other-version" && message.contains("another version"), "{message}");
+    assert_eq!(tree(&world.path("registry")), before);
+
+    let listed = document(&world, &["install", "--list", "--registry", "registry"]);
+    let entry = &listed["installed"][0];
+    assert_eq!(
+        (&entry["name"], &entry["version"], &entry["base"], &entry["signed"]),
+        (&json!("a"), &json!("0.1.0"), &json!("smollm2-135m-instruct"), &json!(true))
+    );
+    assert_eq!(listed["installed"].as_array().unwrap().len(), 1);
+
+    // Rank, alpha and modules are those of the trained adapter, whatever the manifest said.
+    let output = run(&world, &["validate", folder.to_str().unwrap()]);
+    assert!(!talk(&output).contains("error"), "{}", talk(&output));
+    let ask = ["generate", folder.to_str().unwrap(), "--prompt", "x"];
+    let output = world.expert_cli(&ask, "steps=1").output().unwrap();
+    assert!(output.status.success(), "{}", talk(&output));
+    assert!(!talk(&output).contains("there is no adapter"), "{}", talk(&output));
+    assert!(talk(&output).contains("next: expert-cli export"), "{}", talk(&output));
+    assert_eq!(tree(&world.path("registry")), before, "nothing is written there");
+
+    std::fs::write(folder.join("README.md"), "mine").unwrap();
+    let (code, message) = refused(&world, &["install", PACKAGE, "--registry", "registry"]);
+    assert!(code == "damaged-install" && message.contains("README.md"), "{message}");
+}
