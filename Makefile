@@ -7,6 +7,10 @@ UV := $(BIN)/uv
 EXPERT := target/release/expert-cli
 STEP := $(PYTHON) scripts/dev/show_progress.py
 
+# Some container images set it. Then each of hundreds of processes would compile torch and transformers again, for ten
+# seconds; empty, the first one keeps what it compiled.
+export PYTHONDONTWRITEBYTECODE :=
+
 # For two cores: one process more than cores, because many tests wait for the processes that they start.
 PYTEST_JOBS ?= 3
 
@@ -60,11 +64,17 @@ demo: runtime ## Train the SQL expert on the embedded base, on this machine, wit
 	@$(EXPERT) train --manifest experts/expert-sql/manifest.json --model smollm2-135m --resume --evaluate \
 		--output experts/expert-sql/weights/demo --max-steps 80 --set evaluation.test_set_size=60
 
-# uv and maturin reuse what `make setup` compiled; a release's wheels come from .github/workflows/release.yml.
+# The program is packed from a copy of what `make setup` compiled, because maturin moves it away for a moment and
+# somebody may be running it. A release's wheels come from .github/workflows/release.yml.
+BUILD_PACKAGES = PATH="$(abspath $(BIN)):$$PATH" $(UV) build --quiet --no-build-isolation --python $(BIN)/python \
+	--sdist --wheel --out-dir target/packages
+
 wheels: runtime ## Wheels and source packages of expert-cli and expert-worker, in target/packages
-	@rm -rf target/packages
-	@for project in . cli; do PATH="$(abspath $(BIN)):$$PATH" $(UV) build --quiet --no-build-isolation \
-		--python $(BIN)/python --sdist --wheel --out-dir target/packages $$project || exit $$?; done
+	@rm -rf target/packages target/packaging && mkdir -p target/packaging
+	@$(BUILD_PACKAGES) .
+	@cp -a target/release target/packaging/
+	@CARGO_TARGET_DIR=$(abspath target/packaging) $(BUILD_PACKAGES) cli
+	@rm -rf target/packaging
 	@ls target/packages
 
 experts: runtime ## Train and score every expert on the embedded base; unchanged experts are skipped

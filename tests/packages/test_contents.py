@@ -16,9 +16,6 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-# Building the wheels replaces the program that other tests run.
-pytestmark = pytest.mark.full
-
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "worker" / "python" / "expert_worker"
 VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
