@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from pathlib import Path
 
@@ -15,6 +16,13 @@ def name_of_processor(device: Device) -> str:
     import torch
 
     return f"{_cpu()} ({torch.backends.cpu.get_cpu_capability()})"
+
+
+def available_cores() -> int:
+    """Those that this process may use: a container or `taskset` may allow fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _cpu() -> str:

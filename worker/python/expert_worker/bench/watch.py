@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 import threading
 import time
@@ -35,6 +34,7 @@ from expert_worker.bench.sample import ProcessTree, Sample, Summary, read_machin
 from expert_worker.bench.verdict import Finding, Observation, findings
 from expert_worker.events.models import Event, Failed, Finished, Progress, Stage
 from expert_worker.events.reader import NAME, EventFile, last_attempt
+from expert_worker.processor import available_cores
 from expert_worker.record_reader import read_json, read_record
 from expert_worker.recorded import Device, PlanRecord
 from expert_worker.report.charts import Line, curve
@@ -172,7 +172,7 @@ class WatchResult:
                 breakdown=self.breakdown,
                 gpu=device.index or 0 if on_gpu else None,
                 reserved=step.memory_reserved if step and on_gpu else 0,
-                cores=os.cpu_count() or 1,
+                cores=available_cores(),
                 attached=self.run is not None,
                 stage=self.run.stage if self.run else None,
                 ended=self.run is not None and self.run.ended,

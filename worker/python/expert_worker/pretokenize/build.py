@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import time
@@ -28,6 +27,7 @@ from expert_worker.pretokenize.record import (
 from expert_worker.pretokenize.save_to_disk import write_descriptions
 from expert_worker.pretokenize.sources import open_source
 from expert_worker.pretokenize.watch import watched
+from expert_worker.processor import available_cores
 from expert_worker.results import CacheRecord, EncoderCost, SourceCounts, SplitStatistics
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class Builder:
         files.write(folder / FILE, [sealed(record)])
 
     def _threads(self) -> int:
-        return self.inputs.plan.machine.threads.pretokenize or os.cpu_count() or 1
+        return self.inputs.plan.machine.threads.pretokenize or available_cores()
 
 
 _SPILL = "spill.bin"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from expert_worker.errors import BadInput, ExpertError, Interrupted
 from expert_worker.events import Events
 from expert_worker.pretokenize.exactness import RUNAWAY
 from expert_worker.pretokenize.vocabulary import Vocabulary
+from expert_worker.process.child import child_environment
 
 Oracle = Callable[[list[str]], Sequence[tuple[Sequence[int], Sequence[int]]]]
 # Of what the check compares: a verdict of another version is not believed.
@@ -127,17 +127,13 @@ def _verdict(vocabulary: Vocabulary, template: str, folder: Path, events: Events
         return Verdict.model_validate_json(path.read_bytes())
     events.stage("check tokenizer", _CHECK_BUDGET, "against Hugging Face tokenizers, once")
     request = json.dumps({"folder": str(vocabulary.folder), "template": template})
-    # The package is found where this process found it, however it was put on the path.
-    found_at = str(Path(__file__).parents[2])
-    path_list = os.pathsep.join(filter(None, [found_at, os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path_list}
     command = [sys.executable, "-m", "expert_worker.pretokenize.exactness"]
     # A file: a template may be larger than a pipe holds, and after a timeout `communicate` writes no more.
     with tempfile.TemporaryFile() as given:
         given.write(request.encode())
         given.seek(0)
         with subprocess.Popen(
-            command, env=environment, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            command, env=child_environment(), stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
             try:
                 out, err = _hear(process, vocabulary, events)

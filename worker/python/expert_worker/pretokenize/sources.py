@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from expert_worker.plan import Source
 from expert_worker.pretokenize.json_document import rows_of_object
 from expert_worker.pretokenize.unpack import DAMAGED, SUSPECT_BYTES, SUSPECT_RATIO, Head, plain_file
 from expert_worker.pretokenize.watch import reading
+from expert_worker.processor import available_cores
 
 if TYPE_CHECKING:
     from expert_worker._native import ArrowStream
@@ -158,7 +158,7 @@ def digest_of(paths: Iterable[Path], threads: int | None) -> str:
     """A file's own SHA-256 where it is small; of long and of several files that of their parts' digests,
     so that every thread can take a part."""
     parts = [(path, start) for path in paths for start in range(0, max(path.stat().st_size, 1), _PART)]
-    workers = min(threads or os.cpu_count() or 1, len(parts))
+    workers = min(threads or available_cores(), len(parts))
     if workers > 1:
         from concurrent.futures import ThreadPoolExecutor
 

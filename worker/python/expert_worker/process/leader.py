@@ -22,6 +22,7 @@ from expert_worker.exit import Exit
 from expert_worker.plan import Plan
 from expert_worker.process import run_lock
 from expert_worker.process.rank import INTERRUPT, RANK, RENDEZVOUS, TERMINATE, this_rank
+from expert_worker.processor import available_cores
 from expert_worker.stop import Stop
 
 _ROUND = 0.05
@@ -115,7 +116,7 @@ def _start(number: int, plan: Plan, plan_path: Path, rendezvous: Path, pipe: Pip
     }
     if plan.machine.device.kind == "cpu":
         environment |= _loopback()
-        environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // together.processes)))
+        environment.setdefault("OMP_NUM_THREADS", str(max(1, available_cores() // together.processes)))
     is_main_process = number == 0
     process = subprocess.Popen(
         [sys.executable, "-m", "expert_worker", plan.request.stage, "--plan", str(plan_path)],

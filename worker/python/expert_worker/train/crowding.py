@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from expert_worker.processor import available_cores
 
 _TASKS = Path("/proc/self/task")
 # Shorter windows measure the start-up of threads, and one busy moment is not worth a message.
@@ -86,9 +87,3 @@ class CrowdingWatch:
             f"this machine is busy: training gets {share.cores:.1f} of {self._cores} cores and waits for one "
             f"{1 - share.fraction:.0%} of the time; at this pace the remaining steps take {left}"
         )
-
-
-def available_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from expert_worker.errors import BadInput, Failed, Missing
 from expert_worker.events import Events
 from expert_worker.plan import Device, Distributed, Machine
 from expert_worker.process.rank import Rank, this_rank
+from expert_worker.processor import available_cores
 from expert_worker.train.adapter import trained
 
 # The leader ends waiting processes when another is lost; a save or a tokenization may take hours.
@@ -57,7 +57,7 @@ class DistContext:
         """For computing in this process: on a CPU its share of them; None leaves torch's own choice."""
         if self.size == 1 or machine.device.kind != "cpu":
             return machine.threads.compute
-        return max(1, (machine.threads.compute or os.cpu_count() or 1) // self.size)
+        return max(1, (machine.threads.compute or available_cores()) // self.size)
 
     def idle_rounds(self, rows: int, micro_batch: int, walked: int) -> int:
         """If each pass needs all processes: how often one without remaining rows must still take part."""
