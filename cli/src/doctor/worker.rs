@@ -1,9 +1,11 @@
 //! The interpreter, the package, and the libraries that it needs.
 
+use std::path::Path;
+
 use expert_contract::plan::CONTRACT_VERSION;
 
 use super::check::Check;
-use super::probe::{Report, ask};
+use super::probe::{Report, Uncompiled, ask};
 use crate::args::Global;
 use crate::worker::{Found, Search};
 
@@ -38,6 +40,7 @@ fn of_report(report: &Report, found: &Found) -> Vec<Check> {
     let mut checks = vec![same_version(report, found), native(report, remedy)];
     checks.extend(NEEDED.iter().map(|(name, oldest)| package(report, name, oldest, remedy)));
     checks.extend([embedded_base(report, found), bitsandbytes(report), confinement(report)]);
+    checks.extend(report.uncompiled.as_ref().map(|none| compiled(none, &found.python)));
     if let Some(error) = &report.torch.error {
         checks.push(Check::missing(
             "torch import",
@@ -123,6 +126,17 @@ fn confinement(report: &Report) -> Check {
         return Check::good(NAME, format!("own folder only ({files}), no network ({network})"));
     }
     Check::warning(NAME, format!("not fully confined: {}", found.missing.join("; ")), FIX)
+}
+
+fn compiled(found: &Uncompiled, python: &Path) -> Check {
+    Check::warning(
+        "compiled modules",
+        format!(
+            "none: Python compiles torch and transformers at every start, about 10 s each time ({})",
+            found.reason
+        ),
+        format!("once: `{} -m compileall -q {}`", python.display(), found.packages),
+    )
 }
 
 /// By the leading numbers: `2.15.0+cu132` is 2.15.0.

@@ -5,6 +5,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -46,6 +47,7 @@ def probe() -> dict[str, Any]:
         "executable": sys.executable,
         "packages": {name: _version(name) for name in PACKAGES},
         "native": _native(),
+        "uncompiled": _uncompiled(),
         "bitsandbytes_error": _bitsandbytes_error(torch),
         "torch": torch,
         "confinement": _confinement(),
@@ -71,6 +73,23 @@ def _version(name: str) -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def _uncompiled() -> dict[str, str] | None:
+    """Why Python compiles thousands of modules at every start, which takes seconds. None where it does not."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    folder = Path(spec.origin).parent
+    if Path(importlib.util.cache_from_source(spec.origin)).exists():
+        return None
+    if sys.dont_write_bytecode:
+        reason = "PYTHONDONTWRITEBYTECODE is set"
+    elif not os.access(folder, os.W_OK):
+        reason = f"{folder} cannot be written"
+    else:
+        return None
+    return {"reason": reason, "packages": str(folder.parent)}
 
 
 def _bitsandbytes_error(torch: dict[str, Any]) -> str | None:
