@@ -76,7 +76,7 @@ def _version(name: str) -> str | None:
 
 
 def _uncompiled() -> dict[str, str] | None:
-    """Why Python compiles thousands of modules at every start, which takes seconds. None where it does not."""
+    """Why Python compiles thousands of modules at each start, for seconds. None where it does not."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return None
