@@ -6,7 +6,7 @@ use expert_contract::exit::Exit;
 use crate::args::Global;
 use crate::commands::{
     bench, clean, completions, datasets, doctor, evaluate, export, generate, import, init, install, keygen,
-    matrix, package, plan, pretokenize, report, runs, schema, train, validate, verify, work,
+    matrix, package, plan, pretokenize, report, route, runs, schema, train, validate, verify, work,
 };
 use crate::failure::Failure;
 use crate::sys::env;
@@ -42,6 +42,8 @@ pub enum Command {
     Evaluate(evaluate::Args),
     /// Let base and adapter answer a prompt
     Generate(generate::Args),
+    /// Choose the expert of a folder that a prompt is for, or none
+    Route(route::Args),
     /// Rewrite a run's report.html, or an index of all runs
     Report(Box<report::Args>),
     /// List runs, or compare them
@@ -98,6 +100,7 @@ pub fn run(cli: &Cli, console: &Console) -> Result<Exit, Failure> {
         Command::Install(args) => install::run(args, console),
         Command::Bench(args) => bench::run(args, &cli.global, console),
         Command::Report(args) => report::run(args, &cli.global, console),
+        Command::Route(args) => route::run(args, &cli.global, console),
         Command::Runs(args) => runs::run(args, console),
         Command::Datasets(args) => datasets::run(args, console),
         Command::Clean(args) => clean::run(args, console),

@@ -13,6 +13,7 @@ mod lock;
 mod next;
 mod package;
 mod plan;
+mod routing;
 mod run;
 mod runs;
 mod scaffold;

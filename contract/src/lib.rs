@@ -17,6 +17,7 @@ pub mod read;
 pub mod reference;
 pub mod resolve;
 pub mod results;
+pub mod routing;
 pub mod rules;
 pub mod schema;
 pub mod secret;

@@ -12,6 +12,7 @@ use crate::results::{
     BaseResult, BenchResult, CacheRecord, CheckpointRecord, EvaluationResult, ExpertRecord, ExportResult,
     GenerateResult, PlanRecord, PretokenizeResult, RunRecord,
 };
+use crate::routing::{RouteRequest, RouteResult};
 
 const DRAFT: &str = "http://json-schema.org/draft-07/schema#";
 
@@ -50,6 +51,11 @@ pub fn results() -> Vec<Schema> {
         written::<GenerateResult>(),
         written::<ExpertRecord>(),
     ]
+}
+
+/// What `route` asks of the worker, and its answer.
+pub fn routing() -> Vec<Schema> {
+    vec![derived::<RouteRequest>(), derived::<RouteResult>()]
 }
 
 /// The files of a run and of its token cache.

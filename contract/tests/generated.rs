@@ -124,6 +124,17 @@ fn python_models() {
             },
         ),
         (
+            "worker/python/expert_worker/routing/models.py",
+            Module {
+                name: "expert_worker.routing.models",
+                doc: "What the router of a shelf learns from, and what it answers.",
+                schemas: schema::routing(),
+                form: Form::Exchanged,
+                unions: &[],
+                constants: "",
+            },
+        ),
+        (
             "worker/python/expert_worker/results.py",
             Module {
                 name: "expert_worker.results",

@@ -86,7 +86,7 @@ fn plan(document: &Value) -> Value {
         wait_for_mirror: false,
     };
     let plan = resolve(&manifest.effective(0).unwrap(), &site).unwrap();
-    json!({"recipe": plan.recipe, "machine": plan.machine, "license": plan.license})
+    json!({"recipe": plan.recipe, "machine": plan.machine, "license": plan.license, "routing": plan.routing})
 }
 
 /// A key, a value that is not its default, and what must stand around it to have an effect.
@@ -106,6 +106,8 @@ fn root_examples() -> Vec<Example> {
     examples! {
         "name" = "expert-y";
         "license" = "MIT";
+        "routing.keywords" = ["sql"] with { "routing": {} };
+        "routing.exclude_keywords" = ["explain"] with { "routing": {} };
         "base_models[].name" = "Qwen/Qwen3-1.7B";
         "base_models[].sha256" = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
         "base_models[].quantization" = "int8";

@@ -17,6 +17,7 @@ pub mod package;
 pub mod plan;
 pub mod pretokenize;
 pub mod report;
+pub mod route;
 pub mod runs;
 pub mod schema;
 pub mod train;

@@ -6,6 +6,7 @@ use super::base::{
 use super::config::{CONFIG, Config};
 use super::dataset::{DATASET, Dataset};
 use super::json::{Node, Value};
+use super::routing::{ROUTING, Routing};
 use super::scorer::{SCORER, Scorer};
 use super::section::section;
 use super::setting::Decode;
@@ -36,6 +37,7 @@ section! {
         training ["training"]: Training = Training::default(), Kind::Object(&TRAINING), "Training data and settings.";
         evaluation ["evaluation"]: Evaluation = Evaluation::default(), Kind::OneOf(&[Kind::Object(&EVALUATION), Kind::Null]),
             "How finished adapters are scored.";
+        routing ["routing"]: Option<Routing> = None, Kind::OneOf(&[Kind::Object(&ROUTING), Kind::Null]), "How a router chooses the expert.";
         license ["license"]: Option<String> = None, TEXT_OR_NULL,
             "The expert's licence, an SPDX identifier such as `Apache-2.0`; the model card and `expert.json` name it.";
         schema ["$schema"]: Option<String> = None, TEXT_OR_NULL, "The JSON Schema that an editor checks the manifest against.";
@@ -50,7 +52,6 @@ section! {
         ["capabilities"]: Kind::Any, Class::Metadata, "What it can do.";
         ["limitations"]: Kind::Any, Class::Metadata, "What it cannot do.";
         ["constraints"]: Kind::Any, Class::Metadata, "How a runtime may combine it.";
-        ["routing"]: Kind::Any, Class::Metadata, "How a runtime chooses it.";
         ["perf"]: Kind::Any, Class::Metadata, "Its cost for a runtime.";
         ["runtime"]: Kind::Any, Class::Metadata, "Its requirements for a runtime.";
         ["quality_metrics"]: Kind::Any, Class::Metadata, "Results of past evaluations.";

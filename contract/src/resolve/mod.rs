@@ -26,6 +26,7 @@ pub use steps::{CachedRows, StepEstimate, estimate as estimate_steps};
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;
 use crate::plan::{Template, TemplateKind};
+use crate::routing::Keywords;
 
 /// Makes every decision. [`FoundBase::is_here`] and [`DataFacts::is_here`] say what is missing on this machine:
 /// whether that is an error depends on the command.
@@ -43,6 +44,7 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
     let (machine, largest_micro_batch) = machine::build(expert, &recipe, &base, &sources, site, &mut notes);
     notes.extend(steps::few(&recipe, &facts).or_else(|| steps::unusual(&recipe)));
     let license = expert.manifest.root.license.value.clone();
+    let routing = expert.manifest.root.routing.as_ref().map(Keywords::from).unwrap_or_default();
     let description = expert.manifest.description().map(str::to_owned);
     Ok(Resolved {
         description,
@@ -54,6 +56,7 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
         largest_micro_batch,
         settings: expert.shown(),
         license,
+        routing,
     })
 }
 

@@ -6,6 +6,7 @@ use super::base::FoundBase;
 use super::data::DataFacts;
 use crate::manifest::Shown;
 use crate::plan::{Device, Machine, Plan, Recipe, Request, Threads};
+use crate::routing::Keywords;
 
 /// Something that follows from the machine or from how settings meet, which the manifest alone does not show.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -46,6 +47,7 @@ pub struct Resolved {
     pub settings: Vec<Shown>,
     /// The expert's licence.
     pub license: Option<String>,
+    pub routing: Keywords,
 }
 
 impl Resolved {

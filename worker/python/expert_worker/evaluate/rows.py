@@ -40,7 +40,7 @@ def rows_of(
         for number, raw in enumerate(_raw_rows(source, files), 1):
             if limit is not None and len(found) >= limit:
                 return found
-            found.append(_canonical(raw, field_mapping, f"{source.name}:{number}"))
+            found.append(canonical_row(raw, field_mapping, f"{source.name}:{number}"))
     return found
 
 
@@ -116,7 +116,7 @@ def _json_lines(path: Path) -> Iterator[Mapping[str, Any]]:
             yield row
 
 
-def _canonical(raw: Mapping[str, Any], mapping: Mapping[str, str], place: str) -> Row:
+def canonical_row(raw: Mapping[str, Any], mapping: Mapping[str, str], place: str) -> Row:
     row = {**raw, **{name: _dotted(raw, path) for name, path in mapping.items()}}
     messages, completion = _conversation(row, place)
     if not isinstance(completion, str) or not messages:

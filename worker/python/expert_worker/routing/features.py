@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BITS = 13
 COUNT = 1 << BITS
 # Of a longer prompt its beginning and its end are read, half of this each.
-LONGEST = 4_000
+LONGEST = 2_400
 
 _TEXT_PIECES = (3, 4)
 _SHAPE_PIECES = (2, 3, 4)

@@ -1,0 +1,87 @@
+//! The experts of a folder as its router learns them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use expert_contract::manifest::Options;
+use expert_contract::plan::Source;
+use expert_contract::read;
+use expert_contract::resolve::{DataFacts, Resolved, resolve};
+use expert_contract::routing::{RoutedExpert, Shelf};
+
+use crate::experts;
+use crate::failure::Failure;
+use crate::plan::on_cpu;
+use crate::sys::digests::Digests;
+use crate::sys::host::home;
+
+/// The experts of a folder that a router can choose from, and why the others are left out.
+pub struct Found {
+    /// None where there is no expert to choose from.
+    pub shelf: Option<Shelf>,
+    pub left_out: Vec<LeftOut>,
+}
+
+pub struct LeftOut {
+    pub message: String,
+    pub hint: &'static str,
+}
+
+/// The experts of `folder` whose training data is here.
+pub fn find(folder: &Path) -> Result<Found, Failure> {
+    let home = home();
+    let digests = Digests::open(&home);
+    let (mut experts, mut left_out) = (Vec::new(), Vec::new());
+    for manifest in experts::below(folder)? {
+        match expert(&manifest) {
+            Ok(resolved) => experts.push(routed(resolved, &digests)),
+            Err(reason) => left_out.push(reason),
+        }
+    }
+    let shelf = (!experts.is_empty()).then(|| Shelf::new(&home.join("routers"), experts));
+    Ok(Found { shelf, left_out })
+}
+
+fn expert(path: &Path) -> Result<Resolved, LeftOut> {
+    let loaded = read::load(path, &Options::default());
+    let manifest = loaded.manifest.as_ref();
+    let resolved = manifest.and_then(|it| resolve(&it.effective(0)?, &on_cpu(path)).ok());
+    let Some(resolved) = resolved else {
+        let name = experts::folder_name(path);
+        let message = format!("{name} is left out of the router: its manifest has errors");
+        return Err(LeftOut { message, hint: "`expert-cli validate` shows them" });
+    };
+    if let Some(absent) = resolved.facts.iter().find(|facts| !facts.is_here()) {
+        let name = &resolved.recipe.expert;
+        let message =
+            format!("{name} is left out of the router: its training data {} is not here", absent.name);
+        return Err(LeftOut {
+            message,
+            hint: "make the data with the expert's generator, or correct its path",
+        });
+    }
+    Ok(resolved)
+}
+
+fn routed(resolved: Resolved, digests: &Digests) -> RoutedExpert {
+    let Resolved { recipe, machine, routing, .. } = resolved;
+    let here = |source: &Source| {
+        DataFacts::of(source, machine.paths.data.get(&source.name).map(Path::new)).is_here()
+    };
+    let test: Vec<_> = recipe.data.test.into_iter().filter(here).collect();
+    let used = |name: &String| recipe.data.train.iter().chain(&test).any(|source| source.name == *name);
+    let data: BTreeMap<_, _> = machine.paths.data.into_iter().filter(|(name, _)| used(name)).collect();
+    let digests = data
+        .iter()
+        .filter_map(|(name, path)| Some((name.clone(), digests.of_source(Path::new(path))?)))
+        .collect();
+    RoutedExpert {
+        name: recipe.expert,
+        train: recipe.data.train,
+        test,
+        field_mapping: recipe.data.field_mapping,
+        data,
+        digests,
+        hints: routing,
+    }
+}

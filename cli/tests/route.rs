@@ -1,0 +1,82 @@
+//! `route`: which expert a prompt is for, learnt once, and what is left out.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io::Write;
+use std::process::Stdio;
+
+use common::{World, talk};
+use serde_json::{Value, json};
+
+const OWN: &str = "Lunch with Ada on Monday, 12:15 please.";
+const FOREIGN: &str = "What is the capital of Norway?";
+
+fn world() -> World {
+    let world = World::shelf(&["appointments", "films"]);
+    let rows: String = (0..60)
+        .map(|year| {
+            let prompt =
+                format!("CREATE TABLE films (id INT, year INT); Count the films after {}.", 1900 + year);
+            json!({"prompt": prompt, "completion": format!("SELECT COUNT(*) FROM films WHERE year > {year}")})
+                .to_string()
+                + "\n"
+        })
+        .collect();
+    for split in ["train", "validation", "test"] {
+        std::fs::write(world.path(&format!("experts/films/datasets/{split}.jsonl")), &rows).unwrap();
+    }
+    world
+}
+
+#[test]
+fn a_prompt_goes_to_its_expert_and_the_router_is_learnt_once() {
+    let world = world();
+    let first = world.expert_cli(&["route", OWN], "").output().unwrap();
+    assert!(String::from_utf8_lossy(&first.stdout).starts_with("appointments "), "{}", talk(&first));
+    assert!(
+        talk(&first).contains("learning the router from the training rows of 2 experts"),
+        "{}",
+        talk(&first)
+    );
+    assert!(talk(&first).contains("appointments 100.0%"), "{}", talk(&first));
+
+    let mut child =
+        world.expert_cli(&["route", "-", "experts", "--json"], "").stdin(Stdio::piped()).spawn().unwrap();
+    let lines = format!("{FOREIGN}\n\nCREATE TABLE cars (id INT); Count the cars.\n");
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let second = child.wait_with_output().unwrap();
+    let found: Value = serde_json::from_slice(&second.stdout).unwrap();
+    let chosen: Vec<_> = found["routes"].as_array().unwrap().iter().map(|it| &it["expert"]).collect();
+    assert_eq!((chosen, &found["learnt"]), (vec![&Value::Null, &json!("films")], &json!(false)));
+    assert!(!talk(&second).contains("learning"), "{}", talk(&second));
+}
+
+#[test]
+fn changed_rows_and_keywords_are_learnt_again() {
+    let world = world();
+    let learnt = || world.json("route hello", "").1["learnt"].clone();
+    assert_eq!((learnt(), learnt()), (json!(true), json!(false)));
+    let rows = world.path("experts/films/datasets/train.jsonl");
+    let text = std::fs::read_to_string(&rows).unwrap();
+    std::fs::write(&rows, text.replace("Count the films", "How many films are there")).unwrap();
+    assert_eq!((learnt(), learnt()), (json!(true), json!(false)));
+    let manifest = world.path("experts/films/manifest.json");
+    let mut document: Value = serde_json::from_slice(&std::fs::read(&manifest).unwrap()).unwrap();
+    document["routing"] = json!({"keywords": ["cinema"]});
+    std::fs::write(&manifest, document.to_string()).unwrap();
+    assert_eq!((learnt(), learnt()), (json!(true), json!(false)));
+}
+
+#[test]
+fn experts_without_data_are_left_out_and_none_at_all_is_an_error() {
+    let world = world();
+    std::fs::remove_file(world.path("experts/films/datasets/train.jsonl")).unwrap();
+    let output = world.expert_cli(&["route", OWN], "").output().unwrap();
+    assert!(talk(&output).contains("films is left out"), "{}", talk(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("appointments "), "{}", talk(&output));
+    std::fs::remove_dir_all(world.path("experts/appointments/datasets")).unwrap();
+    let output = world.expert_cli(&["route", OWN], "").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(talk(&output).contains("has no expert to choose from"), "{}", talk(&output));
+}

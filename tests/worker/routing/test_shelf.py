@@ -1,0 +1,170 @@
+"""The router of a shelf's files: what it reads, how it is kept, and what it says."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from expert_worker.errors import BadInput
+from expert_worker.plan.models import Source
+from expert_worker.routing.__main__ import main
+from expert_worker.routing.models import Keywords, RoutedExpert, RouteRequest, Shelf
+from expert_worker.routing.shelf import open_router
+
+EXPERTS = Path(__file__).parents[3] / "experts"
+SQL = [f"CREATE TABLE t{n} (id INT, price INT);\nShow the price of t{n} above {n}." for n in range(30)]
+POEMS = [
+    f"Write a poem of {n} lines about the {what}." for n in range(4, 12) for what in ("sea", "moon", "rain")
+]
+
+
+def messages(prompt: str) -> dict[str, object]:
+    turns = [("system", "Answer briefly."), ("user", prompt), ("assistant", "yes")]
+    return {"messages": [{"role": role, "content": content} for role, content in turns]}
+
+
+def expert(folder: Path, name: str, rows: list[object], test: list[object] | None = None) -> RoutedExpert:
+    splits = {"train": rows, "test": test or []}
+    data = {}
+    for split, its in splits.items():
+        if its:
+            path = folder / f"{name}-{split}.jsonl"
+            path.write_text("".join(row if isinstance(row, str) else json.dumps(row) + "\n" for row in its))
+            data[f"{split}.jsonl"] = str(path)
+    sources = {name: (Source(name=name, format="jsonl", weight=1.0),) for name in data}
+    return RoutedExpert(
+        name=name,
+        train=sources.get("train.jsonl", ()),
+        test=sources.get("test.jsonl", ()),
+        field_mapping={},
+        data=data,
+        digests={},
+        hints=Keywords(keywords=(), exclude_keywords=()),
+    )
+
+
+def shelf(folder: Path, *experts: RoutedExpert) -> Shelf:
+    return Shelf(experts=experts, file=str(folder / "routers" / "router.safetensors"))
+
+
+@pytest.fixture
+def two(tmp_path) -> Shelf:
+    sql = expert(tmp_path, "sql", [messages(prompt) for prompt in SQL], [messages(SQL[0])])
+    poems = expert(tmp_path, "poems", [{"instruction": prompt, "output": "..."} for prompt in POEMS])
+    return shelf(tmp_path, sql, poems)
+
+
+def test_it_is_learnt_once_and_measured(two):
+    first = open_router(two)
+    assert first.learnt
+    assert not first.warnings
+    assert [(it.name, it.rows, it.right) for it in first.record.experts] == [("sql", 1, 1), ("poems", 0, 0)]
+    assert first.record.none.rows == 100
+    assert first.record.none.right >= 90
+    second = open_router(two)
+    assert not second.learnt
+    assert second.record == first.record
+    assert second.router.route(SQL[0]) == first.router.route(SQL[0])
+
+
+@pytest.mark.parametrize("harm", ["cut", "other experts", "no record"])
+def test_a_file_that_does_not_fit_is_learnt_again(two, harm):
+    path, opened = Path(two.file), open_router(two)
+    if harm == "cut":
+        path.write_bytes(path.read_bytes()[:-10])
+    elif harm == "no record":
+        replace(opened.router, notes={}).save(path)
+    else:
+        open_router(Shelf(experts=two.experts[:1], file=two.file))
+    assert open_router(two).learnt
+    assert not open_router(two).learnt
+
+
+def test_rows_that_cannot_be_read_are_left_out_and_system_messages_are_not_read(tmp_path):
+    rows = [messages(prompt) for prompt in SQL]
+    odd = ["not json\n", {"messages": []}, {"other": 1}, {"prompt": " ", "completion": "x"}]
+    clean = open_router(shelf(tmp_path / "a", expert(tmp_path, "sql", rows))).router
+    with_odd = open_router(shelf(tmp_path / "b", expert(tmp_path, "sql", [*rows, *odd]))).router
+    no_system = [{"prompt": prompt, "completion": "yes"} for prompt in SQL]
+    plain = open_router(shelf(tmp_path / "c", expert(tmp_path, "sql", no_system))).router
+    for prompt in (SQL[1], "hello", "CREATE TABLE x"):
+        assert clean.route(prompt) == with_odd.route(prompt) == plain.route(prompt)
+
+
+def test_an_expert_without_a_readable_prompt_is_named(tmp_path):
+    empty = expert(tmp_path, "empty", [{"text": "only text"}])
+    with pytest.raises(BadInput, match=r"empty has no row with a prompt in train\.jsonl"):
+        open_router(shelf(tmp_path, empty))
+
+
+def test_experts_with_the_same_rows_are_warned_of(tmp_path):
+    rows = [messages(prompt) for prompt in SQL]
+    same = shelf(tmp_path, expert(tmp_path, "one", rows), expert(tmp_path, "two", rows[:20]))
+    for _ in range(2):
+        (warning,) = open_router(same).warnings
+        assert warning.startswith("one and two have 100% of their prompts in common")
+
+
+def test_a_home_that_is_a_file_is_a_warning(two):
+    Path(two.file).parent.write_text("a file")
+    (warning,) = open_router(two).warnings
+    assert "cannot be kept" in warning
+
+
+def test_old_routers_are_removed(two):
+    folder = Path(two.file).parent
+    folder.mkdir()
+    for number in range(30):
+        (folder / f"{number}.safetensors").write_bytes(b"")
+        os.utime(folder / f"{number}.safetensors", (number, number))
+    open_router(two)
+    left = {path.name for path in folder.iterdir()}
+    assert len(left) == 16
+    assert {"router.safetensors", "29.safetensors"} <= left
+
+
+def test_the_command_answers_in_json(two, tmp_path, capsys):
+    request = RouteRequest(shelf=two, prompts=(SQL[0], "What is the capital of Norway?"))
+    path = tmp_path / "request.json"
+    path.write_text(request.model_dump_json())
+    assert main([str(path)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [route["expert"] for route in found["routes"]] == ["sql", None]
+    assert found["learnt"]
+
+
+def shipped() -> Shelf:
+    return Shelf(
+        experts=tuple(
+            RoutedExpert(
+                name=folder.name,
+                train=(Source(name="train.jsonl", format="jsonl", weight=1.0),),
+                test=(Source(name="test.jsonl", format="jsonl", weight=1.0),),
+                field_mapping={},
+                data={
+                    f"{split}.jsonl": str(folder / "datasets" / f"{split}.jsonl")
+                    for split in ("train", "test")
+                },
+                digests={},
+                hints=Keywords(keywords=(), exclude_keywords=()),
+            )
+            for folder in sorted(EXPERTS.iterdir())
+        ),
+        file="",
+    )
+
+
+def test_the_shipped_experts_get_their_own_rows_and_their_people(tmp_path):
+    opened = open_router(shipped().model_copy(update={"file": str(tmp_path / "router.safetensors")}))
+    for share in opened.record.experts:
+        assert share.rows == 400
+        assert share.right >= 0.97 * share.rows, share.name
+    assert opened.record.none.right >= 90
+    for folder in sorted(EXPERTS.iterdir()):
+        lines = (folder / "datasets" / "people.jsonl").read_text().splitlines()
+        prompts = [json.loads(line)["messages"] for line in lines]
+        asked = ["\n".join(turn["content"] for turn in turns if turn["role"] == "user") for turns in prompts]
+        right = sum(opened.router.route(prompt).expert == folder.name for prompt in asked)
+        assert right >= 0.85 * len(asked), folder.name
