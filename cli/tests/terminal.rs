@@ -182,6 +182,10 @@ fn hostile_names_reach_no_terminal() {
         &["train", &format!("--{}", HOSTILE.replace('=', ""))],
         &["train", "--device", HOSTILE],
         &["runs", "--compare", HOSTILE, HOSTILE],
+        &["package", HOSTILE],
+        &["package", "{expert}", "--sign", HOSTILE],
+        &["verify", HOSTILE],
+        &["install", HOSTILE, "--registry", "registry"],
     ] {
         // A program's argument holds no NUL.
         let words: Vec<String> = words.iter().map(|word| word.replace('\u{0}', "")).collect();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ed25519_dalek::SigningKey;
 use expert_contract::diagnostic::{Code, Diagnostic, Severity};
-use expert_contract::manifest::{Options, model_slug};
+use expert_contract::manifest::{Options, is_embedded, is_hub_id, model_slug};
 use expert_contract::read;
 use expert_contract::results::ExpertRecord;
 use fs_err as fs;
@@ -60,12 +60,10 @@ pub fn build(
     files.extend(of_expert(&mut manifest, &chosen.manifest)?);
     files.sort();
     let mut contents = read_all(&files)?;
-    reduce(
-        &mut manifest,
-        chosen.record.base().unwrap_or(&base),
-        &base,
-        &adapter(&folder, record.adapter.as_deref(), &contents)?,
-    );
+    let declared = chosen.record.base().unwrap_or(&base);
+    // A folder means nothing elsewhere; the embedded base needs no network under its short name.
+    let public = if is_embedded(declared) || is_hub_id(declared) { declared } else { &base };
+    reduce(&mut manifest, declared, public, &adapter(&folder, record.adapter.as_deref(), &contents)?);
     let sealed = check::sealed(manifest, &contents.files).map_err(|error| unwritable(&error))?;
     take(&mut contents, MANIFEST, &sealed)?;
     let signature =

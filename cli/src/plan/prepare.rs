@@ -16,6 +16,7 @@ use super::site::Here;
 use super::{links, site};
 use crate::args::PlanOptions;
 use crate::failure::Failure;
+use crate::run::adapter;
 use crate::sys::cards::Card;
 use crate::ui::Console;
 
@@ -73,7 +74,10 @@ fn resolved_here(options: &PlanOptions, here: Here, console: &Console) -> Result
     let resolved = {
         let index = choose(&manifest, options.model.as_deref())?;
         let expert = manifest.effective(index).ok_or_else(|| unknown(&manifest, ""))?;
-        diagnostics.retain(|diagnostic| concerns(diagnostic, index));
+        let installed = adapter::is_beside(&path);
+        diagnostics.retain(|diagnostic| {
+            concerns(diagnostic, index) && !(installed && diagnostic.code == Code::DataMissing)
+        });
         console.report(&diagnostics, &manifest.document.sources);
         let site = site::of(options, here, &path)?;
         let mut resolved = resolve(&expert, &site)

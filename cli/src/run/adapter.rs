@@ -15,7 +15,12 @@ pub fn of_run(paths: &Paths) -> Option<String> {
     places.into_iter().find(|folder| folder.join(CONFIG).is_file()).map(absolute)
 }
 
-/// Whether the expert was installed from a package: data and scores stayed where it was trained.
+/// Whether the manifest came with its adapter, as in an installed package: its data stayed where it was trained.
+pub fn is_beside(manifest: &Path) -> bool {
+    manifest.with_file_name(CONFIG).is_file()
+}
+
+/// Whether the adapter is one that came with its manifest.
 pub fn is_installed(paths: &Paths) -> bool {
     of_run(paths).is_some_and(|found| found == absolute(Path::new(&paths.expert_dir)))
 }

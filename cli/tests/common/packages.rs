@@ -53,7 +53,7 @@ pub fn trained() -> World {
         std::fs::write(folder.join(name), &content).unwrap();
         digests.insert(name.to_owned(), json!({"sha256": sha256(&content), "bytes": content.len()}));
     }
-    let expert = json!({"format": 1, "name": "a", "license": null, "base": {"name": base, "quantization": "none", "files": {}}, "adapter": "lora", "template": "chatml", "recipe_digest": "0".repeat(64), "data": {}, "files": digests, "score": null});
+    let expert = json!({"format": 1, "name": "a", "license": null, "base": {"name": "HuggingFaceTB/SmolLM2-135M-Instruct", "quantization": "none", "files": {}}, "adapter": "lora", "template": "chatml", "recipe_digest": "0".repeat(64), "data": {}, "files": digests, "score": null});
     std::fs::write(folder.join("expert.json"), expert.to_string()).unwrap();
     std::fs::write(folder.join("README.md"), "# a\n").unwrap();
     let run = json!({"recipe_digest": "d", "recipe": {"expert": "a", "base": {"name": base}}, "inputs": null, "final": digests, "result": {"ok": true}});
