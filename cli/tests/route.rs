@@ -80,3 +80,15 @@ fn experts_without_data_are_left_out_and_none_at_all_is_an_error() {
     assert_eq!(output.status.code(), Some(2));
     assert!(talk(&output).contains("has no expert to choose from"), "{}", talk(&output));
 }
+
+#[test]
+fn the_index_of_a_shelf_shows_its_router() {
+    let world = world();
+    let run = world.path("experts/films/weights/base");
+    std::fs::create_dir_all(&run).unwrap();
+    std::fs::write(run.join("events.jsonl"), "").unwrap();
+    let output = world.expert_cli(&["report", "--all", "experts"], "").output().unwrap();
+    assert!(output.status.success(), "{}", talk(&output));
+    let page = std::fs::read_to_string(world.path("experts/report.html")).unwrap();
+    assert!(page.contains("<h2>Router</h2>") && page.contains("appointments"), "{page}");
+}

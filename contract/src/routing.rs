@@ -105,7 +105,7 @@ pub struct RouterRecord {
     pub experts: Vec<RoutedShare>,
     /// Everyday prompts for which it chose none of the experts.
     pub none: RoutedShare,
-    /// Pairs of experts with the same prompts among their training rows, which the router cannot tell apart.
+    /// Pairs of experts with the same prompts among their training rows, which the router confuses.
     pub overlaps: Vec<PromptOverlap>,
 }
 

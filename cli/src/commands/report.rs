@@ -9,7 +9,7 @@ use crate::args::{Global, PlanOptions};
 use crate::failure::Failure;
 use crate::plan::resolved;
 use crate::runs;
-use crate::runs::report::{whole_shelf, write};
+use crate::runs::report::{Pages, whole_shelf, write};
 use crate::sys::paths::absolute;
 use crate::ui::Console;
 
@@ -24,7 +24,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
-    let path = write(&arguments(args, console)?, global, console)?;
+    let path = write(&pages(args, console)?, global, console)?;
     if console.json {
         console.document(&json!({"ok": true, "report": path}));
     } else {
@@ -33,12 +33,12 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     Ok(Exit::Done)
 }
 
-fn arguments(args: &Args, console: &Console) -> Result<Vec<String>, Failure> {
+fn pages(args: &Args, console: &Console) -> Result<Pages, Failure> {
     Ok(match (&args.all, &args.options.expert) {
         (Some(shelf), _) => whole_shelf(shelf)?,
         (None, Some(folder)) if !runs::is_run(folder) && folder.is_dir() => whole_shelf(folder)?,
-        (None, Some(folder)) => vec![absolute(folder)],
-        (None, None) => vec![own_run(args, console)?],
+        (None, Some(folder)) => Pages::of_run(absolute(folder)),
+        (None, None) => Pages::of_run(own_run(args, console)?),
     })
 }
 

@@ -8,10 +8,19 @@ import pytest
 from sample_run import sample_run, share
 
 from expert_worker.errors import BadInput
+from expert_worker.plan.models import Source
 from expert_worker.report import write_index
 from expert_worker.report.__main__ import main
 from expert_worker.report.index import Listed, address, by_worth
 from expert_worker.report.read import read_run
+from expert_worker.routing.models import (
+    Keywords,
+    PromptOverlap,
+    RoutedExpert,
+    RoutedShare,
+    RouterRecord,
+    Shelf,
+)
 
 
 def scored(folder: Path, correct: int | None) -> Path:
@@ -80,3 +89,46 @@ def test_a_folder_without_a_run_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="holds no run"):
         write_index(tmp_path / "report.html", [tmp_path])
     assert not (tmp_path / "report.html").exists()
+
+
+def routed(name: str, rows: int, right: int) -> RoutedShare:
+    return RoutedShare(name=name, rows=rows, right=right)
+
+
+def test_the_router_is_shown_with_its_accuracy(tmp_path: Path) -> None:
+    run = scored(tmp_path / "run", 100)
+    record = RouterRecord(
+        experts=(routed("expert-<sql>", 400, 394), routed("no-test-rows", 0, 0)),
+        none=routed("everyday prompts", 100, 94),
+        overlaps=(PromptOverlap(experts=("one", "two"), share=0.75),),
+    )
+    page = write_index(tmp_path / "report.html", [run], router=record).read_text()
+    assert "98.5%" in page
+    assert "94.0%" in page
+    assert "expert-&lt;sql&gt;" in page
+    assert "one and two have 75% of their prompts in common" in page
+    assert "no-test-rows" not in page
+    assert "<h2>Router</h2>" not in write_index(tmp_path / "report.html", [run]).read_text()
+
+
+def test_a_router_that_cannot_be_learnt_leaves_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = scored(tmp_path / "run", 100)
+    rows = tmp_path / "train.jsonl"
+    rows.write_text('{"text": "no prompt"}\n')
+    expert = RoutedExpert(
+        name="empty",
+        train=(Source(name="train.jsonl", format="jsonl", weight=1.0),),
+        test=(),
+        field_mapping={},
+        data={"train.jsonl": str(rows)},
+        digests={},
+        hints=Keywords(keywords=(), exclude_keywords=()),
+    )
+    shelf = tmp_path / "shelf.json"
+    shelf.write_text(Shelf(experts=(expert,), file=str(tmp_path / "router.safetensors")).model_dump_json())
+    page = tmp_path / "report.html"
+    assert main(["--index", str(page), "--router", str(shelf), str(run)]) == 0
+    assert "empty has no row with a prompt" in capsys.readouterr().err
+    assert "<h2>Router</h2>" not in page.read_text()

@@ -8,18 +8,22 @@ from pathlib import Path
 
 from expert_worker.errors import ExpertError
 from expert_worker.report.write import write_index, write_report
+from expert_worker.routing.models import RouterRecord, Shelf
 from expert_worker.terminal import write_error, write_stderr, write_stdout
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m expert_worker.report", description=__doc__)
     parser.add_argument("--index", type=Path, metavar="PAGE", help="the page that lists the runs")
+    parser.add_argument(
+        "--router", type=Path, metavar="SHELF", help="the experts, whose router the page of --index describes"
+    )
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="the output folder of a run")
     asked = parser.parse_args(arguments)
     if asked.index is None and len(asked.runs) > 1:
         parser.error("several runs need --index")
     try:
-        path = write_index(asked.index, asked.runs, _warn) if asked.index else write_report(asked.runs[0])
+        path = _index(asked) if asked.index else write_report(asked.runs[0])
     except ExpertError as error:
         write_error(error)
         return error.exit_code
@@ -28,6 +32,22 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         sys.stdout.buffer.write(os.fsencode(f"{path}\n"))
     return 0
+
+
+def _index(asked: argparse.Namespace) -> Path:
+    router = _router(asked.router) if asked.router else None
+    return write_index(asked.index, asked.runs, _warn, router)
+
+
+def _router(shelf: Path) -> RouterRecord | None:
+    """The runs are worth a page without it."""
+    from expert_worker.routing.shelf import open_router
+
+    try:
+        return open_router(Shelf.model_validate_json(shelf.read_bytes())).record
+    except ExpertError as error:
+        _warn(f"the router: {error.message}")
+        return None
 
 
 def _warn(sentence: str) -> None:

@@ -16,6 +16,7 @@ from expert_worker.report.numbers import duration, moment, short, whole
 from expert_worker.report.read import Run
 from expert_worker.report.scores import LEGEND, AnyShare
 from expert_worker.report.series import thinned
+from expert_worker.routing.models import RoutedShare, RouterRecord
 
 _HEAD = (
     "expert",
@@ -69,7 +70,12 @@ class Listed:
         )
 
 
-def index(runs: Sequence[Listed], home: Path, left_out: Sequence[str] = ()) -> str:
+def index(
+    runs: Sequence[Listed],
+    home: Path,
+    left_out: Sequence[str] = (),
+    router: RouterRecord | None = None,
+) -> str:
     """`home` is the folder of the page: links are relative to it, so that all of it can be moved."""
     ordered = by_worth(runs)
     best = _best(ordered)
@@ -80,10 +86,28 @@ def index(runs: Sequence[Listed], home: Path, left_out: Sequence[str] = ()) -> s
         f"<h1>Experts</h1>\n<p class='lead'>{lead}</p>",
         tiles(_totals(best, runs)),
         section("The best run of each expert", LEGEND + _table(best, home)),
+        section("Router", _router(router) if router else ""),
         section("Other runs", _table(others, home)),
         section("Left out", table([""], [[sentence] for sentence in left_out])),
     ]
     return document("Experts", sections)
+
+
+def _router(record: RouterRecord) -> str:
+    """Which share of the prompts it sends where they belong; `expert-cli route` uses it."""
+    rows = [[share.name, "its expert", *_shares(share)] for share in record.experts if share.rows]
+    rows.append([record.none.name, "none", *_shares(record.none)])
+    notes = [
+        f"<p>{text(' and '.join(pair.experts))} have {pair.share:.0%} of their prompts in common: the router "
+        "confuses them.</p>"
+        for pair in record.overlaps
+    ]
+    head = ["prompts", "belong to", "number", "sent there"]
+    return table(head, rows, frozenset({2, 3})) + "".join(notes)
+
+
+def _shares(share: RoutedShare) -> tuple[str, str]:
+    return whole(share.rows), f"{share.right / max(share.rows, 1):.1%}"
 
 
 def by_worth(runs: Iterable[Listed]) -> list[Listed]:

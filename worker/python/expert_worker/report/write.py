@@ -9,6 +9,7 @@ from expert_worker.events import Events
 from expert_worker.report.index import Listed, index
 from expert_worker.report.page import page
 from expert_worker.report.read import Run, read_run
+from expert_worker.routing.models import RouterRecord
 
 NAME = "report.html"
 _RECORDS = ("events.jsonl", "run.json", "evaluation.json")
@@ -27,7 +28,12 @@ def write_report(folder: Path) -> Path:
     return _put(folder / NAME, page(_read(folder)))
 
 
-def write_index(path: Path, folders: Sequence[Path], warn: Callable[[str], None] = lambda _: None) -> Path:
+def write_index(
+    path: Path,
+    folders: Sequence[Path],
+    warn: Callable[[str], None] = lambda _: None,
+    router: RouterRecord | None = None,
+) -> Path:
     """Each run's own report too, so that no link is dead and no page older than its run. A folder that cannot
     be read is left out: `warn` hears why, and the page says so."""
     listed: list[Listed] = []
@@ -46,7 +52,7 @@ def write_index(path: Path, folders: Sequence[Path], warn: Callable[[str], None]
             hint="Name a folder that holds runs; `expert-cli runs` lists them.",
             code="no-run",
         )
-    return _put(path, index(listed, path.parent, left_out))
+    return _put(path, index(listed, path.parent, left_out, router))
 
 
 def _words(folder: Path, error: Exception) -> tuple[str, str | None]:

@@ -66,7 +66,7 @@ class RouterRecord(Document):
     experts: tuple[RoutedShare, ...]
     # Everyday prompts for which it chose none of the experts.
     none: RoutedShare
-    # Pairs of experts with the same prompts among their training rows, which the router cannot tell apart.
+    # Pairs of experts with the same prompts among their training rows, which the router confuses.
     overlaps: tuple[PromptOverlap, ...]
 
 

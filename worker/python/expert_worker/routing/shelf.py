@@ -76,7 +76,7 @@ def _remove_old(path: Path) -> None:
 def _same(record: RouterRecord) -> list[str]:
     return [
         f"{' and '.join(overlap.experts)} have {overlap.share:.0%} of their prompts in common: "
-        "the router cannot tell them apart"
+        "the router confuses them"
         for overlap in record.overlaps
     ]
 
