@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,25 +70,38 @@ class Trial:
     """What is done to the measured step to see that it is found: see FAULTS in measure_steps.py."""
 
 
-def run(driver: Driver, trial: Trial, card: Card, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The plan and what was measured."""
-    folder.mkdir(parents=True, exist_ok=True)
-    base = write_base(folder / trial.base, BASES[trial.base])
+Found = tuple[dict[str, Any], dict[str, Any]]
+"""The plan, and what was measured."""
+
+
+def run(driver: Driver, trial: Trial, card: Card, folder: Path) -> Found:
+    return run_all(driver, {trial.base: trial}, card, folder)[trial.base]
+
+
+def run_all(driver: Driver, trials: Mapping[str, Trial], card: Card, folder: Path) -> dict[str, Found]:
+    """One after another in one process: importing torch takes longer than a small trial."""
     environment = driver.environment(card)
-    plan = _planned(trial, base, folder, environment)
-    path = folder / "plan.json"
-    path.write_text(json.dumps(plan))
-    named = ("rows", "length", "steps", "others_take", "fault")
-    settings = {name: getattr(trial, name) for name in named}
+    asked, plans = [], {}
+    for name, trial in trials.items():
+        place = folder / name
+        place.mkdir(parents=True, exist_ok=True)
+        base = write_base(place / trial.base, BASES[trial.base])
+        plans[name] = _planned(trial, base, place, environment)
+        path = place / "plan.json"
+        path.write_text(json.dumps(plans[name]))
+        settings = {key: getattr(trial, key) for key in ("rows", "length", "steps", "others_take", "fault")}
+        asked.append({"path": str(path), "base": str(base), "settings": settings})
+    (folder / "trials.json").write_text(json.dumps(asked))
     done = subprocess.run(
-        [sys.executable, PROGRAM, path, base, json.dumps(settings)],
+        [sys.executable, PROGRAM, folder / "trials.json"],
         env=environment,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    return plan, json.loads(done.stdout.splitlines()[-1])
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return {name: (plans[name], one) for name, one in zip(trials, found, strict=True)}
 
 
 def _planned(trial: Trial, base: Path, folder: Path, environment: dict[str, str]) -> dict[str, Any]:

@@ -1,18 +1,23 @@
-"""Trains a few steps with the project's own stage on the stand-in driver, and prints one JSON object.
+"""Trains a few steps with the project's own stage on the stand-in driver: a JSON object for each trial.
 
-`measure_steps.py PLAN BASE SETTINGS`: BASE is a folder with a config only. Its weights are made on the
-device, where no kernel ever touches them: a base of 8 billion weights needs no memory of the host.
+`measure_steps.py TRIALS`: a JSON file with a list of plan, base and settings. A base is a folder with a
+config only. Its weights are made on the device, where no kernel ever touches them: a base of 8 billion
+weights needs no memory of the host.
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
 import os
 import sys
 import time
 import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +33,7 @@ from shapes import Case, Shape  # noqa: E402
 
 from expert_worker.bench import stage as bench  # noqa: E402
 from expert_worker.events import Events  # noqa: E402
-from expert_worker.plan import Plan, load_plan  # noqa: E402
+from expert_worker.plan import load_plan  # noqa: E402
 from expert_worker.train import stage, trainer  # noqa: E402
 from expert_worker.train.dataset import Dataset  # noqa: E402
 
@@ -38,11 +43,11 @@ KINDS = {"K": "kernels", "G": "products", "S": "waits", "C": "copies", "M": "all
 KEPT = ("recovered", "warning", "failed")
 
 
-def base_on_device(plan_base: Any, machine: Any, *_: Any, **__: Any) -> Any:
+def base_on_device(folder: str, plan_base: Any, machine: Any, *_: Any, **__: Any) -> Any:
     """In place of `load_base`."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    config = AutoConfig.from_pretrained(sys.argv[2])
+    config = AutoConfig.from_pretrained(folder)
     device = torch.device("cuda", machine.device.index)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="sdpa")
@@ -121,7 +126,8 @@ class Meter:
         self._waits: Counter[str] = Counter()
         self._fault = FAULTS.get(settings["fault"] or "", lambda: None)
 
-    def install(self) -> None:
+    @contextmanager
+    def installed(self) -> Iterator[None]:
         accumulate, report = trainer.GradientAccumulator.accumulate, trainer.Trainer._report
         meter = self
 
@@ -138,6 +144,11 @@ class Meter:
 
         trainer.GradientAccumulator.accumulate = accumulated  # type: ignore[method-assign]
         trainer.Trainer._report = reported  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            trainer.GradientAccumulator.accumulate = accumulate  # type: ignore[method-assign]
+            trainer.Trainer._report = report  # type: ignore[method-assign]
 
     def _start(self) -> None:
         torch.cuda.reset_peak_memory_stats()
@@ -200,32 +211,35 @@ class Kept:
         """Nothing to close."""
 
 
-def rows_of(plan: Plan, settings: dict[str, Any]) -> PackedRows:
-    vocabulary = json.loads((Path(sys.argv[2]) / "config.json").read_text())["vocab_size"]
+def rows_of(base: str, settings: dict[str, Any]) -> PackedRows:
+    vocabulary = json.loads((Path(base) / "config.json").read_text())["vocab_size"]
     case = Case("", "", "", 0.0, settings["rows"], settings["length"], settings["steps"])
     return PackedRows(documents(case, Shape(vocabulary, 0, 0, 0, 0, 0, 0)), settings["length"])
 
 
-def main() -> None:
-    settings = json.loads(sys.argv[3])
-    plan = load_plan(Path(sys.argv[1]))
-    stage.load_base = base_on_device  # type: ignore[assignment]
+def measured(path: str, base: str, settings: dict[str, Any]) -> dict[str, Any]:
+    plan = load_plan(Path(path))
+    stage.load_base = partial(base_on_device, base)  # type: ignore[assignment]
     meter, kept = Meter(settings), Kept()
-    meter.install()
-    result = bench.measure(plan, Events([kept]), Dataset("0" * 64, rows_of(plan, settings), None, {}))
-    print(
-        json.dumps(
-            {
-                "fits": result.fits,
-                "micro_batch": result.micro_batch,
-                "peak_bytes": result.peak_bytes,
-                "kernels_chosen": {name: kind.chosen for name, kind in result.kernels.items()},
-                "applied": kept.applied,
-                "events": kept.others,
-                "step": meter.found,
-            }
-        )
-    )
+    data = Dataset("0" * 64, rows_of(base, settings), None, {})
+    with meter.installed():
+        result = bench.measure(plan, Events([kept]), data)
+    return {
+        "fits": result.fits,
+        "micro_batch": result.micro_batch,
+        "peak_bytes": result.peak_bytes,
+        "kernels_chosen": {name: kind.chosen for name, kind in result.kernels.items()},
+        "applied": kept.applied,
+        "events": kept.others,
+        "step": meter.found,
+    }
+
+
+def main() -> None:
+    for trial in json.loads(Path(sys.argv[1]).read_text()):
+        print(json.dumps(measured(**trial)), flush=True)
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":

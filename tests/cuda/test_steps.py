@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from card_trial import Trial, run
+from card_trial import Found, Trial, run, run_all
 from stand_in import H100, LAPTOP, MIG, RTX_4090, V100, Card, Driver
 from step_ledger import WAITS, check_memory, check_step
 
@@ -68,22 +68,26 @@ def test_costs(driver: Driver, tmp_path: Path, name: str, trial: Trial, card: Ca
     costs(driver, name, trial, card, tmp_path, least=least)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(
-    "optimizer",
-    ["adamw_torch", "adamw_bnb_8bit", "paged_adamw_32bit", "paged_adamw_8bit", "adafactor", "sgd"],
-)
-def test_optimizers(driver: Driver, tmp_path: Path, optimizer: str) -> None:
-    _, found = run(driver, Trial(**TINY, config={"optim": optimizer}), RTX_4090, tmp_path)
-    assert found["fits"] and found["events"] == []
+OPTIMIZERS = ["adamw_torch", "adamw_bnb_8bit", "paged_adamw_32bit", "paged_adamw_8bit", "adafactor", "sgd"]
+ADAPTERS = ["rslora", "dora", "ia3", "lokr", "adalora"]
+
+
+@pytest.fixture(scope="module")
+def small_trials(driver: Driver, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
+    ranks = {"rank": 16, "alpha": 32}
+    optimizers = {name: {"optim": name} for name in OPTIMIZERS}
+    adapters = {kind: {"adapter_type": kind, **({} if kind == "ia3" else ranks)} for kind in ADAPTERS}
+    trials = {name: Trial(**TINY, config=config) for name, config in (optimizers | adapters).items()}
+    return run_all(driver, trials, RTX_4090, tmp_path_factory.mktemp("small"))
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("kind", ["rslora", "dora", "ia3", "lokr", "adalora"])
-def test_adapters(driver: Driver, tmp_path: Path, kind: str) -> None:
-    ranks = {} if kind == "ia3" else {"rank": 16, "alpha": 32}
-    _, found = run(driver, Trial(**TINY, config={"adapter_type": kind, **ranks}), RTX_4090, tmp_path)
-    assert found["fits"] and found["events"] == []
+@pytest.mark.parametrize("name", OPTIMIZERS + ADAPTERS)
+def test_optimizers_and_adapters(small_trials: dict[str, Found], name: str) -> None:
+    plan, found = small_trials[name]
+    trained = (plan["recipe"]["optimizer"]["name"], plan["recipe"]["adapter"]["kind"])
+    assert name in trained
+    assert found["fits"] and found["events"] == [] and found["step"]["kernels"] > 0
 
 
 @pytest.mark.full
