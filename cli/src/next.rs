@@ -22,7 +22,7 @@ pub fn lead_on(run: &Path, next: &str, console: &Console) {
 
 /// Of train, evaluate and generate in this order, what the run still lacks; `after` all, a last one.
 pub fn missing(recipe: &Recipe, paths: &Paths, options: &PlanOptions, after: &str) -> String {
-    let scored = || read_evaluation(Path::new(&paths.output)).is_some_and(|it| it.adapter.is_some());
+    let scored = || read_evaluation(Path::new(&paths.output)).is_some_and(|it| it.main.adapter.is_some());
     if adapter::of_run(paths).is_none() {
         command("train", options, "")
     } else if has_test_set(recipe) && !adapter::is_installed(paths) && !scored() {

@@ -145,6 +145,52 @@ fn another_scorer_scores_again_and_trains_nothing() {
 }
 
 #[test]
+fn another_test_set_scores_again_and_trains_nothing() {
+    let world = World::shelf(&["a"]);
+    assert_eq!(each(&ends(&world, ALL, "final=one,score")), ["done"]);
+    let first = lock(&world, "a");
+    let people = world.path("experts/a/datasets/people.jsonl");
+    std::fs::write(&people, "{\"prompt\": \"q\", \"completion\": \"a\"}\n").unwrap();
+    let named = "\"evaluation\": {\n    \"test_sets\": { \"people\": \"datasets/people.jsonl\" },";
+    edit(&world, "experts/a/manifest.json", "\"evaluation\": {", named);
+
+    let scored_again = || {
+        let (output, document) = world.json(ALL, "score");
+        assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+        assert_eq!(document["experts"][0]["finished_before"], true, "{document}");
+        let sets = &document["experts"][0]["result"]["evaluation"]["test_sets"];
+        assert_eq!(sets["people"]["adapter"]["accuracy"], 0.3, "{document}");
+        assert_eq!(each(&ends(&world, ALL, NOBODY)), ["before"]);
+        lock(&world, "a")
+    };
+    let second = scored_again();
+    assert_eq!(
+        (&first["inputs"], &first["result"]["adapter"]),
+        (&second["inputs"], &second["result"]["adapter"])
+    );
+    let (before, now) = (&first["result"]["score"], &second["result"]["score"]);
+    assert_eq!((&before["adapter"], before.get("test_sets")), (&now["adapter"], None));
+    assert_eq!(
+        (&now["test_sets"]["people"]["base"], &now["test_sets"]["people"]["adapter"]),
+        (&json!(0.1), &json!(0.3))
+    );
+
+    // The same name, other questions.
+    std::fs::write(&people, "{\"prompt\": \"r\", \"completion\": \"a\"}\n").unwrap();
+    let third = scored_again();
+    assert_eq!(second["inputs"], third["inputs"]);
+    let data = |lock: &Value| lock["result"]["score"]["test_sets"]["people"]["data"].clone();
+    assert_ne!(data(&second), data(&third));
+
+    // And without it again.
+    edit(&world, "experts/a/manifest.json", named, "\"evaluation\": {");
+    assert_eq!(each(&ends(&world, ALL, "score")), ["before"]);
+    assert_eq!(lock(&world, "a")["result"]["score"], first["result"]["score"]);
+    let table = world.expert_cli(&ALL.split(' ').collect::<Vec<_>>(), NOBODY).output().unwrap();
+    assert!(!String::from_utf8_lossy(&table.stdout).contains("people"));
+}
+
+#[test]
 fn an_unfinished_run_of_other_data_is_not_resumed() {
     let world = World::shelf(&["a"]);
     ends(&world, ALL, "steps=2,checkpoint=2,missing");

@@ -47,6 +47,22 @@ pub struct EvaluationResult {
     /// SHA-256 of the file of the expert's own scorer; scores of different ones are not compared.
     #[schemars(extend("x-added-later" = true))]
     pub scorer_sha256: Option<String>,
+    /// Of `training.dataset.test_path`, or of the manifest's own test cases: what decisions go by.
+    #[serde(flatten)]
+    pub main: TestScores,
+    /// Of each of `evaluation.test_sets`, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub test_sets: BTreeMap<String, TestScores>,
+    /// What held the process that scored; null where nothing was scored.
+    #[schemars(with = "Option<Confinement>")]
+    pub confinement: Option<Value>,
+    pub seconds: Option<f64>,
+}
+
+/// The scores on the rows of one test set.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct TestScores {
     /// What the field `accuracy` holds: `accuracy`, the share of right answers; `mean score`, or a metric's name.
     #[schemars(extend("x-added-later" = true))]
     pub measure: Option<String>,
@@ -71,10 +87,6 @@ pub struct EvaluationResult {
     /// Only in `evaluation.json`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Example>,
-    /// What held the process that scored; null where nothing was scored.
-    #[schemars(with = "Option<Confinement>")]
-    pub confinement: Option<Value>,
-    pub seconds: Option<f64>,
 }
 
 /// A source of the rows that were scored.
@@ -533,6 +545,17 @@ pub struct ExpertBase {
 #[serde(default)]
 pub struct ExpertScore {
     pub scorer: Option<String>,
+    #[serde(flatten)]
+    pub main: SetScore,
+    /// Of further test sets, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub test_sets: BTreeMap<String, SetScore>,
+}
+
+/// The score on one test set.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SetScore {
     /// What the field `accuracy` holds.
     pub measure: Option<String>,
     pub rows: Option<u64>,

@@ -6,7 +6,7 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use expert_contract::manifest::Options;
-use expert_contract::plan::{DataFormat, Source};
+use expert_contract::plan::{DataFormat, Request, Source};
 use expert_contract::read::from_bytes;
 use expert_contract::resolve::{Resolved, Site, resolve};
 use serde_json::{Value, json};
@@ -30,9 +30,13 @@ impl Folder {
     }
 
     fn resolve_at(&self, site: &Site, dataset: &Value) -> Resolved {
+        self.resolve_with(site, dataset, &Value::Null)
+    }
+
+    fn resolve_with(&self, site: &Site, dataset: &Value, evaluation: &Value) -> Resolved {
         let manifest = json!({
             "name": "ash", "schema_version": "2.0", "base_models": [{"name": "Qwen/Qwen3-0.6B"}],
-            "training": {"dataset": dataset, "config": {"rank": 2, "alpha": 4}}
+            "training": {"dataset": dataset, "config": {"rank": 2, "alpha": 4}}, "evaluation": evaluation
         });
         let text = manifest.to_string().into_bytes();
         let loaded = from_bytes(text, &site.manifest, &Options::default());
@@ -230,4 +234,38 @@ fn rows_are_counted_where_no_file_must_be_unpacked_for_it() {
     std::fs::create_dir(folder.0.path().join("e")).unwrap();
     let empty = folder.resolve(&json!({"path": "e", "format": "jsonl"})).facts.remove(0);
     assert_eq!((empty.rows, empty.bytes, empty.is_here()), (None, None, false));
+}
+
+#[test]
+fn further_test_sets_change_neither_the_recipe_nor_the_inputs() {
+    let folder = Folder::new();
+    for name in ["train.jsonl", "test.jsonl", "people.jsonl", "more/a.jsonl", "more/b.jsonl"] {
+        folder.file(name, "{}");
+    }
+    let with = |site: &Site, sets: &Value| {
+        let evaluation = json!({"scorer": "exact", "test_sets": sets});
+        folder.resolve_with(site, &json!({"path": "train.jsonl", "test_path": "test.jsonl"}), &evaluation)
+    };
+    let (site, request) = (folder.site(), Request::Evaluate { adapter: None });
+    let without = with(&site, &Value::Null).plan(request.clone());
+    let made = with(&site, &json!({"people": "people.jsonl", "more": "more/", "hub": "owner/rows::test"}));
+    let plan = made.plan(request);
+    assert_eq!(plan.recipe_digest, without.recipe_digest);
+    assert_eq!((&plan.recipe, &plan.machine), (&without.recipe, &without.machine));
+    assert!(without.test_sets.is_empty() && !plan.test_sets.is_empty());
+    let shown = |name: &str| {
+        let set = &plan.test_sets[name];
+        let place = |source: &Source| set.files.get(&source.name).map(|path| folder.relative(path));
+        set.sources.iter().map(|it| (it.name.clone(), it.format, place(it))).collect::<Vec<_>>()
+    };
+    let local = |name: &str, format| (name.to_owned(), format, Some(name.to_owned()));
+    assert_eq!(shown("people"), [local("people.jsonl", DataFormat::Jsonl)]);
+    assert_eq!(
+        shown("more"),
+        [local("more/a.jsonl", DataFormat::Jsonl), local("more/b.jsonl", DataFormat::Jsonl)]
+    );
+    assert_eq!(shown("hub"), [("owner/rows::test".to_owned(), DataFormat::Huggingface, None)]);
+    // Test rows on the command line are all that is scored.
+    let given = Site { test: Some(folder.file("own.jsonl", "{}")), ..site };
+    assert!(with(&given, &json!({"people": "people.jsonl"})).test_sets.is_empty());
 }

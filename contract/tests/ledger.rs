@@ -86,7 +86,10 @@ fn plan(document: &Value) -> Value {
         wait_for_mirror: false,
     };
     let plan = resolve(&manifest.effective(0).unwrap(), &site).unwrap();
-    json!({"recipe": plan.recipe, "machine": plan.machine, "license": plan.license, "routing": plan.routing})
+    json!({
+        "recipe": plan.recipe, "machine": plan.machine, "license": plan.license, "routing": plan.routing,
+        "test_sets": plan.test_sets,
+    })
 }
 
 /// A key, a value that is not its default, and what must stand around it to have an effect.
@@ -147,6 +150,7 @@ fn root_examples() -> Vec<Example> {
         "evaluation.scorer.rouge" = "rouge1" with { "evaluation.scorer": {"rouge": "rougeL"} };
         "evaluation.test_cases[].prompt" = "b" with { "evaluation.test_cases": [{"prompt": "a", "expected": "a"}] };
         "evaluation.test_cases[].expected" = "b" with { "evaluation.test_cases": [{"prompt": "a", "expected": "a"}] };
+        "evaluation.test_sets" = {"people": "people.jsonl"} with { "training.dataset.test_path": "test.jsonl" };
         "evaluation.test_set_size" = 10;
         "evaluation.metrics" = ["accuracy"];
         "evaluation.max_new_tokens" = 7;

@@ -55,4 +55,6 @@ def test_what_a_manifest_names_is_there(expert: str) -> None:
     dataset = found["training"]["dataset"]
     for key in ("path", "validation_path", "test_path"):
         assert (EXPERTS / expert / dataset[key]).is_file()
+    assert found["evaluation"]["test_sets"] == {"people": "datasets/people.jsonl"}
+    assert (EXPERTS / expert / "datasets/people.jsonl").is_file()
     check_scorer(found["evaluation"]["scorer"])

@@ -1,5 +1,6 @@
 //! `datasets`: the data that experts name, and whether it exists.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
@@ -27,7 +28,8 @@ pub struct Args {
 #[derive(Serialize)]
 struct Listed {
     expert: String,
-    split: &'static str,
+    /// `train`, `validation`, `test`, or the name of a further test set.
+    split: String,
     here: bool,
     format: &'static str,
     #[serde(flatten)]
@@ -61,17 +63,24 @@ fn of_expert(path: &Path, console: &Console) -> Result<Vec<Listed>, Failure> {
         resolve(&expert, &site).map_err(|problem| Failure::manifest(path, manifest.locate(vec![problem])))?;
     let data = &resolved.recipe.data;
     let splits = [("train", &data.train), ("validation", &data.validation), ("test", &data.test)];
-    let of = |split, sources: &[Source]| {
-        sources.iter().map(|source| listed(&resolved, split, source)).collect::<Vec<_>>()
+    let of = |split: &str, sources: &[Source], files: &BTreeMap<String, String>| {
+        sources.iter().map(|source| listed(&resolved, split, source, files)).collect::<Vec<_>>()
     };
-    Ok(splits.into_iter().flat_map(|(split, sources)| of(split, sources)).collect())
+    let mut found = Vec::new();
+    for (split, sources) in splits {
+        found.extend(of(split, sources, &resolved.machine.paths.data));
+    }
+    for (name, set) in &resolved.test_sets {
+        found.extend(of(name, &set.sources, &set.files));
+    }
+    Ok(found)
 }
 
-fn listed(resolved: &Resolved, split: &'static str, source: &Source) -> Listed {
-    let facts = DataFacts::of(source, resolved.machine.paths.data.get(&source.name).map(Path::new));
+fn listed(resolved: &Resolved, split: &str, source: &Source, files: &BTreeMap<String, String>) -> Listed {
+    let facts = DataFacts::of(source, files.get(&source.name).map(Path::new));
     Listed {
         expert: resolved.recipe.expert.clone(),
-        split,
+        split: split.to_owned(),
         here: facts.is_here(),
         format: source.format.as_str(),
         facts,
@@ -92,7 +101,7 @@ fn table(listed: &[Listed]) -> Table {
         let absent = if one.here { "" } else { " (absent)" };
         table.row([
             one.expert.clone(),
-            one.split.to_owned(),
+            one.split.clone(),
             one.facts.rows.map_or(String::new(), grouped),
             one.facts.bytes.map_or(String::new(), bytes),
             place + absent,

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::next;
 use crate::runs::compare::Comparison;
 use crate::runs::report::PAGE;
-use crate::runs::{Run, below, comparison};
+use crate::runs::{Run, below, comparison, test_sets};
 use crate::sys::paths::{near, portable};
 use crate::ui::number::{grouped, minute, percent, short};
 use crate::ui::{Align, Console, Table};
@@ -65,8 +65,11 @@ fn scored_differently(runs: &[Run]) -> Vec<&str> {
 
 /// In a narrow terminal each path has a separate line, and the columns that are asked for least are left out.
 fn show(runs: &[Run], console: &Console) {
-    let (text, left_out) =
-        table(runs).narrow(RUN, &["tokens/s", "last loss", "eval loss", "steps", "when (UTC)"]);
+    let further: Vec<[String; 2]> = test_sets(runs).into_iter().map(heads).collect();
+    let sides = |side: usize| further.iter().map(move |heads| heads[side].as_str());
+    let others = ["tokens/s", "last loss", "eval loss", "steps", "when (UTC)"];
+    let first: Vec<&str> = sides(0).chain(others).chain(sides(1)).collect();
+    let (text, left_out) = table(runs).narrow(RUN, &first);
     console.data(&text);
     console.left_out(&left_out);
 }
@@ -94,8 +97,15 @@ fn lead_on(folder: &Path, runs: &[Run], console: &Console) {
 
 const RUN: &str = "run";
 
+/// Over the scores of base and adapter on a further test set.
+fn heads(set: &str) -> [String; 2] {
+    ["base", "adapter"].map(|side| format!("{set} {side}"))
+}
+
 fn table(runs: &[Run]) -> Table {
-    let columns = [
+    let sets = test_sets(runs);
+    let further: Vec<String> = sets.iter().copied().flat_map(heads).collect();
+    let mut columns = vec![
         ("expert", Align::Left),
         ("state", Align::Left),
         ("steps", Align::Right),
@@ -103,14 +113,13 @@ fn table(runs: &[Run]) -> Table {
         ("eval loss", Align::Right),
         ("base", Align::Right),
         ("adapter", Align::Right),
-        ("tokens/s", Align::Right),
-        ("when (UTC)", Align::Left),
-        (RUN, Align::Left),
     ];
+    columns.extend(further.iter().map(|head| (head.as_str(), Align::Right)));
+    columns.extend([("tokens/s", Align::Right), ("when (UTC)", Align::Left), (RUN, Align::Left)]);
     let mut table = Table::new(&columns);
     let told = |value: Option<f64>, show: fn(f64) -> String| value.map_or(String::new(), show);
     for run in runs {
-        table.row([
+        let mut cells = vec![
             run.expert.clone(),
             run.state.as_str().to_owned(),
             run.steps.map_or(String::new(), grouped),
@@ -118,10 +127,14 @@ fn table(runs: &[Run]) -> Table {
             told(run.eval_loss, |loss| format!("{loss:.4}")),
             told(run.base_accuracy, percent),
             told(run.accuracy, percent),
-            told(run.tokens_per_second, short),
-            told(run.told_at, minute),
-            portable(&run.path),
-        ]);
+        ];
+        cells.extend(sets.iter().flat_map(|set| {
+            let found = run.test_sets.get(*set);
+            [found.and_then(|it| it.base_accuracy), found.and_then(|it| it.accuracy)]
+                .map(|score| told(score, percent))
+        }));
+        cells.extend([told(run.tokens_per_second, short), told(run.told_at, minute), portable(&run.path)]);
+        table.row(cells);
     }
     table
 }

@@ -11,14 +11,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use expert_contract::manifest::model_slug;
-use expert_contract::plan::{Inputs, Paths, Recipe};
-use expert_contract::results::{self, EvaluationResult};
+use expert_contract::plan::{Inputs, Paths, Recipe, TestSet};
+use expert_contract::results::{self, EvaluationResult, TestScores};
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
 pub use inputs::{Difference, Kind, differences, listed};
 
 use crate::failure::Failure;
+use crate::sys::digests::Digests;
 use crate::sys::durable;
 
 pub const FILE: &str = "expert.lock";
@@ -56,18 +57,86 @@ pub struct Score {
     /// SHA-256 of the expert's own scorer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scorer: Option<String>,
+    /// Of further test sets, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub test_sets: BTreeMap<String, SetScore>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SetScore {
+    pub rows: u64,
+    pub base: f64,
+    pub adapter: f64,
+    /// Source name -> SHA-256, as in the inputs.
+    pub data: BTreeMap<String, String>,
 }
 
 impl Score {
     /// The scores of `evaluate`, if it scored both.
     pub fn of(evaluation: &EvaluationResult) -> Option<Self> {
-        let accuracy = |score: &Option<results::Score>| score.as_ref()?.share.accuracy;
+        let (rows, base, adapter) = numbers(&evaluation.main)?;
+        let sets = evaluation.test_sets.iter();
         Some(Self {
-            rows: evaluation.rows?,
-            base: accuracy(&evaluation.base)?,
-            adapter: accuracy(&evaluation.adapter)?,
+            rows,
+            base,
+            adapter,
             scorer: evaluation.scorer_sha256.clone(),
+            test_sets: sets
+                .filter_map(|(name, scores)| Some((name.clone(), SetScore::of(scores)?)))
+                .collect(),
         })
+    }
+
+    /// Whether an evaluation made now would be of the same scorer and test sets.
+    pub fn is_of(&self, now: &Scoring) -> bool {
+        let same = |(name, files): (&String, &TestFiles)| {
+            let Some(SetScore { data, .. }) = self.test_sets.get(name) else { return false };
+            let same = |(name, now): (&String, &Option<String>)| {
+                data.get(name).is_some_and(|before| now.as_ref().is_none_or(|now| now == before))
+            };
+            data.len() == files.len() && files.iter().all(same)
+        };
+        self.scorer == now.scorer
+            && self.test_sets.len() == now.test_sets.len()
+            && now.test_sets.iter().all(same)
+    }
+}
+
+impl SetScore {
+    fn of(scores: &TestScores) -> Option<Self> {
+        let (rows, base, adapter) = numbers(scores)?;
+        let files = scores.test_set.iter();
+        let data = files.filter_map(|file| Some((file.name.clone()?, file.sha256.clone()?))).collect();
+        Some(Self { rows, base, adapter, data })
+    }
+}
+
+fn numbers(scores: &TestScores) -> Option<(u64, f64, f64)> {
+    let accuracy = |score: &Option<results::Score>| score.as_ref()?.share.accuracy;
+    Some((scores.rows?, accuracy(&scores.base)?, accuracy(&scores.adapter)?))
+}
+
+/// Source name -> SHA-256. Of a dataset of the Hub there is none: its name stands for it.
+type TestFiles = BTreeMap<String, Option<String>>;
+
+/// What an evaluation reads that a run does not: neither changes the adapter.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Scoring {
+    /// SHA-256 of the expert's own scorer.
+    scorer: Option<String>,
+    /// Of further test sets, by name.
+    test_sets: BTreeMap<String, TestFiles>,
+}
+
+impl Scoring {
+    /// As it is now.
+    pub fn here(paths: &Paths, test_sets: &BTreeMap<String, TestSet>, digests: &Digests) -> Self {
+        let files = |set: &TestSet| {
+            let digest = |name: &String| digests.of_source(Path::new(set.files.get(name)?));
+            set.sources.iter().map(|source| (source.name.clone(), digest(&source.name))).collect()
+        };
+        let test_sets = test_sets.iter().map(|(name, set)| (name.clone(), files(set))).collect();
+        Self { scorer: inputs::scorer(paths, digests), test_sets }
     }
 }
 
@@ -185,7 +254,47 @@ mod tests {
     fn a_score_needs_both_sides() {
         let of = |document| Score::of(&serde_json::from_value::<EvaluationResult>(document).unwrap());
         let both = json!({"rows": 5, "base": {"accuracy": 0.2}, "adapter": {"accuracy": 0.8}});
-        assert_eq!(of(both), Some(Score { rows: 5, base: 0.2, adapter: 0.8, scorer: None }));
+        let test_sets = BTreeMap::new();
+        assert_eq!(of(both), Some(Score { rows: 5, base: 0.2, adapter: 0.8, scorer: None, test_sets }));
         assert_eq!(of(json!({"rows": 5, "base": {"accuracy": 0.2}, "adapter": null})), None);
+    }
+
+    #[test]
+    fn a_score_is_of_its_test_sets_and_of_their_content() {
+        let score = |sets: serde_json::Value| {
+            let both = json!({"rows": 5, "base": {"accuracy": 0.2}, "adapter": {"accuracy": 0.8}, "test_sets": sets});
+            Score::of(&serde_json::from_value::<EvaluationResult>(both).unwrap()).unwrap()
+        };
+        let set = |file: &str, sha256: &str| {
+            let files = json!([{"name": file, "sha256": sha256}]);
+            json!({"rows": 3, "base": {"accuracy": 0.1}, "adapter": {"accuracy": 0.3}, "test_set": files})
+        };
+        let now = |sets: &[(&str, &str, Option<&str>)]| {
+            let files = |(set, file, digest): &(&str, &str, Option<&str>)| {
+                ((*set).to_owned(), TestFiles::from([((*file).to_owned(), digest.map(str::to_owned))]))
+            };
+            Scoring { scorer: None, test_sets: sets.iter().map(files).collect() }
+        };
+        let (none, people) = (score(json!({})), score(json!({"people": set("p.jsonl", "1")})));
+        assert!(none.is_of(&now(&[])) && people.is_of(&now(&[("people", "p.jsonl", Some("1"))])));
+        assert!(
+            people.is_of(&now(&[("people", "p.jsonl", None)])),
+            "a dataset of the Hub has no digest here"
+        );
+        let (one, other) = (("people", "p.jsonl", Some("1")), ("more", "m.jsonl", Some("2")));
+        assert!(!none.is_of(&now(&[one])) && !people.is_of(&now(&[])) && !people.is_of(&now(&[one, other])));
+        for changed in [
+            ("people", "p.jsonl", Some("2")),
+            ("people", "q.jsonl", Some("1")),
+            ("more", "p.jsonl", Some("1")),
+        ] {
+            assert!(!people.is_of(&now(&[changed])), "{changed:?}");
+        }
+        let locked = serde_json::to_value(&people).unwrap();
+        assert_eq!(
+            locked["test_sets"]["people"],
+            json!({"rows": 3, "base": 0.1, "adapter": 0.3, "data": {"p.jsonl": "1"}})
+        );
+        assert_eq!(serde_json::to_value(&none).unwrap().get("test_sets"), None);
     }
 }

@@ -173,6 +173,14 @@ fn check_presence(resolved: &Resolved, options: &PlanOptions, reads: Reads) -> R
         ));
     }
     let data = &resolved.recipe.data;
+    if matches!(reads, Reads::TestData) {
+        for (name, set) in &resolved.test_sets {
+            let option = format!("evaluation.test_sets.{name}");
+            let places =
+                set.files.iter().find_map(|(file, path)| unreadable(file, "path", Path::new(path), &option));
+            places.map_or(Ok(()), Err)?;
+        }
+    }
     let (read, given, option): (Vec<&Source>, _, _) = match reads {
         Reads::TrainingData => (
             data.train.iter().chain(&data.validation).collect(),

@@ -37,6 +37,11 @@ pub fn text(
             page.row(label, &self::source(source, resolved));
         }
     }
+    for (name, set) in &resolved.test_sets {
+        for source in &set.sources {
+            page.row("test", &format!("{}  {name}", source.name));
+        }
+    }
     page.row("rows", &rows(recipe));
     page.row("batch", &batch(resolved));
     page.row("precision", &precision(resolved));

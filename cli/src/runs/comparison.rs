@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::compare::{Comparison, Sides};
-use super::list::Run;
+use super::list::{Run, test_sets};
 use crate::ui::number::{bytes, grouped, percent, seconds, short};
 use crate::ui::{Align, Table};
 
@@ -56,6 +56,15 @@ fn results(names: &[String], runs: &[Run]) -> String {
         if cells.iter().any(Option::is_some) {
             let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(|| ABSENT.to_owned()));
             table.row([name.to_owned()].into_iter().chain(cells));
+        }
+    }
+    for set in test_sets(runs) {
+        let scores = |run: &Run| run.test_sets.get(set).map(|it| [it.base_accuracy, it.accuracy]);
+        for (at, side) in ["base", "adapter"].into_iter().enumerate() {
+            let score = |run: &Run| {
+                scores(run).and_then(|sides| sides[at]).map_or_else(|| ABSENT.to_owned(), percent)
+            };
+            table.row([format!("{set}, {side} score")].into_iter().chain(runs.iter().map(score)));
         }
     }
     let scorers: BTreeSet<&String> = runs.iter().filter_map(|run| run.scored_by.as_ref()).collect();

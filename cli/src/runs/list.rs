@@ -1,5 +1,6 @@
 //! Runs on disk: the folders of trainings, in an expert's `weights/` or given with `-o`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use expert_contract::results::{RunRecord, Score, TrainResult};
@@ -51,6 +52,9 @@ pub struct Run {
     /// Accuracy, or mean score, of base and adapter on the test set.
     pub base_accuracy: Option<f64>,
     pub accuracy: Option<f64>,
+    /// The same on further test sets, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub test_sets: BTreeMap<String, SetAccuracy>,
     /// Scores of different scorers are not compared.
     pub scored_by: Option<String>,
     pub tokens_per_second: Option<f64>,
@@ -59,6 +63,18 @@ pub struct Run {
     /// Seconds since the epoch of the last event.
     pub told_at: Option<f64>,
     pub recipe_digest: Option<String>,
+}
+
+/// Accuracy, or mean score, of base and adapter on a further test set.
+#[derive(Debug, Default, Serialize)]
+pub struct SetAccuracy {
+    pub base_accuracy: Option<f64>,
+    pub accuracy: Option<f64>,
+}
+
+/// The names of the runs' further test sets.
+pub fn test_sets(runs: &[Run]) -> BTreeSet<&str> {
+    runs.iter().flat_map(|run| run.test_sets.keys()).map(String::as_str).collect()
 }
 
 /// The runs of `folder`: itself, those directly in it, and those of the experts in it; by path.
@@ -100,7 +116,11 @@ pub fn look(path: &Path) -> Run {
     let result: TrainResult =
         record.result.and_then(|it| serde_json::from_value(it).ok()).unwrap_or_default();
     let scores = read_evaluation(path).unwrap_or_default();
+    let scored_by = scores.scored_by();
     let accuracy = |score: Option<Score>| score.and_then(|it| it.share.accuracy);
+    let sets = scores.test_sets.into_iter().map(|(name, scores)| {
+        (name, SetAccuracy { base_accuracy: accuracy(scores.base), accuracy: accuracy(scores.adapter) })
+    });
     Run {
         expert: plan.expert().map_or_else(|| owner(path), str::to_owned),
         path: path.to_owned(),
@@ -110,9 +130,10 @@ pub fn look(path: &Path) -> Run {
         last_loss: last.loss,
         mean_loss: result.train_loss,
         eval_loss: result.eval_loss,
-        scored_by: scores.scored_by(),
-        base_accuracy: accuracy(scores.base),
-        accuracy: accuracy(scores.adapter),
+        scored_by,
+        base_accuracy: accuracy(scores.main.base),
+        accuracy: accuracy(scores.main.adapter),
+        test_sets: sets.collect(),
         tokens_per_second: result.tokens_per_second,
         seconds: result.seconds,
         peak_memory_bytes: result.peak_memory_bytes,

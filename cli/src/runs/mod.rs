@@ -5,4 +5,4 @@ pub mod comparison;
 mod list;
 pub mod report;
 
-pub use list::{Run, State, below, is_run, look, of_expert};
+pub use list::{Run, State, below, is_run, look, of_expert, test_sets};

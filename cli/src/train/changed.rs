@@ -78,7 +78,7 @@ impl Past {
         let now = fs::read(manifest).map_err(|error| error.to_string())?;
         let recipes = |bytes| {
             let plans = plans(bytes, manifest)?;
-            Some(plans.into_iter().map(|plan| plan.recipe).collect::<Vec<_>>())
+            Some(plans.into_iter().map(|plan| (plan.recipe, plan.test_sets)).collect::<Vec<_>>())
         };
         let (before, now) = (recipes(before), recipes(now));
         // An invalid manifest is listed, so that its run reports the errors.
@@ -89,7 +89,8 @@ impl Past {
     fn reads_elsewhere(&self, manifest: &Path, home: &Path) -> bool {
         let plans = fs::read(manifest).ok().and_then(|bytes| plans(bytes, manifest)).unwrap_or_default();
         let paths = plans.iter().map(|plan| &plan.machine.paths);
-        let read = paths.flat_map(|paths| paths.data.values().chain(&paths.base));
+        let sets = plans.iter().flat_map(|plan| plan.test_sets.values()).flat_map(|set| set.files.values());
+        let read = paths.flat_map(|paths| paths.data.values().chain(&paths.base)).chain(sets);
         let read: Vec<PathBuf> = read.filter_map(|path| canonical(Path::new(path)).ok()).collect();
         let outside = |path: &&PathBuf| !path.starts_with(home);
         read.iter().filter(outside).any(|path| self.files.iter().any(|file| file.starts_with(path)))

@@ -1,5 +1,9 @@
 //! The summary of a shelf.
 
+use std::collections::BTreeSet;
+
+use expert_contract::results::{TestScores, TrainResult};
+
 use super::runner::Trained;
 use super::work::{Ended, failed};
 use crate::ui::number::{grouped, seconds};
@@ -8,36 +12,54 @@ use crate::ui::{Align, Table};
 
 /// One line per expert, and the columns that a narrow terminal has no room for.
 pub fn text(ended: &[Ended]) -> (String, Vec<String>) {
-    let columns = [
+    let results: Vec<TrainResult> = ended.iter().map(result).collect();
+    let scored = results.iter().filter_map(|result| result.evaluation.as_ref());
+    let sets: BTreeSet<&String> = scored.flat_map(|evaluation| evaluation.test_sets.keys()).collect();
+    let [bases, adapters] =
+        ["base", "adapter"].map(|side| sets.iter().map(|set| format!("{set} {side}")).collect::<Vec<_>>());
+    let mut columns = vec![
         ("expert", Align::Left),
         ("state", Align::Left),
         ("steps", Align::Right),
         ("eval loss", Align::Right),
         ("base", Align::Right),
         ("adapter", Align::Right),
-        ("time", Align::Right),
     ];
+    let pairs = bases.iter().zip(&adapters).flat_map(|(base, adapter)| [base, adapter]);
+    columns.extend(pairs.map(|head| (head.as_str(), Align::Right)));
+    columns.push(("time", Align::Right));
     let mut table = Table::new(&columns);
-    for one in ended {
+    for (one, result) in ended.iter().zip(&results) {
         let state = match &one.outcome {
             Some(Ok(Trained::Now(_))) => "done".to_owned(),
             Some(Ok(Trained::Before(_))) => "finished before".to_owned(),
             Some(Err(failure)) => failed(failure),
             None => "not started".to_owned(),
         };
-        let trained = one.outcome.as_ref().and_then(|outcome| outcome.as_ref().ok());
-        let result = trained.and_then(|trained| trained.result().ok()).unwrap_or_default();
-        let evaluation = result.evaluation.unwrap_or_default();
-        table.row([
+        let evaluation = result.evaluation.clone().unwrap_or_default();
+        let sides = |scores: &TestScores| {
+            [&scores.base, &scores.adapter].map(|side| accuracy(side.as_ref().map(|it| &it.share)))
+        };
+        let mut cells = vec![
             one.expert.clone(),
             state,
             result.steps.map(grouped).unwrap_or_default(),
             result.eval_loss.map(loss).unwrap_or_default(),
-            accuracy(evaluation.base.as_ref().map(|it| &it.share)),
-            accuracy(evaluation.adapter.as_ref().map(|it| &it.share)),
-            result.seconds.map(seconds).unwrap_or_default(),
-        ]);
+        ];
+        cells.extend(sides(&evaluation.main));
+        for set in &sets {
+            cells.extend(evaluation.test_sets.get(*set).map(sides).unwrap_or_default());
+        }
+        cells.push(result.seconds.map(seconds).unwrap_or_default());
+        table.row(cells);
     }
-    let left_out = table.fit(&["time", "eval loss", "steps"]);
+    let others = ["time", "eval loss", "steps"];
+    let first: Vec<&str> = bases.iter().map(String::as_str).chain(others).collect();
+    let left_out = table.fit(&first);
     (table.stacked(), left_out)
+}
+
+fn result(one: &Ended) -> TrainResult {
+    let trained = one.outcome.as_ref().and_then(|outcome| outcome.as_ref().ok());
+    trained.and_then(|trained| trained.result().ok()).unwrap_or_default()
 }

@@ -5,13 +5,13 @@ use std::path::Path;
 use expert_contract::plan::{Inputs, Paths, Plan, Recipe, Request};
 use expert_contract::resolve::Resolved;
 use expert_contract::results::TrainResult;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::decide::{Decision, Now, decide};
 use super::options::{RunOptions, ShelfOptions, has_test_set};
 use super::runner::{Runner, Trained};
 use crate::failure::Failure;
-use crate::lock::{self, Entry, Outcome, Score};
+use crate::lock::{self, Entry, Outcome, Score, Scoring};
 use crate::run::speed::Speed;
 use crate::run::{Begun, Finished, RunFolder, adapter};
 use crate::sys::files::read_json;
@@ -46,13 +46,14 @@ impl Trainer<'_> {
         if let (Trained::Now(_), Some(speed)) = (&trained, Speed::of(&trained.result()?)) {
             speed.keep(&plan.recipe, &plan.machine);
         }
-        // A run that trained now has scores; one that was finished before may have none, or those of another scorer.
-        let scorer = lock::inputs::scorer(&plan.machine.paths, self.runner.digests);
+        // A run that trained now has scores; one that was finished before may have none, or those of another scorer or of
+        // other test sets.
+        let now = Scoring::here(&plan.machine.paths, &plan.test_sets, self.runner.digests);
         let is_scored = |result: &TrainResult| {
-            result.evaluation.as_ref().is_some_and(|evaluation| evaluation.scorer_sha256 == scorer)
+            result.evaluation.as_ref().and_then(Score::of).is_some_and(|score| score.is_of(&now))
         };
         if self.evaluates(recipe) && !is_scored(&trained.result()?) {
-            let score = match kept_score(recipe, &plan.machine.paths, &inputs, scorer.as_ref()) {
+            let score = match kept_score(recipe, &plan.machine.paths, &inputs, &now) {
                 Some(kept) => kept,
                 None => self.score(&plan, notify)?,
             };
@@ -68,9 +69,8 @@ impl Trainer<'_> {
         let inputs = self.runner.inputs(recipe, paths);
         let asked = self.options.asked(self.shelf.is_some());
         let decision = decide(Path::new(&paths.output), &Now { recipe, paths, inputs: &inputs }, asked);
-        let scorer = lock::inputs::scorer(paths, self.runner.digests);
-        let has_score =
-            !self.evaluates(recipe) || kept_score(recipe, paths, &inputs, scorer.as_ref()).is_some();
+        let now = Scoring::here(paths, &resolved.test_sets, self.runner.digests);
+        let has_score = !self.evaluates(recipe) || kept_score(recipe, paths, &inputs, &now).is_some();
         matches!(decision, Ok(Decision::Done(_))) && has_score
     }
 
@@ -111,8 +111,8 @@ impl Trainer<'_> {
         }
         let score = result.evaluation.as_ref().and_then(Score::of);
         let same = before.filter(|entry| entry.result.adapter == adapter);
-        let scorer = lock::inputs::scorer(&plan.machine.paths, self.runner.digests);
-        let is_current = |score: &Score| score.scorer == scorer;
+        let now = Scoring::here(&plan.machine.paths, &plan.test_sets, self.runner.digests);
+        let is_current = |score: &Score| score.is_of(&now);
         let score = score.or_else(|| same.and_then(|entry| entry.result.score)).filter(is_current);
         let result = Outcome {
             adapter: adapter.to_owned(),
@@ -127,24 +127,30 @@ impl Trainer<'_> {
     }
 }
 
-/// The evaluation that belongs to the adapter and the scorer, if the lock says that it does.
-fn kept_score(recipe: &Recipe, paths: &Paths, inputs: &Inputs, scorer: Option<&String>) -> Option<Value> {
+/// The evaluation that belongs to the adapter, the scorer and the test sets, if the lock says that it does.
+fn kept_score(recipe: &Recipe, paths: &Paths, inputs: &Inputs, now: &Scoring) -> Option<Value> {
     let run = Path::new(&paths.output);
     let entry = lock::Place::of(&recipe.base.name, paths)?.entry()?;
     let same = lock::differences(&entry.inputs, inputs).is_empty()
         && Finished::of(run)?.adapter() == Some(entry.result.adapter.as_str());
     let kept: Value = read_json(&run.join("evaluation.json")).filter(|_| same)?;
     let score = worker::result(&kept).ok().as_ref().and_then(Score::of);
-    let locked = entry.result.score.filter(|score| score.scorer.as_ref() == scorer)?;
+    let locked = entry.result.score.filter(|score| score.is_of(now))?;
     (score == Some(locked)).then(|| without_answers(kept))
 }
 
 fn without_answers(mut evaluation: Value) -> Value {
     if let Some(report) = evaluation.as_object_mut() {
-        report.remove("failures");
-        report.remove("gains");
+        without_examples(report);
+        let sets = report.get_mut("test_sets").and_then(Value::as_object_mut);
+        sets.into_iter().flatten().filter_map(|(_, set)| set.as_object_mut()).for_each(without_examples);
     }
     evaluation
+}
+
+fn without_examples(scores: &mut Map<String, Value>) {
+    scores.remove("failures");
+    scores.remove("gains");
 }
 
 /// Checked before hours of training, not after.

@@ -51,7 +51,11 @@ pub fn evaluated(step: u64, metrics: &BTreeMap<String, f64>) -> String {
     let scores = ["base", "adapter"].into_iter().filter_map(|side| {
         metrics.get(&format!("{side}_accuracy")).map(|score| format!("{side} {}", percent(*score)))
     });
-    let scores = scores.collect::<Vec<_>>();
+    let further = metrics.iter().filter_map(|(name, score)| {
+        let (set, side) = name.strip_suffix("_accuracy")?.split_once('/')?;
+        Some(format!("{set} {side} {}", percent(*score)))
+    });
+    let scores = scores.chain(further).collect::<Vec<_>>();
     if !scores.is_empty() {
         return format!("scored: {}", scores.join("  "));
     }
@@ -125,6 +129,9 @@ mod tests {
         };
         let training = of(&[("accuracy", 0.125), ("accuracy_low", 0.05), ("eval_loss", 1.5)]);
         assert_eq!(evaluated(50, &training), "evaluated at step 50: accuracy 12.5%  eval_loss 1.5000");
+        let sets =
+            of(&[("base_accuracy", 0.0), ("people/adapter_accuracy", 0.1), ("people/adapter_low", 0.05)]);
+        assert_eq!(evaluated(0, &sets), "scored: base 0.0%  people adapter 10.0%");
         let sides = of(&[("adapter_accuracy", 0.383), ("base_accuracy", 0.0), ("base_loss", 1.7)]);
         assert_eq!(evaluated(0, &sides), "scored: base 0.0%  adapter 38.3%");
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use expert_contract::results::{EvaluationResult, ExportResult, Share, TrainResult};
+use expert_contract::results::{EvaluationResult, ExportResult, Share, TestScores, TrainResult};
 
 use super::number::{bytes, grouped, seconds, short};
 use super::table::{Align, Table};
@@ -71,8 +71,18 @@ pub fn accuracy(share: Option<&Share>) -> String {
     share.and_then(|share| share.accuracy).map(percent).unwrap_or_default()
 }
 
-/// Scores of base and adapter.
+/// Scores of base and adapter on each test set, then those of their parts.
 pub fn evaluated(result: &EvaluationResult) -> String {
+    let scorer = result.scored_by();
+    let mut text = scores(&result.main, "", scorer.as_deref());
+    for (name, set) in &result.test_sets {
+        text += &format!("\n{}", scores(set, &format!("{name}: "), scorer.as_deref()));
+    }
+    text += &parts(&result.main, "");
+    result.test_sets.iter().fold(text, |text, (name, set)| text + &parts(set, name))
+}
+
+fn scores(result: &TestScores, name: &str, scorer: Option<&str>) -> String {
     let measure = result.measure.as_deref().unwrap_or("accuracy");
     let columns =
         [("", Align::Left), (measure, Align::Right), ("95 %", Align::Right), ("loss", Align::Right)];
@@ -89,14 +99,14 @@ pub fn evaluated(result: &EvaluationResult) -> String {
         }
     }
     let mut text = String::new();
-    if let (Some(rows), Some(scorer)) = (result.rows, result.scored_by()) {
-        let _ = writeln!(text, "{} rows, judged by {scorer}", grouped(rows));
+    if let (Some(rows), Some(scorer)) = (result.rows, scorer) {
+        let _ = writeln!(text, "{name}{} rows, judged by {scorer}", grouped(rows));
     }
-    text + &table.render() + &compared(result) + &parts(result)
+    text + &table.render() + &compared(result)
 }
 
 /// The adapter against the base on the same rows, and answers that nothing could score.
-fn compared(result: &EvaluationResult) -> String {
+fn compared(result: &TestScores) -> String {
     let mut text = String::new();
     if let Some(paired) = &result.comparison {
         let points = |share: f64| format!("{:+.1}", 100.0 * share);
@@ -124,10 +134,10 @@ fn compared(result: &EvaluationResult) -> String {
     text
 }
 
-/// The same by level and by tag, if the rows have any.
-fn parts(result: &EvaluationResult) -> String {
+/// The same by level and by tag, if the rows have any; `name` of the test set, for further ones.
+fn parts(result: &TestScores, name: &str) -> String {
     let columns =
-        [("", Align::Left), ("rows", Align::Right), ("base", Align::Right), ("adapter", Align::Right)];
+        [(name, Align::Left), ("rows", Align::Right), ("base", Align::Right), ("adapter", Align::Right)];
     let mut table = Table::new(&columns);
     let levels = result.by_level.iter().map(|line| ("level ", line));
     for (word, line) in levels.chain(result.by_tag.iter().map(|line| ("", line))) {
@@ -251,15 +261,35 @@ mod tests {
     }
 
     #[test]
+    fn each_test_set_has_its_own_scores_under_its_name() {
+        let side = |mean: f64| json!({"accuracy": mean, "low": 0.0, "high": 0.5, "total": 20});
+        let tag = |name: &str| json!([{"name": name, "base": side(0.0), "adapter": side(0.25)}]);
+        let of = |rows: u32, adapter: f64, tags: Value| json!({"rows": rows, "base": side(0.0), "adapter": side(adapter), "by_tag": tags});
+        let mut result = of(40, 0.75, tag("join"));
+        result["scorer"] = "sql".into();
+        result["test_sets"] = json!({"people": of(20, 0.25, tag("shop"))});
+        let text = anstream::adapter::strip_str(&shown(&evaluated(&typed(result)))).to_string();
+        assert_eq!(
+            text,
+            "40 rows, judged by sql\n         accuracy           95 %  loss\nbase         0.0%  0.0% to 50.0%\n\
+             adapter     75.0%  0.0% to 50.0%\n\n\
+             people: 20 rows, judged by sql\n         accuracy           95 %  loss\nbase         0.0%  0.0% to 50.0%\n\
+             adapter     25.0%  0.0% to 50.0%\n\n\
+             \x20     rows  base  adapter\njoin    20  0.0%    25.0%\n\n\
+             people  rows  base  adapter\nshop      20  0.0%    25.0%\n"
+        );
+    }
+
+    #[test]
     fn levels_and_tags_follow() {
         let share = |accuracy: f64| json!({"accuracy": accuracy, "total": 20});
         let line = json!({"name": "1", "base": share(0.05), "adapter": share(0.5)});
         let tag = json!({"name": "join", "base": share(0.0), "adapter": null});
-        let text = parts(&typed(json!({"by_level": [line], "by_tag": [tag]})));
+        let text = parts(&typed(json!({"by_level": [line], "by_tag": [tag]})), "");
         assert_eq!(
             anstream::adapter::strip_str(&shown(&text)).to_string(),
             "\n         rows  base  adapter\nlevel 1    20  5.0%    50.0%\njoin       20  0.0%\n"
         );
-        assert_eq!(parts(&EvaluationResult::default()), "");
+        assert_eq!(parts(&TestScores::default(), ""), "");
     }
 }

@@ -16,6 +16,7 @@ mod scorer;
 mod section;
 pub(crate) mod sets;
 mod setting;
+mod test_sets;
 mod vocabulary;
 
 pub use base::{AdapterEntry, BaseModel, Decoding, RopeScaling, SoftPrompt};
@@ -32,6 +33,7 @@ pub use scorer::{CLASSIFICATION, Classification, Function, JUDGE, Judge, SCORER,
 pub use section::Shown;
 pub use sets::{PRESET, Set};
 pub use setting::{Decode, Origin, Setting};
+pub use test_sets::{NamedTestSet, TestSets};
 pub use vocabulary::{
     Accumulation, ActivationCheckpointing, CompileMode, DatasetType, GradientCheckpointing, Limit, Modules,
     Name, RopeWord, Together, Trackers,

@@ -10,6 +10,7 @@ use super::routing::{ROUTING, Routing};
 use super::scorer::{SCORER, Scorer};
 use super::section::section;
 use super::setting::Decode;
+use super::test_sets::TestSets;
 use super::vocabulary::{Limit, Name};
 use crate::ledger::{Class, Kind, TEXTS, Unknown};
 
@@ -95,8 +96,10 @@ section! {
             "What judges an answer: `sql`, `json`, `cypher`, `typescript`, `exact`, `contains`, `regex`, `classification`, `rouge`, `chrf`, `package:name` for one that an installed package offers, or `{\"python\": \"score.py:score\"}` for your own function; an object may also hold `classification`, `rouge` or `judge` with their settings.";
         test_cases ["test_cases"]: TestCases = TestCases::default(), Kind::OneOf(&[Kind::List(&Kind::Object(&TEST_CASE)), Kind::Text, Kind::Null]),
             "Questions asked beside the test set: a list, or a file in the expert's folder with a JSON list or one JSON object per line.";
+        test_sets ["test_sets"]: TestSets = TestSets::default(), Kind::OneOf(&[Kind::Map(&Kind::Text), Kind::Null]),
+            "Further test sets, name to path, as `{\"people\": \"datasets/people.jsonl\"}`: each is scored separately, by the same scorer. Nothing is trained or chosen by them: whatever decides by a score decides by `training.dataset.test_path`.";
         test_set_size ["test_set_size"]: Limit = Limit(None), Kind::OneOf(&[crate::ledger::WHOLE, Kind::Null]),
-            "Rows of the test set that are scored; all where it is absent, null or 0.";
+            "Rows of each test set that are scored, drawn evenly; all where it is absent, null or 0.";
         metrics ["metrics"]: Metrics = Metrics::default(), Kind::OneOf(&[TEXTS, Kind::Map(&Kind::Any)]),
             "Names of the metrics to report; all of the scorer's by default. An object holds past results and is kept.";
         max_new_tokens ["max_new_tokens"]: Option<u32> = None, Kind::OneOf(&[Kind::Integer { min: 1, max: 1_048_576 }, Kind::Null]),

@@ -57,6 +57,9 @@ fn named(manifest: &Manifest) -> Vec<(String, Span, Many)> {
         add(task.validation_path.as_ref(), task.validation_path.span, Many::Any);
         add(task.test_path.as_ref(), task.test_path.span, Many::Any);
     }
+    for set in &manifest.root.evaluation.test_sets.0 {
+        add(Some(&set.path), set.span, Many::Any);
+    }
     let cases = &manifest.root.evaluation.test_cases;
     add(cases.file(), cases.span, Many::One);
     if let Some(choice) = manifest.root.evaluation.scorer.as_ref().and_then(Scorer::choice) {

@@ -9,6 +9,8 @@ mod machine;
 mod recipe;
 mod request;
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +54,18 @@ pub struct Plan {
     /// The expert's licence, for its model card and `expert.json`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub license: Option<String>,
+    /// Further test sets by name. No part of the recipe: they do not change what is trained.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub test_sets: BTreeMap<String, TestSet>,
+}
+
+/// Rows that are scored by themselves, with the scorer, decoding and number of rows of the recipe's test rows.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TestSet {
+    pub sources: Vec<Source>,
+    /// Source name -> absolute file; Hub datasets have none.
+    pub files: BTreeMap<String, String>,
 }
 
 impl Plan {
@@ -65,6 +79,7 @@ impl Plan {
             request,
             inputs: None,
             license: None,
+            test_sets: BTreeMap::new(),
         }
     }
 }

@@ -37,7 +37,7 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
     if let Some(problem) = modules::check(expert, &base).into_iter().next() {
         return Err(problem);
     }
-    let sources = sources::collect(&expert.manifest.root.training.dataset, site);
+    let sources = sources::collect(&expert.manifest.root, site);
     let fact = |source| DataFacts::of(source, sources.paths.get(&source.name).map(PathBuf::as_path));
     let facts: Vec<DataFacts> = sources.train.iter().map(fact).collect();
     let recipe = recipe::build(expert, &base, template, &sources, &cases::read(expert, site)?, &facts);
@@ -57,6 +57,7 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
         settings: expert.shown(),
         license,
         routing,
+        test_sets: sources.test_sets,
     })
 }
 

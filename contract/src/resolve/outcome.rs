@@ -1,11 +1,13 @@
 //! The decisions with the facts and notes that a person wants to see beside it.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::base::FoundBase;
 use super::data::DataFacts;
 use crate::manifest::Shown;
-use crate::plan::{Device, Machine, Plan, Recipe, Request, Threads};
+use crate::plan::{Device, Machine, Plan, Recipe, Request, TestSet, Threads};
 use crate::routing::Keywords;
 
 /// Something that follows from the machine or from how settings meet, which the manifest alone does not show.
@@ -48,13 +50,20 @@ pub struct Resolved {
     /// The expert's licence.
     pub license: Option<String>,
     pub routing: Keywords,
+    /// Further test sets by name.
+    pub test_sets: BTreeMap<String, TestSet>,
 }
 
 impl Resolved {
     /// The plan of one task.
     pub fn plan(&self, request: Request) -> Plan {
         let plan = Plan::new(self.recipe.clone(), self.machine.clone(), request);
-        Plan { license: self.license.clone(), description: self.description.clone(), ..plan }
+        Plan {
+            license: self.license.clone(),
+            description: self.description.clone(),
+            test_sets: self.test_sets.clone(),
+            ..plan
+        }
     }
 
     /// The same on a part of the machine: another device of the kind, and as large, changes no other decision.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use crate::manifest::{Dataset, DatasetType};
+use crate::manifest::{DatasetType, Root};
 use crate::paths::{data_files, data_path, format_of_ending, is_pattern};
-use crate::plan::{DataFormat, Source};
+use crate::plan::{DataFormat, Source, TestSet};
 
 use super::site::Site;
 
@@ -16,9 +16,12 @@ pub struct Sources {
     pub test: Vec<Source>,
     /// Source name -> absolute file; Hub datasets have none.
     pub paths: BTreeMap<String, PathBuf>,
+    /// Further test sets by name; none where the command line names the test rows.
+    pub test_sets: BTreeMap<String, TestSet>,
 }
 
-pub fn collect(dataset: &Dataset, site: &Site) -> Sources {
+pub fn collect(root: &Root, site: &Site) -> Sources {
+    let dataset = &root.training.dataset;
     let mut sources = Sources::default();
     let mut add = |name: &str, format: Option<DataFormat>, weight: f64, task: Option<String>| {
         let source = named(name, format, weight, task);
@@ -52,7 +55,22 @@ pub fn collect(dataset: &Dataset, site: &Site) -> Sources {
     if let Some(file) = &site.test {
         test = sources.given(file);
     }
-    Sources { train, validation, test, ..sources }
+    let further = root.evaluation.test_sets.0.iter().filter(|_| site.test.is_none());
+    let test_sets =
+        further.map(|set| (set.name.clone(), test_set(&set.path, local(&set.path, format), site))).collect();
+    Sources { train, validation, test, test_sets, ..sources }
+}
+
+/// Its files have a separate table, because those of the machine's paths decide what is trained.
+fn test_set(path: &str, format: Option<DataFormat>, site: &Site) -> TestSet {
+    let source = named(path, format, 1.0, None);
+    let mut files = BTreeMap::new();
+    let sources = match source.format {
+        DataFormat::Huggingface => vec![source],
+        _ => placed(source, path, &data_path(path, site.expert_dir()), format, &mut files),
+    };
+    let files = files.into_iter().map(|(name, file)| (name, file.to_string_lossy().into_owned())).collect();
+    TestSet { sources, files }
 }
 
 impl Sources {

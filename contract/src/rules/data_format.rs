@@ -2,9 +2,10 @@
 
 use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
-use crate::manifest::{DatasetType, Manifest, Setting};
+use crate::manifest::{DatasetType, Manifest};
 use crate::paths::{data_path, format_of_ending, hub_id, is_pattern, unknown_ending};
 use crate::plan::DataFormat;
+use crate::source::Span;
 
 pub fn check(manifest: &Manifest, problems: &mut Problems) {
     let dataset = &manifest.root.training.dataset;
@@ -13,20 +14,23 @@ pub fn check(manifest: &Manifest, problems: &mut Problems) {
     }
     let own = [&dataset.path, &dataset.validation_path, &dataset.test_path];
     for path in own {
-        judge(manifest, path.as_deref(), path, *dataset.format, problems);
+        judge(manifest, path.as_deref(), path.span, *dataset.format, problems);
+    }
+    for set in &manifest.root.evaluation.test_sets.0 {
+        judge(manifest, Some(&set.path), set.span, *dataset.format, problems);
     }
     for task in &dataset.tasks.0 {
         let format = task.format.value.or(*dataset.format);
-        judge(manifest, Some(&task.path), &task.path, format, problems);
-        judge(manifest, task.validation_path.as_deref(), &task.validation_path, format, problems);
-        judge(manifest, task.test_path.as_deref(), &task.test_path, format, problems);
+        judge(manifest, Some(&task.path), task.path.span, format, problems);
+        judge(manifest, task.validation_path.as_deref(), task.validation_path.span, format, problems);
+        judge(manifest, task.test_path.as_deref(), task.test_path.span, format, problems);
     }
 }
 
-fn judge<T>(
+fn judge(
     manifest: &Manifest,
     path: Option<&str>,
-    setting: &Setting<T>,
+    span: Span,
     format: Option<DataFormat>,
     problems: &mut Problems,
 ) {
@@ -43,13 +47,13 @@ fn judge<T>(
                 let hint = "add \"format\": \"jsonl\" (or json, csv, parquet, arrow)".to_owned();
                 ("the format is not clear from the file's extension".to_owned(), hint)
             });
-            Problem::new(Code::DataFormat, setting.span, message).hint(hint)
+            Problem::new(Code::DataFormat, span, message).hint(hint)
         }
         // JSON lines in a .json file are common, and the reader detects them.
         (Some(DataFormat::Json | DataFormat::Jsonl), Some(DataFormat::Json | DataFormat::Jsonl)) => return,
         (Some(format), Some(ending)) if format != ending => Problem::new(
             Code::DataFormat,
-            setting.span,
+            span,
             format!("`format` is `{format}`, and the file ends as {ending} does"),
         )
         .hint("make them agree, or leave `format` out"),

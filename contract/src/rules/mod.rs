@@ -33,6 +33,7 @@ mod soft_prompts;
 mod switched_off;
 mod tasks;
 mod template;
+mod test_sets;
 mod text_field;
 mod validation_split;
 mod warmup;
@@ -60,6 +61,7 @@ const MANIFEST_RULES: &[fn(&Manifest, &mut Problems)] = &[
     rope::check,
     soft_prompts::check,
     scorer::check,
+    test_sets::check,
 ];
 
 /// Rules about what trains one base.

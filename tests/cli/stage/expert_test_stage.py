@@ -15,7 +15,7 @@ from pathlib import Path
 from expert_worker.checkpoint.files import sha256
 from expert_worker.errors import Missing
 from expert_worker.events import Events
-from expert_worker.plan import Plan
+from expert_worker.plan import Plan, TestSet
 
 
 def raw(events: Events, data: bytes) -> None:
@@ -98,7 +98,16 @@ SCORE = {"rows": 5, "base": {"accuracy": 0.2}, "adapter": {"accuracy": 0.8}}
 
 def score_of(plan: Plan) -> dict[str, object]:
     own = plan.machine.paths.scorer
-    return SCORE | ({"scorer": "score.py:score", "scorer_sha256": sha256(Path(own))} if own else {})
+    scorer = {"scorer": "score.py:score", "scorer_sha256": sha256(Path(own))} if own else {}
+    further = {name: further_score(chosen) for name, chosen in plan.test_sets.items()}
+    return SCORE | scorer | ({"test_sets": further} if further else {})
+
+
+def further_score(chosen: TestSet) -> dict[str, object]:
+    files = [
+        {"name": source.name, "sha256": sha256(Path(chosen.files[source.name]))} for source in chosen.sources
+    ]
+    return {"rows": 3, "base": {"accuracy": 0.1}, "adapter": {"accuracy": 0.3}, "test_set": files}
 
 
 def leave_scores(plan: Plan, _argument: str) -> None:

@@ -15,12 +15,14 @@ from expert_worker.evaluate import examiner
 from expert_worker.evaluate.decode import answer_all
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.evaluate.rows import rows_of
+from expert_worker.evaluate.scored_rows import files_of, scored_rows
 from expert_worker.evaluate.scorers import chosen_scorer
 from expert_worker.evaluate.scores import wilson
-from expert_worker.evaluate.stage import examine, files_of, score_checkpoint, scored_rows
+from expert_worker.evaluate.stage import examine, score_checkpoint, without_examples
 from expert_worker.evaluate.subject import Subject, checked_adapter
 from expert_worker.events import Events
 from expert_worker.plan import parse_plan
+from expert_worker.results import EvaluationResult
 
 SPLITS = ("train", "validation", "test")
 DECODING = {
@@ -165,7 +167,7 @@ def test_partial_credit_reaches_every_number(plan: Any) -> None:
 
 
 def test_a_classification_has_f1_and_a_confusion_matrix(plan: Any) -> None:
-    labels = sorted({row["completion"] for row in scored_rows(plan)})
+    labels = sorted({row["completion"] for row in scored_rows(plan).main})
     document = json.loads(plan.model_dump_json(by_alias=True, exclude_unset=True))
     document["recipe"]["evaluation"]["scorer"] = "classification"
     found, _ = report(parse_plan(json.dumps(document)))
@@ -228,7 +230,7 @@ def test_nothing_to_score_is_refused_before_a_model_is_loaded(tmp_path: Path) ->
 
 def test_test_cases_stand_in_for_a_test_set(tmp_path: Path) -> None:
     plan = example_plan(tmp_path, {"recipe.evaluation.test_cases": [{"prompt": "2+2", "expected": "4"}]})
-    (row,) = scored_rows(plan)
+    (row,) = scored_rows(plan).main
     assert row["completion"] == "4"
     assert files_of(plan, [row]) == ()
 
@@ -306,7 +308,98 @@ def test_a_row_that_cannot_be_written_is_refused_before_a_model_is_loaded(
     path = Path(plan.machine.paths.data["datasets/test.jsonl"])
     path.write_bytes(b'{"prompt": "q", "completion": "a"}\n' + line + b"\n")
     if said is None:
-        assert len(scored_rows(plan)) == 2
+        assert len(scored_rows(plan).main) == 2
         return
     with pytest.raises(BadInput, match=said):
         scored_rows(plan)
+
+
+def with_people(plan: Any, rows: str, **changes: Any) -> Any:
+    """The plan with a further test set."""
+    path = Path(plan.machine.paths.data["datasets/test.jsonl"]).with_name("people.jsonl")
+    path.write_text(rows)
+    source = {"name": "datasets/people.jsonl", "format": "jsonl", "weight": 1.0, "task": None}
+    document = json.loads(plan.model_dump_json(by_alias=True, exclude_unset=True))
+    document["test_sets"] = {"people": {"sources": [source], "files": {source["name"]: str(path)}}}
+    document["recipe"]["evaluation"] |= changes
+    return parse_plan(json.dumps(document))
+
+
+PEOPLE = [
+    {"prompt": "question 0", "completion": "never said", "tags": ["people", "shop"], "level": 1},
+    {"prompt": "question 4", "completion": "never said either", "tags": ["people", "music"], "level": 1},
+    {"prompt": "question 6", "completion": "nor this", "tags": ["people", "music"], "level": 2},
+]
+
+
+def lines(rows: list[Any]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def test_a_further_test_set_has_scores_of_its_own(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone, _ = report(plan)
+    assert "test_sets" not in alone
+    output = Path(plan.machine.paths.output)
+    output.mkdir()
+    (output / "plan.json").write_text("{}")
+    (row,) = [row for row in scored_rows(plan).main if row["prompt"] == "question 2"]
+    right = {"prompt": "question 2", "completion": row["completion"], "tags": ["people"], "level": 1}
+    content = lines([*PEOPLE, right])
+    both = with_people(plan, content)
+    asked: list[str] = []
+    ask = examiner.Examiner.ask
+
+    def noted(self: Any, stages: Any, maker: Any, rows: Any, detail: str | None = None) -> Any:
+        asked.append(f"{stages.answers}, {detail}")
+        return ask(self, stages, maker, rows, detail)
+
+    monkeypatch.setattr(examiner.Examiner, "ask", noted)
+    found, said = report(both)
+    assert asked == ["adapter answers, None", "base answers, people", "adapter answers, people"], (
+        "the base's prompt is chosen once"
+    )
+    people = found.pop("test_sets")["people"]
+    assert {**found, "seconds": 0, "confinement": 0} == {**alone, "seconds": 0, "confinement": 0}
+    assert (people["rows"], people["adapter"]["correct"], people["adapter"]["accuracy"]) == (4, 1, 0.25)
+    assert (people["adapter"]["low"], people["adapter"]["high"]) == wilson(1, 4)
+    assert people["base"]["prompt"]["shots"] == found["base"]["prompt"]["shots"]
+    assert people["comparison"]["better"] == 1 - people["base"]["correct"]
+    tags = {line["name"]: line["adapter"]["total"] for line in people["by_tag"]}
+    assert tags == {"people": 4, "music": 2, "shop": 1}
+    assert [(line["name"], line["adapter"]["correct"]) for line in people["by_level"]] == [("1", 1), ("2", 0)]
+    assert [one["expected"] for one in people["failures"]] == [row["completion"] for row in PEOPLE]
+    digest = sha256(content.encode()).hexdigest()
+    assert people["test_set"] == [{"name": "datasets/people.jsonl", "sha256": digest}]
+    (measured,) = [event.body.metrics for event in said if event.body.type == "evaluated"]
+    assert (measured["adapter_accuracy"], measured["people/adapter_accuracy"]) == (0.5, 0.25)
+
+    left = json.loads((output / "evaluation.json").read_text())
+    assert left["test_sets"]["people"] == people
+    told = without_examples(EvaluationResult.model_validate_json(json.dumps(left))).as_json()
+    assert "failures" not in told["test_sets"]["people"] and told["test_sets"]["people"]["rows"] == 4
+
+
+def test_test_set_size_limits_each_test_set(plan: Any) -> None:
+    rows = scored_rows(with_people(plan, lines(PEOPLE), test_set_size=2))
+    assert [len(found) for _, found in rows.sets()] == [2, 2]
+    rows = scored_rows(with_people(plan, lines(PEOPLE), test_set_size=5))
+    assert [len(found) for _, found in rows.sets()] == [5, 3]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (lines(PEOPLE) + "{", r"people\.jsonl:4: this line is not JSON"),
+        (lines(PEOPLE[:1]) + '\n\n{"prompt": "p"}', r"people\.jsonl:4: a scored row needs"),
+        ("\n", r"The test set people has no rows: datasets/people\.jsonl"),
+    ],
+)
+def test_a_further_test_set_that_cannot_be_scored_is_named(plan: Any, content: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        scored_rows(with_people(plan, content))
+
+
+def test_a_reference_that_is_none_of_the_labels_names_its_test_set(plan: Any) -> None:
+    labelled = with_people(plan, lines(PEOPLE), scorer="classification")
+    with pytest.raises(BadInput, match=r"scored row 2 of the test set people, 'never said either', is none"):
+        scored_rows(labelled)

@@ -15,9 +15,9 @@ from plans import example_plan
 from expert_worker.errors import BadInput, Failed
 from expert_worker.evaluate import llm_judge
 from expert_worker.evaluate.llm_judge import LlmJudge
+from expert_worker.evaluate.scored_rows import scored_rows
 from expert_worker.evaluate.scorers import scorer_of
 from expert_worker.evaluate.scores import judge_texts
-from expert_worker.evaluate.stage import scored_rows
 from expert_worker.events import Events
 from expert_worker.plan import JudgeEndpoint
 
@@ -196,7 +196,7 @@ def test_an_evaluation_by_a_judge(server: Server, tmp_path: Path) -> None:
     }
     plan = example_plan(tmp_path, changes)
     events, memory = Events.in_memory("evaluate")
-    rows = scored_rows(plan, events)
+    rows = scored_rows(plan, events).main
     assert not server.requests, "nothing is asked before the answers are there"
     (announced,) = [event.body for event in memory.events if event.body.type == "warning"]
     assert announced.code == "judge-cost"

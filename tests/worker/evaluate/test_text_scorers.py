@@ -13,9 +13,9 @@ from expert_worker.errors import BadInput, ExpertError, Missing
 from expert_worker.evaluate import scorers
 from expert_worker.evaluate.classes import class_scores
 from expert_worker.evaluate.sandbox import judge_all
+from expert_worker.evaluate.scored_rows import scored_rows
 from expert_worker.evaluate.scorers import ChosenScorer, check_scorer, chosen_scorer
 from expert_worker.evaluate.scorers.classification import Labels
-from expert_worker.evaluate.stage import check_on_references, scored_rows
 from expert_worker.plan import Plan
 from expert_worker.results import Answer
 
@@ -131,10 +131,10 @@ def chosen(plan: Plan) -> ChosenScorer:
 def test_labels_are_given_or_those_of_the_rows(tmp_path: Path) -> None:
     plan = classified(tmp_path, None, ["no", "yes", "no"])
     assert chosen(plan).settings == {"labels": ["no", "yes"]}
-    assert len(scored_rows(plan)) == 3
+    assert len(scored_rows(plan).main) == 3
     given = classified(tmp_path, {"kind": "classification", "labels": ["yes", "maybe"]}, ["yes", "no"])
     with pytest.raises(BadInput, match="scored row 2, 'no', is none of the labels yes, maybe"):
-        check_on_references(chosen(given), scored_rows(given), None)
+        scored_rows(given)
     for texts in (["yes"], [str(number) for number in range(201)]):
         with pytest.raises(ExpertError, match=f"are {len(texts)} different texts"):
             chosen(classified(tmp_path, None, texts))

@@ -15,7 +15,7 @@ from sample_run import sample_run, share
 from expert_worker.errors import BadInput, Storage
 from expert_worker.events.models import Checkpoint
 from expert_worker.recorded import Share
-from expert_worker.report import write_report
+from expert_worker.report import write_index, write_report
 from expert_worker.report.charts import Line, axis_over, bins_of, curve, lengths, steps_axis
 from expert_worker.report.numbers import short
 from expert_worker.report.read import read_run
@@ -133,6 +133,44 @@ def test_it_says_what_was_scored_and_how_much_of_it_is_shown(tmp_path: Path) -> 
     words = text_of(run)
     assert "where the base is wrong (" not in words and "test.jsonl" not in words
     assert "examples in its prompt" not in words
+
+
+def test_each_test_set_is_shown_under_its_name(tmp_path: Path) -> None:
+    run = sample_run(tmp_path)
+    document = json.loads((run / "evaluation.json").read_text())
+    paired = {"difference": 0.1, "low": 0.02, "high": 0.18, "better": 13, "worse": 1}
+    people = {
+        "rows": 120,
+        "test_set": [{"name": "datasets/people.jsonl", "sha256": "8" * 64}],
+        "base": share(3, 120),
+        "adapter": share(15, 120),
+        "comparison": paired,
+        "by_tag": [{"name": "a shop", "base": share(1, 20), "adapter": share(4, 20)}],
+        "failures": [{**document["failures"][0], "prompt": "How many tracks are longer than 300 seconds?"}],
+    }
+    document["test_sets"] = {"people": people, "<i>odd": people}
+    (run / "evaluation.json").write_text(json.dumps(document))
+    words = text_of(run)
+    for part in (
+        "75.2% of 400 test rows right by the adapter",
+        "12.5% of 120 rows of the further test set people right by the adapter, judged by the sql scorer",
+        "+10.0 points (95%: +2.0 to +18.0); better on 13 rows, worse on 1.",
+        "Scores by level and tag, test set people",
+        "a shop",
+        "What it got wrong, test set people (1 of 105)",
+        "How many tracks are longer than 300 seconds?",
+        "datasets/people.jsonl",
+        "8" * 64,
+        "of the further test set <i>odd right",
+    ):
+        assert part in words, part
+    page = write_index(tmp_path / "report.html", [run]).read_text()
+    assert "<small>people: base 2.5%, adapter 12.5%</small>" in page
+    assert "&lt;i&gt;odd: base" in page and "<i>odd" not in page
+    del document["test_sets"]
+    (run / "evaluation.json").write_text(json.dumps(document))
+    assert "further test set" not in write_index(tmp_path / "report.html", [run]).read_text()
+    assert "further test set" not in text_of(run)
 
 
 def test_a_mean_score_is_named_and_compared_row_by_row(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from expert_worker.evaluate.stage import _leave as leave_scores
 from expert_worker.events import Events
 from expert_worker.plan import recipe_document
-from expert_worker.results import BestChoice, EvaluationResult, RunRecord, Score, TrainResult
+from expert_worker.results import BestChoice, EvaluationResult, RunRecord, Score, TestScores, TrainResult
 from expert_worker.run_record import (
     Outcome,
     adapter_config,
@@ -262,6 +262,30 @@ def test_a_score_goes_into_expert_json_and_leaves_the_rest(tmp_path: Path) -> No
         (final / "expert.json").write_text(text)
         add_score(final, scored(base, base))
         assert (final / "expert.json").read_text() == text
+
+
+def test_each_test_set_has_its_score_in_the_card_and_in_expert_json(tmp_path: Path) -> None:
+    final = write_final(
+        tmp_path,
+        config={},
+        weights={"w": torch.ones(2)},
+        tokenizer=FakeTokenizer(),
+        inference={},
+        record=example_record(tmp_path),
+        card=model_card(example_plan(tmp_path).recipe, OUTCOME, "0" * 64),
+    )
+    base = Score(correct=4, total=40, accuracy=0.1, low=0.04, high=0.231, loss=2.5)
+    tuned = Score(correct=1, total=8, accuracy=0.125, low=0.02, high=0.47, loss=0.5)
+    people = TestScores(rows=8, base=base, adapter=tuned, by_level=(), by_tag=(), measure="accuracy")
+    result = scored(base, base).model_copy(update={"test_sets": {"people": people}})
+    add_scores(final, result)
+    add_score(final, result)
+    card = (final / "README.md").read_text()
+    first, second = card.split("rows of the further test set `people`, scored by `json`:")
+    assert "40 test rows" in first and "| adapter | 12.5% | 2.0% to 47.0% |" in second
+    score = json.loads((final / "expert.json").read_text())["score"]
+    share = {"correct": 1, "total": 8, "accuracy": 0.125, "low": 0.02, "high": 0.47}
+    assert score["rows"] == 40 and score["test_sets"]["people"]["adapter"] == share
 
 
 def test_an_evaluation_of_the_runs_adapter_reaches_its_card(tmp_path: Path) -> None:

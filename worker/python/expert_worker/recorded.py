@@ -410,6 +410,30 @@ class TestFile(RecordedDocument):
     sha256: Text | None = None
 
 
+class TestScores(RecordedDocument):
+    """The scores on the rows of one test set."""
+
+    # Null where the base alone was scored.
+    adapter: Score | None = None
+    base: Score | None = None
+    by_level: tuple[ScoreLine, ...] = ()
+    by_tag: tuple[ScoreLine, ...] = ()
+    # Of a classification.
+    classes: Classes | None = None
+    # The adapter against the base on the same rows; null where one of them was scored alone.
+    comparison: PairedComparison | None = None
+    # Only in `evaluation.json`.
+    failures: tuple[Example, ...] = ()
+    # Questions that the adapter answers and the base does not; only in `evaluation.json`.
+    gains: tuple[Example, ...] = ()
+    # What the field `accuracy` holds: `accuracy`, the share of right answers; `mean score`, or a metric's
+    # name.
+    measure: Text | None = None
+    rows: Count | None = None
+    # The files of the rows; empty where the manifest's own test cases were scored.
+    test_set: tuple[TestFile, ...] = ()
+
+
 class EvaluationResult(RecordedDocument):
     """`evaluate`, and `evaluation.json`."""
 
@@ -439,6 +463,8 @@ class EvaluationResult(RecordedDocument):
     seconds: Number | None = None
     # The files of the rows; empty where the manifest's own test cases were scored.
     test_set: tuple[TestFile, ...] = ()
+    # Of each of `evaluation.test_sets`, by name.
+    test_sets: dict[str, TestScores] = Field(default_factory=dict)
 
 
 class SlowEncoder(RecordedDocument):

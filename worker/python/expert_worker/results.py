@@ -162,6 +162,30 @@ class TestFile(OutputDocument):
     sha256: str | None
 
 
+class TestScores(OutputDocument):
+    """The scores on the rows of one test set."""
+
+    rows: U64 | None
+    base: Score | None
+    # Null where the base alone was scored.
+    adapter: Score | None
+    by_level: tuple[ScoreLine, ...]
+    by_tag: tuple[ScoreLine, ...]
+    # Of a classification.
+    classes: Classes | None = None
+    # The adapter against the base on the same rows; null where one of them was scored alone.
+    comparison: PairedComparison | None = None
+    # Only in `evaluation.json`.
+    failures: tuple[Example, ...] = ()
+    # Questions that the adapter answers and the base does not; only in `evaluation.json`.
+    gains: tuple[Example, ...] = ()
+    # What the field `accuracy` holds: `accuracy`, the share of right answers; `mean score`, or a metric's
+    # name.
+    measure: str | None = None
+    # The files of the rows; empty where the manifest's own test cases were scored.
+    test_set: tuple[TestFile, ...] = ()
+
+
 class EvaluationResult(OutputDocument):
     """`evaluate`, and `evaluation.json`."""
 
@@ -191,6 +215,8 @@ class EvaluationResult(OutputDocument):
     scorer_sha256: str | None = None
     # The files of the rows; empty where the manifest's own test cases were scored.
     test_set: tuple[TestFile, ...] = ()
+    # Of each of `evaluation.test_sets`, by name.
+    test_sets: dict[str, TestScores] = Field(default_factory=dict)
 
 
 class SlowEncoder(OutputDocument):
@@ -518,6 +544,16 @@ class ExpertBase(OutputDocument):
     files: dict[str, FileDigest | None]
 
 
+class SetScore(OutputDocument):
+    """The score on one test set."""
+
+    # What the field `accuracy` holds.
+    measure: str | None
+    rows: U64 | None
+    base: Share | None
+    adapter: Share | None
+
+
 class ExpertScore(OutputDocument):
     """What `evaluate` measured on the expert's own test rows, with 95% intervals."""
 
@@ -527,6 +563,8 @@ class ExpertScore(OutputDocument):
     rows: U64 | None
     base: Share | None
     adapter: Share | None
+    # Of further test sets, by name.
+    test_sets: dict[str, SetScore] = Field(default_factory=dict)
 
 
 class ExpertRecord(OutputDocument):

@@ -16,7 +16,7 @@ from expert_worker.evaluate.cached_scores import CachedScores, digest
 from expert_worker.evaluate.confinement import Confinement
 from expert_worker.evaluate.decode import answer_all
 from expert_worker.evaluate.loss import answer_loss
-from expert_worker.evaluate.prompts import PromptMaker, choose_prompt, rows_to_choose_by
+from expert_worker.evaluate.prompts import SHOTS, PromptMaker, choose_prompt, pick_examples, rows_to_choose_by
 from expert_worker.evaluate.rows import rows_of
 from expert_worker.evaluate.scorers import scorer_of
 from expert_worker.evaluate.subject import Subject
@@ -58,26 +58,29 @@ class Examiner:
         self.confinement: Confinement | None = None
         """What held the process that scored, where anything was scored."""
 
-    def base(self, rows: Sequence[Row]) -> Scored:
+    def base(
+        self, rows: Sequence[Row], test_set: str | None = None, prompt: PromptChoice | None = None
+    ) -> Scored:
         """The base with its best prompt; cached, because it costs as much as the adapter and never
-        changes.
+        changes. `prompt` is the one that was chosen already, for a further test set.
         """
-        cache, key = CachedScores(Path(self.plan.machine.paths.home)), self._base_key(rows)
+        cache = CachedScores(Path(self.plan.machine.paths.home))
+        key = self._base_key(rows, prompt)
         known = _valid(cache.load(key))
         if known is not None:
             self.events.applied("evaluation.base", "kept", "Base scores from the cache")
             return known
         with self.subject.base_only():
-            maker, choice = self._best_prompt(len(rows))
-            judged = self.ask(BASE, maker, rows)
-            loss = self.loss(BASE, rows)
+            maker, choice = self._best_prompt(len(rows)) if prompt is None else self._chosen_prompt(prompt)
+            judged = self.ask(BASE, maker, rows, test_set)
+            loss = self.loss(BASE, rows, test_set)
         found = Scored(judged=tuple(judged), loss=loss, prompt=choice)
         cache.save(key, found.model_dump(mode="json"))
         return found
 
-    def adapter(self, rows: Sequence[Row]) -> Scored:
-        judged = self.ask(ADAPTER, self.subject.maker(), rows)
-        return Scored(judged=tuple(judged), loss=self.loss(ADAPTER, rows), prompt=None)
+    def adapter(self, rows: Sequence[Row], test_set: str | None = None) -> Scored:
+        judged = self.ask(ADAPTER, self.subject.maker(), rows, test_set)
+        return Scored(judged=tuple(judged), loss=self.loss(ADAPTER, rows, test_set), prompt=None)
 
     def ask(
         self, stages: Stages, maker: PromptMaker, rows: Sequence[Row], detail: str | None = None
@@ -111,10 +114,9 @@ class Examiner:
                 )
         self.confinement = confinement
 
-    def loss(self, stages: Stages, rows: Sequence[Row]) -> float:
-        return answer_loss(
-            self.subject.model, self.subject.maker(), rows, self._counter(stages.loss, len(rows))
-        )
+    def loss(self, stages: Stages, rows: Sequence[Row], detail: str | None = None) -> float:
+        counter = self._counter(stages.loss, len(rows), detail)
+        return answer_loss(self.subject.model, self.subject.maker(), rows, counter)
 
     def _best_prompt(self, test_rows: int) -> tuple[PromptMaker, PromptChoice]:
         data = self.plan.recipe.data
@@ -125,10 +127,16 @@ class Examiner:
 
         return choose_prompt(self.subject.maker(), self._rows(data.train, EXAMPLE_POOL), validation, measure)
 
+    def _chosen_prompt(self, choice: PromptChoice) -> tuple[PromptMaker, PromptChoice]:
+        maker = self.subject.maker()
+        if choice.shots:
+            maker = maker.showing(pick_examples(self._rows(self.plan.recipe.data.train, EXAMPLE_POOL), SHOTS))
+        return maker, PromptChoice(shots=choice.shots, tried={})
+
     def _rows(self, sources: Sequence[Source], limit: int | None = None) -> list[Row]:
         return rows_of(sources, self.plan.recipe.data.field_mapping, self.plan.machine.paths.data, limit)
 
-    def _base_key(self, rows: Sequence[Row]) -> str:
+    def _base_key(self, rows: Sequence[Row], prompt: PromptChoice | None) -> str:
         recipe, machine = self.plan.recipe, self.plan.machine
         return digest(
             {
@@ -139,7 +147,7 @@ class Examiner:
                 "decoding": recipe.decoding.model_dump(),
                 "scorer": self.scorer.document(),
                 "rows": rows,
-                "validation": self._rows(recipe.data.validation),
+                "validation": self._rows(recipe.data.validation) if prompt is None else prompt.shots,
                 "examples": self._rows(recipe.data.train, EXAMPLE_POOL),
             }
         )

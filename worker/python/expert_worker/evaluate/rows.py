@@ -37,14 +37,18 @@ def rows_of(
     the place of each source on this machine."""
     found: list[Row] = []
     for source in sources:
-        for number, raw in enumerate(_raw_rows(source, files), 1):
+        for number, raw in _raw_rows(source, files):
             if limit is not None and len(found) >= limit:
                 return found
             found.append(canonical_row(raw, field_mapping, f"{source.name}:{number}"))
     return found
 
 
-def _raw_rows(source: Source, files: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+NumberedRows = Iterator[tuple[int, Mapping[str, Any]]]
+
+
+def _raw_rows(source: Source, files: Mapping[str, str]) -> NumberedRows:
+    """Each with its number from 1: of its line, where rows are lines."""
     path = files.get(source.name)
     if path is not None:
         yield from _file_rows(source, files, Path(path))
@@ -53,12 +57,12 @@ def _raw_rows(source: Source, files: Mapping[str, str]) -> Iterator[Mapping[str,
 
     if source.format == "huggingface":
         name, split, config = [*source.name.split("::"), "", ""][:3]
-        yield from load_dataset(name, config or None, split=split or "train")
+        yield from enumerate(load_dataset(name, config or None, split=split or "train"), 1)
         return
     raise BadInput(f"The plan does not say where {source.name} is", code="bad-plan")
 
 
-def _file_rows(source: Source, files: Mapping[str, str], path: Path) -> Iterator[Mapping[str, Any]]:
+def _file_rows(source: Source, files: Mapping[str, str], path: Path) -> NumberedRows:
     """As training reads them; of rows by line each is named with its own line."""
     if source.format == "jsonl" and path.is_file() and _is_plain(path):
         yield from _json_lines(path)
@@ -77,7 +81,7 @@ def _file_rows(source: Source, files: Mapping[str, str], path: Path) -> Iterator
             return
         if not isinstance(row, dict):
             raise BadInput(f"{path}:{number}: a row must be an object", code="bad-row")
-        yield row
+        yield number, row
 
 
 def _is_plain(path: Path) -> bool:
@@ -90,7 +94,7 @@ def _is_plain(path: Path) -> bool:
     return is_text and layout(str(path)) == "lines"
 
 
-def _json_lines(path: Path) -> Iterator[Mapping[str, Any]]:
+def _json_lines(path: Path) -> NumberedRows:
     number = 0
     with path.open("rb") as lines:
         while line := lines.readline(LONGEST_LINE + 1):
@@ -113,7 +117,7 @@ def _json_lines(path: Path) -> Iterator[Mapping[str, Any]]:
                 raise BadInput(f"{place}: this line is not JSON: {error}", code="bad-row") from None
             if not isinstance(row, dict):
                 raise BadInput(f"{place}: a row must be an object", code="bad-row")
-            yield row
+            yield number, row
 
 
 def canonical_row(raw: Mapping[str, Any], mapping: Mapping[str, str], place: str) -> Row:

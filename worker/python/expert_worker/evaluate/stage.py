@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,37 +13,23 @@ from pydantic import JsonValue
 from expert_worker import results
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import refusals_in_words
-from expert_worker.errors import BadInput
 from expert_worker.evaluate import scores
 from expert_worker.evaluate.classes import class_scores
 from expert_worker.evaluate.decode import answer_all
 from expert_worker.evaluate.examiner import Examiner, Scored
-from expert_worker.evaluate.llm_judge import LlmJudge
-from expert_worker.evaluate.prompts import PromptMaker, rows_to_choose_by
-from expert_worker.evaluate.rows import rows_of, spread
-from expert_worker.evaluate.sandbox import judge_all
-from expert_worker.evaluate.scorers import (
-    CLASSIFICATION,
-    ChosenScorer,
-    check_scorer,
-    scorer_of,
-)
-from expert_worker.evaluate.scorers.classification import Labels
+from expert_worker.evaluate.prompts import PromptMaker
+from expert_worker.evaluate.scored_rows import ScoredRows, files_of, files_of_set, scored_rows
+from expert_worker.evaluate.scorers import CLASSIFICATION, ChosenScorer
 from expert_worker.evaluate.subject import Subject, open_subject, template_of
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.events.models import ACCURACY
 from expert_worker.plan import EvaluateRequest, Plan, Recipe
-from expert_worker.pretokenize.sources import source_digest
 from expert_worker.report import refresh
-from expert_worker.results import Answer, Classes, EvaluationResult, Score
+from expert_worker.results import Answer, Classes, EvaluationResult, PromptChoice, Score, TestScores
 from expert_worker.run_record import final
 from expert_worker.run_record.card import add_scores
 from expert_worker.run_record.expert import add_score
-
-_TEST_CASE = "test-case"
-# Reference answers that an own scorer is tried on before a model is loaded.
-TRIED = 8
 
 
 def run(plan: Plan, events: Events) -> JsonValue:
@@ -57,99 +43,51 @@ def evaluate(plan: Plan, events: Events, adapter: str | None) -> EvaluationResul
     return examine(plan, events, rows, open_subject(plan, adapter, events), adapter)
 
 
+@dataclass(frozen=True)
+class _Examined:
+    """Base and adapter on the rows of one test set."""
+
+    rows: Sequence[Row]
+    files: tuple[results.TestFile, ...]
+    base: Scored
+    adapter: Scored | None
+
+    def sides(self) -> Iterator[tuple[str, Scored]]:
+        yield "base", self.base
+        if self.adapter is not None:
+            yield "adapter", self.adapter
+
+
 def examine(
-    plan: Plan, events: Events, rows: Sequence[Row], subject: Subject, adapter: str | None
+    plan: Plan, events: Events, rows: ScoredRows, subject: Subject, adapter: str | None
 ) -> EvaluationResult:
     started = time.monotonic()
     examiner = Examiner(plan, events, subject)
-    base = examiner.base(rows)
-    tuned = examiner.adapter(rows) if subject.has_adapter else None
+    main = _examined(examiner, rows.main, files_of(plan, rows.main))
+    threads = plan.machine.threads.pretokenize
+    further = {
+        name: _examined(examiner, chosen, files_of_set(plan.test_sets[name], threads), name, main.base.prompt)
+        for name, chosen in rows.further.items()
+    }
     seconds = time.monotonic() - started
-    _warn_of_unscored(base, tuned, events)
-    files = files_of(plan, rows)
-    report = _report(plan.recipe.expert, examiner, rows, files, base, tuned, adapter, seconds)
+    _warn_of_unscored([main, *further.values()], events)
+    report = _report(plan.recipe.expert, examiner, main, further, adapter, seconds)
     _send_events(events, report, seconds)
     _leave(Path(plan.machine.paths.output), report, events)
     return report
 
 
-def scored_rows(plan: Plan, events: Events | None = None) -> list[Row]:
-    """The test set, or the manifest's own cases; refuses before a model is loaded what cannot be scored."""
-    chosen, data = plan.recipe.evaluation, plan.recipe.data
-    if chosen.scorer is not None:
-        check_scorer(chosen.scorer)
-    rows = rows_of(data.test, data.field_mapping, plan.machine.paths.data, chosen.test_set_size)
-    cases: list[Row] = [
-        {
-            "messages": [{"role": "user", "content": case.prompt}],
-            "completion": case.expected,
-            "tags": [_TEST_CASE],
-        }
-        for case in chosen.test_cases
-    ]
-    if not rows and not cases:
-        raise BadInput(
-            "There is nothing to evaluate on: the manifest names no test set and no test cases",
-            hint="Set training.dataset.test_path, or evaluation.test_cases.",
-            code="no-test-set",
-        )
-    scorer = scorer_of(plan)
-    check_on_references(scorer, rows or cases, events)
-    if scorer.judge is not None and events is not None:
-        _announce_cost(scorer.judge, plan, rows or cases, events)
-    return rows or cases
-
-
-def files_of(plan: Plan, rows: Sequence[Row]) -> tuple[results.TestFile, ...]:
-    """Where the rows come from; nothing where they are the manifest's own cases."""
-    if all(row.get("tags") == [_TEST_CASE] for row in rows):
-        return ()
-    places, threads = plan.machine.paths.data, plan.machine.threads.pretokenize
-    return tuple(
-        results.TestFile(name=source.name, sha256=source_digest(source, places, threads))
-        for source in plan.recipe.data.test
+def _examined(
+    examiner: Examiner,
+    rows: Sequence[Row],
+    test_files: tuple[results.TestFile, ...],
+    name: str | None = None,
+    prompt: PromptChoice | None = None,
+) -> _Examined:
+    base = examiner.base(rows, name, prompt)
+    return _Examined(
+        rows, test_files, base, examiner.adapter(rows, name) if examiner.subject.has_adapter else None
     )
-
-
-def _announce_cost(judge: LlmJudge, plan: Plan, rows: Sequence[Row], events: Events) -> None:
-    """What the calls to the judge will cost, before anything is computed."""
-    data = plan.recipe.data
-    validation = rows_of(data.validation, data.field_mapping, plan.machine.paths.data)
-    # The base's two prompts are compared on validation rows.
-    asked = [*rows, *rows, *rows_to_choose_by(validation, len(rows)) * 2]
-    sent, received = judge.cost(asked, plan.recipe.decoding.max_new_tokens)
-    events.warning(
-        "judge-cost",
-        f"{judge.model} at {judge.endpoint.url} will be asked at most {len(asked):,} times, for base and "
-        f"adapter: up to about {sent:,} tokens sent and {received:,} received",
-        "evaluation.test_set_size limits the rows. The base is not scored again while nothing changes.",
-    )
-
-
-def check_on_references(scorer: ChosenScorer, rows: Sequence[Row], events: Events | None) -> None:
-    """Before a model is loaded: tries the expert's own function on a few reference answers, and looks for
-    reference answers that are none of the labels.
-    """
-    if scorer.name == CLASSIFICATION:
-        _check_labels(scorer, rows)
-    if not scorer.is_own:
-        return
-    tried = spread(rows, TRIED)
-    verdicts = judge_all(scorer, tried, [str(row["completion"]) for row in tried])
-    broken = next((verdict for verdict in verdicts if verdict.failed), None)
-    if broken is not None:
-        raise BadInput(
-            f"The scorer fails on a reference answer: {broken.reason}",
-            hint="Correct the function: it gets (answer, expected, row).",
-            code="scorer-failed",
-        )
-    if events is not None and all(verdict.score == 0 for verdict in verdicts):
-        events.warning(
-            "references-score-zero",
-            f"The scorer gives 0 to each of the {len(verdicts)} reference answers that it was tried on: "
-            f"{verdicts[0].reason}",
-            "A right answer should score 1. The function gets (answer, expected, row), in this order.",
-        )
 
 
 def score_checkpoint(
@@ -170,33 +108,50 @@ def score_checkpoint(
 def _report(
     expert: str,
     examiner: Examiner,
-    rows: Sequence[Row],
-    test_files: tuple[results.TestFile, ...],
-    base: Scored,
-    tuned: Scored | None,
+    main: _Examined,
+    further: Mapping[str, _Examined],
     adapter: str | None,
     seconds: float,
 ) -> EvaluationResult:
-    tuned_answers = tuned.judged if tuned else None
     confinement = examiner.confinement
     return EvaluationResult(
         expert=expert,
         scorer=examiner.scorer.title,
         scorer_sha256=examiner.scorer.sha256,
-        measure=scores.measure(examiner.scorer, base.judged, tuned_answers),
-        rows=len(rows),
-        test_set=test_files,
-        base=_score(base, prompt=base.prompt),
-        adapter=_score(tuned, path=adapter) if tuned else None,
-        comparison=scores.compared(base.judged, tuned_answers),
-        classes=_classes(examiner.scorer, rows, base.judged, tuned_answers),
-        by_level=tuple(scores.table(rows, scores.by_level, base.judged, tuned_answers)),
-        by_tag=tuple(scores.table(rows, scores.by_tag, base.judged, tuned_answers)),
-        gains=tuple(scores.gains(rows, base.judged, tuned_answers)),
-        failures=tuple(scores.failures(rows, base.judged, tuned_answers)),
+        **_scores_of(examiner.scorer, main, adapter),
+        **_present(
+            test_sets={
+                name: TestScores(**_scores_of(examiner.scorer, found, adapter))
+                for name, found in further.items()
+            }
+        ),
         confinement=results.Confinement(**asdict(confinement)) if confinement else None,
         seconds=seconds,
     )
+
+
+def _present(**fields: Any) -> dict[str, Any]:
+    """Without what is empty: a document does not have a key for it."""
+    return {name: value for name, value in fields.items() if value}
+
+
+def _scores_of(scorer: ChosenScorer, found: _Examined, adapter: str | None) -> dict[str, Any]:
+    """The fields of `TestScores`."""
+    rows, base, tuned = found.rows, found.base, found.adapter
+    tuned_answers = tuned.judged if tuned else None
+    return {
+        "measure": scores.measure(scorer, base.judged, tuned_answers),
+        "rows": len(rows),
+        "test_set": found.files,
+        "base": _score(base, prompt=base.prompt),
+        "adapter": _score(tuned, path=adapter) if tuned else None,
+        "comparison": scores.compared(base.judged, tuned_answers),
+        "classes": _classes(scorer, rows, base.judged, tuned_answers),
+        "by_level": tuple(scores.table(rows, scores.by_level, base.judged, tuned_answers)),
+        "by_tag": tuple(scores.table(rows, scores.by_tag, base.judged, tuned_answers)),
+        "gains": tuple(scores.gains(rows, base.judged, tuned_answers)),
+        "failures": tuple(scores.failures(rows, base.judged, tuned_answers)),
+    }
 
 
 def _classes(
@@ -207,18 +162,6 @@ def _classes(
     return class_scores(scorer.settings["labels"], rows, base, adapter)
 
 
-def _check_labels(scorer: ChosenScorer, rows: Sequence[Row]) -> None:
-    labels = Labels(scorer.settings["labels"])
-    for place, row in enumerate(rows, 1):
-        if labels.exactly(str(row["completion"])) is None:
-            raise BadInput(
-                f"The reference answer of scored row {place}, {str(row['completion'])[:80]!r}, is none of "
-                f"the labels {', '.join(labels.labels[:10])}",
-                hint="Name every label in evaluation.scorer.classification.labels, or leave labels out.",
-                code="scorer-labels",
-            )
-
-
 def _score(scored: Scored, **given: Any) -> Score:
     share = dict(scores.overall(scored.judged))
     return Score(**share, loss=scored.loss, unscored=scores.unscored(scored.judged), **given)
@@ -226,11 +169,16 @@ def _score(scored: Scored, **given: Any) -> Score:
 
 def without_examples(report: EvaluationResult) -> EvaluationResult:
     """For results and events: only `evaluation.json` quotes answers."""
-    return EvaluationResult(**{name: value for name, value in report if name not in ("gains", "failures")})
+    kept = {name: value for name, value in report if name not in ("gains", "failures", "test_sets")}
+    further = {
+        name: TestScores(**{key: value for key, value in found if key not in ("gains", "failures")})
+        for name, found in report.test_sets.items()
+    }
+    return EvaluationResult(**kept, **_present(test_sets=further))
 
 
-def _warn_of_unscored(base: Scored, tuned: Scored | None, events: Events) -> None:
-    answers = [*base.judged, *(tuned.judged if tuned else ())]
+def _warn_of_unscored(examined: Sequence[_Examined], events: Events) -> None:
+    answers = [answer for found in examined for _, side in found.sides() for answer in side.judged]
     failed = [answer for answer in answers if answer.unscored]
     if failed:
         events.warning(
@@ -243,10 +191,14 @@ def _warn_of_unscored(base: Scored, tuned: Scored | None, events: Events) -> Non
 
 def _send_events(events: Events, report: EvaluationResult, seconds: float) -> None:
     metrics: dict[str, float] = {}
-    for who, score in (("base", report.base), ("adapter", report.adapter)):
-        if score is not None:
-            measured = {"accuracy": score.accuracy, "low": score.low, "high": score.high, "loss": score.loss}
-            metrics |= {f"{who}_{name}": value for name, value in measured.items() if value is not None}
+    sets: list[tuple[str, EvaluationResult | TestScores]] = [("", report)]
+    sets += [(f"{name}/", found) for name, found in report.test_sets.items()]
+    for name, found in sets:
+        for who, score in (("base", found.base), ("adapter", found.adapter)):
+            if score is not None:
+                keys = ("accuracy", "low", "high", "loss")
+                measured = {f"{name}{who}_{key}": getattr(score, key) for key in keys}
+                metrics |= {key: value for key, value in measured.items() if value is not None}
     events.evaluated(0, metrics, seconds)
 
 

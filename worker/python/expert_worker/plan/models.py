@@ -620,6 +620,16 @@ Request = Annotated[
 ]
 
 
+class TestSet(Document):
+    """Rows that are scored by themselves, with the scorer, decoding and number of rows of the recipe's test
+    rows.
+    """
+
+    sources: tuple[Source, ...]
+    # Source name -> absolute file; Hub datasets have none.
+    files: dict[str, str]
+
+
 class Plan(Document):
     """The document that the CLI hands to the worker."""
 
@@ -637,3 +647,5 @@ class Plan(Document):
     inputs: Inputs | None = None
     # The expert's licence, for its model card and `expert.json`.
     license: str | None = None
+    # Further test sets by name. No part of the recipe: they do not change what is trained.
+    test_sets: dict[str, TestSet] = Field(default_factory=dict)

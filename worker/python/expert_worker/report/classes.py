@@ -6,6 +6,7 @@ from expert_worker.recorded import Classes, ClassScores, LabelScore
 from expert_worker.report.html import Raw, fold, section, table
 from expert_worker.report.numbers import percent, whole
 from expert_worker.report.read import Run
+from expert_worker.report.scores import sets_of
 
 # More make a matrix that nobody reads.
 _MOST_IN_MATRIX = 30
@@ -14,7 +15,10 @@ _NONE = "none or several"
 
 
 def class_tables(run: Run) -> str:
-    found = run.scores.classes if run.scores else None
+    return "".join(_of_set(name, scores.classes) for name, scores in sets_of(run))
+
+
+def _of_set(name: str, found: Classes | None) -> str:
     if found is None or not found.labels:
         return ""
     sides = [(who, side) for who, side in (("adapter", found.adapter), ("base", found.base)) if side]
@@ -23,7 +27,7 @@ def class_tables(run: Run) -> str:
     means = "; ".join(f"{who} {percent(side.macro_f1)}" for who, side in sides if side.macro_f1 is not None)
     body = f"<p>Macro F1, the mean of the labels' F1: {means}.</p>" + _by_label(found)
     body += "".join(_matrix(who, found, side) for who, side in sides)
-    return section("Classes", body)
+    return section(f"Classes, test set {name}" if name else "Classes", body)
 
 
 def _by_label(found: Classes) -> str:

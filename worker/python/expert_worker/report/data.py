@@ -10,6 +10,7 @@ from expert_worker.report.charts import lengths
 from expert_worker.report.html import Raw, section, table
 from expert_worker.report.numbers import percent, whole
 from expert_worker.report.read import Run
+from expert_worker.report.scores import AnyScores, sets_of
 from expert_worker.row_counts import WORDS
 
 _QUANTILES = (
@@ -62,13 +63,16 @@ def _ledger(sources: Sequence[Source]) -> str:
 
 def _test_set(run: Run) -> str:
     """Which rows the scores are of."""
-    if run.scores is None:
-        return ""
-    files = run.scores.test_set[:_MOST_SOURCES]
-    rows = [["rows scored", "" if run.scores.rows is None else whole(run.scores.rows)]]
+    return "".join(_one_test_set(name, found) for name, found in sets_of(run))
+
+
+def _one_test_set(name: str, found: AnyScores) -> str:
+    files = found.test_set[:_MOST_SOURCES]
+    rows = [["rows scored", "" if found.rows is None else whole(found.rows)]]
     for file in files:
         rows += [["file", file.name or ""], ["SHA-256", file.sha256 or ""]]
-    return table(["test set", ""], rows) if files or run.scores.rows is not None else ""
+    title = f"test set {name}" if name else "test set"
+    return table([title, ""], rows) if files or found.rows is not None else ""
 
 
 def _splits(splits: Sequence[tuple[str, Split]]) -> str:

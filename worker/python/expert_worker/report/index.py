@@ -23,6 +23,7 @@ _HEAD = (
     "score, 0 to 100%",
     "base",
     "adapter",
+    "further test sets",
     "scored by",
     "loss",
     "validation loss",
@@ -30,7 +31,7 @@ _HEAD = (
     "training time",
     "when (UTC)",
 )
-_NUMBERS = frozenset({2, 3, 6, 7, 8})
+_NUMBERS = frozenset({2, 3, 7, 8, 9})
 _SPARK_POINTS = 80
 
 
@@ -46,6 +47,7 @@ class Listed:
     steps: int
     base: AnyShare | None
     adapter: AnyShare | None
+    further: tuple[tuple[str, AnyShare | None, AnyShare | None], ...]
     scored_by: str
     loss: tuple[tuple[float, float], ...]
     last_time: float
@@ -64,6 +66,7 @@ class Listed:
             steps=steps,
             base=run.scores.base if run.scores else None,
             adapter=run.scores.adapter if run.scores else None,
+            further=tuple((name, found.base, found.adapter) for name, found in scores.sets_of(run)[1:]),
             scored_by=scores.scored_by(run.scores),
             loss=tuple(thinned(run.steps.series("loss"), _SPARK_POINTS)),
             last_time=run.last_time,
@@ -172,6 +175,7 @@ def _row(run: Listed, home: Path) -> list[object]:
         scores.interval_picture(run.base, run.adapter),
         scores.accuracy(run.base),
         Raw(f"<b>{scores.accuracy(run.adapter)}</b>") if run.adapter else "",
+        Raw("".join(_further(*found) for found in run.further)),
         run.scored_by,
         _spark(run),
         f"{result.eval_loss:.4f}" if result.eval_loss is not None else "",
@@ -179,6 +183,12 @@ def _row(run: Listed, home: Path) -> list[object]:
         duration(result.seconds) if result.seconds is not None else "",
         _when(run.last_time) if run.last_time else "",
     ]
+
+
+def _further(name: str, base: AnyShare | None, adapter: AnyShare | None) -> str:
+    sides = (("base", base), ("adapter", adapter))
+    shown = ", ".join(f"{who} {scores.accuracy(side)}" for who, side in sides if side)
+    return f"<small>{text(name)}: {shown}</small>"
 
 
 def _when(time: float) -> Raw:

@@ -16,6 +16,7 @@ from expert_worker.recorded import (
     Score,
     ScoreLine,
     Share,
+    TestScores,
 )
 from expert_worker.report.charts import SIDE, svg
 from expert_worker.report.html import Raw, fold, section, table, text
@@ -29,7 +30,10 @@ LEGEND = (
 _OPEN_TAGS = 16
 _MOST_TAGS = 500
 _MOST_EXAMPLES = 40
+# More are in evaluation.json.
+_MOST_SETS = 8
 AnyShare = Share | Score
+AnyScores = EvaluationResult | TestScores
 _HEIGHTS = {"base": 300, "adapter": 700}
 _HUES = {"base": 1, "adapter": 0}
 _SCALE = f'<path class="grid" d="{"".join(f"M{at * SIDE / 4:.0f} 0V{SIDE:.0f}" for at in range(5))}"/>'
@@ -39,24 +43,34 @@ _ALIKE = 0.5
 _MOST_PAIRS = 400_000
 
 
-def verdict(run: Run) -> str:
+def sets_of(run: Run) -> list[tuple[str, AnyScores]]:
+    """Every test set that was scored, by name; the main one has none."""
     if run.scores is None:
-        return ""
-    base, adapter = run.scores.base, run.scores.adapter
+        return []
+    return [("", run.scores), *sorted(run.scores.test_sets.items())[:_MOST_SETS]]
+
+
+def verdict(run: Run) -> str:
+    scorer = run.scores.scorer if run.scores else None
+    return "".join(_verdict(name, found, escape(scorer or "unnamed")) for name, found in sets_of(run))
+
+
+def _verdict(name: str, found: AnyScores, scorer: str) -> str:
+    base, adapter = found.base, found.adapter
     best = adapter or base
     if best is None or best.accuracy is None:
         return ""
     who = "the adapter" if adapter else "the base alone"
-    rows = run.scores.rows if run.scores.rows is not None else best.total or 0
-    scorer = escape(run.scores.scorer or "unnamed")
-    if run.scores.measure in (None, ACCURACY):
-        judged = f"of {whole(rows)} test rows right by {who}, judged by the {scorer} scorer"
+    rows = found.rows if found.rows is not None else best.total or 0
+    what = f"rows of the further test set {escape(name)}" if name else "test rows"
+    if found.measure in (None, ACCURACY):
+        judged = f"of {whole(rows)} {what} right by {who}, judged by the {scorer} scorer"
     else:
-        measure = escape(run.scores.measure)
-        judged = f"{measure} of {who} on {whole(rows)} test rows, judged by the {scorer} scorer"
+        measure = escape(found.measure)
+        judged = f"{measure} of {who} on {whole(rows)} {what}, judged by the {scorer} scorer"
     lines = [f"<p><b>{accuracy(best)}</b> {judged}</p>"]
     if adapter and base and base.accuracy is not None:
-        lines.append(f"<p>{_comparison(base, adapter, run.scores.comparison)}</p>")
+        lines.append(f"<p>{_comparison(base, adapter, found.comparison)}</p>")
     lines.append(_prompt_of_base(base))
     lines += [_unscored(who, score) for who, score in (("base", base), ("adapter", adapter)) if score]
     scale = "".join(f'<span style="left:{share}%">{share}%</span>' for share in (0, 25, 50, 75, 100))
@@ -114,10 +128,12 @@ def _row_by_row(change: str, points: float, low: float, high: float, paired: Pai
 
 
 def score_tables(run: Run) -> str:
-    if run.scores is None:
-        return ""
-    tags = run.scores.by_tag
-    levels = sorted(run.scores.by_level[:_MOST_TAGS], key=lambda line: line.name or "")
+    return "".join(_score_tables(name, found) for name, found in sets_of(run))
+
+
+def _score_tables(name: str, found: AnyScores) -> str:
+    tags = found.by_tag
+    levels = sorted(found.by_level[:_MOST_TAGS], key=lambda line: line.name or "")
     body = _table("level", levels) + _table("tag", tags[:_OPEN_TAGS])
     rarer = tags[_OPEN_TAGS:_MOST_TAGS]
     if rarer:
@@ -125,7 +141,11 @@ def score_tables(run: Run) -> str:
         more = f", {whole(left)} more in evaluation.json" if left > 0 else ""
         rest = Raw(_table("tag", rarer))
         body += f'<div class="box rest">{fold(f"{whole(len(rarer))} rarer tags{more}", rest)}</div>'
-    return section("Scores by level and tag", body and LEGEND + body)
+    return section(_titled("Scores by level and tag", name), body and LEGEND + body)
+
+
+def _titled(title: str, name: str) -> str:
+    return f"{title}, test set {name}" if name else title
 
 
 def _table(name: str, lines: Sequence[ScoreLine]) -> str:
@@ -145,20 +165,25 @@ def _line(line: ScoreLine) -> list[object]:
 
 
 def examples(run: Run) -> str:
-    if run.scores is None:
-        return ""
-    gains, failures = run.scores.gains[:_MOST_EXAMPLES], run.scores.failures[:_MOST_EXAMPLES]
-    partial = run.scores.measure not in (None, ACCURACY)
-    better = run.scores.comparison.better if run.scores.comparison else None
-    last = run.scores.adapter or run.scores.base
+    return "".join(_examples(name, found) for name, found in sets_of(run))
+
+
+def _examples(name: str, found: AnyScores) -> str:
+    gains, failures = found.gains[:_MOST_EXAMPLES], found.failures[:_MOST_EXAMPLES]
+    partial = found.measure not in (None, ACCURACY)
+    better = found.comparison.better if found.comparison else None
+    last = found.adapter or found.base
     missed = last.total - last.correct if last and last.total and last.correct is not None else None
     learnt = section(
-        f"What it learnt: {'better than the base' if partial else 'right where the base is wrong'}"
-        f"{_shown_of(len(gains), better)}",
+        _titled(
+            f"What it learnt: {'better than the base' if partial else 'right where the base is wrong'}", name
+        )
+        + _shown_of(len(gains), better),
         "".join(map(_example, gains)),
     )
     return learnt + section(
-        f"What it got wrong{_shown_of(len(failures), missed)}", "".join(map(_example, failures))
+        _titled("What it got wrong", name) + _shown_of(len(failures), missed),
+        "".join(map(_example, failures)),
     )
 
 

@@ -10,7 +10,7 @@ from expert_worker.base import embedded
 from expert_worker.checkpoint import files
 from expert_worker.events.models import ACCURACY
 from expert_worker.plan import DurationEpochs, Recipe
-from expert_worker.results import EvaluationResult, Score
+from expert_worker.results import EvaluationResult, Score, TestScores
 from expert_worker.row_counts import in_words
 from expert_worker.run_record.digests import CARD
 
@@ -209,10 +209,17 @@ def _between_marks(text: str) -> str:
 
 
 def _scores(result: EvaluationResult) -> str:
+    tables = [_score_table(result, "test rows", result.scorer)]
+    for name, found in result.test_sets.items():
+        tables.append(_score_table(found, f"rows of the further test set `{name}`", result.scorer))
+    return "\n\n".join(tables)
+
+
+def _score_table(result: EvaluationResult | TestScores, what: str, scorer: str | None) -> str:
     rows = [
         f"| {who} | {score.accuracy:.1%} | {score.low:.1%} to {score.high:.1%} |"
         for who, score in (("base", result.base), ("adapter", result.adapter))
         if isinstance(score, Score)
     ]
     head = [f"| | {result.measure or ACCURACY} | 95% interval |", "| --- | --- | --- |"]
-    return "\n".join([f"{result.rows:,} test rows, scored by `{result.scorer}`:", "", *head, *rows])
+    return "\n".join([f"{result.rows:,} {what}, scored by `{scorer}`:", "", *head, *rows])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from expert_worker.checkpoint import files
 from expert_worker.plan import Recipe
@@ -15,7 +16,9 @@ from expert_worker.results import (
     ExpertScore,
     FileDigest,
     Score,
+    SetScore,
     Share,
+    TestScores,
 )
 from expert_worker.run_record.card import public_name
 from expert_worker.run_record.digests import EXPERT, final_digests
@@ -76,13 +79,19 @@ def _change(folder: Path, changes: Mapping[str, object]) -> None:
 
 
 def _score(result: EvaluationResult) -> ExpertScore:
-    return ExpertScore(
-        scorer=result.scorer,
-        measure=result.measure,
-        rows=result.rows,
-        base=_share(result.base),
-        adapter=_share(result.adapter),
-    )
+    further = {name: SetScore(**_set_score(found)) for name, found in result.test_sets.items()}
+    # Absent where there are none, as in records of earlier versions.
+    sets: dict[str, Any] = {"test_sets": further} if further else {}
+    return ExpertScore(scorer=result.scorer, **_set_score(result), **sets)
+
+
+def _set_score(found: EvaluationResult | TestScores) -> dict[str, Any]:
+    return {
+        "measure": found.measure,
+        "rows": found.rows,
+        "base": _share(found.base),
+        "adapter": _share(found.adapter),
+    }
 
 
 def _share(score: Score | None) -> Share | None:

@@ -9,16 +9,10 @@ from expert_worker.base import locate
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.cached_scores import fingerprint
 from expert_worker.evaluate.rows import rows_of, spread
+from expert_worker.evaluate.scored_rows import ScoredRows, check_on_references, scored_rows
 from expert_worker.evaluate.scorers import check_scorer, chosen_scorer
-from expert_worker.evaluate.stage import (
-    check_on_references,
-    examine,
-    score_checkpoint,
-    scored_rows,
-    without_examples,
-)
+from expert_worker.evaluate.stage import examine, score_checkpoint, without_examples
 from expert_worker.evaluate.subject import Subject, template_of
-from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.plan import Paths, Plan, Recipe, TrainRequest
 from expert_worker.results import EvaluationResult
@@ -135,7 +129,7 @@ def checkpoint_scores(
     return score
 
 
-def rows_to_score(plan: Plan, events: Events) -> list[Row] | None:
+def rows_to_score(plan: Plan, events: Events) -> ScoredRows | None:
     """Read before training, so that a test set that cannot be scored is refused early; None without
     --evaluate."""
     asked = isinstance(plan.request, TrainRequest) and plan.request.evaluate
@@ -143,10 +137,10 @@ def rows_to_score(plan: Plan, events: Events) -> list[Row] | None:
 
 
 def score_trained(
-    plan: Plan, events: Events, model: Any, tokenizer: Any, rows: list[Row], adapter: str
+    plan: Plan, events: Events, model: Any, tokenizer: Any, rows: ScoredRows, adapter: str
 ) -> EvaluationResult:
-    """Scores base and adapter on the test set; the base is the model with its adapter disabled, `adapter` the
-    path of the adapter. The answers are in the run's evaluation.json."""
+    """Scores base and adapter on every test set; the base is the model with its adapter disabled, `adapter`
+    the path of the adapter. The answers are in the run's evaluation.json."""
     mark = fingerprint(locate(plan.recipe.base, plan.machine.paths, events))
     template = template_of(plan.recipe.template, tokenizer)
     subject = Subject(model.eval(), tokenizer, template, has_adapter=True, base_mark=mark, events=events)
