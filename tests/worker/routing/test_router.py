@@ -82,7 +82,7 @@ def test_a_shelf_of_one_still_has_none():
     assert router.route("What is the capital of Norway?").expert is None
 
 
-def test_an_expert_for_everyday_questions_keeps_them():
+def test_an_expert_for_one_kind_of_everyday_questions_gets_them():
     router = Router.learn([Examples("cook", COOK), Examples("sql", SQL)])
     own = [
         router.route(f"How do I cook a {style} {dish}?").expert
@@ -153,8 +153,9 @@ def test_a_saved_router_routes_the_same(router, tmp_path):
 
 
 def test_the_same_rows_give_the_same_bytes(tmp_path):
+    many = [f"{prompt} Limit {number}." for prompt in SQL for number in range(8)]
     for name in ("a", "b"):
-        Router.learn([Examples("sql", SQL), Examples("letters", GERMAN)]).save(tmp_path / name)
+        Router.learn([Examples("sql", many), Examples("letters", GERMAN)]).save(tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
@@ -175,3 +176,15 @@ def test_a_damaged_file_is_not_loaded(router, tmp_path):
         assert Router.load(path) is None, content[:20]
     path.write_bytes(whole)
     assert Router.load(path) is not None
+
+
+def test_kinds_of_rows_that_alternate_in_the_file_are_all_learnt():
+    """A generator writes its kinds in turn; rows at even distances would be of one kind."""
+    kinds = (
+        [f"Wie viel kostet {n}?" for n in range(600)],
+        [f"Sort the list of {n} words." for n in range(600)],
+    )
+    both = [prompt for pair in zip(*kinds, strict=True) for prompt in pair]
+    router = Router.learn([Examples("mixed", both), Examples("sql", SQL)])
+    for prompt in ("Wie viel kostet 5000?", "Sort the list of 5000 words."):
+        assert router.route(prompt).expert == "mixed"

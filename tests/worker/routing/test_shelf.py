@@ -11,6 +11,7 @@ from expert_worker.errors import BadInput
 from expert_worker.plan.models import Source
 from expert_worker.routing.__main__ import main
 from expert_worker.routing.models import Keywords, RoutedExpert, RouteRequest, Shelf
+from expert_worker.routing.router import everyday_prompts
 from expert_worker.routing.shelf import open_router
 
 EXPERTS = Path(__file__).parents[3] / "experts"
@@ -107,6 +108,15 @@ def test_experts_with_the_same_rows_are_warned_of(tmp_path):
         assert warning.startswith("one and two have 100% of their prompts in common")
 
 
+def test_an_expert_that_gets_few_of_its_rows_is_warned_of(tmp_path):
+    everyday = [{"prompt": prompt, "completion": "..."} for prompt in everyday_prompts("train")]
+    general = expert(tmp_path, "general", everyday[::2], everyday[1::2])
+    sql = expert(tmp_path, "sql", [messages(prompt) for prompt in SQL])
+    (warning,) = open_router(shelf(tmp_path, general, sql)).warnings
+    assert warning.startswith("the router sends only ")
+    assert "test rows of general to it" in warning
+
+
 def test_a_home_that_is_a_file_is_a_warning(two):
     Path(two.file).parent.write_text("a file")
     (warning,) = open_router(two).warnings
@@ -167,4 +177,4 @@ def test_the_shipped_experts_get_their_own_rows_and_their_people(tmp_path):
         prompts = [json.loads(line)["messages"] for line in lines]
         asked = ["\n".join(turn["content"] for turn in turns if turn["role"] == "user") for turns in prompts]
         right = sum(opened.router.route(prompt).expert == folder.name for prompt in asked)
-        assert right >= 0.85 * len(asked), folder.name
+        assert right >= 0.9 * len(asked), folder.name

@@ -25,7 +25,7 @@ COUNT = 1 << BITS
 LONGEST = 2_400
 
 _TEXT_PIECES = (3, 4)
-_SHAPE_PIECES = (2, 3, 4)
+_SHAPE_PIECES = (1, 2, 3)
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _WORD = re.compile(r"[^\W\d_]+")
 _NUMBER = re.compile(r"\d+")
@@ -74,7 +74,7 @@ def _parts(prompt: str) -> Iterator[NDArray[np.int64]]:
     tokens = [zlib.crc32(token.encode("utf-8", "surrogatepass")) for token in _TOKEN.findall(text)]
     yield from _hashed(np.array(tokens, dtype=np.uint64), (1,), 1)
     yield from _hashed(_characters(_NUMBER.sub("0", text)), _TEXT_PIECES, 2)
-    shape = _SPACE.sub(" ", _NUMBER.sub("0", _WORD.sub("a", prompt)))
+    shape = _SPACE.sub(" ", _NUMBER.sub("0", _WORD.sub("a", prompt))).strip()
     yield from _hashed(_characters(shape), _SHAPE_PIECES, 3)
 
 

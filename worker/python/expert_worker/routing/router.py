@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import tempfile
 from collections.abc import Sequence
@@ -29,15 +30,13 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 # Changes with everything that makes other weights of the same rows.
-VERSION = 1
+VERSION = 2
 # The time to learn grows with the cube of all rows.
 _ROWS_OF_ALL = 2_400
 _ROWS_OF_ONE = 300
 _FEWEST_ROWS = 4
 _RIDGE = 1.0
 _EVERYDAY_TO_EXPERTS = 0.05
-# Fewer everyday prompts than this teach nothing about "none".
-_FEWEST_EVERYDAY = 20
 _SHARPNESS = (0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5)
 # What a keyword of the manifest adds to an expert's score or takes from it; a clear prompt has about 1.
 _HINT = 0.15
@@ -77,7 +76,7 @@ class Router:
     def learn(cls, shelf: Sequence[Examples]) -> Router:
         _check(shelf)
         rows = _rows_of_each(len(shelf))
-        chosen = [evenly(examples.prompts, rows) for examples in shelf]
+        chosen = [drawn(examples.prompts, rows) for examples in shelf]
         everyday = everyday_prompts("train")
         own = np.concatenate([matrix(prompts) for prompts in chosen])
         labels = np.repeat(np.arange(len(shelf)), [len(prompts) for prompts in chosen])
@@ -86,11 +85,6 @@ class Router:
         foreign, hinted_foreign = matrix(everyday), np.array([hints.of_prompt(it) for it in everyday])
         none = len(shelf)
         fit = _Fit.of(own, labels, foreign, none)
-        kept = fit.margins(hinted, hinted_foreign)[len(own) :] <= 0
-        if not kept.all() and kept.sum() >= _FEWEST_EVERYDAY:
-            # An expert for everyday questions: those that are its own are not foreign.
-            foreign, hinted_foreign = foreign[kept], hinted_foreign[kept]
-            fit = _Fit.of(own, labels, foreign, none)
         margins = fit.margins(hinted, hinted_foreign)
         threshold = float(np.quantile(margins[len(own) :], 1 - _EVERYDAY_TO_EXPERTS))
         return cls(
@@ -179,10 +173,11 @@ def everyday_prompts(split: str) -> list[str]:
     return file.read_text(encoding="utf-8").splitlines()
 
 
-def evenly(prompts: Sequence[str], count: int) -> list[str]:
-    """At most `count` of them, at even distances: rows may be sorted by what they are about."""
-    wanted = min(count, len(prompts))
-    return [prompts[place * len(prompts) // wanted] for place in range(wanted)]
+def drawn(prompts: Sequence[str], count: int) -> list[str]:
+    """At most `count` of them, the same each time. Not at even distances: generators write their kinds of rows in
+    turn, and an even distance would meet the same kinds again and again."""
+    places = random.Random(len(prompts)).sample(range(len(prompts)), min(count, len(prompts)))
+    return [prompts[place] for place in sorted(places)]
 
 
 def _rows_of_each(experts: int) -> int:

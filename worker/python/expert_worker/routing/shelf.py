@@ -23,6 +23,8 @@ _MOST_ROWS = 20_000
 _MOST_TEST_ROWS = 1_000
 # Experts with this share of the same prompts cannot be told apart.
 _SAME = 0.5
+# An expert that gets less of its own test rows than this is named in a warning.
+_WEAK = 0.8
 # Routers of shelves as they were; each is some hundred kB.
 _FILES_KEPT = 16
 
@@ -41,12 +43,12 @@ def open_router(shelf: Shelf) -> Opened:
     router = Router.load(path)
     record = None if router is None else _record(router, shelf)
     if router is not None and record is not None:
-        return Opened(router, record, False, tuple(_same(record)))
+        return Opened(router, record, False, tuple(_doubts(record)))
     examples = [_examples(expert) for expert in shelf.experts]
     learnt = Router.learn(examples)
     record = _measured(learnt, shelf, examples)
     router = replace(learnt, notes=record.model_dump(mode="json"))
-    warnings = _same(record)
+    warnings = _doubts(record)
     try:
         router.save(path)
         _remove_old(path)
@@ -73,12 +75,20 @@ def _remove_old(path: Path) -> None:
         old.unlink(missing_ok=True)
 
 
-def _same(record: RouterRecord) -> list[str]:
-    return [
+def _doubts(record: RouterRecord) -> list[str]:
+    """Where the router is not to be relied on."""
+    weak = [
+        f"the router sends only {share.right} of {share.rows} test rows of {share.name} to it: they resemble "
+        "everyday prompts or those of another expert"
+        for share in record.experts
+        if share.right < _WEAK * share.rows
+    ]
+    same = [
         f"{' and '.join(overlap.experts)} have {overlap.share:.0%} of their prompts in common: "
         "the router confuses them"
         for overlap in record.overlaps
     ]
+    return same + weak
 
 
 def _examples(expert: RoutedExpert) -> Examples:
