@@ -174,8 +174,8 @@ def everyday_prompts(split: str) -> list[str]:
 
 
 def drawn(prompts: Sequence[str], count: int) -> list[str]:
-    """At most `count` of them, the same each time. Not at even distances: generators write their kinds of rows in
-    turn, and an even distance would meet the same kinds again and again."""
+    """At most `count` of them, the same each time. Not at even distances: generators write their kinds of
+    rows in turn, and an even distance would meet the same kinds again and again."""
     places = random.Random(len(prompts)).sample(range(len(prompts)), min(count, len(prompts)))
     return [prompts[place] for place in sorted(places)]
 

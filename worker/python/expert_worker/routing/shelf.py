@@ -21,9 +21,9 @@ from expert_worker.routing.router import Examples, Router, everyday_prompts
 # Of each file: the router learns from some hundred rows of an expert.
 _MOST_ROWS = 20_000
 _MOST_TEST_ROWS = 1_000
-# Experts with this share of the same prompts cannot be told apart.
+# Experts with this share of the same prompts are confused.
 _SAME = 0.5
-# An expert that gets less of its own test rows than this is named in a warning.
+# An expert with a smaller share of its test rows than this is named in a warning.
 _WEAK = 0.8
 # Routers of shelves as they were; each is some hundred kB.
 _FILES_KEPT = 16
