@@ -54,7 +54,7 @@ fn a_forked_worker_keeps_its_run_and_no_other() {
     let all = ["train", "--all", "--device", "cpu", "--no-evaluate", "--jobs", "1"];
     let mut cli = world.expert_cli(&all, "only=a,outlive,hang,all,final=w").spawn().unwrap();
     let worker = world.worker();
-    assert!(std::fs::read_to_string(format!("/proc/{worker}/cmdline")).unwrap().contains("serve"));
+    assert!(std::fs::read_to_string(format!("/proc/{worker}/cmdline")).unwrap().contains("warm"));
     cli.kill().unwrap();
     cli.wait().unwrap();
     let alone = |expert| ["train", expert, "--device", "cpu", "--resume"];

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 words = sys.argv[1:]
-if len(words) < 2 or words[0] != "-m" or words[1:3] == ["expert_worker", "serve"]:
+if len(words) < 2 or words[0] != "-m" or words[1:3] == ["expert_worker", "warm"]:
     python = os.environ["ADVERSARY_PYTHON"]
     os.execv(python, [python, *words])
 # As a worker does: it ends with the command line that started it.

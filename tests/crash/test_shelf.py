@@ -91,7 +91,7 @@ def undisturbed(quick_folder: Path, cli: Path) -> tuple[Shelf, float]:
     parentage = shelf.parentage(process)
     assert process.wait() == 0, (shelf.folder / "log").read_text()[-3000:]
     if sys.platform == "linux":
-        assert "serve" in parentage, parentage
+        assert "warm" in parentage, parentage
     return shelf, time.monotonic() - began
 
 

@@ -29,11 +29,11 @@ _IMPORT_BUDGET = 300.0
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m expert_worker", description=__doc__)
-    parser.add_argument("stage", choices=[*STAGES, "doctor", "serve"])
+    parser.add_argument("stage", choices=[*STAGES, "doctor", "warm"])
     parser.add_argument("--plan", type=Path, help="the plan.json that expert-cli wrote")
     options = parser.parse_args(arguments)
-    if options.stage == "serve":
-        from expert_worker.serve import serve
+    if options.stage == "warm":
+        from expert_worker.warm import serve
 
         return serve()
     run_lock.hold_inherited()

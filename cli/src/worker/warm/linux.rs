@@ -71,7 +71,7 @@ impl Server {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_read_timeout(Some(ROUND))?;
         let mut command = Command::new(&python.python);
-        command.args(["-m", "expert_worker", "serve"]);
+        command.args(["-m", "expert_worker", "warm"]);
         command.env(env::PARENT_PID.name, std::process::id().to_string());
         command.env(env::SAFE_PATH.name, "1");
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());

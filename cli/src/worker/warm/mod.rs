@@ -1,4 +1,4 @@
-//! A warm parent for the workers of one queue: `python -m expert_worker serve` has loaded the imports and the base's
+//! A warm parent for the workers of one queue: `python -m expert_worker warm` has loaded the imports and the base's
 //! weights, and each worker is forked from it. On Linux such a child becomes a child of this process; elsewhere every worker is
 //! started separately.
 

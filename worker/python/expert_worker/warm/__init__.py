@@ -5,6 +5,6 @@ child belongs to the CLI: it has the CLI's pipes, its own process group and the 
 end of this process nor that of another child affects it.
 """
 
-from expert_worker.serve.loop import serve
+from expert_worker.warm.loop import serve
 
 __all__ = ["serve"]

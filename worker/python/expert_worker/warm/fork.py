@@ -20,8 +20,8 @@ from expert_worker.process import bind_to_parent, run_lock
 if TYPE_CHECKING:
     import socket
 
-    from expert_worker.serve.loop import Request
-    from expert_worker.serve.ready import Readiness
+    from expert_worker.warm.loop import Request
+    from expert_worker.warm.ready import Readiness
 
 _POLL = 0.001
 _ADOPTION_SECONDS = 10.0

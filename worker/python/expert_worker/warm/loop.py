@@ -11,8 +11,8 @@ from pathlib import Path
 from expert_worker.errors import Missing
 from expert_worker.events.models import Task
 from expert_worker.process import bind_to_parent
-from expert_worker.serve.fork import hand_over
-from expert_worker.serve.ready import Readiness
+from expert_worker.warm.fork import hand_over
+from expert_worker.warm.ready import Readiness
 
 _LONGEST = 1 << 16
 _STREAMS = 3
