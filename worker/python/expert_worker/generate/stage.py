@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from pydantic import JsonValue
@@ -99,6 +99,10 @@ def _write(
     return text
 
 
+class Listener(Protocol):
+    def text(self, source: str, text: str, *, done: bool = False, cut: bool = False) -> None: ...
+
+
 class TextEvents(BaseStreamer):
     """Says text once it is certain: a character may span tokens, a stop sequence may be under way."""
 
@@ -106,7 +110,7 @@ class TextEvents(BaseStreamer):
         self,
         tokenizer: Any,
         stops: Sequence[str],
-        events: Events,
+        events: Listener,
         source: str,
         ends: Collection[int] = (),
         most: int | None = None,
@@ -145,6 +149,10 @@ class TextEvents(BaseStreamer):
         self._say(shown)
         whole = self._ended or len(shown) < len(text)
         self.events.text(self.source, "", done=True, cut=not whole and len(self._ids) == self._most)
+
+    @property
+    def tokens(self) -> int:
+        return len(self._ids)
 
     def _text(self) -> str:
         return str(self.tokenizer.decode(self._ids, skip_special_tokens=True))

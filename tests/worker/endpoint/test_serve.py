@@ -1,0 +1,246 @@
+"""One server process on llama.cpp, asked as OpenAI's own client asks it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import urllib.parse
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import openai
+import psutil
+import pytest
+
+from expert_worker.evaluate.subject import open_subject
+from expert_worker.events import Events
+from expert_worker.generate.stage import reply
+
+from .tiny_shelf import (
+    ANSWER_TOKENS,
+    NAMES,
+    Running,
+    scored,
+    served,
+    tiny_base,
+    tiny_expert,
+    tiny_plan,
+    until,
+)
+
+PROMPTS = [f"Say the number {number} in words" for number in range(6)]
+SECRET = "a-private-sentence"
+MODELS = (*NAMES, "base")
+
+
+class Shelf:
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.base = folder, tiny_base(folder / "weights of tiny")
+        self.finals = [
+            tiny_expert(self.base, folder / name, name, 1 + seed, use_rslora=name == "birch")
+            for seed, name in enumerate(NAMES)
+        ]
+        scored(self.finals[0], correct=30)
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Shelf:
+    return Shelf(tmp_path_factory.mktemp("shelf"))
+
+
+@pytest.fixture(scope="module")
+def server(shelf: Shelf) -> Iterator[Running]:
+    with served(shelf.folder, shelf.finals, shelf.base, "--parallel", "3") as running:
+        yield running
+        assert running.stop(signal.SIGTERM) == 0
+        assert SECRET not in running.log.read_text()
+
+
+@pytest.fixture(scope="module")
+def client(server: Running) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+
+
+@pytest.fixture(scope="module")
+def alone(client: openai.OpenAI) -> dict[tuple[str, str], str]:
+    return {(model, prompt): ask(client, model, prompt) for model in MODELS for prompt in PROMPTS}
+
+
+def ask(client: openai.OpenAI, model: str, prompt: str, **more: Any) -> str:
+    found = client.chat.completions.create(
+        model=model, messages=[{"role": "user", "content": prompt}], **more
+    )
+    return str(found.choices[0].message.content)
+
+
+def post(server: Running, path: str, body: bytes, **headers: str) -> tuple[int, dict[str, Any]]:
+    connection = http.client.HTTPConnection(urllib.parse.urlsplit(server.url).netloc, timeout=20)
+    connection.request("POST", path, body, {"Content-Type": "application/json", **headers})
+    response = connection.getresponse()
+    found = response.status, json.loads(response.read())
+    connection.close()
+    return found
+
+
+def metric(server: Running, line: str) -> float:
+    connection = http.client.HTTPConnection(urllib.parse.urlsplit(server.url).netloc, timeout=20)
+    connection.request("GET", "/metrics")
+    text = connection.getresponse().read().decode()
+    connection.close()
+    return next((float(it.split()[-1]) for it in text.splitlines() if it.startswith(line)), 0.0)
+
+
+def test_answers_are_those_of_generate(shelf: Shelf, alone: dict[tuple[str, str], str]) -> None:
+    for name, final in zip(NAMES, shelf.finals, strict=True):
+        plan = tiny_plan(shelf.base, final.parent, name)
+        events = Events.in_memory("generate")[0]
+        subject = open_subject(plan, str(final), events)
+        for prompt in PROMPTS:
+            answer = reply(plan.recipe, events, subject, prompt)
+            assert (alone[name, prompt], alone["base", prompt]) == (answer.adapter, answer.base)
+    assert len({alone[name, PROMPTS[0]] for name in MODELS}) == len(MODELS)
+
+
+def test_a_system_message_a_limit_and_a_stop_text_change_the_answer(
+    client: openai.OpenAI, alone: dict[tuple[str, str], str]
+) -> None:
+    whole = alone["ash", PROMPTS[0]]
+    assert ask(client, "ash", PROMPTS[0], max_tokens=3) == whole[:3]
+    assert ask(client, "ash", PROMPTS[0], stop=[whole[4]]) == whole[: whole.index(whole[4])]
+    system = [{"role": "system", "content": "shout"}, {"role": "user", "content": PROMPTS[0]}]
+    told: Any = client.chat.completions.create(model="ash", messages=system)  # type: ignore[arg-type]
+    assert told.choices[0].message.content != whole
+    warm = {ask(client, "ash", PROMPTS[0], temperature=2.0, seed=seed) for seed in (1, 1, 2, 3)}
+    assert 1 < len(warm) <= 3
+
+
+def test_a_stream_is_the_whole_answer_in_pieces(
+    client: openai.OpenAI, alone: dict[tuple[str, str], str]
+) -> None:
+    chunks = list(
+        client.chat.completions.create(
+            model="cedar",
+            messages=[{"role": "user", "content": PROMPTS[1]}],
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+    )
+    texts = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
+    assert "".join(texts) == alone["cedar", PROMPTS[1]] and len([text for text in texts if text]) > 3
+    assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices][-1] in ("length", "stop")
+    assert chunks[-1].usage is not None and 0 < chunks[-1].usage.completion_tokens <= ANSWER_TOKENS
+
+
+def test_text_is_completed_without_a_template(client: openai.OpenAI) -> None:
+    whole = client.completions.create(model="birch", prompt="one two")
+    pieces = client.completions.create(model="birch", prompt=["one two"], stream=True)
+    assert "".join(chunk.choices[0].text for chunk in pieces) == whole.choices[0].text
+    assert whole.usage is not None and whole.usage.prompt_tokens == 7
+
+
+def test_models_have_the_scores_that_were_measured(client: openai.OpenAI) -> None:
+    found = {model.id: model.model_dump() for model in client.models.list()}
+    assert list(found) == list(MODELS)
+    assert found["ash"]["score"]["adapter"]["accuracy"] == 0.75
+    assert found["birch"]["score"] is None and found["birch"]["adapter"] == "rslora"
+    assert client.models.retrieve("cedar").id == "cedar"
+
+
+def test_an_unknown_model_is_refused_with_the_names(client: openai.OpenAI) -> None:
+    for call in (lambda: ask(client, "oak", "hi"), lambda: client.models.retrieve("oak")):
+        with pytest.raises(openai.NotFoundError, match="ash, birch, cedar, base") as refused:
+            call()
+        assert refused.value.code == "model_not_found" and refused.value.param == "model"
+
+
+CHAT = {"model": "ash", "messages": [{"role": "user", "content": "hi"}]}
+BAD: dict[str, tuple[bytes, int, str]] = {
+    "not-json": (b'{"model": ', 400, "invalid_json"),
+    "deep": (b"[" * 100_000, 400, "invalid_json"),
+    "binary": (bytes(range(256)), 400, "invalid_json"),
+    "no-object": (b"[]", 400, "invalid_value"),
+    "surrogate": (
+        rb'{"model": "ash", "messages": [{"role": "user", "content": "\ud800"}]}',
+        400,
+        "invalid_json",
+    ),
+    "no-messages": (b'{"model": "ash", "messages": []}', 400, "invalid_value"),
+    "missing": (b'{"messages": []}', 400, "missing_field"),
+    "tools": (json.dumps({**CHAT, "tools": []}).encode(), 400, "unsupported_field"),
+    "several": (json.dumps({**CHAT, "n": 2}).encode(), 400, "invalid_value"),
+    "not-finite": (json.dumps({**CHAT, "temperature": float("nan")}).encode(), 400, "invalid_value"),
+    "no-tokens": (json.dumps({**CHAT, "max_tokens": 0}).encode(), 400, "invalid_value"),
+    "longer": (json.dumps({**CHAT, "max_tokens": 600}).encode(), 400, "context_length_exceeded"),
+    "long-prompt": (
+        json.dumps({**CHAT, "messages": [{"role": "user", "content": f"{SECRET} " * 100}]}).encode(),
+        400,
+        "context_length_exceeded",
+    ),
+    "large": (b" " * (1 << 20) + b"{}", 413, "body_too_large"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_answered_is_refused_in_openais_shape(name: str, server: Running) -> None:
+    body, status, code = BAD[name]
+    found, document = post(server, "/v1/chat/completions", body)
+    assert (found, document["error"]["code"]) == (status, code), document
+    assert set(document["error"]) == {"message", "type", "param", "code"}
+
+
+def test_other_paths_methods_types_and_hosts_are_refused(server: Running) -> None:
+    good = json.dumps(CHAT).encode()
+    for path, headers, status in (
+        ("/v1/embeddings", {}, 404),
+        ("/v1/models", {}, 405),
+        ("/v1/chat/completions", {"Content-Type": "text/plain"}, 415),
+        ("/v1/chat/completions", {"Host": "rebound.example"}, 403),
+    ):
+        found, document = post(server, path, good, **headers)
+        assert found == status and document["error"]["code"], path
+    assert post(server, "/v1/chat/completions", good)[0] == 200
+
+
+def test_mixed_requests_at_once_get_the_answers_of_single_ones(
+    client: openai.OpenAI, server: Running, alone: dict[tuple[str, str], str], every_trial: bool
+) -> None:
+    count = 200 if every_trial else 40
+    wanted = [(MODELS[n % len(MODELS)], PROMPTS[n * 7 % len(PROMPTS)]) for n in range(count)]
+
+    def one(number: int) -> tuple[tuple[str, str], str]:
+        question = wanted[number]
+        if number % 5 == 4:  # Left in the middle.
+            stream = client.chat.completions.create(
+                model=question[0], messages=[{"role": "user", "content": question[1]}], stream=True
+            )
+            next(iter(stream))
+            stream.close()
+            return question, alone[question]
+        return question, ask(client, *question)
+
+    with ThreadPoolExecutor(8) as pool:
+        for question, answer in pool.map(one, range(count)):
+            assert answer == alone[question], question
+    until(lambda: metric(server, "expert_requests_running") == 0)
+    assert metric(server, 'expert_requests_total{model="ash",status="200"}') >= count / len(MODELS) - 10
+
+
+def test_an_engine_that_was_killed_is_started_again(
+    client: openai.OpenAI, server: Running, alone: dict[tuple[str, str], str]
+) -> None:
+    (engine,) = psutil.Process(server.process.pid).children()
+    engine.kill()
+
+    def healthy() -> bool:
+        connection = http.client.HTTPConnection(urllib.parse.urlsplit(server.url).netloc, timeout=20)
+        connection.request("GET", "/health")
+        status = connection.getresponse().status
+        connection.close()
+        return status == 200 and psutil.Process(server.process.pid).children() not in ([], [engine])
+
+    until(healthy)
+    assert ask(client, "cedar", PROMPTS[2]) == alone["cedar", PROMPTS[2]]
+    assert "starting it again" in server.log.read_text()

@@ -1,0 +1,65 @@
+"""`python -m expert_worker.endpoint FINAL...`: what `expert-cli serve` starts."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+from expert_worker.endpoint.access import demand_token, read_token
+from expert_worker.errors import ExpertError, Missing
+from expert_worker.imports import quick_imports
+from expert_worker.process.leave import leave
+from expert_worker.terminal import write_error, write_stderr
+
+ENGINES = ("auto", "llama.cpp", "transformers")
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(prog="python -m expert_worker.endpoint", description=__doc__)
+    found.add_argument("experts", nargs="+", type=Path, metavar="FINAL", help="a folder with an adapter")
+    found.add_argument("--base-folder", type=Path)
+    found.add_argument("--home", required=True, type=Path)
+    found.add_argument("--host", default="127.0.0.1")
+    found.add_argument("--port", default=8000, type=int)
+    found.add_argument("--token-file", type=Path)
+    found.add_argument("--engine", default="auto", choices=ENGINES)
+    found.add_argument("--parallel", default=4, type=int)
+    found.add_argument("--context", default=4096, type=int)
+    found.add_argument("--max-tokens", default=2048, type=int)
+    found.add_argument("--queue", default=64, type=int)
+    found.add_argument("--timeout", default=300.0, type=float)
+    found.add_argument("--grace", default=10.0, type=float)
+    found.add_argument("--threads", default=0, type=int)
+    found.add_argument("--json", action="store_true")
+    found.add_argument("--quiet", action="store_true")
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    say: Callable[[str], None] = (lambda _: None) if options.quiet else write_stderr
+    try:
+        # Before anything is loaded.
+        token = read_token(options.token_file)
+        demand_token(options.host, token)
+        if find_spec("aiohttp") is None:
+            raise Missing(
+                "The HTTP server aiohttp is not installed",
+                hint="Install it with `pip install 'expert-worker[serve]'`.",
+                code="serve-missing",
+            )
+        with quick_imports():
+            from expert_worker.endpoint.serve import serve
+        with tempfile.TemporaryFile() as log:
+            return asyncio.run(serve(options, token, log, say))
+    except ExpertError as error:
+        write_error(error)
+        return int(error.exit_code)
+
+
+if __name__ == "__main__":
+    leave(main())

@@ -1,0 +1,62 @@
+"""What the server asks of the program that writes the answers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+Finish = Literal["stop", "length"]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """A temperature of 0 is greedy. A top_k of 0, a top_p of 1 and a min_p of 0 leave every token."""
+
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    repetition_penalty: float
+    seed: int | None
+
+
+@dataclass(frozen=True)
+class Question:
+    # Place in the engine's list of adapters; None is the base alone.
+    adapter: int | None
+    prompt: Sequence[int]
+    most_tokens: int
+    sampling: Sampling
+    # Token ids and texts that end an answer; none of them is part of it.
+    ends: Sequence[int]
+    stops: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Piece:
+    text: str
+    # Tokens written so far.
+    tokens: int
+    finish: Finish | None = None
+
+
+class EngineFailed(Exception):
+    """The engine refused a question or ended; its message is for the log and the client."""
+
+
+class Engine(Protocol):
+    name: str
+    # Tokens of prompt and answer together.
+    context: int
+
+    async def start(self) -> None: ...
+
+    def answer(self, question: Question) -> AsyncGenerator[Piece, None]:
+        """The last piece has `finish`. Closing the iterator ends the answer."""
+        ...
+
+    @property
+    def ready(self) -> bool: ...
+
+    async def stop(self) -> None: ...

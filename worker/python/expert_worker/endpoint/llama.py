@@ -1,0 +1,185 @@
+"""llama.cpp as the engine: one process, asked over HTTP on loopback with a key of its start."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import aiohttp
+
+from expert_worker.endpoint.ending import Ending
+from expert_worker.endpoint.engine import EngineFailed, Piece, Question
+from expert_worker.errors import Failed
+from expert_worker.process.child import child_environment
+
+_START_SECONDS = 600.0
+_STOP_SECONDS = 5.0
+_ANY_SEED = 2**32 - 1
+
+
+@dataclass
+class LlamaEngine:
+    model: Path
+    adapters: Sequence[Path]
+    parallel: int
+    context: int
+    threads: int
+    # Texts of token ids: llama.cpp ends an answer at a text.
+    token_texts: dict[int, str]
+    log: IO[bytes]
+    name: str = "llama.cpp"
+    _key: str = field(default_factory=lambda: secrets.token_hex(16))
+    _process: asyncio.subprocess.Process | None = None
+    _client: aiohttp.ClientSession | None = None
+    _address: str = ""
+
+    @property
+    def ready(self) -> bool:
+        return self._process is not None and self._process.returncode is None and bool(self._address)
+
+    async def start(self) -> None:
+        command = [sys.executable, "-P", "-m", "expert_worker.endpoint.llama_process"]
+        self._address = ""
+        process = self._process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=self.log,
+            env=child_environment(EXPERT_PARENT_PID=str(os.getpid())),
+            # Ctrl-C in a terminal goes to the whole group: the server decides when this process ends.
+            start_new_session=True,
+        )
+        assert process.stdin is not None and process.stdout is not None
+        request = {
+            "model": str(self.model),
+            "adapters": [str(path) for path in self.adapters],
+            "parallel": self.parallel,
+            "context": self.context,
+            "threads": self.threads,
+            "key": self._key,
+        }
+        process.stdin.write(json.dumps(request).encode() + b"\n")
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                line = await process.stdout.readline()
+        except TimeoutError:
+            line = b""
+        if not line:
+            with suppress(ProcessLookupError):
+                process.kill()
+            status = await process.wait()
+            raise Failed(
+                f"llama.cpp did not start (status {status}): {self._last_line()}",
+                hint="Check that there is memory for the model, lower --parallel or --context, "
+                "or choose --engine transformers.",
+                code="engine-failed",
+            )
+        self._address = json.loads(line)["address"]
+        if self._client is None:
+            # No limits here: the server in front has them. A kept connection may be closed by the other end
+            # while a request is written into it, and a POST is not repeated.
+            self._client = aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=None),
+                connector=aiohttp.TCPConnector(limit=0, force_close=True),
+            )
+
+    async def answer(self, question: Question) -> AsyncGenerator[Piece, None]:
+        if not self.ready or self._client is None:
+            raise EngineFailed("the engine is not running")
+        headers = {"Authorization": f"Bearer {self._key}"}
+        url, body = f"{self._address}/completion", self._body(question)
+        ending = Ending([*self._end_texts(question), *question.stops])
+        try:
+            async with self._client.post(url, json=body, headers=headers) as response:
+                if response.status != 200:
+                    raise EngineFailed(f"llama.cpp refused a prompt: {(await response.text())[:300]}")
+                async for document in _documents(response):
+                    if "error" in document:
+                        raise EngineFailed(f"llama.cpp failed: {str(document['error'])[:300]}")
+                    text, tokens = ending.add(str(document["content"])), int(document["tokens_predicted"])
+                    if ending.reached:
+                        # Leaving closes the connection, which ends the work on it.
+                        yield Piece(text, tokens, "stop")
+                        return
+                    if document["stop"]:
+                        limit = document["stop_type"] == "limit"
+                        yield Piece(text + ending.rest(), tokens, "length" if limit else "stop")
+                        return
+                    yield Piece(text, tokens)
+        except aiohttp.ClientError as error:
+            raise EngineFailed(f"llama.cpp is not there: {error}") from None
+        raise EngineFailed("llama.cpp ended before the answer")
+
+    def _end_texts(self, question: Question) -> list[str]:
+        return [self.token_texts[end] for end in question.ends if end in self.token_texts]
+
+    def _body(self, question: Question) -> dict[str, Any]:
+        sampling = question.sampling
+        return {
+            "prompt": list(question.prompt),
+            "stream": True,
+            # The last document otherwise repeats the prompt.
+            "response_fields": ["content", "tokens_predicted", "stop", "stop_type"],
+            "cache_prompt": False,
+            "n_predict": question.most_tokens,
+            # Control tokens have no text for llama.cpp unless they are listed. Ends are looked for here: it
+            # drops the last text of an answer at its limit where that begins like a stop text.
+            "preserved_tokens": self._end_texts(question),
+            # The order of transformers.
+            "samplers": ["penalties", "temperature", "top_k", "top_p", "min_p"],
+            "temperature": sampling.temperature,
+            "top_k": sampling.top_k,
+            "top_p": sampling.top_p,
+            "min_p": sampling.min_p,
+            "repeat_penalty": sampling.repetition_penalty,
+            "repeat_last_n": self.context,
+            "seed": _ANY_SEED if sampling.seed is None else sampling.seed,
+            # The whole list with every request, also for the base.
+            "lora": [
+                {"id": place, "scale": 1.0 if place == question.adapter else 0.0}
+                for place in range(len(self.adapters))
+            ],
+        }
+
+    async def ended(self) -> int:
+        """Waits for the process to end."""
+        assert self._process is not None
+        return await self._process.wait()
+
+    async def stop(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                await process.wait()
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                process.send_signal(getattr(signal, "SIGKILL", signal.SIGTERM))
+            await process.wait()
+
+    def _last_line(self) -> str:
+        self.log.seek(0)
+        lines = self.log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1][:300] if lines else "it printed nothing"
+
+
+async def _documents(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
+    """The JSON documents of a stream of events."""
+    async for line in response.content:
+        if line.startswith((b"data: ", b"error: ")):
+            found = json.loads(line.split(b": ", 1)[1])
+            yield found if isinstance(found, dict) else {"error": found}

@@ -1,0 +1,127 @@
+"""transformers and peft as the engine, for adapters and bases that llama.cpp does not load. One answer at a
+time: each has all of torch's threads."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import AsyncGenerator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from expert_worker.base.adapter import load_adapter
+from expert_worker.endpoint.engine import EngineFailed, Piece, Question
+from expert_worker.evaluate.decode import write
+from expert_worker.generate.stage import TextEvents
+from expert_worker.plan import Decoding
+
+_ANY_SEED = 2**31
+
+
+class PeftEngine:
+    name = "transformers"
+
+    def __init__(self, base: Path, adapters: Sequence[Path], tokenizer: Any, context: int) -> None:
+        self.context = context
+        self._folder, self._adapters, self._tokenizer = base, adapters, tokenizer
+        # The base, then the adapters in their order.
+        self._models: list[Any] = []
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
+
+    @property
+    def ready(self) -> bool:
+        return bool(self._models)
+
+    async def start(self) -> None:
+        self._models = await asyncio.get_running_loop().run_in_executor(self._thread, self._load)
+
+    async def stop(self) -> None:
+        self._models = []
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _load(self) -> list[Any]:
+        from transformers import AutoModelForCausalLM
+
+        cuda = torch.cuda.is_available()
+        base: Any = AutoModelForCausalLM.from_pretrained(
+            self._folder, dtype="auto" if cuda else torch.float32, local_files_only=True
+        )
+        base = base.to("cuda" if cuda else "cpu").requires_grad_(False).eval()
+        return [base, *(load_adapter(_sharing(base), folder) for folder in self._adapters)]
+
+    async def answer(self, question: Question) -> AsyncGenerator[Piece, None]:
+        loop = asyncio.get_running_loop()
+        pieces: asyncio.Queue[Piece | Exception] = asyncio.Queue()
+        voice = _Voice(lambda piece: loop.call_soon_threadsafe(pieces.put_nowait, piece))
+        running = loop.run_in_executor(self._thread, self._write, question, voice)
+        try:
+            while True:
+                piece = await pieces.get()
+                if isinstance(piece, Exception):
+                    raise EngineFailed(f"{type(piece).__name__}: {piece}")
+                yield piece
+                if piece.finish is not None:
+                    return
+        finally:
+            voice.stopped = True
+            running.cancel()
+
+    def _write(self, question: Question, voice: _Voice) -> None:
+        if voice.stopped:
+            return
+        try:
+            self._answer(question, voice)
+        except Exception as error:
+            voice.send(error)
+
+    def _answer(self, question: Question, voice: _Voice) -> None:
+        sampling = question.sampling
+        texts = [str(self._tokenizer.decode([end])) for end in question.ends]
+        stops = tuple(dict.fromkeys([*texts, *question.stops]))
+        decoding = Decoding(
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            min_p=sampling.min_p,
+            stop_sequences=stops,
+            max_new_tokens=question.most_tokens,
+        )
+        ids = torch.tensor([list(question.prompt)])
+        model = self._models[0 if question.adapter is None else 1 + question.adapter]
+        streamer = TextEvents(
+            self._tokenizer, stops, voice, "", frozenset(question.ends), question.most_tokens
+        )
+        voice.tokens = lambda: streamer.tokens
+        write(
+            model,
+            self._tokenizer,
+            ids,
+            torch.ones_like(ids),
+            decoding,
+            seed=int(torch.seed() % _ANY_SEED) if sampling.seed is None else sampling.seed,
+            stop_asked=lambda: voice.stopped,
+            streamer=streamer,
+        )
+
+
+class _Voice:
+    """Text from the engine's thread, until nobody wants it any more."""
+
+    def __init__(self, send: Callable[[Piece | Exception], object]) -> None:
+        self.send = send
+        self.stopped = False
+        self.tokens: Callable[[], int] = lambda: 0
+
+    def text(self, source: str, text: str, *, done: bool = False, cut: bool = False) -> None:
+        del source
+        if not self.stopped:
+            self.send(Piece(text, self.tokens(), ("length" if cut else "stop") if done else None))
+
+
+def _sharing(base: Any) -> Any:
+    """Modules for one adapter, with the weights of the base."""
+    weights = {id(tensor): tensor for tensor in (*base.parameters(), *base.buffers())}
+    return copy.deepcopy(base, weights)

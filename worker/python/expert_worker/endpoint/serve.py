@@ -1,0 +1,238 @@
+"""From options to a server that runs until it is asked to stop."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from aiohttp import web
+
+from expert_worker.base import load_tokenizer, locate
+from expert_worker.base.embedded import HUB_ID, NAME
+from expert_worker.checkpoint import files
+from expert_worker.endpoint.engine import Engine
+from expert_worker.endpoint.gguf_cache import adapter_gguf, base_gguf, check_base
+from expert_worker.endpoint.llama import LlamaEngine
+from expert_worker.endpoint.ready import Served, announce
+from expert_worker.endpoint.server import Limits, Server
+from expert_worker.endpoint.shelf import Expert, models, read_experts
+from expert_worker.errors import BadInput, Failed
+from expert_worker.events import Events
+from expert_worker.events.models import Event, Stage, WarningLine
+from expert_worker.exit import Exit
+from expert_worker.export import llama_cpp
+from expert_worker.export.gguf_files import Shape, check_kind
+from expert_worker.plan import Base, Paths
+
+Say = Callable[[str], None]
+# An engine that ends more often than this within the time is not started again.
+_RESTARTS, _RESTART_SECONDS = 3, 60.0
+
+
+async def serve(options: argparse.Namespace, token: str | None, log: IO[bytes], say: Say) -> int:
+    experts = read_experts(options.experts)
+    # Before the models are loaded, which takes longer.
+    listener = _listener(options.host, options.port)
+    with listener:
+        events = Events([_Lines(say)], task="generate")
+        located = _located(experts[0], options)
+        folder = locate(located.base, located.paths, events)
+        tokenizer = load_tokenizer(located.base, located.paths, events)
+        engine = _engine(options, experts, folder, tokenizer, log, say)
+        say(f"Starting {engine.name}")
+        await engine.start()
+        limits = Limits(options.parallel, options.queue, options.max_tokens, options.timeout)
+        served = models(experts, tokenizer, folder)
+        server = Server(engine, served, limits, token=token, log=say)
+        return await _run(server, listener, options, say)
+
+
+async def _run(server: Server, listener: socket.socket, options: argparse.Namespace, say: Say) -> int:
+    engine = server.engine
+    runner = web.AppRunner(
+        server.application(),
+        access_log=None,
+        handler_cancellation=True,
+        shutdown_timeout=options.grace,
+    )
+    await runner.setup()
+    stop = asyncio.Event()
+    _hear_signals(stop)
+    keeper = asyncio.create_task(_keep(engine, stop, say))
+    try:
+        await web.SockSite(runner, listener).start()
+        host, port = listener.getsockname()[:2]
+        announce(Served(host, port, server, options.json), say)
+        await stop.wait()
+        if not keeper.done():
+            say("Stopping: requests that run may finish")
+    finally:
+        await runner.cleanup()
+        keeper.cancel()
+        with suppress(asyncio.CancelledError):
+            await keeper
+        await engine.stop()
+    return int(Exit.DONE)
+
+
+async def _keep(engine: Engine, stop: asyncio.Event, say: Say) -> None:
+    """Starts an engine again that has ended; one that keeps ending ends the server."""
+    if not isinstance(engine, LlamaEngine):
+        return
+    loop, ends = asyncio.get_running_loop(), list[float]()
+    try:
+        while True:
+            status = await engine.ended()
+            if stop.is_set():
+                return
+            now = loop.time()
+            ends = [end for end in ends if now - end < _RESTART_SECONDS] + [now]
+            if len(ends) > _RESTARTS:
+                raise Failed(
+                    f"llama.cpp ended {len(ends)} times in {_RESTART_SECONDS:g} s, with status {status}",
+                    hint="Choose --engine transformers, or reinstall xllamacpp.",
+                    code="engine-failed",
+                )
+            say(f"warning: llama.cpp ended with status {status}; starting it again")
+            await engine.start()
+    finally:
+        stop.set()
+
+
+def _hear_signals(stop: asyncio.Event) -> None:
+    """The first lets requests finish, within the grace; the second ends everything at once."""
+    loop = asyncio.get_running_loop()
+    codes = {signal.SIGINT: Exit.INTERRUPTED, signal.SIGTERM: Exit.TERMINATED}
+
+    def receive(number: int) -> None:
+        if stop.is_set():
+            # The engine's process ends with the pipe that this process holds.
+            os._exit(int(codes[signal.Signals(number)]))
+        stop.set()
+
+    for number in codes:
+        try:
+            loop.add_signal_handler(number, receive, number)
+        except NotImplementedError:
+            signal.signal(number, lambda which, _: loop.call_soon_threadsafe(receive, which))
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        if os.name == "posix":
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        raise Failed(
+            f"Cannot listen on {host} port {port}: {error.strerror or error}",
+            hint="Choose another with --port; 0 takes a free one.",
+            code="port",
+        ) from None
+    return listener
+
+
+@dataclass(frozen=True)
+class _Located:
+    base: Base
+    paths: Paths
+
+
+def _located(expert: Expert, options: argparse.Namespace) -> _Located:
+    """The embedded base is recorded by its Hub id."""
+    name, folder = expert.record.base.name, options.base_folder
+    if folder is None and name == HUB_ID:
+        name = NAME
+    elif folder is None and "/" not in name:
+        raise BadInput(
+            f"The base {name} was a folder where {expert.name} was trained, and is not known here",
+            hint="Name its folder with --base.",
+            code="base-missing",
+        )
+    nowhere = dict.fromkeys(("manifest", "expert_dir", "output", "cache"), "")
+    base = str(folder) if folder is not None else None
+    paths = Paths(**nowhere, home=str(options.home), data={}, base=base)
+    return _Located(Base(name=name, quantization="none"), paths)
+
+
+def _engine(
+    options: argparse.Namespace,
+    experts: Sequence[Expert],
+    folder: Path,
+    tokenizer: Any,
+    log: IO[bytes],
+    say: Say,
+) -> Engine:
+    context = min(options.context, int(files.read_json(folder / "config.json")["max_position_embeddings"]))
+    if options.engine != "transformers":
+        try:
+            return _llama(options, experts, folder, tokenizer, log, say, context)
+        except BadInput as refused:
+            if options.engine != "auto" or refused.code not in ("adapter-not-gguf", "gguf-unknown"):
+                raise
+            say(f"{refused.message}: transformers answers, one request at a time")
+    from expert_worker.endpoint.peft_engine import PeftEngine
+
+    check_base(folder, experts[0], say)
+    return PeftEngine(folder, [expert.folder for expert in experts], tokenizer, context)
+
+
+def _llama(
+    options: argparse.Namespace,
+    experts: Sequence[Expert],
+    folder: Path,
+    tokenizer: Any,
+    log: IO[bytes],
+    say: Say,
+    context: int,
+) -> Engine:
+    for expert in experts:
+        check_kind(expert.adapter_config)
+    Shape.of(folder)
+    llama_cpp.require()
+    model, key = base_gguf(options.home, folder, experts[0], say)
+    adapters = [adapter_gguf(options.home, folder, key, expert, say) for expert in experts]
+    ends = {end for expert in experts for end in expert.generation.end_ids} | {tokenizer.eos_token_id}
+    return LlamaEngine(
+        model=model,
+        adapters=adapters,
+        parallel=options.parallel,
+        context=context,
+        threads=options.threads or _threads(),
+        token_texts={end: str(tokenizer.decode([end])) for end in ends if end is not None},
+        log=log,
+    )
+
+
+def _threads() -> int:
+    import torch
+
+    return torch.get_num_threads()
+
+
+class _Lines:
+    """Events of the base's loading, as lines for a person."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+
+    def write(self, event: Event, line: bytes) -> None:
+        del line
+        if isinstance(event.body, Stage):
+            self._say(" ".join(part for part in (event.body.name, event.body.detail) if part))
+        elif isinstance(event.body, WarningLine):
+            self._say(f"warning: {event.body.message}")
+
+    def close(self) -> None:
+        pass

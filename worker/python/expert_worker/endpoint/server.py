@@ -1,0 +1,352 @@
+"""The HTTP server: checks a request, waits for a slot, passes the engine's pieces on, counts.
+
+aiohttp, because it is server and client in one package and cancels a handler whose client has left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from expert_worker.endpoint import access
+from expert_worker.endpoint.answers import Answer
+from expert_worker.endpoint.bodies import Body, ChatBody, CompletionBody, parse
+from expert_worker.endpoint.engine import Engine, EngineFailed, Piece, Question, Sampling
+from expert_worker.endpoint.metrics import Metrics
+from expert_worker.endpoint.refusals import Refused, unknown_model
+from expert_worker.endpoint.shelf import Model
+from expert_worker.errors import ExpertError
+
+T = TypeVar("T")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+MOST_BODY_BYTES = 1 << 20
+_CANCELLED = 499
+_BODY_SECONDS = 30.0
+_RETRY_SECONDS = 2
+
+
+@dataclass(frozen=True)
+class Limits:
+    parallel: int
+    queue: int
+    # Of one answer.
+    most_tokens: int
+    request_seconds: float
+
+
+@dataclass
+class Call:
+    """One request, for the log and the metrics. It never holds text of the user."""
+
+    began: float = field(default_factory=time.monotonic)
+    model: str = ""
+    prompt_tokens: int = 0
+    tokens: int = 0
+    # Once its headers are sent, an error becomes an event of the stream.
+    stream: web.StreamResponse | None = None
+    status: int | None = None
+
+
+class Server:
+    def __init__(
+        self,
+        engine: Engine,
+        models: Mapping[str, Model],
+        limits: Limits,
+        *,
+        token: str | None = None,
+        log: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.engine, self.models, self.limits, self.metrics = engine, models, limits, Metrics()
+        self._token, self._log = token, log
+        self._slots = asyncio.Semaphore(limits.parallel)
+        # Tokenizers and templates of one thread at a time, beside the loop.
+        self._encoder = ThreadPoolExecutor(1, thread_name_prefix="encoder")
+        self._created = int(time.time())
+
+    def application(self) -> web.Application:
+        app = web.Application(client_max_size=MOST_BODY_BYTES, middlewares=[self._guard])
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_post("/v1/completions", self._complete)
+        app.router.add_get("/v1/models", self._list_models)
+        app.router.add_get("/v1/models/{name}", self._show_model)
+        app.router.add_get("/health", self._health)
+        app.router.add_get("/metrics", self._show_metrics)
+        return app
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Every request passes here: the token, errors in OpenAI's shape, the log."""
+        call = request["call"] = Call()
+        status = 500
+        try:
+            try:
+                access.check(request, self._token)
+                response = await handler(request)
+            except (web.HTTPException, Refused) as error:
+                response = _refusal(request, error).response()
+            except ExpertError as error:
+                response = Refused(400, error.message, code=error.code).response()
+            except (asyncio.CancelledError, ConnectionError):
+                # The client has left, or the server stops.
+                status = _CANCELLED
+                raise
+            except Exception as error:
+                self._log(f"error: {type(error).__name__} in {_route(request)}: {error}")
+                response = Refused(500, "The server failed", code="server_failed").response()
+            status = call.status or response.status
+            return response
+        finally:
+            self._note(request, call, status)
+
+    def _note(self, request: web.Request, call: Call, status: int) -> None:
+        seconds = time.monotonic() - call.began
+        about = ""
+        if request.method == "POST":
+            self.metrics.finished(call.model, status, call.prompt_tokens, call.tokens, seconds)
+            about = f" {call.model or '-'} {call.prompt_tokens}+{call.tokens} tokens"
+        clock = time.strftime("%H:%M:%S")
+        self._log(f"{clock} {request.method} {_route(request)} {status}{about} {seconds:.2f} s")
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        body = parse(ChatBody, await _content(request))
+        model = self._model(request, body.model)
+        if not model.has_template:
+            raise Refused(400, f"{model.name} has no chat template; use /v1/completions", code="no_template")
+        messages = [message.plain() for message in body.messages]
+        ids = await self._beside(lambda: model.prompts.prompt({"messages": messages}).ids)
+        return await self._respond(request, body, model, list(ids), chat=True)
+
+    async def _complete(self, request: web.Request) -> web.StreamResponse:
+        body = parse(CompletionBody, await _content(request))
+        model = self._model(request, body.model)
+        tokenizer = model.prompts.tokenizer
+        ids = await self._beside(lambda: tokenizer(body.text, add_special_tokens=False)["input_ids"])
+        if not ids:
+            raise Refused(400, "The prompt is empty", code="invalid_value", param="prompt")
+        return await self._respond(request, body, model, list(ids), chat=False)
+
+    def _model(self, request: web.Request, name: str) -> Model:
+        model = self.models.get(name)
+        if model is None:
+            raise unknown_model(name, list(self.models))
+        request["call"].model = model.name
+        return model
+
+    async def _beside(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._encoder, work)
+
+    async def _respond(
+        self, request: web.Request, body: Body, model: Model, ids: list[int], *, chat: bool
+    ) -> web.StreamResponse:
+        call: Call = request["call"]
+        call.prompt_tokens = len(ids)
+        question = self._question(body, model, ids)
+        answer = Answer(model.name, chat, len(ids))
+        try:
+            async with (
+                asyncio.timeout(self.limits.request_seconds),
+                self._slot(),
+                aclosing(self.engine.answer(question)) as pieces,
+            ):
+                if body.stream:
+                    return await _stream(request, body, answer, pieces, call)
+                return await _whole(answer, pieces, call)
+        except (EngineFailed, Refused, TimeoutError) as error:
+            refused = self._in_words(error)
+            if call.stream is None:
+                raise refused from None
+            call.status = refused.status
+            with suppress(ConnectionError):
+                await _send(call.stream, refused.document())
+                await call.stream.write_eof()
+            return call.stream
+
+    def _in_words(self, error: Exception) -> Refused:
+        if isinstance(error, Refused):
+            return error
+        if isinstance(error, TimeoutError):
+            limit = self.limits.request_seconds
+            return Refused(504, f"There was no whole answer within {limit:g} seconds", code="timeout")
+        self._log(f"error: {error}")
+        return Refused(503, "The engine failed; try again", code="engine_failed")
+
+    def _question(self, body: Body, model: Model, ids: list[int]) -> Question:
+        room = self.engine.context - len(ids)
+        if room < 1:
+            raise Refused(
+                400,
+                f"The prompt has {len(ids)} tokens; prompt and answer have room for {self.engine.context}",
+                code="context_length_exceeded",
+                param="messages" if isinstance(body, ChatBody) else "prompt",
+            )
+        wanted = body.most
+        if wanted is not None and wanted > min(room, self.limits.most_tokens):
+            raise Refused(
+                400,
+                f"{wanted} tokens are more than this server writes after this prompt: "
+                f"{min(room, self.limits.most_tokens)}",
+                code="context_length_exceeded" if wanted > room else "max_tokens_exceeded",
+                param="max_tokens",
+            )
+        most = wanted or min(model.answer_tokens, room, self.limits.most_tokens)
+        return Question(
+            adapter=model.adapter,
+            prompt=ids,
+            most_tokens=most,
+            sampling=_sampling(body, model),
+            ends=model.ends,
+            stops=(*model.stops, *body.stops),
+        )
+
+    @asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        if self._slots.locked() and self.metrics.waiting >= self.limits.queue:
+            raise Refused(
+                429,
+                f"{self.limits.queue} requests wait already",
+                code="queue_full",
+                headers={"Retry-After": str(_RETRY_SECONDS)},
+            )
+        self.metrics.waiting += 1
+        try:
+            await self._slots.acquire()
+        finally:
+            self.metrics.waiting -= 1
+        self.metrics.running += 1
+        try:
+            yield
+        finally:
+            self.metrics.running -= 1
+            self._slots.release()
+
+    @property
+    def has_token(self) -> bool:
+        return self._token is not None
+
+    def model_documents(self) -> list[dict[str, Any]]:
+        return [self._described(model) for model in self.models.values()]
+
+    async def _list_models(self, _: web.Request) -> web.Response:
+        return web.json_response({"object": "list", "data": self.model_documents()})
+
+    async def _show_model(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        if name not in self.models:
+            raise unknown_model(name, list(self.models))
+        return web.json_response(self._described(self.models[name]))
+
+    def _described(self, model: Model) -> dict[str, Any]:
+        head = {"id": model.name, "object": "model", "created": self._created, "owned_by": "expert-cli"}
+        if model.expert is None:
+            return head
+        record = model.expert.record
+        score = record.score.as_json() if record.score is not None else None
+        about = {"base": record.base.name, "adapter": record.adapter, "license": record.license}
+        return {**head, **about, "score": score}
+
+    async def _health(self, _: web.Request) -> web.Response:
+        ready = self.engine.ready
+        document = {"status": "ok" if ready else "starting", "engine": self.engine.name}
+        return web.json_response(document, status=200 if ready else 503)
+
+    async def _show_metrics(self, _: web.Request) -> web.Response:
+        return web.Response(text=self.metrics.text(), content_type="text/plain", charset="utf-8")
+
+
+async def _content(request: web.Request) -> bytes:
+    access.demand_json(request)
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            return await request.read()
+    except TimeoutError:
+        raise Refused(408, "The body did not arrive", code="body_timeout") from None
+
+
+async def _whole(answer: Answer, pieces: AsyncGenerator[Piece, None], call: Call) -> web.Response:
+    texts: list[str] = []
+    async for piece in pieces:
+        call.tokens = piece.tokens
+        texts.append(piece.text)
+        if piece.finish is not None:
+            return web.json_response(answer.whole("".join(texts), piece.tokens, piece.finish))
+    raise EngineFailed("the engine ended before the answer")
+
+
+async def _stream(
+    request: web.Request, body: Body, answer: Answer, pieces: AsyncGenerator[Piece, None], call: Call
+) -> web.StreamResponse:
+    async for piece in pieces:
+        call.tokens = piece.tokens
+        if call.stream is None:
+            # An engine that fails before its first piece still gets a status.
+            call.stream = await _begin(request, answer)
+        if piece.text:
+            await _send(call.stream, answer.piece(piece.text))
+        if piece.finish is not None:
+            await _send(call.stream, answer.last(piece.finish))
+            if body.stream_options is not None and body.stream_options.include_usage:
+                await _send(call.stream, answer.usage_chunk(piece.tokens))
+            await call.stream.write(b"data: [DONE]\n\n")
+            await call.stream.write_eof()
+            return call.stream
+    raise EngineFailed("the engine ended before the answer")
+
+
+async def _begin(request: web.Request, answer: Answer) -> web.StreamResponse:
+    headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+    response = web.StreamResponse(headers=headers)
+    await response.prepare(request)
+    first = answer.first()
+    if first is not None:
+        await _send(response, first)
+    return response
+
+
+async def _send(response: web.StreamResponse, document: dict[str, Any]) -> None:
+    await response.write(b"data: " + json.dumps(document).encode() + b"\n\n")
+
+
+def _sampling(body: Body, model: Model) -> Sampling:
+    """A request's own values over the expert's."""
+    own = model.generation
+    usual = (own.temperature if own.temperature is not None else 1.0) if own.do_sample else 0.0
+
+    def first(*values: T | None, last: T) -> T:
+        return next((value for value in values if value is not None), last)
+
+    return Sampling(
+        temperature=first(body.temperature, last=usual),
+        top_p=first(body.top_p, own.top_p, last=1.0),
+        top_k=first(body.top_k, own.top_k, last=0),
+        min_p=first(body.min_p, own.min_p, last=0.0),
+        repetition_penalty=own.repetition_penalty or 1.0,
+        seed=body.seed,
+    )
+
+
+def _refusal(request: web.Request, error: web.HTTPException | Refused) -> Refused:
+    if isinstance(error, Refused):
+        return error
+    known = {
+        404: (f"There is no {request.path[:100]!r} here", "unknown_url"),
+        405: (f"{request.method} is not answered here", "method_not_allowed"),
+        413: (f"The body is larger than {MOST_BODY_BYTES} bytes", "body_too_large"),
+    }
+    message, code = known.get(error.status, (error.reason, "bad_request"))
+    allowed = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
+    return Refused(error.status, message, code=code, headers=allowed)
+
+
+def _route(request: web.Request) -> str:
+    """A path of the server. Whatever else a request names is not written into a log."""
+    resource = request.match_info.route.resource
+    return resource.canonical if resource is not None else "(unknown)"

@@ -1,0 +1,194 @@
+"""The experts to serve, as their `final/` folders describe them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from expert_worker.adapter import CONFIG, check_adapter
+from expert_worker.errors import BadInput
+from expert_worker.evaluate.prompts import PromptMaker
+from expert_worker.results import ExpertRecord
+from expert_worker.run_record.digests import EXPERT
+from expert_worker.run_record.inference import CHAT_TEMPLATE, GENERATION
+
+BASE = "base"
+AUTO = "auto"
+_LONGEST_BASE_ANSWER = 256
+
+
+class Generation(BaseModel):
+    """What `generation_config.json` says; other programs' settings in it are left to them."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    max_new_tokens: int | None = None
+    eos_token_id: int | list[int] | None = None
+    stop_strings: tuple[str, ...] | None = None
+    do_sample: bool = False
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+
+    @property
+    def end_ids(self) -> tuple[int, ...]:
+        ids = self.eos_token_id
+        return () if ids is None else tuple(ids) if isinstance(ids, list) else (ids,)
+
+
+@dataclass(frozen=True)
+class Expert:
+    name: str
+    folder: Path
+    record: ExpertRecord
+    template: str
+    generation: Generation
+    adapter_config: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A name that a request may ask for: an expert, or the base."""
+
+    name: str
+    expert: Expert | None
+    # Place of the adapter in the engine's list; None is the base alone.
+    adapter: int | None
+    prompts: PromptMaker
+    generation: Generation
+    ends: tuple[int, ...]
+    # A base without one only completes text.
+    has_template: bool = True
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        return self.generation.stop_strings or ()
+
+    @property
+    def answer_tokens(self) -> int:
+        return self.generation.max_new_tokens or _LONGEST_BASE_ANSWER
+
+
+def read_experts(folders: Sequence[Path]) -> list[Expert]:
+    experts = [_read(folder) for folder in folders]
+    seen: dict[str, Path] = {}
+    for expert in experts:
+        if expert.name in (BASE, AUTO):
+            raise BadInput(
+                f"{expert.folder} is an expert named {expert.name!r}, which is the name of another model",
+                hint="Rename the expert in its manifest and train it.",
+                code="expert-name",
+            )
+        if expert.name in seen:
+            raise BadInput(
+                f"Two experts are named {expert.name}: {seen[expert.name]} and {expert.folder}",
+                hint="Name only one of them.",
+                code="expert-name",
+            )
+        seen[expert.name] = expert.folder
+    for expert in experts[1:]:
+        _check_base(experts[0], expert)
+    return experts
+
+
+def models(experts: Sequence[Expert], tokenizer: Any, base: Path) -> dict[str, Model]:
+    """By name, experts first."""
+    found = {
+        expert.name: Model(
+            name=expert.name,
+            expert=expert,
+            adapter=place,
+            prompts=PromptMaker(tokenizer, expert.template),
+            generation=expert.generation,
+            ends=expert.generation.end_ids,
+        )
+        for place, expert in enumerate(experts)
+    }
+    return {**found, BASE: _base_model(experts, tokenizer, base)}
+
+
+def _base_model(experts: Sequence[Expert], tokenizer: Any, base: Path) -> Model:
+    """With the template of the experts where they share one, as `generate` asks the base; else its own."""
+    templates = {expert.template for expert in experts}
+    own = getattr(tokenizer, "chat_template", None)
+    template = templates.pop() if len(templates) == 1 else own
+    settings = base / GENERATION
+    generation = _generation(settings) if settings.is_file() else Generation()
+    longest = max(expert.generation.max_new_tokens or 0 for expert in experts)
+    ends = {*generation.end_ids, *(end for expert in experts for end in expert.generation.end_ids)}
+    if tokenizer.eos_token_id is not None:
+        ends.add(int(tokenizer.eos_token_id))
+    return Model(
+        name=BASE,
+        expert=None,
+        adapter=None,
+        prompts=PromptMaker(tokenizer, template),
+        generation=generation.model_copy(update={"max_new_tokens": longest or None}),
+        ends=tuple(sorted(ends)),
+        has_template=template is not None,
+    )
+
+
+def _read(folder: Path) -> Expert:
+    check_adapter(folder)
+    try:
+        record = ExpertRecord.model_validate(_json(folder, EXPERT))
+    except ValidationError as error:
+        raise _unreadable(folder / EXPERT, str(error.errors(include_url=False)[0]["msg"])) from None
+    return Expert(
+        name=record.name,
+        folder=folder,
+        record=record,
+        template=_text(folder, CHAT_TEMPLATE),
+        generation=_generation(folder / GENERATION),
+        adapter_config=_json(folder, CONFIG),
+    )
+
+
+def _check_base(first: Expert, other: Expert) -> None:
+    one, two = (expert.record.base for expert in (first, other))
+    shared = {name for name in one.files if one.files[name] and two.files.get(name)}
+    differing = sorted(name for name in shared if one.files[name] != two.files[name])
+    if one.name != two.name or differing:
+        about = f"{', '.join(differing)} differ" if one.name == two.name else f"{one.name} and {two.name}"
+        raise BadInput(
+            f"{first.name} and {other.name} were trained on different bases: {about}",
+            hint="Serve the experts of one base together; --model chooses among the runs of each expert.",
+            code="several-bases",
+        )
+
+
+def _generation(path: Path) -> Generation:
+    try:
+        return Generation.model_validate(_json(path.parent, path.name))
+    except ValidationError as error:
+        raise _unreadable(path, str(error.errors(include_url=False)[0]["msg"])) from None
+
+
+def _json(folder: Path, name: str) -> Any:
+    try:
+        return json.loads(_text(folder, name))
+    except ValueError as error:
+        raise _unreadable(folder / name, str(error)) from None
+
+
+def _text(folder: Path, name: str) -> str:
+    try:
+        return (folder / name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(folder / name, getattr(error, "strerror", None) or str(error)) from None
+
+
+def _unreadable(path: Path, why: str) -> BadInput:
+    return BadInput(
+        f"Cannot read {path}: {why}",
+        hint="Name a folder that `expert-cli train` or `export --adapter` of this version wrote.",
+        code="bad-expert",
+    )
