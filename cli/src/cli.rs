@@ -6,7 +6,7 @@ use expert_contract::exit::Exit;
 use crate::args::Global;
 use crate::commands::{
     bench, clean, completions, datasets, doctor, evaluate, export, generate, import, init, install, keygen,
-    matrix, package, plan, pretokenize, report, route, runs, schema, train, validate, verify, work,
+    matrix, package, plan, pretokenize, report, route, runs, schema, serve, train, validate, verify, work,
 };
 use crate::failure::Failure;
 use crate::sys::env;
@@ -58,6 +58,8 @@ pub enum Command {
     Verify(verify::Args),
     /// Install a package, or list what is installed
     Install(install::Args),
+    /// Answer OpenAI's HTTP calls with every expert of a folder and their base
+    Serve(serve::Args),
     /// Show where time goes, what each optimisation gains, and which settings are fastest
     Bench(bench::Args),
     /// List the data that experts name
@@ -98,6 +100,7 @@ pub fn run(cli: &Cli, console: &Console) -> Result<Exit, Failure> {
         Command::Keygen(args) => keygen::run(args, console),
         Command::Verify(args) => verify::run(args, console),
         Command::Install(args) => install::run(args, console),
+        Command::Serve(args) => serve::run(args, &cli.global, console),
         Command::Bench(args) => bench::run(args, &cli.global, console),
         Command::Report(args) => report::run(args, &cli.global, console),
         Command::Route(args) => route::run(args, &cli.global, console),

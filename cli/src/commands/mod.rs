@@ -20,6 +20,7 @@ pub mod report;
 pub mod route;
 pub mod runs;
 pub mod schema;
+pub mod serve;
 pub mod train;
 pub mod validate;
 pub mod verify;

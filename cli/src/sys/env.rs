@@ -29,6 +29,8 @@ pub const CUDA_VISIBLE_DEVICES: Variable =
     public("CUDA_VISIBLE_DEVICES", "the GPUs that may be used, by number");
 pub const OMP_NUM_THREADS: Variable =
     public("OMP_NUM_THREADS", "CPU threads that training may use (one per core)");
+pub const SERVE_TOKEN: Variable =
+    public("EXPERT_SERVE_TOKEN", "the token that requests to `serve` must send");
 pub const NO_COLOR: Variable = public("NO_COLOR", "any value: no colour");
 /// The worker dies with the process of this id.
 pub const PARENT_PID: Variable = internal("EXPERT_PARENT_PID", "the CLI's process id");
@@ -37,7 +39,7 @@ pub const RUN_LOCK: Variable =
 /// Keeps the working directory, which may be a downloaded expert's, off the worker's import path.
 pub const SAFE_PATH: Variable = internal("PYTHONSAFEPATH", "always set for the worker");
 
-pub const ALL: [&Variable; 13] = [
+pub const ALL: [&Variable; 14] = [
     &PYTHON,
     &STOP_GRACE,
     &VIRTUAL_ENV,
@@ -47,6 +49,7 @@ pub const ALL: [&Variable; 13] = [
     &HF_HUB_OFFLINE,
     &CUDA_VISIBLE_DEVICES,
     &OMP_NUM_THREADS,
+    &SERVE_TOKEN,
     &NO_COLOR,
     &PARENT_PID,
     &RUN_LOCK,

@@ -75,7 +75,7 @@ def check(request: web.Request, token: str | None) -> None:
 
 
 def _check_name(request: web.Request) -> None:
-    """A web page must not reach a server without a token through a name of its own for this machine."""
+    """A web page must not reach a server without a token through another name for this machine."""
     name = request.headers.get("Host", "").strip()
     host = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
     if host not in _LOCAL_NAMES and not is_loopback(host):

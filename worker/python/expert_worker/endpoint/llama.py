@@ -72,10 +72,9 @@ class LlamaEngine:
             async with asyncio.timeout(_START_SECONDS):
                 line = await process.stdout.readline()
         except TimeoutError:
+            process.kill()
             line = b""
         if not line:
-            with suppress(ProcessLookupError):
-                process.kill()
             status = await process.wait()
             raise Failed(
                 f"llama.cpp did not start (status {status}): {self._last_line()}",

@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -24,7 +23,7 @@ from expert_worker.endpoint.llama import LlamaEngine
 from expert_worker.endpoint.ready import Served, announce
 from expert_worker.endpoint.server import Limits, Server
 from expert_worker.endpoint.shelf import Expert, models, read_experts
-from expert_worker.errors import BadInput, Failed
+from expert_worker.errors import BadInput, ExpertError, Failed
 from expert_worker.events import Events
 from expert_worker.events.models import Event, Stage, WarningLine
 from expert_worker.exit import Exit
@@ -77,15 +76,18 @@ async def _run(server: Server, listener: socket.socket, options: argparse.Namesp
     finally:
         await runner.cleanup()
         keeper.cancel()
-        with suppress(asyncio.CancelledError):
-            await keeper
+        (ended,) = await asyncio.gather(keeper, return_exceptions=True)
         await engine.stop()
+    if isinstance(ended, ExpertError):
+        raise ended
     return int(Exit.DONE)
 
 
 async def _keep(engine: Engine, stop: asyncio.Event, say: Say) -> None:
     """Starts an engine again that has ended; one that keeps ending ends the server."""
     if not isinstance(engine, LlamaEngine):
+        # It ends with this process.
+        await asyncio.Event().wait()
         return
     loop, ends = asyncio.get_running_loop(), list[float]()
     try:

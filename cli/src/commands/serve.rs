@@ -1,0 +1,123 @@
+//! `serve`: the experts of a shelf behind one HTTP server. A module of the worker does it, on this terminal.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use expert_contract::exit::Exit;
+
+use crate::args::{Global, positive};
+use crate::failure::Failure;
+use crate::runs::served;
+use crate::sys::host::home;
+use crate::sys::paths::absolute;
+use crate::ui::Console;
+use crate::worker::{Search, hand_over};
+
+const EXAMPLES: &str = "\
+Examples:
+  expert-cli serve                               # every trained expert of ./experts
+  expert-cli serve experts/expert-sql my-adapter # these two
+  expert-cli serve --port 9000 --parallel 8
+  expert-cli serve --host 0.0.0.0 --token-file token.txt
+
+The model of a request is an expert's name, or `base`. --json prints one document once the server listens.";
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// A folder with experts, an expert, a run, or a folder with an adapter (default: experts)
+    #[arg(value_name = "DIR|EXPERT")]
+    experts: Vec<PathBuf>,
+    /// The base whose runs are served, where experts have several
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// The base's folder, where it is not the one of the training or in the Hub's cache
+    #[arg(long, value_name = "DIR")]
+    base: Option<PathBuf>,
+    /// The address to listen on; any but this machine's own demands a token
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    host: String,
+    /// The port; 0 takes a free one
+    #[arg(long, value_name = "N", default_value_t = 8000)]
+    port: u16,
+    /// A file with the token that requests must send (or in `EXPERT_SERVE_TOKEN`)
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// What writes the answers: llama.cpp, or transformers for what llama.cpp does not load
+    #[arg(long, value_enum, default_value_t = Engine::Auto)]
+    engine: Engine,
+    /// Requests that are answered at a time
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    parallel: u32,
+    /// Tokens of prompt and answer together, at most what the base was made for
+    #[arg(long, value_name = "TOKENS", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(16..=1_048_576))]
+    context: u32,
+    /// Tokens of an answer at most
+    #[arg(long, value_name = "TOKENS", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    max_tokens: u32,
+    /// Requests that may wait; more are refused with status 429
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(0..=65_536))]
+    queue: u32,
+    /// Seconds for a request, waiting included
+    #[arg(long, value_name = "SECONDS", default_value_t = 300.0, value_parser = seconds)]
+    timeout: f64,
+    /// Seconds that running requests have to finish after Ctrl-C or SIGTERM
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
+    grace: f64,
+    /// CPU threads of llama.cpp (default: one per core)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Engine {
+    Auto,
+    #[value(name = "llama.cpp")]
+    LlamaCpp,
+    Transformers,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    positive(text, "number of seconds")
+}
+
+pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
+    let adapters = served(&args.experts, args.model.as_deref(), console)?;
+    let given = args.base.as_deref().map(absolute);
+    let base = given.or_else(|| adapters.iter().find_map(|adapter| adapter.base.clone()));
+    let engine = args.engine.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+    let mut words: Vec<OsString> = [
+        format!("--host={}", args.host),
+        format!("--port={}", args.port),
+        format!("--engine={engine}"),
+        format!("--parallel={}", args.parallel),
+        format!("--context={}", args.context),
+        format!("--max-tokens={}", args.max_tokens),
+        format!("--queue={}", args.queue),
+        format!("--timeout={}", args.timeout),
+        format!("--grace={}", args.grace),
+        format!("--threads={}", args.threads.unwrap_or(0)),
+    ]
+    .map(OsString::from)
+    .into();
+    words.extend(["--home".into(), home().into_os_string()]);
+    if let Some(base) = base {
+        words.extend(["--base-folder".into(), base.into()]);
+    }
+    if let Some(file) = &args.token_file {
+        words.extend(["--token-file".into(), file.clone().into_os_string()]);
+    }
+    for (option, given) in [("--json", console.json), ("--quiet", console.quiet)] {
+        if given {
+            words.push(option.into());
+        }
+    }
+    words.push("--".into());
+    words.extend(adapters.into_iter().map(|adapter| adapter.folder.into()));
+    hand_over(
+        &Search::here(global.python.as_deref(), None).find()?.of_this_version()?,
+        "expert_worker.endpoint",
+        &words,
+    )
+}

@@ -1,0 +1,265 @@
+//! Which adapters `serve` serves: finished runs of experts, and folders that an adapter was copied to.
+
+use std::path::{Path, PathBuf};
+
+use super::list::{Run, State, is_run, look, of_expert};
+use crate::experts::{self, MANIFEST};
+use crate::failure::Failure;
+use crate::next::quoted;
+use crate::run::{Finished, read_plan};
+use crate::sys::files::children;
+use crate::sys::paths::{absolute, file_name, near};
+use crate::ui::Console;
+
+/// What training writes beside an adapter's weights.
+const DESCRIPTION: &str = "expert.json";
+
+/// One adapter, in a folder that describes itself.
+#[derive(Debug)]
+pub struct Adapter {
+    pub folder: String,
+    /// The base's folder, where a run of this machine names it.
+    pub base: Option<String>,
+}
+
+/// Every adapter of the named folders. `model` chooses among the runs of an expert. Without a finished run an expert that is
+/// named is refused; in a shelf it is left out, with a warning.
+pub fn served(named: &[PathBuf], model: Option<&str>, console: &Console) -> Result<Vec<Adapter>, Failure> {
+    let usual = [experts::usual()];
+    let folders = if named.is_empty() { &usual[..] } else { named };
+    let mut found = Vec::new();
+    for folder in folders {
+        match kind(folder) {
+            Kind::Adapter => found.push(Adapter { folder: absolute(folder), base: None }),
+            Kind::Run => found.push(of_run(&look(folder))?),
+            Kind::Expert => found.push(of_run(&chosen(folder, model)?)?),
+            Kind::Other => found.extend(of_shelf(folder, model, console)?),
+        }
+    }
+    Ok(found)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Adapter,
+    Run,
+    Expert,
+    Other,
+}
+
+fn kind(folder: &Path) -> Kind {
+    if folder.join(DESCRIPTION).is_file() {
+        Kind::Adapter
+    } else if is_run(folder) {
+        Kind::Run
+    } else if folder.join("final").join(DESCRIPTION).is_file() {
+        // An adapter in the layout of a run.
+        Kind::Run
+    } else if folder.join(MANIFEST).is_file() {
+        Kind::Expert
+    } else {
+        Kind::Other
+    }
+}
+
+fn of_shelf(shelf: &Path, model: Option<&str>, console: &Console) -> Result<Vec<Adapter>, Failure> {
+    if !shelf.is_dir() {
+        return Err(Failure::bad_input("no-folder", format!("there is no folder {}", near(shelf)))
+            .hint("name a folder with experts, an expert, a run or an exported adapter"));
+    }
+    let mut folders = children(shelf);
+    folders.sort();
+    let (mut found, mut unfinished) = (Vec::new(), Vec::new());
+    for folder in folders {
+        let adapter = match kind(&folder) {
+            Kind::Other => continue,
+            Kind::Adapter => Ok(Adapter { folder: absolute(&folder), base: None }),
+            Kind::Run => of_run(&look(&folder)),
+            Kind::Expert => chosen(&folder, model).and_then(|run| of_run(&run)),
+        };
+        match adapter {
+            Ok(adapter) => found.push(adapter),
+            Err(failure) if failure.code == UNFINISHED => unfinished.push(failure),
+            Err(failure) => return Err(failure),
+        }
+    }
+    match (found.is_empty(), unfinished.is_empty()) {
+        (true, true) => Err(Failure::bad_input(UNFINISHED, format!("there is no expert in {}", near(shelf)))
+            .hint("name a folder with experts, an expert, a run or an exported adapter")),
+        (true, false) => Err(unfinished.remove(0)),
+        (false, _) => {
+            for failure in unfinished {
+                console.warn(&format!("{}; it is not served", failure.message), failure.hint.as_deref());
+            }
+            Ok(found)
+        }
+    }
+}
+
+const UNFINISHED: &str = "not-trained";
+
+/// The expert's one finished run, of those on the base `model` where that is given.
+fn chosen(expert: &Path, model: Option<&str>) -> Result<Run, Failure> {
+    let mut runs = of_expert(expert);
+    if let Some(model) = model {
+        runs.retain(|run| file_name(&run.path) == model || base_name(&run.path).as_deref() == Some(model));
+    }
+    let mut finished: Vec<Run> = Vec::new();
+    let mut others: Vec<Run> = Vec::new();
+    for run in runs {
+        if run.state == State::Finished { finished.push(run) } else { others.push(run) }
+    }
+    match (finished.len(), others.pop()) {
+        (1, _) => Ok(finished.remove(0)),
+        (0, Some(run)) => Ok(run),
+        (0, None) => {
+            let on = model.map(|name| format!(" on {name}")).unwrap_or_default();
+            let option = model.map(|name| format!(" --model {}", quoted(name))).unwrap_or_default();
+            Err(Failure::bad_input(UNFINISHED, format!("{} is not trained{on}", near(expert)))
+                .hint(format!("train it first: expert-cli train {}{option}", quoted(&near(expert)))))
+        }
+        _ => {
+            let names: Vec<String> = finished.iter().map(|run| file_name(&run.path)).collect();
+            Err(Failure::bad_input(
+                "several-runs",
+                format!("{} has several finished runs: {}", near(expert), names.join(", ")),
+            )
+            .hint("choose with --model, or name the run's folder"))
+        }
+    }
+}
+
+fn base_name(run: &Path) -> Option<String> {
+    Some(read_plan(run).recipe?.get("base")?.get("name")?.as_str()?.to_owned())
+}
+
+fn of_run(run: &Run) -> Result<Adapter, Failure> {
+    let place = near(&run.path);
+    let folder = run.path.join("final");
+    let copied = !is_run(&run.path);
+    if !copied && run.state != State::Finished {
+        let expert = run.path.parent().filter(|it| it.ends_with("weights")).and_then(Path::parent);
+        let train = |more: &str| {
+            let words = expert.map_or_else(
+                || format!("expert-cli train -o {}", quoted(&place)),
+                |expert| format!("expert-cli train {}", quoted(&near(expert))),
+            );
+            format!("{words}{more}")
+        };
+        let hint = match run.state {
+            State::Running => format!("wait until it is finished: expert-cli runs {}", quoted(&place)),
+            State::Resumable => format!("finish it: {}", train(" --resume")),
+            _ => format!("train it: {}", train("")),
+        };
+        let message = format!("the run {place} is not finished: {}", run.state.as_str());
+        return Err(Failure::bad_input(UNFINISHED, message).hint(hint));
+    }
+    if !folder.join(DESCRIPTION).is_file() {
+        return Err(Failure::bad_input(
+            "old-run",
+            format!("{place}/final has no {DESCRIPTION}: an older version trained it"),
+        )
+        .hint("train it again with this version"));
+    }
+    let damages = Finished::of(&run.path).map(|it| it.damages(&run.path)).unwrap_or_default();
+    if let Some(damage) = damages.first() {
+        return Err(Failure::bad_input("damaged", format!("{place}: {damage}"))
+            .hint("restore the file from a copy, or train the expert again"));
+    }
+    let machine = read_plan(&run.path).machine;
+    let base = machine.and_then(|it| Some(it.get("paths")?.get("base")?.as_str()?.to_owned()));
+    Ok(Adapter { folder: absolute(&folder), base })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::files::write_text;
+
+    const QUIET: Console = Console { json: false, quiet: true };
+
+    fn expert(shelf: &Path, name: &str) -> PathBuf {
+        write_text(shelf, &format!("{name}/manifest.json"), "{}");
+        shelf.join(name)
+    }
+
+    fn begin(expert: &Path, base: &str) -> PathBuf {
+        let run = expert.join("weights").join(base);
+        let plan = format!(
+            r#"{{"recipe": {{"base": {{"name": "Org/{base}"}}}}, "machine": {{"paths": {{"base": "/bases/{base}"}}}}}}"#
+        );
+        write_text(&run, "plan.json", &plan);
+        run
+    }
+
+    fn finish(run: &Path) {
+        write_text(run, "final/expert.json", "{}");
+        write_text(run, "final/adapter_model.safetensors", "weights");
+        let digest = crate::sys::digests::read_digest(&run.join("final/adapter_model.safetensors")).unwrap();
+        let files = format!(r#"{{"adapter_model.safetensors": {{"sha256": "{digest}", "bytes": 7}}}}"#);
+        write_text(run, "run.json", &format!(r#"{{"recipe_digest": "d", "final": {files}}}"#));
+    }
+
+    fn refusal(named: &Path, model: Option<&str>) -> String {
+        let failure = served(&[named.to_owned()], model, &QUIET).unwrap_err();
+        format!("{} ({})", failure.message, failure.hint.unwrap_or_default())
+    }
+
+    fn folders(named: &Path, model: Option<&str>) -> Vec<String> {
+        let found = served(&[named.to_owned()], model, &QUIET).unwrap();
+        found.into_iter().map(|adapter| adapter.folder).collect()
+    }
+
+    #[test]
+    fn an_unfinished_expert_is_refused_with_the_next_command_and_left_out_of_a_shelf() {
+        let folder = tempfile::tempdir().unwrap();
+        let shelf = folder.path();
+        let (one, two) = (expert(shelf, "one"), expert(shelf, "two"));
+        assert!(refusal(shelf, None).contains("one is not trained"), "{}", refusal(shelf, None));
+        assert!(refusal(&one, None).contains("expert-cli train"));
+        let run = begin(&one, "tiny");
+        assert!(refusal(&one, None).contains("is not finished: not started"));
+        write_text(&run, "checkpoint-3/state.json", "{}");
+        assert!(refusal(&one, None).contains("--resume"), "{}", refusal(&one, None));
+        finish(&begin(&two, "tiny"));
+        assert_eq!(folders(shelf, None), [absolute(&two.join("weights/tiny/final"))]);
+        finish(&run);
+        assert_eq!(folders(shelf, None).len(), 2);
+        write_text(&run, "final/adapter_model.safetensors", "others!");
+        assert!(refusal(shelf, None).contains("adapter_model.safetensors is damaged"));
+    }
+
+    #[test]
+    fn one_of_several_runs_is_chosen_by_its_base() {
+        let folder = tempfile::tempdir().unwrap();
+        let one = expert(folder.path(), "one");
+        for base in ["tiny", "large"] {
+            finish(&begin(&one, base));
+        }
+        assert!(refusal(&one, None).contains("several finished runs: large, tiny (choose with --model"));
+        for model in ["tiny", "Org/tiny"] {
+            let found = served(std::slice::from_ref(&one), Some(model), &QUIET).unwrap();
+            assert_eq!(found[0].folder, absolute(&one.join("weights/tiny/final")));
+            assert_eq!(found[0].base.as_deref(), Some("/bases/tiny"));
+        }
+        assert!(refusal(&one, Some("other")).contains("not trained on other"));
+    }
+
+    #[test]
+    fn a_run_and_a_copied_adapter_are_served_as_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let copied = folder.path().join("copied");
+        write_text(&copied, "expert.json", "{}");
+        let installed = folder.path().join("installed");
+        write_text(&installed, "final/expert.json", "{}");
+        let run = begin(&expert(folder.path(), "one"), "tiny");
+        finish(&run);
+        assert_eq!(folders(&copied, None), [absolute(&copied)]);
+        assert_eq!(folders(&installed, None), [absolute(&installed.join("final"))]);
+        assert_eq!(folders(&run, None), [absolute(&run.join("final"))]);
+        assert_eq!(folders(folder.path(), None).len(), 3);
+        fs_err::remove_file(run.join("final/expert.json")).unwrap();
+        assert!(refusal(&run, None).contains("an older version"));
+        assert!(refusal(&folder.path().join("none"), None).contains("there is no folder"));
+    }
+}

@@ -1,0 +1,163 @@
+"""The engines, the GGUF files that one of them is given, and which shelves can be served."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from export.test_gguf import tokenizer
+
+from expert_worker.endpoint.engine import Question, Sampling
+from expert_worker.endpoint.gguf_cache import adapter_gguf, base_gguf
+from expert_worker.endpoint.llama import LlamaEngine
+from expert_worker.endpoint.peft_engine import PeftEngine
+from expert_worker.endpoint.shelf import models, read_experts
+from expert_worker.errors import BadInput, ExpertError, Failed
+from expert_worker.evaluate.subject import open_subject
+from expert_worker.events import Events
+from expert_worker.generate.stage import reply
+
+from .tiny_shelf import ANSWER_TOKENS, tiny_base, tiny_expert, tiny_plan
+
+GREEDY = Sampling(0.0, 1.0, 0, 0.0, 1.0, None)
+PROMPTS = ("Say one", "Say two")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_base(tmp_path_factory.mktemp("engines") / "base")
+
+
+@pytest.fixture(scope="module")
+def ash(base: Path) -> Path:
+    return tiny_expert(base, base.parent / "ash", "ash", 1)
+
+
+def question(model: Any, prompt: str, **changes: Any) -> Question:
+    ids = model.prompts.prompt({"messages": [{"role": "user", "content": prompt}]}).ids
+    fields = {"most_tokens": ANSWER_TOKENS, "sampling": GREEDY, "stops": model.stops, **changes}
+    return Question(adapter=model.adapter, prompt=ids, ends=model.ends, **fields)
+
+
+async def whole(engine: Any, asked: Question) -> tuple[str, str | None, int]:
+    pieces = [piece async for piece in engine.answer(asked)]
+    return "".join(piece.text for piece in pieces), pieces[-1].finish, pieces[-1].tokens
+
+
+def test_transformers_answers_as_generate_does_for_kinds_that_llama_cpp_refuses(
+    base: Path, ash: Path, tmp_path: Path
+) -> None:
+    finals = [ash, tiny_expert(base, tmp_path / "dora", "dora", 2, use_dora=True)]
+    experts = read_experts(finals)
+    served = models(experts, tokenizer(), base)
+    engine = PeftEngine(base, finals, tokenizer(), 512)
+
+    async def ask() -> dict[tuple[str, str], tuple[str, str | None, int]]:
+        await engine.start()
+        wanted = [(name, prompt) for prompt in PROMPTS for name in served]
+        # All at once; one is left in the middle.
+        left = engine.answer(question(served["ash"], "leave", most_tokens=400))
+        await anext(left)
+        await left.aclose()
+        found = await asyncio.gather(*(whole(engine, question(served[n], prompt)) for n, prompt in wanted))
+        await engine.stop()
+        return dict(zip(wanted, found, strict=True))
+
+    found = asyncio.run(asyncio.wait_for(ask(), 60))
+    for name, final in zip(("ash", "dora"), finals, strict=True):
+        events = Events.in_memory("generate")[0]
+        plan = tiny_plan(base, tmp_path, name)
+        subject = open_subject(plan, str(final), events)
+        for prompt in PROMPTS:
+            answer = reply(plan.recipe, events, subject, prompt)
+            assert (found[name, prompt][0], found["base", prompt][0]) == (answer.adapter, answer.base)
+    assert len({found[name, PROMPTS[0]] for name in served}) == 3
+    assert all(finish in ("stop", "length") and tokens > 0 for _, finish, tokens in found.values())
+
+
+def test_files_for_llama_cpp_are_made_once_and_only_of_the_right_base(
+    base: Path, ash: Path, tmp_path: Path
+) -> None:
+    (expert,) = read_experts([ash])
+    said: list[str] = []
+
+    def make() -> list[Path]:
+        model, key = base_gguf(tmp_path, base, expert, said.append)
+        return [model, adapter_gguf(tmp_path, base, key, expert, said.append)]
+
+    first = make()
+    assert [line.split()[0] for line in said] == ["Verifying", "Converting", "Converting"]
+    said.clear()
+    assert make() == first and [line.split()[0] for line in said] == ["Verifying"]
+    assert sorted(path.name for path in (tmp_path / "gguf").iterdir()) == sorted(it.name for it in first)
+    other = shutil.copytree(base, tmp_path / "other")
+    weights = other / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x07")
+    with pytest.raises(BadInput, match=r"model\.safetensors is not the file that ash was trained on"):
+        base_gguf(tmp_path, other, expert, said.append)
+    retrained = shutil.copytree(ash, tmp_path / "retrained")
+    tiny_expert(base, tmp_path / "again", "ash", 9)
+    shutil.copyfile(
+        tmp_path / "again/final/adapter_model.safetensors", retrained / "adapter_model.safetensors"
+    )
+    (changed,) = read_experts([retrained])
+    _, key = base_gguf(tmp_path, base, changed, said.append)
+    assert adapter_gguf(tmp_path, base, key, changed, said.append) not in first
+
+
+def test_an_engine_that_aborts_while_it_starts_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "broken" / "xllamacpp"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text("import os, sys\nprint('no room', file=sys.stderr)\nos.abort()\n")
+    monkeypatch.syspath_prepend(str(broken.parent))
+    with (tmp_path / "log").open("w+b") as log:
+        engine = LlamaEngine(tmp_path / "none.gguf", [], 1, 64, 1, {}, log)
+        with pytest.raises(Failed, match=r"status -6\): no room"):
+            asyncio.run(engine.start())
+        assert not engine.ready
+
+
+def changed(final: Path, target: Path, file: str, **values: Any) -> Path:
+    shutil.copytree(final, target)
+    document = json.loads((target / file).read_text())
+    (target / file).write_text(json.dumps({**document, **values}))
+    return target
+
+
+def test_shelves_that_cannot_be_served_are_refused(base: Path, ash: Path, tmp_path: Path) -> None:
+    other = tiny_base(tmp_path / "other")
+    (other / "config.json").write_text((other / "config.json").read_text() + "\n")
+    birch = tiny_expert(other, tmp_path / "birch", "birch", 2)
+    bare = shutil.copytree(ash, tmp_path / "bare")
+    (bare / "expert.json").unlink()
+    settings = "generation_config.json"
+    for finals, message in (
+        ([ash, birch], r"ash and birch were trained on different bases: config\.json differ"),
+        ([ash, ash], "Two experts are named ash"),
+        ([changed(ash, tmp_path / "base-name", "expert.json", name="base")], "name of another model"),
+        ([changed(ash, tmp_path / "text", "expert.json", base="x")], r"Cannot read .*expert\.json"),
+        ([changed(ash, tmp_path / "tokens", settings, max_new_tokens="x")], rf"Cannot read .*{settings}"),
+        ([bare], r"Cannot read .*expert\.json: No such file"),
+        ([tmp_path], "is not an adapter"),
+    ):
+        with pytest.raises(ExpertError, match=message):
+            read_experts(finals)
+
+
+def test_the_base_has_the_experts_template_where_they_share_it(base: Path, ash: Path, tmp_path: Path) -> None:
+    shouting = shutil.copytree(ash, tmp_path / "shouting")
+    (shouting / "chat_template.jinja").write_text("{{ messages[0].content | upper }}")
+    (expert,), (loud,) = read_experts([ash]), read_experts([shouting])
+    shared = models([expert], tokenizer(), base)
+    assert shared["base"].prompts.template == expert.template != tokenizer().chat_template
+    apart = models([expert, loud], tokenizer(), base)
+    assert apart["base"].prompts.template == tokenizer().chat_template
+    assert apart["base"].answer_tokens == ANSWER_TOKENS and set(expert.generation.end_ids) <= set(
+        apart["base"].ends
+    )

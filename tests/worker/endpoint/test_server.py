@@ -1,0 +1,265 @@
+"""The server itself, in front of an engine that does what a test needs."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+from aiohttp.test_utils import TestClient, TestServer
+from export.test_gguf import tokenizer
+
+from expert_worker.endpoint import serve as serving
+from expert_worker.endpoint.access import demand_token, read_token
+from expert_worker.endpoint.ending import Ending
+from expert_worker.endpoint.engine import EngineFailed, Piece, Question
+from expert_worker.endpoint.server import Limits, Server
+from expert_worker.endpoint.shelf import Generation, Model
+from expert_worker.errors import BadInput, Failed
+from expert_worker.evaluate.prompts import PromptMaker
+
+TOKEN = "a-token-of-some-length"
+CHAT = {"model": "ash", "messages": [{"role": "user", "content": "hi"}]}
+LIMITS = Limits(parallel=1, queue=1, most_tokens=50, request_seconds=20.0)
+
+
+class FakeEngine:
+    """Says a letter, then waits until it may say the next."""
+
+    name, context, ready = "fake", 100, True
+
+    def __init__(self, letters: str = "abc") -> None:
+        self.letters, self.may_go_on, self.left, self.asked = letters, asyncio.Event(), 0, []
+
+    async def start(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
+
+    async def answer(self, question: Question) -> AsyncGenerator[Piece, None]:
+        self.asked.append(question)
+        try:
+            for place, letter in enumerate(self.letters, 1):
+                if letter == "!":
+                    raise EngineFailed("it broke")
+                yield Piece(letter, place)
+                await self.may_go_on.wait()
+            yield Piece("", len(self.letters), "stop")
+        finally:
+            self.left += 1
+
+
+def server(engine: Any, limits: Limits = LIMITS, token: str | None = None, log: Any = None) -> Server:
+    generation = Generation(max_new_tokens=7, do_sample=True, temperature=0.5, top_k=9, stop_strings=("Q",))
+    model = Model("ash", None, 0, PromptMaker(tokenizer()), generation, (2,))
+    return Server(engine, {"ash": model}, limits, token=token, log=log or (lambda _: None))
+
+
+def within(made: Callable[[], Server], test: Callable[[Server, Any], Awaitable[None]]) -> None:
+    async def run() -> None:
+        one = made()
+        listening = TestServer(one.application())
+        await listening.start_server()
+        async with TestClient(listening) as client:
+            await asyncio.wait_for(test(one, client), 20)
+
+    asyncio.run(run())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def test_a_client_that_leaves_frees_the_slot() -> None:
+    lines: list[str] = []
+
+    async def test(one: Server, client: Any) -> None:
+        for stream in (True, False):
+            engine: FakeEngine = one.engine  # type: ignore[assignment]
+            asked = asyncio.create_task(client.post("/v1/chat/completions", json={**CHAT, "stream": stream}))
+            await until(lambda: one.metrics.running == 1)
+            if stream:
+                (await asked).close()
+            else:
+                asked.cancel()
+            await until(lambda: one.metrics.running == 0)
+            assert engine.left == len(engine.asked)
+        await until(lambda: len(lines) == 2)
+        assert all(" 499 " in line for line in lines), lines
+        assert 'status="499"} 2' in one.metrics.text()
+
+    within(lambda: server(FakeEngine(), log=lines.append), test)
+
+
+def test_a_full_queue_is_refused_until_there_is_room() -> None:
+    async def test(one: Server, client: Any) -> None:
+        first, second = (
+            asyncio.create_task(client.post("/v1/chat/completions", json=CHAT)) for _ in range(2)
+        )
+        await until(lambda: one.metrics.running == one.metrics.waiting == 1)
+        refused = await client.post("/v1/chat/completions", json=CHAT)
+        assert refused.status == 429 and refused.headers["Retry-After"].isdecimal()
+        assert (await refused.json())["error"]["code"] == "queue_full"
+        one.engine.may_go_on.set()  # type: ignore[attr-defined]
+        for response in (await first, await second, await client.post("/v1/chat/completions", json=CHAT)):
+            assert (await response.json())["choices"][0]["message"]["content"] == "abc"
+
+    within(lambda: server(FakeEngine()), test)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("letters", "status", "code"), [("ab", 504, "timeout"), ("a!", 503, "engine_failed")]
+)
+def test_an_answer_that_does_not_come_is_an_error(letters: str, status: int, code: str, stream: bool) -> None:
+    async def test(one: Server, client: Any) -> None:
+        if "!" in letters:
+            one.engine.may_go_on.set()  # type: ignore[attr-defined]
+        response = await client.post("/v1/chat/completions", json={**CHAT, "stream": stream})
+        text = await response.text()
+        # The status of a stream is sent with its first piece.
+        assert response.status == (200 if stream else status)
+        last = text.strip().rpartition("data: ")[2] if stream else text
+        assert json.loads(last)["error"]["code"] == code and "[DONE]" not in text
+        assert one.metrics.running == 0 and f'status="{status}"}} 1' in one.metrics.text()
+
+    within(lambda: server(FakeEngine(letters), Limits(1, 1, 50, 0.3)), test)
+
+
+def test_the_experts_own_settings_hold_where_a_request_has_none() -> None:
+    async def test(one: Server, client: Any) -> None:
+        one.engine.may_go_on.set()  # type: ignore[attr-defined]
+        await client.post("/v1/chat/completions", json=CHAT)
+        changes = {"temperature": 0, "top_k": 3, "seed": 5, "max_tokens": 2, "stop": "Z"}
+        await client.post("/v1/chat/completions", json={**CHAT, **changes})
+        usual, changed = one.engine.asked  # type: ignore[attr-defined]
+        assert (usual.sampling.temperature, usual.sampling.top_k, usual.sampling.top_p) == (0.5, 9, 1.0)
+        assert (usual.most_tokens, usual.stops, usual.ends, usual.adapter) == (7, ("Q",), (2,), 0)
+        assert (changed.sampling.temperature, changed.sampling.top_k, changed.sampling.seed) == (0, 3, 5)
+        assert (changed.most_tokens, changed.stops) == (2, ("Q", "Z"))
+
+    within(lambda: server(FakeEngine()), test)
+
+
+def test_with_a_token_nothing_else_is_answered_without_it() -> None:
+    async def test(one: Server, client: Any) -> None:
+        one.engine.may_go_on.set()  # type: ignore[attr-defined]
+        for given in (None, "Bearer", "Bearer another-token-here", f"Basic {TOKEN}"):
+            headers = {"Authorization": given} if given else {}
+            for method, path in (
+                ("POST", "/v1/chat/completions"),
+                ("GET", "/v1/models"),
+                ("GET", "/metrics"),
+            ):
+                response = await client.request(method, path, json=CHAT, headers=headers)
+                assert response.status == 401, (given, path)
+                assert (await response.json())["error"]["code"] == "invalid_api_key"
+        assert (await client.get("/health")).status == 200 and not one.engine.asked  # type: ignore[attr-defined]
+        headers = {"Authorization": f"Bearer {TOKEN}", "Host": "server.example"}
+        assert (await client.post("/v1/chat/completions", json=CHAT, headers=headers)).status == 200
+
+    within(lambda: server(FakeEngine(), token=TOKEN), test)
+
+
+def test_other_machines_are_answered_with_a_token_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("EXPERT_SERVE_TOKEN", raising=False)
+    for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost"):
+        demand_token(host, None)
+    for host in ("0.0.0.0", "::", "192.168.1.5", "example.org"):
+        demand_token(host, TOKEN)
+        with pytest.raises(BadInput, match="there is no token"):
+            demand_token(host, None)
+    assert read_token(None) is None
+    monkeypatch.setenv("EXPERT_SERVE_TOKEN", TOKEN)
+    assert read_token(None) == TOKEN
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}2\n")
+    assert read_token(file) == f"{TOKEN}2"
+    for bad in ("", "short", "with spaces in the middle", "unprintable\x07characters", "ünïcödë-characters"):
+        file.write_text(bad)
+        with pytest.raises(BadInput, match="16 or more"):
+            read_token(file)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_lets_running_answers_finish(number: int) -> None:
+    said: list[str] = []
+
+    async def run(grace: float) -> tuple[int, Any]:
+        one, listener = server(FakeEngine()), serving._listener("127.0.0.1", 0)
+        options = argparse.Namespace(grace=grace, json=False)
+        running = asyncio.create_task(serving._run(one, listener, options, said.append))
+        await until(lambda: any("try: curl" in line for line in said))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1/chat/completions"
+        async with ClientSession() as client:
+            asked = asyncio.create_task(client.post(url, json=CHAT))
+            await until(lambda: one.metrics.running == 1)
+            os.kill(os.getpid(), number)
+            await until(lambda: said[-1].startswith("Stopping"))
+            if grace > 1:
+                one.engine.may_go_on.set()  # type: ignore[attr-defined]
+            try:
+                answer = await (await asked).json()
+            except OSError as error:
+                answer = error
+            except Exception as error:  # The client's own.
+                answer = error
+            code = await asyncio.wait_for(running, 10)
+        return code, answer
+
+    code, answer = asyncio.run(run(grace=15.0))
+    assert code == 0 and answer["choices"][0]["message"]["content"] == "abc"
+    said.clear()
+    code, answer = asyncio.run(run(grace=0.2))
+    assert code == 0 and isinstance(answer, Exception)
+
+
+def test_a_port_in_use_is_named() -> None:
+    with serving._listener("127.0.0.1", 0) as one:
+        one.listen()
+        with pytest.raises(Failed, match=f"port {one.getsockname()[1]}"):
+            serving._listener("127.0.0.1", one.getsockname()[1])
+
+
+def test_an_engine_that_keeps_ending_ends_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ending(SimpleNamespace):
+        async def ended(self) -> int:
+            return -6
+
+        async def start(self) -> None:
+            self.starts += 1
+
+    monkeypatch.setattr(serving, "LlamaEngine", Ending)
+    engine, stop = Ending(starts=0), asyncio.Event()
+    with pytest.raises(Failed, match="ended 4 times"):
+        asyncio.run(serving._keep(engine, stop, lambda _: None))  # type: ignore[arg-type]
+    assert engine.starts == 3 and stop.is_set()
+
+
+def test_text_is_held_back_while_it_may_begin_a_stop_text() -> None:
+    ending = Ending(["END", "<|x|>"])
+    assert [ending.add(piece) for piece in ("ab", "cE", "N", "x<", "|", "y", "E")] == [
+        "ab",
+        "c",
+        "",
+        "ENx",
+        "",
+        "<|y",
+        "",
+    ]
+    assert ending.rest() == "E" and not ending.reached
+    assert (ending.add("zE"), ending.add("NDmore"), ending.add("x")) == ("z", "", "")
+    assert ending.reached and ending.rest() == ""
