@@ -104,11 +104,14 @@ fn two_packages_of_one_run_are_the_same_bytes() {
     let first = std::fs::read(world.path(PACKAGE)).unwrap();
     let again = document(&world, &["package", "experts/a"]);
     assert_eq!(again["unchanged"], true);
-    std::thread::sleep(std::time::Duration::from_millis(20));
+    let earlier = std::time::SystemTime::now() - std::time::Duration::from_hours(1);
     for (path, content) in tree(&world.path(RUN).join("final")) {
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, content).unwrap();
+        std::fs::File::options().write(true).open(&path).unwrap().set_modified(earlier).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
+    std::thread::sleep(std::time::Duration::from_millis(1100));
     document(&world, &["package", RUN, "--output", "other.expert"]);
     assert_eq!(std::fs::read(world.path("other.expert")).unwrap(), first);
     edit(&world.path("experts/a/manifest.json"), |manifest| manifest["description"] = json!("changed"));
@@ -267,7 +270,7 @@ fn a_signature_covers_every_file_and_names_its_key() {
     let (code, message) = refused(&world, &["verify", PACKAGE, "--key", "other.pub.pem"]);
     assert!(code == "wrong-signature" && message.contains(key.as_str().unwrap()), "{message}");
 
-    // A package with one file changed and its list made anew keeps no valid signature.
+    // A package with one file changed and a new list keeps no valid signature.
     let files: BTreeMap<String, Vec<u8>> = unpacked(&world.path(PACKAGE)).into_iter().collect();
     std::fs::write(world.path(RUN).join("final/README.md"), "# another\n").unwrap();
     document(&world, &["package", "experts/a", "--output", "plain.expert"]);

@@ -17,7 +17,7 @@ use packages::{
 use serde_json::{Value, json};
 use tar::{EntryType, Header};
 
-/// Of addresses, in KiB; what is refused is far larger.
+/// Of addresses, in KiB; the bombs are far larger.
 const MEMORY: u32 = 1_000_000;
 
 fn packaged() -> World {
@@ -132,7 +132,7 @@ fn relabelled(world: &World, name: &str, content: &[u8]) {
 }
 
 #[test]
-fn weights_with_a_lying_header() {
+fn weights_with_a_false_header() {
     let world = packaged();
     let header = |text: &str, data: usize| {
         [&(text.len() as u64).to_le_bytes()[..], text.as_bytes(), &vec![0; data]].concat()

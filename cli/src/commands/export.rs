@@ -1,18 +1,27 @@
-//! `export`: the adapter merged into its base, or the plain adapter, also as GGUF; the worker compares what it wrote.
+//! `export`: the adapter merged into its base, or the plain adapter, also as GGUF; the worker compares what it wrote. `--push`
+//! uploads the folder to the Hub.
 
 use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
+use expert_contract::manifest::is_hub_id;
 use expert_contract::plan::Request;
+use expert_contract::results::ExpertRecord;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::args::{Global, PlanOptions, Supervision};
 use crate::failure::Failure;
 use crate::next;
 use crate::plan::{Reads, prepare};
 use crate::run::adapter;
+use crate::sys::files::read_json;
 use crate::sys::paths::{absolute, near};
-use crate::ui::{Console, summary};
-use crate::worker::{self, Home, carry_out};
+use crate::ui::number::bytes;
+use crate::ui::{Align, Console, Table, summary};
+use crate::worker::{self, Home, Search, carry_out, run_module};
+
+const MODULE: &str = "expert_worker.push";
 
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("kind").required(true).multiple(true).args(["merge", "adapter", "gguf"])))]
@@ -34,8 +43,37 @@ pub struct Args {
     /// The new folder (default: export/merged, export/adapter, export/gguf or export/merged-gguf in the run's folder)
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
+    /// Upload the folder to this model repository of the Hugging Face Hub, which is made where there is none
+    #[arg(long, value_name = "OWNER/NAME", value_parser = repository)]
+    push: Option<String>,
+    /// Export, and only list what --push would upload
+    #[arg(long, requires = "push")]
+    dry_run: bool,
+    /// A private repository; refused where it is a public one
+    #[arg(long, requires = "push")]
+    private: bool,
     #[command(flatten)]
     supervision: Supervision,
+}
+
+fn repository(text: &str) -> Result<String, String> {
+    is_hub_id(text).then(|| text.to_owned()).ok_or_else(|| format!("`{text}` is not OWNER/NAME"))
+}
+
+/// What the worker's module prints.
+#[derive(Serialize, Deserialize)]
+struct Pushed {
+    repository: String,
+    private: bool,
+    files: Vec<PushedFile>,
+    /// Of the commit; null where nothing was uploaded.
+    url: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PushedFile {
+    name: String,
+    bytes: u64,
 }
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
@@ -54,6 +92,17 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     };
     let usual = || Path::new(&paths.output).join("export").join(name);
     let target = absolute(&args.to.clone().unwrap_or_else(usual));
+    if let (Some(repository), None) = (&args.push, &args.from)
+        && of_same_run(Path::new(&adapter), Path::new(&target), args)
+    {
+        let folder = near(Path::new(&target));
+        console.say(&format!("{folder} is the export of this run already"));
+        let pushed = push(args, repository, &target, global, console)?;
+        if console.json {
+            console.document(&json!({"ok": true, "target": target, "push": pushed}));
+        }
+        return Ok(Exit::Done);
+    }
     let plan = resolved.plan(Request::Export {
         adapter,
         target: target.clone(),
@@ -61,16 +110,87 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         gguf: args.gguf,
     });
     let result = carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console)?;
-    if console.json {
-        console.document(&result);
-    } else {
+    if !console.json {
         console.data(&summary::exported(&worker::result(&result)?));
     }
-    if !args.gguf {
+    let pushed = args.push.as_ref().map(|name| push(args, name, &target, global, console)).transpose()?;
+    if console.json {
+        let mut document: Value = json!(result);
+        if let Some(pushed) = &pushed {
+            document["push"] = json!(pushed);
+        }
+        console.document(&document);
+    }
+    if !args.gguf && pushed.is_none() {
         let target = near(Path::new(&target));
         let written = if args.merge { "--base-only --model" } else { "--adapter" };
         let next = next::command("evaluate", &args.options, &format!("{written} {}", next::quoted(&target)));
         next::lead_on(Path::new(&plan.machine.paths.output), &next, console);
     }
     Ok(Exit::Done)
+}
+
+/// An export whose upload failed, or was only listed, is uploaded as it is.
+fn of_same_run(adapter: &Path, target: &Path, args: &Args) -> bool {
+    // With its score, which the model card shows too.
+    let known = |folder: &Path| {
+        let record: ExpertRecord = read_json(&folder.join("expert.json"))?;
+        Some((record.recipe_digest?, record.score))
+    };
+    let is_adapter = target.join("adapter_config.json").is_file();
+    !args.gguf
+        && is_adapter != args.merge
+        && known(target).is_some_and(|record| known(adapter) == Some(record))
+}
+
+fn push(
+    args: &Args,
+    repository: &str,
+    target: &str,
+    global: &Global,
+    console: &Console,
+) -> Result<Pushed, Failure> {
+    let python = Search::here(global.python.as_deref(), None).find()?.of_this_version()?;
+    if !args.dry_run {
+        console.say(&format!("uploading {} to {repository}", near(Path::new(target))));
+    }
+    let flags = [(args.private, "--private"), (args.dry_run, "--dry-run")];
+    let chosen = flags.iter().filter(|(chosen, _)| *chosen).map(|(_, flag)| *flag);
+    let words: Vec<&str> = [target, repository].into_iter().chain(chosen).collect();
+    let printed = run_module(&python, MODULE, &words)?.stdout;
+    let pushed: Pushed = serde_json::from_str(&printed).map_err(|error| {
+        Failure::new(Exit::Failed, "worker-failed", format!("the upload ended without a result: {error}"))
+    })?;
+    if !console.json {
+        show(&pushed, console);
+    }
+    if args.dry_run {
+        console.say("nothing was uploaded");
+        console.say(&format!("next: {}", without_dry_run(args, repository)));
+    }
+    Ok(pushed)
+}
+
+/// The same command, which uploads what was listed.
+fn without_dry_run(args: &Args, repository: &str) -> String {
+    let flags = [(args.merge, "--merge"), (args.adapter, "--adapter"), (args.gguf, "--gguf")];
+    let mut words: Vec<String> =
+        flags.iter().filter(|(given, _)| *given).map(|(_, flag)| (*flag).to_owned()).collect();
+    for (option, path) in [("--from", &args.from), ("--to", &args.to)] {
+        words.extend(path.iter().map(|path| format!("{option} {}", next::quoted(&near(path)))));
+    }
+    words.push(format!("--push {repository}"));
+    words.extend(args.private.then(|| "--private".to_owned()));
+    next::command("export", &args.options, &words.join(" "))
+}
+
+fn show(pushed: &Pushed, console: &Console) {
+    let mut table = Table::new(&[("file", Align::Left), ("size", Align::Right)]);
+    for file in &pushed.files {
+        table.row([file.name.clone(), bytes(file.bytes)]);
+    }
+    console.data(&table.render());
+    if let Some(url) = &pushed.url {
+        console.data(url);
+    }
 }

@@ -1,0 +1,1 @@
+"""An exported folder on the Hugging Face Hub, by huggingface_hub."""

@@ -1,0 +1,35 @@
+"""`python -m expert_worker.push FOLDER OWNER/NAME` uploads a folder to the Hub; prints one JSON document."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from expert_worker.errors import ExpertError
+from expert_worker.push.upload import files_of, push
+from expert_worker.terminal import write_error
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m expert_worker.push", description=__doc__)
+    parser.add_argument("folder", type=Path, help="an exported folder")
+    parser.add_argument("repository", metavar="OWNER/NAME", help="the model repository")
+    parser.add_argument("--private", action="store_true", help="make a private repository")
+    parser.add_argument("--dry-run", action="store_true", help="only list what would be uploaded")
+    asked = parser.parse_args(arguments)
+    try:
+        files = files_of(asked.folder)
+        url = None if asked.dry_run else push(asked.folder, asked.repository, private=asked.private)
+    except ExpertError as error:
+        write_error(error)
+        return error.exit_code
+    listed = [
+        {"name": path.relative_to(asked.folder).as_posix(), "bytes": path.stat().st_size} for path in files
+    ]
+    document = {"repository": asked.repository, "private": asked.private, "files": listed, "url": url}
+    sys.stdout.write(f"{json.dumps(document)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
