@@ -62,7 +62,7 @@ setup: runtime $(VENV)/.packages ## Virtual environment, native module, CLI, too
 
 demo: runtime ## Train the SQL expert on the embedded base, on this machine, with scores before and after
 	@$(EXPERT) train --manifest experts/expert-sql/manifest.json --model smollm2-135m --resume --evaluate \
-		--output experts/expert-sql/weights/demo --max-steps 80 --set evaluation.test_set_size=60
+		--output experts/expert-sql/weights/demo --max-steps 80 --set evaluation.test_set_size=60 --set evaluation.test_sets=null
 
 # The program is packed from a copy of what `make setup` compiled, because maturin moves it away for a moment and
 # somebody may be running it. A release's wheels come from .github/workflows/release.yml.

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from command import rows_of, save_base, surroundings, write_rows
-from sample_run import sample_run
+from sample_run import sample_run, share
 from tmux import CLI, MISSING, ROOT, Terminal, is_here
 
 WIDTHS = (60, 80, 120)
@@ -103,6 +103,18 @@ def test_plan_fits(shelf: Path, columns: int) -> None:
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_runs_fits(shelf: Path, columns: int) -> None:
     compare(f"runs-{columns}", shown(shelf, columns, "expert-cli", "runs", "words"))
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_runs_with_two_test_sets_fits(shelf: Path, columns: int) -> None:
+    run = shelf / "two-sets" / "a-run"
+    shutil.copytree(shelf / "words" / "weights" / "a-run", run, dirs_exist_ok=True)
+    document = json.loads((run / "evaluation.json").read_text())
+    people = {"rows": 120, "base": share(3, 120), "adapter": share(15, 120)}
+    (run / "evaluation.json").write_text(json.dumps({**document, "test_sets": {"people": people}}))
+    screen = shown(shelf, columns, "expert-cli", "runs", "two-sets")
+    assert all(len(line) <= columns for line in screen.splitlines())
+    compare(f"runs-two-sets-{columns}", screen)
 
 
 @pytest.mark.parametrize("columns", WIDTHS)

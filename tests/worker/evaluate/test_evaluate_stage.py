@@ -336,7 +336,7 @@ def lines(rows: list[Any]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def test_a_further_test_set_has_scores_of_its_own(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_further_test_set_has_separate_scores(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     alone, _ = report(plan)
     assert "test_sets" not in alone
     output = Path(plan.machine.paths.output)
