@@ -75,8 +75,8 @@ class Browser:
         message, _, self._buffer = self._buffer.partition(b"\0")
         return json.loads(message)
 
-    def look(self, page: Path, *, width: int, scheme: str) -> None:
-        """Opens the page from disk and waits until it is drawn."""
+    def look(self, page: Path | str, *, width: int, scheme: str) -> None:
+        """Opens a page from disk, or by its URL, and waits until it is drawn."""
         self.messages.clear()
         self.call(
             "Emulation.setDeviceMetricsOverride",
@@ -86,7 +86,7 @@ class Browser:
             mobile=width < 600,
         )
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        self.call("Page.navigate", url=page.as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         while not any(event.get("method") == "Page.loadEventFired" for event in self.messages):
             self.messages.append(self._next())
 

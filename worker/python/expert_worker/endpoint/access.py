@@ -9,6 +9,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from expert_worker.endpoint import page
 from expert_worker.endpoint.refusals import Refused
 from expert_worker.errors import BadInput
 
@@ -16,7 +17,7 @@ TOKEN_VARIABLE = "EXPERT_SERVE_TOKEN"  # noqa: S105 (its name)
 _SHORTEST = 16
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 # The page asks for the token itself, and programs that watch a server have none.
-_OPEN = frozenset({"/", "/health"})
+_OPEN = frozenset({*page.FILES, "/health"})
 
 
 def read_token(file: Path | None) -> str | None:

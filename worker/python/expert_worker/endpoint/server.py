@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from expert_worker.endpoint import access
+from expert_worker.endpoint import access, page
 from expert_worker.endpoint.answers import Answer
 from expert_worker.endpoint.bodies import Body, ChatBody, CompletionBody, parse
 from expert_worker.endpoint.engine import Engine, EngineFailed, Piece, Question, Sampling
@@ -80,6 +80,8 @@ class Server:
         app.router.add_get("/v1/models/{name}", self._show_model)
         app.router.add_get("/health", self._health)
         app.router.add_get("/metrics", self._show_metrics)
+        for path in page.FILES:
+            app.router.add_get(path, page.show)
         return app
 
     @web.middleware

@@ -1,0 +1,165 @@
+"""The page at `/` as a reader uses it: in a browser, narrow and wide."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+from export.test_gguf import tokenizer
+from report.browser import Browser, program
+
+from expert_worker.endpoint.engine import EngineFailed, Piece, Question
+from expert_worker.endpoint.server import Limits, Server
+from expert_worker.endpoint.shelf import models, read_experts
+
+from .tiny_shelf import scored, tiny_base, tiny_expert
+
+pytestmark = pytest.mark.skipif(
+    program() is None, reason="there is no Chromium here, and `make test` could not install it"
+)
+TOKEN = "a-token-of-some-length"
+OVERFLOWING = """[...document.querySelectorAll('body *')].filter(e => {
+  const box = e.getBoundingClientRect();
+  return box.width && (box.right > innerWidth + 0.5 || box.left < -0.5);
+}).map(e => e.outerHTML.slice(0, 80))"""
+
+
+class Echo:
+    """Answers with who was asked, and a long word; `wait` never ends."""
+
+    name, context, ready = "echo", 400, True
+
+    def __init__(self) -> None:
+        self.left = 0
+
+    async def start(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
+
+    async def answer(self, question: Question) -> AsyncGenerator[Piece, None]:
+        prompt = tokenizer().decode(question.prompt)
+        try:
+            if "broken" in prompt:
+                raise EngineFailed("broken")
+            yield Piece(f"<b>{question.adapter}</b> ", 1)
+            if "wait" in prompt:
+                await asyncio.Event().wait()
+            yield Piece("long" * 100, 2, "length")
+        finally:
+            self.left += 1
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("page")
+    base = tiny_base(folder / "base")
+    name = "an-expert-with-a-name-that-is-as-long-as-they-come-and-longer"
+    finals = [tiny_expert(base, folder / it, it, seed) for seed, it in enumerate((name, "birch"))]
+    scored(finals[0], correct=30)
+    return models(read_experts(finals), tokenizer(), base)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    executable = program()
+    assert executable
+    opened = Browser(executable, tmp_path_factory.mktemp("profile"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def site(shelf: Any, request: pytest.FixtureRequest) -> Iterator[tuple[str, Echo]]:
+    """In a thread, because the browser is spoken to in this one."""
+    loop, engine = asyncio.new_event_loop(), Echo()
+    port: list[int] = []
+
+    async def start() -> web.AppRunner:
+        token = getattr(request, "param", None)
+        server = Server(engine, shelf, Limits(4, 4, 100, 30.0), token=token)
+        runner = web.AppRunner(server.application(), handler_cancellation=True, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        port.append(runner.addresses[0][1])
+        return runner
+
+    runner = loop.run_until_complete(start())
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{port[0]}/", engine
+    asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 15
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+def text(browser: Browser, name: str) -> str:
+    return str(browser.ask(f"document.getElementById('{name}').textContent"))
+
+
+def ask(browser: Browser, prompt: str) -> None:
+    browser.ask(f"document.getElementById('prompt').value = '{prompt}'")
+    browser.ask("document.getElementById('send').click()")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(420, "dark"), (1000, "light"), (1400, "light")])
+def test_base_and_expert_answer_side_by_side(
+    width: int, scheme: str, browser: Browser, site: tuple[str, Echo]
+) -> None:
+    browser.look(site[0], width=width, scheme=scheme)
+    until(lambda: browser.ask("document.getElementById('expert').options.length") == 2)
+    assert text(browser, "score") == "accuracy 75.0 % (0.0 to 100.0 %) of 40 test rows; base 75.0 %"
+    ask(browser, "hello")
+    until(lambda: "2 tokens" in text(browser, "base-about") and "2 tokens" in text(browser, "expert-about"))
+    # What a model writes is text, never part of the page.
+    assert text(browser, "base-answer") == "<b>None</b> " + "long" * 100
+    assert text(browser, "expert-answer") == "<b>0</b> " + "long" * 100
+    assert "cut at its limit" in text(browser, "expert-about")
+    tops = "[...document.querySelectorAll('section')].map(e => e.getBoundingClientRect().top)"
+    first, second = browser.ask(tops)
+    assert (first == second) == (width > 900)
+    assert browser.ask(OVERFLOWING) == []
+    choose = "(e => { e.value = 'birch'; e.dispatchEvent(new Event('change')) })"
+    browser.ask(f"{choose}(document.getElementById('expert'))")
+    assert "not measured" in text(browser, "score") and text(browser, "expert-name") == "birch"
+    assert browser.complaints() == []
+    assert all(url.startswith((site[0], "data:,")) for url in browser.requests())
+
+
+def test_an_answer_can_be_stopped_and_errors_are_shown(browser: Browser, site: tuple[str, Echo]) -> None:
+    url, engine = site
+    browser.look(url, width=1000, scheme="light")
+    until(lambda: browser.ask("document.getElementById('expert').options.length") == 2)
+    ask(browser, "wait")
+    until(lambda: text(browser, "base-answer") and text(browser, "expert-answer"))
+    browser.ask("document.getElementById('stop').click()")
+    until(lambda: engine.left == 2 and text(browser, "expert-about") == "stopped")
+    ask(browser, "broken")
+    until(lambda: "engine failed" in text(browser, "base-about"))
+    until(lambda: not browser.ask("document.getElementById('send').disabled"))
+
+
+@pytest.mark.parametrize("site", [TOKEN], indirect=True)
+def test_the_page_asks_for_the_token(browser: Browser, site: tuple[str, Echo]) -> None:
+    browser.look(site[0], width=420, scheme="light")
+    until(lambda: "token is missing" in text(browser, "problem"))
+    assert browser.ask("!document.getElementById('token-line').hidden")
+    enter = f"(e => {{ e.value = '{TOKEN}'; e.dispatchEvent(new Event('change')) }})"
+    browser.ask(f"{enter}(document.getElementById('token'))")
+    until(lambda: browser.ask("document.getElementById('expert').options.length") == 2)
+    ask(browser, "hello")
+    until(lambda: "2 tokens" in text(browser, "expert-about"))

@@ -1,0 +1,124 @@
+"use strict";
+// Asks the base and an expert the same, and shows both answers as they arrive.
+const byId = (id) => document.getElementById(id);
+let models = [];
+let running = null;
+
+function headers() {
+  const token = byId("token").value.trim();
+  return token ? { Authorization: `Bearer ${token}` } : {};
+}
+
+function show(problem) {
+  byId("problem").textContent = problem;
+  byId("problem").hidden = !problem;
+}
+
+async function message(response) {
+  try {
+    return (await response.json()).error.message;
+  } catch {
+    return `The server answered with status ${response.status}`;
+  }
+}
+
+async function load() {
+  const response = await fetch("v1/models", { headers: headers() });
+  byId("token-line").hidden = response.status !== 401 && !byId("token").value;
+  if (!response.ok) throw new Error(await message(response));
+  models = (await response.json()).data;
+  const experts = models.filter((model) => model.id !== "base");
+  byId("expert").replaceChildren(...experts.map((model) => new Option(model.id, model.id)));
+  const base = experts.find((model) => model.base)?.base;
+  if (base) document.querySelector("h1").textContent = `Experts on ${base}`;
+  describe();
+  show("");
+}
+
+const percent = (share) => `${(100 * share.accuracy).toFixed(1)} %`;
+const interval = (share) => `${(100 * share.low).toFixed(1)} to ${(100 * share.high).toFixed(1)} %`;
+
+function describe() {
+  const model = models.find((one) => one.id === byId("expert").value);
+  byId("expert-name").textContent = model ? model.id : "expert";
+  const score = model?.score;
+  if (!score?.adapter) {
+    byId("score").textContent = model && "score" in model ? "Its score is not measured: expert-cli evaluate" : "";
+    return;
+  }
+  const base = score.base ? `; base ${percent(score.base)}` : "";
+  byId("score").textContent =
+    `${score.measure} ${percent(score.adapter)} (${interval(score.adapter)}) of ${score.rows} test rows${base}`;
+}
+
+async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let waiting = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    waiting += value;
+    const parts = waiting.split("\n\n");
+    waiting = parts.pop();
+    for (const part of parts) {
+      const text = part.replace(/^data: /, "");
+      if (text === "[DONE]") return;
+      yield JSON.parse(text);
+    }
+  }
+}
+
+async function ask(model, prompt, panel, signal) {
+  const answer = byId(`${panel}-answer`);
+  const about = byId(`${panel}-about`);
+  answer.textContent = "";
+  about.textContent = "waiting";
+  const began = performance.now();
+  const seconds = () => `${((performance.now() - began) / 1000).toFixed(1)} s`;
+  try {
+    const response = await fetch("v1/chat/completions", {
+      method: "POST",
+      headers: { "Content-Type": "application/json", ...headers() },
+      body: JSON.stringify({
+        model, messages: [{ role: "user", content: prompt }], stream: true, stream_options: { include_usage: true },
+      }),
+      signal,
+    });
+    if (!response.ok) throw new Error(await message(response));
+    let end = "";
+    for await (const event of events(response)) {
+      if (event.error) throw new Error(event.error.message);
+      const choice = event.choices[0];
+      if (choice?.delta.content) answer.append(choice.delta.content);
+      if (choice?.finish_reason) end = choice.finish_reason === "length" ? ", cut at its limit" : "";
+      about.textContent = event.usage ? `${event.usage.completion_tokens} tokens, ${seconds()}${end}` : seconds();
+    }
+  } catch (error) {
+    about.textContent = error.name === "AbortError" ? "stopped" : error.message;
+  }
+}
+
+async function askBoth(event) {
+  event.preventDefault();
+  if (running) return;
+  running = new AbortController();
+  byId("send").disabled = true;
+  byId("stop").disabled = false;
+  const prompt = byId("prompt").value;
+  await Promise.all([
+    ask("base", prompt, "base", running.signal),
+    ask(byId("expert").value, prompt, "expert", running.signal),
+  ]);
+  running = null;
+  byId("send").disabled = false;
+  byId("stop").disabled = true;
+}
+
+byId("ask").addEventListener("submit", askBoth);
+byId("stop").addEventListener("click", () => running?.abort());
+byId("expert").addEventListener("change", describe);
+byId("token").addEventListener("change", () => load().catch((error) => show(error.message)));
+byId("prompt").addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) byId("ask").requestSubmit();
+});
+load().catch((error) => show(error.message));
