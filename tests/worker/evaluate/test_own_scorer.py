@@ -12,8 +12,8 @@ from plans import example_plan
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.confinement import Limits
 from expert_worker.evaluate.sandbox import judge_all
+from expert_worker.evaluate.scored_rows import check_on_references
 from expert_worker.evaluate.scorers import ChosenScorer, chosen_scorer
-from expert_worker.evaluate.stage import check_on_references
 from expert_worker.evaluate.verdict import Verdict
 from expert_worker.events import Events
 
