@@ -315,6 +315,45 @@ fn keys_are_private_new_and_not_mistaken_for_each_other() {
 }
 
 #[test]
+fn what_a_killed_install_left_goes_after_a_day() {
+    let world = packaged();
+    let hours = |hours| std::time::SystemTime::now() - std::time::Duration::from_hours(hours);
+    for (name, age) in [("registry/.installing-old", 25), ("registry/.installing-new", 1)] {
+        std::fs::create_dir_all(world.path(name)).unwrap();
+        std::fs::write(world.path(name).join("README.md"), "half").unwrap();
+        std::fs::File::open(world.path(name)).unwrap().set_modified(hours(age)).unwrap();
+    }
+    document(&world, &["install", PACKAGE, "--registry", "registry"]);
+    assert!(!world.path("registry/.installing-old").exists());
+    assert!(world.path("registry/.installing-new").exists());
+    let listed = document(&world, &["install", "--list", "--registry", "registry"]);
+    assert_eq!(listed["installed"].as_array().unwrap().len(), 1);
+}
+
+/// Files that only training and scoring read are not in a package, and generate needs none of them.
+#[test]
+fn an_expert_with_scorer_template_and_test_cases_answers_after_install() {
+    let world = trained();
+    std::fs::write(world.path("experts/a/score.py"), "def score(answer, expected):\n    return True\n")
+        .unwrap();
+    std::fs::write(world.path("experts/a/cases.json"), r#"[{"prompt": "a", "expected": "b"}]"#).unwrap();
+    edit(&world.path("experts/a/manifest.json"), |manifest| {
+        manifest["base_models"][0]["prompt_template"] = json!("custom");
+        manifest["base_models"][0]["template_path"] = json!("prompts/ours.jinja");
+        manifest["evaluation"] = json!({"scorer": {"python": "score.py:score"}, "test_cases": "cases.json"});
+    });
+    std::fs::create_dir(world.path("experts/a/prompts")).unwrap();
+    std::fs::write(world.path("experts/a/prompts/ours.jinja"), "{{ messages[0].content }}").unwrap();
+    let output = run(&world, &["package", "experts/a"]);
+    let words = "leaves out evaluation.scorer, evaluation.test_cases";
+    assert!(talk(&output).contains(words), "{}", talk(&output));
+    let folder = document(&world, &["install", PACKAGE, "--registry", "registry"])["folder"].clone();
+    let ask = ["generate", folder.as_str().unwrap(), "--prompt", "x"];
+    let output = world.expert_cli(&ask, "steps=1").output().unwrap();
+    assert!(output.status.success(), "{}", talk(&output));
+}
+
+#[test]
 fn an_expert_is_installed_once_and_usable_from_there() {
     let world = signed();
     let done = document(&world, &["install", PACKAGE, "--registry", "registry", "--key", "release.pub.pem"]);

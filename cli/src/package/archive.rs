@@ -48,11 +48,13 @@ impl Read for Limited {
 /// Every entry, read to the end of the file. With `copy` the files are written to that folder.
 pub fn read(path: &Path, copy: Option<&Path>) -> Result<Contents, Failure> {
     let unreadable = |error: &io::Error| Failure::reading("read", path, error);
+    // A pipe is not opened: that would wait for whoever writes into it.
+    let data = path.metadata().ok().filter(std::fs::Metadata::is_file).ok_or_else(|| {
+        let message = format!("{} is neither a file nor a folder here", path.display());
+        Failure::bad_input("not-a-package", message)
+            .hint("name a .expert file, or the folder of an installed expert")
+    })?;
     let file = fs::File::open(path).map_err(|error| unreadable(&error))?;
-    let data = file.metadata().map_err(|error| unreadable(&error))?;
-    if !data.is_file() {
-        return Err(Failure::bad_input("not-a-package", format!("{} is not a file", path.display())));
-    }
     let limit = data.len().saturating_mul(RATIO).max(ALLOWANCE);
     let limited = Limited { stream: GzDecoder::new(BufReader::new(file)), left: limit, limit };
     let mut archive = Archive::new(limited);

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::archive::{self, Source};
 use super::contents::{Contents, Found};
-use super::layout::{self, CONFIG, EXPERT, GRAMMARS, LICENSE, MANIFEST, SIGNATURE, WEIGHTS};
+use super::layout::{self, CONFIG, EXPERT, GRAMMARS, LICENSE, MANIFEST, SIGNATURE, TEMPLATE, WEIGHTS};
 use super::run::Chosen;
 use super::{check, keys, verify};
 use crate::failure::Failure;
@@ -64,6 +64,11 @@ pub fn build(
     // A folder means nothing elsewhere; the embedded base needs no network under its short name.
     let public = if is_embedded(declared) || is_hub_id(declared) { declared } else { &base };
     reduce(&mut manifest, declared, public, &adapter(&folder, record.adapter.as_deref(), &contents)?);
+    let left_out = without_files(&mut manifest, contents.files.contains_key(TEMPLATE));
+    if !left_out.is_empty() {
+        let names = left_out.join(", ");
+        console.say(&format!("the package's manifest leaves out {names}: the file stays with the expert"));
+    }
     let sealed = check::sealed(manifest, &contents.files).map_err(|error| unwritable(&error))?;
     take(&mut contents, MANIFEST, &sealed)?;
     let signature =
@@ -343,6 +348,33 @@ fn merged(mut entry: Value, adapter: &Value) -> Value {
         entry.extend(kept.map(|(key, value)| (key.clone(), value.clone())));
     }
     entry
+}
+
+/// Keys that name files of the expert's folder. The template is in the package; scoring is done where the expert is trained.
+fn without_files(manifest: &mut Map<String, Value>, has_template: bool) -> Vec<&'static str> {
+    for base in manifest.get_mut("base_models").and_then(Value::as_array_mut).into_iter().flatten() {
+        with_template(base, has_template);
+    }
+    manifest.get_mut("base_model").into_iter().for_each(|base| with_template(base, has_template));
+    let Some(evaluation) = manifest.get_mut("evaluation").and_then(Value::as_object_mut) else {
+        return Vec::new();
+    };
+    let mut left_out = Vec::new();
+    if evaluation.get("scorer").is_some_and(|scorer| scorer.get("python").is_some_and(|it| !it.is_null())) {
+        evaluation.remove("scorer");
+        left_out.push("evaluation.scorer");
+    }
+    if evaluation.get("test_cases").is_some_and(Value::is_string) {
+        evaluation.remove("test_cases");
+        left_out.push("evaluation.test_cases");
+    }
+    left_out
+}
+
+fn with_template(base: &mut Value, has_template: bool) {
+    if let Some(path) = base.get_mut("template_path").filter(|path| has_template && path.is_string()) {
+        *path = json!(TEMPLATE);
+    }
 }
 
 /// Absolute paths name a machine: their last part stays.

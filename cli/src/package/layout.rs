@@ -5,6 +5,7 @@ pub const SIGNATURE: &str = "signature.sig";
 pub const EXPERT: &str = "expert.json";
 pub const WEIGHTS: &str = "adapter_model.safetensors";
 pub const CONFIG: &str = "adapter_config.json";
+pub const TEMPLATE: &str = "chat_template.jinja";
 pub const LICENSE: &str = "LICENSE";
 /// Endings of the grammar that a manifest names; in the package the file is `grammar.<ending>`.
 pub const GRAMMARS: [&str; 3] = ["grammar.gbnf", "grammar.json", "grammar.lark"];
@@ -15,7 +16,7 @@ const ADAPTER: [&str; 15] = [
     EXPERT,
     "README.md",
     "added_tokens.json",
-    "chat_template.jinja",
+    TEMPLATE,
     "generation_config.json",
     "merges.txt",
     "special_tokens_map.json",

@@ -1,6 +1,7 @@
 //! The folder of installed experts: `<name>/<version>/<base>/`, each an unpacked package.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ed25519_dalek::VerifyingKey;
 use expert_contract::manifest::model_slug;
@@ -13,11 +14,12 @@ use super::layout::{MANIFEST, SIGNATURE};
 use super::verify::{Report, read};
 use crate::failure::Failure;
 use crate::sys::durable;
-use crate::sys::files::children;
+use crate::sys::files::{children, remove};
 use crate::sys::paths::{absolute, file_name, near};
 
 /// Folders that are being written begin so, and are not listed.
 const UNFINISHED: &str = ".installing-";
+const ABANDONED: Duration = Duration::from_hours(24);
 
 /// In the user's data folder.
 pub fn usual() -> PathBuf {
@@ -45,6 +47,7 @@ pub fn install(source: &Path, registry: &Path, trusted: Option<&VerifyingKey>) -
         Failure::writing("write to", registry, error).hint("choose another folder with --registry")
     };
     fs::create_dir_all(registry).map_err(|error| unwritten(&error))?;
+    remove_unfinished(registry);
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
@@ -64,6 +67,19 @@ pub fn install(source: &Path, registry: &Path, trusted: Option<&VerifyingKey>) -
         Outcome::Installed
     };
     Ok(Installed { folder: absolute(&target), outcome, report })
+}
+
+/// What an install that was killed has left; one that still runs is younger.
+fn remove_unfinished(registry: &Path) {
+    let is_old = |path: &PathBuf| {
+        let written = path.symlink_metadata().and_then(|data| data.modified());
+        written.is_ok_and(|written| written.elapsed().is_ok_and(|age| age > ABANDONED))
+    };
+    let left = children(registry).into_iter().filter(|path| file_name(path).starts_with(UNFINISHED));
+    for path in left.filter(is_old) {
+        // Tried again at the next install.
+        let _ = remove(&path);
+    }
 }
 
 /// The installed package has the same files, and they are as they were.

@@ -74,10 +74,10 @@ fn resolved_here(options: &PlanOptions, here: Here, console: &Console) -> Result
     let resolved = {
         let index = choose(&manifest, options.model.as_deref())?;
         let expert = manifest.effective(index).ok_or_else(|| unknown(&manifest, ""))?;
+        // The data of an installed expert stayed where it was trained.
+        let expected = |it: &Diagnostic| it.code == Code::DataMissing && it.severity != Severity::Error;
         let installed = adapter::is_beside(&path);
-        diagnostics.retain(|diagnostic| {
-            concerns(diagnostic, index) && !(installed && diagnostic.code == Code::DataMissing)
-        });
+        diagnostics.retain(|it| concerns(it, index) && !(installed && expected(it)));
         console.report(&diagnostics, &manifest.document.sources);
         let site = site::of(options, here, &path)?;
         let mut resolved = resolve(&expert, &site)
