@@ -1,4 +1,4 @@
-//! `export --push`: what goes to the Hub, as far as the program decides it. The upload is tested beside the worker.
+//! `export --push` up to the upload, which is tested beside the worker.
 
 #![allow(clippy::unwrap_used)]
 #![cfg(unix)]

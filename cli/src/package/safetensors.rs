@@ -1,4 +1,4 @@
-//! The header of a safetensors file: where each tensor lies. A reader that trusts it maps whatever it names.
+//! The header of a safetensors file: the place of each tensor. A reader that trusts it maps whatever it names.
 
 use std::collections::BTreeMap;
 
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn lying_headers_are_refused() {
+    fn false_headers_are_refused() {
         let one = |shape: &str, offsets: &str| {
             checked(
                 &format!(r#"{{"a": {{"dtype": "F32", "shape": {shape}, "data_offsets": {offsets}}}}}"#),
