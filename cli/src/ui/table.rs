@@ -15,18 +15,21 @@ pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
+/// A cell is one line, whatever name stands in it.
+fn one_line(cell: &str) -> String {
+    cell.replace(['\n', '\t'], " ")
+}
+
 impl Table {
     pub fn new(columns: &[(&str, Align)]) -> Self {
         Self {
-            columns: columns.iter().map(|(head, align)| ((*head).to_owned(), *align)).collect(),
+            columns: columns.iter().map(|(head, align)| (one_line(head), *align)).collect(),
             rows: Vec::new(),
         }
     }
 
     pub fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
-        // A cell is one line, whatever name stands in it.
-        let line = |cell: String| cell.replace(['\n', '\t'], " ");
-        self.rows.push(cells.into_iter().map(|cell| line(cell.into())).collect());
+        self.rows.push(cells.into_iter().map(|cell| one_line(&cell.into())).collect());
     }
 
     pub fn render(&self) -> String {
@@ -63,12 +66,12 @@ impl Table {
 
     fn fit_in(&mut self, room: Option<usize>, first: &[&str]) -> Vec<String> {
         let mut left_out = Vec::new();
-        for head in first {
+        for head in first.iter().map(|head| one_line(head)) {
             if self.fits_in(room) {
                 break;
             }
-            self.leave_out(head);
-            left_out.push((*head).to_owned());
+            self.leave_out(&head);
+            left_out.push(head);
         }
         left_out
     }
@@ -173,6 +176,19 @@ mod tests {
         assert_eq!(filled().fit_in(None, &["speed", "when"]), Vec::<String>::new());
         let shown = anstream::adapter::strip_str(&super::super::style::shown(&table.render())).to_string();
         assert_eq!(shown, "expert  when        run\nsql     2026-11-22  weights/a\n");
+    }
+
+    #[test]
+    fn a_head_is_one_line_and_can_be_left_out() {
+        let filled = || {
+            let mut table = Table::new(&[("expert", Align::Left), ("forged\nhead", Align::Left)]);
+            table.row(["sql", "a\nb"]);
+            table
+        };
+        assert_eq!(plain(&filled().render()), "expert  forged head\nsql     a b\n");
+        let mut table = filled();
+        assert_eq!(table.fit_in(Some(9), &["forged\nhead"]), ["forged head"]);
+        assert_eq!(plain(&table.render()), "expert\nsql\n");
     }
 
     fn plain(text: &str) -> String {
