@@ -1,4 +1,5 @@
 //! `route`: which expert a prompt is for, learnt once, and what is left out.
+#![cfg(unix)]
 #![allow(clippy::unwrap_used)]
 
 mod common;
