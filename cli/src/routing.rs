@@ -1,7 +1,7 @@
 //! The experts of a folder as its router learns them.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use expert_contract::manifest::Options;
 use expert_contract::plan::Source;
@@ -13,12 +13,12 @@ use crate::experts;
 use crate::failure::Failure;
 use crate::plan::on_cpu;
 use crate::sys::digests::Digests;
+use crate::sys::durable;
 use crate::sys::host::home;
 
 /// The experts of a folder that a router can choose from, and why the others are left out.
 pub struct Found {
-    /// None where there is no expert to choose from.
-    pub shelf: Option<Shelf>,
+    pub experts: Vec<RoutedExpert>,
     pub left_out: Vec<LeftOut>,
 }
 
@@ -29,8 +29,7 @@ pub struct LeftOut {
 
 /// The experts of `folder` whose training data is here.
 pub fn find(folder: &Path) -> Result<Found, Failure> {
-    let home = home();
-    let digests = Digests::open(&home);
+    let digests = Digests::open(&home());
     let (mut experts, mut left_out) = (Vec::new(), Vec::new());
     for manifest in experts::below(folder)? {
         match expert(&manifest) {
@@ -38,8 +37,21 @@ pub fn find(folder: &Path) -> Result<Found, Failure> {
             Err(reason) => left_out.push(reason),
         }
     }
-    let shelf = (!experts.is_empty()).then(|| Shelf::new(&home.join("routers"), experts));
-    Ok(Found { shelf, left_out })
+    Ok(Found { experts, left_out })
+}
+
+/// None where there is no expert to choose from.
+pub fn shelf(experts: Vec<RoutedExpert>) -> Option<Shelf> {
+    (!experts.is_empty()).then(|| Shelf::new(&home().join("routers"), experts))
+}
+
+/// The shelf in a file beside its router, for a program that outlives this one.
+pub fn written(shelf: &Shelf) -> Result<PathBuf, Failure> {
+    let path = Path::new(&shelf.file).with_extension("json");
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs_err::create_dir_all(folder).map_err(|error| Failure::writing("make the folder", folder, &error))?;
+    durable::write_json(&path, shelf)?;
+    Ok(path)
 }
 
 fn expert(path: &Path) -> Result<Resolved, LeftOut> {

@@ -93,3 +93,32 @@ fn the_index_of_a_shelf_shows_its_router() {
     let page = std::fs::read_to_string(world.path("experts/report.html")).unwrap();
     assert!(page.contains("<h2>Router</h2>") && page.contains("appointments"), "{page}");
 }
+
+/// The server itself fails here: these runs hold no adapter.
+#[test]
+fn serve_passes_on_the_served_experts_whose_rows_are_here() {
+    let world = world();
+    for place in ["experts/films/weights/tiny", "experts/copied"] {
+        let folder = world.path(place).join("final");
+        std::fs::create_dir_all(&folder).unwrap();
+        let name = if place.contains("films") { "films" } else { "copied" };
+        std::fs::write(folder.join("expert.json"), json!({"name": name}).to_string()).unwrap();
+    }
+    let run = world.path("experts/films/weights/tiny");
+    std::fs::write(run.join("final/adapter_model.safetensors"), "").unwrap();
+    let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    let files = json!({"adapter_model.safetensors": {"sha256": empty, "bytes": 0}});
+    std::fs::write(run.join("plan.json"), "{}").unwrap();
+    std::fs::write(run.join("run.json"), json!({"recipe_digest": "d", "final": files}).to_string()).unwrap();
+    let output = world.expert_cli(&["serve", "experts", "--port", "0"], "").output().unwrap();
+    assert!(!output.status.success());
+    let written = std::fs::read_dir(world.path("home/routers")).map(|entries| {
+        let paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(paths.len(), 1, "{paths:?}");
+        std::fs::read(&paths[0]).unwrap()
+    });
+    let shelf: Value =
+        serde_json::from_slice(&written.unwrap_or_else(|_| panic!("{}", talk(&output)))).unwrap();
+    let names: Vec<_> = shelf["experts"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    assert_eq!(names, [&json!("films")]);
+}

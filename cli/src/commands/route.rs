@@ -32,7 +32,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     for it in &found.left_out {
         console.warn(&it.message, Some(it.hint));
     }
-    let shelf = found.shelf.ok_or_else(|| {
+    let shelf = routing::shelf(found.experts).ok_or_else(|| {
         let message = format!("{} has no expert to choose from", args.folder.display());
         Failure::bad_input("no-experts", message).hint(
             "name the folder that holds the experts; each needs its manifest.json and its training data",

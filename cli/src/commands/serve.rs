@@ -1,14 +1,20 @@
 //! `serve`: the experts of a shelf behind one HTTP server. A module of the worker does it, on this terminal.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use expert_contract::exit::Exit;
+use expert_contract::results::ExpertRecord;
+use expert_contract::routing::RoutedExpert;
 
 use crate::args::{Global, positive};
+use crate::experts;
 use crate::failure::Failure;
-use crate::runs::served;
+use crate::routing;
+use crate::runs::{Adapter, DESCRIPTION, served};
+use crate::sys::files::read_json;
 use crate::sys::host::home;
 use crate::sys::paths::absolute;
 use crate::ui::Console;
@@ -21,7 +27,7 @@ Examples:
   expert-cli serve --port 9000 --parallel 8
   expert-cli serve --host 0.0.0.0 --token-file token.txt
 
-The model of a request is an expert's name, or `base`. --json prints one document once the server listens.";
+The model of a request is an expert's name, `base`, or `auto`: a router chooses among the experts and the base. --json prints one document once the server listens.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -82,6 +88,31 @@ fn seconds(text: &str) -> Result<f64, String> {
     positive(text, "number of seconds")
 }
 
+/// The file with the served experts whose training rows are here, for the router of `auto`; None without any.
+fn router(named: &[PathBuf], adapters: &[Adapter], console: &Console) -> Option<PathBuf> {
+    let usual = [experts::usual()];
+    let folders = if named.is_empty() { &usual[..] } else { named };
+    let wanted: BTreeSet<String> = adapters.iter().filter_map(name).collect();
+    let mut found: Vec<RoutedExpert> =
+        folders.iter().filter_map(|folder| routing::find(folder).ok()).flat_map(|it| it.experts).collect();
+    found.retain(|expert| wanted.contains(&expert.name));
+    found.sort_by(|one, two| one.name.cmp(&two.name));
+    found.dedup_by(|one, two| one.name == two.name);
+    match routing::written(&routing::shelf(found)?) {
+        Ok(path) => Some(path),
+        Err(failure) => {
+            let message = format!("there is no model `auto`: {}", failure.message);
+            console.warn(&message, failure.hint.as_deref());
+            None
+        }
+    }
+}
+
+fn name(adapter: &Adapter) -> Option<String> {
+    let record: ExpertRecord = read_json(&Path::new(&adapter.folder).join(DESCRIPTION))?;
+    record.name
+}
+
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
     let adapters = served(&args.experts, args.model.as_deref(), console)?;
     let given = args.base.as_deref().map(absolute);
@@ -104,6 +135,9 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     words.extend(["--home".into(), home().into_os_string()]);
     if let Some(base) = base {
         words.extend(["--base-folder".into(), base.into()]);
+    }
+    if let Some(shelf) = router(&args.experts, &adapters, console) {
+        words.extend(["--router".into(), shelf.into_os_string()]);
     }
     if let Some(file) = &args.token_file {
         words.extend(["--token-file".into(), file.clone().into_os_string()]);

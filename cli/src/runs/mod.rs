@@ -7,4 +7,4 @@ pub mod report;
 mod served;
 
 pub use list::{Run, State, below, is_run, look, of_expert, test_sets};
-pub use served::served;
+pub use served::{Adapter, DESCRIPTION, served};

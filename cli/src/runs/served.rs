@@ -12,7 +12,7 @@ use crate::sys::paths::{absolute, file_name, near};
 use crate::ui::Console;
 
 /// What training writes beside an adapter's weights.
-const DESCRIPTION: &str = "expert.json";
+pub const DESCRIPTION: &str = "expert.json";
 
 /// One adapter, in a folder that describes itself.
 #[derive(Debug)]

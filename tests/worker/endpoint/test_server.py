@@ -7,7 +7,7 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +25,9 @@ from expert_worker.endpoint.server import Limits, Server
 from expert_worker.endpoint.shelf import Generation, Model
 from expert_worker.errors import BadInput, Failed
 from expert_worker.evaluate.prompts import PromptMaker
+from expert_worker.plan.models import Source
+from expert_worker.routing import Examples, Router
+from expert_worker.routing.models import Keywords, RoutedExpert, Shelf
 
 TOKEN = "a-token-of-some-length"
 CHAT = {"model": "ash", "messages": [{"role": "user", "content": "hi"}]}
@@ -263,3 +266,86 @@ def test_text_is_held_back_while_it_may_begin_a_stop_text() -> None:
     assert ending.rest() == "E" and not ending.reached
     assert (ending.add("zE"), ending.add("NDmore"), ending.add("x")) == ("z", "", "")
     assert ending.reached and ending.rest() == ""
+
+
+def named(name: str, adapter: int | None) -> Model:
+    return Model(name, None, adapter, PromptMaker(tokenizer()), Generation(max_new_tokens=7), (2,))
+
+
+def with_auto() -> Server:
+    sql = [f"CREATE TABLE t{n} (id INT, price INT); Show the price above {n}." for n in range(30)]
+    letters = [f"Schreibe einen Brief an Frau Weber wegen Rechnung {n}." for n in range(30)]
+    router = Router.learn([Examples("sql", sql), Examples("letters", letters)])
+    models = {"sql": named("sql", 0), "letters": named("letters", 1), "base": named("base", None)}
+    engine = FakeEngine()
+    engine.context = 1000
+    engine.may_go_on.set()
+    return Server(engine, models, LIMITS, router=router)  # type: ignore[arg-type]
+
+
+def test_auto_is_the_expert_that_the_user_s_messages_are_for() -> None:
+    cases = [
+        ("CREATE TABLE cars (id INT, price INT); Show the price of cars.", "sql"),
+        ("Schreibe einen Brief an Frau Ebert wegen der Lieferung.", "letters"),
+        ("Who wrote Faust?", "base"),
+    ]
+
+    async def test(one: Server, client: Any) -> None:
+        engine: FakeEngine = one.engine  # type: ignore[assignment]
+        for prompt, name in cases:
+            system = {"role": "system", "content": "CREATE TABLE cars (id INT, price INT); Show the price."}
+            turns = [system, {"role": "user", "content": prompt}]
+            chat = await client.post("/v1/chat/completions", json={"model": "auto", "messages": turns})
+            assert (await chat.json())["model"] == name
+            plain = await client.post("/v1/completions", json={"model": "auto", "prompt": prompt})
+            assert (await plain.json())["model"] == name
+            assert [asked.adapter for asked in engine.asked[-2:]] == [one.models[name].adapter] * 2
+        listed = (await (await client.get("/v1/models")).json())["data"]
+        assert [model["id"] for model in listed] == ["sql", "letters", "base", "auto"]
+        assert (await client.get("/v1/models/auto")).status == 200
+
+    within(with_auto, test)
+
+
+def test_without_a_router_there_is_no_auto() -> None:
+    async def test(_: Server, client: Any) -> None:
+        response = await client.post("/v1/chat/completions", json={**CHAT, "model": "auto"})
+        assert response.status == 404
+        assert (await client.get("/v1/models/auto")).status == 404
+
+    within(lambda: server(FakeEngine()), test)
+
+
+def shelf_file(folder: Path, prompts: Sequence[str]) -> Path:
+    rows = folder / "train.jsonl"
+    rows.write_text("".join(json.dumps({"prompt": it, "completion": "x"}) + "\n" for it in prompts))
+    expert = RoutedExpert(
+        name="ash",
+        train=(Source(name="train.jsonl", format="jsonl", weight=1.0),),
+        test=(),
+        field_mapping={},
+        data={"train.jsonl": str(rows)},
+        digests={},
+        hints=Keywords(keywords=(), exclude_keywords=()),
+    )
+    path = folder / "shelf.json"
+    path.write_text(Shelf(experts=(expert,), file=str(folder / "router.safetensors")).model_dump_json())
+    return path
+
+
+def test_the_router_of_a_server_is_learnt_and_names_what_it_cannot_choose(tmp_path: Path) -> None:
+    lines: list[str] = []
+    experts: Any = [SimpleNamespace(name="ash"), SimpleNamespace(name="birch")]
+    path = shelf_file(tmp_path, [f"Sort {n} words by length." for n in range(20)])
+    router = serving._router(path, experts, lines.append)
+    assert router is not None
+    assert router.route("Sort 99 words by length.").expert == "ash"
+    assert lines[0].startswith("Learning the router")
+    assert lines[-1] == "warning: auto does not choose birch: its training rows are not here"
+
+
+def test_a_server_without_a_prompt_to_learn_from_has_no_auto(tmp_path: Path) -> None:
+    lines: list[str] = []
+    experts: Any = [SimpleNamespace(name="ash")]
+    assert serving._router(shelf_file(tmp_path, [" "]), experts, lines.append) is None
+    assert lines[-1].startswith("warning: there is no model auto: ash has no row with a prompt")

@@ -22,7 +22,7 @@ from expert_worker.endpoint.gguf_cache import adapter_gguf, base_gguf, check_bas
 from expert_worker.endpoint.llama import LlamaEngine
 from expert_worker.endpoint.ready import Served, announce
 from expert_worker.endpoint.server import Limits, Server
-from expert_worker.endpoint.shelf import Expert, models, read_experts
+from expert_worker.endpoint.shelf import AUTO, Expert, models, read_experts
 from expert_worker.errors import BadInput, ExpertError, Failed
 from expert_worker.events import Events
 from expert_worker.events.models import Event, Stage, WarningLine
@@ -30,6 +30,9 @@ from expert_worker.exit import Exit
 from expert_worker.export import llama_cpp
 from expert_worker.export.gguf_files import Shape, check_kind
 from expert_worker.plan import Base, Paths
+from expert_worker.routing import Router
+from expert_worker.routing.models import Shelf
+from expert_worker.routing.shelf import open_router
 
 Say = Callable[[str], None]
 # An engine that ends more often than this within the time is not started again.
@@ -46,12 +49,31 @@ async def serve(options: argparse.Namespace, token: str | None, log: IO[bytes], 
         folder = locate(located.base, located.paths, events)
         tokenizer = load_tokenizer(located.base, located.paths, events)
         engine = _engine(options, experts, folder, tokenizer, log, say)
+        router = _router(options.router, experts, say) if options.router else None
         say(f"Starting {engine.name}")
         await engine.start()
         limits = Limits(options.parallel, options.queue, options.max_tokens, options.timeout)
         served = models(experts, tokenizer, folder)
-        server = Server(engine, served, limits, token=token, log=say)
+        server = Server(engine, served, limits, router=router, token=token, log=say)
         return await _run(server, listener, options, say)
+
+
+def _router(path: Path, experts: Sequence[Expert], say: Say) -> Router | None:
+    """Without it the server has no model `auto`, and the others as usual."""
+    shelf = Shelf.model_validate_json(path.read_bytes())
+    if not Path(shelf.file).is_file():
+        say("Learning the router from the experts' training rows")
+    try:
+        opened = open_router(shelf)
+    except ExpertError as error:
+        say(f"warning: there is no model {AUTO}: {error.message}")
+        return None
+    for warning in opened.warnings:
+        say(f"warning: {warning}")
+    for expert in experts:
+        if expert.name not in opened.router.experts:
+            say(f"warning: {AUTO} does not choose {expert.name}: its training rows are not here")
+    return opened.router
 
 
 async def _run(server: Server, listener: socket.socket, options: argparse.Namespace, say: Say) -> int:

@@ -22,8 +22,9 @@ from expert_worker.endpoint.bodies import Body, ChatBody, CompletionBody, parse
 from expert_worker.endpoint.engine import Engine, EngineFailed, Piece, Question, Sampling
 from expert_worker.endpoint.metrics import Metrics
 from expert_worker.endpoint.refusals import Refused, unknown_model
-from expert_worker.endpoint.shelf import Model
+from expert_worker.endpoint.shelf import AUTO, BASE, Model
 from expert_worker.errors import ExpertError
+from expert_worker.routing import Router, prompt_of
 
 T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -62,11 +63,13 @@ class Server:
         models: Mapping[str, Model],
         limits: Limits,
         *,
+        router: Router | None = None,
         token: str | None = None,
         log: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """With a router, which chooses among `models`, there is the model `auto` too."""
         self.engine, self.models, self.limits, self.metrics = engine, models, limits, Metrics()
-        self._token, self._log = token, log
+        self._router, self._token, self._log = router, token, log
         self._slots = asyncio.Semaphore(limits.parallel)
         # Tokenizers and templates of one thread at a time, beside the loop.
         self._encoder = ThreadPoolExecutor(1, thread_name_prefix="encoder")
@@ -120,26 +123,28 @@ class Server:
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body = parse(ChatBody, await _content(request))
-        model = self._model(request, body.model)
+        messages = [message.plain() for message in body.messages]
+        model = self._model(request, body.model, prompt_of(messages))
         if not model.has_template:
             raise Refused(400, f"{model.name} has no chat template; use /v1/completions", code="no_template")
-        messages = [message.plain() for message in body.messages]
         ids = await self._beside(lambda: model.prompts.prompt({"messages": messages}).ids)
         return await self._respond(request, body, model, list(ids), chat=True)
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         body = parse(CompletionBody, await _content(request))
-        model = self._model(request, body.model)
+        model = self._model(request, body.model, body.text)
         tokenizer = model.prompts.tokenizer
         ids = await self._beside(lambda: tokenizer(body.text, add_special_tokens=False)["input_ids"])
         if not ids:
             raise Refused(400, "The prompt is empty", code="invalid_value", param="prompt")
         return await self._respond(request, body, model, list(ids), chat=False)
 
-    def _model(self, request: web.Request, name: str) -> Model:
+    def _model(self, request: web.Request, name: str, prompt: str) -> Model:
+        if name == AUTO and self._router is not None:
+            name = self._router.route(prompt).expert or BASE
         model = self.models.get(name)
         if model is None:
-            raise unknown_model(name, list(self.models))
+            raise unknown_model(name, self._names())
         request["call"].model = model.name
         return model
 
@@ -235,20 +240,24 @@ class Server:
         return self._token is not None
 
     def model_documents(self) -> list[dict[str, Any]]:
-        return [self._described(model) for model in self.models.values()]
+        return [self._described(name) for name in self._names()]
+
+    def _names(self) -> list[str]:
+        return [*self.models, *([AUTO] if self._router is not None else [])]
 
     async def _list_models(self, _: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": self.model_documents()})
 
     async def _show_model(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
-        if name not in self.models:
-            raise unknown_model(name, list(self.models))
-        return web.json_response(self._described(self.models[name]))
+        if name not in self._names():
+            raise unknown_model(name, self._names())
+        return web.json_response(self._described(name))
 
-    def _described(self, model: Model) -> dict[str, Any]:
-        head = {"id": model.name, "object": "model", "created": self._created, "owned_by": "expert-cli"}
-        if model.expert is None:
+    def _described(self, name: str) -> dict[str, Any]:
+        head = {"id": name, "object": "model", "created": self._created, "owned_by": "expert-cli"}
+        model = self.models.get(name)
+        if model is None or model.expert is None:
             return head
         record = model.expert.record
         score = record.score.as_json() if record.score is not None else None

@@ -72,7 +72,8 @@ def _record(router: Router, shelf: Shelf) -> RouterRecord | None:
 def _remove_old(path: Path) -> None:
     others = [file for file in path.parent.glob("*.safetensors") if file != path]
     for old in sorted(others, key=lambda file: file.stat().st_mtime, reverse=True)[_FILES_KEPT - 1 :]:
-        old.unlink(missing_ok=True)
+        for file in (old, old.with_suffix(".json")):
+            file.unlink(missing_ok=True)
 
 
 def _doubts(record: RouterRecord) -> list[str]:
