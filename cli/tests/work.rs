@@ -50,6 +50,17 @@ fn resumes(plan: &mut Value) {
 }
 
 #[test]
+fn what_dry_run_prints_is_a_plan_as_it_is() {
+    let world = World::shelf(&["a"]);
+    let (_, document) = world.json("train -m experts/a --device cpu --dry-run", NOBODY);
+    assert!(document["plan"].is_object());
+    write(&world, &document);
+    changed_data(&world);
+    let message = refused(&world, "inputs-changed");
+    assert!(message.contains("\n  datasets/train.jsonl: "), "{message}");
+}
+
+#[test]
 fn data_or_a_base_that_changed_since_the_plan_was_written_is_refused() {
     let world = planned();
     changed_data(&world);

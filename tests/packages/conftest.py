@@ -1,12 +1,16 @@
 """The packages as `make wheels` builds them, once for all tests of this folder."""
 
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(Path(__file__).parent))
+
+from newcomer import ROOT, UV, call, link_packages
+
 BUILT = ROOT / "target" / "packages"
 
 
@@ -34,3 +38,18 @@ def packages() -> Mapping[str, Path]:
         "expert_worker.whl",
     ]
     return files
+
+
+@pytest.fixture(scope="session")
+def environment(packages: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("installed") / "env"
+    wheels = (packages["expert_worker.whl"], packages["expert_cli.whl"])
+    install = (UV, "pip", "install", "--quiet", "--offline", "--no-index", "--no-deps")
+    for words in (
+        (UV, "venv", "--quiet", "--python", sys.executable, root),
+        (*install, "--python", root / "bin/python", *wheels),
+    ):
+        done = call(*words)
+        assert done.returncode == 0, done.stderr
+    link_packages(root)
+    return root

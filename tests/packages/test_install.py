@@ -6,73 +6,18 @@ downloaded for a test. `test_contents.py` compares what the wheels require with 
 
 import json
 import os
-import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
-UV = ROOT / ".venv" / "bin" / "uv"
-PYTHON = f"lib/python{sys.version_info.major}.{sys.version_info.minor}"
+from newcomer import PYTHON, ROOT, UV, Newcomer, call, link_packages, train
 
 Packages = Mapping[str, Path]
 
 
-def call(*words: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(word) for word in words],
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        **options,  # type: ignore[call-overload]
-    )
-
-
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1200)]
-
-
-def link_packages(environment: Path) -> None:
-    folders = [path for path in sys.path if path.endswith("site-packages")]
-    assert folders
-    (environment / PYTHON / "site-packages" / "shared.pth").write_text("\n".join(folders) + "\n")
-
-
-@pytest.fixture(scope="module")
-def environment(packages: Packages, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("installed") / "env"
-    wheels = (packages["expert_worker.whl"], packages["expert_cli.whl"])
-    install = (UV, "pip", "install", "--quiet", "--offline", "--no-index", "--no-deps")
-    for words in (
-        (UV, "venv", "--quiet", "--python", sys.executable, root),
-        (*install, "--python", root / "bin/python", *wheels),
-    ):
-        done = call(*words)
-        assert done.returncode == 0, done.stderr
-    link_packages(root)
-    return root
-
-
-class Newcomer:
-    """Somebody with an empty home and an empty folder."""
-
-    def __init__(self, expert_cli: Path, root: Path) -> None:
-        self.expert_cli, self.home, self.folder = expert_cli, root / "home", root / "folder"
-        self.home.mkdir()
-        self.folder.mkdir()
-
-    def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
-        path = os.pathsep.join(["/usr/bin", "/bin"])
-        environment = {"HOME": str(self.home), "PATH": path, "OMP_NUM_THREADS": "1"}
-        return call(self.expert_cli, *words, cwd=self.folder, env=environment)
-
-    def check(self, name: str) -> dict[str, str]:
-        checks = json.loads(self("doctor", "--json").stdout)["checks"]
-        (found,) = [check for check in checks if check["name"] == name]
-        return found
 
 
 def test_the_worker_is_found_beside_the_program(environment: Path, tmp_path: Path) -> None:
@@ -129,13 +74,3 @@ def test_uv_tool_install(packages: Packages, tmp_path: Path) -> None:
     newcomer = Newcomer(tmp_path / "bin" / "expert-cli", tmp_path)
     assert "beside expert-cli" in newcomer.check("python")["found"]
     train(newcomer)
-
-
-def train(newcomer: Newcomer) -> None:
-    assert newcomer("init", "x").returncode == 0
-    done = newcomer("train", "-m", "x", "--max-steps", "3")
-    assert done.returncode == 0, done.stderr
-    (record,) = newcomer.folder.glob("x/weights/*/run.json")
-    result = json.loads(record.read_text())["result"]
-    assert result["steps"] == 3 and result["train_loss"] > 0
-    assert next(record.parent.glob("final/adapter_model.safetensors")).stat().st_size > 0

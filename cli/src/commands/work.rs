@@ -6,6 +6,7 @@ use expert_contract::exit::Exit;
 use expert_contract::plan::{CONTRACT_VERSION, Inputs, Plan, Request, Resume};
 use expert_contract::results::PlanRecord;
 use fs_err as fs;
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::args::{Global, Supervision};
@@ -20,7 +21,7 @@ use crate::worker::{Board, Home, Notice, carry_out};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// A plan.json
+    /// A run's plan.json, or what `train --dry-run --json` printed
     plan: PathBuf,
     #[command(flatten)]
     supervision: Supervision,
@@ -105,7 +106,12 @@ fn with_flags_of_train(failure: Failure) -> Failure {
 
 fn read_plan(path: &Path) -> Result<Plan, Failure> {
     let text = fs::read(path).map_err(|error| Failure::reading("read the plan", path, &error))?;
-    let found: PlanRecord = serde_json::from_slice(&text).map_err(|error| not_a_plan(path, &error))?;
+    let mut document: Value = serde_json::from_slice(&text).map_err(|error| not_a_plan(path, &error))?;
+    // What `train --dry-run --json` prints has other things beside the plan.
+    if let Some(plan) = document.get_mut("plan") {
+        document = plan.take();
+    }
+    let found: PlanRecord = PlanRecord::deserialize(&document).map_err(|error| not_a_plan(path, &error))?;
     let version = found.contract;
     if version != Some(CONTRACT_VERSION) {
         let theirs = version.map_or("no version".to_owned(), |version| format!("version {version}"));
@@ -118,7 +124,7 @@ fn read_plan(path: &Path) -> Result<Plan, Failure> {
         )
         .hint("write the plan again with this expert-cli"));
     }
-    let plan: Plan = serde_json::from_slice(&text).map_err(|error| not_a_plan(path, &error))?;
+    let plan: Plan = serde_json::from_value(document).map_err(|error| not_a_plan(path, &error))?;
     let digest = plan.recipe.digest();
     if digest != plan.recipe_digest {
         let message = format!(
