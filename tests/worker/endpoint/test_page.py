@@ -28,6 +28,8 @@ OVERFLOWING = """[...document.querySelectorAll('body *')].filter(e => {
   return box.width && (box.right > innerWidth + 0.5 || box.left < -0.5);
 }).map(e => e.outerHTML.slice(0, 80))"""
 
+SHOWN_TOKEN = "document.getElementById('token').getClientRects().length > 0"
+
 
 class Echo:
     """Answers with who was asked, and a long word; `wait` never ends."""
@@ -123,6 +125,7 @@ def test_base_and_expert_answer_side_by_side(
     browser.look(site[0], width=width, scheme=scheme)
     until(lambda: browser.ask("document.getElementById('expert').options.length") == 2)
     assert text(browser, "score") == "accuracy 75.0 % (0.0 to 100.0 %) of 40 test rows; base 75.0 %"
+    assert not browser.ask(SHOWN_TOKEN)
     ask(browser, "hello")
     until(lambda: "2 tokens" in text(browser, "base-about") and "2 tokens" in text(browser, "expert-about"))
     # What a model writes is text, never part of the page.
@@ -157,7 +160,7 @@ def test_an_answer_can_be_stopped_and_errors_are_shown(browser: Browser, site: t
 def test_the_page_asks_for_the_token(browser: Browser, site: tuple[str, Echo]) -> None:
     browser.look(site[0], width=420, scheme="light")
     until(lambda: "token is missing" in text(browser, "problem"))
-    assert browser.ask("!document.getElementById('token-line').hidden")
+    assert browser.ask(SHOWN_TOKEN)
     enter = f"(e => {{ e.value = '{TOKEN}'; e.dispatchEvent(new Event('change')) }})"
     browser.ask(f"{enter}(document.getElementById('token'))")
     until(lambda: browser.ask("document.getElementById('expert').options.length") == 2)
