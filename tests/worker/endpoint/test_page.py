@@ -16,6 +16,7 @@ from report.browser import Browser, program
 from expert_worker.endpoint.engine import EngineFailed, Piece, Question
 from expert_worker.endpoint.server import Limits, Server
 from expert_worker.endpoint.shelf import models, read_experts
+from expert_worker.routing import Route
 
 from .tiny_shelf import scored, tiny_base, tiny_expert
 
@@ -58,6 +59,11 @@ class Echo:
             self.left += 1
 
 
+class Chooser:
+    def route(self, prompt: str) -> Route:
+        return Route("birch", 1.0)
+
+
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("page")
@@ -84,8 +90,7 @@ def site(shelf: Any, request: pytest.FixtureRequest) -> Iterator[tuple[str, Echo
     port: list[int] = []
 
     async def start() -> web.AppRunner:
-        token = getattr(request, "param", None)
-        server = Server(engine, shelf, Limits(4, 4, 100, 30.0), token=token)
+        server = Server(engine, shelf, Limits(4, 4, 100, 30.0), **getattr(request, "param", {}))
         runner = web.AppRunner(server.application(), handler_cancellation=True, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -143,6 +148,18 @@ def test_base_and_expert_answer_side_by_side(
     assert all(url.startswith((site[0], "data:,")) for url in browser.requests())
 
 
+@pytest.mark.parametrize("site", [{"router": Chooser()}], indirect=True)
+def test_auto_shows_which_expert_was_chosen(browser: Browser, site: tuple[str, Echo]) -> None:
+    browser.look(site[0], width=1000, scheme="light")
+    until(lambda: browser.ask("document.getElementById('expert').options.length") == 3)
+    choose = "(e => { e.value = 'auto'; e.dispatchEvent(new Event('change')) })"
+    browser.ask(f"{choose}(document.getElementById('expert'))")
+    assert text(browser, "score").startswith("The router chooses")
+    ask(browser, "hello")
+    until(lambda: text(browser, "expert-name") == "auto: birch")
+    assert text(browser, "expert-answer").startswith("<b>1</b>")
+
+
 def test_an_answer_can_be_stopped_and_errors_are_shown(browser: Browser, site: tuple[str, Echo]) -> None:
     url, engine = site
     browser.look(url, width=1000, scheme="light")
@@ -156,7 +173,7 @@ def test_an_answer_can_be_stopped_and_errors_are_shown(browser: Browser, site: t
     until(lambda: not browser.ask("document.getElementById('send').disabled"))
 
 
-@pytest.mark.parametrize("site", [TOKEN], indirect=True)
+@pytest.mark.parametrize("site", [{"token": TOKEN}], indirect=True)
 def test_the_page_asks_for_the_token(browser: Browser, site: tuple[str, Echo]) -> None:
     browser.look(site[0], width=420, scheme="light")
     until(lambda: "token is missing" in text(browser, "problem"))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from expert_worker.endpoint.server import Server
+from expert_worker.endpoint.shelf import AUTO
 from expert_worker.results import Share
 from expert_worker.terminal import write_stdout
 
@@ -59,6 +60,8 @@ def _table(served: Served) -> list[str]:
             rows.append((model.name, "not measured", "", ""))
         else:
             rows.append((model.name, _share(score.adapter), _share(score.base), str(score.rows)))
+    if AUTO in {document["id"] for document in served.server.model_documents()}:
+        rows.append((AUTO, "chooses an expert or the base", "", ""))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

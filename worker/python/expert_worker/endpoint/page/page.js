@@ -42,6 +42,10 @@ function describe() {
   const model = models.find((one) => one.id === byId("expert").value);
   byId("expert-name").textContent = model ? model.id : "expert";
   const score = model?.score;
+  if (model?.id === "auto") {
+    byId("score").textContent = "The router chooses an expert, or the base";
+    return;
+  }
   if (!score?.adapter) {
     byId("score").textContent = model && "score" in model ? "Its score is not measured: expert-cli evaluate" : "";
     return;
@@ -88,6 +92,7 @@ async function ask(model, prompt, panel, signal) {
     let end = "";
     for await (const event of events(response)) {
       if (event.error) throw new Error(event.error.message);
+      if (model === "auto") byId("expert-name").textContent = `auto: ${event.model}`;
       const choice = event.choices[0];
       if (choice?.delta.content) answer.append(choice.delta.content);
       if (choice?.finish_reason) end = choice.finish_reason === "length" ? ", cut at its limit" : "";
