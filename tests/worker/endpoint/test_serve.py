@@ -5,9 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 import signal
+import socket
 import urllib.parse
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +58,8 @@ def server(shelf: Shelf) -> Iterator[Running]:
     with served(shelf.folder, shelf.finals, shelf.base, "--parallel", "3") as running:
         yield running
         assert running.stop(signal.SIGTERM) == 0
-        assert SECRET not in running.log.read_text()
+        log = running.log.read_text()
+        assert SECRET not in log and "Traceback" not in log
 
 
 @pytest.fixture(scope="module")
@@ -202,6 +205,34 @@ def test_other_paths_methods_types_and_hosts_are_refused(server: Running) -> Non
         found, document = post(server, path, good, **headers)
         assert found == status and document["error"]["code"], path
     assert post(server, "/v1/chat/completions", good)[0] == 200
+
+
+def test_bytes_that_are_not_http_are_refused_without_a_traceback(server: Running) -> None:
+    place = urllib.parse.urlsplit(server.url)
+    assert place.hostname and place.port
+    for content in (
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"no method\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"\xff" * 70_000,
+    ):
+        with socket.create_connection((place.hostname, place.port), 10) as raw, suppress(ConnectionError):
+            raw.sendall(content)
+            raw.shutdown(socket.SHUT_WR)
+            while raw.recv(4096):
+                pass
+    assert "Traceback" not in server.log.read_text()
+
+
+def test_a_stream_that_nobody_reads_any_more_leaves_no_traceback(server: Running) -> None:
+    body = json.dumps({**CHAT, "stream": True, "max_tokens": 400}).encode()
+    for _ in range(10):
+        connection = http.client.HTTPConnection(urllib.parse.urlsplit(server.url).netloc, timeout=20)
+        connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
+        connection.getresponse().read(40)
+        connection.close()
+    until(lambda: metric(server, "expert_requests_running") == 0)
+    assert "Traceback" not in server.log.read_text()
 
 
 def test_mixed_requests_at_once_get_the_answers_of_single_ones(

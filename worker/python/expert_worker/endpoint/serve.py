@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -81,6 +82,7 @@ async def _run(server: Server, listener: socket.socket, options: argparse.Namesp
     runner = web.AppRunner(
         server.application(),
         access_log=None,
+        logger=_quiet_logger(say),
         handler_cancellation=True,
         shutdown_timeout=options.grace,
     )
@@ -103,6 +105,19 @@ async def _run(server: Server, listener: socket.socket, options: argparse.Namesp
     if isinstance(ended, ExpertError):
         raise ended
     return int(Exit.DONE)
+
+
+def _quiet_logger(say: Say) -> logging.Logger:
+    """One line, without a traceback, for bytes that are not HTTP; all else the server catches itself."""
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            cause = record.exc_info[1] if record.exc_info else None
+            say(f"warning: {record.getMessage()}: {type(cause).__name__ if cause else record.levelname}")
+
+    logger = logging.Logger("expert_worker.endpoint", logging.WARNING)
+    logger.addHandler(Lines())
+    return logger
 
 
 async def _keep(engine: Engine, stop: asyncio.Event, say: Say) -> None:

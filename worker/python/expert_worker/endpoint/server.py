@@ -100,7 +100,11 @@ class Server:
                 response = _refusal(request, error).response()
             except ExpertError as error:
                 response = Refused(400, error.message, code=error.code).response()
-            except (asyncio.CancelledError, ConnectionError):
+            except ConnectionError:
+                # The client has left: nobody reads this.
+                call.status = _CANCELLED
+                response = call.stream or web.Response(status=_CANCELLED)
+            except asyncio.CancelledError:
                 # The client has left, or the server stops.
                 status = _CANCELLED
                 raise
