@@ -63,7 +63,7 @@ def result_of(plan: Plan, *, scored: bool) -> dict[str, object]:
         return measurement(plan)
     request = plan.request.model_dump(by_alias=True)
     # A forked process has its parent's command line.
-    forked = " serve " in " ".join([*sys.orig_argv, ""])
+    forked = " warm " in " ".join([*sys.orig_argv, ""])
     result = {"ok": True, "stage": plan.request.stage, "request": request, "forked": forked}
     if plan.request.stage == "export":
         written = {"target": plan.request.target, "merged": plan.request.merge}
