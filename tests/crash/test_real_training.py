@@ -73,7 +73,7 @@ def kills(runs: Runs, every_trial: bool, whole: int, other: int, sample: int) ->
     """Which adapter is trained changes nothing on the disk: one kind has the whole series."""
     if not every_trial:
         return sample
-    return whole if runs.folder.name == "nf4" else other
+    return whole if runs.folder.name == "lora" else other
 
 
 def test_killed_at_named_points(runs: Runs, every_trial: bool) -> None:

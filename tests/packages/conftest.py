@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from newcomer import ROOT, UV, call, link_packages
+from newcomer import ROOT, UV, Newcomer, call, link_packages, train
 
 BUILT = ROOT / "target" / "packages"
 
@@ -53,3 +53,11 @@ def environment(packages: Mapping[str, Path], tmp_path_factory: pytest.TempPathF
         assert done.returncode == 0, done.stderr
     link_packages(root)
     return root
+
+
+@pytest.fixture(scope="session")
+def trained(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Newcomer:
+    """With an expert that was made and trained by what is installed."""
+    newcomer = Newcomer(environment / "bin" / "expert-cli", tmp_path_factory.mktemp("trained"))
+    train(newcomer)
+    return newcomer

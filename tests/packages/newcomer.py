@@ -31,15 +31,18 @@ def link_packages(environment: Path) -> None:
 class Newcomer:
     """Somebody with an empty home and an empty folder."""
 
-    def __init__(self, expert_cli: Path, root: Path) -> None:
-        self.expert_cli, self.home, self.folder = expert_cli, root / "home", root / "folder"
-        self.home.mkdir()
+    def __init__(self, expert_cli: Path, root: Path, home: Path | None = None) -> None:
+        self.expert_cli, self.home, self.folder = expert_cli, home or root / "home", root / "folder"
+        self.home.mkdir(exist_ok=True)
         self.folder.mkdir()
 
     def __call__(self, *words: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        return call(self.expert_cli, *words, cwd=cwd or self.folder, env=self.environment)
+
+    @property
+    def environment(self) -> dict[str, str]:
         path = os.pathsep.join(["/usr/bin", "/bin"])
-        environment = {"HOME": str(self.home), "PATH": path, "OMP_NUM_THREADS": "1"}
-        return call(self.expert_cli, *words, cwd=cwd or self.folder, env=environment)
+        return {"HOME": str(self.home), "PATH": path, "OMP_NUM_THREADS": "1"}
 
     def check(self, name: str) -> dict[str, str]:
         checks = json.loads(self("doctor", "--json").stdout)["checks"]

@@ -1,10 +1,13 @@
 """Every command from the root folder: paths start at the manifest, and nothing is written into `/`."""
 
+import json
 import re
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
-from newcomer import Newcomer, train
+from newcomer import Newcomer
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1200)]
 
@@ -18,11 +21,19 @@ lora_alpha: 16
 """
 
 
-@pytest.fixture(scope="module")
-def trained(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Newcomer:
-    newcomer = Newcomer(environment / "bin" / "expert-cli", tmp_path_factory.mktemp("trained"))
-    train(newcomer)
-    return newcomer
+def serve_once(newcomer: Newcomer, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """Until it listens."""
+    command = [str(newcomer.expert_cli), "serve", *map(str, words)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, cwd=HERE, env=newcomer.environment, stdout=pipe, stderr=pipe, text=True
+    ) as server:
+        assert server.stdout is not None
+        said = server.stdout.readline()
+        server.send_signal(signal.SIGTERM)
+        rest, problems = server.communicate(timeout=60)
+    assert json.loads(said)["ok"] is True, problems
+    return subprocess.CompletedProcess(command, server.returncode, said + rest, problems)
 
 
 def test_every_command_works_from_the_root_folder(trained: Newcomer) -> None:
@@ -58,11 +69,12 @@ def test_every_command_works_from_the_root_folder(trained: Newcomer) -> None:
         "schema": (),
         "completions": ("bash",),
         "work": (folder / "plan.json",),
+        "serve": (expert, "--port", "0", "--json"),
     }
     listed = trained("--help").stdout.split("Commands:")[1].split("Options:")[0]
     assert set(re.findall(r"^  ([a-z]+) ", listed, re.MULTILINE)) == {*commands, "help"}
     before = sorted(HERE.iterdir())
     for name, words in commands.items():
-        done = trained(name, *words, cwd=HERE)
+        done = serve_once(trained, *words) if name == "serve" else trained(name, *words, cwd=HERE)
         assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
         assert sorted(HERE.iterdir()) == before, name

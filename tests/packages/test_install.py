@@ -53,12 +53,13 @@ def test_another_version_of_the_worker(packages: Packages, environment: Path, tm
     assert worker["status"] == "missing" and "99." in worker["found"]
 
 
-def test_an_expert_is_made_and_trained(environment: Path, tmp_path: Path) -> None:
-    newcomer = Newcomer(environment / "bin" / "expert-cli", tmp_path)
-    train(newcomer)
+def test_an_expert_is_made_and_trained(trained: Newcomer) -> None:
+    listed = json.loads(trained("runs", "x", "--json").stdout)
+    (run,) = listed["runs"]
+    assert run["state"] == "finished", run
 
 
-def test_uv_tool_install(packages: Packages, tmp_path: Path) -> None:
+def test_uv_tool_install(packages: Packages, trained: Newcomer, tmp_path: Path) -> None:
     names = (ROOT / "requirements/worker.in").read_text().splitlines()
     outside = [f'{name.split(">")[0]} ; python_version < "0"' for name in names if not name.startswith("#")]
     (tmp_path / "overrides.txt").write_text("\n".join(outside))
@@ -71,6 +72,7 @@ def test_uv_tool_install(packages: Packages, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     link_packages(tmp_path / "tools" / "expert-cli")
-    newcomer = Newcomer(tmp_path / "bin" / "expert-cli", tmp_path)
+    # The embedded base was converted for the other installation: it is the same user's.
+    newcomer = Newcomer(tmp_path / "bin" / "expert-cli", tmp_path, home=trained.home)
     assert "beside expert-cli" in newcomer.check("python")["found"]
     train(newcomer)
