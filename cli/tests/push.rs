@@ -71,6 +71,23 @@ fn only_the_export_of_this_run_is_taken() {
 }
 
 #[test]
+fn gguf_files_are_taken_as_they_are_too() {
+    let world = exported();
+    let target = world.path(RUN).join("export/gguf");
+    std::fs::create_dir_all(&target).unwrap();
+    std::fs::copy(world.path(RUN).join("final/expert.json"), target.join("expert.json")).unwrap();
+    for name in ["Modelfile", "base.gguf", "a.gguf"] {
+        std::fs::write(target.join(name), name).unwrap();
+    }
+    let words = ["export", "experts/a", "--gguf", "--push", "me/a", "--dry-run"];
+    let said = |words: &[&str]| talk(&world.expert_cli(words, "steps=1").output().unwrap());
+    let shown = said(&words);
+    assert!(shown.contains("is the export of this run already") && shown.contains("base.gguf"), "{shown}");
+    let merged = [&words[..], &["--merge", "--to", target.to_str().unwrap()]].concat();
+    assert!(!said(&merged).contains("is the export of this run already"));
+}
+
+#[test]
 fn names_and_options_are_checked_first() {
     let world = exported();
     for name in ["expert", "../x", "a/b/c", "https://huggingface.co/a/b"] {

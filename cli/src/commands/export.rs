@@ -137,9 +137,10 @@ fn of_same_run(adapter: &Path, target: &Path, args: &Args) -> bool {
         let record: ExpertRecord = read_json(&folder.join("expert.json"))?;
         Some((record.recipe_digest?, record.score))
     };
-    let is_adapter = target.join("adapter_config.json").is_file();
-    !args.gguf
-        && is_adapter != args.merge
+    let has = |name: &str| target.join(name).is_file();
+    let gguf = has("Modelfile");
+    let merged = !has(if gguf { "base.gguf" } else { "adapter_config.json" });
+    (gguf, merged) == (args.gguf, args.merge)
         && known(target).is_some_and(|record| known(adapter) == Some(record))
 }
 
