@@ -53,8 +53,9 @@ def test_tab_completes_commands_flags_and_values(shell: Terminal) -> None:
         shell.type("-l", typed)
         shell.type("Tab")
         shell.shows(completed)
+        # While it still completes, zsh takes Ctrl-C for an end of that and keeps the line.
         shell.type("C-c")
-        shell.waits("ready>")
+        shell.waits("ready>", again="C-c")
     shell.type("-l", "expert-cli bench ")
     shell.type("Tab")
     screen = shell.shows("timeline")

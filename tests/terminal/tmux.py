@@ -63,11 +63,16 @@ class Terminal:
             assert time.monotonic() < deadline, f"{text!r} did not appear:\n{screen}"
             time.sleep(0.1)
 
-    def waits(self, prompt: str) -> None:
-        """Until the last line is the prompt and nothing else."""
+    def waits(self, prompt: str, again: str | None = None) -> None:
+        """Until the last line is the prompt and nothing else; the key `again` is pressed each second."""
         deadline = time.monotonic() + PATIENCE
+        pressed = time.monotonic()
         while not (screen := self.screen()).endswith(f"\n{prompt}") and screen != prompt:
-            assert time.monotonic() < deadline, f"no prompt:\n{screen}"
+            now = time.monotonic()
+            assert now < deadline, f"no prompt:\n{screen}"
+            if again is not None and now - pressed > 1:
+                self.type(again)
+                pressed = now
             time.sleep(0.1)
 
     def close(self) -> None:
