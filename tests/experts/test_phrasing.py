@@ -39,6 +39,12 @@ def test_a_question_stays_one() -> None:
         assert not text.lower().startswith(("can you how", "could you how"))
 
 
+def test_a_fragment_is_not_asked_as_a_question() -> None:
+    typed = forms("Top 5 customers by revenue", ())
+    assert any(text.lower().startswith(("hi, top", "hey, top")) for text in typed)
+    assert not any("do you know" in text or "tell me" in text for text in typed)
+
+
 def test_a_typo_changes_one_place_of_a_longer_word() -> None:
     for number in range(200):
         wrong = with_typo("list the customers", Draw(f"typo/{number}"))

@@ -25,6 +25,17 @@ ORDERS = (
     "extract",
     "tell",
     "convert",
+    "create",
+    "define",
+    "declare",
+    "generate",
+    "add",
+    "turn",
+    "change",
+    "rewrite",
+    "implement",
+    "complete",
+    "finish",
 )
 POLITE = (
     "please {}",
@@ -49,6 +60,11 @@ POLITE_QUESTION = (
     "please tell me {}",
     "hey, {}",
     "{} thanks",
+)
+# Around what is neither an order nor a question: `top 5 customers by revenue`.
+POLITE_FRAGMENT = ("hi, {}", "hey, {}", "{} please", "{}, please", "{}, thanks", "quick one: {}")
+QUESTION = re.compile(
+    r"(how|what|which|who|whose|where|when|why|is|are|was|were|do|does|did|has|have|can|could)\b", re.I
 )
 FILLERS = ("the", "a", "an", "all", "me", "are", "is", "there", "please")
 LISTED = ("{}, {}", "{} and {}", "{} + {}", "{} & {}", "{} with {}", "{} plus {}")
@@ -79,7 +95,9 @@ def polite(text: str, draw: Draw) -> str:
     body = (text[:1].lower() + text[1:]).rstrip(".?!")
     if first in ORDERS:
         return draw.one(POLITE).format(body)
-    return draw.one(POLITE_QUESTION).format(body) + ("?" if text.endswith("?") else "")
+    if text.endswith("?") or QUESTION.match(text):
+        return draw.one(POLITE_QUESTION).format(body) + ("?" if text.endswith("?") else "")
+    return draw.one(POLITE_FRAGMENT).format(body)
 
 
 def telegram(text: str) -> str:
