@@ -12,31 +12,15 @@ from collections.abc import Sequence
 from .draw import Draw
 
 # What a request may begin with; a polite form can stand before these.
-ORDERS = (
-    "show",
-    "list",
-    "give",
-    "find",
-    "get",
-    "count",
-    "return",
-    "write",
-    "make",
-    "extract",
-    "tell",
-    "convert",
-    "create",
-    "define",
-    "declare",
-    "generate",
-    "add",
-    "turn",
-    "change",
-    "rewrite",
-    "implement",
-    "complete",
-    "finish",
-)
+_ORDERS = """
+add apply average build calculate change check clean combine complete compute convert correct count create
+declare define delete describe draft drop extract fetch fill filter find finish fix flatten format generate
+get give grab group implement include index keep list lowercase make map merge move multiply nest normalize
+order parse pick print produce pull put read remove rename repair replace reshape restructure return rewrite
+round save select serialize set show sort split strip sum swap take tell total transform translate trim turn
+unwrap update use wrap write
+"""
+ORDERS = frozenset(_ORDERS.split())
 POLITE = (
     "please {}",
     "can you {}?",
