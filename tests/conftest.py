@@ -15,7 +15,8 @@ import pytest
 from expert_worker.imports import quick_imports
 
 # A slow file that starts last keeps one core busy while the other has nothing left. The table at the end of a
-# run shows when the order is out of date. Files on one line share a costly fixture: one process runs them.
+# run shows when the order is out of date. Files on one line share a costly fixture: one process runs them. The tests
+# of a file that ends in `::` share little, and each may go to another process.
 SLOW_FIRST = [line.split() for line in (Path(__file__).parent / "slow_first.txt").read_text().splitlines()]
 SLOWEST = 25
 CPU_SECONDS = "cpu_seconds"
@@ -42,13 +43,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
     class ByFile(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return together.get(_file(nodeid), _file(nodeid))
+            file = _file(nodeid)
+            return nodeid if f"{file}::" in together else together.get(file, file)
 
     return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    ranks = {file: rank for rank, file in enumerate(file for line in SLOW_FIRST for file in line)}
+    listed = [file.removesuffix("::") for line in SLOW_FIRST for file in line]
+    ranks = {file: rank for rank, file in enumerate(listed)}
     items.sort(key=lambda item: ranks.get(_file(item.nodeid), len(ranks)))
     if os.environ.get("EXPERT_FULL_TESTS") == "1":
         return

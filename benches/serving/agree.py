@@ -1,0 +1,133 @@
+"""Whether an expert answers the same alone, behind the server, and among other experts' requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from aiohttp import ClientSession, ClientTimeout
+from questions import Question, plan_of
+from running import Running, running
+
+from expert_worker.base import locate
+from expert_worker.events import Events
+
+SHOWN = 5
+WAIT = ClientTimeout(total=300)
+
+
+@dataclass(frozen=True)
+class Said:
+    question: Question
+    by_transformers: str
+    alone: str
+
+    @property
+    def same(self) -> bool:
+        return self.by_transformers.strip() == self.alone.strip()
+
+
+async def agree(
+    runs: Sequence[Path], questions: Sequence[Question], clients: int, requests: int
+) -> dict[str, Any]:
+    with running(runs, "--parallel", str(clients), "--queue", str(2 * clients)) as server:
+        alone = [await ask(server, question) for question in questions]
+        mixed = Random(7).choices(range(len(questions)), k=requests)
+        answers = await _at_once(server, [questions[place] for place in mixed], clients)
+        engine = server.ready["engine"]
+    leaks = [
+        {
+            "expert": questions[place].expert,
+            "question": str(questions[place]),
+            "alone": alone[place],
+            "mixed": text,
+        }
+        for place, text in zip(mixed, answers, strict=True)
+        if text != alone[place]
+    ]
+    said = [
+        Said(question, text, served)
+        for question, text, served in zip(questions, by_transformers(questions), alone, strict=True)
+    ]
+    return {
+        "ok": not leaks,
+        "engine": engine,
+        "clients": clients,
+        "mixed_requests": requests,
+        "mixed_other_than_alone": len(leaks),
+        "leaks": leaks[:SHOWN],
+        "experts": {run.name: _of_expert(said, run) for run in runs},
+    }
+
+
+async def ask(server: Running, question: Question, session: ClientSession | None = None) -> str:
+    if session is None:
+        async with ClientSession(timeout=WAIT) as own:
+            return await ask(server, question, own)
+    async with session.post(f"{server.url}/v1/chat/completions", json=question.body) as response:
+        document = await response.json()
+        if response.status != 200:
+            raise RuntimeError(f"{response.status}: {document}")
+        return str(document["choices"][0]["message"]["content"])
+
+
+async def _at_once(server: Running, questions: Sequence[Question], clients: int) -> list[str]:
+    free = asyncio.Semaphore(clients)
+    async with ClientSession(timeout=WAIT) as session:
+
+        async def one(question: Question) -> str:
+            async with free:
+                return await ask(server, question, session)
+
+        return await asyncio.gather(*map(one, questions))
+
+
+def by_transformers(questions: Sequence[Question]) -> list[str]:
+    """As any user of peft would: the base from its folder, everything else from `final/`. In fp32: its values
+    are those of the 16-bit weights that the server holds."""
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+
+    answers = []
+    loaded: Any = None
+    for question in questions:
+        if loaded is None or loaded[0] != question.run:
+            final, plan = question.run / "final", plan_of(question.run)
+            base = locate(plan.recipe.base, plan.machine.paths, Events.in_memory("evaluate")[0])
+            model: Any = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+            model = PeftModel.from_pretrained(model, final).eval()
+            settings = GenerationConfig.from_pretrained(final)
+            loaded = (question.run, model, AutoTokenizer.from_pretrained(final), settings)
+        _, model, tokenizer, settings = loaded
+        given = tokenizer.apply_chat_template(
+            list(question.messages), add_generation_prompt=True, return_dict=True, return_tensors="pt"
+        )
+        with torch.inference_mode():
+            found = model.generate(**given, generation_config=settings, tokenizer=tokenizer)
+        answers.append(_text(tokenizer, found[0, given["input_ids"].shape[1] :], settings))
+    return answers
+
+
+def _text(tokenizer: Any, ids: Any, settings: Any) -> str:
+    """Without the stop text, which transformers leaves in."""
+    text: str = tokenizer.decode(ids, skip_special_tokens=True)
+    ends = [text.find(stop) for stop in settings.stop_strings or () if stop in text]
+    return text[: min(ends)] if ends else text
+
+
+def _of_expert(said: Sequence[Said], run: Path) -> dict[str, Any]:
+    own = [one for one in said if one.question.run == run]
+    other = [one for one in own if not one.same]
+    return {
+        "questions": len(own),
+        "same_as_transformers": len(own) - len(other),
+        "other": [
+            {"question": str(one.question), "transformers": one.by_transformers, "server": one.alone}
+            for one in other[:SHOWN]
+        ],
+    }
