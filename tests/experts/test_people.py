@@ -14,6 +14,7 @@ import pytest
 from expert_worker.evaluate.authoring.rows import answer_of, question_of
 from expert_worker.evaluate.judge import judged
 from expert_worker.evaluate.scorers import find_scorer
+from expert_worker.evaluate.scorers.typescript_tree import normal, parsed
 
 EXPERTS = Path(__file__).resolve().parents[2] / "experts"
 FILE = "people.jsonl"
@@ -102,6 +103,12 @@ def test_the_scorer_accepts_references_and_no_other_answer(
         assert not judged(scorer, asked, "").correct
         assert not judged(scorer, asked, question_of(row)).correct
         assert not judged(scorer, asked, answer_of(other)).correct
+
+
+def test_typescript_accepts_no_answer_twice() -> None:
+    for row in rows("expert-typescript", "people"):
+        forms = [normal(parsed(code)) for code in (answer_of(row), *row.get("accepted", ()))]
+        assert len(set(forms)) == len(forms), row["messages"]
 
 
 @pytest.mark.parametrize("expert", NAMES)

@@ -80,6 +80,127 @@ def test_meaning_matters(gold: str, answer: str, reason: str) -> None:
     assert reason in said
 
 
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("interface A { b: string; c?: number }", "interface A { c?: number; b: string }"),
+        (
+            "type A = { b: string; c: { d: number; e: Date } };",
+            "type A = { c: { e: Date; d: number }; b: string }",
+        ),
+        ('type A = "x" | "y" | null;', 'type A = null | "y" | "x"'),
+        ('type A = "x" | "y" | "z";', 'type A =\n  | ("z" | "y")\n  | "x";'),
+        ('type A = Pick<B, "x" | "y">;', "type A = Pick<B, 'y' | 'x'>;"),
+        ("type A = B & { c: string };", "type A = { c: string } & B;"),
+        ("interface A { b: string }", "export interface A { b: string }"),
+        ("function f(): void {}", "export function f(): void {}"),
+        ("const a = 1;", "export const a = 1;"),
+        ("let a: string[];", "let a: Array<string>;"),
+        ("let a: (string | null)[];", "let a: Array<null | string>;"),
+        ("let a: string[][];", "let a: Array<string[]>;"),
+        ("let a: readonly string[];", "let a: ReadonlyArray<string>;"),
+        ("let a: readonly string[];", "let a: Readonly<string[]>;"),
+        ("type F = (a: string) => void;", "type F = (b: string) => void;"),
+        ("interface A { f(a: string): void }", "interface A { f(b: string): void }"),
+        ("interface A { f: (a: string) => void }", "interface A { f: (b: string) => void }"),
+        ("type P = (a: unknown) => a is string;", "type P = (b: unknown) => b is string;"),
+        ("type A = { [K in keyof B]?: B[K] };", "type A = { [P in keyof B]?: B[P] };"),
+        ("interface A { [key: string]: number }", "interface A { [name: string]: number }"),
+        ("interface A<T> { b: T; c: T[] }", "interface A<Item> { b: Item; c: Item[] }"),
+        ("function f<T>(a: T): T { return a; }", "function f<U>(a: U): U { return a; }"),
+        ("type A<T> = T extends (infer U)[] ? U : T;", "type A<X> = X extends Array<infer I> ? I : X;"),
+        ("const a = { b: 1 };", 'const a = { "b": 1 };'),
+        ("interface A { b: string }", 'interface A { "b": string }'),
+        ('const a = "it\'s";', "const a = 'it\\'s';"),
+        ('const a = "b";', "const a = `b`;"),
+        ("const a = 1000;", "const a = 1_000;"),
+        (
+            "function f(a: A) { if (a) return 1; return 2; }",
+            "function f(a: A) { if (a) { return 1; } return 2; }",
+        ),
+        (
+            "function f(a: A[]) { for (const b of a) g(b); }",
+            "function f(list: A[]) { for (const item of list) { g(item); } }",
+        ),
+        (
+            "function f(a: A) { const [b, c] = a; return b; }",
+            "function f(x: A) { const [y, z] = x; return y; }",
+        ),
+        (
+            "function f(a: A) { const { b } = a; return b; }",
+            "function f(a: A) { const { b: c } = a; return c; }",
+        ),
+        (
+            "function f() { try { g(); } catch (e) { h(e); } }",
+            "function f() { try { g(); } catch (err) { h(err); } }",
+        ),
+        (
+            "function f(name: string) { return { name }; }",
+            "function f(text: string) { return { name: text }; }",
+        ),
+        ("interface A { b: string }", "interface A { b: string };"),
+    ],
+)
+def test_order_export_array_types_and_unseen_names_do_not_matter(gold: str, answer: str) -> None:
+    assert verdict(gold, answer) == (True, "")
+    assert verdict(answer, gold) == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("interface A { b: string; c: number }", "interface A { b: number; c: string }"),
+        ("interface A { b: string; c: number }", "interface A { b: string }"),
+        (
+            "interface A { f(a: string): void; f(a: number): string }",
+            "interface A { f(a: number): string; f(a: string): void }",
+        ),
+        ("interface A { b: string }", "type A = { b: string };"),
+        ('type A = "x" | "y";', 'type A = "x" | "z";'),
+        ('type A = "x" | "y";', 'type A = "x" & "y";'),
+        ("type A = B & C;", "type A = B | C;"),
+        ("type A = (B | C) & D;", "type A = B | (C & D);"),
+        ("type A = ((a: B) => C) & ((a: D) => E);", "type A = ((a: D) => E) & ((a: B) => C);"),
+        ("function f(): void {}", "export default function f(): void {}"),
+        ("let a: string[];", "let a: Array<number>;"),
+        ("let a: string[];", "let a: readonly string[];"),
+        ("let a: string[];", "let a: Set<string>;"),
+        ("let a: (string | null)[];", "let a: string[] | null;"),
+        ("type F = (a: string, b: number) => void;", "type F = (a: number, b: string) => void;"),
+        ("type F = (a: string) => void;", "type F = (a?: string) => void;"),
+        ("type A = { [K in keyof B]: B[K] };", "type A = { [K in keyof B]?: B[K] };"),
+        ("type A = { [K in keyof B]: B[K] };", "type A = { [K in keyof B]: K };"),
+        ("interface A { [key: string]: number }", "interface A { [key: number]: number }"),
+        ("interface A<T, U> { b: T; c: U }", "interface A<T, U> { b: U; c: T }"),
+        ("interface A<T> { b: T }", "interface A<T> { b: B }"),
+        ("type A<T> = T extends (infer U)[] ? U : never;", "type A<T> = T extends (infer U)[] ? T : never;"),
+        ("function f(f: number) { return f; }", "function g(g: number) { return g; }"),
+        ("function f(name: string) { return { name }; }", "function f(title: string) { return { title }; }"),
+        (
+            "function f(a: A) { const { b } = a; return b; }",
+            "function f(a: A) { const { c } = a; return c; }",
+        ),
+        (
+            "function f(a: A) { if (a) { return 1; } return 2; }",
+            "function f(a: A) { if (a) { return 1; return 2; } }",
+        ),
+        (
+            "function f(a: A[]) { for (const b of a) g(b); }",
+            "function f(a: A[]) { for (const b of a) g(a); }",
+        ),
+        ("const a = { b: 1 };", 'const a = { "b-c": 1 };'),
+        ("const a = b`c`;", 'const a = b("c");'),
+        ("const a = `${b}`;", 'const a = "${b}";'),
+        ("const a = 'b\\n';", "const a = 'bn';"),
+        ("interface A { b: 'x' }", "interface A { b: x }"),
+        ("export { a };", "export { b };"),
+        ("class A { b = 1 }", "class A { b = 2 }"),
+    ],
+)
+def test_what_those_names_and_orders_say_matters(gold: str, answer: str) -> None:
+    assert verdict(gold, answer) == (False, "the code parses, but says something else")
+
+
 def test_any_accepted_answer_is_right() -> None:
     other = "type A = Pick<Partial<B>, 'c'>;"
     assert verdict("type A = Partial<Pick<B, 'c'>>;", other, accepted=[other])[0]

@@ -1,23 +1,28 @@
 """Syntax trees in a normal form: what differs only in taste comes out the same.
 
-Gone are comments, separators, quotes' style, parentheses that the tree already stands for, blocks around a
-lone return in an arrow function, the order of what `&&` and `||` join, and the names of parameters and of
-variables inside functions.
+Gone are comments, separators, quotes' style, parentheses that the tree already stands for, `export` before a
+declaration, blocks around a lone statement or return, the order of what `&&` and `||` join, of members and of
+unions, the two ways to write an array type, and names that nobody outside can see: parameters, local
+variables, type parameters, keys of mapped types and of index signatures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable
 from typing import Any
 
 import tree_sitter_typescript
 from tree_sitter import Language, Parser
 
+from expert_worker.evaluate.scorers.typescript_scope import FUNCTIONS, TYPE_SCOPES, Scope, text_of
+
 Tree = tuple[Any, ...]
-DROPPED = frozenset({"comment", ";", ",", "(", ")", "{", "}", "'", '"'})
-FUNCTIONS = frozenset({"function_declaration", "arrow_function", "function_expression", "method_definition"})
-LOCAL_NAMES = frozenset({"identifier", "shorthand_property_identifier"})
+DROPPED = frozenset({"comment", ";", ",", "(", ")", "{", "}", "'", '"', "empty_statement"})
+PARENTHESES = frozenset({"parenthesized_expression", "parenthesized_type"})
+ARRAYS = {"Array": "array_type", "ReadonlyArray": "readonly_array"}
+NAME = re.compile(r"[A-Za-z_$][\w$]*")
+ESCAPE = re.compile(r"\\(.)", re.S)
 _PARSER = Parser(Language(tree_sitter_typescript.language_typescript()))
 
 
@@ -27,59 +32,84 @@ def parsed(code: str) -> Any | None:
     return None if root.has_error or not root.named_child_count else root
 
 
-@dataclass(frozen=True)
-class Scope:
-    """Local names by their function's depth and their place in it."""
-
-    names: Mapping[str, str]
-    depth: int
-
-    def inside(self, function: Any) -> Scope:
-        declared = enumerate(_declared(function))
-        return Scope({**self.names, **{name: f"{self.depth}.{k}" for k, name in declared}}, self.depth + 1)
-
-
 def normal(root: Any | None) -> Tree | None:
-    return None if root is None else _normal(root, Scope({}, 0))
+    return None if root is None else _normal(root, Scope.of_file())
 
 
 def _normal(node: Any, scope: Scope) -> Tree:
-    if node.type in FUNCTIONS:
-        scope = scope.inside(node)
-    if node.type == "parenthesized_expression":
-        return _normal(node.named_children[0], scope)
-    if node.type == "string":
-        return ("string", _text(node)[1:-1])
-    if node.type == "arrow_function":
-        return _arrow(node, scope)
-    if node.type == "binary_expression" and _text(node.child_by_field_name("operator")) in {"&&", "||"}:
-        sign = _text(node.child_by_field_name("operator"))
-        return ("joined", sign, *sorted((_normal(part, scope) for part in _joined(node, sign)), key=repr))
-    if not node.children:
-        text = _text(node)
-        return (node.type, scope.names.get(text, text) if node.type in LOCAL_NAMES else text)
-    return (node.type, *_children(node, scope))
+    if node.type in FUNCTIONS or node.type in TYPE_SCOPES:
+        return _scoped(node, scope)
+    special = _SPECIAL.get(node.type)
+    found = special(node, scope) if special else None
+    if found is not None:
+        return found
+    return _leaf(node, scope) if not node.children else _branch(node, scope)
 
 
-def _children(node: Any, scope: Scope) -> list[Tree]:
-    return [_normal(child, scope) for child in node.children if child.type not in DROPPED]
+def _leaf(node: Any, scope: Scope) -> Tree:
+    text = text_of(node)
+    local = scope.values.get(text, text)
+    if node.type == "identifier":
+        return ("identifier", local)
+    if node.type == "type_identifier":
+        return ("type_identifier", scope.types.get(text, text))
+    if node.type == "shorthand_property_identifier":
+        return ("pair", ("property_identifier", text), (":", ":"), ("identifier", local))
+    if node.type == "shorthand_property_identifier_pattern":
+        return ("pair_pattern", ("property_identifier", text), (":", ":"), ("identifier", local))
+    if node.type == "number":
+        return ("number", text.replace("_", ""))
+    return (node.type, text)
 
 
-def _arrow(node: Any, scope: Scope) -> Tree:
-    """`x => e`, `(x) => e` and `(x) => { return e; }` are one."""
+def _branch(node: Any, scope: Scope) -> Tree:
+    parts: list[Tree] = []
+    for place, child in enumerate(node.children):
+        if child.type in DROPPED:
+            continue
+        field = node.field_name_for_child(place)
+        if field in {"body", "consequence"} or node.type == "else_clause":
+            parts.append(_statement(child, scope))
+        elif field in {"name", "key"} and (name := _property(child)) is not None:
+            parts.append(name)
+        else:
+            parts.append(_normal(child, scope))
+    return (node.type, *parts)
+
+
+def _property(node: Any) -> Tree | None:
+    """A quoted name of a property that needs no quotes."""
+    text = text_of(node)[1:-1]
+    return ("property_identifier", text) if node.type == "string" and NAME.fullmatch(text) else None
+
+
+def _statement(node: Any, scope: Scope) -> Tree:
+    """`if (a) b();` and `if (a) { b(); }` are one; `else if` stays what it is."""
+    found = _normal(node, scope)
+    single = node.type.endswith("_statement") and node.type != "if_statement"
+    return ("statement_block", found) if single else found
+
+
+def _scoped(node: Any, outer: Scope) -> Tree:
+    """Functions, and declarations with type parameters: their names are seen inside only."""
+    scope = outer.inside(node)
     parts: list[Tree] = []
     for place, child in enumerate(node.children):
         field = node.field_name_for_child(place)
-        if field == "parameter":
+        if field == "name":
+            plain = node.type == "index_signature"
+            parts.append(("identifier", "key") if plain else _property(child) or _normal(child, outer))
+        elif field == "parameter":
             parts.append(("formal_parameters", ("required_parameter", _normal(child, scope))))
-        elif field == "body":
-            parts.append(_body(child, scope))
+        elif field == "body" and node.type == "arrow_function":
+            parts.append(_arrow_body(child, scope))
         elif child.type not in DROPPED:
             parts.append(_normal(child, scope))
-    return ("arrow_function", *parts)
+    return (node.type, *parts)
 
 
-def _body(node: Any, scope: Scope) -> Tree:
+def _arrow_body(node: Any, scope: Scope) -> Tree:
+    """`e` and `{ return e; }` are one."""
     statements = [child for child in node.named_children if child.type != "comment"]
     if node.type == "statement_block" and len(statements) == 1 and statements[0].type == "return_statement":
         returned = [child for child in statements[0].named_children if child.type != "comment"]
@@ -88,39 +118,127 @@ def _body(node: Any, scope: Scope) -> Tree:
     return _normal(node, scope)
 
 
+def _inner(node: Any, scope: Scope) -> Tree:
+    return _normal(_lone(node), scope)
+
+
+def _exported(node: Any, scope: Scope) -> Tree | None:
+    """The declaration after `export`; `export default` says something else."""
+    declared = node.child_by_field_name("declaration")
+    if declared is None or any(child.type == "default" for child in node.children):
+        return None
+    return _normal(declared, scope)
+
+
+def _members(node: Any, scope: Scope) -> Tree:
+    """Members by name; overloads, which share one, keep their order."""
+    found = [(_member_name(child), _normal(child, scope)) for child in node.named_children]
+    kept = [(name, tree) for name, tree in found if tree[0] not in DROPPED]
+    return ("members", *(tree for _, tree in sorted(kept, key=lambda pair: pair[0])))
+
+
+def _member_name(node: Any) -> str:
+    name = node.child_by_field_name("name")
+    if node.type == "index_signature":
+        return f"[{text_of(node.child_by_field_name('index_type') or node)}]"
+    return node.type if name is None else text_of(name).strip("'\"")
+
+
+def _readonly(node: Any, scope: Scope) -> Tree:
+    inner = _normal(_lone(node), scope)
+    return ("readonly_array", *inner[1:]) if inner[0] == "array_type" else ("readonly_type", inner)
+
+
+def _generic(node: Any, scope: Scope) -> Tree | None:
+    """`T[]` for `Array<T>`; one form for `readonly T[]`, `ReadonlyArray<T>` and `Readonly<T[]>`."""
+    name = text_of(node.child_by_field_name("name"))
+    arguments = node.child_by_field_name("type_arguments")
+    given = [child for child in arguments.named_children if child.type != "comment"]
+    if name in scope.types or len(given) != 1:
+        return None
+    inner = _normal(given[0], scope)
+    if name in ARRAYS:
+        return (ARRAYS[name], inner, ("[", "["), ("]", "]"))
+    if name == "Readonly" and inner[0] == "array_type":
+        return ("readonly_array", *inner[1:])
+    return None
+
+
+def _conditional(node: Any, scope: Scope) -> Tree:
+    """What `infer` names is seen in the condition and where it holds."""
+    inferred = scope.with_inferred(node.child_by_field_name("right"))
+    parts = (
+        _normal(node.child_by_field_name(field), inferred if field in {"right", "consequence"} else scope)
+        for field in ("left", "right", "consequence", "alternative")
+    )
+    return ("conditional_type", *parts)
+
+
+def _combined(node: Any, scope: Scope) -> Tree:
+    """`A | B` and `A & B` in any order; where functions are joined, the first that fits is called."""
+    types = _types(node, node.type)
+    parts = list(dict.fromkeys(_normal(part, scope) for part in types))
+    if node.type == "union_type" or not any(part.type == "function_type" for part in types):
+        parts.sort(key=repr)
+    return (node.type, *parts) if len(parts) > 1 else parts[0]
+
+
+def _types(node: Any, kind: str) -> list[Any]:
+    """The parts of `A | B | C`, whatever their grouping."""
+    inner = _unwrapped(node)
+    if inner.type != kind:
+        return [inner]
+    children = [child for child in inner.named_children if child.type != "comment"]
+    return [part for child in children for part in _types(child, kind)]
+
+
+def _logical(node: Any, scope: Scope) -> Tree | None:
+    sign = text_of(node.child_by_field_name("operator"))
+    if sign not in {"&&", "||"}:
+        return None
+    return ("joined", sign, *sorted((_normal(part, scope) for part in _joined(node, sign)), key=repr))
+
+
 def _joined(node: Any, sign: str) -> list[Any]:
     """The parts of `a && b && c`, whatever their grouping."""
-    while node.type == "parenthesized_expression":
-        node = node.named_children[0]
-    if node.type != "binary_expression" or _text(node.child_by_field_name("operator")) != sign:
+    node = _unwrapped(node)
+    if node.type != "binary_expression" or text_of(node.child_by_field_name("operator")) != sign:
         return [node]
     left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
     return [*_joined(left, sign), *_joined(right, sign)]
 
 
-def _declared(function: Any) -> dict[str, None]:
-    """Names of its parameters and variables in order; those of functions inside are their own."""
-    found: dict[str, None] = {}
-    _note(function.child_by_field_name("parameter"), found)
-    for child in function.named_children:
-        _declarations(child, found)
-    return found
+def _unwrapped(node: Any) -> Any:
+    while node.type in PARENTHESES:
+        node = _lone(node)
+    return node
 
 
-def _declarations(node: Any, found: dict[str, None]) -> None:
-    if node.type in {"required_parameter", "optional_parameter"}:
-        _note(node.child_by_field_name("pattern"), found)
-    elif node.type == "variable_declarator":
-        _note(node.child_by_field_name("name"), found)
-    if node.type not in FUNCTIONS:
-        for child in node.named_children:
-            _declarations(child, found)
+def _lone(node: Any) -> Any:
+    return next(child for child in node.named_children if child.type != "comment")
 
 
-def _note(name: Any, found: dict[str, None]) -> None:
-    if name is not None and name.type == "identifier":
-        found.setdefault(_text(name))
+def _string(node: Any, _scope: Scope) -> Tree | None:
+    """The text of a string, or of a template without holes that no function is called with."""
+    text = text_of(node)[1:-1]
+    if node.type == "string":
+        return ("string", ESCAPE.sub(lambda found: found[1] if found[1] in "'\"" else found[0], text))
+    called = node.parent is not None and node.parent.type == "call_expression"
+    return None if called or "${" in text or "\\" in text or "\n" in text else ("string", text)
 
 
-def _text(node: Any) -> str:
-    return str(node.text.decode("utf-8", "replace"))
+_SPECIAL: dict[str, Callable[[Any, Scope], Tree | None]] = {
+    "parenthesized_expression": _inner,
+    "parenthesized_type": _inner,
+    "export_statement": _exported,
+    "string": _string,
+    "template_string": _string,
+    "union_type": _combined,
+    "intersection_type": _combined,
+    "interface_body": _members,
+    "object_type": _members,
+    "generic_type": _generic,
+    "readonly_type": _readonly,
+    "conditional_type": _conditional,
+    "binary_expression": _logical,
+}
