@@ -115,13 +115,13 @@ RUN = (
     "import resource\n"
     # Whatever fails here must not take the machine's memory.
     "resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))\n"
-    "from expert_worker.events.sinks import claim_stdout\n"
+    "from expert_worker.events.sinks import Pipe\n"
     "from expert_worker.events import Events\n"
     "from expert_worker.pretokenize import ensure_cache\n"
     "from expert_worker.pretokenize import watch\n"
     "from expert_worker.plan import parse_plan\n"
     "watch.MOST_GROWTH = 300 << 20\n"
-    "events = Events([claim_stdout()], task='pretokenize')\n"
+    "events = Events([Pipe.of_stdout()], task='pretokenize')\n"
     "events.stop.install()\n"
     "ensure_cache(parse_plan(sys.stdin.read()), events)\n"
 )

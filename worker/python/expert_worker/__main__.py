@@ -10,7 +10,7 @@ from expert_worker.crash import as_expert_error, log_folders
 from expert_worker.errors import BadInput, ExpertError, Failed
 from expert_worker.events import Events
 from expert_worker.events.models import Task
-from expert_worker.events.sinks import Pipe, Record, claim_stdout
+from expert_worker.events.sinks import Pipe, Record
 from expert_worker.exit import Exit
 from expert_worker.heartbeat import heartbeat
 from expert_worker.imports import quick_imports
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
         return Exit.DONE
     if options.plan is None:
         parser.error("--plan is required")
-    return carry_out(options.stage, options.plan, claim_stdout())
+    return carry_out(options.stage, options.plan, Pipe.of_stdout())
 
 
 def carry_out(stage: Task, plan_path: Path, pipe: Pipe) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_worker import __version__
-from expert_worker.events.sinks import claim_stdout
+from expert_worker.events.sinks import Pipe
 from expert_worker.plan import CONTRACT_VERSION
 from expert_worker.process.child import child_environment
 
@@ -33,7 +33,7 @@ PACKAGES = (
 
 def print_probe() -> None:
     """Through the claimed descriptor: importing bitsandbytes or torch may print what it likes."""
-    pipe = claim_stdout()
+    pipe = Pipe.of_stdout()
     pipe.write_raw(json.dumps(probe(), sort_keys=True).encode() + b"\n")
     pipe.close()
 

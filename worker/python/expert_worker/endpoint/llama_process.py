@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 from expert_worker.process import bind_to_parent
+from expert_worker.process.stdout import claim_stdout
 
 
 def start(request: dict[str, Any]) -> Any:
@@ -37,9 +38,7 @@ def start(request: dict[str, Any]) -> Any:
 
 def main() -> None:
     bind_to_parent(reads_stdin=True)
-    # What the library prints must not mix with the address.
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
-        os.dup2(2, 1)
+    with os.fdopen(claim_stdout(), "w", encoding="utf-8") as answers:
         server = start(json.loads(sys.stdin.readline()))
         answers.write(json.dumps({"address": server.listening_address}) + "\n")
         answers.flush()

@@ -13,19 +13,21 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from expert_worker.evaluate.confinement import Limits, apply_limits, confine
 from expert_worker.evaluate.scorers import ChosenScorer
 from expert_worker.evaluate.verdict import Row, Scorer, ScorerError, Verdict, failed, is_score, wrong
 from expert_worker.process import bind_to_parent
+from expert_worker.process.stdout import claim_stdout
 
 
 def main() -> None:
     # Before any thread exists, and before a package that offers a scorer is imported.
     confinement = confine(Path.cwd())
     bind_to_parent(reads_stdin=True)
-    out = _private_stdout()
+    # What an engine prints must not mix with the verdicts.
+    out = os.fdopen(claim_stdout(), "wb")
 
     def say(document: Mapping[str, Any]) -> None:
         out.write(json.dumps(document).encode() + b"\n")
@@ -62,13 +64,6 @@ def _checked(verdict: Verdict) -> Verdict:
     if not is_score(verdict.score):
         return failed(f"the scorer returned {verdict.score!r}; a score is from 0 to 1")
     return Verdict(float(verdict.score), verdict.reason, verdict.failed)
-
-
-def _private_stdout() -> BinaryIO:
-    """Keeps the pipe for verdicts and sends whatever an engine prints to stderr."""
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    return out
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
 """Where event lines go: the CLI's pipe, the run's record, a list in tests."""
 
 import os
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 from expert_worker.checkpoint.files import NO_FOLLOW
 from expert_worker.errors import BadInput
 from expert_worker.events.models import Event, Heartbeat, Progress, Text
 from expert_worker.events.reader import parse
+from expert_worker.process.stdout import claim_stdout
 
 _TAIL_BYTES = 1 << 20
 _MOST_ATTEMPTS = 2**32 - 2
@@ -23,11 +23,15 @@ class Sink(Protocol):
 
 
 class Pipe:
-    """The CLI's end of standard output. Nothing else can write there: see `claim_stdout`."""
+    """The CLI's end of standard output. Nothing else can write there."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self.broken = False
+
+    @classmethod
+    def of_stdout(cls) -> Self:
+        return cls(claim_stdout())
 
     def write(self, event: Event, line: bytes) -> None:
         del event
@@ -44,15 +48,6 @@ class Pipe:
 
     def close(self) -> None:
         os.close(self.descriptor)
-
-
-def claim_stdout() -> Pipe:
-    """Keep standard output for events: what libraries and their C code print there goes to standard error."""
-    sys.stdout.flush()
-    descriptor = os.dup(1)
-    os.dup2(2, 1)
-    sys.stdout = sys.stderr
-    return Pipe(descriptor)
 
 
 class Memory:

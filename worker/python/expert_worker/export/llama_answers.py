@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 from expert_worker.process import bind_to_parent
+from expert_worker.process.stdout import claim_stdout
 
 _CONTEXT = 2048
 
@@ -43,9 +44,7 @@ def answer(server: Any, body: dict[str, Any]) -> dict[str, str]:
 
 def main() -> None:
     bind_to_parent(reads_stdin=True)
-    # What the library prints must not mix with the answers.
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
-        os.dup2(2, 1)
+    with os.fdopen(claim_stdout(), "w", encoding="utf-8") as answers:
         request = json.load(sys.stdin)
         server = serve(request)
         for body in request["bodies"]:

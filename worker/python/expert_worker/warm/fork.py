@@ -93,6 +93,6 @@ def _await_adoption(middle: int) -> None:
 
 def _carry_out(request: Request) -> int:
     from expert_worker.__main__ import carry_out
-    from expert_worker.events.sinks import claim_stdout
+    from expert_worker.events.sinks import Pipe
 
-    return carry_out(request.stage, request.plan, claim_stdout())
+    return carry_out(request.stage, request.plan, Pipe.of_stdout())
