@@ -114,6 +114,41 @@ def test_a_file_that_cannot_even_be_begun_is_the_refusal_that_is_raised(
         files.replace(tmp_path / "file", b"new")
 
 
+def test_writers_of_a_shared_file_have_a_temporary_file_each(
+    tmp_path: Path, calls: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "shared"
+    fsync, late = os.fsync, [b"second"]
+
+    def meanwhile(handle: int) -> None:
+        fsync(handle)
+        if late:
+            files.replace_shared(path, late.pop())
+            assert path.read_bytes() == b"second"
+
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    files.replace_shared(path, b"the first, which ends last")
+    assert path.read_bytes() == b"the first, which ends last" and names(tmp_path) == ["shared"]
+    first, second, renamed_second, _, renamed_first, last = calls
+    assert first.startswith("sync .new-") and second.startswith("sync .new-") and first != second
+    assert renamed_second == f"{second[5:]} -> shared" and renamed_first == f"{first[5:]} -> shared"
+    assert last == f"sync {tmp_path.name}"
+
+
+def test_a_shared_file_that_cannot_be_written_leaves_the_old_one_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shared").write_bytes(b"old")
+
+    def refused(handle: int, data: memoryview) -> int:
+        raise OSError("no space")
+
+    monkeypatch.setattr(os, "write", refused)
+    with pytest.raises(OSError, match="no space"):
+        files.replace_shared(tmp_path / "shared", b"new")
+    assert names(tmp_path) == ["shared"] and (tmp_path / "shared").read_bytes() == b"old"
+
+
 def test_json_is_the_same_for_the_same_document(tmp_path: Path) -> None:
     written = files.replace_json(tmp_path / "file", {"b": [1], "a": "ü"})
     expected = '{\n  "a": "ü",\n  "b": [\n    1\n  ]\n}\n'.encode()

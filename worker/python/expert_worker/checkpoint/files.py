@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,23 @@ def replace(path: Path, content: Chunk) -> Written:
         raise
     sync_folder(path.parent)
     return written
+
+
+def replace_shared(path: Path, content: bytes) -> None:
+    """`replace` for a file that several processes may write at once: each has a temporary file to itself."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    temp = Path(name)
+    try:
+        try:
+            _write_all(handle, memoryview(content))
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        temp.replace(path)
+    except BaseException:
+        temp.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
 
 
 def replace_json(path: Path, document: Any) -> Written:

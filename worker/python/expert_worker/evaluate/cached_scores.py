@@ -6,13 +6,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from expert_worker.checkpoint import files
+from expert_worker.checkpoint.files import replace_shared
 
 VERSION = 2
 EDGE = 1 << 16
@@ -52,10 +50,5 @@ class CachedScores:
 
     def save(self, key: str, scores: Mapping[str, Any]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self.folder, prefix=".new-")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump({"key": key, **scores}, file, sort_keys=True)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(self.folder / f"{key}.json")
-        files.sync_folder(self.folder)
+        content = json.dumps({"key": key, **scores}, sort_keys=True)
+        replace_shared(self.folder / f"{key}.json", content.encode())

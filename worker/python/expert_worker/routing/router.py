@@ -7,10 +7,8 @@ from them: of the everyday prompts that the router learns from, 5% may go to an 
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from expert_worker.checkpoint.files import sync_folder
+from expert_worker.checkpoint.files import replace_shared
 from expert_worker.errors import BadInput
 from expert_worker.routing.features import COUNT, bounded, features, matrix, weight
 
@@ -109,7 +107,6 @@ class Router:
         return Route(self.experts[best] if best < len(self.experts) else None, float(chances[best]))
 
     def save(self, path: Path) -> None:
-        """In one piece or not at all."""
         from safetensors.numpy import save
 
         head = {
@@ -124,17 +121,7 @@ class Router:
         tensors = {"weights": self.weights, "bias": self.bias}
         content = save(tensors, {"router": json.dumps(head, sort_keys=True)})
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-        sync_folder(path.parent)
+        replace_shared(path, content)
 
     @classmethod
     def load(cls, path: Path) -> Router | None:
