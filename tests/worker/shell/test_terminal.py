@@ -1,13 +1,14 @@
 """What a terminal gets of texts by others."""
 
+import json
 import unicodedata
 
 import pytest
 
-from expert_worker.errors import BadInput
+from expert_worker.errors import BadInput, Missing
 from expert_worker.hidden_characters import HIDDEN, JOINERS
 from expert_worker.report.__main__ import main as report
-from expert_worker.terminal import visible, write_error
+from expert_worker.terminal import report_failure, visible
 
 STEERING = "a\x1b[2J\x1b]0;title\x07\x9b31m\u202eb\u2066\r\x08\ud800"
 
@@ -23,10 +24,19 @@ def test_only_control_and_hidden_characters_are_replaced():
 
 
 def test_an_error_cannot_steer_the_terminal(capsys):
-    write_error(BadInput(f"no {STEERING}", hint=STEERING))
-    written = capsys.readouterr().err
+    assert report_failure(BadInput(f"no {STEERING}", hint=STEERING)) == 2
+    out, written = capsys.readouterr()
+    assert out == ""
     assert written == visible(written) and written.startswith("error: no a\ufffd[2J")
     assert written.splitlines()[1].startswith("hint: a")
+
+
+def test_a_failure_as_json_is_one_line_on_standard_output(capsys):
+    assert report_failure(Missing(f"no {STEERING}", code="gone"), as_json=True) == 3
+    out, written = capsys.readouterr()
+    assert out.count("\n") == 1 and written.startswith("error: no a")
+    problem = {"code": "gone", "message": f"no {STEERING}", "hint": None}
+    assert json.loads(out) == {"ok": False, "exit": 3, "error": problem}
 
 
 def test_the_report_of_a_run_with_a_steering_name_is_refused_safely(tmp_path, capsys):

@@ -21,7 +21,7 @@ from expert_worker.process.leave import leave
 from expert_worker.process.rank import follow_leader, is_main_process, this_rank
 from expert_worker.stages import READS_STDIN, RECORDED, STAGES, find_stage, loads_torch
 from expert_worker.stop import Stop
-from expert_worker.terminal import write_error
+from expert_worker.terminal import report_failure
 
 # From a slow disk that has never read them.
 _IMPORT_BUDGET = 300.0
@@ -112,6 +112,5 @@ if __name__ == "__main__":
     try:
         code = main()
     except ExpertError as error:
-        write_error(error)
-        code = error.exit_code
+        code = report_failure(error)
     leave(code)

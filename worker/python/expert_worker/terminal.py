@@ -3,6 +3,7 @@ terminal or hide text are replaced, as expert-cli does it."""
 
 from __future__ import annotations
 
+import json
 import sys
 import unicodedata
 from typing import TextIO
@@ -30,10 +31,15 @@ def write_stderr(text: str) -> None:
     _write(sys.stderr, text)
 
 
-def write_error(error: ExpertError) -> None:
+def report_failure(error: ExpertError, *, as_json: bool = False) -> int:
+    """Its exit code. With `as_json` standard output gets the document that expert-cli's `--json` shows."""
     write_stderr(f"error: {error.message}")
     if error.hint:
         write_stderr(f"hint: {error.hint}")
+    if as_json:
+        problem = {"code": error.code, "message": error.message, "hint": error.hint}
+        write_stdout(json.dumps({"ok": False, "exit": int(error.exit_code), "error": problem}))
+    return int(error.exit_code)
 
 
 def _write(stream: TextIO, text: str) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import sys
 
 from expert_worker.errors import ExpertError
 from expert_worker.exit import Exit
-from expert_worker.terminal import write_error, write_stderr, write_stdout
+from expert_worker.terminal import report_failure, write_stderr
 
 # Name -> help. Each is a module of this package, imported when it is run.
 COMMANDS = {
@@ -50,16 +49,8 @@ def _command(name: str, arguments: list[str], program: str) -> int:
     try:
         code: int = command.run_command(given)
     except ExpertError as error:
-        return _failed(error, as_json=bool(getattr(given, "json", False)))
+        return report_failure(error, as_json=bool(getattr(given, "json", False)))
     return code
-
-
-def _failed(error: ExpertError, *, as_json: bool) -> int:
-    write_error(error)
-    if as_json:
-        problem = {"code": error.code, "message": error.message, "hint": error.hint}
-        write_stdout(json.dumps({"ok": False, "exit": int(error.exit_code), "error": problem}))
-    return int(error.exit_code)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import tempfile
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -14,7 +13,7 @@ from expert_worker.endpoint.access import demand_token, read_token
 from expert_worker.errors import ExpertError, Missing
 from expert_worker.imports import quick_imports
 from expert_worker.process.leave import leave
-from expert_worker.terminal import write_error, write_stderr, write_stdout
+from expert_worker.terminal import report_failure, write_stderr
 
 ENGINES = ("auto", "llama.cpp", "transformers")
 
@@ -59,11 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
         with tempfile.TemporaryFile() as log:
             return asyncio.run(serve(options, token, log, say))
     except ExpertError as error:
-        write_error(error)
-        if options.json:
-            problem = {"code": error.code, "message": error.message, "hint": error.hint}
-            write_stdout(json.dumps({"ok": False, "exit": int(error.exit_code), "error": problem}))
-        return int(error.exit_code)
+        return report_failure(error, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from expert_worker.errors import ExpertError
 from expert_worker.push.upload import files_of, push
-from expert_worker.terminal import write_error
+from expert_worker.terminal import report_failure
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -21,8 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
         files = files_of(asked.folder)
         url = None if asked.dry_run else push(asked.folder, asked.repository, private=asked.private)
     except ExpertError as error:
-        write_error(error)
-        return error.exit_code
+        return report_failure(error)
     listed = [
         {"name": path.relative_to(asked.folder).as_posix(), "bytes": path.stat().st_size} for path in files
     ]

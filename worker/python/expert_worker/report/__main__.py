@@ -9,7 +9,7 @@ from pathlib import Path
 from expert_worker.errors import ExpertError
 from expert_worker.report.write import write_index, write_report
 from expert_worker.routing.models import RouterRecord, Shelf
-from expert_worker.terminal import write_error, write_stderr, write_stdout
+from expert_worker.terminal import report_failure, write_stderr, write_stdout
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -25,8 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         path = _index(asked) if asked.index else write_report(asked.runs[0])
     except ExpertError as error:
-        write_error(error)
-        return error.exit_code
+        return report_failure(error)
     if sys.stdout.isatty():
         write_stdout(str(path))
     else:

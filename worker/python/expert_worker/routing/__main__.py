@@ -8,7 +8,7 @@ from pathlib import Path
 from expert_worker.errors import ExpertError
 from expert_worker.routing.models import ChosenExpert, RouteRequest, RouteResult
 from expert_worker.routing.shelf import open_router
-from expert_worker.terminal import write_error
+from expert_worker.terminal import report_failure
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -18,8 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         result = answer(RouteRequest.model_validate_json(asked.request.read_bytes()))
     except ExpertError as error:
-        write_error(error)
-        return error.exit_code
+        return report_failure(error)
     sys.stdout.write(result.model_dump_json() + "\n")
     return 0
 
