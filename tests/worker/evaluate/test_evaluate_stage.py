@@ -379,6 +379,19 @@ def test_a_further_test_set_has_separate_scores(plan: Any, monkeypatch: pytest.M
     assert "failures" not in told["test_sets"]["people"] and told["test_sets"]["people"]["rows"] == 4
 
 
+def test_rows_that_choose_the_base_prompt_are_read_once(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def noted(sources: Any, *rest: Any) -> Any:
+        read.extend(source.name for source in sources)
+        return rows_of(sources, *rest)
+
+    monkeypatch.setattr(examiner, "rows_of", noted)
+    report(with_people(plan, lines(PEOPLE)))
+    data = plan.recipe.data
+    assert sorted(read) == sorted(source.name for source in (*data.train, *data.validation)) and read
+
+
 def test_test_set_size_limits_each_test_set(plan: Any) -> None:
     rows = scored_rows(with_people(plan, lines(PEOPLE), test_set_size=2))
     assert [len(found) for _, found in rows.sets()] == [2, 2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -119,19 +120,27 @@ class Examiner:
         return answer_loss(self.subject.model, self.subject.maker(), rows, counter)
 
     def _best_prompt(self, test_rows: int) -> tuple[PromptMaker, PromptChoice]:
-        data = self.plan.recipe.data
-        validation = rows_to_choose_by(self._rows(data.validation), test_rows)
+        validation = rows_to_choose_by(self._validation, test_rows)
 
         def measure(maker: PromptMaker, rows: Sequence[Row]) -> Share:
             return scores.overall(self.ask(BASE, maker, rows, f"{len(maker.examples)} examples"))
 
-        return choose_prompt(self.subject.maker(), self._rows(data.train, EXAMPLE_POOL), validation, measure)
+        return choose_prompt(self.subject.maker(), self._pool, validation, measure)
 
     def _chosen_prompt(self, choice: PromptChoice) -> tuple[PromptMaker, PromptChoice]:
         maker = self.subject.maker()
         if choice.shots:
-            maker = maker.showing(pick_examples(self._rows(self.plan.recipe.data.train, EXAMPLE_POOL), SHOTS))
+            maker = maker.showing(pick_examples(self._pool, SHOTS))
         return maker, PromptChoice(shots=choice.shots, tried={})
+
+    @cached_property
+    def _validation(self) -> list[Row]:
+        return self._rows(self.plan.recipe.data.validation)
+
+    @cached_property
+    def _pool(self) -> list[Row]:
+        """What the examples of a prompt are picked from."""
+        return self._rows(self.plan.recipe.data.train, EXAMPLE_POOL)
 
     def _rows(self, sources: Sequence[Source], limit: int | None = None) -> list[Row]:
         return rows_of(sources, self.plan.recipe.data.field_mapping, self.plan.machine.paths.data, limit)
@@ -147,8 +156,8 @@ class Examiner:
                 "decoding": recipe.decoding.model_dump(),
                 "scorer": self.scorer.document(),
                 "rows": rows,
-                "validation": self._rows(recipe.data.validation) if prompt is None else prompt.shots,
-                "examples": self._rows(recipe.data.train, EXAMPLE_POOL),
+                "validation": self._validation if prompt is None else prompt.shots,
+                "examples": self._pool,
             }
         )
 
