@@ -21,6 +21,7 @@ from expert_worker.endpoint import serve as serving
 from expert_worker.endpoint.access import demand_token, read_token
 from expert_worker.endpoint.ending import Ending
 from expert_worker.endpoint.engine import EngineFailed, Piece, Question
+from expert_worker.endpoint.metrics import Metrics
 from expert_worker.endpoint.server import Limits, Server
 from expert_worker.endpoint.shelf import Generation, Model
 from expert_worker.errors import BadInput, Failed
@@ -305,6 +306,20 @@ def test_auto_is_the_expert_that_the_user_s_messages_are_for() -> None:
         assert (await client.get("/v1/models/auto")).status == 200
 
     within(with_auto, test)
+
+
+def test_the_histogram_counts_every_request_of_a_model() -> None:
+    metrics = Metrics()
+    for status, seconds in ((200, 0.25), (200, 40.0), (499, 500.5)):
+        metrics.finished("ash", status, 3, 2, seconds)
+    metrics.finished("birch", 200, 1, 1, 0.2)
+    found = [line for line in metrics.text().splitlines() if line.startswith("expert_request_seconds")]
+    ash = dict(line.rsplit(" ", 1) for line in found if 'model="ash"' in line)
+    buckets = [int(count) for name, count in ash.items() if "_bucket" in name]
+    assert buckets == [0, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3]
+    assert ash['expert_request_seconds_sum{model="ash"}'] == "540.750000"
+    assert ash['expert_request_seconds_count{model="ash"}'] == "3"
+    assert 'expert_request_seconds_count{model="birch"} 1' in found
 
 
 def test_without_a_router_there_is_no_auto() -> None:

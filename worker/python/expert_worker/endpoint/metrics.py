@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 _BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
@@ -13,9 +13,8 @@ class Metrics:
     def __init__(self) -> None:
         self._requests: Counter[tuple[str, int]] = Counter()
         self._tokens: Counter[tuple[str, str]] = Counter()
-        self._seconds: Counter[str] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
         self._buckets: Counter[tuple[str, float]] = Counter()
-        self._count: Counter[str] = Counter()
         self.running = 0
         self.waiting = 0
 
@@ -25,8 +24,7 @@ class Metrics:
         self._requests[model, status] += 1
         self._tokens[model, "prompt"] += prompt
         self._tokens[model, "answer"] += answer
-        self._seconds[model] += seconds  # type: ignore[assignment]
-        self._count[model] += 1
+        self._seconds[model] += seconds
         for bound in _BOUNDS:
             self._buckets[model, bound] += seconds <= bound
 
@@ -44,11 +42,11 @@ class Metrics:
         lines += _head("expert_requests_waiting", "gauge", "Requests that wait for a slot.")
         lines.append(f"expert_requests_waiting {self.waiting}")
         lines += _head("expert_request_seconds", "histogram", "Time from a request to the end of its answer.")
-        for model in sorted(self._count):
+        for model in sorted(self._seconds):
             for bound in _BOUNDS:
                 count = self._buckets[model, bound]
                 lines.append(f'expert_request_seconds_bucket{{model="{model}",le="{bound}"}} {count}')
-            count = self._count[model]
+            count = sum(count for (name, _), count in self._requests.items() if name == model)
             lines.append(f'expert_request_seconds_bucket{{model="{model}",le="+Inf"}} {count}')
             lines.append(f'expert_request_seconds_sum{{model="{model}"}} {self._seconds[model]:.6f}')
             lines.append(f'expert_request_seconds_count{{model="{model}"}} {count}')
