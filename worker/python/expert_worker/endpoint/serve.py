@@ -49,7 +49,7 @@ async def serve(options: argparse.Namespace, token: str | None, log: IO[bytes], 
         located = _located(experts[0], options)
         folder = locate(located.base, located.paths, events)
         tokenizer = load_tokenizer(located.base, located.paths, events)
-        engine = _engine(options, experts, folder, tokenizer, log, say)
+        engine = _engine(_EngineInputs(options, experts, folder, tokenizer, log, say))
         router = _router(options.router, experts, say) if options.router else None
         say(f"Starting {engine.name}")
         await engine.start()
@@ -205,52 +205,56 @@ def _located(expert: Expert, options: argparse.Namespace) -> _Located:
     return _Located(Base(name=name, quantization="none"), paths)
 
 
-def _engine(
-    options: argparse.Namespace,
-    experts: Sequence[Expert],
-    folder: Path,
-    tokenizer: Any,
-    log: IO[bytes],
-    say: Say,
-) -> Engine:
-    context = min(options.context, int(files.read_json(folder / "config.json")["max_position_embeddings"]))
-    if options.engine != "transformers":
+@dataclass(frozen=True)
+class _EngineInputs:
+    """What an engine is made from. `folder` is the base's."""
+
+    options: argparse.Namespace
+    experts: Sequence[Expert]
+    folder: Path
+    tokenizer: Any
+    log: IO[bytes]
+    say: Say
+
+    @property
+    def context(self) -> int:
+        most: int = files.read_json(self.folder / "config.json")["max_position_embeddings"]
+        return min(int(self.options.context), most)
+
+
+def _engine(given: _EngineInputs) -> Engine:
+    if given.options.engine != "transformers":
         try:
-            return _llama(options, experts, folder, tokenizer, log, say, context)
+            return _llama(given)
         except BadInput as refused:
-            if options.engine != "auto" or refused.code not in ("adapter-not-gguf", "gguf-unknown"):
+            if given.options.engine != "auto" or refused.code not in ("adapter-not-gguf", "gguf-unknown"):
                 raise
-            say(f"{refused.message}: transformers answers, one request at a time")
+            given.say(f"{refused.message}: transformers answers, one request at a time")
     from expert_worker.endpoint.peft_engine import PeftEngine
 
-    check_base(folder, experts[0], say)
-    return PeftEngine(folder, [expert.folder for expert in experts], tokenizer, context)
+    check_base(given.folder, given.experts[0], given.say)
+    adapters = [expert.folder for expert in given.experts]
+    return PeftEngine(given.folder, adapters, given.tokenizer, given.context)
 
 
-def _llama(
-    options: argparse.Namespace,
-    experts: Sequence[Expert],
-    folder: Path,
-    tokenizer: Any,
-    log: IO[bytes],
-    say: Say,
-    context: int,
-) -> Engine:
+def _llama(given: _EngineInputs) -> Engine:
+    options, experts, folder, say = given.options, given.experts, given.folder, given.say
     for expert in experts:
         check_kind(expert.adapter_config)
     Shape.of(folder)
     llama_cpp.require()
     model, key = base_gguf(options.home, folder, experts[0], say)
     adapters = [adapter_gguf(options.home, folder, key, expert, say) for expert in experts]
+    tokenizer = given.tokenizer
     ends = {end for expert in experts for end in expert.generation.end_ids} | {tokenizer.eos_token_id}
     return LlamaEngine(
         model=model,
         adapters=adapters,
         parallel=options.parallel,
-        context=context,
+        context=given.context,
         threads=options.threads or _threads(),
         token_texts={end: str(tokenizer.decode([end])) for end in ends if end is not None},
-        log=log,
+        log=given.log,
     )
 
 
