@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from export.test_gguf import tokenizer
-from report.browser import Browser, program
+from report.browser import NEEDS_BROWSER, Browser
 
 from expert_worker.endpoint.engine import EngineFailed, Piece, Question
 from expert_worker.endpoint.server import Limits, Server
@@ -20,9 +20,7 @@ from expert_worker.routing import Route
 
 from .tiny_shelf import scored, tiny_base, tiny_expert
 
-pytestmark = pytest.mark.skipif(
-    program() is None, reason="there is no Chromium here, and `make test` could not install it"
-)
+pytestmark = NEEDS_BROWSER
 TOKEN = "a-token-of-some-length"
 OVERFLOWING = """[...document.querySelectorAll('body *')].filter(e => {
   const box = e.getBoundingClientRect();
@@ -72,15 +70,6 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Any:
     finals = [tiny_expert(base, folder / it, it, seed) for seed, it in enumerate((name, "birch"))]
     scored(finals[0], correct=30)
     return models(read_experts(finals), tokenizer(), base)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    executable = program()
-    assert executable
-    opened = Browser(executable, tmp_path_factory.mktemp("profile"))
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _READ, _WRITE = 3, 4
 """Where Chromium reads commands and writes answers with --remote-debugging-pipe."""
@@ -14,6 +16,11 @@ _READ, _WRITE = 3, 4
 
 def program() -> str | None:
     return next((found for name in NAMES if (found := shutil.which(name))), None)
+
+
+NEEDS_BROWSER = pytest.mark.skipif(
+    program() is None, reason="there is no Chromium here, and `make test` could not install it"
+)
 
 
 class Browser:

@@ -1,7 +1,6 @@
 """The pages as a reader sees them: opened from disk in a browser, light and dark, wide and narrow."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,10 @@ from expert_worker.events import Events
 from expert_worker.events.sinks import Record
 from expert_worker.report import write_index, write_report
 
-from .browser import Browser, program
+from .browser import NEEDS_BROWSER, Browser
 
 WIDTHS, SCHEMES = (1400, 390), ("light", "dark")
-pytestmark = pytest.mark.skipif(
-    program() is None, reason="there is no Chromium here, and `make test` could not install it"
-)
+pytestmark = NEEDS_BROWSER
 
 # Where a tick stands and what it says, and where the points of a line are: all in pixels of the screen.
 READ_CHART = """(title => {
@@ -43,15 +40,6 @@ OVERFLOWING = """[...document.querySelectorAll('body *')].filter(e => {
   const inner = e.closest('.strips') || e.parentElement.closest('.box, pre');
   return !inner && box.width && (box.right > innerWidth + 0.5 || box.left < -0.5);
 }).map(e => e.outerHTML.slice(0, 80))"""
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    executable = program()
-    assert executable
-    opened = Browser(executable, tmp_path_factory.mktemp("profile"))
-    yield opened
-    opened.close()
 
 
 @pytest.fixture(scope="module")
