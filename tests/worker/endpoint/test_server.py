@@ -16,6 +16,7 @@ import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestClient, TestServer
 from export.test_gguf import tokenizer
+from routing.routed_shelf import shelf_file, written_expert
 
 from expert_worker.endpoint import serve as serving
 from expert_worker.endpoint.access import demand_token, read_token
@@ -26,9 +27,7 @@ from expert_worker.endpoint.server import Limits, Server
 from expert_worker.endpoint.shelf import Generation, Model
 from expert_worker.errors import BadInput, Failed
 from expert_worker.evaluate.prompts import PromptMaker
-from expert_worker.plan.models import Source
 from expert_worker.routing import Examples, Router
-from expert_worker.routing.models import Keywords, RoutedExpert, Shelf
 
 TOKEN = "a-token-of-some-length"
 CHAT = {"model": "ash", "messages": [{"role": "user", "content": "hi"}]}
@@ -331,27 +330,15 @@ def test_without_a_router_there_is_no_auto() -> None:
     within(lambda: server(FakeEngine()), test)
 
 
-def shelf_file(folder: Path, prompts: Sequence[str]) -> Path:
-    rows = folder / "train.jsonl"
-    rows.write_text("".join(json.dumps({"prompt": it, "completion": "x"}) + "\n" for it in prompts))
-    expert = RoutedExpert(
-        name="ash",
-        train=(Source(name="train.jsonl", format="jsonl", weight=1.0),),
-        test=(),
-        field_mapping={},
-        data={"train.jsonl": str(rows)},
-        digests={},
-        hints=Keywords(keywords=(), exclude_keywords=()),
-    )
-    path = folder / "shelf.json"
-    path.write_text(Shelf(experts=(expert,), file=str(folder / "router.safetensors")).model_dump_json())
-    return path
+def routed_ash(folder: Path, prompts: Sequence[str]) -> Path:
+    rows = [{"prompt": it, "completion": "x"} for it in prompts]
+    return shelf_file(folder, written_expert(folder, "ash", rows))
 
 
 def test_the_router_of_a_server_is_learnt_and_names_what_it_cannot_choose(tmp_path: Path) -> None:
     lines: list[str] = []
     experts: Any = [SimpleNamespace(name="ash"), SimpleNamespace(name="birch")]
-    path = shelf_file(tmp_path, [f"Sort {n} words by length." for n in range(20)])
+    path = routed_ash(tmp_path, [f"Sort {n} words by length." for n in range(20)])
     router = serving._router(path, experts, lines.append)
     assert router is not None
     assert router.route("Sort 99 words by length.").expert == "ash"
@@ -362,5 +349,5 @@ def test_the_router_of_a_server_is_learnt_and_names_what_it_cannot_choose(tmp_pa
 def test_a_server_without_a_prompt_to_learn_from_has_no_auto(tmp_path: Path) -> None:
     lines: list[str] = []
     experts: Any = [SimpleNamespace(name="ash")]
-    assert serving._router(shelf_file(tmp_path, [" "]), experts, lines.append) is None
+    assert serving._router(routed_ash(tmp_path, [" "]), experts, lines.append) is None
     assert lines[-1].startswith("warning: there is no model auto: ash has no row with a prompt")

@@ -5,22 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from routing.routed_shelf import shelf_file, written_expert
 from sample_run import sample_run, share
 
 from expert_worker.errors import BadInput
-from expert_worker.plan.models import Source
 from expert_worker.report import write_index
 from expert_worker.report.__main__ import main
 from expert_worker.report.index import Listed, address, by_worth
 from expert_worker.report.read import read_run
-from expert_worker.routing.models import (
-    Keywords,
-    PromptOverlap,
-    RoutedExpert,
-    RoutedShare,
-    RouterRecord,
-    Shelf,
-)
+from expert_worker.routing.models import PromptOverlap, RoutedShare, RouterRecord
 
 
 def scored(folder: Path, correct: int | None) -> Path:
@@ -115,19 +108,7 @@ def test_a_router_that_cannot_be_learnt_leaves_the_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = scored(tmp_path / "run", 100)
-    rows = tmp_path / "train.jsonl"
-    rows.write_text('{"text": "no prompt"}\n')
-    expert = RoutedExpert(
-        name="empty",
-        train=(Source(name="train.jsonl", format="jsonl", weight=1.0),),
-        test=(),
-        field_mapping={},
-        data={"train.jsonl": str(rows)},
-        digests={},
-        hints=Keywords(keywords=(), exclude_keywords=()),
-    )
-    shelf = tmp_path / "shelf.json"
-    shelf.write_text(Shelf(experts=(expert,), file=str(tmp_path / "router.safetensors")).model_dump_json())
+    shelf = shelf_file(tmp_path, written_expert(tmp_path, "empty", [{"text": "no prompt"}]))
     page = tmp_path / "report.html"
     assert main(["--index", str(page), "--router", str(shelf), str(run)]) == 0
     assert "empty has no row with a prompt" in capsys.readouterr().err

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from routing.routed_shelf import routed_expert, shelf_of, written_expert
 
 from expert_worker.errors import BadInput
-from expert_worker.plan.models import Source
 from expert_worker.routing.__main__ import main
-from expert_worker.routing.models import Keywords, RoutedExpert, RouteRequest, Shelf
+from expert_worker.routing.models import RouteRequest, Shelf
 from expert_worker.routing.router import everyday_prompts
 from expert_worker.routing.shelf import open_router
 
@@ -26,35 +26,11 @@ def messages(prompt: str) -> dict[str, object]:
     return {"messages": [{"role": role, "content": content} for role, content in turns]}
 
 
-def expert(folder: Path, name: str, rows: list[object], test: list[object] | None = None) -> RoutedExpert:
-    splits = {"train": rows, "test": test or []}
-    data = {}
-    for split, its in splits.items():
-        if its:
-            path = folder / f"{name}-{split}.jsonl"
-            path.write_text("".join(row if isinstance(row, str) else json.dumps(row) + "\n" for row in its))
-            data[f"{split}.jsonl"] = str(path)
-    sources = {name: (Source(name=name, format="jsonl", weight=1.0),) for name in data}
-    return RoutedExpert(
-        name=name,
-        train=sources.get("train.jsonl", ()),
-        test=sources.get("test.jsonl", ()),
-        field_mapping={},
-        data=data,
-        digests={},
-        hints=Keywords(keywords=(), exclude_keywords=()),
-    )
-
-
-def shelf(folder: Path, *experts: RoutedExpert) -> Shelf:
-    return Shelf(experts=experts, file=str(folder / "routers" / "router.safetensors"))
-
-
 @pytest.fixture
 def two(tmp_path) -> Shelf:
-    sql = expert(tmp_path, "sql", [messages(prompt) for prompt in SQL], [messages(SQL[0])])
-    poems = expert(tmp_path, "poems", [{"instruction": prompt, "output": "..."} for prompt in POEMS])
-    return shelf(tmp_path, sql, poems)
+    sql = written_expert(tmp_path, "sql", [messages(prompt) for prompt in SQL], [messages(SQL[0])])
+    poems = written_expert(tmp_path, "poems", [{"instruction": prompt, "output": "..."} for prompt in POEMS])
+    return shelf_of(tmp_path, sql, poems)
 
 
 def test_it_is_learnt_once_and_measured(two):
@@ -86,23 +62,25 @@ def test_a_file_that_does_not_fit_is_learnt_again(two, harm):
 def test_rows_that_cannot_be_read_are_left_out_and_system_messages_are_not_read(tmp_path):
     rows = [messages(prompt) for prompt in SQL]
     odd = ["not json\n", {"messages": []}, {"other": 1}, {"prompt": " ", "completion": "x"}]
-    clean = open_router(shelf(tmp_path / "a", expert(tmp_path, "sql", rows))).router
-    with_odd = open_router(shelf(tmp_path / "b", expert(tmp_path, "sql", [*rows, *odd]))).router
+    clean = open_router(shelf_of(tmp_path / "a", written_expert(tmp_path, "sql", rows))).router
+    with_odd = open_router(shelf_of(tmp_path / "b", written_expert(tmp_path, "sql", [*rows, *odd]))).router
     no_system = [{"prompt": prompt, "completion": "yes"} for prompt in SQL]
-    plain = open_router(shelf(tmp_path / "c", expert(tmp_path, "sql", no_system))).router
+    plain = open_router(shelf_of(tmp_path / "c", written_expert(tmp_path, "sql", no_system))).router
     for prompt in (SQL[1], "hello", "CREATE TABLE x"):
         assert clean.route(prompt) == with_odd.route(prompt) == plain.route(prompt)
 
 
 def test_an_expert_without_a_readable_prompt_is_named(tmp_path):
-    empty = expert(tmp_path, "empty", [{"text": "only text"}])
+    empty = written_expert(tmp_path, "empty", [{"text": "only text"}])
     with pytest.raises(BadInput, match=r"empty has no row with a prompt in train\.jsonl"):
-        open_router(shelf(tmp_path, empty))
+        open_router(shelf_of(tmp_path, empty))
 
 
 def test_experts_with_the_same_rows_are_warned_of(tmp_path):
     rows = [messages(prompt) for prompt in SQL]
-    same = shelf(tmp_path, expert(tmp_path, "one", rows), expert(tmp_path, "two", rows[:20]))
+    same = shelf_of(
+        tmp_path, written_expert(tmp_path, "one", rows), written_expert(tmp_path, "two", rows[:20])
+    )
     for _ in range(2):
         (warning,) = open_router(same).warnings
         assert warning.startswith("one and two have 100% of their prompts in common")
@@ -110,9 +88,9 @@ def test_experts_with_the_same_rows_are_warned_of(tmp_path):
 
 def test_an_expert_that_gets_few_of_its_rows_is_warned_of(tmp_path):
     everyday = [{"prompt": prompt, "completion": "..."} for prompt in everyday_prompts("train")]
-    general = expert(tmp_path, "general", everyday[::2], everyday[1::2])
-    sql = expert(tmp_path, "sql", [messages(prompt) for prompt in SQL])
-    (warning,) = open_router(shelf(tmp_path, general, sql)).warnings
+    general = written_expert(tmp_path, "general", everyday[::2], everyday[1::2])
+    sql = written_expert(tmp_path, "sql", [messages(prompt) for prompt in SQL])
+    (warning,) = open_router(shelf_of(tmp_path, general, sql)).warnings
     assert warning.startswith("the router sends only ")
     assert "test rows of general to it" in warning
 
@@ -145,29 +123,17 @@ def test_the_command_answers_in_json(two, tmp_path, capsys):
     assert found["learnt"]
 
 
-def shipped() -> Shelf:
-    return Shelf(
-        experts=tuple(
-            RoutedExpert(
-                name=folder.name,
-                train=(Source(name="train.jsonl", format="jsonl", weight=1.0),),
-                test=(Source(name="test.jsonl", format="jsonl", weight=1.0),),
-                field_mapping={},
-                data={
-                    f"{split}.jsonl": str(folder / "datasets" / f"{split}.jsonl")
-                    for split in ("train", "test")
-                },
-                digests={},
-                hints=Keywords(keywords=(), exclude_keywords=()),
-            )
-            for folder in sorted(EXPERTS.iterdir())
-        ),
-        file="",
+def shipped(folder: Path) -> Shelf:
+    splits = ("train", "test")
+    experts = (
+        routed_expert(it.name, {split: it / "datasets" / f"{split}.jsonl" for split in splits})
+        for it in sorted(EXPERTS.iterdir())
     )
+    return shelf_of(folder, *experts)
 
 
 def test_the_shipped_experts_get_their_own_rows_and_their_people(tmp_path):
-    opened = open_router(shipped().model_copy(update={"file": str(tmp_path / "router.safetensors")}))
+    opened = open_router(shipped(tmp_path))
     for share in opened.record.experts:
         assert share.rows == 400
         assert share.right >= 0.97 * share.rows, share.name
