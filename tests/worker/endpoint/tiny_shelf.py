@@ -17,14 +17,13 @@ import torch
 from export.test_gguf import MODULES, SIZES, tokenizer
 from peft import LoraConfig, get_peft_model
 from plans import example_plan
+from run_record.finals import final_of
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from expert_worker.process.child import child_environment
 from expert_worker.results import EvaluationResult, Score
-from expert_worker.run_record import adapter_config, adapter_tensors, write_final
 from expert_worker.run_record.digests import base_digests
 from expert_worker.run_record.expert import add_score, expert_record
-from expert_worker.run_record.inference import inference_files
 
 NAMES = ("ash", "birch", "cedar")
 STOP = "Q"
@@ -55,15 +54,8 @@ def tiny_expert(base: Path, folder: Path, name: str, seed: int, **lora: Any) -> 
     kind = "dora" if lora.get("use_dora") else "rslora" if lora.get("use_rslora") else "lora"
     plan = tiny_plan(base, folder, name, **{"recipe.adapter.kind": kind})
     folder.mkdir(parents=True, exist_ok=True)
-    return write_final(
-        folder,
-        config=adapter_config(model.peft_config["default"], "tiny"),
-        weights=adapter_tensors(model),
-        tokenizer=tokenizer(),
-        inference=inference_files(plan.recipe.template, plan.recipe.decoding, model, tokenizer()),
-        record=expert_record(plan.recipe, plan.recipe_digest, "MIT", data={}, base=base_digests(base)),
-        card="# card\n",
-    )
+    record = expert_record(plan.recipe, plan.recipe_digest, "MIT", data={}, base=base_digests(base))
+    return final_of(model, tokenizer(), plan.recipe, folder, record=record)
 
 
 def tiny_plan(base: Path, folder: Path, name: str, **changes: Any) -> Any:

@@ -9,12 +9,11 @@ import pytest
 from evaluate import tiny
 from evaluate.test_evaluate_stage import DECODING, adapted
 from plans import example_document, example_plan, example_record
+from run_record.finals import final_of
 from safetensors.torch import load_file, save_file
 
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.plain_peft import Compared, compare
-from expert_worker.run_record import adapter_config, adapter_tensors, write_final
-from expert_worker.run_record.inference import inference_files
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "compare_with_peft.py"
 
@@ -49,15 +48,7 @@ def finished(tmp_path: Path, template: str) -> Path:
     recipe = example_plan(tmp_path, changes).recipe
     model = adapted()
     model.generation_config.repetition_penalty = 1.3
-    write_final(
-        output,
-        config=adapter_config(model.peft_config["default"], "tiny"),
-        weights=adapter_tensors(model),
-        tokenizer=tiny.tokenizer(),
-        inference=inference_files(recipe.template, recipe.decoding, model, tiny.tokenizer()),
-        record=example_record(tmp_path),
-        card="# card\n",
-    )
+    final_of(model, tiny.tokenizer(), recipe, output, record=example_record(tmp_path))
     return output
 
 

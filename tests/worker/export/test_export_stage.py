@@ -18,7 +18,8 @@ from peft import (
     PromptTuningConfig,
     get_peft_model,
 )
-from plans import example_plan, example_record
+from plans import example_plan
+from run_record.finals import final_of
 from safetensors import safe_open
 from tokenizers import Tokenizer, models
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
@@ -28,9 +29,8 @@ from expert_worker.errors import BadInput, Failed, Storage
 from expert_worker.events import Events
 from expert_worker.export import folders
 from expert_worker.export.stage import run
-from expert_worker.run_record import Outcome, adapter_config, adapter_tensors, write_final
+from expert_worker.run_record import Outcome
 from expert_worker.run_record.card import model_card
-from expert_worker.run_record.inference import inference_files
 
 IDS = torch.arange(12).reshape(1, 12)
 MODULES = ["q_proj", "v_proj", "down_proj"]
@@ -78,15 +78,8 @@ def trained(kind: str, base: Path, output: Path) -> Path:
                 parameter.add_(torch.randn_like(parameter) * 0.05)
     plan = example_plan(output, {"recipe.template.kind": "chatml"})
     recipe = plan.recipe
-    return write_final(
-        output,
-        config=adapter_config(model.peft_config["default"], "/home/me/tiny"),
-        weights=adapter_tensors(model),
-        tokenizer=tokenizer(),
-        inference=inference_files(recipe.template, recipe.decoding, model, tokenizer()),
-        record=example_record(output),
-        card=model_card(recipe, Outcome(1, 1, 1, 1.0), plan.recipe_digest),
-    )
+    card = model_card(recipe, Outcome(1, 1, 1, 1.0), plan.recipe_digest)
+    return final_of(model, tokenizer(), recipe, output, base="/home/me/tiny", card=card)
 
 
 def order(base: Path, adapter: Path, target: Path, **options: Any) -> Any:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from plans import example_plan, example_record
+from plans import example_plan
+from run_record.finals import final_of
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen3Config
 
@@ -19,8 +20,6 @@ from expert_worker.events import Events
 from expert_worker.export import gguf_files, llama_cpp
 from expert_worker.export.modelfile import go_template, vllm_rank
 from expert_worker.export.stage import run
-from expert_worker.run_record import adapter_config, adapter_tensors, write_final
-from expert_worker.run_record.inference import inference_files
 
 MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 SIZES: dict[str, Any] = {
@@ -95,15 +94,7 @@ def trained(base: Path, **lora: Any) -> Path:
         if "lora_B" in name:
             weight.data.normal_(std=0.3)
     recipe = plan(base, adapter="a", target="b").recipe
-    return write_final(
-        base.parent,
-        config=adapter_config(model.peft_config["default"], "tiny"),
-        weights=adapter_tensors(model),
-        tokenizer=tokenizer(),
-        inference=inference_files(recipe.template, recipe.decoding, model, tokenizer()),
-        record=example_record(base.parent),
-        card="# card\n",
-    )
+    return final_of(model, tokenizer(), recipe, base.parent)
 
 
 def export(base: Path, adapter: Path, target: Path, **request: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ import yaml
 from evaluate import tiny
 from peft import IA3Config, LoraConfig, PeftModel, PromptTuningConfig, get_peft_model
 from plans import example_plan, example_record
+from run_record.finals import final_of
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from expert_worker.evaluate.stage import _leave as leave_scores
@@ -29,7 +31,6 @@ from expert_worker.run_record.digests import base_digests, data_digests
 from expert_worker.run_record.expert import add_score
 from expert_worker.run_record.final import tokenizer_files
 from expert_worker.run_record.git import commit_of
-from expert_worker.run_record.inference import inference_files
 
 OUTCOME = Outcome(
     steps=1234,
@@ -54,6 +55,19 @@ class FakeTokenizer:
         settings = {"name_or_path": "/home/me/cache", "eos_token": "<end>", "vocab_file": "/x/vocab.json"}
         (Path(folder) / "tokenizer_config.json").write_text(json.dumps(settings))
         (Path(folder) / "tokenizer.json").write_text("{}")
+
+
+def written(folder: Path, **changes: Any) -> Path:
+    """A `final/` without a model."""
+    given = {
+        "config": {},
+        "weights": {"w": torch.ones(2)},
+        "tokenizer": FakeTokenizer(),
+        "inference": {},
+        "record": example_record(folder),
+        "card": "# card\n",
+    }
+    return write_final(folder, **given | changes)
 
 
 def tiny_base() -> LlamaForCausalLM:
@@ -86,15 +100,8 @@ def test_plain_peft_loads_it_and_says_the_same(kind: str, tmp_path: Path) -> Non
         for parameter in model.parameters():
             if parameter.requires_grad:
                 parameter.normal_(std=0.5)
-    final = write_final(
-        tmp_path,
-        config=adapter_config(model.peft_config["default"], "tiny"),
-        weights=adapter_tensors(model),
-        tokenizer=FakeTokenizer(),
-        inference={},
-        record=example_record(tmp_path),
-        card="# card\n",
-    )
+    config = adapter_config(model.peft_config["default"], "tiny")
+    final = written(tmp_path, config=config, weights=adapter_tensors(model))
     loaded = PeftModel.from_pretrained(tiny_base(), str(final)).eval()
     ids = torch.arange(12).reshape(1, 12)
     with torch.no_grad():
@@ -116,15 +123,7 @@ def test_writing_it_again_gives_the_same_bytes_and_no_path(tmp_path: Path) -> No
     contents = []
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
-        final = write_final(
-            tmp_path / folder,
-            config={"b": 1, "a": 2},
-            weights={"w": torch.ones(2)},
-            tokenizer=FakeTokenizer(),
-            inference={},
-            record=example_record(tmp_path),
-            card="# card\n",
-        )
+        final = written(tmp_path / folder, config={"b": 1, "a": 2}, record=example_record(tmp_path))
         contents.append({p.name: p.read_bytes() for p in final.iterdir()})
     assert contents[0] == contents[1]
     assert set(contents[0]) == {
@@ -145,15 +144,7 @@ def test_the_tokenizers_origin_is_left_out() -> None:
 
 def test_a_second_final_replaces_the_first_whole(tmp_path: Path) -> None:
     for step in (1.0, 2.0):
-        write_final(
-            tmp_path,
-            config={},
-            weights={"w": torch.tensor([step])},
-            tokenizer=FakeTokenizer(),
-            inference={},
-            record=example_record(tmp_path),
-            card="",
-        )
+        written(tmp_path, weights={"w": torch.tensor([step])})
     assert [p.name for p in tmp_path.iterdir()] == ["final"]
 
 
@@ -188,15 +179,8 @@ def test_the_cards_code_runs(
     plan = example_plan(tmp_path, {"recipe.base.name": name, "recipe.decoding.stop_sequences": ["q"]})
     model = get_peft_model(tiny.model(), ADAPTERS["lora"])
     recipe = plan.recipe
-    final = write_final(
-        tmp_path,
-        config=adapter_config(model.peft_config["default"], name),
-        weights=adapter_tensors(model),
-        tokenizer=tiny.tokenizer(),
-        inference=inference_files(recipe.template, recipe.decoding, model, tiny.tokenizer()),
-        record=example_record(tmp_path),
-        card=model_card(plan.recipe, OUTCOME, plan.recipe_digest),
-    )
+    card = model_card(recipe, OUTCOME, plan.recipe_digest)
+    final = final_of(model, tiny.tokenizer(), recipe, tmp_path, base=name, card=card)
     tiny.model().save_pretrained(tmp_path / (name if on_the_hub else f"path/to/{name}"))
     _, code, _ = (final / "README.md").read_text().replace("path/to/this/folder", "final").split("```")
     monkeypatch.chdir(tmp_path)
@@ -241,15 +225,7 @@ def test_the_card_names_the_licence_as_the_hub_does(tmp_path: Path) -> None:
 
 
 def test_a_score_goes_into_expert_json_and_leaves_the_rest(tmp_path: Path) -> None:
-    final = write_final(
-        tmp_path,
-        config={},
-        weights={"w": torch.ones(2)},
-        tokenizer=FakeTokenizer(),
-        inference={},
-        record=example_record(tmp_path),
-        card="",
-    )
+    final = written(tmp_path)
     before = json.loads((final / "expert.json").read_text())
     assert before["score"] is None and "expert.json" not in before["files"]
     base = Score(correct=4, total=40, accuracy=0.1, low=0.04, high=0.231, loss=2.5)
@@ -265,15 +241,7 @@ def test_a_score_goes_into_expert_json_and_leaves_the_rest(tmp_path: Path) -> No
 
 
 def test_each_test_set_has_its_score_in_the_card_and_in_expert_json(tmp_path: Path) -> None:
-    final = write_final(
-        tmp_path,
-        config={},
-        weights={"w": torch.ones(2)},
-        tokenizer=FakeTokenizer(),
-        inference={},
-        record=example_record(tmp_path),
-        card=model_card(example_plan(tmp_path).recipe, OUTCOME, "0" * 64),
-    )
+    final = written(tmp_path, card=model_card(example_plan(tmp_path).recipe, OUTCOME, "0" * 64))
     base = Score(correct=4, total=40, accuracy=0.1, low=0.04, high=0.231, loss=2.5)
     tuned = Score(correct=1, total=8, accuracy=0.125, low=0.02, high=0.47, loss=0.5)
     people = TestScores(rows=8, base=base, adapter=tuned, by_level=(), by_tag=(), measure="accuracy")
