@@ -683,8 +683,38 @@ impl PlanRecord {
         self.recipe.as_ref()?.get("expert")?.as_str()
     }
 
+    /// The base as the manifest names it.
+    pub fn base_name(&self) -> Option<&str> {
+        base_name(self.recipe.as_ref()?)
+    }
+
     /// The root of the expert's token caches.
     pub fn cache(&self) -> Option<&str> {
-        self.machine.as_ref()?.get("paths")?.get("cache")?.as_str()
+        self.path("cache")
     }
+
+    /// The manifest that the run was planned from.
+    pub fn manifest(&self) -> Option<&str> {
+        self.path("manifest")
+    }
+
+    /// The base's folder.
+    pub fn base_folder(&self) -> Option<&str> {
+        self.path("base")
+    }
+
+    fn path(&self, name: &str) -> Option<&str> {
+        self.machine.as_ref()?.get("paths")?.get(name)?.as_str()
+    }
+}
+
+impl RunRecord {
+    /// The base as the manifest names it.
+    pub fn base_name(&self) -> Option<&str> {
+        base_name(self.recipe.as_ref()?)
+    }
+}
+
+fn base_name(recipe: &Value) -> Option<&str> {
+    recipe.get("base")?.get("name")?.as_str()
 }

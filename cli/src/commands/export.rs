@@ -14,7 +14,7 @@ use crate::args::{Global, PlanOptions, Supervision};
 use crate::failure::Failure;
 use crate::next;
 use crate::plan::{Reads, prepare};
-use crate::run::adapter;
+use crate::run::{CONFIG, EXPERT, adapter};
 use crate::sys::files::read_json;
 use crate::sys::paths::{absolute, near};
 use crate::ui::number::bytes;
@@ -134,12 +134,12 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
 fn of_same_run(adapter: &Path, target: &Path, args: &Args) -> bool {
     // With its score, which the model card shows too.
     let known = |folder: &Path| {
-        let record: ExpertRecord = read_json(&folder.join("expert.json"))?;
+        let record: ExpertRecord = read_json(&folder.join(EXPERT))?;
         Some((record.recipe_digest?, record.score))
     };
     let has = |name: &str| target.join(name).is_file();
     let gguf = has("Modelfile");
-    let merged = !has(if gguf { "base.gguf" } else { "adapter_config.json" });
+    let merged = !has(if gguf { "base.gguf" } else { CONFIG });
     (gguf, merged) == (args.gguf, args.merge)
         && known(target).is_some_and(|record| known(adapter) == Some(record))
 }

@@ -13,7 +13,8 @@ use crate::args::{Global, positive};
 use crate::experts;
 use crate::failure::Failure;
 use crate::routing;
-use crate::runs::{Adapter, DESCRIPTION, served};
+use crate::run::EXPERT;
+use crate::runs::{Adapter, served};
 use crate::sys::files::read_json;
 use crate::sys::host::home;
 use crate::sys::paths::absolute;
@@ -109,7 +110,7 @@ fn router(named: &[PathBuf], adapters: &[Adapter], console: &Console) -> Option<
 }
 
 fn name(adapter: &Adapter) -> Option<String> {
-    let record: ExpertRecord = read_json(&Path::new(&adapter.folder).join(DESCRIPTION))?;
+    let record: ExpertRecord = read_json(&Path::new(&adapter.folder).join(EXPERT))?;
     record.name
 }
 

@@ -1,10 +1,9 @@
 //! Which files an `.expert` package may hold. A name is compared with this list and never used as it came.
 
-pub const MANIFEST: &str = "manifest.json";
+pub use crate::experts::MANIFEST;
+pub use crate::run::{CONFIG, EXPERT, WEIGHTS};
+
 pub const SIGNATURE: &str = "signature.sig";
-pub const EXPERT: &str = "expert.json";
-pub const WEIGHTS: &str = "adapter_model.safetensors";
-pub const CONFIG: &str = "adapter_config.json";
 pub const TEMPLATE: &str = "chat_template.jinja";
 pub const LICENSE: &str = "LICENSE";
 /// Endings of the grammar that a manifest names; in the package the file is `grammar.<ending>`.

@@ -9,7 +9,7 @@ use crate::experts::MANIFEST;
 use crate::failure::Failure;
 use crate::next;
 use crate::run::{Finished, read_plan};
-use crate::runs::{self, Run, State};
+use crate::runs::{self, Choice, Run, State};
 use crate::sys::paths::{file_name, near};
 
 /// A run's folder and the manifest of its expert.
@@ -44,18 +44,18 @@ pub fn chosen(named: Option<&Path>, manifest: Option<&Path>, model: Option<&str>
     let folder = manifest.parent().unwrap_or(Path::new("."));
     let wanted = model.map(model_slug);
     let fits = |run: &Run| wanted.as_ref().is_none_or(|wanted| file_name(&run.path) == *wanted);
-    let found: Vec<Run> = runs::of_expert(folder).into_iter().filter(fits).collect();
-    let done: Vec<&Run> = found.iter().filter(|run| run.state == State::Finished).collect();
-    match (done.as_slice(), found.first()) {
-        ([one], _) => finished(&one.path, manifest),
-        ([], Some(first)) => finished(&first.path, manifest),
-        ([], None) => {
+    match runs::choose(runs::of_expert(folder).into_iter().filter(fits).collect()) {
+        Choice::One(run) => finished(&run.path, manifest),
+        Choice::Unfinished(runs) => {
+            if let Some(run) = runs.first() {
+                return finished(&run.path, manifest);
+            }
             let message = format!("there is no run of {} to package", near(folder));
             let command = format!("expert-cli train {}", next::quoted(&near(folder)));
             Err(Failure::bad_input("no-run", message)
                 .hint(format!("train it, or name a run's folder: {command}")))
         }
-        (several, _) => {
+        Choice::Several(several) => {
             let runs: Vec<String> = several.iter().map(|run| near(&run.path)).collect();
             let message = format!("there are {} finished runs: {}", several.len(), runs.join(", "));
             Err(Failure::bad_input("several-runs", message)
@@ -73,10 +73,7 @@ fn manifest_of(run: &Path) -> Option<PathBuf> {
     let run = std::path::absolute(run).ok()?;
     let owner =
         run.parent().filter(|it| it.ends_with("weights")).and_then(Path::parent).map(|it| it.join(MANIFEST));
-    let planned = || {
-        let machine = read_plan(&run).machine?;
-        Some(PathBuf::from(machine.get("paths")?.get("manifest")?.as_str()?))
-    };
+    let planned = || Some(PathBuf::from(read_plan(&run).manifest()?));
     owner.filter(|path| path.is_file()).or_else(|| planned().filter(|path| path.is_file()))
 }
 

@@ -11,5 +11,6 @@ pub use events::recorded;
 pub use folder::{RunFolder, State, state};
 pub use own::{is_own, refuse_foreign};
 pub use record::{
-    Arithmetic, Begun, FINAL, Finished, checkpoint_step, has_whole_checkpoint, read_evaluation, read_plan,
+    Arithmetic, Begun, CONFIG, EXPERT, FINAL, Finished, WEIGHTS, checkpoint_step, has_whole_checkpoint,
+    read_evaluation, read_plan,
 };

@@ -20,7 +20,7 @@ const EVENTS: &str = "events.jsonl";
 const LOCK: &str = "lock";
 
 /// Written by replacing: a crash may leave their temporary names.
-const REPLACEABLE: [&str; 4] = ["run.json", "final", "report.html", "evaluation.json"];
+const REPLACEABLE: [&str; 4] = ["run.json", FINAL, "report.html", "evaluation.json"];
 const OTHERS: [&str; 8] =
     [EVENTS, "plan.json", "inputs.json", "tensorboard", "worker.log", PREVIOUS, REPLACED, LOCK];
 

@@ -15,7 +15,9 @@ const STATE: &str = "state.json";
 pub const FINAL: &str = "final";
 /// The two files of an adapter, as peft names them.
 pub const CONFIG: &str = "adapter_config.json";
-const WEIGHTS: &str = "adapter_model.safetensors";
+pub const WEIGHTS: &str = "adapter_model.safetensors";
+/// What training writes beside an adapter's weights: what the adapter is.
+pub const EXPERT: &str = "expert.json";
 
 /// A finished run by its `run.json`, which names its recipe.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,7 +66,7 @@ impl Finished {
 
     /// The base as the manifest names it.
     pub fn base(&self) -> Option<&str> {
-        self.0.recipe.as_ref()?.pointer("/base/name")?.as_str()
+        self.0.base_name()
     }
 
     /// The result of `train`, as the worker reported it.

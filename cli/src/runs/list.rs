@@ -12,7 +12,8 @@ use crate::run::{checkpoint_step, read_evaluation, read_plan, recorded};
 use crate::sys::files::{children, read_json};
 use crate::sys::run_lock::holder;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// In the order in which an unfinished run is chosen: the run furthest along comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     Running,
@@ -92,6 +93,31 @@ pub fn below(folder: &Path) -> Result<Vec<Run>, Failure> {
 /// The runs of the expert in this folder, by path.
 pub fn of_expert(folder: &Path) -> Vec<Run> {
     directly_in(&folder.join("weights"))
+}
+
+/// What a command that needs one finished run of an expert finds.
+pub enum Choice {
+    One(Box<Run>),
+    /// More than one is finished.
+    Several(Vec<Run>),
+    /// None is finished; the one furthest along is first. Empty without any run.
+    Unfinished(Vec<Run>),
+}
+
+pub fn choose(runs: Vec<Run>) -> Choice {
+    let (mut finished, mut others): (Vec<Run>, Vec<Run>) =
+        runs.into_iter().partition(|run| run.state == State::Finished);
+    match (finished.pop(), finished.is_empty()) {
+        (None, _) => {
+            others.sort_by_key(|run| run.state);
+            Choice::Unfinished(others)
+        }
+        (Some(one), true) => Choice::One(Box::new(one)),
+        (Some(last), false) => {
+            finished.push(last);
+            Choice::Several(finished)
+        }
+    }
 }
 
 fn directly_in(folder: &Path) -> Vec<Run> {
@@ -178,4 +204,36 @@ fn last_words(path: &Path) -> LastWords {
         }
     }
     last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::files::write_text;
+
+    #[test]
+    fn of_unfinished_runs_the_one_furthest_along_is_chosen() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = folder.path().join("weights");
+        let names = |runs: &[Run]| -> Vec<String> {
+            runs.iter().map(|run| run.path.file_name().unwrap().to_string_lossy().into_owned()).collect()
+        };
+        let unfinished = || match choose(of_expert(folder.path())) {
+            Choice::Unfinished(runs) => names(&runs),
+            Choice::One(_) | Choice::Several(_) => panic!("none is finished"),
+        };
+        assert!(unfinished().is_empty());
+        for name in ["a", "b", "c"] {
+            write_text(&runs, &format!("{name}/plan.json"), "{}");
+        }
+        assert_eq!(unfinished(), ["a", "b", "c"]);
+        write_text(&runs, "b/checkpoint-3/state.json", "{}");
+        assert_eq!(unfinished(), ["b", "a", "c"]);
+        write_text(&runs, "c/run.json", "{}");
+        let Choice::One(run) = choose(of_expert(folder.path())) else { panic!("one is finished") };
+        assert_eq!(names(&[*run]), ["c"]);
+        write_text(&runs, "a/run.json", "{}");
+        let Choice::Several(several) = choose(of_expert(folder.path())) else { panic!("two are finished") };
+        assert_eq!(names(&several), ["a", "c"]);
+    }
 }

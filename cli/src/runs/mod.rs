@@ -6,5 +6,5 @@ mod list;
 pub mod report;
 mod served;
 
-pub use list::{Run, State, below, is_run, look, of_expert, test_sets};
-pub use served::{Adapter, DESCRIPTION, served};
+pub use list::{Choice, Run, State, below, choose, is_run, look, of_expert, test_sets};
+pub use served::{Adapter, served};

@@ -2,17 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use super::list::{Run, State, is_run, look, of_expert};
+use super::list::{Choice, Run, State, choose, is_run, look, of_expert};
 use crate::experts::{self, MANIFEST};
 use crate::failure::Failure;
 use crate::next::quoted;
-use crate::run::{Finished, read_plan};
+use crate::run::{EXPERT, FINAL, Finished, read_plan};
 use crate::sys::files::children;
 use crate::sys::paths::{absolute, file_name, near};
 use crate::ui::Console;
-
-/// What training writes beside an adapter's weights.
-pub const DESCRIPTION: &str = "expert.json";
 
 /// One adapter, in a folder that describes itself.
 #[derive(Debug)]
@@ -48,11 +45,11 @@ enum Kind {
 }
 
 fn kind(folder: &Path) -> Kind {
-    if folder.join(DESCRIPTION).is_file() {
+    if folder.join(EXPERT).is_file() {
         Kind::Adapter
     } else if is_run(folder) {
         Kind::Run
-    } else if folder.join("final").join(DESCRIPTION).is_file() {
+    } else if folder.join(FINAL).join(EXPERT).is_file() {
         // An adapter in the layout of a run.
         Kind::Run
     } else if folder.join(MANIFEST).is_file() {
@@ -102,23 +99,17 @@ const UNFINISHED: &str = "not-trained";
 fn chosen(expert: &Path, model: Option<&str>) -> Result<Run, Failure> {
     let mut runs = of_expert(expert);
     if let Some(model) = model {
-        runs.retain(|run| file_name(&run.path) == model || base_name(&run.path).as_deref() == Some(model));
+        runs.retain(|run| file_name(&run.path) == model || read_plan(&run.path).base_name() == Some(model));
     }
-    let mut finished: Vec<Run> = Vec::new();
-    let mut others: Vec<Run> = Vec::new();
-    for run in runs {
-        if run.state == State::Finished { finished.push(run) } else { others.push(run) }
-    }
-    match (finished.len(), others.pop()) {
-        (1, _) => Ok(finished.remove(0)),
-        (0, Some(run)) => Ok(run),
-        (0, None) => {
+    match choose(runs) {
+        Choice::One(run) => Ok(*run),
+        Choice::Unfinished(runs) => runs.into_iter().next().ok_or_else(|| {
             let on = model.map(|name| format!(" on {name}")).unwrap_or_default();
             let option = model.map(|name| format!(" --model {}", quoted(name))).unwrap_or_default();
-            Err(Failure::bad_input(UNFINISHED, format!("{} is not trained{on}", near(expert)))
-                .hint(format!("train it first: expert-cli train {}{option}", quoted(&near(expert)))))
-        }
-        _ => {
+            Failure::bad_input(UNFINISHED, format!("{} is not trained{on}", near(expert)))
+                .hint(format!("train it first: expert-cli train {}{option}", quoted(&near(expert))))
+        }),
+        Choice::Several(finished) => {
             let names: Vec<String> = finished.iter().map(|run| file_name(&run.path)).collect();
             Err(Failure::bad_input(
                 "several-runs",
@@ -129,13 +120,9 @@ fn chosen(expert: &Path, model: Option<&str>) -> Result<Run, Failure> {
     }
 }
 
-fn base_name(run: &Path) -> Option<String> {
-    Some(read_plan(run).recipe?.get("base")?.get("name")?.as_str()?.to_owned())
-}
-
 fn of_run(run: &Run) -> Result<Adapter, Failure> {
     let place = near(&run.path);
-    let folder = run.path.join("final");
+    let folder = run.path.join(FINAL);
     let copied = !is_run(&run.path);
     if !copied && run.state != State::Finished {
         let expert = run.path.parent().filter(|it| it.ends_with("weights")).and_then(Path::parent);
@@ -154,10 +141,10 @@ fn of_run(run: &Run) -> Result<Adapter, Failure> {
         let message = format!("the run {place} is not finished: {}", run.state.as_str());
         return Err(Failure::bad_input(UNFINISHED, message).hint(hint));
     }
-    if !folder.join(DESCRIPTION).is_file() {
+    if !folder.join(EXPERT).is_file() {
         return Err(Failure::bad_input(
             "old-run",
-            format!("{place}/final has no {DESCRIPTION}: an older version trained it"),
+            format!("{place}/{FINAL} has no {EXPERT}: an older version trained it"),
         )
         .hint("train it again with this version"));
     }
@@ -166,8 +153,7 @@ fn of_run(run: &Run) -> Result<Adapter, Failure> {
         return Err(Failure::bad_input("damaged", format!("{place}: {damage}"))
             .hint("restore the file from a copy, or train the expert again"));
     }
-    let machine = read_plan(&run.path).machine;
-    let base = machine.and_then(|it| Some(it.get("paths")?.get("base")?.as_str()?.to_owned()));
+    let base = read_plan(&run.path).base_folder().map(str::to_owned);
     Ok(Adapter { folder: absolute(&folder), base })
 }
 
