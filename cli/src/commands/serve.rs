@@ -14,7 +14,7 @@ use crate::experts;
 use crate::failure::Failure;
 use crate::routing;
 use crate::run::EXPERT;
-use crate::runs::{Adapter, served};
+use crate::runs::{Adapter, Served, served};
 use crate::sys::files::read_json;
 use crate::sys::host::home;
 use crate::sys::paths::absolute;
@@ -115,7 +115,10 @@ fn name(adapter: &Adapter) -> Option<String> {
 }
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
-    let adapters = served(&args.experts, args.model.as_deref(), console)?;
+    let Served { adapters, left_out } = served(&args.experts, args.model.as_deref())?;
+    for failure in left_out {
+        console.warn(&format!("{}; it is not served", failure.message), failure.hint.as_deref());
+    }
     let given = args.base.as_deref().map(absolute);
     let base = given.or_else(|| adapters.iter().find_map(|adapter| adapter.base.clone()));
     let engine = args.engine.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();

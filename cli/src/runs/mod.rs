@@ -7,4 +7,4 @@ pub mod report;
 mod served;
 
 pub use list::{Choice, Run, State, below, choose, is_run, look, of_expert, test_sets};
-pub use served::{Adapter, served};
+pub use served::{Adapter, Served, served};

@@ -9,7 +9,6 @@ use crate::next::quoted;
 use crate::run::{EXPERT, FINAL, Finished, read_plan};
 use crate::sys::files::children;
 use crate::sys::paths::{absolute, file_name, near};
-use crate::ui::Console;
 
 /// One adapter, in a folder that describes itself.
 #[derive(Debug)]
@@ -19,21 +18,28 @@ pub struct Adapter {
     pub base: Option<String>,
 }
 
+#[derive(Debug, Default)]
+pub struct Served {
+    pub adapters: Vec<Adapter>,
+    /// Why experts of a shelf are not served.
+    pub left_out: Vec<Failure>,
+}
+
 /// Every adapter of the named folders. `model` chooses among the runs of an expert. Without a finished run an expert that is
-/// named is refused; in a shelf it is left out, with a warning.
-pub fn served(named: &[PathBuf], model: Option<&str>, console: &Console) -> Result<Vec<Adapter>, Failure> {
+/// named is refused; in a shelf it is left out.
+pub fn served(named: &[PathBuf], model: Option<&str>) -> Result<Served, Failure> {
     let usual = [experts::usual()];
     let folders = if named.is_empty() { &usual[..] } else { named };
-    let mut found = Vec::new();
+    let mut served = Served::default();
     for folder in folders {
         match kind(folder) {
-            Kind::Adapter => found.push(Adapter { folder: absolute(folder), base: None }),
-            Kind::Run => found.push(of_run(&look(folder))?),
-            Kind::Expert => found.push(of_run(&chosen(folder, model)?)?),
-            Kind::Other => found.extend(of_shelf(folder, model, console)?),
+            Kind::Adapter => served.adapters.push(Adapter { folder: absolute(folder), base: None }),
+            Kind::Run => served.adapters.push(of_run(&look(folder))?),
+            Kind::Expert => served.adapters.push(of_run(&chosen(folder, model)?)?),
+            Kind::Other => of_shelf(folder, model, &mut served)?,
         }
     }
-    Ok(found)
+    Ok(served)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -59,7 +65,7 @@ fn kind(folder: &Path) -> Kind {
     }
 }
 
-fn of_shelf(shelf: &Path, model: Option<&str>, console: &Console) -> Result<Vec<Adapter>, Failure> {
+fn of_shelf(shelf: &Path, model: Option<&str>, served: &mut Served) -> Result<(), Failure> {
     if !shelf.is_dir() {
         return Err(Failure::bad_input("no-folder", format!("there is no folder {}", near(shelf)))
             .hint("name a folder with experts, an expert, a run or an exported adapter"));
@@ -85,10 +91,9 @@ fn of_shelf(shelf: &Path, model: Option<&str>, console: &Console) -> Result<Vec<
             .hint("name a folder with experts, an expert, a run or an exported adapter")),
         (true, false) => Err(unfinished.remove(0)),
         (false, _) => {
-            for failure in unfinished {
-                console.warn(&format!("{}; it is not served", failure.message), failure.hint.as_deref());
-            }
-            Ok(found)
+            served.adapters.extend(found);
+            served.left_out.extend(unfinished);
+            Ok(())
         }
     }
 }
@@ -162,8 +167,6 @@ mod tests {
     use super::*;
     use crate::sys::files::write_text;
 
-    const QUIET: Console = Console { json: false, quiet: true };
-
     fn expert(shelf: &Path, name: &str) -> PathBuf {
         write_text(shelf, &format!("{name}/manifest.json"), "{}");
         shelf.join(name)
@@ -187,12 +190,12 @@ mod tests {
     }
 
     fn refusal(named: &Path, model: Option<&str>) -> String {
-        let failure = served(&[named.to_owned()], model, &QUIET).unwrap_err();
+        let failure = served(&[named.to_owned()], model).unwrap_err();
         format!("{} ({})", failure.message, failure.hint.unwrap_or_default())
     }
 
     fn folders(named: &Path, model: Option<&str>) -> Vec<String> {
-        let found = served(&[named.to_owned()], model, &QUIET).unwrap();
+        let found = served(&[named.to_owned()], model).unwrap().adapters;
         found.into_iter().map(|adapter| adapter.folder).collect()
     }
 
@@ -209,6 +212,9 @@ mod tests {
         assert!(refusal(&one, None).contains("--resume"), "{}", refusal(&one, None));
         finish(&begin(&two, "tiny"));
         assert_eq!(folders(shelf, None), [absolute(&two.join("weights/tiny/final"))]);
+        let left_out = served(&[shelf.to_owned()], None).unwrap().left_out;
+        assert_eq!(left_out.len(), 1);
+        assert!(left_out[0].message.contains("one/weights/tiny is not finished"), "{left_out:?}");
         finish(&run);
         assert_eq!(folders(shelf, None).len(), 2);
         write_text(&run, "final/adapter_model.safetensors", "others!");
@@ -224,7 +230,7 @@ mod tests {
         }
         assert!(refusal(&one, None).contains("several finished runs: large, tiny (choose with --model"));
         for model in ["tiny", "Org/tiny"] {
-            let found = served(std::slice::from_ref(&one), Some(model), &QUIET).unwrap();
+            let found = served(std::slice::from_ref(&one), Some(model)).unwrap().adapters;
             assert_eq!(found[0].folder, absolute(&one.join("weights/tiny/final")));
             assert_eq!(found[0].base.as_deref(), Some("/bases/tiny"));
         }
