@@ -11,7 +11,7 @@ use flate2::{Compression, GzBuilder};
 use fs_err as fs;
 use tar::{Archive, Builder, EntryType, Header};
 
-use super::contents::{Contents, create, is_writing};
+use super::contents::Contents;
 use super::layout::{self, MOST_ENTRIES};
 use crate::failure::{Failure, reason};
 use crate::ui::number::bytes;
@@ -101,15 +101,11 @@ fn entries(
         if size > layout::largest(name) {
             return Err(refuse(&format!("is said to have {}, too much for its kind", bytes(size))));
         }
-        let mut target = copy.map(|copy| create(copy, name)).transpose()?;
-        let sink = target.as_mut().map(|file| file as &mut dyn Write);
-        contents.take(name, size, &mut entry, sink).map_err(|error| match copy {
-            Some(folder) if is_writing(&error) => Failure::writing("write to", folder, &error),
-            _ => first_damage(contents).unwrap_or_else(|| refuse(&format!("is damaged: {}", reason(&error)))),
+        contents.take(name, size, &mut entry, copy).map_err(|error| {
+            error.or_unread(|error| {
+                first_damage(contents).unwrap_or_else(|| refuse(&format!("is damaged: {}", reason(error))))
+            })
         })?;
-        if let Some(file) = target {
-            file.sync_all().map_err(|error| Failure::writing("write", file.path(), &error))?;
-        }
     }
     Ok(())
 }

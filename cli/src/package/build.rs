@@ -244,7 +244,7 @@ fn read_all(files: &Files) -> Result<Contents, Failure> {
         let unreadable = |error: &std::io::Error| Failure::reading("read", path, error);
         let mut file = without_following().read(true).open(path).map_err(|error| unreadable(&error))?;
         let bytes = file.metadata().map_err(|error| unreadable(&error))?.len();
-        contents.take(name, bytes, &mut file, None).map_err(|error| unreadable(&error))?;
+        contents.take(name, bytes, &mut file, None).map_err(|error| error.or_unread(unreadable))?;
     }
     Ok(contents)
 }
@@ -252,7 +252,7 @@ fn read_all(files: &Files) -> Result<Contents, Failure> {
 fn take(contents: &mut Contents, name: &'static str, text: &[u8]) -> Result<(), Failure> {
     contents
         .take(name, text.len() as u64, &mut &text[..], None)
-        .map_err(|error| Failure::reading("read", Path::new(name), &error))
+        .map_err(|error| error.or_unread(|error| Failure::reading("read", Path::new(name), error)))
 }
 
 /// An entry of `adapters`: what peft's configuration says, and the weights' file.

@@ -59,14 +59,15 @@ impl Contents {
         hex(&Sha256::digest(self.listing()))
     }
 
-    /// Reads one file, and writes it to `copy` on the way. `bytes` is the size that its header or folder gives.
+    /// Reads one file, and writes it to the folder `copy` on the way. `bytes` is the size that its header or folder gives.
     pub fn take(
         &mut self,
         name: &'static str,
         bytes: u64,
         source: &mut impl Read,
-        mut copy: Option<&mut dyn Write>,
-    ) -> io::Result<()> {
+        copy: Option<&Path>,
+    ) -> Result<(), TakeError> {
+        let mut target = copy.map(|folder| Target::create(folder, name)).transpose()?;
         let mut digest = Sha256::new();
         let mut start = Vec::new();
         let mut length = 0_u64;
@@ -76,20 +77,23 @@ impl Contents {
                 Ok(0) => break,
                 Ok(read) => &buffer[..read],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
+                Err(error) => return Err(TakeError::Read(error)),
             };
             digest.update(read);
             length += read.len() as u64;
             keep(name, &mut start, read);
-            if let Some(copy) = &mut copy {
-                copy.write_all(read).map_err(|error| io::Error::new(io::ErrorKind::WriteZero, error))?;
+            if let Some(target) = &mut target {
+                target.write(read)?;
             }
         }
         if length != bytes {
-            return Err(io::Error::new(
+            return Err(TakeError::Read(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
                 format!("it ends after {length} of {bytes} bytes"),
-            ));
+            )));
+        }
+        if let Some(target) = &target {
+            target.sync()?;
         }
         if let Some(problem) = wrong(name, &start, length) {
             self.problems.push(Problem::new(name, problem));
@@ -101,6 +105,53 @@ impl Contents {
             _ => {}
         }
         Ok(())
+    }
+}
+
+/// Why [`Contents::take`] stopped.
+pub enum TakeError {
+    /// The file could not be read; the caller knows where it is from.
+    Read(io::Error),
+    /// Its copy could not be written.
+    Write(Failure),
+}
+
+impl TakeError {
+    /// A file that could not be read becomes what `unread` makes of it.
+    pub fn or_unread(self, unread: impl FnOnce(&io::Error) -> Failure) -> Failure {
+        match self {
+            Self::Read(error) => unread(&error),
+            Self::Write(failure) => failure,
+        }
+    }
+}
+
+impl From<Failure> for TakeError {
+    fn from(failure: Failure) -> Self {
+        Self::Write(failure)
+    }
+}
+
+/// The copy of a file in a folder.
+struct Target<'a> {
+    folder: &'a Path,
+    file: fs::File,
+}
+
+impl<'a> Target<'a> {
+    /// A file that is there already is an error.
+    fn create(folder: &'a Path, name: &'static str) -> Result<Self, Failure> {
+        let path = folder.join(name);
+        let file = fs::File::create_new(&path).map_err(|error| Failure::writing("write", &path, &error))?;
+        Ok(Self { folder, file })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.file.write_all(bytes).map_err(|error| Failure::writing("write to", self.folder, &error))
+    }
+
+    fn sync(&self) -> Result<(), Failure> {
+        self.file.sync_all().map_err(|error| Failure::writing("write", self.file.path(), &error))
     }
 }
 
@@ -163,30 +214,9 @@ pub fn of_folder(folder: &Path, copy: Option<&Path>) -> Result<Contents, Failure
         }
         let opened = without_following().read(true).open(&path);
         let mut file = opened.map_err(|error| Failure::reading("read", &path, &error))?;
-        let mut target = copy.map(|copy| create(copy, name)).transpose()?;
-        let sink = target.as_mut().map(|file| file as &mut dyn Write);
-        contents.take(name, data.len(), &mut file, sink).map_err(|error| copying(&path, copy, &error))?;
-        if let Some(file) = target {
-            file.sync_all().map_err(|error| Failure::writing("write", file.path(), &error))?;
-        }
+        contents
+            .take(name, data.len(), &mut file, copy)
+            .map_err(|error| error.or_unread(|error| Failure::reading("read", &path, error)))?;
     }
     Ok(contents)
-}
-
-/// A new file; one that is there is an error.
-pub fn create(folder: &Path, name: &'static str) -> Result<fs::File, Failure> {
-    let path = folder.join(name);
-    fs::File::create_new(&path).map_err(|error| Failure::writing("write", &path, &error))
-}
-
-fn copying(source: &Path, target: Option<&Path>, error: &io::Error) -> Failure {
-    match target {
-        Some(folder) if is_writing(error) => Failure::writing("write to", folder, error),
-        _ => Failure::reading("read", source, error),
-    }
-}
-
-/// Whether [`Contents::take`] failed to write its copy.
-pub fn is_writing(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::WriteZero
 }
