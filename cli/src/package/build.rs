@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::archive::{self, Source};
 use super::contents::{Contents, Found};
+use super::document::{Base, Document, Key};
 use super::layout::{self, CONFIG, EXPERT, GRAMMARS, LICENSE, MANIFEST, SIGNATURE, TEMPLATE, WEIGHTS};
 use super::run::Chosen;
 use super::{check, keys, verify};
@@ -48,7 +49,7 @@ pub fn build(
     let folder = chosen.run.join(FINAL);
     let record = describes(&folder)?;
     let mut manifest = manifest(&chosen.manifest, console)?;
-    let name = manifest.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let name = manifest.name.typed().cloned().unwrap_or_default();
     let trained = record.name.clone().unwrap_or_default();
     if name != trained {
         let message = format!("{} is {name}, and the run is of {trained}", near(&chosen.manifest));
@@ -68,6 +69,10 @@ pub fn build(
     if !left_out.is_empty() {
         let names = left_out.join(", ");
         console.say(&format!("the package's manifest leaves out {names}: the file stays with the expert"));
+    }
+    let mut manifest = as_map(&manifest)?;
+    for key in ["training", "evaluation"] {
+        manifest.get_mut(key).into_iter().for_each(without_folders);
     }
     let sealed = check::sealed(manifest, &contents.files).map_err(|error| unwritable(&error))?;
     take(&mut contents, MANIFEST, &sealed)?;
@@ -139,7 +144,7 @@ fn describes(folder: &Path) -> Result<ExpertRecord, Failure> {
 }
 
 /// As the file has it, once the checks of `validate` have passed. Data is not packaged, so it may be anywhere.
-fn manifest(path: &Path, console: &Console) -> Result<Map<String, Value>, Failure> {
+fn manifest(path: &Path, console: &Console) -> Result<Document, Failure> {
     let loaded = read::load(path, &Options::default());
     let counts = |it: &&Diagnostic| it.severity == Severity::Error && it.code != Code::PathOutside;
     let errors: Vec<Diagnostic> = loaded.diagnostics.iter().filter(counts).cloned().collect();
@@ -153,8 +158,8 @@ fn manifest(path: &Path, console: &Console) -> Result<Map<String, Value>, Failur
         .map_err(|error| Failure::bad_input("not-json", format!("{} is not JSON: {error}", near(path))))
 }
 
-fn version(manifest: &Map<String, Value>, path: &Path) -> Result<String, Failure> {
-    let Some(version) = manifest.get("version").and_then(Value::as_str).filter(|it| !it.is_empty()) else {
+fn version(manifest: &Document, path: &Path) -> Result<String, Failure> {
+    let Some(version) = manifest.version.typed().filter(|it| !it.is_empty()) else {
         let message = format!("{} has no version, and a package needs one", near(path));
         return Err(
             Failure::bad_input("no-version", message).hint("add \"version\": \"0.1.0\" to the manifest")
@@ -198,7 +203,7 @@ fn of_run(folder: &Path, console: &Console) -> Result<Files, Failure> {
 }
 
 /// Licence and grammar beside the manifest, which then names the grammar by its name in the package.
-fn of_expert(manifest: &mut Map<String, Value>, path: &Path) -> Result<Files, Failure> {
+fn of_expert(manifest: &mut Document, path: &Path) -> Result<Files, Failure> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let mut files = Files::new();
     let plain = |path: &Path| path.symlink_metadata().is_ok_and(|data| data.is_file());
@@ -206,10 +211,11 @@ fn of_expert(manifest: &mut Map<String, Value>, path: &Path) -> Result<Files, Fa
     if plain(&license) {
         files.push((LICENSE, license));
     }
-    let decoding = manifest.get_mut("training").and_then(|training| training.get_mut("decoding"));
-    let named = decoding.and_then(|decoding| decoding.get_mut("grammar_file"));
+    let decoding = manifest.training.typed_mut().and_then(|it| it.decoding.typed_mut());
+    let mut none = Key::Absent;
+    let named = decoding.map_or(&mut none, |decoding| &mut decoding.grammar_file);
     let grammar = match &named {
-        Some(Value::String(name)) if !name.is_empty() => name.clone(),
+        Key::Typed(name) if !name.is_empty() => name.clone(),
         _ => GRAMMARS[0].to_owned(),
     };
     let ending = grammar.rsplit_once('.').map_or("", |(_, ending)| ending);
@@ -219,10 +225,10 @@ fn of_expert(manifest: &mut Map<String, Value>, path: &Path) -> Result<Files, Fa
         .canonicalize()
         .is_ok_and(|it| folder.canonicalize().is_ok_and(|folder| it.starts_with(folder)));
     match (named, known) {
-        (Some(Value::Null) | None, _) if !plain(&source) => {}
+        (Key::Other(Value::Null) | Key::Absent, _) if !plain(&source) => {}
         (named, Some(known)) if plain(&source) && inside => {
-            if let Some(named) = named {
-                *named = Value::String(known.to_owned());
+            if !matches!(named, Key::Absent) {
+                *named = Key::Typed(known.to_owned());
             }
             files.push((known, source));
         }
@@ -255,14 +261,16 @@ fn take(contents: &mut Contents, name: &'static str, text: &[u8]) -> Result<(), 
         .map_err(|error| error.or_unread(|error| Failure::reading("read", Path::new(name), error)))
 }
 
+type Entry = Map<String, Value>;
+
 /// An entry of `adapters`: what peft's configuration says, and the weights' file.
-fn adapter(folder: &Path, kind: Option<&str>, contents: &Contents) -> Result<Value, Failure> {
+fn adapter(folder: &Path, kind: Option<&str>, contents: &Contents) -> Result<Entry, Failure> {
     let config: Value = read_json(&folder.join(CONFIG)).ok_or_else(|| {
         Failure::bad_input("no-adapter", format!("{} cannot be read", near(&folder.join(CONFIG))))
     })?;
     let none = Found { sha256: String::new(), bytes: 0 };
     let weights = contents.files.get(WEIGHTS).unwrap_or(&none);
-    let mut entry = Map::new();
+    let mut entry = Entry::new();
     entry.extend(kind.map(|kind| ("type".to_owned(), json!(kind))));
     for (ours, peft) in [
         ("target_modules", "target_modules"),
@@ -279,36 +287,35 @@ fn adapter(folder: &Path, kind: Option<&str>, contents: &Contents) -> Result<Val
         ("size_bytes".to_owned(), json!(weights.bytes)),
         ("sha256".to_owned(), json!(weights.sha256)),
     ]);
-    Ok(Value::Object(entry))
+    Ok(entry)
 }
 
 /// One base, under the name by which others know it, with the one adapter; settings of the adapter as it was trained, whatever
-/// the command line changed; and no folder of this machine.
-fn reduce(manifest: &mut Map<String, Value>, declared: &str, public: &str, adapter: &Value) {
-    if manifest.get("base_model").is_some_and(Value::is_object) {
-        if let Some(base) = manifest.get_mut("base_model") {
-            base["name"] = json!(public);
-            as_trained(base.get_mut("overrides"), adapter);
-        }
-        let kind = first_adapter(manifest.get("adapters"));
-        manifest.insert("adapters".to_owned(), json!([merged(kind, adapter)]));
+/// the command line changed.
+fn reduce(manifest: &mut Document, declared: &str, public: &str, adapter: &Entry) {
+    if let Some(base) = manifest.base_model.typed_mut() {
+        base.name = Key::Typed(public.to_owned());
+        as_trained(base.overrides.typed_mut(), adapter);
+        let entry = merged(first_adapter(&manifest.adapters), adapter);
+        manifest.adapters = Key::Typed(vec![entry]);
     } else {
-        let bases = manifest.get("base_models").and_then(Value::as_array);
-        let same = |base: &&Value| {
-            base["name"].as_str().is_some_and(|name| model_slug(name) == model_slug(declared))
-        };
-        let found = bases.and_then(|bases| bases.iter().find(same));
-        let mut base = found.cloned().unwrap_or_else(|| json!({}));
-        base["name"] = json!(public);
-        base["adapters"] = json!([merged(first_adapter(base.get("adapters")), adapter)]);
-        as_trained(base.get_mut("overrides"), adapter);
-        manifest.insert("base_models".to_owned(), json!([base]));
+        let same = |base: &&Base| base.name.typed().is_some_and(|it| model_slug(it) == model_slug(declared));
+        let bases = manifest.base_models.typed().into_iter().flatten();
+        let mut base = bases.filter_map(Key::typed).find(same).cloned().unwrap_or_default();
+        base.name = Key::Typed(public.to_owned());
+        base.adapters = Key::Typed(vec![merged(first_adapter(&base.adapters), adapter)]);
+        as_trained(base.overrides.typed_mut(), adapter);
+        manifest.base_models = Key::Typed(vec![Key::Typed(base)]);
     }
-    as_trained(manifest.get_mut("training"), adapter);
-    as_trained(manifest.get_mut("training").and_then(|it| it.get_mut("config")), adapter);
-    for key in ["training", "evaluation"] {
-        manifest.get_mut(key).into_iter().for_each(without_folders);
+    if let Some(training) = manifest.training.typed_mut() {
+        as_trained(Some(&mut training.rest), adapter);
+        as_trained(training.config.typed_mut(), adapter);
     }
+}
+
+fn as_map(manifest: &Document) -> Result<Map<String, Value>, Failure> {
+    let value = serde_json::to_value(manifest).map_err(|error| unwritable(&error))?;
+    serde_json::from_value(value).map_err(|error| unwritable(&error))
 }
 
 /// Names of a manifest's settings for the adapter's shape, and where they stand in an entry of `adapters`.
@@ -320,61 +327,58 @@ const SHAPE: [(&str, &[&str]); 5] = [
     ("target_modules", &["target_modules"]),
 ];
 
+/// With it, `type: lora` means DoRA.
+const DORA: &str = "use_dora";
+
 /// Where the settings name the adapter's shape.
-fn as_trained(settings: Option<&mut Value>, adapter: &Value) {
-    let Some(settings) = settings.and_then(Value::as_object_mut) else { return };
-    let dora = settings.get("use_dora") == Some(&Value::Bool(true));
+fn as_trained(settings: Option<&mut Map<String, Value>>, adapter: &Entry) {
+    let Some(settings) = settings else { return };
+    let dora = settings.get(DORA) == Some(&Value::Bool(true));
     for (key, names) in SHAPE.iter().filter(|(key, _)| !(dora && *key == "type")) {
         for name in *names {
-            if let (Some(stated), Some(trained)) = (settings.get_mut(*name), adapter.get(key)) {
+            if let (Some(stated), Some(trained)) = (settings.get_mut(*name), adapter.get(*key)) {
                 *stated = trained.clone();
             }
         }
     }
 }
 
-fn first_adapter(adapters: Option<&Value>) -> Value {
-    adapters.and_then(|it| it.get(0)).cloned().unwrap_or_else(|| json!({}))
+fn first_adapter(adapters: &Key<Vec<Value>>) -> Entry {
+    let first = adapters.typed().and_then(|entries| entries.first());
+    first.and_then(Value::as_object).cloned().unwrap_or_default()
 }
 
 /// What the manifest says about the adapter, and what it became.
-fn merged(mut entry: Value, adapter: &Value) -> Value {
-    let dora = entry.get("use_dora") == Some(&Value::Bool(true));
-    if let (Some(entry), Some(adapter)) = (entry.as_object_mut(), adapter.as_object()) {
-        for (key, names) in SHAPE.iter().filter(|(key, _)| adapter.contains_key(*key)) {
-            entry.retain(|name, _| name == key || !names.contains(&name.as_str()));
-        }
-        let kept = adapter.iter().filter(|(key, _)| !(dora && *key == "type"));
-        entry.extend(kept.map(|(key, value)| (key.clone(), value.clone())));
+fn merged(mut entry: Entry, adapter: &Entry) -> Value {
+    let dora = entry.get(DORA) == Some(&Value::Bool(true));
+    for (key, names) in SHAPE.iter().filter(|(key, _)| adapter.contains_key(*key)) {
+        entry.retain(|name, _| name == key || !names.contains(&name.as_str()));
     }
-    entry
+    let kept = adapter.iter().filter(|(key, _)| !(dora && *key == "type"));
+    entry.extend(kept.map(|(key, value)| (key.clone(), value.clone())));
+    Value::Object(entry)
 }
 
 /// Keys that name files of the expert's folder. The template is in the package; scoring is done where the expert is trained.
-fn without_files(manifest: &mut Map<String, Value>, has_template: bool) -> Vec<&'static str> {
-    for base in manifest.get_mut("base_models").and_then(Value::as_array_mut).into_iter().flatten() {
-        with_template(base, has_template);
+fn without_files(manifest: &mut Document, has_template: bool) -> Vec<&'static str> {
+    let paths = manifest.bases_mut().filter(|_| has_template);
+    for path in paths.filter_map(|base| base.template_path.typed_mut()) {
+        TEMPLATE.clone_into(path);
     }
-    manifest.get_mut("base_model").into_iter().for_each(|base| with_template(base, has_template));
-    let Some(evaluation) = manifest.get_mut("evaluation").and_then(Value::as_object_mut) else {
+    let Some(evaluation) = manifest.evaluation.typed_mut() else {
         return Vec::new();
     };
     let mut left_out = Vec::new();
-    if evaluation.get("scorer").is_some_and(|scorer| scorer.get("python").is_some_and(|it| !it.is_null())) {
-        evaluation.remove("scorer");
+    let scorer = evaluation.scorer.typed();
+    if scorer.is_some_and(|scorer| scorer.python.typed().is_some_and(|it| !it.is_null())) {
+        evaluation.scorer = Key::Absent;
         left_out.push("evaluation.scorer");
     }
-    if evaluation.get("test_cases").is_some_and(Value::is_string) {
-        evaluation.remove("test_cases");
+    if evaluation.test_cases.typed().is_some() {
+        evaluation.test_cases = Key::Absent;
         left_out.push("evaluation.test_cases");
     }
     left_out
-}
-
-fn with_template(base: &mut Value, has_template: bool) {
-    if let Some(path) = base.get_mut("template_path").filter(|path| has_template && path.is_string()) {
-        *path = json!(TEMPLATE);
-    }
 }
 
 /// Absolute paths name a machine: their last part stays.

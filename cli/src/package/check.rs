@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::contents::{Contents, Found, Problem};
+use super::document::{Document, Key};
 use super::layout::{MANIFEST, REQUIRED, SIGNATURE};
 
 const INTEGRITY: &str = "integrity";
@@ -58,24 +59,23 @@ fn text(manifest: &Map<String, Value>) -> serde_json::Result<Vec<u8>> {
 /// Name, version and base, which become folders: each must be fit for that.
 pub fn label(manifest: &[u8]) -> Result<Label, Problem> {
     let wrong = |problem: String| Problem::new(MANIFEST, problem);
-    let document: Value =
+    let manifest: Document =
         serde_json::from_slice(manifest).map_err(|error| wrong(format!("is not JSON ({error})")))?;
-    let bases = document.get("base_models").and_then(Value::as_array);
-    let base = match bases.map(Vec::as_slice) {
-        Some([one]) => one.get("name"),
+    let base = match manifest.base_models.typed().map(Vec::as_slice) {
+        Some([one]) => one.typed(),
         Some(several) => {
             return Err(wrong(format!("names {} base models, and a package has one", several.len())));
         }
-        None => document.pointer("/base_model/name"),
+        None => manifest.base_model.typed(),
     };
-    let text = |key: &str, value: Option<&Value>| {
-        let text = value.and_then(Value::as_str).filter(|text| !text.is_empty());
-        text.map(str::to_owned).ok_or_else(|| wrong(format!("does not name {key}")))
+    let text = |what: &str, key: Option<&Key<String>>| {
+        let text = key.and_then(Key::typed).filter(|text| !text.is_empty());
+        text.cloned().ok_or_else(|| wrong(format!("does not name {what}")))
     };
     let label = Label {
-        name: text("the expert", document.get("name"))?,
-        version: text("a version", document.get("version"))?,
-        base: text("the base model", base)?,
+        name: text("the expert", Some(&manifest.name))?,
+        version: text("a version", Some(&manifest.version))?,
+        base: text("the base model", base.map(|base| &base.name))?,
     };
     if let Some(reason) = unusable_name(&label.name) {
         return Err(wrong(format!("names an expert whose name {reason}")));

@@ -4,6 +4,7 @@ mod archive;
 mod build;
 mod check;
 mod contents;
+mod document;
 pub mod keys;
 mod layout;
 mod registry;
