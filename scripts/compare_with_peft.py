@@ -13,7 +13,7 @@ from pathlib import Path
 
 from expert_worker.errors import ExpertError
 from expert_worker.imports import quick_imports
-from expert_worker.terminal import write_error, write_stdout
+from expert_worker.terminal import report_failure, write_stdout
 
 with quick_imports():
     from expert_worker.evaluate.plain_peft import Compared, compare
@@ -29,8 +29,7 @@ def main() -> int:
     try:
         found = compare(given.run, given.prompts)
     except ExpertError as error:
-        write_error(error)
-        return 2
+        return report_failure(error)
     for one in found:
         if not one.same:
             show(one)

@@ -29,8 +29,7 @@ from command import (
 )
 from defaults import Case
 from learnt import assert_learnt
-
-from expert_worker.checkpoint.files import same_bytes
+from trials import differing_files
 
 STEPS = 12
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.skipif(os.name == "nt", reason="kills by signal")]
@@ -134,8 +133,8 @@ def test_killed_and_resumed_by_command(expert: Expert) -> None:
         await_death(worker)
         expert.finish(name, "--resume")
         for part in ("final", f"checkpoint-{STEPS}"):
-            same = same_bytes(expert.output(name) / part, expert.output("undisturbed") / part)
-            assert same, f"{name}: {part} differs"
+            other = differing_files(expert.output(name) / part, expert.output("undisturbed") / part)
+            assert not other, f"{name}: {part} differs in {other}"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="undoes a bond that only Linux has")

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from command import find_cli, manifest_of, rows_of, save_base, surroundings, write_rows
 from learnt import assert_learnt
-
-from expert_worker.checkpoint.files import same_bytes
+from trials import differing_files
 
 STEPS = 12
 # The first two differ in nothing but their rows.
@@ -64,8 +63,8 @@ class Shelf:
     def assert_same(self, other: "Shelf") -> None:
         for expert in EXPERTS:
             for part in ("final", f"checkpoint-{STEPS}"):
-                same = same_bytes(self.run(expert) / part, other.run(expert) / part)
-                assert same, f"{expert}: {part} differs"
+                found = differing_files(self.run(expert) / part, other.run(expert) / part)
+                assert not found, f"{expert}: {part} differs in {found}"
 
 
 def _manifest(name: str, changes: dict[str, Any]) -> dict[str, Any]:
@@ -140,4 +139,4 @@ def test_an_expert_that_fails_in_training_leaves_the_rest(
     found = failing.finish(code=1)
     assert [one["ok"] for one in found["experts"]] == [True, False, True]
     assert found["experts"][1]["error"]["code"] == "diverged"
-    assert same_bytes(failing.run("cedar") / "final", shelf.run("cedar") / "final")
+    assert not differing_files(failing.run("cedar") / "final", shelf.run("cedar") / "final")

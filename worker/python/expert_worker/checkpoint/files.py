@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -180,12 +180,3 @@ def sha256(path: Path) -> str:
 
 def folder_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def same_bytes(one: Path, other: Path) -> bool:
-    """Whether two folders hold the same files with the same content."""
-    return _digests(one) == _digests(other)
-
-
-def _digests(folder: Path) -> Mapping[str, str]:
-    return {str(p.relative_to(folder)): sha256(p) for p in sorted(folder.rglob("*")) if p.is_file()}
