@@ -45,6 +45,12 @@ def test_a_fragment_is_not_asked_as_a_question() -> None:
     assert not any("do you know" in text or "tell me" in text for text in typed)
 
 
+def test_nouns_are_no_orders() -> None:
+    typed = forms("Total price of orders", ())
+    assert not any("can you total" in text.lower() or "please total" in text.lower() for text in typed)
+    assert any("can you total" in text.lower() for text in forms("Total the prices of orders", ()))
+
+
 def test_a_typo_changes_one_place_of_a_longer_word() -> None:
     for number in range(200):
         wrong = with_typo("list the customers", Draw(f"typo/{number}"))
@@ -55,6 +61,9 @@ def test_a_typo_changes_one_place_of_a_longer_word() -> None:
 
 def test_words_that_carry_nothing_go_in_a_telegram() -> None:
     assert telegram("Show me all the tracks of the album") == "Show tracks of album"
+    assert telegram("What is the oldest track?") == "oldest track"
+    assert telegram("List tracks that are older than this") == "List tracks older than this"
+    assert telegram("How many tracks are there?") == "How many tracks"
 
 
 def test_lists_and_plurals() -> None:

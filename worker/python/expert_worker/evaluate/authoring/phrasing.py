@@ -51,6 +51,9 @@ QUESTION = re.compile(
     r"(how|what|which|who|whose|where|when|why|is|are|was|were|do|does|did|has|have|can|could)\b", re.I
 )
 FILLERS = ("the", "a", "an", "all", "me", "are", "is", "there", "please")
+OPENING = re.compile(r"^(?:what|who|which)(?:'s| is| are) (?:the )?(?=.)", re.I)
+# Orders that are also nouns: `total price of orders` asks nobody to total.
+NOUNS = re.compile(r"(average|count|sum|total|map|order|split|round)\b(?! (the|all|every|how|which)\b)", re.I)
 LISTED = ("{}, {}", "{} and {}", "{} + {}", "{} & {}", "{} with {}", "{} plus {}")
 WORD = re.compile(r"[a-z]{5,}")
 _HELD = re.compile("\0(\\d+)\0")
@@ -77,7 +80,7 @@ def as_typed(sentence: str, draw: Draw, keep: Sequence[str] = ()) -> str:
 def polite(text: str, draw: Draw) -> str:
     first = text.split(" ", 1)[0].lower()
     body = (text[:1].lower() + text[1:]).rstrip(".?!")
-    if first in ORDERS:
+    if first in ORDERS and not NOUNS.match(text):
         return draw.one(POLITE).format(body)
     if text.endswith("?") or QUESTION.match(text):
         return draw.one(POLITE_QUESTION).format(body) + ("?" if text.endswith("?") else "")
@@ -86,8 +89,10 @@ def polite(text: str, draw: Draw) -> str:
 
 def telegram(text: str) -> str:
     """Without the words that carry nothing: `show me all the tracks` becomes `show tracks`."""
-    words = text.split(" ")
-    left = [word for word in words[1:] if word.lower() not in FILLERS]
+    words = OPENING.sub("", text.rstrip(".?!")).split(" ")
+    # `show artists that are older` has both words or neither.
+    words = re.sub(r"\b(?:that|who|which) (?:are|is|were|was) ", "", " ".join(words)).split(" ")
+    left = [word for word in words[1:] if word.lower() not in FILLERS or words[0].lower() == "tell"]
     return " ".join([words[0], *left]) if left else text
 
 
