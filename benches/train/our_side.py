@@ -86,7 +86,7 @@ def main() -> None:
     print(
         json.dumps({
             "first_cpu": cpu[0], "first_wall": wall[0], "cpu": sum(cpu[1:]), "wall": sum(wall[1:]),
-            "tokens": sum(clock.tokens[1:]), "losses": clock.losses,
+            "tokens": sum(clock.tokens[1:]), "losses": clock.losses, "walls": wall[1:],
             "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         })
     )  # fmt: skip
