@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from expert_worker.evaluate.authoring.draw import Draw
 
-from .entities import Entity
+from .kinds import Kind
 
 
 @dataclass(frozen=True)
 class Task:
-    """`also` are other right answers; `context` is what the answer needs to be type-checked."""
+    """`also` are other right answers; `context` is what the answer needs to be type-checked; `known` is the code of a
+    well-known function or type, which decides its split.
+    """
 
     question: str
     answer: str
@@ -20,6 +22,7 @@ class Task:
     tags: tuple[str, ...]
     also: tuple[str, ...] = ()
     context: str = ""
+    known: str = ""
 
 
-Composition = Callable[[Entity, Draw], Task]
+Composition = Callable[[Kind, Draw], Task]
