@@ -152,6 +152,25 @@ fn evaluate_and_export_take_the_adapter_that_the_run_left() {
 }
 
 #[test]
+fn samples_are_drawn_at_the_temperature_of_the_flag_of_the_manifest_or_above_0() {
+    let world = World::shelf(&["a"]);
+    let asked = |flags: &str| {
+        let line = format!("evaluate -m experts/a --device cpu --base-only {flags}");
+        let (output, document) = world.json(&line, "steps=1");
+        (output.status.code(), document["request"]["samples"].clone())
+    };
+    assert_eq!(asked(""), (Some(0), Value::Null));
+    assert_eq!(asked("--samples 8"), (Some(0), json!({"per_row": 8, "temperature": 0.8})));
+    let manifest = "--samples 2 --set training.decoding.temperature=0.4";
+    assert_eq!(asked(manifest), (Some(0), json!({"per_row": 2, "temperature": 0.4})));
+    let flag = format!("{manifest} --temperature 1.5");
+    assert_eq!(asked(&flag), (Some(0), json!({"per_row": 2, "temperature": 1.5})));
+    for refused in ["--samples 0", "--samples 257", "--samples 2 --temperature 0", "--temperature 0.5"] {
+        assert_eq!(asked(refused).0, Some(2), "{refused}");
+    }
+}
+
+#[test]
 fn prompts_are_lines_of_standard_input() {
     let world = World::shelf(&["a"]);
     let mut cli = world

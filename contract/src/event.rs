@@ -192,6 +192,8 @@ word! {
         AdapterAnswers = "adapter answers",
         AdapterJudged = "adapter judged",
         AdapterLoss = "adapter loss",
+        SampledAnswers = "sampled answers",
+        SamplesJudged = "samples judged",
         /// Prompts are answered as they come.
         Answering = "answering",
         Copy = "copy",

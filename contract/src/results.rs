@@ -81,12 +81,47 @@ pub struct TestScores {
     pub classes: Option<Classes>,
     pub by_level: Vec<ScoreLine>,
     pub by_tag: Vec<ScoreLine>,
+    /// Absent where no answers were sampled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<SampledScores>,
     /// Questions that the adapter answers and the base does not; only in `evaluation.json`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gains: Vec<Example>,
     /// Only in `evaluation.json`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Example>,
+}
+
+/// The scores of several sampled answers to each row: of the adapter, or of the base where it was scored alone.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SampledScores {
+    pub per_row: u64,
+    pub temperature: f64,
+    /// For 1, 2, 4 and so on up to `per_row`.
+    pub pass_at: Vec<PassAt>,
+    /// The score of the answer that most samples of a row agree on, by what it returns when it is executed.
+    pub vote: Option<Share>,
+    pub by_level: Vec<SampledLine>,
+    pub by_tag: Vec<SampledLine>,
+}
+
+/// The mean probability that one of `k` samples of a row has the full score: 1 - C(n-c, k) / C(n, k) for `c` of `n`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct PassAt {
+    pub k: u64,
+    #[serde(flatten)]
+    pub share: Share,
+}
+
+/// Of the rows with one level or tag.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SampledLine {
+    pub name: String,
+    pub pass_at: Vec<PassAt>,
+    pub vote: Option<Share>,
 }
 
 /// A source of the rows that were scored.

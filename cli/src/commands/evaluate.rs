@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
 use expert_contract::manifest::Set;
-use expert_contract::plan::Request;
+use expert_contract::plan::{Request, Samples};
 
-use crate::args::{Global, PlanOptions, Supervision};
+use crate::args::{Global, PlanOptions, Supervision, positive};
 use crate::failure::Failure;
 use crate::next;
 use crate::plan::{Reads, prepare};
@@ -30,8 +30,21 @@ pub struct Args {
     /// Score the base alone
     #[arg(long)]
     base_only: bool,
+    /// Also sample N answers to each row: how often one of them is right, and what a vote among them scores
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    samples: Option<u32>,
+    /// Temperature of --samples (default: the manifest's, or 0.8 where that is 0)
+    #[arg(long, value_name = "T", requires = "samples", value_parser = temperature)]
+    temperature: Option<f64>,
     #[command(flatten)]
     supervision: Supervision,
+}
+
+/// Of samples, where the manifest's answers are greedy.
+const TEMPERATURE: f64 = 0.8;
+
+fn temperature(text: &str) -> Result<f64, String> {
+    positive(text, "temperature")
 }
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
@@ -49,7 +62,10 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
                 .hint("train first, name an adapter with --adapter, or use --base-only")
         })?),
     };
-    let plan = resolved.plan(Request::Evaluate { adapter });
+    let decided = Some(resolved.recipe.decoding.temperature).filter(|it| *it > 0.0).unwrap_or(TEMPERATURE);
+    let temperature = args.temperature.unwrap_or(decided);
+    let samples = args.samples.map(|per_row| Samples { per_row, temperature });
+    let plan = resolved.plan(Request::Evaluate { adapter, samples });
     let result = carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console)?;
     if console.json {
         console.document(&result);

@@ -3,7 +3,9 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use expert_contract::results::{EvaluationResult, ExportResult, Share, TestScores, TrainResult};
+use expert_contract::results::{
+    EvaluationResult, ExportResult, PassAt, SampledScores, Share, TestScores, TrainResult,
+};
 
 use super::number::{bytes, grouped, seconds, short};
 use super::table::{Align, Table};
@@ -71,6 +73,11 @@ pub fn accuracy(share: Option<&Share>) -> String {
     share.and_then(|share| share.accuracy).map(percent).unwrap_or_default()
 }
 
+fn range(share: &Share) -> String {
+    let reach = share.low.zip(share.high);
+    reach.map_or(String::new(), |(low, high)| format!("{} to {}", percent(low), percent(high)))
+}
+
 /// Scores of base and adapter on each test set, then those of their parts.
 pub fn evaluated(result: &EvaluationResult) -> String {
     let scorer = result.scored_by();
@@ -79,7 +86,9 @@ pub fn evaluated(result: &EvaluationResult) -> String {
         text += &format!("\n{}", scores(set, &format!("{name}: "), scorer.as_deref()));
     }
     text += &parts(&result.main, "");
-    result.test_sets.iter().fold(text, |text, (name, set)| text + &parts(set, name))
+    text = result.test_sets.iter().fold(text, |text, (name, set)| text + &parts(set, name));
+    let sets = result.test_sets.iter().map(|(name, set)| (name.as_str(), set));
+    std::iter::once(("", &result.main)).chain(sets).fold(text, |text, (name, set)| text + &samples(set, name))
 }
 
 fn scores(result: &TestScores, name: &str, scorer: Option<&str>) -> String {
@@ -90,12 +99,8 @@ fn scores(result: &TestScores, name: &str, scorer: Option<&str>) -> String {
     for (who, found) in [("base", &result.base), ("adapter", &result.adapter)] {
         if let Some(found) = found {
             let share = &found.share;
-            let range = share
-                .low
-                .zip(share.high)
-                .map_or(String::new(), |(low, high)| format!("{} to {}", percent(low), percent(high)));
             let loss = found.loss.map(loss).unwrap_or_default();
-            table.row([who.to_owned(), accuracy(Some(share)), range, loss]);
+            table.row([who.to_owned(), accuracy(Some(share)), range(share), loss]);
         }
     }
     let mut text = String::new();
@@ -147,6 +152,45 @@ fn parts(result: &TestScores, name: &str) -> String {
         table.row([format!("{word}{}", line.name), rows, accuracy(base), accuracy(adapter)]);
     }
     if result.by_level.is_empty() && result.by_tag.is_empty() {
+        String::new()
+    } else {
+        format!("\n{}", table.render())
+    }
+}
+
+/// How often one of k samples is right, and what a vote among all of them scores; then by level and tag.
+fn samples(result: &TestScores, name: &str) -> String {
+    let Some(found) = &result.samples else { return String::new() };
+    let who = if result.adapter.is_some() { "adapter" } else { "base" };
+    let mut table = Table::new(&[("", Align::Left), ("share", Align::Right), ("95 %", Align::Right)]);
+    let all = found.pass_at.iter().map(|part| (format!("pass@{}", part.k), &part.share));
+    for (head, share) in all.chain(found.vote.iter().map(|share| ("vote".to_owned(), share))) {
+        table.row([head, accuracy(Some(share)), range(share)]);
+    }
+    let set = if name.is_empty() { String::new() } else { format!("{name}: ") };
+    let head = format!(
+        "\n{set}{} samples of the {who} for each row, at temperature {}\n",
+        grouped(found.per_row),
+        found.temperature
+    );
+    head + &table.render() + &sampled_parts(found)
+}
+
+/// Of one sample and of all of them, beside the vote.
+fn sampled_parts(found: &SampledScores) -> String {
+    let most = format!("pass@{}", found.per_row);
+    let columns = ["", "rows", "pass@1", &most, "vote"];
+    let aligned = columns.map(|head| (head, if head.is_empty() { Align::Left } else { Align::Right }));
+    let mut table = Table::new(&aligned);
+    let levels = found.by_level.iter().map(|line| ("level ", line));
+    for (word, line) in levels.chain(found.by_tag.iter().map(|line| ("", line))) {
+        let share = |part: Option<&PassAt>| accuracy(part.map(|part| &part.share));
+        let total = line.vote.as_ref().and_then(|share| share.total).map(grouped).unwrap_or_default();
+        let (one, all) = (line.pass_at.first(), line.pass_at.last());
+        let name = format!("{word}{}", line.name);
+        table.row([name, total, share(one), share(all), accuracy(line.vote.as_ref())]);
+    }
+    if found.by_level.is_empty() && found.by_tag.is_empty() {
         String::new()
     } else {
         format!("\n{}", table.render())
@@ -277,6 +321,31 @@ mod tests {
              adapter     25.0%  0.0% to 50.0%\n\n\
              \x20     rows  base  adapter\njoin    20  0.0%    25.0%\n\n\
              people  rows  base  adapter\nshop      20  0.0%    25.0%\n"
+        );
+    }
+
+    #[test]
+    fn samples_are_shown_after_the_scores() {
+        let share = |accuracy: f64| json!({"accuracy": accuracy, "low": 0.1, "high": 0.9, "total": 20});
+        let pass = |k: u64, accuracy: f64| {
+            let mut part = share(accuracy);
+            part["k"] = k.into();
+            part
+        };
+        let line = json!({"name": "1", "pass_at": [pass(1, 0.25), pass(2, 0.5)], "vote": share(0.3)});
+        let sampled = json!({
+            "per_row": 2, "temperature": 0.8, "pass_at": [pass(1, 0.2), pass(2, 0.4)], "vote": share(0.35),
+            "by_level": [line],
+        });
+        let result = json!({"scorer": "sql", "rows": 20, "base": share(0.1), "samples": sampled});
+        let text = anstream::adapter::strip_str(&shown(&evaluated(&typed(result)))).to_string();
+        let (_, last) = text.split_once("\n\n").unwrap();
+        assert_eq!(
+            last,
+            "2 samples of the base for each row, at temperature 0.8\n\
+             \x20       share            95 %\npass@1  20.0%  10.0% to 90.0%\npass@2  40.0%  10.0% to 90.0%\n\
+             vote    35.0%  10.0% to 90.0%\n\n\
+             \x20        rows  pass@1  pass@2   vote\nlevel 1    20   25.0%   50.0%  30.0%\n"
         );
     }
 

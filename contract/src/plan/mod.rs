@@ -26,7 +26,7 @@ pub use recipe::{
     Recipe, RopeKind, RopeScaling, RougeVariant, Saving, Schedule, ScheduleKind, ScorerSettings, SoftPrompt,
     SoftPromptInit, Source, Strategy, Template, TemplateKind, TestCase, TextDialogue, TrainOn, Warmup,
 };
-pub use request::{Request, Resume, Task};
+pub use request::{Request, Resume, Samples, Task};
 
 use crate::digest;
 

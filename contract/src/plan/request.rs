@@ -45,6 +45,9 @@ pub enum Request {
     Evaluate {
         /// The adapter's folder; null scores the base alone.
         adapter: Option<String>,
+        /// Answers that are sampled besides those that are scored.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        samples: Option<Samples>,
     },
     Generate {
         adapter: Option<String>,
@@ -77,6 +80,14 @@ impl Request {
             Self::Export { .. } => Task::Export,
         }
     }
+}
+
+/// Several answers to each row, of the adapter or else of the base.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Samples {
+    pub per_row: u32,
+    pub temperature: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -57,6 +57,23 @@ def test_another_wording_of_the_same_question_is_right(gold: str, answer: str) -
     assert verdict(gold, answer) == (True, "")
 
 
+def test_the_result_key_is_that_of_the_returned_rows() -> None:
+    row = {"graph": GRAPH, "seed": "1", "completion": "MATCH (p:Person) RETURN p.age"}
+    plain, again, ordered, other, failed, refused = (
+        judged(SCORER, row, answer, with_result_key=True).result_key
+        for answer in (
+            "MATCH (p:Person) RETURN p.name",
+            "MATCH (x:Person) WHERE x.age > 0 RETURN x.name",
+            "MATCH (p:Person) RETURN p.name ORDER BY p.name",
+            "MATCH (p:Person) RETURN p.age",
+            "MATCH (p:Nothing) RETURN p.nothing",
+            "MATCH (p:Person) DELETE p",
+        )
+    )
+    assert plain == again and len({plain, ordered, other}) == 3 and None not in (plain, ordered, other)
+    assert failed is None and refused is None
+
+
 def test_a_missing_condition_and_a_wrong_direction_are_seen() -> None:
     gold = "MATCH (p:Person)-[:LIVES_IN]->(c:City) WHERE p.age > 40 RETURN p.name"
     assert not verdict(gold, "MATCH (p:Person)-[:LIVES_IN]->(c:City) RETURN p.name")[0]

@@ -13,7 +13,7 @@ from plans import example_plan
 from expert_worker.errors import BadInput
 from expert_worker.evaluate import examiner
 from expert_worker.evaluate.decode import answer_all
-from expert_worker.evaluate.prompts import PromptMaker
+from expert_worker.evaluate.prompts import PromptMaker, pick_examples
 from expert_worker.evaluate.rows import rows_of
 from expert_worker.evaluate.scored_rows import files_of, scored_rows
 from expert_worker.evaluate.scorers import chosen_scorer
@@ -22,7 +22,7 @@ from expert_worker.evaluate.stage import examine, score_checkpoint, without_exam
 from expert_worker.evaluate.subject import Subject, checked_adapter
 from expert_worker.events import Events
 from expert_worker.plan import parse_plan
-from expert_worker.results import EvaluationResult
+from expert_worker.results import EvaluationResult, PromptChoice
 
 SPLITS = ("train", "validation", "test")
 DECODING = {
@@ -377,6 +377,59 @@ def test_a_further_test_set_has_separate_scores(plan: Any, monkeypatch: pytest.M
     assert left["test_sets"]["people"] == people
     told = without_examples(EvaluationResult.model_validate_json(json.dumps(left))).as_json()
     assert "failures" not in told["test_sets"]["people"] and told["test_sets"]["people"]["rows"] == 4
+
+
+def sampling(plan: Any, per_row: int = 4) -> Any:
+    """The plan of `evaluate --samples`."""
+    document = json.loads(plan.model_dump_json(by_alias=True, exclude_unset=True))
+    samples = {"per_row": per_row, "temperature": 0.2}
+    document["request"] = {"stage": "evaluate", "adapter": "somewhere", "samples": samples}
+    return parse_plan(json.dumps(document))
+
+
+def test_samples_are_scored_besides_and_change_nothing_else(plan: Any) -> None:
+    alone, _ = report(with_people(plan, lines(PEOPLE)))
+    assert "samples" not in alone and "samples" not in alone["test_sets"]["people"]
+    found, said = report(sampling(with_people(plan, lines(PEOPLE))))
+    short = without_examples(EvaluationResult.model_validate_json(json.dumps(found))).as_json()
+    assert short["samples"] == found["samples"]
+    samples, people = found.pop("samples"), found["test_sets"]["people"].pop("samples")
+    assert {**found, "seconds": 0, "confinement": 0} == {**alone, "seconds": 0, "confinement": 0}
+    assert (samples["per_row"], samples["temperature"]) == (4, 0.2)
+    means = [part["accuracy"] for part in samples["pass_at"]]
+    assert [part["k"] for part in samples["pass_at"]] == [1, 2, 4] and means == sorted(means)
+    assert 0 < means[-1] < 1 and samples["vote"]["total"] == 8
+    tags = {line["name"]: line["pass_at"][-1]["accuracy"] for line in samples["by_tag"]}
+    assert tags["even"] > 0 == tags["odd"], "the odd rows have references that nothing says"
+    assert [line["name"] for line in people["by_tag"]] == ["people", "music", "shop"]
+    stages = [event.body.name for event in said if event.body.type == "stage"]
+    assert stages.count("sampled answers") == stages.count("samples judged") == 2
+    again, _ = report(sampling(with_people(plan, lines(PEOPLE))))
+    assert again["samples"] == samples
+
+
+@pytest.mark.parametrize("has_adapter", [True, False])
+def test_the_base_alone_is_sampled_with_the_prompt_that_was_chosen_for_it(
+    plan: Any, has_adapter: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+
+    def with_examples(maker: Any, train: Any, *_: Any) -> Any:
+        return maker.showing(pick_examples(train, 3)), PromptChoice(shots=3, tried={})
+
+    def answered(model: Any, tokenizer: Any, prompts: Any, *rest: Any, **more: Any) -> Any:
+        asked.setdefault("scored", prompts)
+        return answer_all(model, tokenizer, prompts, *rest, **more)
+
+    def sampled(model: Any, tokenizer: Any, prompts: Any, *_: Any, **__: Any) -> Any:
+        asked["sampled"] = prompts
+        return [["x"]] * len(prompts)
+
+    monkeypatch.setattr(examiner, "choose_prompt", with_examples)
+    monkeypatch.setattr(examiner, "answer_all", answered)
+    monkeypatch.setattr(examiner, "sample_all", sampled)
+    report(sampling(plan, 1), has_adapter=has_adapter)
+    assert (asked["sampled"] == asked["scored"]) is not has_adapter
 
 
 def test_rows_that_choose_the_base_prompt_are_read_once(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,6 +173,31 @@ def test_each_test_set_is_shown_under_its_name(tmp_path: Path) -> None:
     assert "further test set" not in text_of(run)
 
 
+def test_sampled_answers_are_shown_with_their_vote(tmp_path: Path) -> None:
+    run = sample_run(tmp_path)
+    document = json.loads((run / "evaluation.json").read_text())
+    assert "Sampled answers" not in text_of(run)
+    passes = [{"k": k, **share(right, 400)} for k, right in ((1, 290), (2, 310), (4, 330), (8, 350))]
+    line = {"name": "<b>join", "pass_at": passes, "vote": share(25, 50)}
+    sampled = {"per_row": 8, "temperature": 0.7, "pass_at": passes, "vote": share(320, 400)}
+    document["samples"] = {**sampled, "by_level": [], "by_tag": [line, {"name": "left out", "pass_at": []}]}
+    (run / "evaluation.json").write_text(json.dumps(document))
+    words = text_of(run)
+    for part in (
+        "Sampled answers",
+        "8 answers of the adapter to each row, sampled at temperature 0.7.",
+        "pass@1",
+        "72.5% (95%:",
+        "pass@8",
+        "87.5% (95%:",
+        "vote",
+        "80.0% (95%:",
+        "<b>join72.5%87.5%50.0%50",
+    ):
+        assert part in words, part
+    assert "left out" not in words
+
+
 def test_a_mean_score_is_named_and_compared_row_by_row(tmp_path: Path) -> None:
     run = sample_run(tmp_path)
     document = json.loads((run / "evaluation.json").read_text())

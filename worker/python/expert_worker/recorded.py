@@ -402,6 +402,43 @@ class Example(RecordedDocument):
     tags: tuple[Text, ...] = ()
 
 
+class PassAt(RecordedDocument):
+    """The mean probability that one of `k` samples of a row has the full score: 1 - C(n-c, k) / C(n, k) for
+    `c` of `n`.
+    """
+
+    accuracy: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    # Answers with the full score.
+    correct: Count | None = None
+    high: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    k: Count | None = None
+    low: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    total: Count | None = None
+
+
+class SampledLine(RecordedDocument):
+    """Of the rows with one level or tag."""
+
+    name: Text | None = None
+    pass_at: tuple[PassAt, ...] = ()
+    vote: Share | None = None
+
+
+class SampledScores(RecordedDocument):
+    """The scores of several sampled answers to each row: of the adapter, or of the base where it was scored
+    alone.
+    """
+
+    by_level: tuple[SampledLine, ...] = ()
+    by_tag: tuple[SampledLine, ...] = ()
+    # For 1, 2, 4 and so on up to `per_row`.
+    pass_at: tuple[PassAt, ...] = ()
+    per_row: Count | None = None
+    temperature: Number | None = None
+    # The score of the answer that most samples of a row agree on, by what it returns when it is executed.
+    vote: Share | None = None
+
+
 class TestFile(RecordedDocument):
     """A source of the rows that were scored."""
 
@@ -430,6 +467,8 @@ class TestScores(RecordedDocument):
     # name.
     measure: Text | None = None
     rows: Count | None = None
+    # Absent where no answers were sampled.
+    samples: SampledScores | None = None
     # The files of the rows; empty where the manifest's own test cases were scored.
     test_set: tuple[TestFile, ...] = ()
 
@@ -457,6 +496,8 @@ class EvaluationResult(RecordedDocument):
     # name.
     measure: Text | None = None
     rows: Count | None = None
+    # Absent where no answers were sampled.
+    samples: SampledScores | None = None
     scorer: Text | None = None
     # SHA-256 of the file of the expert's own scorer; scores of different ones are not compared.
     scorer_sha256: Text | None = None

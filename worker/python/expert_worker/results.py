@@ -154,6 +154,43 @@ class Example(OutputDocument):
     adapter: Answer | None
 
 
+class PassAt(OutputDocument):
+    """The mean probability that one of `k` samples of a row has the full score: 1 - C(n-c, k) / C(n, k) for
+    `c` of `n`.
+    """
+
+    k: U64
+    # Answers with the full score.
+    correct: U64
+    total: U64
+    accuracy: Annotated[float, Field(ge=0.0, le=1.0)]
+    low: Annotated[float, Field(ge=0.0, le=1.0)]
+    high: Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class SampledLine(OutputDocument):
+    """Of the rows with one level or tag."""
+
+    name: str
+    pass_at: tuple[PassAt, ...]
+    vote: Share | None
+
+
+class SampledScores(OutputDocument):
+    """The scores of several sampled answers to each row: of the adapter, or of the base where it was scored
+    alone.
+    """
+
+    per_row: U64
+    temperature: float
+    # For 1, 2, 4 and so on up to `per_row`.
+    pass_at: tuple[PassAt, ...]
+    # The score of the answer that most samples of a row agree on, by what it returns when it is executed.
+    vote: Share | None
+    by_level: tuple[SampledLine, ...]
+    by_tag: tuple[SampledLine, ...]
+
+
 class TestFile(OutputDocument):
     """A source of the rows that were scored."""
 
@@ -182,6 +219,8 @@ class TestScores(OutputDocument):
     # What the field `accuracy` holds: `accuracy`, the share of right answers; `mean score`, or a metric's
     # name.
     measure: str | None = None
+    # Absent where no answers were sampled.
+    samples: SampledScores | None = None
     # The files of the rows; empty where the manifest's own test cases were scored.
     test_set: tuple[TestFile, ...] = ()
 
@@ -211,6 +250,8 @@ class EvaluationResult(OutputDocument):
     # What the field `accuracy` holds: `accuracy`, the share of right answers; `mean score`, or a metric's
     # name.
     measure: str | None = None
+    # Absent where no answers were sampled.
+    samples: SampledScores | None = None
     # SHA-256 of the file of the expert's own scorer; scores of different ones are not compared.
     scorer_sha256: str | None = None
     # The files of the rows; empty where the manifest's own test cases were scored.

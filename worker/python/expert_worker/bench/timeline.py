@@ -226,6 +226,8 @@ def _lane(stage: StageName) -> str | None:
             | "adapter answers"
             | "adapter judged"
             | "adapter loss"
+            | "sampled answers"
+            | "samples judged"
             | "answering"
             | "copy"
             | "merge"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,7 +12,8 @@ from itertools import takewhile
 from typing import Any
 
 import torch
-from transformers import StoppingCriteria, StoppingCriteriaList
+from transformers import DynamicCache, StoppingCriteria, StoppingCriteriaList
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from transformers.generation.streamers import BaseStreamer
 
 from expert_worker.base import token_vectors
@@ -18,6 +22,7 @@ from expert_worker.plan import Decoding
 CPU_ROWS = 32
 GPU_ROWS = 64
 LOOK_BACK = 24
+_GREEDY = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None, "min_p": None}
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ def answer_all(
     """The model's answer to each prompt. `each_batch` is called with the number of rows of each batch."""
     token_vectors.check_ids(model, tokenizer, (prompt.ids for prompt in prompts))
     order = sorted(range(len(prompts)), key=lambda place: (len(prompts[place].ids), place))
-    size = GPU_ROWS if model.device.type == "cuda" else CPU_ROWS
+    size = _rows_at_once(model)
     texts = [""] * len(prompts)
     for first in range(0, len(order), size):
         batch = order[first : first + size]
@@ -67,6 +72,96 @@ def answer_all(
             texts[place] = text
         each_batch(len(batch))
     return texts
+
+
+def _rows_at_once(model: Any) -> int:
+    return GPU_ROWS if model.device.type == "cuda" else CPU_ROWS
+
+
+def sample_all(
+    model: Any,
+    tokenizer: Any,
+    prompts: Sequence[Prompt],
+    decoding: Decoding,
+    count: int,
+    *,
+    seed: int = 0,
+    each: Callable[[], None] = lambda: None,
+    stop_asked: Callable[[], bool] = lambda: False,
+) -> list[list[str]]:
+    """`count` sampled answers to each prompt, the same whatever else is asked: a batch holds samples of one
+    prompt only, and its seed follows from the prompt. Other rows would change how logits are rounded.
+    Once a stop is asked for, the prompts that are left are not begun.
+    """
+    token_vectors.check_ids(model, tokenizer, (prompt.ids for prompt in prompts))
+    found = []
+    for prompt in prompts:
+        if stop_asked():
+            break
+        found.append(_sample(model, tokenizer, prompt, decoding, count, seed, stop_asked))
+        each()
+    return found
+
+
+def _sample(
+    model: Any,
+    tokenizer: Any,
+    prompt: Prompt,
+    decoding: Decoding,
+    count: int,
+    seed: int,
+    stop_asked: Callable[[], bool],
+) -> list[str]:
+    ids = torch.tensor([list(prompt.ids)])
+    prompt_cache = _prompt_cache(model, tokenizer, ids)
+    texts: list[str] = []
+    while len(texts) < count:
+        rows = ids.repeat(min(_rows_at_once(model), count - len(texts)), 1)
+        cache = copy.deepcopy(prompt_cache)
+        if cache is not None:
+            cache.batch_repeat_interleave(len(rows))
+        own_seed = _seed_of(seed, prompt, len(texts))
+        texts += write(
+            model,
+            tokenizer,
+            rows,
+            torch.ones_like(rows),
+            decoding,
+            seed=own_seed,
+            stop_asked=stop_asked,
+            cache=cache,
+        )
+    return texts
+
+
+def _prompt_cache(model: Any, tokenizer: Any, ids: torch.Tensor) -> DynamicCache | None:
+    """The keys and values of all tokens but the last, from which generation starts. None where more than
+    they decides what follows: virtual tokens of a soft prompt, or the states of a recurrent layer.
+    """
+    adapter = getattr(model, "active_peft_config", None)
+    if ids.shape[1] < 2 or (adapter is not None and adapter.is_prompt_learning):
+        return None
+    first = ids[:, :-1].to(model.device)
+    with _in_eval_mode(model), torch.inference_mode():
+        cache = model.generate(
+            input_ids=first,
+            attention_mask=torch.ones_like(first),
+            max_new_tokens=1,
+            pad_token_id=pad_id(model, tokenizer),
+            use_cache=True,
+            return_dict_in_generate=True,
+            **_GREEDY,
+        ).past_key_values
+    repeatable = type(cache) is DynamicCache and all(
+        type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in cache.layers
+    )
+    return cache if repeatable else None
+
+
+def _seed_of(seed: int, prompt: Prompt, first: int) -> int:
+    """Of the batch of a prompt's samples that begins with `first`."""
+    text = json.dumps([seed, first, *map(int, prompt.ids)])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
 
 
 def write(
@@ -79,10 +174,19 @@ def write(
     seed: int = 0,
     stop_asked: Callable[[], bool] = lambda: False,
     streamer: BaseStreamer | None = None,
+    cache: DynamicCache | None = None,
 ) -> list[str]:
-    """One batch of left-padded prompts."""
+    """One batch of left-padded prompts. `cache` has the keys and values of their first tokens."""
     found = write_tokens(
-        model, tokenizer, ids, mask, decoding, seed=seed, stop_asked=stop_asked, streamer=streamer
+        model,
+        tokenizer,
+        ids,
+        mask,
+        decoding,
+        seed=seed,
+        stop_asked=stop_asked,
+        streamer=streamer,
+        cache=cache,
     )
     ends = set(end_ids(model, tokenizer, decoding.stop_sequences))
     answers = [list(takewhile(lambda token: token not in ends, row)) for row in found.tolist()]
@@ -100,29 +204,37 @@ def write_tokens(
     seed: int = 0,
     stop_asked: Callable[[], bool] = lambda: False,
     streamer: BaseStreamer | None = None,
+    cache: DynamicCache | None = None,
 ) -> torch.Tensor:
     """What follows the prompts, a row each; padding follows an answer that ended early."""
+    start = ids.shape[1]
+    given = {} if cache is None else {"past_key_values": cache}
+    with _in_eval_mode(model), torch.inference_mode(), _chance(decoding, seed):
+        found: torch.Tensor = model.generate(
+            input_ids=ids.to(model.device),
+            attention_mask=mask.to(model.device),
+            max_new_tokens=decoding.max_new_tokens,
+            pad_token_id=pad_id(model, tokenizer),
+            eos_token_id=end_ids(model, tokenizer, decoding.stop_sequences) or None,
+            stopping_criteria=StoppingCriteriaList(
+                [_Stop(tokenizer, decoding.stop_sequences, start, stop_asked)]
+            ),
+            streamer=streamer,
+            use_cache=True,
+            **given,
+            **sampling(decoding),
+        )
+    return found[:, start:]
+
+
+@contextmanager
+def _in_eval_mode(model: Any) -> Iterator[None]:
     was_training = model.training
     model.eval()
-    start = ids.shape[1]
     try:
-        with torch.inference_mode(), _chance(decoding, seed):
-            found: torch.Tensor = model.generate(
-                input_ids=ids.to(model.device),
-                attention_mask=mask.to(model.device),
-                max_new_tokens=decoding.max_new_tokens,
-                pad_token_id=pad_id(model, tokenizer),
-                eos_token_id=end_ids(model, tokenizer, decoding.stop_sequences) or None,
-                stopping_criteria=StoppingCriteriaList(
-                    [_Stop(tokenizer, decoding.stop_sequences, start, stop_asked)]
-                ),
-                streamer=streamer,
-                use_cache=True,
-                **sampling(decoding),
-            )
+        yield
     finally:
         model.train(was_training)
-    return found[:, start:]
 
 
 @contextmanager
@@ -161,7 +273,7 @@ def stop_texts(tokenizer: Any, stops: Sequence[str]) -> list[str]:
 def sampling(decoding: Decoding) -> dict[str, Any]:
     """A temperature of 0 is greedy; a model's own sampling settings are overruled either way."""
     if decoding.temperature <= 0:
-        return {"do_sample": False, "temperature": None, "top_p": None, "top_k": None, "min_p": None}
+        return dict(_GREEDY)
     return {
         "do_sample": True,
         "temperature": decoding.temperature,

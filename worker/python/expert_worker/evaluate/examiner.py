@@ -15,7 +15,8 @@ from expert_worker.document import Document
 from expert_worker.evaluate import scores
 from expert_worker.evaluate.cached_scores import CachedScores, digest
 from expert_worker.evaluate.confinement import Confinement
-from expert_worker.evaluate.decode import answer_all
+from expert_worker.evaluate.decode import answer_all, sample_all
+from expert_worker.evaluate.headroom import Distinct, sampled_scores
 from expert_worker.evaluate.loss import answer_loss
 from expert_worker.evaluate.prompts import SHOTS, PromptMaker, choose_prompt, pick_examples, rows_to_choose_by
 from expert_worker.evaluate.rows import rows_of
@@ -24,8 +25,8 @@ from expert_worker.evaluate.subject import Subject
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.events.models import StageName
-from expert_worker.plan import Plan, Source
-from expert_worker.results import Answer, PromptChoice, Share
+from expert_worker.plan import Plan, Samples, Source
+from expert_worker.results import Answer, PromptChoice, SampledScores, Share
 
 QUIET_SECONDS = 600.0
 EXAMPLE_POOL = 400
@@ -102,6 +103,37 @@ class Examiner:
         return scores.judge_texts(
             self.scorer, rows, texts, each=lambda: judged(1), confined=self._note_confinement
         )
+
+    def samples(
+        self, asked: Samples, rows: Sequence[Row], prompt: PromptChoice | None, detail: str | None
+    ) -> SampledScores:
+        """Of the adapter, or else of the base with the prompt that was chosen for it."""
+        maker = self.subject.maker()
+        if prompt is not None and not self.subject.has_adapter:
+            maker, _ = self._chosen_prompt(prompt)
+        written = self._counter("sampled answers", len(rows), detail)
+        answers = sample_all(
+            self.subject.model,
+            self.subject.tokenizer,
+            maker.prompts(rows),
+            self.plan.recipe.decoding.model_copy(update={"temperature": asked.temperature}),
+            asked.per_row,
+            seed=self.plan.recipe.seed,
+            each=lambda: written(1),
+            stop_asked=lambda: self.events.stop_requested,
+        )
+        self.events.stop.raise_if_requested()
+        distinct = Distinct.of(rows, answers)
+        judged = self._counter("samples judged", len(distinct.texts), detail)
+        verdicts = scores.verdicts_of(
+            self.scorer,
+            distinct.rows,
+            distinct.texts,
+            each=lambda: judged(1),
+            confined=self._note_confinement,
+            with_result_keys=True,
+        )
+        return sampled_scores(rows, distinct.sampled(verdicts), asked)
 
     def _note_confinement(self, confinement: Confinement) -> None:
         if self.confinement is None:

@@ -7,17 +7,27 @@ Only this process handles model output, and it may be killed at any moment.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from expert_worker.evaluate.confinement import Limits, apply_limits, confine
 from expert_worker.evaluate.scorers import ChosenScorer
-from expert_worker.evaluate.verdict import Row, Scorer, ScorerError, Verdict, failed, is_score, wrong
+from expert_worker.evaluate.verdict import (
+    ExecutingScorer,
+    Row,
+    Scorer,
+    ScorerError,
+    Verdict,
+    failed,
+    is_score,
+    wrong,
+)
 from expert_worker.process import bind_to_parent
 from expert_worker.process.stdout import claim_stdout
 
@@ -42,21 +52,34 @@ def main() -> None:
     say({"confinement": confinement.document()})
     for line in sys.stdin.buffer:
         asked = json.loads(line)
-        say(asdict(judged(scorer, asked["row"], asked["text"])))
+        say(asdict(judged(scorer, asked["row"], asked["text"], with_result_key=asked["with_result_key"])))
 
 
-def judged(scorer: Scorer, row: Row, text: str) -> Verdict:
+def judged(scorer: Scorer, row: Row, text: str, *, with_result_key: bool = False) -> Verdict:
     """No answer may end the child: an unexpected error of a scorer counts as a wrong answer with its
     reason.
     """
     try:
-        return _checked(scorer.judge(row, scorer.extract(text)))
+        answer = scorer.extract(text)
+        verdict = _checked(scorer.judge(row, answer))
+        return replace(verdict, result_key=_result_key(scorer, row, answer)) if with_result_key else verdict
     except MemoryError:
         return wrong("the answer needs too much memory")
     except RecursionError:
         return wrong("the answer is nested too deeply")
     except Exception as error:
         return wrong(f"{type(error).__name__}: {error}")
+
+
+def _result_key(scorer: Scorer, row: Row, answer: str) -> str | None:
+    """A digest, because a result may be long. What fails here leaves the verdict as it is."""
+    if not isinstance(scorer, ExecutingScorer):
+        return answer or None
+    try:
+        found = scorer.result_key(row, answer)
+        return None if found is None else hashlib.sha256(repr(found).encode("utf-8", "replace")).hexdigest()
+    except Exception:
+        return None
 
 
 def _checked(verdict: Verdict) -> Verdict:

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +45,17 @@ def judge_all(
     limits: Limits | None = None,
     each: Callable[[], None] = lambda: None,
     confined: Callable[[Confinement], None] = lambda _: None,
+    with_result_keys: bool = False,
 ) -> list[Verdict]:
-    """A verdict for each text. `each` is called after every one, `confined` with what holds each child."""
+    """A verdict for each text, with its result key if asked for. `each` is called after every one, `confined`
+    with what holds each child."""
     chosen = ChosenScorer(scorer) if isinstance(scorer, str) else scorer
     verdicts: list[Verdict] = []
     while len(verdicts) < len(rows):
         before = len(verdicts)
         try:
-            for verdict in _one_child(chosen, rows[before:], texts[before:], limits or Limits(), confined):
+            left = _Questions(rows[before:], texts[before:], with_result_keys)
+            for verdict in _one_child(chosen, left, limits or Limits(), confined):
                 verdicts.append(verdict)
                 each()
         except _Broken as broken:
@@ -61,20 +65,36 @@ def judge_all(
     return verdicts
 
 
+@dataclass(frozen=True)
+class _Questions:
+    rows: Sequence[Row]
+    texts: Sequence[str]
+    with_result_keys: bool
+
+    def documents(self) -> Iterator[dict[str, Any]]:
+        for row, text in zip(self.rows, self.texts, strict=True):
+            yield {"row": dict(row), "text": text, "with_result_key": self.with_result_keys}
+
+
 def _one_child(
     scorer: ChosenScorer,
-    rows: Sequence[Row],
-    texts: Sequence[str],
+    questions: _Questions,
     limits: Limits,
     confined: Callable[[Confinement], None],
 ) -> Iterator[Verdict]:
     with _child() as child:
         lines = _lines(child)
         confined(_confinement(_first(child, lines, scorer, limits), scorer))
-        for row, text in zip(rows, texts, strict=True):
-            _ask(child, row, text)
+        for question in questions.documents():
+            _send(child, question)
             said = json.loads(_next(child, lines, limits.answer_seconds, limits))
-            yield Verdict(float(said["score"]), str(said["reason"]), bool(said["failed"]))
+            key = said["result_key"]
+            yield Verdict(
+                float(said["score"]),
+                str(said["reason"]),
+                bool(said["failed"]),
+                None if key is None else str(key),
+            )
 
 
 def _first(
@@ -155,10 +175,6 @@ def _lines(child: subprocess.Popen[bytes]) -> queue.SimpleQueue[bytes]:
 
     threading.Thread(target=read, daemon=True, name="judge-reader").start()
     return said
-
-
-def _ask(child: subprocess.Popen[bytes], row: Row, text: str) -> None:
-    _send(child, {"row": dict(row), "text": text})
 
 
 def _send(child: subprocess.Popen[bytes], document: Mapping[str, Any]) -> None:

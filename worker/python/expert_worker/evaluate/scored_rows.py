@@ -18,7 +18,7 @@ from expert_worker.evaluate.scorers import CLASSIFICATION, ChosenScorer, check_s
 from expert_worker.evaluate.scorers.classification import Labels
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
-from expert_worker.plan import Plan, Source, TestSet
+from expert_worker.plan import EvaluateRequest, Plan, Samples, Source, TestSet
 from expert_worker.pretokenize.sources import source_digest
 
 _TEST_CASE = "test-case"
@@ -122,18 +122,25 @@ def _plain_digest(source: Source, places: Mapping[str, str], threads: int | None
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
+def samples_of(plan: Plan) -> Samples | None:
+    return plan.request.samples if isinstance(plan.request, EvaluateRequest) else None
+
+
 def _announce_cost(judge: LlmJudge, plan: Plan, rows: ScoredRows, events: Events) -> None:
     """What the calls to the judge will cost, before anything is computed."""
     data = plan.recipe.data
     validation = rows_of(data.validation, data.field_mapping, plan.machine.paths.data)
     scored = [row for _, each in rows.sets() for row in each]
+    samples = samples_of(plan)
+    sampled = scored * (samples.per_row if samples else 0)
     # The base's two prompts are compared on validation rows.
-    asked = [*scored, *scored, *rows_to_choose_by(validation, len(rows.main)) * 2]
+    asked = [*scored, *scored, *rows_to_choose_by(validation, len(rows.main)) * 2, *sampled]
     sent, received = judge.cost(asked, plan.recipe.decoding.max_new_tokens)
+    who = "base, adapter and samples" if samples else "base and adapter"
     events.warning(
         "judge-cost",
-        f"{judge.model} at {judge.endpoint.url} will be asked at most {len(asked):,} times, for base and "
-        f"adapter: up to about {sent:,} tokens sent and {received:,} received",
+        f"{judge.model} at {judge.endpoint.url} will be asked at most {len(asked):,} times, for {who}: "
+        f"up to about {sent:,} tokens sent and {received:,} received",
         "evaluation.test_set_size limits the rows. The base is not scored again while nothing changes.",
     )
 

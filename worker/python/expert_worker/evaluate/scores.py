@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import sqrt
 
 from expert_worker.evaluate.confinement import Confinement
 from expert_worker.evaluate.rows import spread
 from expert_worker.evaluate.sandbox import judge_all
 from expert_worker.evaluate.scorers import ChosenScorer
-from expert_worker.evaluate.verdict import Row
+from expert_worker.evaluate.verdict import Row, Verdict
 from expert_worker.events.models import ACCURACY
 from expert_worker.results import Answer, Example, PairedComparison, ScoreLine, Share
 
@@ -27,10 +28,7 @@ def judge_texts(
     each: Callable[[], None] = lambda: None,
     confined: Callable[[Confinement], None] = lambda _: None,
 ) -> list[Answer]:
-    if isinstance(scorer, ChosenScorer) and scorer.judge is not None:
-        verdicts = scorer.judge.judge_all(rows, texts, each)
-    else:
-        verdicts = judge_all(scorer, rows, texts, each=each, confined=confined)
+    verdicts = verdicts_of(scorer, rows, texts, each, confined)
     return [
         Answer(
             text=text,
@@ -40,6 +38,26 @@ def judge_texts(
             unscored=verdict.failed,
         )
         for text, verdict in zip(texts, verdicts, strict=True)
+    ]
+
+
+def verdicts_of(
+    scorer: ChosenScorer | str,
+    rows: Sequence[Row],
+    texts: Sequence[str],
+    each: Callable[[], None] = lambda: None,
+    confined: Callable[[Confinement], None] = lambda _: None,
+    *,
+    with_result_keys: bool = False,
+) -> list[Verdict]:
+    if not isinstance(scorer, ChosenScorer) or scorer.judge is None:
+        return judge_all(scorer, rows, texts, each=each, confined=confined, with_result_keys=with_result_keys)
+    verdicts = scorer.judge.judge_all(rows, texts, each)
+    if not with_result_keys:
+        return verdicts
+    return [
+        replace(verdict, result_key=text.strip() or None)
+        for verdict, text in zip(verdicts, texts, strict=True)
     ]
 
 

@@ -18,7 +18,7 @@ from expert_worker.evaluate.classes import class_scores
 from expert_worker.evaluate.decode import answer_all
 from expert_worker.evaluate.examiner import Examiner, Scored
 from expert_worker.evaluate.prompts import PromptMaker
-from expert_worker.evaluate.scored_rows import ScoredRows, files_of, files_of_set, scored_rows
+from expert_worker.evaluate.scored_rows import ScoredRows, files_of, files_of_set, samples_of, scored_rows
 from expert_worker.evaluate.scorers import CLASSIFICATION, ChosenScorer
 from expert_worker.evaluate.subject import Subject, open_subject, template_of
 from expert_worker.evaluate.verdict import Row
@@ -26,7 +26,15 @@ from expert_worker.events import Events
 from expert_worker.events.models import ACCURACY
 from expert_worker.plan import EvaluateRequest, Plan, Recipe
 from expert_worker.report import refresh
-from expert_worker.results import Answer, Classes, EvaluationResult, PromptChoice, Score, TestScores
+from expert_worker.results import (
+    Answer,
+    Classes,
+    EvaluationResult,
+    PromptChoice,
+    SampledScores,
+    Score,
+    TestScores,
+)
 from expert_worker.run_record import final
 from expert_worker.run_record.card import add_scores
 from expert_worker.run_record.expert import add_score
@@ -51,6 +59,7 @@ class _Examined:
     files: tuple[results.TestFile, ...]
     base: Scored
     adapter: Scored | None
+    samples: SampledScores | None
 
     def sides(self) -> Iterator[tuple[str, Scored]]:
         yield "base", self.base
@@ -85,9 +94,10 @@ def _examined(
     prompt: PromptChoice | None = None,
 ) -> _Examined:
     base = examiner.base(rows, name, prompt)
-    return _Examined(
-        rows, test_files, base, examiner.adapter(rows, name) if examiner.subject.has_adapter else None
-    )
+    adapter = examiner.adapter(rows, name) if examiner.subject.has_adapter else None
+    asked = samples_of(examiner.plan)
+    samples = examiner.samples(asked, rows, base.prompt, name) if asked else None
+    return _Examined(rows, test_files, base, adapter, samples)
 
 
 def score_checkpoint(
@@ -151,6 +161,7 @@ def _scores_of(scorer: ChosenScorer, found: _Examined, adapter: str | None) -> d
         "by_tag": tuple(scores.table(rows, scores.by_tag, base.judged, tuned_answers)),
         "gains": tuple(scores.gains(rows, base.judged, tuned_answers)),
         "failures": tuple(scores.failures(rows, base.judged, tuned_answers)),
+        **_present(samples=found.samples),
     }
 
 
@@ -169,12 +180,13 @@ def _score(scored: Scored, **given: Any) -> Score:
 
 def without_examples(report: EvaluationResult) -> EvaluationResult:
     """For results and events: only `evaluation.json` quotes answers."""
-    kept = {name: value for name, value in report if name not in ("gains", "failures", "test_sets")}
-    further = {
-        name: TestScores(**{key: value for key, value in found if key not in ("gains", "failures")})
-        for name, found in report.test_sets.items()
-    }
-    return EvaluationResult(**kept, **_present(test_sets=further))
+    further = {name: TestScores(**_without_examples(found)) for name, found in report.test_sets.items()}
+    return EvaluationResult(**_without_examples(report), **_present(test_sets=further))
+
+
+def _without_examples(found: EvaluationResult | TestScores) -> dict[str, Any]:
+    given = found.model_fields_set - {"gains", "failures", "test_sets"}
+    return {name: value for name, value in found if name in given}
 
 
 def _warn_of_unscored(examined: Sequence[_Examined], events: Events) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 Row = Mapping[str, Any]
 _LONGEST_REASON = 300
@@ -19,6 +19,8 @@ class Verdict:
     reason: str = ""
     # The scorer failed on the answer or gave no verdict: it counts as 0, and is counted.
     failed: bool = False
+    # The same for answers with the same result, where that was asked for and there is one.
+    result_key: str | None = None
 
     @property
     def correct(self) -> bool:
@@ -37,6 +39,17 @@ class Scorer(Protocol):
 
     def judge(self, row: Row, answer: str) -> Verdict:
         """How good that answer is."""
+        ...
+
+
+@runtime_checkable
+class ExecutingScorer(Scorer, Protocol):
+    """One that knows what an answer returns. For the others, answers with one text are one."""
+
+    def result_key(self, row: Row, answer: str) -> object:
+        """Something whose `repr` is the same for answers that return the same; None where an answer fails.
+        The reference has no part in it.
+        """
         ...
 
 

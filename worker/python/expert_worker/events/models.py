@@ -42,6 +42,8 @@ StageName = Literal[
     "adapter answers",
     "adapter judged",
     "adapter loss",
+    "sampled answers",
+    "samples judged",
     "copy",
     "merge",
     "write",

@@ -550,6 +550,13 @@ class ResumeCheckpoint(Document):
 Resume = Annotated[ResumeNothing | ResumeNewest | ResumeCheckpoint, Field(discriminator="from_")]
 
 
+class Samples(Document):
+    """Several answers to each row, of the adapter or else of the base."""
+
+    per_row: U32
+    temperature: float
+
+
 class PretokenizeRequest(Document):
     stage: Literal["pretokenize"] = "pretokenize"
     # Build again although a valid cache of this key exists.
@@ -588,6 +595,8 @@ class EvaluateRequest(Document):
     stage: Literal["evaluate"] = "evaluate"
     # The adapter's folder; null scores the base alone.
     adapter: str | None = None
+    # Answers that are sampled besides those that are scored.
+    samples: Samples | None = None
 
 
 class GenerateRequest(Document):

@@ -33,6 +33,7 @@ def page(run: Run) -> str:
         curves(run),
         class_tables(run),
         scores.score_tables(run),
+        scores.samples(run),
         scores.examples(run),
         data.rows_and_tokens(run),
         happened(run),

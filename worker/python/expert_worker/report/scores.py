@@ -13,6 +13,8 @@ from expert_worker.recorded import (
     EvaluationResult,
     Example,
     PairedComparison,
+    PassAt,
+    SampledLine,
     Score,
     ScoreLine,
     Share,
@@ -32,7 +34,8 @@ _MOST_TAGS = 500
 _MOST_EXAMPLES = 40
 # More are in evaluation.json.
 _MOST_SETS = 8
-AnyShare = Share | Score
+_MOST_SIZES = 16
+AnyShare = Share | Score | PassAt
 AnyScores = EvaluationResult | TestScores
 _HEIGHTS = {"base": 300, "adapter": 700}
 _HUES = {"base": 1, "adapter": 0}
@@ -142,6 +145,59 @@ def _score_tables(name: str, found: AnyScores) -> str:
         rest = Raw(_table("tag", rarer))
         body += f'<div class="box rest">{fold(f"{whole(len(rarer))} rarer tags{more}", rest)}</div>'
     return section(_titled("Scores by level and tag", name), body and LEGEND + body)
+
+
+def samples(run: Run) -> str:
+    return "".join(_samples(name, found) for name, found in sets_of(run))
+
+
+def _samples(name: str, found: AnyScores) -> str:
+    """What one of several sampled answers would score."""
+    sampled = found.samples
+    if sampled is None or not sampled.pass_at:
+        return ""
+    who = "adapter" if found.adapter else "base"
+    about = (
+        f"<p>{whole(sampled.per_row or 0)} answers of the {who} to each row, sampled at temperature "
+        f"{sampled.temperature or 0:g}. pass@k is the probability that one of k is right; the vote takes the "
+        "answer whose result most of them share.</p>"
+    )
+    parts: list[tuple[str, PassAt | Share]] = [
+        (_pass_name(part), part) for part in sampled.pass_at[:_MOST_SIZES]
+    ]
+    parts += [("vote", sampled.vote)] if sampled.vote else []
+    rows = [(head, _picture(who, share), describe(share)) for head, share in parts]
+    body = table(["", "0 to 100%", "share"], rows, frozenset({2}), "scores")
+    levels = sorted(sampled.by_level[:_MOST_TAGS], key=lambda line: line.name or "")
+    body += _sampled_table("level", levels) + _sampled_table("tag", sampled.by_tag[:_MOST_TAGS])
+    return section(_titled("Sampled answers", name), about + body)
+
+
+def _picture(who: str, share: AnyShare) -> Raw:
+    return interval_picture(None, share) if who == "adapter" else interval_picture(share, None)
+
+
+def _sampled_table(name: str, lines: Sequence[SampledLine]) -> str:
+    """One sample beside all of them."""
+    lines = [line for line in lines if line.pass_at]
+    if not lines:
+        return ""
+    head = [name, _pass_name(lines[0].pass_at[0]), _pass_name(lines[0].pass_at[-1]), "vote", "rows"]
+    rows = [
+        (
+            line.name or "",
+            accuracy(line.pass_at[0]),
+            accuracy(line.pass_at[-1]),
+            accuracy(line.vote),
+            "" if line.vote is None or line.vote.total is None else whole(line.vote.total),
+        )
+        for line in lines
+    ]
+    return table(head, rows, frozenset({1, 2, 3, 4}))
+
+
+def _pass_name(part: PassAt) -> str:
+    return f"pass@{whole(part.k or 0)}"
 
 
 def _titled(title: str, name: str) -> str:

@@ -58,6 +58,11 @@ class ClassificationScorer:
         (found,) = named
         return RIGHT if found == wanted else wrong(f"{found!r} instead of {wanted!r}")
 
+    def result_key(self, row: Row, answer: str) -> object:
+        """The label; None where it names none or several."""
+        del row
+        return self._labels.of(answer)
+
 
 def _spaced(text: str) -> str:
     return " ".join(text.split()).casefold()

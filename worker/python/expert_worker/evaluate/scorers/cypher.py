@@ -45,6 +45,17 @@ class CypherScorer:
                 return wrong(f"{len(found)} rows {found[:1]} instead of {len(expected)} {expected[:1]}")
         return RIGHT
 
+    def result_key(self, row: Row, answer: str) -> object:
+        """Its rows on all graphs; their order counts where the answer has one."""
+        if not answer or refusal(answer):
+            return None
+        in_order = is_ordered(answer)
+        try:
+            found = [self.ask(row["graph"], f"{row['seed']}/{place}", answer) for place in range(GRAPHS)]
+        except RuntimeError:
+            return None
+        return [_identity(rows, in_order) for rows in found]
+
     def ask(self, graph: dict[str, Any], seed: str, question: str) -> list[list[Any]]:
         key = json.dumps([graph, seed])
         opened = self._graphs.pop(key, None) or Graph(graph, seed)
@@ -72,8 +83,18 @@ def is_ordered(statement: str) -> bool:
 
 def same(expected: list[list[Any]], found: list[list[Any]], in_order: bool) -> bool:
     """Equal rows; columns go by place, lists inside a row by content, numbers are equal to nine digits."""
-    left, right = ([repr([_plain(value) for value in row]) for row in rows] for rows in (expected, found))
+    left, right = _shown(expected), _shown(found)
     return left == right if in_order else Counter(left) == Counter(right)
+
+
+def _shown(rows: list[list[Any]]) -> list[str]:
+    return [repr([_plain(value) for value in row]) for row in rows]
+
+
+def _identity(rows: list[list[Any]], in_order: bool) -> tuple[bool, list[str]]:
+    """Equal for equal rows. Of one row or none, the order says nothing."""
+    counts, shown = in_order and len(rows) > 1, _shown(rows)
+    return counts, shown if counts else sorted(shown)
 
 
 def _plain(value: Any) -> Any:

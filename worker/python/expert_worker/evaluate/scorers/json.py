@@ -27,7 +27,7 @@ class JsonScorer:
         if len(answer) > MAX_LENGTH:
             return wrong(f"{len(answer)} characters are too long for an answer")
         try:
-            found = json.loads(answer, object_pairs_hook=_without_twins, parse_constant=_no_constant)
+            found = _parsed(answer)
         except ValueError as error:
             return wrong(f"not JSON: {error}")
         if same(wanted, found):
@@ -35,6 +35,43 @@ class JsonScorer:
         if row.get("instances"):
             return _as_schema(wanted, found, row["instances"])
         return wrong(_difference(wanted, found, ""))
+
+    def result_key(self, row: Row, answer: str) -> object:
+        """Its value, or which instances it accepts as a schema."""
+        if len(answer) > MAX_LENGTH:
+            return None
+        try:
+            found = _parsed(answer)
+        except ValueError:
+            return None
+        instances = row.get("instances")
+        accepted = _accepted(found, instances) if instances else None
+        return _canonical(found) if accepted is None else accepted
+
+
+def _parsed(answer: str) -> Any:
+    return json.loads(answer, object_pairs_hook=_without_twins, parse_constant=_no_constant)
+
+
+def _canonical(value: Any) -> object:
+    """Equal texts for what `same` takes as equal."""
+    if isinstance(value, dict):
+        return sorted((key, repr(_canonical(part))) for key, part in value.items())
+    if isinstance(value, list):
+        return tuple(map(_canonical, value))
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return int(value) if value == int(value) else value
+    return value
+
+
+def _accepted(found: Any, instances: list[Any]) -> list[bool] | None:
+    """None where it is not a schema."""
+    try:
+        Draft202012Validator.check_schema(found)
+        asked = Draft202012Validator(found, registry=Registry())
+        return [asked.is_valid(instance) for instance in instances]
+    except (SchemaError, Unresolvable):
+        return None
 
 
 def same(left: Any, right: Any) -> bool:

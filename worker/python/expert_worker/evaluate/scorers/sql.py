@@ -57,6 +57,17 @@ class SqlScorer:
                 return wrong(_difference(expected, found))
         return RIGHT
 
+    def result_key(self, row: Row, answer: str) -> object:
+        """Its rows on all databases; their order counts where the answer has one."""
+        if not answer or len(answer) > MAX_LENGTH:
+            return None
+        in_order = is_ordered(answer)
+        try:
+            found = [query(database(row, f"{row['seed']}/{place}"), answer) for place in range(DATABASES)]
+        except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError, MemoryError):
+            return None
+        return [_identity(rows, in_order) for rows in found]
+
 
 def database(row: Row, seed: str) -> sqlite3.Connection:
     return build(row["schema"], seed, statements=row.get("ddl"))
@@ -115,6 +126,13 @@ def same(expected: Result, found: Result, in_order: bool) -> bool:
     """Equal rows; columns go by place, their names do not matter, numbers are equal to nine digits."""
     left, right = ([tuple(map(_plain, row)) for row in rows] for rows in (expected, found))
     return left == right if in_order else Counter(left) == Counter(right)
+
+
+def _identity(rows: Result, in_order: bool) -> tuple[bool, list[str]]:
+    """Equal for equal rows. Of one row or none, the order says nothing."""
+    shown = [repr(tuple(map(_plain, row))) for row in rows]
+    counts = in_order and len(shown) > 1
+    return counts, shown if counts else sorted(shown)
 
 
 def _plain(value: Any) -> Any:

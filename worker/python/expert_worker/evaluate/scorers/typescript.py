@@ -39,6 +39,11 @@ class TypescriptScorer:
             return wrong("the code parses, but says something else")
         return self._type_checked(f"{row.get('context') or ''}\n{answer}\nexport {{}};\n")
 
+    def result_key(self, row: Row, answer: str) -> object:
+        """Its tree in the normal form: nothing is run."""
+        del row
+        return normal(parsed(answer)) if answer and len(answer) <= MAX_LENGTH else None
+
     def _type_checked(self, code: str) -> Verdict:
         if self.tsc is None:
             return RIGHT
