@@ -1,144 +1,270 @@
-"""Levels 2 and 3: two tables."""
+"""Levels 2 and 3: two and three tables."""
 
 from __future__ import annotations
 
-from .conditions import Condition, conditions
-from .plain import FUNCTIONS, said, tags, where, without
-from .scene import Question, Scene, people_call, pick
+from .conditions import COUNTED, Condition, condition, conditions, literal
+from .question import FUNCTIONS, SAID, Question, keep, pick, shown, tags, where, without
+from .scene import Placed, Scene
+from .words import about, many, say, shown_as, things
 
 
-def _some(scene: Scene, *, child_only: bool = False) -> Condition | None:
-    """No, one or two conditions on the joined tables."""
-    draw = scene.draw
-    table = scene.child if child_only or draw.chance(0.5) else scene.parent
-    return conditions(table, draw, draw.weighted([0, 1, 2], [0.35, 0.45, 0.2]), qualified=True)
+def _pair(scene: Scene) -> tuple[Placed, Placed] | None:
+    """A parent that has a name, and a table that refers to it."""
+    pairs = [pair for pair in scene.pairs() if len(pair[0].shown) == 1]
+    return scene.draw.one(pairs) if pairs else None
 
 
-def _both(scene: Scene) -> tuple[str, str]:
-    return scene.parent.name, scene.child.name
+def join(parent: Placed, child: Placed) -> str:
+    return f"{child.sql} JOIN {parent.sql} ON {child.sql}.{child.ref_sql} = {parent.sql}.{parent.key_sql}"
+
+
+def _words(parent: Placed, child: Placed, found: Condition | None = None) -> dict[str, str]:
+    words = about(child, found) | {
+        "pone": parent.noun,
+        "pplural": many(parent.noun),
+        "pnm": shown_as(parent, plural_names=False),
+        "cone": child.noun,
+        "prep": child.prep,
+    }
+    if child.shown:
+        words["cnm"] = shown_as(child, plural_names=True)
+    if parent.table.is_person:
+        words["np_who"] = words["np"]
+    return words
+
+
+def _name(parent: Placed) -> str:
+    return f"{parent.sql}.{parent.shown[0].sql}"
 
 
 def join_list(scene: Scene) -> Question | None:
-    draw, parent, child = scene.draw, scene.parent, scene.child
-    left, right = pick(parent, draw, "name", "cat", "int"), pick(child, draw, "name", "cat", "int", "date")
-    if left is None or right is None:
+    draw, pair = scene.draw, _pair(scene)
+    if pair is None or not pair[1].shown:
         return None
-    found = _some(scene)
-    sql = f"SELECT {parent.name}.{left.name}, {child.name}.{right.name} FROM {scene.join}{where(found)}"
-    text = f"Join {child.name} to {parent.name}: show {parent.name}.{left.name} and {child.name}.{right.name}{said(found)}"
-    extra: tuple[str, ...] = ()
-    by = pick(child, draw, "int", "date", solid=True)
-    if by is not None and draw.chance(0.4):
-        falling = draw.chance(0.5)
-        sql += f" ORDER BY {child.name}.{by.name} {'DESC' if falling else 'ASC'}"
-        text += f", {'highest' if falling else 'lowest'} {child.name}.{by.name} first"
-        extra = ("order-by",)
-    return Question(f"{text}.", sql, 2, ("join", *extra, *tags(found)), _both(scene), without(found, sql))
+    parent, child = pair
+    found = condition(child, draw, qualified=True) if draw.chance(0.4) else None
+    sql = f"SELECT {shown(child, qualified=True)}, {_name(parent)} FROM {join(parent, child)}{where(found)}"
+    text = say("join_list", draw, scene.held_out, _words(parent, child, found))
+    return Question("join_list", text, sql, 2, ("join", *tags(found)), pair, without(found, sql), keep(found))
+
+
+def children_of(scene: Scene) -> Question | None:
+    """What belongs to a thing by its name: which, how many, how much."""
+    draw, pair = scene.draw, _pair(scene)
+    if pair is None:
+        return None
+    parent, child = pair
+    value = draw.one(parent.spec(parent.shown[0])[2])
+    found = condition(child, draw, qualified=True) if draw.chance(0.2) else None
+    column = pick(child, draw, "number")
+    intent = draw.weighted(("children_of", "children_count", "children_value"), (4, 4, 2))
+    words = _words(parent, child, found) | {"v": str(value)}
+    if intent == "children_value" and column is not None:
+        word = draw.weighted(tuple(FUNCTIONS), (3, 0 if column.is_year else 3, 1, 1))
+        what, words["f"], words["x"] = f"{FUNCTIONS[word]}({child.sql}.{column.sql})", draw.one(SAID[word]), draw.one(column.nouns)  # fmt: skip
+    elif intent == "children_of" and child.shown:
+        what = shown(child, qualified=True)
+    else:
+        intent, what = "children_count", "COUNT(*)"
+    test = f"{_name(parent)} = {literal(value)}"
+    if found and " OR " in found.sql:
+        return None
+    sql = f"SELECT {what} FROM {join(parent, child)} WHERE {test}{' AND ' + found.sql if found else ''}"
+    weaker = [f"SELECT {what} FROM {join(parent, child)}{where(found)}"]
+    if found:
+        weaker.append(f"SELECT {what} FROM {join(parent, child)} WHERE {test}")
+    text = say(intent, draw, scene.held_out, words)
+    return Question(
+        intent, text, sql, 2, ("join-named", *tags(found)), pair, tuple(weaker), (*keep(found), str(value))
+    )
+
+
+def parent_of(scene: Scene) -> Question | None:
+    draw, pair = scene.draw, _pair(scene)
+    if pair is None or len(pair[1].shown) != 1:
+        return None
+    parent, child = pair
+    value = draw.one(child.spec(child.shown[0])[2])
+    body = f"SELECT {_name(parent)} FROM {join(parent, child)}"
+    sql = f"{body} WHERE {child.sql}.{child.shown[0].sql} = {literal(value)}"
+    text = say("parent_of", draw, scene.held_out, _words(parent, child) | {"v": str(value)})
+    return Question("parent_of", text, sql, 2, ("join-named",), pair, (body,), (str(value),))
+
+
+def children_where(scene: Scene) -> Question | None:
+    """What belongs to things with a condition."""
+    draw, pair = scene.draw, _pair(scene)
+    if pair is None:
+        return None
+    parent, child = pair
+    found = condition(parent, draw, qualified=True)
+    if found is None:
+        return None
+    counted = not child.shown or draw.chance(0.4)
+    what = "COUNT(*)" if counted else shown(child, qualified=True)
+    sql = f"SELECT {what} FROM {join(parent, child)}{where(found)}"
+    intent = "children_where_count" if counted else "children_where"
+    words = _words(parent, child) | {"pp": things(parent, found)}
+    text = say(intent, draw, scene.held_out, words)
+    return Question(intent, text, sql, 2, ("join", *tags(found)), pair, without(found, sql), keep(found))
 
 
 def join_group(scene: Scene) -> Question | None:
-    draw, parent, child = scene.draw, scene.parent, scene.child
-    key, column = pick(parent, draw, "name", "cat", solid=True), pick(child, draw, "int")
-    if key is None or column is None:
+    draw, pair = scene.draw, _pair(scene)
+    if pair is None:
         return None
-    word = draw.one(["", *FUNCTIONS])
-    value = f"{FUNCTIONS[word]}({child.name}.{column.name})" if word else "COUNT(*)"
-    found = _some(scene, child_only=True)
-    name = f"{parent.name}.{key.name}"
-    sql = f"SELECT {name}, {value} FROM {scene.join}{where(found)} GROUP BY {name}"
-    what = f"show the {word} {child.name}.{column.name}" if word else "count the rows"
-    text = f"Join {child.name} to {parent.name}: for each {name}, {what}{said(found)}"
-    extra: tuple[str, ...] = ()
-    if draw.chance(0.35):
-        number = draw.between(2, 4)
-        sql += f" HAVING COUNT(*) >= {number}"
-        text += f", where the count is at least {number}"
-        extra = ("join-having",)
+    parent, child = pair
+    found = condition(child, draw, qualified=True) if draw.chance(0.2) else None
+    column = pick(child, draw, "number")
+    words = _words(parent, child, found)
+    intent, value, kind = "join_group", "COUNT(*)", "join-group"
+    if column is not None and draw.chance(0.35):
+        word = draw.weighted(tuple(FUNCTIONS), (3, 0 if column.is_year else 3, 1, 1))
+        intent, value = "join_value", f"{FUNCTIONS[word]}({child.sql}.{column.sql})"
+        words |= {"f": draw.one(SAID[word]), "x": draw.one(column.nouns)}
+    sql = f"SELECT {_name(parent)}, {value} FROM {join(parent, child)}{where(found)} GROUP BY {_key(parent)}"
+    text = say(intent, draw, scene.held_out, words)
+    return Question(intent, text, sql, 3, (kind, *tags(found)), pair, without(found, sql), keep(found))
+
+
+def _key(parent: Placed) -> str:
+    return f"{parent.sql}.{parent.key_sql}"
+
+
+def join_top(scene: Scene) -> Question | None:
+    draw, pair = scene.draw, _pair(scene)
+    if pair is None:
+        return None
+    parent, child = pair
+    found = condition(child, draw, qualified=True) if draw.chance(0.15) else None
+    column = pick(child, draw, "number")
+    words = _words(parent, child, found)
+    intent, value, limit, falling = "join_top", "COUNT(*)", 1, True
+    if column is not None and not column.is_year and draw.chance(0.3):
+        word = draw.weighted(("total", "average"), (3, 2))
+        falling = draw.chance(0.75)
+        intent, value = "join_best_value", f"{FUNCTIONS[word]}({child.sql}.{column.sql})"
+        words |= {"f": word, "x": draw.one(column.nouns), "way": "highest" if falling else "lowest"}
+        words |= {"way_who": words["way"]} if parent.table.is_person else {}
+    elif draw.chance(0.3):
+        intent, limit = "join_top_n", draw.between(2, 4)
+        words["n"] = str(limit)
+    body = f"SELECT {_name(parent)} FROM {join(parent, child)}{where(found)} GROUP BY {_key(parent)}"
+    sql = f"{body} ORDER BY {value} {'DESC' if falling else 'ASC'} LIMIT {limit}"
+    text = say(intent, draw, scene.held_out, words)
     return Question(
-        f"{text}.", sql, 3, ("join-group", *extra, *tags(found)), _both(scene), without(found, sql)
+        intent, text, sql, 3, ("join-top", *tags(found)), pair, (*without(found, sql), body), keep(found)
+    )
+
+
+def join_having(scene: Scene) -> Question | None:
+    draw, pair = scene.draw, _pair(scene)
+    if pair is None:
+        return None
+    parent, child = pair
+    found = condition(child, draw, qualified=True) if draw.chance(0.2) else None
+    sign = draw.weighted((">", ">="), (3, 2))
+    number = draw.between(1, 3)
+    body = f"SELECT {_name(parent)} FROM {join(parent, child)}{where(found)} GROUP BY {_key(parent)}"
+    sql = f"{body} HAVING COUNT(*) {sign} {number}"
+    if number == 1 and sign == ">=":
+        return None
+    words = _words(parent, child, found) | {"w": draw.one(COUNTED[sign]), "n": str(number)}
+    text = say("join_having", draw, scene.held_out, words)
+    return Question(
+        "join_having",
+        text,
+        sql,
+        3,
+        ("join-having", *tags(found)),
+        pair,
+        (*without(found, sql), body),
+        keep(found),
+    )
+
+
+def membership(scene: Scene) -> Question | None:
+    """Those with none, or with some."""
+    draw, pair = scene.draw, _pair(scene)
+    if pair is None:
+        return None
+    parent, child = pair
+    none = draw.chance(0.65)
+    found = condition(child, draw) if draw.chance(0.4) else None
+    outer = condition(parent, draw) if draw.chance(0.2) else None
+    inside = f"SELECT {child.ref_sql} FROM {child.sql}{where(found)}"
+    test = f"{parent.key_sql} {'NOT IN' if none else 'IN'} ({inside})"
+    sql = f"SELECT {shown(parent)} FROM {parent.sql} WHERE {f'{outer.sql} AND ' if outer else ''}{test}"
+    intent = "without_children" if none else "with_children"
+    words = _words(parent, child, found) | {"pp": things(parent, outer)}
+    weaker = [f"SELECT {shown(parent)} FROM {parent.sql}{where(outer)}"]
+    if found:
+        weaker.append(sql.replace(where(found), ""))
+    if outer:
+        weaker.append(f"SELECT {shown(parent)} FROM {parent.sql} WHERE {test}")
+    text = say(intent, draw, scene.held_out, words)
+    kind = "not-in-subquery" if none else "in-subquery"
+    return Question(
+        intent, text, sql, 3, (kind, *tags(found), *tags(outer)), pair, tuple(weaker), keep(found, outer)
     )
 
 
 def left_count(scene: Scene) -> Question | None:
-    draw, parent, child = scene.draw, scene.parent, scene.child
-    key = pick(parent, draw, "name")
-    found = conditions(parent, draw, draw.between(0, 2), qualified=True)
-    if key is None:
+    draw, pair = scene.draw, _pair(scene)
+    if pair is None:
         return None
-    name = f"{parent.name}.{key.name}"
+    parent, child = pair
     sql = (
-        f"SELECT {name}, COUNT({child.name}.id) FROM {scene.join.replace(' JOIN ', ' LEFT JOIN ')}"
-        f"{where(found)} GROUP BY {name}"
+        f"SELECT {_name(parent)}, COUNT({child.sql}.{child.key_sql}) FROM {parent.sql} LEFT JOIN {child.sql} "
+        f"ON {child.sql}.{child.ref_sql} = {_key(parent)} GROUP BY {_key(parent)}"
     )
-    text = (
-        f"Left join {parent.name} to {child.name}: for each {name}, count {child.name}{said(found)}, also 0."
-    )
-    weaker = (*without(found, sql), sql.replace("LEFT ", ""))
-    return Question(text, sql, 3, ("left-join", *tags(found)), _both(scene), weaker)
+    text = say("left_count", draw, scene.held_out, _words(parent, child))
+    return Question("left_count", text, sql, 3, ("left-join",), pair, (sql.replace("LEFT ", ""),))
 
 
-def membership(scene: Scene) -> Question | None:
-    """IN and NOT IN over a subquery."""
-    draw, parent, child = scene.draw, scene.parent, scene.child
-    shown = pick(parent, draw, "name", "cat", "int")
-    if shown is None:
+def two_joins(scene: Scene) -> Question | None:
+    """A table, the one that it refers to, and the one that this refers to."""
+    draw = scene.draw
+    pairs = scene.pairs()
+    chains = [
+        (top, middle, child)
+        for top, middle in pairs
+        for other, child in pairs
+        if other.name == middle.name and len(top.shown) == 1
+    ]
+    if not chains:
         return None
-    found = conditions(child, draw, draw.between(0, 2))
-    outer = conditions(parent, draw, draw.between(0, 1))
-    none = draw.chance(0.5)
-    inside = f"SELECT {scene.ref} FROM {child.name}{where(found)}"
-    test = f"id {'NOT IN' if none else 'IN'} ({inside})"
-    sql = f"SELECT {shown.name} FROM {parent.name} WHERE {_guard(outer)}{test}"
-    text = (
-        f"Show the {shown.phrase} of {people_call(parent)}{said(outer)} that have "
-        f"{'no' if none else 'some'} {people_call(child)}{said(found)}."
-    )
-    weaker = [f"SELECT {shown.name} FROM {parent.name}{where(outer)}"]
-    if outer:
-        weaker.append(f"SELECT {shown.name} FROM {parent.name} WHERE {test}")
-    kind = "not-in-subquery" if none else "in-subquery"
-    return Question(text, sql, 3, (kind, *tags(found), *tags(outer)), _both(scene), tuple(weaker))
-
-
-def _guard(outer: Condition | None) -> str:
-    return f"{outer.sql} AND " if outer else ""
-
-
-def exists(scene: Scene) -> Question | None:
-    """A subquery that looks at the outer row."""
-    draw, parent, child = scene.draw, scene.parent, scene.child
-    shown = pick(parent, draw, "name")
-    outer, inner = pick(parent, draw, "int", solid=True), pick(child, draw, "int", solid=True)
-    found = conditions(child, draw, draw.between(0, 1), qualified=True)
-    if shown is None or outer is None or inner is None:
-        return None
-    words, sign = draw.one([("above", ">"), ("below", "<")])
-    sql = (
-        f"SELECT {shown.name} FROM {parent.name} WHERE EXISTS (SELECT 1 FROM {child.name} WHERE "
-        f"{child.name}.{scene.ref} = {parent.name}.id AND {child.name}.{inner.name} {sign} {parent.name}.{outer.name}"
-        f"{' AND ' + found.sql if found else ''})"
-    )
-    text = (
-        f"Show the {shown.phrase} of {people_call(parent)} with some {child.noun}{said(found)} whose {inner.phrase} "
-        f"is {words} the {parent.noun}'s {outer.phrase}."
-    )
-    return Question(
-        text, sql, 4, ("exists", *tags(found)), _both(scene), (f"SELECT {shown.name} FROM {parent.name}",)
-    )
+    top, middle, child = draw.one(chains)
+    tables = f"{join(middle, child)} JOIN {top.sql} ON {middle.sql}.{middle.ref_sql} = {_key(top)}"
+    words = _words(middle, child) | {"gone": top.noun, "mplural": many(middle.noun), "prep2": middle.prep}
+    if child.shown and draw.chance(0.5):
+        value = draw.one(top.spec(top.shown[0])[2])
+        body = f"SELECT {shown(child, qualified=True)} FROM {tables}"
+        sql = f"{body} WHERE {_name(top)} = {literal(value)}"
+        text = say("two_joins", draw, scene.held_out, words | {"v": str(value)})
+        return Question(
+            "two_joins", text, sql, 3, ("two-joins",), (top, middle, child), (body,), (str(value),)
+        )
+    sql = f"SELECT {_name(top)}, COUNT(*) FROM {tables} GROUP BY {_key(top)}"
+    text = say("two_joins_count", draw, scene.held_out, words)
+    return Question("two_joins_count", text, sql, 3, ("two-joins",), (top, middle, child))
 
 
 def set_operation(scene: Scene) -> Question | None:
-    draw, table = scene.draw, scene.table()
+    draw, table = scene.draw, scene.one()
     column = pick(table, draw, "cat", solid=True)
-    left, right = conditions(table, draw, 1), conditions(table, draw, draw.between(1, 2))
-    if column is None or left is None or right is None:
+    if column is None:
         return None
-    kind, form = draw.one([
-        ("UNION", "Unite the {p} of {t} {l} with the {p} of {t} {r}."),
-        ("INTERSECT", "Intersect the {p} of {t} {l} with the {p} of {t} {r}."),
-        ("EXCEPT", "Show the {p} of {t} {l} except the {p} of {t} {r}."),
-    ])  # fmt: skip
-    sides = [f"SELECT {column.name} FROM {table.name} WHERE {side.sql}" for side in (left, right)]
-    sql = f"{sides[0]} {kind} {sides[1]}"
-    text = form.format(p=column.phrase, t=people_call(table), l=left.text, r=right.text)
-    return Question(text, sql, 3, (kind.lower(), *left.tags, *right.tags), (table.name,), tuple(sides))
+    left = condition(table, draw, avoid=(column.name,))
+    right = conditions(table, draw, 1) if left else None
+    if left is None or right is None or column.name in right.columns:
+        return None
+    kind = draw.weighted(("union", "intersect", "except"), (1, 2, 2))
+    sides = [f"SELECT {column.sql} FROM {table.sql}{where(side)}" for side in (left, right)]
+    noun = draw.one(column.nouns)
+    words = {"xs": many(noun), "left_np": things(table, left), "right_np": things(table, right)}
+    text = say(kind, draw, scene.held_out, words)
+    sql = f"{sides[0]} {kind.upper()} {sides[1]}"
+    return Question(
+        kind, text, sql, 3, (kind, *left.tags, *right.tags), (table,), tuple(sides), keep(left, right)
+    )

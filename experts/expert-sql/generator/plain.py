@@ -2,129 +2,324 @@
 
 from __future__ import annotations
 
-from .conditions import Condition, conditions
-from .scene import Question, Scene, people_call, pick
+from .conditions import ACTIVE, a, condition, conditions, is_passive, literal, number_in
+from .question import (
+    FUNCTIONS,
+    Question,
+    call,
+    keep,
+    ordering,
+    pick,
+    said_columns,
+    shown,
+    tags,
+    where,
+    without,
+)
+from .scene import Scene
+from .words import about, day_superlative, many, say, superlative
 
-FUNCTIONS = {"average": "AVG", "total": "SUM", "highest": "MAX", "lowest": "MIN"}
+ACTIVE_BASES = (
+    "joined",
+    "departed",
+    "started",
+    "moved in",
+    "signed up",
+    "arrived",
+    "began",
+    "fell",
+    "registered",
+)
 
 
-def where(found: Condition | None) -> str:
-    return f" WHERE {found.sql}" if found else ""
+def _asked(scene: Scene, intent: str, words: dict[str, str]) -> str:
+    return say(intent, scene.draw, scene.held_out, words)
 
 
-def said(found: Condition | None) -> str:
-    return f" {found.text}" if found else ""
+def listing(scene: Scene) -> Question | None:
+    """Which ones: the name is implied."""
+    draw, table = scene.draw, scene.one()
+    found = conditions(table, draw, 1 if draw.chance(0.84) else 2)
+    if found is None:
+        return None
+    intent = "list" if table.shown else "list_nameless"
+    sql = f"SELECT {shown(table) or '*'} FROM {table.sql}{where(found)}"
+    text = _asked(scene, intent, about(table, found))
+    kind = "select" if table.shown else "star"
+    return Question(intent, text, sql, 1, (kind, *tags(found)), (table,), without(found, sql), keep(found))
 
 
-def tags(found: Condition | None) -> tuple[str, ...]:
-    return found.tags if found else ()
+def whole(scene: Scene) -> Question | None:
+    draw, table = scene.draw, scene.one()
+    found = condition(table, draw)
+    if found is None:
+        return None
+    sql = f"SELECT * FROM {table.sql}{where(found)}"
+    text = _asked(scene, "star", about(table, found))
+    return Question("star", text, sql, 1, ("star", *tags(found)), (table,), without(found, sql), keep(found))
 
 
-def without(found: Condition | None, sql: str) -> tuple[str, ...]:
-    """The query with its condition forgotten."""
-    return (sql.replace(where(found), "", 1),) if found else ()
-
-
-def listing(scene: Scene) -> Question:
-    draw, table = scene.draw, scene.table()
-    columns = draw.some(table.columns, draw.between(1, min(3, len(table.columns))))
-    found = conditions(table, draw, draw.between(1, 2))
-    sql = f"SELECT {', '.join(column.name for column in columns)} FROM {table.name}{where(found)}"
-    phrases = _and([column.phrase for column in columns])
+def columns(scene: Scene) -> Question | None:
+    """Columns by name, with or without the row's own name."""
+    draw, table = scene.draw, scene.one()
+    if len(table.others) < 2:
+        return None
+    chosen = draw.some(table.others, draw.weighted((1, 2, 3), (5, 4, 1)))
+    found = conditions(table, draw, draw.weighted((0, 1, 2), (0.38, 0.54, 0.08)))
+    words = about(table, found) | {"cols": said_columns(chosen, draw)}
+    named = bool(table.shown) and draw.chance(0.6)
+    if len(chosen) == 1 and not named:
+        words["col1"] = words["cols"]
+    names = ", ".join(([shown(table)] if named else []) + [column.sql for column in chosen])
+    sql = f"SELECT {names} FROM {table.sql}{where(found)}"
+    intent = "with_columns" if named else "columns"
     return Question(
-        f"Show the {phrases} of {people_call(table)}{said(found)}.",
-        sql, 1, ("select", *tags(found)), (table.name,), without(found, sql),
+        intent, _asked(scene, intent, words), sql, 1, ("columns", *tags(found)), (table,), without(found, sql), keep(found)
     )  # fmt: skip
 
 
-def ordered(scene: Scene) -> Question | None:
-    draw, table = scene.draw, scene.table()
-    by = pick(table, draw, "int", "date", solid=True)
-    if by is None:
-        return None
-    columns = draw.some(table.columns, draw.between(1, 2))
-    found = conditions(table, draw, draw.between(0, 1))
-    falling, limit = draw.chance(0.5), draw.between(2, 6) if draw.chance(0.55) else None
-    body = f"SELECT {', '.join(column.name for column in columns)} FROM {table.name}{where(found)}"
-    order = f" ORDER BY {by.name} {'DESC' if falling else 'ASC'}"
-    sql = body + order + (f" LIMIT {limit}" if limit else "")
-    way = ("latest" if falling else "earliest") if by.kind == "date" else ("highest" if falling else "lowest")
-    phrases = _and([column.phrase for column in columns])
-    amount = f"{limit} {people_call(table)}" if limit else people_call(table)
-    text = f"Show the {phrases} of {amount}{said(found)}, {way} {by.phrase} first."
+def counting(scene: Scene) -> Question | None:
+    draw, table = scene.draw, scene.one()
+    found = conditions(table, draw, draw.weighted((0, 1, 2), (0.15, 0.74, 0.11)))
+    sql = f"SELECT COUNT(*) FROM {table.sql}{where(found)}"
+    text = _asked(scene, "count", about(table, found))
     return Question(
-        text,
-        sql,
-        1,
-        ("order-limit" if limit else "order-by", *tags(found)),
-        (table.name,),
-        (*without(found, sql), body),
+        "count", text, sql, 1, ("count", *tags(found)), (table,), without(found, sql), keep(found)
     )
-
-
-def counting(scene: Scene) -> Question:
-    draw, table = scene.draw, scene.table()
-    found = conditions(table, draw, draw.between(1, 2))
-    sql = f"SELECT COUNT(*) FROM {table.name}{where(found)}"
-    text = f"Count the {people_call(table)}{said(found)}."
-    return Question(text, sql, 1, ("count", *tags(found)), (table.name,), without(found, sql))
 
 
 def aggregate(scene: Scene) -> Question | None:
-    draw, table = scene.draw, scene.table()
-    column = pick(table, draw, "int")
+    draw, table = scene.draw, scene.one()
+    column = pick(table, draw, "number")
     if column is None:
         return None
-    word = draw.one(list(FUNCTIONS))
-    found = conditions(table, draw, draw.between(0, 2))
-    sql = f"SELECT {FUNCTIONS[word]}({column.name}) FROM {table.name}{where(found)}"
-    text = f"Show the {word} {column.phrase} of {people_call(table)}{said(found)}."
-    return Question(text, sql, 1, ("aggregate", *tags(found)), (table.name,), without(found, sql))
+    word = draw.weighted(("average", "total", "highest", "lowest"), (5, 3 if not column.is_year else 0, 2, 2))
+    found = conditions(table, draw, draw.weighted((0, 1, 2), (0.4, 0.54, 0.06)))
+    words = about(table, found) | {"x": call(column, draw)}
+    if column.how:
+        words["how"] = column.how
+    intent = {"average": "average", "total": "total", "highest": "maximum", "lowest": "minimum"}[word]
+    if word == "total" and column.countable:
+        intent, words["x"] = "total_counted", column.nouns[0]
+    sql = f"SELECT {FUNCTIONS[word]}({column.sql}) FROM {table.sql}{where(found)}"
+    return Question(
+        intent, _asked(scene, intent, words), sql, 1, ("aggregate", *tags(found)), (table,), without(found, sql), keep(found)
+    )  # fmt: skip
+
+
+def ends(scene: Scene) -> Question | None:
+    """Both ends of a number, or one end of a date."""
+    draw, table = scene.draw, scene.one()
+    column = pick(table, draw, "number", "date")
+    if column is None:
+        return None
+    found = conditions(table, draw, draw.between(0, 1))
+    words = about(table, found) | {"x": draw.one(column.nouns)}
+    if column.kind == "number":
+        intent, values = "both_ends", f"MIN({column.sql}), MAX({column.sql})"
+    else:
+        intent = draw.one(("first_day", "last_day"))
+        values = f"{'MIN' if intent == 'first_day' else 'MAX'}({column.sql})"
+    sql = f"SELECT {values} FROM {table.sql}{where(found)}"
+    return Question(
+        intent, _asked(scene, intent, words), sql, 1, ("aggregate", *tags(found)), (table,), without(found, sql), keep(found)
+    )  # fmt: skip
+
+
+def top(scene: Scene) -> Question | None:
+    """The first few, or the first, by a number or a day."""
+    draw, table = scene.draw, scene.one()
+    column = pick(table, draw, "number", "number", "date", solid=True)
+    if column is None or not table.shown:
+        return None
+    falling = draw.chance(0.62)
+    found = conditions(table, draw, draw.weighted((0, 1), (0.65, 0.35)))
+    words = about(table, found) | superlative(column, draw, falling=falling)
+    if column.kind == "date":
+        sup = day_superlative(column, draw, falling=falling)
+        words |= {"sup": sup} if sup else {}
+    one_only = draw.chance(0.5)
+    limit = 1 if one_only else draw.one((2, 3, 3, 4, 5, 5, 5, 6, 7, 8, 10))
+    if "sup" in words and found and found.before:
+        words.pop("sup")
+    if table.table.is_person:
+        words |= {"sup_who": words["sup"]} if "sup" in words else {}
+        words["most_who"] = words["most"]
+    words["n"] = str(limit) if draw.chance(0.85) or limit > 9 else NUMERALS[limit]
+    intent = "best" if one_only else "top"
+    body = f"SELECT {shown(table)} FROM {table.sql}{where(found)}"
+    sql = body + ordering(column, falling) + f" LIMIT {limit}"
+    kind = "order-one" if one_only else "order-limit"
+    return Question(
+        intent, _asked(scene, intent, words), sql, 1, (kind, *tags(found)), (table,),
+        (*without(found, sql), body), (*keep(found), words["n"]),
+    )  # fmt: skip
+
+
+NUMERALS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+
+def ordered(scene: Scene) -> Question | None:
+    draw, table = scene.draw, scene.one()
+    if not table.shown:
+        return None
+    found = conditions(table, draw, draw.weighted((0, 1), (0.55, 0.45)))
+    words = about(table, found)
+    body = f"SELECT {shown(table)}"
+    tail = f" FROM {table.sql}{where(found)}"
+    if draw.chance(0.2) and len(table.shown) == 1:
+        intent, sql = "ordered_name", body + tail + f" ORDER BY {table.shown[0].sql}"
+    else:
+        column = pick(table, draw, "number", "date", solid=True)
+        if column is None:
+            return None
+        falling, both = draw.chance(0.55), draw.chance(0.4)
+        words |= superlative(column, draw, falling=falling)
+        intent = "ordered_columns" if both else "ordered"
+        sql = body + (f", {column.sql}" if both else "") + tail + ordering(column, falling)
+    return Question(
+        intent, _asked(scene, intent, words), sql, 1, ("order-by", *tags(found)), (table,),
+        (*without(found, sql), sql.partition(" ORDER BY")[0]), keep(found),
+    )  # fmt: skip
 
 
 def distinct(scene: Scene) -> Question | None:
-    draw, table = scene.draw, scene.table()
+    draw, table = scene.draw, scene.one()
     column = pick(table, draw, "cat")
     if column is None:
         return None
-    found = conditions(table, draw, draw.between(1, 2))
+    found = condition(table, draw, avoid=(column.name,)) if draw.chance(0.45) else None
     counted = draw.chance(0.4)
-    what = f"COUNT(DISTINCT {column.name})" if counted else f"DISTINCT {column.name}"
-    sql = f"SELECT {what} FROM {table.name}{where(found)}"
-    text = (
-        f"{'Count' if counted else 'Show'} the distinct {column.phrase} of {people_call(table)}{said(found)}."
-    )
+    what = f"COUNT(DISTINCT {column.sql})" if counted else f"DISTINCT {column.sql}"
+    sql = f"SELECT {what} FROM {table.sql}{where(found)}"
+    noun = draw.one(column.nouns)
+    intent = "count_distinct" if counted else "distinct"
+    words = about(table, found) | {"x": noun, "xs": many(noun)}
     weaker = sql.replace("DISTINCT ", "")
-    return Question(text, sql, 1, ("distinct", *tags(found)), (table.name,), (*without(found, sql), weaker))
+    return Question(
+        intent, _asked(scene, intent, words), sql, 1, ("distinct", *tags(found)), (table,),
+        (*without(found, sql), weaker), keep(found),
+    )  # fmt: skip
+
+
+def lookup(scene: Scene) -> Question | None:
+    """One thing by its name: a column, some, or everything."""
+    draw, table = scene.draw, scene.one()
+    if len(table.shown) != 1 or not table.others:
+        return None
+    name = table.shown[0]
+    value = draw.one(table.spec(name)[2])
+    kind = draw.weighted(("lookup", "lookup_all", "having_name"), (7, 1, 2))
+    chosen = (
+        draw.some(table.others, 2)
+        if kind == "having_name" and len(table.others) > 1
+        else [draw.one(table.others)]
+    )
+    words = {
+        "v": str(value),
+        "one": table.noun,
+        "x": call(chosen[0], draw),
+        "cols": said_columns(chosen, draw),
+    }
+    what = "*" if kind == "lookup_all" else ", ".join(column.sql for column in chosen)
+    sql = f"SELECT {what} FROM {table.sql} WHERE {name.sql} = {literal(value)}"
+    column = chosen[0]
+    if column.kind == "bool" and kind == "lookup":
+        return None
+    text = _asked(scene, kind, words)
+    if kind == "lookup" and column.ask and draw.chance(0.55):
+        text = draw.one(column.ask).format(v=value)
+    elif kind == "lookup" and column.kind == "date" and draw.chance(0.6):
+        if is_passive(column.verb):
+            text = _asked(scene, "lookup_day", words | {"verb": column.verb})
+        elif column.verb in ACTIVE_BASES:
+            text = _asked(scene, "lookup_day_active", words | {"verb": ACTIVE[column.verb]})
+    return Question(
+        kind, text, sql, 1, ("lookup",), (table,), (sql.partition(" WHERE")[0],), (str(value),)
+    )  # fmt: skip
 
 
 def choice(scene: Scene) -> Question | None:
     """CASE WHEN."""
-    draw, table = scene.draw, scene.table()
-    shown, judged = pick(table, draw, "name", "cat", "date"), conditions(table, draw, 1)
-    if shown is None or judged is None:
+    draw, table = scene.draw, scene.one()
+    column = pick(table, draw, "number", solid=True)
+    if column is None or not table.shown:
         return None
-    yes, no = draw.one([("high", "low"), ("yes", "no"), ("big", "small"), ("hot", "cold"), ("new", "old")])
-    found = conditions(table, draw, draw.between(0, 1))
-    sql = f"SELECT {shown.name}, CASE WHEN {judged.sql} THEN '{yes}' ELSE '{no}' END FROM {table.name}{where(found)}"
-    text = f"Show the {shown.phrase} of {people_call(table)}{said(found)}, and '{yes}' where {judged.text.removeprefix('with ')}, else '{no}'."
-    return Question(text, sql, 2, ("case", *tags(found)), (table.name,), without(found, sql))
+    yes, no = draw.one((("high", "low"), ("yes", "no"), ("big", "small"), ("A", "B"), ("above", "below")))
+    number = number_in(column, draw, 0.3, 0.7)
+    word, sign = draw.one((("above", ">"), ("over", ">"), ("at least", ">="), ("below", "<")))
+    found = condition(table, draw, avoid=(column.name,)) if draw.chance(0.3) else None
+    noun = f"number of {column.nouns[0]}" if column.countable else draw.one(column.nouns)
+    sql = (
+        f"SELECT {shown(table)}, CASE WHEN {column.sql} {sign} {number} THEN '{yes}' ELSE '{no}' END "
+        f"FROM {table.sql}{where(found)}"
+    )
+    words = about(table, found) | {"yes": yes, "no": no, "test": f"the {noun} is {word} {number}"}
+    text = _asked(scene, "case", words)
+    return Question(
+        "case", text, sql, 2, ("case", *tags(found)), (table,), without(found, sql), (*keep(found), yes, no, str(number))
+    )  # fmt: skip
 
 
 def fallback(scene: Scene) -> Question | None:
     """COALESCE."""
-    draw, table = scene.draw, scene.table()
-    empty = [column for column in table.of_kind("cat", "date") if column.nullable]
-    others = [column for column in table.columns if not column.nullable]
-    if not empty or not others:
+    draw, table = scene.draw, scene.one()
+    empty = [column for column in table.others if column.nullable and column.kind in ("text", "date", "cat")]
+    if not empty or not table.shown:
         return None
-    column, other, word = draw.one(empty), draw.one(others), draw.one(["none", "unknown", "missing"])
-    found = conditions(table, draw, draw.between(0, 1))
-    sql = f"SELECT {other.name}, COALESCE({column.name}, '{word}') FROM {table.name}{where(found)}"
-    text = f"Show the {other.phrase} and the {column.phrase} of {people_call(table)}{said(found)}, '{word}' where there is none."
-    weaker = f"SELECT {other.name}, {column.name} FROM {table.name}{where(found)}"
-    return Question(text, sql, 2, ("coalesce", *tags(found)), (table.name,), (*without(found, sql), weaker))
+    column, word = draw.one(empty), draw.one(("none", "unknown", "missing", "n/a"))
+    found = condition(table, draw, avoid=(column.name,)) if draw.chance(0.3) else None
+    sql = f"SELECT {shown(table)}, COALESCE({column.sql}, '{word}') FROM {table.sql}{where(found)}"
+    noun = draw.one(column.nouns)
+    words = about(table, found) | {"x": noun, "xs": many(noun), "word": word, "a_x": a(noun)}
+    weaker = f"SELECT {shown(table)}, {column.sql} FROM {table.sql}{where(found)}"
+    text = _asked(scene, "fallback", words)
+    return Question(
+        "fallback", text, sql, 2, ("coalesce", *tags(found)), (table,), (*without(found, sql), weaker), (*keep(found), word)
+    )  # fmt: skip
 
 
-def _and(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+def days_since(scene: Scene) -> Question | None:
+    draw, table = scene.draw, scene.one()
+    day = pick(table, draw, "date", solid=True)
+    if day is None or not table.shown:
+        return None
+    found = condition(table, draw, avoid=(day.name,)) if draw.chance(0.3) else None
+    until = f"2025-{draw.between(1, 12):02d}-{draw.between(1, 28):02d}"
+    sql = f"SELECT {shown(table)}, julianday('{until}') - julianday({day.sql}) FROM {table.sql}{where(found)}"
+    noun = draw.one(day.nouns)
+    words = about(table, found) | {"x": noun, "day": until}
+    text = _asked(scene, "arithmetic", words)
+    return Question(
+        "arithmetic", text, sql, 2, ("date-arithmetic", *tags(found)), (table,), without(found, sql), (*keep(found), until)
+    )  # fmt: skip
+
+
+def product(scene: Scene) -> Question | None:
+    """A price times a number of pieces, summed up."""
+    draw = scene.draw
+    fitting = [
+        (table, price, pieces)
+        for table in scene.tables
+        for price in table.of_kind("number")
+        for pieces in table.of_kind("number")
+        if price.measure in ("price", "fee", "cost") and (pieces.countable or pieces.measure in PIECES)
+    ]
+    if not fitting:
+        return None
+    table, price, pieces = draw.one(fitting)
+    found = condition(table, draw, avoid=(price.name, pieces.name)) if draw.chance(0.4) else None
+    sql = f"SELECT SUM({price.sql} * {pieces.sql}) FROM {table.sql}{where(found)}"
+    noun = draw.one(pieces.nouns)
+    words = about(table, found) | {
+        "x": draw.one(price.nouns),
+        "y": f"number of {noun}" if pieces.countable else noun,
+    }
+    weaker = sql.replace(f" * {pieces.sql}", "")
+    text = _asked(scene, "product", words)
+    return Question(
+        "product", text, sql, 2, ("arithmetic", *tags(found)), (table,), (*without(found, sql), weaker), keep(found)
+    )  # fmt: skip
+
+
+PIECES = ("stock", "quantity", "days", "hours")

@@ -15,11 +15,13 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     path.write_bytes(text.encode())
 
 
-def arguments(description: str, default: Path, argv: Sequence[str] | None = None) -> argparse.Namespace:
+def arguments(
+    description: str, default: Path, argv: Sequence[str] | None = None, *, train: int = 4800
+) -> argparse.Namespace:
     """What every expert's generate.py takes."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--seed", type=int, default=1, help="another seed, another data set (default 1)")
-    parser.add_argument("--train", type=int, default=4800, help="rows to train on (default 4800)")
+    parser.add_argument("--train", type=int, default=train, help=f"rows to train on (default {train})")
     parser.add_argument(
         "--held-out", type=int, default=400, help="rows to validate and to test on (default 400)"
     )

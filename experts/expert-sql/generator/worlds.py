@@ -1,0 +1,69 @@
+"""The worlds that questions are asked about, read from worlds/*.txt.
+
+A world is a line and the indented lines below it, one table each:
+
+    shops,stores = shop, store : name!place; city_site; floor_area:area
+     clerks = clerk, shop assistant > shops at, in : name!person; age
+
+Left of `=` the names that the table may have, right of it what people call one row; behind `>` the table that it
+refers to and the words that stand between them ("clerks at the shop Ashford"); then its columns (see columns.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from .columns import Column, parse
+
+HERE = Path(__file__).resolve().parent / "worlds"
+FILES = {
+    "train": ("train_a.txt", "train_b.txt"),
+    "validation": ("validation.txt",),
+    "test": ("test.txt",),
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    names: tuple[str, ...]
+    nouns: tuple[str, ...]
+    parent: str
+    preps: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+    @property
+    def is_person(self) -> bool:
+        first = self.columns[0]
+        return first.kind == "name" and not first.after and first.pool in ("person", "first")
+
+
+World = tuple[Table, ...]
+
+
+@cache
+def worlds(split: str) -> list[World]:
+    found: list[list[Table]] = []
+    for name in FILES[split]:
+        for line in (HERE / name).read_text(encoding="utf-8").splitlines():
+            if not line.strip() or line.startswith("#"):
+                continue
+            if not line.startswith(" "):
+                found.append([])
+            found[-1].append(_table(line.strip()))
+    return [tuple(tables) for tables in found]
+
+
+def _table(line: str) -> Table:
+    head, body = line.split(" : ", 1)
+    names, _, called = head.partition(" = ")
+    nouns, _, link = called.partition(" > ")
+    parent, _, preps = link.partition(" ")
+    return Table(
+        tuple(names.split(",")),
+        tuple(noun.strip() for noun in nouns.split(",")),
+        parent,
+        tuple(prep.strip() for prep in preps.split(",") if prep.strip()),
+        tuple(parse(part.strip()) for part in body.split(";") if part.strip()),
+    )

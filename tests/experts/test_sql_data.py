@@ -1,0 +1,172 @@
+"""expert-sql's questions: many worlds, many wordings, and no table of one split in another."""
+
+import importlib.util
+import json
+import re
+import sys
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expert_worker.evaluate.authoring.rows import answer_of
+
+EXPERT = Path(__file__).resolve().parents[2] / "experts" / "expert-sql"
+LONGEST = 1200
+SPLITS = ("train", "validation", "test")
+# What people ask most often.
+COMMON = (
+    "list", "columns", "with_columns", "star", "count", "average", "total", "maximum", "minimum", "top",
+    "best", "ordered", "distinct", "lookup", "group_count", "group_value", "group_top", "join_list",
+    "children_of",
+)  # fmt: skip
+
+
+@cache
+def rows(split: str) -> list[dict[str, Any]]:
+    text = (EXPERT / "datasets" / f"{split}.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def module(name: str) -> Any:
+    """A module of this expert's generator: each expert has a package of that name."""
+    package = "expert_sql_generator"
+    if package not in sys.modules:
+        folder = EXPERT / "generator"
+        spec = importlib.util.spec_from_file_location(
+            package, folder / "__init__.py", submodule_search_locations=[str(folder)]
+        )
+        assert spec and spec.loader
+        sys.modules[package] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[package])
+    return importlib.import_module(f"{package}.{name}")
+
+
+def turns(split: str, role: str) -> list[str]:
+    return [
+        str(message["content"])
+        for row in rows(split)
+        for message in row["messages"]
+        if message["role"] == role
+    ]
+
+
+def created(split: str) -> set[str]:
+    """The names of all tables shown, without their style."""
+    found = (re.findall(r"create table (\"[^\"]+\"|\w+)", text, re.I) for text in turns(split, "user"))
+    return {re.sub(r"[\W_]", "", name).lower() for names in found for name in names}
+
+
+def asked(split: str) -> list[str]:
+    return [text.splitlines()[-1] for text in turns(split, "user")]
+
+
+def test_there_are_many_worlds_of_one_to_four_tables() -> None:
+    worlds = module("worlds").worlds
+    assert len(worlds("train")) >= 150
+    assert len(worlds("validation")) >= 10 and len(worlds("test")) >= 10
+    sizes = Counter(len(world) for split in SPLITS for world in worlds(split))
+    assert {1, 2, 3} <= set(sizes) <= {1, 2, 3, 4}
+
+
+def test_no_table_of_one_split_is_shown_in_another() -> None:
+    tables = {split: created(split) for split in SPLITS}
+    assert len(tables["train"]) > 300
+    for split, other in (("train", "validation"), ("train", "test"), ("validation", "test")):
+        assert not tables[split] & tables[other]
+
+
+def test_common_intents_have_many_wordings() -> None:
+    words = module("words")
+    found = words.wordings()
+    assert all(len(found[intent]) >= 10 for intent in COMMON), {it: len(found[it]) for it in COMMON}
+    assert sum(map(len, found.values())) > 500
+    assert all(len(set(wordings)) == len(wordings) for wordings in found.values())
+
+
+def test_some_wordings_are_never_trained() -> None:
+    words = module("words")
+    wordings = [wording for found in words.wordings().values() for wording in found]
+    share = sum(map(words.is_held_out, wordings)) / len(wordings)
+    assert 0.05 < share < 0.2
+
+
+_KNOWN_TEXT = """
+np s pred who_pred p one plural nm nm1 cols col1 n x xs y sup sup_who most most_who way other_way
+way_who from_to ends direction falling how v verb yes no test word day k ks f a_f a_x w d np_who pone
+pplural pnm cnm cone prep prep2 pp gone mplural left_np right_np
+"""
+
+
+def test_every_wording_has_words_that_the_generator_knows() -> None:
+    words = module("words")
+    known = set(_KNOWN_TEXT.split())
+    for wordings in words.wordings().values():
+        for wording in wordings:
+            assert words.fields(wording) <= known, wording
+
+
+def test_questions_look_typed() -> None:
+    texts = asked("train")
+    share = {
+        "small letters": sum(text[0].islower() for text in texts) / len(texts),
+        "question mark": sum(text.endswith("?") for text in texts) / len(texts),
+        "polite": sum(
+            bool(re.search(r"\b(please|pls|thanks|thx|could you|can you)\b", text, re.I)) for text in texts
+        )
+        / len(texts),
+        "short": sum(len(text.split()) <= 6 for text in texts) / len(texts),
+    }
+    assert all(value > 0.08 for value in share.values()), share
+    openings = Counter(" ".join(text.lower().split()[:2]) for text in texts)
+    assert len(openings) > 500
+    assert openings.most_common(1)[0][1] < 0.1 * len(texts)
+
+
+def test_columns_are_often_called_by_other_words() -> None:
+    """At least a third of the answers need a name that does not stand in the question."""
+    other = 0
+    keywords = module("build").KEYWORDS
+    for text, answer in zip(asked("train"), turns("train", "assistant"), strict=True):
+        question = re.sub(r"\W", "", text).lower()
+        names = re.findall(r"(?<![\w'])[A-Za-z_]\w*(?![\w(])", re.sub(r"'[^']*'", "", answer))
+        words = {name.replace("_", "").lower() for name in names if name.lower() not in keywords}
+        other += any(word.rstrip("s") not in question for word in words)
+    assert other > len(asked("train")) / 3
+
+
+def test_most_training_rows_ask_several_questions_on_the_same_tables() -> None:
+    counts = Counter(len(row["messages"]) // 2 for row in rows("train"))
+    assert sum(count for number, count in counts.items() if number >= 3) > 0.5 * counts.total()
+    assert 0.15 < counts[1] / counts.total() < 0.5
+    assert max(counts) <= 5
+    assert {len(row["messages"]) for split in ("validation", "test") for row in rows(split)} == {3}
+    manifest = json.loads((EXPERT / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["training"]["dataset"]["train_on"] == "assistant"
+
+
+def test_no_hard_answer_of_a_held_out_split_is_trained_under_other_names() -> None:
+    build = module("build")
+    trained = {build.skeleton(answer) for answer in turns("train", "assistant")}
+    for split in ("validation", "test"):
+        hard = {build.skeleton(answer_of(row)) for row in rows(split) if not build.by_name(row)}
+        assert len(hard) >= 10
+        assert not hard & trained
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_easy_questions_are_the_most(split: str) -> None:
+    found = rows(split)
+    levels = Counter(row["level"] for row in found)
+    assert 0.45 < levels[1] / len(found) < 0.6
+    assert 0.25 < levels[2] / len(found) < 0.4
+    assert levels[4] > 0
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_prompts_are_as_short_as_those_of_people(split: str) -> None:
+    lengths = sorted(len(str(row["messages"][1]["content"])) for row in rows(split))
+    assert lengths[len(lengths) // 2] < 350
+    assert max(sum(len(it["content"]) for it in row["messages"]) for row in rows(split)) <= LONGEST
