@@ -65,7 +65,7 @@ PATTERNS = tuple((re.compile(phrase, re.IGNORECASE | re.MULTILINE), plain) for p
 SKIPPED = re.compile(
     r"^(?:openspec/changes/|tests/manifests/|contract/schema/|requirements/.*\.lock|LICENSE|Cargo\.lock|benches/results/)"
     r"|^scripts/dev/plain_words\.py$|^tests/dev/test_plain_words\.py$|/datasets/|/generator/(?:entities|pipeline)\.py$"
-    r"|/authoring/phrasing\.py$"
+    r"|/authoring/phrasing\.py$|tests/experts/test_phrasing\.py$"
 )
 READ = re.compile(
     r"\.(?:md|rs|py|toml|yml|yaml|in|sh|jinja)$|^Makefile$|^scripts/ci/\w+$|^\.ci/run$|(?:presets|experts)/.*manifest\.json$"

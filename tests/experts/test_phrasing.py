@@ -45,7 +45,7 @@ def test_a_fragment_is_not_asked_as_a_question() -> None:
     assert not any("do you know" in text or "tell me" in text for text in typed)
 
 
-def test_nouns_are_no_orders() -> None:
+def test_a_noun_is_not_an_order() -> None:
     typed = forms("Total price of orders", ())
     assert not any("can you total" in text.lower() or "please total" in text.lower() for text in typed)
     assert any("can you total" in text.lower() for text in forms("Total the prices of orders", ()))
