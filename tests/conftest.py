@@ -15,8 +15,8 @@ import pytest
 from expert_worker.imports import quick_imports
 
 # A slow file that starts last keeps one core busy while the other has nothing left. The table at the end of a
-# run shows when the order is out of date. Files on one line share a costly fixture: one process runs them. The
-# tests of a file that ends in `::` share little, and each may go to another process.
+# run shows when the order is out of date. Files on one line share a costly fixture: one process runs them.
+# The tests of a file that ends in `::` share little, and each may go to another process.
 SLOW_FIRST = [line.split() for line in (Path(__file__).parent / "slow_first.txt").read_text().splitlines()]
 SLOWEST = 25
 CPU_SECONDS = "cpu_seconds"
