@@ -11,38 +11,92 @@ from expert_worker.evaluate.authoring.rows import conversation
 from expert_worker.evaluate.authoring.split import split_of
 from expert_worker.evaluate.authoring.turns import in_turn
 
-from . import extract, reshape
-from .entities import Entity, entities
-from .repair import repairs
-from .schema import schemas
+from . import compose, convert, extract, lists, receipts, repair, reshape, schema
 from .task import Composition, Task, compact
+from .worlds import World, worlds
 
 SYSTEM = "Answer with JSON only."
-EXTRACT: list[Composition] = [
-    extract.flat,
-    extract.subset,
-    extract.absent,
-    extract.lists,
-    extract.nested,
-    extract.many,
-    extract.renamed,
-]
-RESHAPE: list[Composition] = [
-    reshape.pick,
-    reshape.drop,
-    reshape.rename,
-    reshape.update,
-    reshape.flatten,
-    reshape.nest,
-    reshape.pairs,
-    reshape.keep_flagged,
-    reshape.above,
-    reshape.ordered,
-    reshape.index,
-    reshape.pluck,
-    reshape.group,
-]
-TURNS = EXTRACT * 2 + RESHAPE + repairs() + schemas()
+# How often each composition has its turn.
+SHARES: dict[Composition, int] = {
+    extract.sentence: 12,
+    extract.labelled: 7,
+    extract.unlabelled: 4,
+    extract.every: 3,
+    extract.normalized: 4,
+    extract.absent: 3,
+    extract.lists: 2,
+    extract.template: 4,
+    extract.typed: 5,
+    extract.phrased: 2,
+    extract.renamed: 2,
+    extract.many: 3,
+    extract.nested: 2,
+    extract.letters: 2,
+    receipts.priced: 2,
+    receipts.summed: 1,
+    receipts.counted: 2,
+    compose.one: 8,
+    compose.config: 3,
+    compose.body: 3,
+    compose.nested: 3,
+    compose.with_list: 2,
+    compose.records: 2,
+    compose.array: 3,
+    compose.numbers: 1,
+    convert.table: 6,
+    convert.yaml: 4,
+    convert.xml: 2,
+    convert.pairs: 4,
+    convert.lines: 3,
+    repair.one_fault: 12,
+    repair.two_faults: 2,
+    repair.wrapped: 2,
+    reshape.pick: 3,
+    reshape.drop: 3,
+    reshape.rename: 4,
+    reshape.update: 3,
+    reshape.add: 2,
+    reshape.flatten: 2,
+    reshape.nest: 2,
+    reshape.unnest: 1,
+    reshape.unwrap: 2,
+    reshape.deep: 3,
+    reshape.nulls: 2,
+    reshape.recase: 2,
+    reshape.numeric: 2,
+    reshape.stringify: 1,
+    reshape.pairs: 2,
+    reshape.swap: 1,
+    reshape.keys_or_values: 1,
+    reshape.merge: 1,
+    lists.pluck: 4,
+    lists.filter_word: 3,
+    lists.filter_flag: 2,
+    lists.filter_number: 2,
+    lists.ordered: 2,
+    lists.ends: 1,
+    lists.index: 2,
+    lists.group: 1,
+    lists.count: 3,
+    lists.count_by: 1,
+    lists.aggregate: 2,
+    lists.extreme: 2,
+    lists.unique: 2,
+    lists.each: 2,
+    lists.columns: 1,
+    schema.schema: 6,
+    schema.inferred: 2,
+    schema.instance: 1,
+}
+TURNS: list[Composition] = Draw("json/turns").shuffled(
+    [it for it, share in SHARES.items() for _ in range(share)]
+)
+TRIES = 400
+LONGEST_ANSWER = 330
+LONGEST_QUESTION = 620
+# Answers with fewer values than this have too few shapes to divide: they are learnt and tested in every split.
+DIVIDED = 4
+TRAINED = ("messages", "tags", "level")
 # Words that JSON Schema means; every other key is a name.
 SCHEMA_WORDS = {
     "type",
@@ -55,16 +109,24 @@ SCHEMA_WORDS = {
     "maxLength",
     "additionalProperties",
 }
-TRIES = 400
-TRAINED = ("messages", "tags", "level")
+TYPES = {"object", "string", "integer", "number", "boolean", "array"}
 
 
-def skeleton(answer: str) -> str:
-    """The answer's shape: names by order of appearance, values by type, lists by length."""
+def skeleton(answer: str) -> str | None:
+    """The answer's shape: names by order of appearance, values by type, lists by length. None for a short answer,
+    which is not divided among the splits."""
     value = json.loads(answer)
-    names: dict[str, str] = {}
     described = isinstance(value, dict) and value.get("type") == "object" and "properties" in value
+    if _values(value) < DIVIDED:
+        return None
+    names: dict[str, str] = {}
     return json.dumps(_shape(value, names, described))
+
+
+def _values(value: Any) -> int:
+    if isinstance(value, dict | list):
+        return sum(_values(part) for part in (value.values() if isinstance(value, dict) else value))
+    return 1
 
 
 def _shape(value: Any, names: dict[str, str], described: bool) -> Any:
@@ -77,9 +139,6 @@ def _shape(value: Any, names: dict[str, str], described: bool) -> Any:
     return type(value).__name__
 
 
-TYPES = {"object", "string", "integer", "number", "boolean", "array"}
-
-
 def _name(key: str, names: dict[str, str], described: bool) -> str:
     if described and key in SCHEMA_WORDS:
         return key
@@ -88,23 +147,26 @@ def _name(key: str, names: dict[str, str], described: bool) -> str:
 
 def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
     """`count` rows of a split."""
-    scenes = entities(split)
 
     def attempts(composition: Composition, draw: Draw) -> Iterator[dict[str, Any]]:
-        return _attempts(composition, scenes, draw, split)
+        return _attempts(composition, worlds(split), draw, split)
 
     return in_turn(TURNS, attempts, f"json/{seed}/{split}", count)
 
 
 def _attempts(
-    composition: Composition, things: list[Entity], draw: Draw, split: str
+    composition: Composition, found: tuple[World, ...], draw: Draw, split: str
 ) -> Iterator[dict[str, Any]]:
     for _ in range(TRIES):
-        task = composition(draw.one(things), draw)
-        if task is None or _trivial(task) or split_of(skeleton(compact(task.answer))) != split:
+        task = composition(draw.one(found), draw)
+        if task is None or _trivial(task) or len(task.question) > LONGEST_QUESTION:
+            continue
+        answer = compact(task.answer)
+        shape = skeleton(answer)
+        if len(answer) > LONGEST_ANSWER or (shape is not None and split_of(shape) != split):
             continue
         row = {
-            "messages": conversation(SYSTEM, task.question, compact(task.answer)),
+            "messages": conversation(SYSTEM, task.question, answer),
             "tags": list(task.tags),
             "level": task.level,
             "instances": task.instances,
@@ -114,4 +176,4 @@ def _attempts(
 
 def _trivial(task: Task) -> bool:
     """Empty, or already there in the question."""
-    return not task.answer or compact(task.answer) in task.question
+    return task.answer in ({}, [], None) or compact(task.answer) in task.question

@@ -9,7 +9,7 @@ from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
 
-from .entities import Entity
+from .worlds import World
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,18 @@ class Task:
     instances: list[Any] = field(default_factory=list)
 
 
-Composition = Callable[[Entity, Draw], Task | None]
+Composition = Callable[[World, Draw], Task | None]
 
 
 def compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+def printed(value: Any, draw: Draw) -> str:
+    """JSON in a question: on one line, without blanks, or indented."""
+    style = draw.weighted(("line", "tight", "indented"), (6, 2, 2))
+    if style == "tight":
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if style == "indented" and len(compact(value)) < 200:
+        return json.dumps(value, ensure_ascii=False, indent=2)
+    return compact(value)
