@@ -25,7 +25,7 @@ YEARS = {
 SIGNS = {">": ABOVE, "<": BELOW, ">=": LEAST, "<=": MOST}
 # Verbs that say what a row did itself, and their plain forms; others say what was done to it.
 ACTIVE = {
-    "joined": "join", "signed up": "sign up", "departed": "depart", "started": "start", "moved in": "move in",
+    "joined": "join", "graduated": "graduate", "signed up": "sign up", "departed": "depart", "started": "start", "moved in": "move in",
     "enlisted": "enlist", "sailed": "sail", "began": "begin", "fell": "fall", "applied": "apply", "ended": "end",
     "arrived": "arrive", "erupted": "erupt", "closed": "close", "registered": "register",
 }  # fmt: skip

@@ -14,6 +14,7 @@ from .worlds import Table, World
 ROWS, PARENT_ROWS = 24, 10
 # How often a column goes by its own name where people have other words for it, too.
 LITERAL = 0.5
+SPOKEN = ("nouns", "highest", "lowest", "more", "less", "ask", "after")
 _RESERVED_TEXT = """
 add all and as between by case check collate column commit constraint create cross default delete desc
 distinct drop else escape except exists foreign from group having in index insert into intersect is
@@ -130,23 +131,34 @@ def _placed(
     key_name = styled(key.format(noun=one), style)
     rows = PARENT_ROWS if is_parent else ROWS
     taken = {key_name.lower(), name.lower()}
+    called: set[str] = set()
     columns, specs = [], []
-    for column in _cut(table, draw):
-        labels = [label.format(noun=one) for label in column.names]
+    for given in _cut(table, draw):
+        labels = [label.format(noun=one) for label in given.names]
         free = [label for label in labels if styled(label, style).lower() not in taken]
         if not free:
             continue
         label = free[0] if draw.chance(0.4) else draw.one(free)
         chosen = styled(label, style)
         taken.add(chosen.lower())
-        alike = tuple(noun for noun in column.nouns if noun.replace(" ", "_") in label)
-        nouns = alike if alike and draw.chance(LITERAL) else column.nouns
-        kept = replace(column, nouns=nouns, name=chosen, sql=written(chosen))
+        alike = tuple(noun for noun in given.nouns if noun.replace(" ", "_") in label)
+        nouns = alike if alike and draw.chance(LITERAL) else given.nouns
+        # A word that could mean two columns of the table means the first one only.
+        column = _without(replace(given, nouns=nouns), called)
+        if not column.nouns:
+            continue
+        called.update(*(getattr(column, field) for field in SPOKEN))
+        kept = replace(column, name=chosen, sql=written(chosen))
         columns.append(kept)
         specs.append(_spec(kept, draw, rows, held_out))
     return Placed(
         table, name, written(name), noun, key_name, written(key_name), tuple(columns), tuple(specs), rows
     )
+
+
+def _without(column: Column, called: set[str]) -> Column:
+    left = {field: tuple(word for word in getattr(column, field) if word not in called) for field in SPOKEN}
+    return replace(column, **left)  # type: ignore[arg-type]
 
 
 def _called(table: Table, draw: Draw) -> str:
