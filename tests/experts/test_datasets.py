@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from expert_worker.evaluate.authoring.rows import answer_of
+from expert_worker.evaluate.authoring.rows import answer_of, answers_of, questions_of
 from expert_worker.evaluate.judge import judged
 from expert_worker.evaluate.scorers import find_scorer
 
@@ -25,10 +25,9 @@ from generator import build
 # Rows whose splits differ in names alone, where a generator says so.
 by_name = getattr(build, "by_name", lambda row: False)
 for row in map(json.loads, sys.stdin):
-    if not by_name(row):
-        for message in row["messages"]:
-            if message["role"] == "assistant":
-                print(json.dumps(build.skeleton(message["content"])))
+    for message in row["messages"]:
+        if message["role"] == "assistant":
+            print(json.dumps([by_name(row), build.skeleton(message["content"])]))
 """
 
 
@@ -38,8 +37,9 @@ def rows(expert: str, split: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def skeletons(expert: str, split: str) -> set[str]:
-    """In a separate process, as every expert has a package named `generator`; without rows split by name."""
+@cache
+def skeletons(expert: str, split: str) -> set[tuple[bool, str]]:
+    """Each with whether its row is split by name; in a separate process: all experts have a `generator`."""
     path = EXPERTS / expert / "datasets" / f"{split}.jsonl"
     with path.open("rb") as lines:
         said = subprocess.run(
@@ -55,7 +55,11 @@ def skeletons(expert: str, split: str) -> set[str]:
             check=True,
         )
     # A generator gives None for an answer too short to be divided among the splits.
-    return set(said.stdout.decode().splitlines()) - {"null"}
+    return {(by_name, found) for by_name, found in map(json.loads, said.stdout.splitlines()) if found}
+
+
+def divided(expert: str, split: str) -> set[str]:
+    return {found for by_name, found in skeletons(expert, split) if not by_name}
 
 
 def scorer_of(expert: str) -> str:
@@ -67,11 +71,10 @@ def scorer_of(expert: str) -> str:
 def test_the_files_are_large_enough_and_their_rows_distinct(expert: str) -> None:
     counts = {split: len(rows(expert, split)) for split in SPLITS}
     # A row to train on may ask several questions.
-    answers = [it for row in rows(expert, "train") for it in row["messages"] if it["role"] == "assistant"]
-    assert len(answers) >= 4000
+    assert sum(len(answers_of(row)) for row in rows(expert, "train")) >= 4000
     assert counts["validation"] == counts["test"] == 400
     for split in SPLITS:
-        assert len({row["messages"][1]["content"] for row in rows(expert, split)}) == counts[split]
+        assert len({questions_of(row) for row in rows(expert, split)}) == counts[split]
 
 
 @pytest.mark.parametrize("expert", NAMES)
@@ -85,16 +88,17 @@ def test_the_generator_makes_the_same_bytes_again(expert: str, generated: Callab
 
 @pytest.mark.parametrize("expert", NAMES)
 def test_no_held_out_answer_equals_a_training_answer_except_for_names(expert: str) -> None:
-    trained = skeletons(expert, "train")
-    assert len(trained) > 100
-    assert not trained & skeletons(expert, "validation")
-    assert not trained & skeletons(expert, "test")
+    assert len({found for _, found in skeletons(expert, "train")}) > 100
+    trained = divided(expert, "train")
+    assert trained
+    assert not trained & divided(expert, "validation")
+    assert not trained & divided(expert, "test")
 
 
 @pytest.mark.parametrize("expert", NAMES)
 def test_no_held_out_answer_is_a_training_answer(expert: str) -> None:
     """Except for answers like `{"count": 2}`, which many questions have in common."""
-    trained = {answer_of(row) for row in rows(expert, "train")}
+    trained = {answer for row in rows(expert, "train") for answer in answers_of(row)}
     for split in ("validation", "test"):
         assert not trained & {answer_of(row) for row in rows(expert, split) if len(answer_of(row)) > 14}
 

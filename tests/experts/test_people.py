@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from expert_worker.evaluate.authoring.rows import answer_of, question_of
+from expert_worker.evaluate.authoring.rows import answer_of, question_of, questions_of
 from expert_worker.evaluate.judge import judged
 from expert_worker.evaluate.scorers import find_scorer
 from expert_worker.evaluate.scorers.typescript_tree import normal, parsed
@@ -124,11 +124,6 @@ def test_a_training_question_with_a_word_changed_is_noticed(expert: str) -> None
     trained = [question_of(row) for row in rows(expert, "train")[:200]]
     planted = [re.sub(r"[A-Za-z]{3,}", "Something", question, count=1) for question in trained[::20]]
     assert len({copy for copy, _ in resembling(planted, trained)}) == len(planted)
-
-
-def questions_of(row: dict[str, Any]) -> list[str]:
-    """All of a row's questions: a row to train on may have several."""
-    return [message["content"] for message in row["messages"] if message["role"] == "user"]
 
 
 def resembling(asked: list[str], trained: Iterable[str]) -> list[tuple[str, str]]:

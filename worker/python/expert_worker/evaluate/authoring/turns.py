@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from .draw import Draw
@@ -17,10 +17,10 @@ def in_turn(
     attempts: Callable[[Composition, Draw], Iterable[Row]],
     name: str,
     count: int,
-    asked: Callable[[Row], str] = question_of,
+    asked: Callable[[Row], Hashable] = question_of,
 ) -> Iterator[Row]:
     """The first attempt of each turn whose question is new; the same rows for the same name."""
-    seen: set[str] = set()
+    seen: set[Hashable] = set()
     turn = 0
     while len(seen) < count:
         composition = compositions[turn % len(compositions)]
