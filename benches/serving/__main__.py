@@ -27,12 +27,18 @@ from history import versions  # noqa: E402
 from questions import questions_of  # noqa: E402
 from soak import soak  # noqa: E402
 
+from expert_worker.errors import ExpertError  # noqa: E402
+from expert_worker.terminal import report_failure  # noqa: E402
+
 PACKAGES = ("torch", "transformers", "peft", "xllamacpp", "aiohttp")
 
 
 def main() -> int:
     given = arguments()
-    questions = [question for run in given.runs for question in questions_of(run, given.rows)]
+    try:
+        questions = [question for run in given.runs for question in questions_of(run, given.rows)]
+    except ExpertError as error:
+        return report_failure(error)
     if given.what == "agree":
         document = asyncio.run(agree(given.runs, questions, given.clients, given.requests))
     else:

@@ -60,7 +60,7 @@ async def agree(
         "mixed_requests": requests,
         "mixed_other_than_alone": len(leaks),
         "leaks": leaks[:SHOWN],
-        "experts": {run.name: _of_expert(said, run) for run in runs},
+        "experts": {name: _of_expert(said, name) for name in dict.fromkeys(one.expert for one in questions)},
     }
 
 
@@ -120,8 +120,8 @@ def _text(tokenizer: Any, ids: Any, settings: Any) -> str:
     return text[: min(ends)] if ends else text
 
 
-def _of_expert(said: Sequence[Said], run: Path) -> dict[str, Any]:
-    own = [one for one in said if one.question.run == run]
+def _of_expert(said: Sequence[Said], name: str) -> dict[str, Any]:
+    own = [one for one in said if one.question.expert == name]
     other = [one for one in own if not one.same]
     return {
         "questions": len(own),
