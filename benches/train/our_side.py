@@ -31,7 +31,11 @@ def put_rows(rows: list[list[Pair]]) -> None:
         [[(prompt + answer, [-100] * len(prompt) + answer) for prompt, answer in row] for row in rows]
     )
     cache = SimpleNamespace(
-        key="0" * 64, train=held, validation=None, ledger=dict, description=SimpleNamespace(slow_encoder=None)
+        key="0" * 64,
+        train=held,
+        validation=None,
+        ledger=dict,
+        description=SimpleNamespace(slow_encoder=None, duplicates=None),
     )
     sys.modules["expert_worker.pretokenize"] = SimpleNamespace(  # type: ignore[assignment]
         ensure_cache=lambda *_, **__: cache, template_text=lambda *_: ""

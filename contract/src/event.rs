@@ -170,6 +170,8 @@ word! {
         DownloadTokenizer = "download tokenizer",
         CheckTokenizer = "check tokenizer",
         DigestData = "digest data",
+        /// Copies are looked for among training, validation and test rows.
+        CompareRows = "compare rows",
         TokenCache = "token cache",
         /// Another process is building the same token cache.
         Wait = "wait",

@@ -33,6 +33,10 @@ pub struct TrainResult {
     pub resumed_from: Option<u64>,
     /// Why the native encoder did not make the rows, and what that cost; null where it did.
     pub slow_encoder: Option<SlowEncoder>,
+    /// Copies between training, validation and test rows, and within the training rows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-added-later" = true))]
+    pub duplicates: Vec<DuplicateRows>,
     /// Absent where nothing was scored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evaluation: Option<EvaluationResult>,
@@ -307,6 +311,9 @@ pub struct PretokenizeResult {
     pub encoder: Option<String>,
     /// Why the native encoder was not used, and what that cost; null where it was.
     pub slow_encoder: Option<SlowEncoder>,
+    /// Copies between training, validation and test rows, and within the training rows; null where nothing was compared.
+    #[schemars(extend("x-added-later" = true))]
+    pub duplicates: Option<Duplicates>,
     pub sources: Vec<SourceCounts>,
     pub splits: BTreeMap<String, SplitStatistics>,
 }
@@ -345,6 +352,9 @@ pub struct RowCounts {
     pub dropped_overlong: u64,
     pub dropped_unsupervised: u64,
     pub dropped_duplicate: u64,
+    /// Near copies of training rows, where `deduplicate` is `near`.
+    #[schemars(extend("x-added-later" = true))]
+    pub dropped_near: u64,
     pub dropped_short: u64,
     pub dropped_long: u64,
     pub dropped_mixture: u64,
@@ -389,6 +399,41 @@ pub struct SplitStatistics {
     pub bytes: u64,
     /// Of the Arrow file.
     pub sha256: String,
+}
+
+/// Copies between training, validation and test rows, and within the training rows.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Duplicates {
+    /// Rows that were compared, by part: `train`, `validation`, `test`, or a test set's name.
+    pub rows: BTreeMap<String, u64>,
+    /// Test file -> SHA-256. The files of the other parts are inputs of the cache.
+    pub test_files: BTreeMap<String, String>,
+    /// Empty where there is no copy.
+    pub found: Vec<DuplicateRows>,
+}
+
+/// Rows of a part that copy rows of another part, or earlier rows of the same one.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct DuplicateRows {
+    pub part: String,
+    /// The part that has the originals.
+    pub of: String,
+    /// All rows of `part`.
+    pub rows: u64,
+    /// Copies that are equal to their originals.
+    pub exact: u64,
+    /// Copies with the same answer to a similar question.
+    pub near: u64,
+    /// The first ones: a copy and its original, each as file:line.
+    pub examples: Vec<(String, String)>,
+}
+
+impl DuplicateRows {
+    pub fn is_within(&self) -> bool {
+        self.part == self.of
+    }
 }
 
 /// A row as it is learned, or why it cannot be used.
@@ -695,6 +740,9 @@ pub struct CacheRecord {
     /// Why the native encoder was not used, and what that cost.
     #[schemars(extend("x-added-later" = true))]
     pub slow_encoder: Option<EncoderCost>,
+    /// Null where nothing was compared.
+    #[schemars(extend("x-added-later" = true))]
+    pub duplicates: Option<Duplicates>,
     pub sources: Vec<SourceCounts>,
     pub splits: BTreeMap<String, SplitStatistics>,
 }

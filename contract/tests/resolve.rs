@@ -476,3 +476,23 @@ fn a_copy_to_the_mirror_is_waited_for_where_the_command_line_says_so() {
     };
     assert!(background(false) && !background(true));
 }
+
+#[test]
+fn near_copies_are_dropped_where_that_is_asked_and_other_recipes_stay_as_they_were() {
+    let with = |deduplicate: &str| {
+        let checks =
+            format!(r#"datasets/validation.jsonl", "validation": {{"deduplicate": {deduplicate}}}}}"#);
+        let text = MANIFEST.replace(r#"datasets/validation.jsonl"}"#, &checks);
+        let loaded = from_bytes(
+            text.into_bytes(),
+            Path::new("/experts/expert-sql/manifest.json"),
+            &Options::default(),
+        );
+        plan(&loaded.manifest.unwrap(), 0, &site(None, DeviceKind::Cpu)).recipe
+    };
+    for (written, exact, near) in [("false", false, false), ("true", true, false), ("\"near\"", true, true)] {
+        let recipe = with(written);
+        assert_eq!((recipe.data.deduplicate, recipe.data.drop_near_copies), (exact, near));
+        assert_eq!(serde_json::to_string(&recipe).unwrap().contains("drop_near_copies"), near);
+    }
+}

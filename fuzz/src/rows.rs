@@ -118,7 +118,7 @@ pub fn check(input: &[u8]) {
 fn run(recipe: &Recipe, path: &Path, folder: &Path) -> Option<Ingested> {
     let source = Source::Lines { path: path.to_owned(), name: "rows.jsonl".into() };
     let spill = folder.join(if recipe.interpret { "slow" } else { "fast" });
-    ingest(recipe, Coder::Native(tokenizer()), vec![source], &spill, 1, |_, _, _| true).ok()
+    ingest(recipe, Coder::Native(tokenizer()), vec![source], None, &spill, 1, |_, _, _| true).ok()
 }
 
 /// No row is lost without being counted, and each fault has a place.
@@ -136,8 +136,9 @@ fn check_account(ingested: &Ingested, path: &Path, rows: &[u8]) {
         assert_eq!(held, lines.filter(|line| !line.trim_ascii().is_empty()).count() as u64, "lines");
     }
     assert_eq!(ledger.read, held, "rows read");
-    let Ledger { used, bad, dropped_overlong, dropped_unsupervised, dropped_duplicate, .. } = *ledger;
-    let sum = used + bad + dropped_overlong + dropped_unsupervised + dropped_duplicate;
+    let Ledger { used, bad, dropped_overlong, dropped_unsupervised, dropped_duplicate, dropped_near, .. } =
+        *ledger;
+    let sum = used + bad + dropped_overlong + dropped_unsupervised + dropped_duplicate + dropped_near;
     assert_eq!(sum, ledger.read, "{ledger:?}");
     assert_eq!(ingested.bad.total, bad);
     for problem in &ingested.bad.problems {

@@ -17,7 +17,7 @@ def run(plan: Plan, events: Events) -> Any:
         train=rows(),
         validation=rows(4, seed=9),
         ledger=lambda: {"read": 10},
-        description=SimpleNamespace(slow_encoder=None),
+        description=SimpleNamespace(slow_encoder=None, duplicates=None),
     )
     sys.modules["expert_worker.pretokenize"] = SimpleNamespace(  # type: ignore[assignment]
         ensure_cache=lambda plan, events, root: cache, template_text=lambda plan, tokenizer: "template"

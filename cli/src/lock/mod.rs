@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use expert_contract::manifest::model_slug;
 use expert_contract::plan::{Inputs, Paths, Recipe, TestSet};
-use expert_contract::results::{self, EvaluationResult, TestScores};
+use expert_contract::results::{self, DuplicateRows, EvaluationResult, TestScores};
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +47,26 @@ pub struct Outcome {
     pub device: String,
     pub threads: Option<u32>,
     pub score: Option<Score>,
+    /// Rows that copy rows of another part of the data, or earlier training rows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub duplicates: Vec<Copied>,
+}
+
+/// How many rows of a part copy rows of another one, which may be the same.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Copied {
+    pub part: String,
+    pub of: String,
+    pub rows: u64,
+    pub exact: u64,
+    pub near: u64,
+}
+
+impl From<&DuplicateRows> for Copied {
+    fn from(found: &DuplicateRows) -> Self {
+        let DuplicateRows { part, of, rows, exact, near, .. } = found.clone();
+        Self { part, of, rows, exact, near }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -219,6 +239,7 @@ mod tests {
             device: "cpu".to_owned(),
             threads: Some(1),
             score: None,
+            duplicates: Vec::new(),
         };
         Entry { inputs, result }
     }

@@ -11,7 +11,7 @@ use super::decide::{Decision, Now, decide};
 use super::options::{RunOptions, ShelfOptions, has_test_set};
 use super::runner::{Runner, Trained};
 use crate::failure::Failure;
-use crate::lock::{self, Entry, Outcome, Score, Scoring};
+use crate::lock::{self, Copied, Entry, Outcome, Score, Scoring};
 use crate::run::speed::Speed;
 use crate::run::{Begun, Finished, RunFolder, adapter};
 use crate::sys::files::read_json;
@@ -114,6 +114,7 @@ impl Trainer<'_> {
         let now = Scoring::here(&plan.machine.paths, &plan.test_sets, self.runner.digests);
         let is_current = |score: &Score| score.is_of(&now);
         let score = score.or_else(|| same.and_then(|entry| entry.result.score)).filter(is_current);
+        let duplicates = result.duplicates.iter().map(Copied::from).collect();
         let result = Outcome {
             adapter: adapter.to_owned(),
             steps: result.steps,
@@ -122,6 +123,7 @@ impl Trainer<'_> {
                 .and_then(|begun| begun.arithmetic.threads)
                 .or(plan.machine.threads.compute),
             score,
+            duplicates,
         };
         place.write(&Entry { inputs: inputs.clone(), result })
     }

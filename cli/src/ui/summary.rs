@@ -47,6 +47,7 @@ pub fn trained(result: &TrainResult, spent: Spent) -> String {
         ("peak memory", result.peak_memory_bytes.map(bytes)),
         ("best checkpoint", result.best_checkpoint.as_deref().map(place)),
         ("adapter", result.adapter.as_deref().map(place)),
+        ("copies", copies(result)),
         ("encoder", result.slow_encoder.as_ref().map(super::tokens::slow_encoder)),
     ];
     for (name, value) in rows {
@@ -55,6 +56,10 @@ pub fn trained(result: &TrainResult, spent: Spent) -> String {
         }
     }
     table.render()
+}
+
+fn copies(result: &TrainResult) -> Option<String> {
+    (!result.duplicates.is_empty()).then(|| super::tokens::copies(&result.duplicates).join("; "))
 }
 
 fn place(path: &str) -> String {

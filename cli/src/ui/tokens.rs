@@ -1,7 +1,7 @@
 //! The result of `pretokenize`: the cache, the row counts, and preview rows.
 
 use expert_contract::results::{
-    PretokenizeResult, PreviewRow, RowCounts, SlowEncoder, SourceCounts, SplitStatistics,
+    DuplicateRows, PretokenizeResult, PreviewRow, RowCounts, SlowEncoder, SourceCounts, SplitStatistics,
 };
 
 use super::number::{bytes, grouped, seconds};
@@ -9,7 +9,7 @@ use super::style::{DIM, ERROR, GOOD, STRONG, coloured};
 use super::table::{Align, Table};
 
 /// What became of rows, with its text; shown only if it is above 0.
-fn happenings(counts: &RowCounts) -> [(u64, &'static str); 11] {
+fn happenings(counts: &RowCounts) -> [(u64, &'static str); 12] {
     [
         (counts.bad, "bad rows"),
         (counts.truncated, "cut to the longest length"),
@@ -17,6 +17,7 @@ fn happenings(counts: &RowCounts) -> [(u64, &'static str); 11] {
         (counts.dropped_overlong, "dropped, too long"),
         (counts.dropped_unsupervised, "dropped, nothing to learn"),
         (counts.dropped_duplicate, "dropped, seen before"),
+        (counts.dropped_near, "dropped, near copies of earlier ones"),
         (counts.dropped_short, "dropped, too few characters"),
         (counts.dropped_long, "dropped, too many characters"),
         (counts.dropped_mixture, "left out by the mixture"),
@@ -51,6 +52,16 @@ fn text_as(result: &PretokenizeResult, coloured: bool) -> String {
     for (name, split) in &result.splits {
         table.row([name.clone(), split_line(split)]);
     }
+    if let Some(duplicates) = &result.duplicates {
+        let mut lines = copies(&duplicates.found);
+        if lines.is_empty() {
+            let parts: Vec<_> = duplicates.rows.keys().map(String::as_str).collect();
+            lines.push(format!("none in {}", parts.join(", ")));
+        }
+        for (place, line) in lines.into_iter().enumerate() {
+            table.row([if place == 0 { "copies" } else { "" }.to_owned(), line]);
+        }
+    }
     preview(&result.preview, coloured) + &table.render()
 }
 
@@ -72,6 +83,20 @@ fn rows(totals: &RowCounts) -> String {
         grouped(totals.tokens),
         grouped(totals.supervised_tokens)
     )
+}
+
+/// A line for each part that copies another one.
+pub fn copies(found: &[DuplicateRows]) -> Vec<String> {
+    let line = |one: &DuplicateRows| {
+        let what = if one.is_within() {
+            format!("{} rows repeat earlier ones", one.part)
+        } else {
+            format!("{} rows copy {} rows", one.part, one.of)
+        };
+        let (all, rows) = (grouped(one.exact + one.near), grouped(one.rows));
+        format!("{all} of {rows} {what} ({} exact, {} near)", grouped(one.exact), grouped(one.near))
+    };
+    found.iter().map(line).collect()
 }
 
 fn unused(source: &SourceCounts) -> String {
@@ -139,6 +164,24 @@ mod tests {
         let usual =
             text(&typed(json!({"cache": "c/k", "encoder": "native", "slow_encoder": null, "totals": {}})));
         assert!(!usual.contains("encoder"), "{usual}");
+    }
+
+    #[test]
+    fn copies_are_counted_by_the_parts_that_they_are_in() {
+        let shown = |found: serde_json::Value| {
+            let result =
+                json!({"cache": "c/k", "totals": {}, "duplicates": {"rows": {"train": 9}, "found": found}});
+            anstream::adapter::strip_str(&text(&typed(result))).to_string()
+        };
+        let found = json!([
+            {"part": "train", "of": "train", "rows": 4800, "exact": 0, "near": 1236},
+            {"part": "people", "of": "train", "rows": 171, "exact": 1, "near": 2},
+        ]);
+        let lines = "copies  1,236 of 4,800 train rows repeat earlier ones (0 exact, 1,236 near)\n        3 of 171 people rows copy train rows (1 exact, 2 near)\n";
+        assert!(shown(found.clone()).ends_with(lines), "{}", shown(found));
+        assert!(shown(json!([])).contains("copies  none in train\n"), "{}", shown(json!([])));
+        let other = anstream::adapter::strip_str(&text(&typed(json!({"cache": "c/k"})))).to_string();
+        assert!(!other.contains("copies"), "{other}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::json::{Node, Object, Value, is_comment};
 use super::section::section;
 use super::setting::Decode;
-use super::vocabulary::DatasetType;
+use super::vocabulary::{DatasetType, Deduplicate};
 use crate::ledger::{COUNT, Class, Kind, NOT_NEGATIVE, PART, WHOLE};
 use crate::plan::{BadRow, DataFormat, Overlong, TextDialogue, TrainOn};
 
@@ -71,7 +71,8 @@ section! {
     /// Which rows are dropped before training.
     RowChecks = ROW_CHECKS at "training.dataset.validation" {}
     honoured {
-        deduplicate ["deduplicate"]: bool = false, Kind::Bool, "Drop rows that repeat an earlier one exactly.";
+        deduplicate ["deduplicate"]: Deduplicate = Deduplicate::No, Kind::OneOf(&[Kind::Bool, Kind::Word(&[Deduplicate::NEAR])]),
+            "Drop rows that repeat an earlier one exactly; `near` also drops training rows with the same answer to nearly the same question as an earlier one.";
         min_length ["min_length"]: Option<u64> = None, Kind::OneOf(&[WHOLE, Kind::Null]), "Drop rows with fewer characters.";
         max_length ["max_length"]: Option<u64> = None, Kind::OneOf(&[COUNT, Kind::Null]), "Drop rows with more characters.";
     }

@@ -35,6 +35,6 @@ pub use sets::{PRESET, Set};
 pub use setting::{Decode, Origin, Setting};
 pub use test_sets::{NamedTestSet, TestSets};
 pub use vocabulary::{
-    Accumulation, ActivationCheckpointing, CompileMode, DatasetType, GradientCheckpointing, Limit, Modules,
-    Name, RopeWord, Together, Trackers,
+    Accumulation, ActivationCheckpointing, CompileMode, DatasetType, Deduplicate, GradientCheckpointing,
+    Limit, Modules, Name, RopeWord, Together, Trackers,
 };

@@ -127,6 +127,37 @@ impl Decode for GradientCheckpointing {
     }
 }
 
+/// Which repeated rows are dropped: `false`, `true` or `"near"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deduplicate {
+    No,
+    Exact,
+    /// Exact copies, and near ones among the training rows.
+    Near,
+}
+
+impl Deduplicate {
+    pub const NEAR: &str = "near";
+}
+
+impl Decode for Deduplicate {
+    fn decode(node: &Node) -> Option<Self> {
+        match &node.value {
+            Value::Bool(on) => Some(if *on { Self::Exact } else { Self::No }),
+            Value::Text(text) => (text == Self::NEAR).then_some(Self::Near),
+            _ => None,
+        }
+    }
+
+    fn show(&self) -> Option<serde_json::Value> {
+        Some(match self {
+            Self::No => false.into(),
+            Self::Exact => true.into(),
+            Self::Near => Self::NEAR.into(),
+        })
+    }
+}
+
 /// How a manifest names a kind of rope scaling: the plan's names, and other common names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RopeWord {

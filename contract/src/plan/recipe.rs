@@ -150,6 +150,11 @@ pub struct Data {
     pub overlong: Overlong,
     pub text_dialogue: TextDialogue,
     pub deduplicate: bool,
+    /// Whether near copies among the training rows are dropped too. Left out if not, so that older recipes keep their
+    /// digests.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(extend("default" = false))]
+    pub drop_near_copies: bool,
     /// Rows with fewer characters than this are dropped and counted.
     pub min_length: Option<u64>,
     /// Rows with more characters than this are dropped and counted.

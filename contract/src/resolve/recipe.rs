@@ -1,6 +1,8 @@
 //! The recipe: what decides the result, said the same way on every machine.
 
-use crate::manifest::{Accumulation, BaseModel, Config, Dataset, Effective, Modules, Root, RopeWord, Scorer};
+use crate::manifest::{
+    Accumulation, BaseModel, Config, Dataset, Deduplicate, Effective, Modules, Root, RopeWord, Scorer,
+};
 use crate::plan::{
     Adapter, AdapterKind, Base, Batch, BestModel, Data, Decoding, Duration, Evaluation, Neftune, Optimizer,
     Precision, Recipe, RopeKind, RopeScaling, Saving, Schedule, ScorerSettings, SoftPrompt, Strategy,
@@ -90,7 +92,8 @@ fn data(dataset: &Dataset, sources: &Sources) -> Data {
         on_bad_row: *dataset.on_bad_row,
         overlong: *dataset.overlong,
         text_dialogue: *dataset.text_dialogue,
-        deduplicate: *dataset.validation.deduplicate,
+        deduplicate: *dataset.validation.deduplicate != Deduplicate::No,
+        drop_near_copies: *dataset.validation.deduplicate == Deduplicate::Near,
         min_length: *dataset.validation.min_length,
         max_length: *dataset.validation.max_length,
         streaming: *dataset.streaming,

@@ -44,6 +44,7 @@ CHANGES: list[dict[str, Any]] = [
     {"recipe.data.overlong": "split"},
     {"recipe.data.validation_split": 0.1},
     {"recipe.data.deduplicate": True},
+    {"recipe.data.drop_near_copies": True},
     {"recipe.data.min_length": 1},
     {"recipe.data.field_mapping": {"prompt": "prompt", "completion": "completion"}},
     {"recipe.seed": 77},

@@ -101,7 +101,7 @@ def put_data(monkeypatch, train=None, validation=None) -> None:
         train=train or rows(),
         validation=validation,
         ledger=lambda: {"read": 10, "used": 10},
-        description=SimpleNamespace(slow_encoder=None),
+        description=SimpleNamespace(slow_encoder=None, duplicates=None),
     )
     fake = SimpleNamespace(
         ensure_cache=lambda plan, events, root: cache, template_text=lambda plan, tokenizer: "template"

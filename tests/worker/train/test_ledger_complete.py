@@ -49,6 +49,7 @@ ELSEWHERE = {
     "recipe.data.overlong": KEY,
     "recipe.data.text_dialogue": f"{DATA}::test_a_text_that_is_a_rendered_dialogue_is_rendered_again",
     "recipe.data.deduplicate": KEY,
+    "recipe.data.drop_near_copies": KEY,
     "recipe.data.min_length": KEY,
     "recipe.data.max_length": f"{DATA}::test_duplicates_and_lengths",
     "recipe.adapter.feedforward_modules": ADAPTERS,

@@ -4,6 +4,7 @@
 //! `cargo test -p expert-native` needs no Python.
 
 pub mod arrow;
+pub mod duplicates;
 pub mod encoder;
 pub mod lengths;
 pub mod ordered;

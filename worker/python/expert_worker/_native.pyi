@@ -26,6 +26,7 @@ class Ledger(TypedDict):
     dropped_overlong: int
     dropped_unsupervised: int
     dropped_duplicate: int
+    dropped_near: int
     dropped_short: int
     dropped_long: int
     dropped_mixture: int
@@ -102,6 +103,15 @@ class Build:
     def length_histogram(self, held_out: bool) -> list[tuple[int, int]]: ...
     def length_quantiles(self, held_out: bool, shares: Sequence[float]) -> list[int]: ...
 
+# A source's name and a line of it, from 1.
+Place = tuple[str, int]
+
+@final
+class Duplicates:
+    def rows(self) -> list[int]: ...
+    # Part, part that it copies, exact and near copies, and pairs of a copy and its original.
+    def copies(self) -> list[tuple[int, int, int, int, list[tuple[Place, Place]]]]: ...
+
 @final
 class MappedRows:
     def __new__(cls, path: str) -> MappedRows: ...
@@ -115,10 +125,17 @@ def ingest(
     recipe: Recipe,
     coder: Tokenizer | Oracle,
     sources: Sequence[tuple[str, str | ArrowStream]],
+    without: Duplicates | None,
     spill: str,
     threads: int,
     progress: Progress,
 ) -> Build: ...
+def compare(
+    recipe: Recipe,
+    parts: Sequence[Sequence[tuple[str, str | ArrowStream]]],
+    threads: int,
+    progress: Progress,
+) -> Duplicates: ...
 def layout(path: str) -> str: ...
 def first_rows(path: str, most: int) -> list[str]: ...
 def best_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]: ...

@@ -147,6 +147,9 @@ class Source(RecordedDocument):
 
 class Data(RecordedDocument):
     deduplicate: bool | None = None
+    # Whether near copies among the training rows are dropped too. Left out if not, so that older recipes keep
+    # their digests.
+    drop_near_copies: bool | None = None
     # Canonical field name -> dotted path in the row (`completion` -> `output.sql`). Empty: recognise the
     # shape.
     field_mapping: dict[str, Text] = Field(default_factory=dict)
@@ -286,6 +289,22 @@ class Recipe(RecordedDocument):
     # Every random draw is a function of this number and of its position.
     seed: Count | None = None
     template: Template = Template()
+
+
+class DuplicateRows(RecordedDocument):
+    """Rows of a part that copy rows of another part, or earlier rows of the same one."""
+
+    # Copies that are equal to their originals.
+    exact: Count | None = None
+    # The first ones: a copy and its original, each as file:line.
+    examples: tuple[tuple[Text, Text], ...] = ()
+    # Copies with the same answer to a similar question.
+    near: Count | None = None
+    # The part that has the originals.
+    of: Text | None = None
+    part: Text | None = None
+    # All rows of `part`.
+    rows: Count | None = None
 
 
 class Share(RecordedDocument):
@@ -529,6 +548,8 @@ class TrainResult(RecordedDocument):
     adapter: Text | None = None
     # The folder of the best checkpoint; null where none was asked for.
     best_checkpoint: Text | None = None
+    # Copies between training, validation and test rows, and within the training rows.
+    duplicates: tuple[DuplicateRows, ...] = ()
     eval_loss: Number | None = None
     # Absent where nothing was scored.
     evaluation: EvaluationResult | None = None
@@ -717,6 +738,17 @@ class PlanRecord(RecordedDocument):
     recipe_digest: Text | None = None
 
 
+class Duplicates(RecordedDocument):
+    """Copies between training, validation and test rows, and within the training rows."""
+
+    # Empty where there is no copy.
+    found: tuple[DuplicateRows, ...] = ()
+    # Rows that were compared, by part: `train`, `validation`, `test`, or a test set's name.
+    rows: dict[str, Count] = Field(default_factory=dict)
+    # Test file -> SHA-256. The files of the other parts are inputs of the cache.
+    test_files: dict[str, Text] = Field(default_factory=dict)
+
+
 class EncoderCost(RecordedDocument):
     """Why Hugging Face tokenizers encoded the rows, and what that cost as measured on the first of them."""
 
@@ -737,6 +769,8 @@ class SourceCounts(RecordedDocument):
     dropped_duplicate: Count | None = None
     dropped_long: Count | None = None
     dropped_mixture: Count | None = None
+    # Near copies of training rows, where `deduplicate` is `near`.
+    dropped_near: Count | None = None
     dropped_overlong: Count | None = None
     dropped_short: Count | None = None
     dropped_unsupervised: Count | None = None
@@ -778,6 +812,8 @@ class CacheRecord(RecordedDocument):
     rows are like.
     """
 
+    # Null where nothing was compared.
+    duplicates: Duplicates | None = None
     # `native`, `tokenizers` or `another tool`.
     encoder: Text | None = None
     format: Count | None = None

@@ -40,6 +40,22 @@ class RunMachine(OutputDocument):
     python: str | None
 
 
+class DuplicateRows(OutputDocument):
+    """Rows of a part that copy rows of another part, or earlier rows of the same one."""
+
+    part: str
+    # The part that has the originals.
+    of: str
+    # All rows of `part`.
+    rows: U64
+    # Copies that are equal to their originals.
+    exact: U64
+    # Copies with the same answer to a similar question.
+    near: U64
+    # The first ones: a copy and its original, each as file:line.
+    examples: tuple[tuple[str, str], ...]
+
+
 class Share(OutputDocument):
     """The mean of scores from 0 to 1, with a 95% interval. Of right and wrong answers it is the share of
     right ones.
@@ -294,6 +310,8 @@ class TrainResult(OutputDocument):
     resumed_from: U64 | None
     # Why the native encoder did not make the rows, and what that cost; null where it did.
     slow_encoder: SlowEncoder | None
+    # Copies between training, validation and test rows, and within the training rows.
+    duplicates: tuple[DuplicateRows, ...] = ()
     # Absent where nothing was scored.
     evaluation: EvaluationResult | None = None
 
@@ -320,6 +338,17 @@ class RunRecord(OutputDocument):
     # A file that has gone meanwhile is null.
     data: dict[str, FileDigest | None]
     base: dict[str, FileDigest | None]
+
+
+class Duplicates(OutputDocument):
+    """Copies between training, validation and test rows, and within the training rows."""
+
+    # Rows that were compared, by part: `train`, `validation`, `test`, or a test set's name.
+    rows: dict[str, U64]
+    # Test file -> SHA-256. The files of the other parts are inputs of the cache.
+    test_files: dict[str, str]
+    # Empty where there is no copy.
+    found: tuple[DuplicateRows, ...]
 
 
 class PreviewSpan(OutputDocument):
@@ -357,6 +386,8 @@ class SourceCounts(OutputDocument):
     tokens: U64
     supervised_tokens: U64
     bytes: U64
+    # Near copies of training rows, where `deduplicate` is `near`.
+    dropped_near: U64 = 0
     # Rendered by the template's interpreter instead of its compiled form.
     interpreted: U64 = 0
     # Fields that nothing was read from, and in how many rows.
@@ -399,6 +430,8 @@ class RowCounts(OutputDocument):
     tokens: U64
     supervised_tokens: U64
     bytes: U64
+    # Near copies of training rows, where `deduplicate` is `near`.
+    dropped_near: U64 = 0
     # Rendered by the template's interpreter instead of its compiled form.
     interpreted: U64 = 0
 
@@ -421,6 +454,9 @@ class PretokenizeResult(OutputDocument):
     slow_encoder: SlowEncoder | None
     sources: tuple[SourceCounts, ...]
     splits: dict[str, SplitStatistics]
+    # Copies between training, validation and test rows, and within the training rows; null where nothing was
+    # compared.
+    duplicates: Duplicates | None = None
 
 
 class EncoderCost(OutputDocument):
@@ -448,6 +484,8 @@ class CacheRecord(OutputDocument):
     encoder: str
     sources: tuple[SourceCounts, ...]
     splits: dict[str, SplitStatistics]
+    # Null where nothing was compared.
+    duplicates: Duplicates | None = None
     # Why the native encoder was not used, and what that cost.
     slow_encoder: EncoderCost | None = None
     # The Jinja text that the rows were rendered with.

@@ -11,6 +11,7 @@ WORDS: Mapping[str, str] = {
     "dropped_overlong": "dropped, too long",
     "dropped_unsupervised": "dropped, nothing to learn",
     "dropped_duplicate": "dropped, seen before",
+    "dropped_near": "dropped, near copies of earlier ones",
     "dropped_short": "dropped, too few characters",
     "dropped_long": "dropped, too many characters",
     "dropped_mixture": "left out by the mixture",

@@ -1,13 +1,13 @@
 //! Sources to one spill: every row's ids, and the ledger of what became of the rows.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
-use super::recipe::{self, Coder, Ledger, Recipe, Source};
+use super::read::{self, Extent, Job, Opened};
+use super::recipe::{Coder, Ledger, Recipe, Source};
 use super::tokenize::{self, Part, Row, RowTokenizer};
 use crate::ordered;
 use crate::problem::{BadRows, Failure, Fault, Outcome};
-use crate::rows::{Columns, Lines};
 use crate::spill::{Document, Spill, SpillWriter};
 
 /// All that is known once every row has been read.
@@ -22,12 +22,6 @@ pub struct Ingested {
     pub bad: BadRows,
 }
 
-enum Job<'a> {
-    Lines { source: usize, file: &'a Lines, part: usize },
-    Batch { source: usize, batch: Columns },
-    Broken(Failure),
-}
-
 struct Done {
     source: usize,
     part: Part,
@@ -35,47 +29,25 @@ struct Done {
     offset: u64,
 }
 
-/// An opened source.
-enum Opened {
-    Lines(Lines),
-    Batches(recipe::Batches),
-}
-
-/// Reads every source; `progress` hears of bytes and rows read and may stop the work.
+/// Reads every source; `near_copies` has the rows to leave out, by source and line. `progress` hears of bytes and rows read
+/// and may stop the work.
 pub fn ingest(
     recipe: &Recipe,
     coder: Coder<'_>,
     sources: Vec<Source>,
+    near_copies: Option<&BTreeSet<(u32, u64)>>,
     spill: &Path,
     threads: usize,
     progress: impl FnMut(u64, u64, u64) -> bool,
 ) -> Outcome<Ingested> {
     let mut bad = BadRows::default();
-    let (opened, names) = open(sources, &mut bad)?;
-    let mut files = Vec::new();
-    let mut streams = Vec::new();
-    for (source, opened) in opened.into_iter().enumerate() {
-        match opened {
-            Opened::Lines(lines) => files.push((source, lines)),
-            Opened::Batches(batches) => streams.push((source, batches)),
-        }
-    }
-    let total = files.iter().map(|(_, lines)| lines.len() as u64).sum();
+    let Opened { files, streams, names } = read::open(sources, &mut bad)?;
     let spill = SpillWriter::create(spill)?;
-    let mut collector = Collector::new(&names, total, bad, progress);
-    let lines = files.iter().flat_map(|(source, file)| {
-        (0..file.parts()).map(move |part| Job::Lines { source: *source, file, part })
-    });
-    let batches = streams.into_iter().flat_map(|(source, batches)| {
-        batches.map(move |batch| match batch {
-            Ok(batch) => Job::Batch { source, batch: Columns(batch) },
-            Err(error) => Job::Broken(error.into()),
-        })
-    });
+    let mut collector = Collector::new(&names, read::bytes(&files), near_copies, bad, progress);
     let threads = if matches!(coder, Coder::Oracle(_)) { 1 } else { threads };
     ordered::run(
         threads,
-        lines.chain(batches),
+        read::jobs(&files, streams),
         || RowTokenizer::new(recipe, coder),
         |tokenizer, job| work(tokenizer, job, &spill),
         |done| collector.take(done?),
@@ -83,62 +55,23 @@ pub fn ingest(
     Ok(collector.finish(spill.finish()?))
 }
 
-fn open(sources: Vec<Source>, bad: &mut BadRows) -> Outcome<(Vec<Opened>, Vec<String>)> {
-    let mut opened = Vec::new();
-    let mut names = Vec::new();
-    for source in sources {
-        match source {
-            Source::Lines { path, name } => {
-                let lines = Lines::open(&path, &name)?;
-                if let Some(fault) = lines.lfs_pointer() {
-                    bad.push(&fault, &name, 0);
-                } else if let Some((row, fault)) = lines.cut_off() {
-                    bad.push(&fault, &name, row);
-                } else {
-                    opened.push(Opened::Lines(lines));
-                    names.push(name);
-                    continue;
-                }
-                return Err(Failure::BadRows(std::mem::take(bad)));
-            }
-            Source::Batches { batches, name } => {
-                opened.push(Opened::Batches(batches));
-                names.push(name);
-            }
-        }
-    }
-    Ok((opened, names))
-}
-
 fn work(tokenizer: &mut RowTokenizer<'_>, job: Job<'_>, spill: &SpillWriter) -> Outcome<Done> {
     let mut part = tokenizer.begin();
-    let source = match job {
-        Job::Broken(failure) => return Err(failure),
-        Job::Lines { source, file, part: at } => {
-            part.lines = file.each(at, |line| tokenizer.take(line.number, line.parse(), &mut part));
-            part.bytes = file.extent(at).len() as u64;
-            source
-        }
-        Job::Batch { source, batch } => {
-            for row in 0..batch.len() {
-                tokenizer.take(row as u64, batch.row(row), &mut part);
-            }
-            part.lines = batch.len() as u64;
-            source
-        }
-    };
+    let Extent { source, lines, bytes } = job.read(|number, row| tokenizer.take(number, row, &mut part))?;
+    (part.lines, part.bytes) = (lines, bytes);
     let offset = tokenizer.spill(&mut part, spill)?;
     Ok(Done { source, part, offset })
 }
 
 /// Puts the parts, in order, into the ledgers and the list of documents.
-struct Collector<P> {
+struct Collector<'a, P> {
     documents: Vec<Document>,
     rows: u32,
     source_rows: Vec<u32>,
     ledgers: Vec<Ledger>,
     bad: BadRows,
     seen: HashSet<u128>,
+    near_copies: Option<&'a BTreeSet<(u32, u64)>>,
     /// The source being read, and how many of its lines are behind.
     source: usize,
     lines: u64,
@@ -147,8 +80,14 @@ struct Collector<P> {
     progress: P,
 }
 
-impl<P: FnMut(u64, u64, u64) -> bool> Collector<P> {
-    fn new(names: &[String], total: u64, bad: BadRows, progress: P) -> Self {
+impl<'a, P: FnMut(u64, u64, u64) -> bool> Collector<'a, P> {
+    fn new(
+        names: &[String],
+        total: u64,
+        near_copies: Option<&'a BTreeSet<(u32, u64)>>,
+        bad: BadRows,
+        progress: P,
+    ) -> Self {
         let ledgers = names.iter().map(|name| Ledger { name: name.clone(), ..Ledger::default() }).collect();
         Self {
             documents: Vec::new(),
@@ -157,6 +96,7 @@ impl<P: FnMut(u64, u64, u64) -> bool> Collector<P> {
             ledgers,
             bad,
             seen: HashSet::new(),
+            near_copies,
             source: 0,
             lines: 0,
             bytes: 0,
@@ -206,22 +146,29 @@ impl<P: FnMut(u64, u64, u64) -> bool> Collector<P> {
         self.bad.push(fault, &self.ledgers[self.source].name, self.lines + number + 1);
     }
 
-    /// Notes the documents of every row; of equal rows, where that is asked, of the first alone.
+    /// Notes the documents of every row; of equal and of similar rows, where that is asked, of the first alone.
     fn keep(&mut self, part: &Part, mut offset: u64) {
         let mut next = 0;
         for row in &part.rows {
             let documents = &part.documents[next..next + row.documents as usize];
             next += documents.len();
-            if row.fingerprint == 0 || self.seen.insert(row.fingerprint) {
-                self.add(row, documents, offset);
-            } else {
+            if row.fingerprint != 0 && !self.seen.insert(row.fingerprint) {
                 self.ledgers[self.source].dropped_duplicate += 1;
+            } else if self.is_near_copy(row) {
+                self.ledgers[self.source].dropped_near += 1;
+            } else {
+                self.add(row, documents, offset);
             }
             offset += documents.iter().map(|(_, units)| u64::from(*units)).sum::<u64>();
         }
         for end in &mut self.source_rows[self.source + 1..] {
             *end = self.rows;
         }
+    }
+
+    fn is_near_copy(&self, row: &Row) -> bool {
+        let place = (self.source as u32, self.lines + row.number + 1);
+        self.near_copies.is_some_and(|copies| copies.contains(&place))
     }
 
     fn add(&mut self, row: &Row, documents: &[(u32, u32)], mut offset: u64) {

@@ -75,6 +75,7 @@ pub struct Ledger {
     pub dropped_overlong: u64,
     pub dropped_unsupervised: u64,
     pub dropped_duplicate: u64,
+    pub dropped_near: u64,
     pub dropped_short: u64,
     pub dropped_long: u64,
     pub dropped_mixture: u64,

@@ -11,6 +11,8 @@ use crate::template::{Rendered, Renderer};
 
 /// A row's documents, which follow those of the rows before it in [`Part::documents`].
 pub struct Row {
+    /// Within the part, from 0.
+    pub number: u64,
     pub documents: u32,
     /// Of the row's content, where duplicates are looked for.
     pub fingerprint: u128,
@@ -110,7 +112,7 @@ impl<'a> RowTokenizer<'a> {
         for field in unused {
             count(&mut part.unused, field, 1);
         }
-        self.check_size(&shaped)?;
+        check_size(self.recipe, &shaped)?;
         let fingerprint = if self.recipe.deduplicate { fingerprint(&shaped) } else { 0 };
         let before = self.renderer.interpreted;
         let outcome = self.renderer.render(&shaped, &mut self.rendered);
@@ -129,32 +131,13 @@ impl<'a> RowTokenizer<'a> {
                 self.row.extend(frame.into_iter().flat_map(|(prefix, _)| prefix).map(|id| id | SUPERVISED));
                 encoder.encode(&self.rendered.text, &self.rendered.spans, &mut self.row);
                 self.row.extend(frame.into_iter().flat_map(|(_, suffix)| suffix).map(|id| id | SUPERVISED));
-                finish(self.recipe, fingerprint, &mut self.row, part)
+                finish(self.recipe, (number, fingerprint), &mut self.row, part)
             }
             Ids::Oracle(_) => {
                 self.waiting.push((number, fingerprint, std::mem::take(&mut self.rendered)));
                 Ok(())
             }
         }
-    }
-
-    fn check_size(&self, shaped: &Shaped<'_>) -> Result<(), Refusal> {
-        if self.recipe.min_length.is_none() && self.recipe.max_length.is_none() {
-            return Ok(());
-        }
-        let count = |text: &str| text.chars().count() as u64;
-        let size = match shaped {
-            Shaped::Text(text) => count(text),
-            Shaped::Turns(turns) => turns.iter().map(|turn| count(&turn.content)).sum(),
-            Shaped::Rich { messages, .. } => messages.iter().map(|message| count(&message.as_words())).sum(),
-        };
-        if self.recipe.min_length.is_some_and(|least| size < least) {
-            return Err(Refusal::Loss(Loss::Short));
-        }
-        if self.recipe.max_length.is_some_and(|most| size > most) {
-            return Err(Refusal::Loss(Loss::Long));
-        }
-        Ok(())
     }
 
     /// Encodes what waits for the oracle.
@@ -179,10 +162,30 @@ impl<'a> RowTokenizer<'a> {
                 row.splice(0..0, flag(&self.recipe.frame.0));
                 row.extend(flag(&self.recipe.frame.1));
             }
-            let outcome = finish(self.recipe, fingerprint, &mut row, part);
+            let outcome = finish(self.recipe, (number, fingerprint), &mut row, part);
             note(number, outcome, part);
         }
     }
+}
+
+/// Refuses rows with too few or too many characters.
+pub(super) fn check_size(recipe: &Recipe, shaped: &Shaped<'_>) -> Result<(), Refusal> {
+    if recipe.min_length.is_none() && recipe.max_length.is_none() {
+        return Ok(());
+    }
+    let count = |text: &str| text.chars().count() as u64;
+    let size = match shaped {
+        Shaped::Text(text) => count(text),
+        Shaped::Turns(turns) => turns.iter().map(|turn| count(&turn.content)).sum(),
+        Shaped::Rich { messages, .. } => messages.iter().map(|message| count(&message.as_words())).sum(),
+    };
+    if recipe.min_length.is_some_and(|least| size < least) {
+        return Err(Refusal::Loss(Loss::Short));
+    }
+    if recipe.max_length.is_some_and(|most| size > most) {
+        return Err(Refusal::Loss(Loss::Long));
+    }
+    Ok(())
 }
 
 /// Flags the oracle's ids by where their first characters stand.
@@ -206,7 +209,12 @@ fn note(number: u64, outcome: Result<(), Refusal>, part: &mut Part) {
 }
 
 /// Ends a row with EOS, fits it to the training length and adds it to the part.
-fn finish(recipe: &Recipe, fingerprint: u128, row: &mut Vec<u32>, part: &mut Part) -> Result<(), Refusal> {
+fn finish(
+    recipe: &Recipe,
+    (number, fingerprint): (u64, u128),
+    row: &mut Vec<u32>,
+    part: &mut Part,
+) -> Result<(), Refusal> {
     part.eos_added += u64::from(end_answer(recipe, row));
     let truncated = fit(recipe, row)?;
     let (mut documents, mut supervised) = (0, 0);
@@ -220,7 +228,7 @@ fn finish(recipe: &Recipe, fingerprint: u128, row: &mut Vec<u32>, part: &mut Par
     if documents == 0 {
         return Err(Refusal::Loss(Loss::Unsupervised));
     }
-    part.rows.push(Row { documents, fingerprint, supervised, truncated });
+    part.rows.push(Row { number, documents, fingerprint, supervised, truncated });
     Ok(())
 }
 
@@ -277,7 +285,7 @@ pub(super) fn count(fields: &mut Vec<(String, u64)>, field: String, rows: u64) {
     }
 }
 
-fn fingerprint(shaped: &Shaped<'_>) -> u128 {
+pub(super) fn fingerprint(shaped: &Shaped<'_>) -> u128 {
     let mut hashers = (DefaultHasher::new(), DefaultHasher::new());
     hashers.1.write_u8(1);
     let mut write = |text: &str| {

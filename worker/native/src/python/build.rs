@@ -9,6 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
+use super::duplicates::Duplicates;
 use super::errors;
 use super::recipe::{PyRecipe, with_coder};
 use crate::lengths;
@@ -27,13 +28,14 @@ pub struct Build {
 }
 
 /// Tokenizes every source into the file `spill`. A source is `(name, path)` of a JSONL file, or
-/// `(name, stream)` with anything that has `__arrow_c_stream__`.
+/// `(name, stream)` with anything that has `__arrow_c_stream__`. `without` leaves out the near copies within these sources.
 #[pyfunction]
 pub fn ingest(
     py: Python<'_>,
     recipe: &PyRecipe,
     coder: &Bound<'_, PyAny>,
     sources: Vec<(String, Bound<'_, PyAny>)>,
+    without: Option<&Duplicates>,
     spill: PathBuf,
     threads: usize,
     progress: &Bound<'_, PyAny>,
@@ -42,16 +44,16 @@ pub fn ingest(
     let mut reporter = Reporter::new(progress);
     let ingested = with_coder(coder, |coder| {
         py.detach(|| {
-            pipeline::ingest(&recipe.inner, coder, sources, &spill, threads, |bytes, total, rows| {
-                reporter.report((bytes, total, rows))
-            })
+            let near_copies = without.map(|found| &found.compared.repeats);
+            let report = |bytes, total, rows| reporter.report((bytes, total, rows));
+            pipeline::ingest(&recipe.inner, coder, sources, near_copies, &spill, threads, report)
         })
     })?;
     let ingested = reporter.outcome(ingested)?;
     Ok(Build { ingested, train: Vec::new(), held_out: Vec::new() })
 }
 
-fn source((name, place): (String, Bound<'_, PyAny>)) -> PyResult<Source> {
+pub fn source((name, place): (String, Bound<'_, PyAny>)) -> PyResult<Source> {
     if !place.hasattr("__arrow_c_stream__")? {
         return Ok(Source::Lines { path: place.extract()?, name });
     }
@@ -152,6 +154,7 @@ fn ledger_dict<'py>(py: Python<'py>, ledger: &Ledger) -> PyResult<Bound<'py, PyD
         ("dropped_overlong", ledger.dropped_overlong),
         ("dropped_unsupervised", ledger.dropped_unsupervised),
         ("dropped_duplicate", ledger.dropped_duplicate),
+        ("dropped_near", ledger.dropped_near),
         ("dropped_short", ledger.dropped_short),
         ("dropped_long", ledger.dropped_long),
         ("dropped_mixture", ledger.dropped_mixture),
@@ -192,18 +195,18 @@ pub fn time_best_fit(py: Python<'_>, lengths: Vec<u32>, capacity: u32) -> PyResu
 }
 
 /// Calls Python a few times a second at most; its `False` or its exception stops the work.
-struct Reporter {
+pub struct Reporter {
     callable: Py<PyAny>,
     last: Option<Instant>,
     raised: Option<PyErr>,
 }
 
 impl Reporter {
-    fn new(callable: &Bound<'_, PyAny>) -> Self {
+    pub fn new(callable: &Bound<'_, PyAny>) -> Self {
         Self { callable: callable.clone().unbind(), last: None, raised: None }
     }
 
-    fn report(&mut self, (done, total, rows): (u64, u64, u64)) -> bool {
+    pub fn report(&mut self, (done, total, rows): (u64, u64, u64)) -> bool {
         if self.last.is_some_and(|last| last.elapsed() < REPORT_EVERY) {
             return true;
         }
@@ -215,7 +218,7 @@ impl Reporter {
         })
     }
 
-    fn outcome<T>(self, outcome: crate::problem::Outcome<T>) -> PyResult<T> {
+    pub fn outcome<T>(self, outcome: crate::problem::Outcome<T>) -> PyResult<T> {
         self.raised.map_or_else(|| outcome.map_err(PyErr::from), Err)
     }
 }

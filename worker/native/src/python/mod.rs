@@ -4,6 +4,7 @@
 #![allow(clippy::needless_pass_by_value, clippy::too_many_arguments)]
 
 mod build;
+mod duplicates;
 mod errors;
 mod oracle;
 mod recipe;
@@ -25,10 +26,12 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<tokenizer::PyTokenizer>()?;
     module.add_class::<recipe::PyRecipe>()?;
     module.add_class::<build::Build>()?;
+    module.add_class::<duplicates::Duplicates>()?;
     module.add_class::<rows::MappedRows>()?;
     module.add_function(wrap_pyfunction!(rows::layout, module)?)?;
     module.add_function(wrap_pyfunction!(rows::first_rows, module)?)?;
     module.add_function(wrap_pyfunction!(build::ingest, module)?)?;
+    module.add_function(wrap_pyfunction!(duplicates::compare, module)?)?;
     module.add_function(wrap_pyfunction!(build::best_fit, module)?)?;
     module.add_function(wrap_pyfunction!(build::time_best_fit, module)?)?;
     Ok(())

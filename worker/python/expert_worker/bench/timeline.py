@@ -202,6 +202,7 @@ def _lane(stage: StageName) -> str | None:
             "download tokenizer"
             | "check tokenizer"
             | "digest data"
+            | "compare rows"
             | "token cache"
             | "wait"
             | "tokenize"

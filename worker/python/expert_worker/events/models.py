@@ -49,6 +49,7 @@ StageName = Literal[
     "write",
     "compare logits",
     "compare answers",
+    "compare rows",
     "wait",
     "answering",
 ]

@@ -309,6 +309,9 @@ class Data(Document):
     text_dialogue: TextDialogue
     deduplicate: bool
     streaming: bool
+    # Whether near copies among the training rows are dropped too. Left out if not, so that older recipes keep
+    # their digests.
+    drop_near_copies: bool = False
     # Rows with more characters than this are dropped and counted.
     max_length: U64 | None = None
     # Rows with fewer characters than this are dropped and counted.

@@ -16,6 +16,7 @@ from expert_worker.errors import BadInput, ExpertError, Failed, Interrupted, sto
 from expert_worker.events import Events
 from expert_worker.events.models import StageName
 from expert_worker.plan import Source
+from expert_worker.pretokenize import duplicates
 from expert_worker.pretokenize.coder import Coder, template_endless
 from expert_worker.pretokenize.inputs import Inputs, by_task, recipe_for
 from expert_worker.pretokenize.record import (
@@ -28,9 +29,10 @@ from expert_worker.pretokenize.save_to_disk import write_descriptions
 from expert_worker.pretokenize.sources import open_source
 from expert_worker.pretokenize.watch import watched
 from expert_worker.processor import available_cores
-from expert_worker.results import CacheRecord, EncoderCost, SourceCounts, SplitStatistics
+from expert_worker.results import CacheRecord, Duplicates, EncoderCost, SourceCounts, SplitStatistics
 
 if TYPE_CHECKING:
+    from expert_worker._native import Duplicates as NearCopies
     from expert_worker._native import Problem, Totals
 
 _SILENCE_BUDGET = 120.0
@@ -59,7 +61,10 @@ class Builder:
     def _fill(self, folder: Path) -> None:
         data = self.inputs.plan.recipe.data
         ledgers, splits = [], {}
-        build = self._ingest(data.train, folder, "train")
+        found, record = duplicates.compared(self.inputs, self.events, folder)
+        duplicates.warn(record, self.inputs.plan, self.events)
+        near = found if data.drop_near_copies else None
+        build = self._ingest(data.train, folder, "train", without=near)
         held_out = data.validation_split if not data.validation else None
         build.divide(seed=self.inputs.plan.recipe.seed, shares=_shares(data.train), held_out=held_out)
         ledgers += _ledgers(build, "train")
@@ -73,9 +78,11 @@ class Builder:
             ledgers += _ledgers(build, "validation")
             splits["validation"] = self._write(build, folder / "validation", held_out=False)
         (folder / _SPILL).unlink()
-        self._describe(folder, ledgers, splits)
+        self._describe(folder, ledgers, splits, record)
 
-    def _ingest(self, sources: Sequence[Source], folder: Path, split: str) -> Build:
+    def _ingest(
+        self, sources: Sequence[Source], folder: Path, split: str, *, without: NearCopies | None = None
+    ) -> Build:
         plan, coder = self.inputs.plan, self.coder
         scratch = folder / _UNPACKED
         named = [(source.name, open_source(source, plan.machine.paths.data, scratch)) for source in sources]
@@ -89,7 +96,8 @@ class Builder:
                 self.events,
                 f"Tokenizing {names} with the chat template and tokenizer of {plan.recipe.base.name}",
             ):
-                return ingest(recipe, coder.work, named, str(folder / _SPILL), self._threads(), progress)
+                spill, threads = str(folder / _SPILL), self._threads()
+                return ingest(recipe, coder.work, named, without, spill, threads, progress)
 
         try:
             build = run(interpret=False)
@@ -148,7 +156,11 @@ class Builder:
         return _statistics(build, totals, capacity, path, held_out=held_out)
 
     def _describe(
-        self, folder: Path, ledgers: list[SourceCounts], splits: dict[str, SplitStatistics]
+        self,
+        folder: Path,
+        ledgers: list[SourceCounts],
+        splits: dict[str, SplitStatistics],
+        found: Duplicates | None,
     ) -> None:
         record = CacheRecord(
             format=FORMAT,
@@ -157,6 +169,7 @@ class Builder:
             template=self.inputs.template,
             encoder=self.coder.kind,
             slow_encoder=self.slow,
+            duplicates=found,
             sources=tuple(ledgers),
             splits=splits,
         )

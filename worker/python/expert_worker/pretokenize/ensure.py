@@ -8,6 +8,7 @@ from expert_worker.checkpoint import files
 from expert_worker.errors import BadInput, storage_error
 from expert_worker.events import Events
 from expert_worker.plan import Plan
+from expert_worker.pretokenize import duplicates
 from expert_worker.pretokenize.build import Builder
 from expert_worker.pretokenize.cache import Cache, open_cache
 from expert_worker.pretokenize.coder import find_coder
@@ -15,7 +16,7 @@ from expert_worker.pretokenize.encoder_cost import cost, record, warn
 from expert_worker.pretokenize.foreign import foreign_cache
 from expert_worker.pretokenize.inputs import Inputs, gather
 from expert_worker.pretokenize.lock import builder_lock
-from expert_worker.pretokenize.record import FILE, damage, is_cache_folder, read_description
+from expert_worker.pretokenize.record import FILE, damage, is_cache_folder, read_description, sealed
 from expert_worker.pretokenize.watch import watched
 from expert_worker.results import CacheRecord
 
@@ -33,13 +34,13 @@ def ensure_cache(plan: Plan, events: Events, *, root: Path | None = None, force:
         return foreign
     inputs = gather(plan, events)
     target = root / inputs.key
-    if not force and (found := _existing(target, events)) is not None:
+    if not force and (found := _existing(inputs, target, events)) is not None:
         return found
     try:
         root.mkdir(parents=True, exist_ok=True)
         with builder_lock(root / f".{inputs.key}.lock", events):
             # Another builder may have finished it while this one waited.
-            if not force and (found := _existing(target, events)) is not None:
+            if not force and (found := _existing(inputs, target, events)) is not None:
                 return found
             _build(inputs, target, events, force=force)
     except OSError as error:
@@ -68,7 +69,7 @@ def _name_unused_fields(cache: CacheRecord, events: Events) -> None:
             events.applied("data.unused_fields", dict(source.unused_fields), note)
 
 
-def _existing(target: Path, events: Events) -> Cache | None:
+def _existing(inputs: Inputs, target: Path, events: Events) -> Cache | None:
     found = read_description(target)
     if found is None:
         return None
@@ -77,7 +78,24 @@ def _existing(target: Path, events: Events) -> Cache | None:
         return None
     events.stage("token cache", detail=REUSED)
     _name_unused_fields(found, events)
+    found = _compared(inputs, target, found, events)
+    duplicates.warn(found.duplicates, inputs.plan, events)
     return open_cache(target, found, existed=True)
+
+
+def _compared(inputs: Inputs, target: Path, cache: CacheRecord, events: Events) -> CacheRecord:
+    """The record, with the cache's rows compared with the test rows as they are now."""
+    if duplicates.is_current(cache.duplicates, inputs.plan):
+        return cache
+    try:
+        _, found = duplicates.compared(inputs, events, target)
+        cache = cache.model_copy(update={"duplicates": found})
+        if found is not None:
+            files.replace(target / FILE, sealed(cache))
+    except OSError:
+        # In a folder that is only read, the rows are compared for this run alone.
+        pass
+    return cache
 
 
 def _build(inputs: Inputs, target: Path, events: Events, *, force: bool) -> None:

@@ -54,7 +54,7 @@ def gather(plan: Plan, events: Events) -> Inputs:
         "on_bad_row": data.on_bad_row,
         "overlong": data.overlong,
         "text_dialogue": data.text_dialogue,
-        "deduplicate": data.deduplicate,
+        "deduplicate": "near" if data.drop_near_copies else data.deduplicate,
         "min_length": data.min_length,
         "max_length": data.max_length,
         "max_seq_length": batch.max_seq_length,

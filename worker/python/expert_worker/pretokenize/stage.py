@@ -46,6 +46,7 @@ def summary(cache: Cache, seconds: float, rows: Sequence[PreviewRow]) -> Pretoke
         key=record.key,
         encoder=record.encoder,
         slow_encoder=slow_encoder(record.slow_encoder) if record.slow_encoder else None,
+        duplicates=record.duplicates,
         sources=record.sources,
         splits=record.splits,
     )

@@ -47,7 +47,8 @@ def rows_and_tokens(run: Run) -> str:
         for name, split in splits
     )
     sources = [Source.of(found) for found in run.cache.sources[:_MOST_SOURCES]]
-    left, right = _ledger(sources) + _test_set(run) + _uses(splits), _splits(splits)
+    left = _ledger(sources) + _duplicates(run) + _test_set(run) + _uses(splits)
+    right = _splits(splits)
     tables = f"<div>{left}</div><div>{right}</div>" if left or right else ""
     body = tables + pictures
     return section("Data", Raw(f'<div class="charts">{body}</div>') if body else "")
@@ -59,6 +60,22 @@ def _ledger(sources: Sequence[Source]) -> str:
     head = ["rows", *(source.name for source in sources)]
     rows = [[WORDS[name], *(f"{s.counts.get(name, 0):,}" for s in sources)] for name in counts]
     return table(head, rows, frozenset(range(1, len(head))))
+
+
+def _duplicates(run: Run) -> str:
+    """Rows that copy others: of another part, or earlier ones of the training data."""
+    found = run.cache.duplicates
+    if found is None or not found.rows:
+        return ""
+    rows = [
+        [
+            f"{one.part or ''}, of {one.of or ''}" if one.part != one.of else f"within {one.part or ''}",
+            *(f"{count or 0:,}" for count in (one.exact, one.near, one.rows)),
+        ]
+        for one in found.found[:_MOST_SOURCES]
+    ]
+    none = [["none", "0", "0", f"{sum(found.rows.values()):,}"]]
+    return table(["copied rows", "exact", "near", "of rows"], rows or none, frozenset((1, 2, 3)))
 
 
 def _test_set(run: Run) -> str:

@@ -22,7 +22,7 @@ from expert_worker.events import Events
 from expert_worker.plan import Plan
 from expert_worker.pretokenize.lock import try_lock
 from expert_worker.pretokenize.record import slow_encoder
-from expert_worker.results import SlowEncoder
+from expert_worker.results import DuplicateRows, SlowEncoder
 
 if TYPE_CHECKING:
     from expert_worker.pretokenize import Cache
@@ -52,6 +52,8 @@ class Dataset:
     ledger: dict[str, int]
     # Why Hugging Face tokenizers encoded the rows, and what that cost.
     slow_encoder: SlowEncoder | None = None
+    # Copies between training, validation and test rows.
+    duplicates: tuple[DuplicateRows, ...] = ()
     mapped: bool = True
     folder: RowsFolder | None = None
 
@@ -96,6 +98,7 @@ def _dataset(cache: Cache, folder: RowsFolder | None = None) -> Dataset:
         cache.validation if cache.validation is not None and len(cache.validation) else None,
         cache.ledger(),
         slow_encoder(slow) if slow is not None else None,
+        cache.description.duplicates.found if cache.description.duplicates is not None else (),
         mapped=folder is None,
         folder=folder,
     )

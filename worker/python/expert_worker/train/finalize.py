@@ -73,6 +73,7 @@ class Finish:
             peak_memory_bytes=peak,
             resumed_from=resumed_from,
             slow_encoder=self._dataset.slow_encoder,
+            duplicates=self._dataset.duplicates,
         )
         write_run_record(
             self._plan,

@@ -1,0 +1,160 @@
+"""Copies between training, validation and test rows: counted, warned of, and dropped where that is asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pretokenize.workshop import Workshop
+
+from expert_worker.pretokenize.cache import Cache
+from expert_worker.pretokenize.record import FILE, read_description
+
+PLACES = ["Porto", "Oslo", "Lima", "Cairo", "Hanoi", "Quito", "Riga", "Accra", "Perth", "Kyoto"]
+TRADES = ["bakery", "forge", "mill", "press", "farm", "dairy", "mine", "yard", "garage", "school"]
+
+
+def row(number: int) -> dict[str, str]:
+    place, trade = PLACES[number % 10], TRADES[number // 10 % 10]
+    return {
+        "prompt": f"How many people work in the {trade} number {number} of {place}, counted in June?",
+        "completion": f"SELECT workers FROM {trade} WHERE id = {number} AND place = '{place}'",
+    }
+
+
+TRAIN = [row(number) for number in range(200)]
+
+
+def source(name: str) -> dict[str, Any]:
+    return {"name": name, "format": "jsonl", "weight": 1.0, "task": None}
+
+
+class Data(Workshop):
+    """Training rows, and more parts by name."""
+
+    def caches(self, changes: dict[str, Any] | None = None, **parts: Iterable[Any]) -> Cache:
+        path = self.jsonl(parts.pop("train", TRAIN))
+        files = {name: str(self.jsonl(rows, f"{name}.jsonl")) for name, rows in parts.items()}
+        places = {f"{name}.jsonl": place for name, place in files.items()}
+        settings: dict[str, Any] = {"machine.paths.data": {path.name: str(path), **places}}
+        for name in ("validation", "test"):
+            if name in parts:
+                settings[f"recipe.data.{name}"] = [source(f"{name}.jsonl")]
+        others = [name for name in parts if name not in ("validation", "test")]
+        settings["test_sets"] = {
+            name: {"sources": [source(f"{name}.jsonl")], "files": {f"{name}.jsonl": files[name]}}
+            for name in others
+        }
+        return self.build(path, {**settings, **(changes or {})})
+
+    def leaks(self) -> list[Any]:
+        return [line for line in self.said if getattr(line, "code", "") == "data-leak"]
+
+
+@pytest.fixture
+def data(tmp_path: Path, base: Path, home: Path) -> Data:
+    return Data(tmp_path, base, home)
+
+
+def counts(cache: Cache) -> list[tuple[str, str, int, int]]:
+    record = cache.description.duplicates
+    assert record is not None
+    return [(found.part, found.of, found.exact, found.near) for found in record.found]
+
+
+def test_copies_in_every_part_are_counted_with_their_places(data: Data) -> None:
+    loud = {**TRAIN[7], "prompt": TRAIN[7]["prompt"].upper()}
+    reworded = {**TRAIN[9], "prompt": TRAIN[9]["prompt"].replace("people", "persons")}
+    cache = data.caches(
+        validation=[row(number) for number in range(300, 320)] + [TRAIN[3]],
+        test=[row(number) for number in range(400, 420)] + [loud, reworded],
+        people=[row(300), row(500)],
+    )
+    assert counts(cache) == [
+        ("validation", "train", 1, 0),
+        ("test", "train", 0, 2),
+        ("people", "validation", 1, 0),
+    ]
+    record = cache.description.duplicates
+    assert record is not None
+    assert record.rows == {"train": 200, "validation": 21, "test": 22, "people": 2}
+    assert record.found[1].examples == (
+        ("test.jsonl:21", "train.jsonl:8"),
+        ("test.jsonl:22", "train.jsonl:10"),
+    )
+    assert [line.message.split(":")[0] for line in data.leaks()] == [
+        "1 of 21 rows (4.8%; 1 exact, 0 near) of the validation data are copies of train rows",
+        "2 of 22 rows (9.1%; 0 exact, 2 near) of the test set are copies of train rows",
+        "1 of 2 rows (50.0%; 1 exact, 0 near) of the test set people are copies of validation rows",
+    ]
+    assert all(line.hint for line in data.leaks())
+
+
+def test_rows_of_one_template_are_not_copies(data: Data) -> None:
+    cache = data.caches(test=[row(number) for number in range(200, 400)])
+    assert counts(cache) == [] and data.leaks() == []
+
+
+def test_a_single_copy_in_a_large_set_is_counted_without_a_warning(data: Data) -> None:
+    cache = data.caches(test=[row(number) for number in range(200, 400)] + [TRAIN[0]])
+    assert counts(cache) == [("test", "train", 1, 0)]
+    assert data.leaks() == []
+
+
+def test_near_copies_within_the_training_rows_are_dropped_where_that_is_asked(data: Data) -> None:
+    loud = {**TRAIN[7], "prompt": TRAIN[7]["prompt"].upper()}
+    rows = [*TRAIN[:100], TRAIN[5], loud, *TRAIN[100:]]
+    kept = data.caches(train=rows)
+    near = data.caches({"recipe.data.deduplicate": True, "recipe.data.drop_near_copies": True}, train=rows)
+    assert counts(kept) == counts(near) == [("train", "train", 1, 1)]
+    ledger = near.ledger()
+    assert (kept.ledger()["used"], ledger["used"]) == (202, 200)
+    assert (ledger["dropped_duplicate"], ledger["dropped_near"]) == (1, 1)
+    plain = data.caches({"recipe.data.deduplicate": True, "recipe.seed": 5}, train=rows).ledger()
+    assert (plain["used"], plain["dropped_duplicate"], plain["dropped_near"]) == (201, 1, 0)
+
+
+def test_repeats_are_a_leak_where_validation_rows_are_held_out_of_them(data: Data) -> None:
+    rows = [*TRAIN, *TRAIN[:10]]
+    data.caches(train=rows)
+    assert data.leaks() == []
+    data.caches({"recipe.data.validation_split": 0.1}, train=rows)
+    [leak] = data.leaks()
+    assert "10 of 210 rows (4.8%; 10 exact, 0 near) of the training data repeat earlier ones" in leak.message
+    assert "deduplicate" in leak.hint
+
+
+def test_a_cache_that_is_used_again_is_compared_with_the_test_rows_of_now(data: Data) -> None:
+    first = data.caches(test=[row(number) for number in range(400, 420)])
+    assert counts(first) == []
+    again = data.caches(test=[*(row(number) for number in range(400, 419)), TRAIN[0]])
+    assert again.existed and again.key == first.key
+    assert counts(again) == [("test", "train", 1, 0)]
+    assert len(data.leaks()) == 1
+    assert read_description(again.folder) == again.description
+    before = (again.folder / FILE).stat().st_mtime_ns
+    third = data.caches(test=[*(row(number) for number in range(400, 419)), TRAIN[0]])
+    assert third.existed and len(data.leaks()) == 1
+    assert (third.folder / FILE).stat().st_mtime_ns == before
+    assert sorted(path.name for path in third.folder.iterdir()) == [FILE, "train"]
+
+
+def test_test_rows_that_cannot_be_read_are_left_to_evaluate(data: Data) -> None:
+    missing = {"recipe.data.test": [source("none.jsonl")]}
+    cache = data.caches(missing)
+    assert cache.description.duplicates is not None
+    assert cache.description.duplicates.rows == {"train": 200}
+    (data.folder / "cut.json").write_text(json.dumps(TRAIN)[:-4])
+    cut = {
+        "recipe.data.test": [{**source("cut.json"), "format": "json"}],
+        "machine.paths.data": {
+            "train.jsonl": str(data.folder / "train.jsonl"),
+            "cut.json": str(data.folder / "cut.json"),
+        },
+    }
+    cache = data.caches({**cut, "recipe.seed": 3})
+    assert cache.description.duplicates is not None
+    assert cache.description.duplicates.rows == {"train": 200}

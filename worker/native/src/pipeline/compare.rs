@@ -1,0 +1,131 @@
+//! Copies among the rows of a data set's parts, as a build reads them.
+
+use std::collections::BTreeSet;
+
+use super::read::{self, Extent, Job};
+use super::recipe::{Recipe, Source};
+use super::tokenize::{check_size, fingerprint};
+use crate::duplicates::{Sketcher, Sketches, find};
+use crate::ordered;
+use crate::problem::{BadRows, Failure, Outcome};
+
+/// A source's name and a line of it, from 1.
+pub type Place = (String, u64);
+
+/// Rows of a part that copy rows of a part before it, or earlier ones of the same part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Copies {
+    pub part: usize,
+    pub of: usize,
+    pub exact: u64,
+    pub near: u64,
+    /// Of some: the copy, and what it copies.
+    pub examples: Vec<(Place, Place)>,
+}
+
+#[derive(Debug, Default)]
+pub struct Compared {
+    /// Rows that were compared, of each part.
+    pub rows: Vec<u64>,
+    pub copies: Vec<Copies>,
+    /// Of the first part: rows that copy an earlier one, by source and line.
+    pub repeats: BTreeSet<Row>,
+}
+
+struct Done {
+    sketches: Sketches,
+    numbers: Vec<u64>,
+    extent: Extent,
+}
+
+/// A row's source, counted over all parts, and its line.
+pub type Row = (u32, u64);
+
+#[derive(Default)]
+struct Gathered {
+    sketches: Sketches,
+    rows: Vec<Row>,
+    names: Vec<String>,
+    ends: Vec<u32>,
+}
+
+/// Reads every part; rows that cannot be read are for the build to report. `progress` hears of bytes and rows read and may
+/// stop the work.
+pub fn compare(
+    recipe: &Recipe,
+    parts: Vec<Vec<Source>>,
+    threads: usize,
+    mut progress: impl FnMut(u64, u64, u64) -> bool,
+) -> Outcome<Compared> {
+    let mut bad = BadRows::default();
+    let parts = parts.into_iter().map(|part| read::open(part, &mut bad)).collect::<Outcome<Vec<_>>>()?;
+    let total = parts.iter().map(|part| read::bytes(&part.files)).sum();
+    let mut gathered = Gathered::default();
+    let mut bytes = 0;
+    for read::Opened { files, streams, names } in parts {
+        let first = gathered.names.len() as u32;
+        let (mut source, mut lines) = (usize::MAX, 0);
+        ordered::run(
+            threads,
+            read::jobs(&files, streams),
+            Sketcher::default,
+            |sketcher, job| work(recipe, sketcher, job),
+            |done| {
+                let Done { sketches, numbers, extent } = done?;
+                if extent.source != source {
+                    (source, lines) = (extent.source, 0);
+                }
+                let row = |number: &u64| (first + extent.source as u32, lines + number + 1);
+                gathered.rows.extend(numbers.iter().map(row));
+                gathered.sketches.append(sketches);
+                lines += extent.lines;
+                bytes += extent.bytes;
+                if progress(bytes, total, gathered.rows.len() as u64) {
+                    Ok(())
+                } else {
+                    Err(Failure::Interrupted)
+                }
+            },
+        )?;
+        gathered.names.extend(names);
+        gathered.ends.push(gathered.rows.len() as u32);
+    }
+    Ok(gathered.compared())
+}
+
+fn work(recipe: &Recipe, sketcher: &mut Sketcher, job: Job<'_>) -> Outcome<Done> {
+    let mut numbers = Vec::new();
+    let extent = job.read(|number, row| {
+        let Ok(value) = row else { return };
+        let Ok(shaped) = recipe.shaper.shape(&value) else { return };
+        if check_size(recipe, &shaped).is_ok() {
+            sketcher.add(&shaped, fingerprint(&shaped));
+            numbers.push(number);
+        }
+    })?;
+    Ok(Done { sketches: std::mem::take(&mut sketcher.sketches), numbers, extent })
+}
+
+impl Gathered {
+    fn compared(&self) -> Compared {
+        let found = find(&self.sketches, &self.ends);
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        let rows = self.ends.iter().zip(starts).map(|(end, start)| u64::from(end - start)).collect();
+        let place = |row: u32| {
+            let (source, line) = self.rows[row as usize];
+            (self.names[source as usize].clone(), line)
+        };
+        let copies = found.overlaps.into_iter().map(|overlap| Copies {
+            part: overlap.part,
+            of: overlap.of,
+            exact: overlap.exact,
+            near: overlap.near,
+            examples: overlap.examples.iter().map(|(row, of)| (place(*row), place(*of))).collect(),
+        });
+        Compared {
+            rows,
+            copies: copies.collect(),
+            repeats: found.repeats.iter().map(|row| self.rows[*row as usize]).collect(),
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! `compare`: copies among the rows of a data set's parts.
+
+use pyo3::prelude::*;
+
+use super::build::{Reporter, source};
+use super::recipe::PyRecipe;
+use crate::pipeline::{self, Compared, Place};
+
+/// Copies between the parts of a data set, and within them.
+#[pyclass(module = "expert_worker._native", frozen)]
+pub struct Duplicates {
+    pub compared: Compared,
+}
+
+/// Part, part that it copies, exact and near copies, and pairs of places.
+type Counted = (usize, usize, u64, u64, Vec<(Place, Place)>);
+
+/// Compares all rows of the parts, each a list of sources as `ingest` takes them.
+#[pyfunction]
+pub fn compare(
+    py: Python<'_>,
+    recipe: &PyRecipe,
+    parts: Vec<Vec<(String, Bound<'_, PyAny>)>>,
+    threads: usize,
+    progress: &Bound<'_, PyAny>,
+) -> PyResult<Duplicates> {
+    let sources = |part: Vec<_>| part.into_iter().map(source).collect::<PyResult<Vec<_>>>();
+    let parts = parts.into_iter().map(sources).collect::<PyResult<Vec<_>>>()?;
+    let mut reporter = Reporter::new(progress);
+    let compared = py.detach(|| {
+        let report = |bytes, total, rows| reporter.report((bytes, total, rows));
+        pipeline::compare(&recipe.inner, parts, threads, report)
+    });
+    Ok(Duplicates { compared: reporter.outcome(compared)? })
+}
+
+#[pymethods]
+impl Duplicates {
+    /// Rows that were compared, of each part.
+    fn rows(&self) -> Vec<u64> {
+        self.compared.rows.clone()
+    }
+
+    fn copies(&self) -> Vec<Counted> {
+        let counted = self.compared.copies.iter();
+        counted.map(|it| (it.part, it.of, it.exact, it.near, it.examples.clone())).collect()
+    }
+}

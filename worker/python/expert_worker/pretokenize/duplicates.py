@@ -1,0 +1,177 @@
+"""Copies between training, validation and test rows, and within the training rows.
+
+Test rows are not an input of a token cache, so a cache that is used again may have been compared with other
+ones: then its rows are compared again, and its record is replaced.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from expert_worker._native import Duplicates as Found
+from expert_worker._native import NativeError, compare
+from expert_worker.errors import ExpertError, Interrupted
+from expert_worker.events import Events
+from expert_worker.plan import Plan, Source
+from expert_worker.pretokenize.inputs import Inputs, recipe_for
+from expert_worker.pretokenize.sources import open_source, source_digest
+from expert_worker.pretokenize.watch import watched
+from expert_worker.processor import available_cores
+from expert_worker.results import DuplicateRows, Duplicates
+
+_SILENCE_BUDGET = 600.0
+# A warning from this share of a part's rows on.
+LEAK = 0.01
+TRAIN, VALIDATION, TEST = "train", "validation", "test"
+
+
+@dataclass(frozen=True)
+class _Part:
+    name: str
+    sources: Sequence[Source]
+    places: Mapping[str, str]
+
+
+def compared(inputs: Inputs, events: Events, folder: Path) -> tuple[Found | None, Duplicates | None]:
+    """Copies among the rows of all parts; unpacked files are written into `folder` meanwhile. Test files that
+    cannot be read are for `evaluate` to report: the other parts are compared without them."""
+    digests = test_digests(inputs.plan)
+    parts = _parts(inputs.plan, digests)
+    found = _compare(inputs, parts, events, folder)
+    if found is None:
+        parts = [part for part in parts if part.name in (TRAIN, VALIDATION)]
+        digests = {}
+        found = _compare(inputs, parts, events, folder)
+    if found is None:
+        return None, None
+    rows = {part.name: count for part, count in zip(parts, found.rows(), strict=True)}
+    record = Duplicates(rows=rows, test_files=digests, found=tuple(_counted(found, parts, rows)))
+    return found, record
+
+
+def is_current(record: Duplicates | None, plan: Plan) -> bool:
+    """Whether the comparison was with the test rows of this plan."""
+    return record is not None and record.test_files == test_digests(plan)
+
+
+def warn(record: Duplicates | None, plan: Plan, events: Events) -> None:
+    for found in record.found if record is not None else ():
+        count = found.exact + found.near
+        if count < LEAK * found.rows:
+            continue
+        share = f"{count / found.rows:.1%}; {found.exact:,} exact, {found.near:,} near"
+        counts = f"{count:,} of {found.rows:,} rows ({share})"
+        pairs = "; ".join(f"{copy} copies {original}" for copy, original in found.examples)
+        if found.part != found.of:
+            events.warning(
+                "data-leak",
+                f"{counts} of the {_named(found.part)} are copies of {found.of} rows: {pairs}",
+                "Remove them from one of the two: a score on learned rows says nothing about new ones.",
+            )
+        elif plan.recipe.data.validation_split and not plan.recipe.data.drop_near_copies:
+            events.warning(
+                "data-leak",
+                f"{counts} of the training data repeat earlier ones, and validation_split may hold out one "
+                f"of two copies: {pairs}",
+                'Set training.dataset.validation.deduplicate to "near", or name a validation file.',
+            )
+
+
+def test_digests(plan: Plan) -> dict[str, str]:
+    """Of the test files that can be read."""
+    threads = plan.machine.threads.pretokenize
+    return {
+        source.name: digest
+        for _, source, places in _test_sources(plan)
+        if (digest := _digest(source, places, threads)) is not None
+    }
+
+
+def _digest(source: Source, places: Mapping[str, str], threads: int | None) -> str | None:
+    if source.format == "huggingface":
+        # Its name says which one it is; loading it only for its digest may need the network.
+        return source.name
+    try:
+        return source_digest(source, places, threads)
+    except (ExpertError, OSError):
+        return None
+
+
+def _test_sources(plan: Plan) -> list[tuple[str, Source, Mapping[str, str]]]:
+    sets = [(TEST, plan.recipe.data.test, plan.machine.paths.data)]
+    sets += [(name, chosen.sources, chosen.files) for name, chosen in sorted(plan.test_sets.items())]
+    return [(name, source, places) for name, sources, places in sets for source in sources]
+
+
+def _parts(plan: Plan, readable: Mapping[str, str]) -> list[_Part]:
+    data, places = plan.recipe.data, plan.machine.paths.data
+    parts = [_Part(TRAIN, data.train, places), _Part(VALIDATION, data.validation, places)]
+    names = [TEST, *sorted(plan.test_sets)]
+    tests = [entry for entry in _test_sources(plan) if entry[1].name in readable]
+    for name in names:
+        files = [(source, files) for part, source, files in tests if part == name]
+        if files:
+            parts.append(_Part(name, [source for source, _ in files], files[0][1]))
+    return [part for part in parts if part.sources]
+
+
+def _compare(inputs: Inputs, parts: Sequence[_Part], events: Events, folder: Path) -> Found | None:
+    names = ", ".join(source.name for part in parts for source in part.sources)
+    events.stage("compare rows", _SILENCE_BUDGET, ", ".join(part.name for part in parts))
+    start = time.monotonic()
+
+    def progress(done: int, total: int, _rows: int) -> bool:
+        seconds = time.monotonic() - start
+        rate = done / seconds if seconds > 0 else None
+        events.advance("compare rows", done, total or None, unit="bytes", rate=rate)
+        return not events.stop_requested
+
+    recipe = recipe_for(inputs, (), (), interpret=False)
+    threads = inputs.plan.machine.threads.pretokenize or available_cores()
+    try:
+        with tempfile.TemporaryDirectory(prefix=".compare-", dir=folder) as scratch:
+            opened = [
+                [
+                    (source.name, open_source(source, part.places, Path(scratch) / part.name))
+                    for source in part.sources
+                ]
+                for part in parts
+            ]
+            with watched(events, f"Comparing the rows of {names}"):
+                return compare(recipe, opened, threads, progress)
+    except NativeError as error:
+        if error.args[0] == "interrupted":
+            raise Interrupted("Stopped while comparing rows; nothing of it is kept") from None
+        return None
+    except Interrupted:
+        raise
+    except ExpertError:
+        return None
+
+
+def _counted(found: Found, parts: Sequence[_Part], rows: Mapping[str, int]) -> list[DuplicateRows]:
+    """What is learned from or chosen by, copied elsewhere; copies within test rows harm nothing."""
+    counted = []
+    for part, of, exact, near, examples in found.copies():
+        name, original = parts[part].name, parts[of].name
+        if (name == original) != (name == TRAIN) or original not in (TRAIN, VALIDATION):
+            continue
+        pairs = tuple((_place(copy), _place(source)) for copy, source in examples)
+        counted.append(
+            DuplicateRows(part=name, of=original, rows=rows[name], exact=exact, near=near, examples=pairs)
+        )
+    return counted
+
+
+def _place(place: tuple[str, int]) -> str:
+    return f"{place[0]}:{place[1]}"
+
+
+def _named(part: str) -> str:
+    return (
+        f"{part} data" if part in (TRAIN, VALIDATION) else "test set" if part == TEST else f"test set {part}"
+    )
