@@ -37,6 +37,8 @@ pub enum Command {
     /// Build the token cache, without training
     Pretokenize(pretokenize::Args),
     /// Train an expert, or every expert of a folder
+    ///
+    /// Where torchrun, Slurm or Kubernetes has started several processes, they train one expert together (docs/several-processes.md).
     Train(Box<train::Args>),
     /// Score base and adapter on the test set
     Evaluate(evaluate::Args),

@@ -120,6 +120,7 @@ fn site(manifest: &Path, gpu: Option<u64>) -> Site {
         devices: 1,
         computes_bf16: gpu.is_some(),
         threads: Threads::default(),
+        launched: None,
         wait_for_mirror: false,
     }
 }

@@ -36,10 +36,11 @@ fn minimal(config: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-fn from_machine(config: &str, device: DeviceKind) -> BTreeSet<Code> {
+fn from_machine(config: &str, device: DeviceKind, launched: Option<u32>) -> BTreeSet<Code> {
     let path = PathBuf::from("/nowhere/manifest.json");
     let manifest = from_bytes(minimal(config), &path, &Options::default()).manifest.unwrap();
-    let problems = check_machine(&manifest.effective(0).unwrap(), MachineFacts { device, devices: 1 });
+    let problems =
+        check_machine(&manifest.effective(0).unwrap(), MachineFacts { device, devices: 1, launched });
     manifest.locate(problems).iter().map(|found| found.code).collect()
 }
 
@@ -53,19 +54,20 @@ fn every_code_is_reached() {
     let sets = vec![Set::new("training.config.no_such_key", "1")];
     let options = Options { sets, ..Options::default() };
     reached.extend(codes(&from_bytes(minimal(r#""seed": 1"#), absent, &options).diagnostics));
-    reached.extend(from_machine(r#""fp16": true"#, DeviceKind::Cpu));
-    reached.extend(from_machine(r#""optim": "paged_adamw_8bit""#, DeviceKind::Mps));
-    reached.extend(from_machine(r#""distributed": {"processes": 2}"#, DeviceKind::Cuda));
+    reached.extend(from_machine(r#""fp16": true"#, DeviceKind::Cpu, None));
+    reached.extend(from_machine(r#""optim": "paged_adamw_8bit""#, DeviceKind::Mps, None));
+    reached.extend(from_machine(r#""distributed": {"processes": 2}"#, DeviceKind::Cuda, None));
+    reached.extend(from_machine(r#""distributed": {"processes": 2}"#, DeviceKind::Cpu, Some(3)));
     let missed: Vec<_> = Code::ALL.iter().filter(|code| !reached.contains(code)).collect();
     assert!(missed.is_empty(), "no test reaches {missed:?}");
 }
 
 #[test]
 fn a_machine_that_fits_is_not_complained_of() {
-    assert!(from_machine(r#""fp16": true, "optim": "paged_adamw_8bit""#, DeviceKind::Cuda).is_empty());
-    assert!(from_machine(r#""bf16": true"#, DeviceKind::Cpu).is_empty());
-    assert!(from_machine(r#""distributed": {"processes": 2}"#, DeviceKind::Cpu).is_empty());
-    assert!(from_machine(r#""distributed": "ddp""#, DeviceKind::Cuda).is_empty());
+    assert!(from_machine(r#""fp16": true, "optim": "paged_adamw_8bit""#, DeviceKind::Cuda, None).is_empty());
+    assert!(from_machine(r#""bf16": true"#, DeviceKind::Cpu, None).is_empty());
+    assert!(from_machine(r#""distributed": {"processes": 2}"#, DeviceKind::Cpu, None).is_empty());
+    assert!(from_machine(r#""distributed": "ddp""#, DeviceKind::Cuda, None).is_empty());
 }
 
 #[test]

@@ -83,6 +83,7 @@ fn plan(document: &Value) -> Value {
         devices: 2,
         computes_bf16: true,
         threads: Threads::default(),
+        launched: None,
         wait_for_mirror: false,
     };
     let plan = resolve(&manifest.effective(0).unwrap(), &site).unwrap();

@@ -10,13 +10,17 @@ use expert_contract::read::from_bytes;
 use expert_contract::rules::{MachineFacts, check_machine};
 
 fn found(config: &str, device: DeviceKind, devices: u32) -> Vec<Code> {
+    found_in(config, MachineFacts { device, devices, launched: None })
+}
+
+fn found_in(config: &str, facts: MachineFacts) -> Vec<Code> {
     let manifest = format!(
         r#"{{"name": "x", "base_models": ["Qwen/Qwen3-0.6B"],
             "training": {{"dataset": "a.jsonl", "config": {{"rank": 8, "alpha": 16, {config}}}}}}}"#
     );
     let loaded = from_bytes(manifest.into_bytes(), Path::new("/nowhere/manifest.json"), &Options::default());
     let manifest = loaded.manifest.unwrap();
-    let problems = check_machine(&manifest.effective(0).unwrap(), MachineFacts { device, devices });
+    let problems = check_machine(&manifest.effective(0).unwrap(), facts);
     manifest.locate(problems).iter().map(|found| found.code).collect()
 }
 
@@ -30,6 +34,17 @@ fn as_many_processes_as_there_are_devices_and_no_more() {
         assert!(found(&config, DeviceKind::Cpu, devices).is_empty(), "processes share a CPU");
     }
     assert!(found(r#""distributed": {"processes": null}"#, DeviceKind::Cuda, 1).is_empty());
+}
+
+#[test]
+fn a_launcher_has_started_as_many_processes_as_the_manifest_wants() {
+    let launched = |config: &str| {
+        found_in(config, MachineFacts { device: DeviceKind::Cuda, devices: 1, launched: Some(4) })
+    };
+    assert!(launched(r#""distributed": {"processes": 4}"#).is_empty(), "they may be on other machines");
+    assert!(launched(r#""distributed": "ddp""#).is_empty());
+    assert!(launched(r#""distributed": null"#).is_empty());
+    assert_eq!(launched(r#""distributed": {"processes": 2}"#), [Code::LaunchedProcesses]);
 }
 
 #[test]

@@ -56,6 +56,7 @@ impl World {
             devices,
             computes_bf16: kind == DeviceKind::Cuda,
             threads: Threads::default(),
+            launched: None,
             wait_for_mirror: false,
         }
     }

@@ -307,6 +307,20 @@ fn processes_share_a_step_and_a_spread_base_shares_its_weights() {
 }
 
 #[test]
+fn processes_of_a_launcher_train_together_whatever_the_manifest_says() {
+    let joined = |text: &str| {
+        let plain = Set::new("base_models[0].quantization", "none");
+        let sets = [plain, Set::new("training.config.distributed", text)];
+        let site = Site { launched: Some(4), ..site(None, DeviceKind::Cpu) };
+        let together = plan(&manifest(&sets), 1, &site).machine.distributed;
+        together.map(|it| (it.strategy.as_str(), it.processes))
+    };
+    assert_eq!(joined("null"), Some(("ddp", 4)));
+    assert_eq!(joined("ddp"), Some(("ddp", 4)));
+    assert_eq!(joined("fsdp2"), Some(("fsdp2", 4)));
+}
+
+#[test]
 fn one_device_makes_one_process_and_the_plan_says_so() {
     let sets = [Set::new("training.config.distributed", "ddp")];
     let resolved = plan(&manifest(&sets), 1, &site(None, DeviceKind::Cpu));

@@ -14,7 +14,7 @@ use crate::plan::{Reads, prepare};
 use crate::run::adapter;
 use crate::sys::paths::near;
 use crate::ui::Console;
-use crate::worker::{Board, Home, Notice, carry_out_with};
+use crate::worker::{Board, Home, Notice, Start, carry_out_with};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -73,13 +73,8 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let mut page = Page { console, most, speaker: String::new() };
     let mut board = Board::new(console);
     let result =
-        carry_out_with(
-            &plan,
-            Home::of(&plan)?,
-            &args.supervision,
-            global,
-            None,
-            &mut |notice| match notice {
+        carry_out_with(&plan, Home::of(&plan)?, &args.supervision, global, Start::default(), &mut |notice| {
+            match notice {
                 Notice::Event(event) => match &event.body {
                     Body::Text { source, text, done, cut } => {
                         board.set_aside();
@@ -89,8 +84,8 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
                     _ => board.notify(notice),
                 },
                 other => board.notify(other),
-            },
-        );
+            }
+        });
     board.finish();
     let result = result?;
     if console.json {

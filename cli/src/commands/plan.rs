@@ -7,8 +7,9 @@ use expert_contract::plan::{Request, Resume};
 use crate::args::{PlanOptions, Price, TrainOptions};
 use crate::failure::Failure;
 use crate::next;
-use crate::plan::{Reads, prepare, show};
+use crate::plan::{Here, Reads, prepare_here, show};
 use crate::sys::cards::Card;
+use crate::sys::launcher::{self, Launched};
 use crate::ui::Console;
 
 /// Show every resolved setting and its source, steps, tokens, batch, and memory compared with the device
@@ -29,7 +30,16 @@ pub struct Args {
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let request = Request::Train { resume: Resume::Nothing, extend: false, evaluate: false, profile: false };
     let options = PlanOptions { card: args.card.clone(), ..args.options.plan() };
-    let prepared = prepare(&options, Reads::TrainingData, console)?;
+    // A plan for another machine is the same for each of a launcher's processes.
+    let rank = match launcher::here()? {
+        Launched::As(rank) => Some(rank),
+        Launched::Alone | Launched::Ignored(_) => None,
+    };
+    if rank.is_some_and(|rank| !rank.is_main()) {
+        return Ok(Exit::Done);
+    }
+    let here = Here { rank: rank.filter(|_| args.card.is_none()), ..Here::default() };
+    let prepared = prepare_here(&options, Reads::TrainingData, here, console)?;
     show(&prepared, &prepared.resolved.plan(request), args.all, &args.price, console);
     let place = if args.card.is_some() { "next, on that machine" } else { "next" };
     console.say(&format!("{place}: {}", next::command("train", &options, "")));

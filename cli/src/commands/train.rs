@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use expert_contract::exit::Exit;
-use expert_contract::plan::Plan;
+use expert_contract::plan::{DistributedStrategy, Plan};
+use expert_contract::resolve::Resolved;
 use expert_contract::results::TrainResult;
 use serde_json::Value;
 
@@ -12,16 +13,19 @@ use crate::experts::MANIFEST;
 use crate::failure::Failure;
 use crate::lock;
 use crate::next;
-use crate::plan::{Reads, prepare_here, show};
+use crate::plan::{Here, Reads, prepare_here, show};
 use crate::run::speed;
 use crate::sys::digests::Digests;
 use crate::sys::host;
+use crate::sys::launcher::{self, Launched, Rank};
 use crate::sys::paths::{near, portable};
 use crate::train::shelf::{self, Shelf};
-use crate::train::{RunOptions, Runner, ShelfOptions, Trained, Trainer};
+use crate::train::{RunOptions, Runner, ShelfOptions, Trained, Trainer, follow};
 use crate::ui::Console;
 use crate::ui::summary::{self, Spent};
 use crate::worker::Board;
+
+const DISTRIBUTED: &str = "distributed";
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -52,7 +56,9 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         .hint(format!("write expert-cli plan --for {}, or train without --for", next::quoted(card))));
     }
     let options = args.options.plan();
+    let rank = rank_here(console)?;
     if let Some(folder) = &args.shelf.all {
+        refuse_shelf_of_ranks(rank)?;
         let (run, supervision) = (args.run.clone(), &args.supervision);
         let shelf = Shelf { folder, options: &options, run, selection: &args.shelf, supervision, global };
         if args.price.price_per_hour.is_some() {
@@ -65,9 +71,15 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         return shelf::run(shelf, console);
     }
     refuse_expert_as_checkpoint(args.run.resume.as_deref())?;
-    let prepared = prepare_here(&options, Reads::TrainingData, args.run.here(), console)?;
+    let muted = Console { warns: false, ..*console };
+    let is_main = rank.is_none_or(Rank::is_main);
+    let here = Here { rank, ..args.run.here() };
+    let prepared = prepare_here(&options, Reads::TrainingData, here, if is_main { console } else { &muted })?;
     let resolved = &prepared.resolved;
     if args.dry_run {
+        if !is_main {
+            return Ok(Exit::Done);
+        }
         let digests = Digests::open(&host::home());
         let paths = &resolved.machine.paths;
         let inputs = lock::inputs::here(&resolved.recipe, paths, global.python.as_deref(), &digests);
@@ -75,12 +87,17 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         show(&prepared, &Plan { inputs: Some(inputs), ..plan }, false, &args.price, console);
         return Ok(Exit::Done);
     }
+    let digests = Digests::open(&host::home());
+    let runner = Runner { supervision: &args.supervision, global, digests: &digests, warm: None, rank };
+    match rank {
+        Some(rank) if !is_main => return follow(rank, resolved, &args.run, &runner, console),
+        Some(rank) => say_joined(rank, resolved, console),
+        None => {}
+    }
     for note in &prepared.resolved.notes {
         console.warn(&note.message, Some(&note.hint));
     }
-    let digests = Digests::open(&host::home());
     let mut board = Board::new(console);
-    let runner = Runner { supervision: &args.supervision, global, digests: &digests, warm: None };
     let outcome = Trainer { options: &args.run, shelf: None, runner }
         .train(resolved, &mut |notice| board.notify(notice));
     board.finish();
@@ -103,6 +120,36 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let next = next::missing(&resolved.recipe, paths, &options, &next::ask(&options));
     next::lead_on(Path::new(&paths.output), &next, console);
     Ok(Exit::Done)
+}
+
+/// Which of a launcher's processes this is; None where it trains alone.
+fn rank_here(console: &Console) -> Result<Option<Rank>, Failure> {
+    match launcher::here()? {
+        Launched::As(rank) => Ok(Some(rank)),
+        Launched::Alone => Ok(None),
+        Launched::Ignored(reason) => {
+            console.say(&reason);
+            Ok(None)
+        }
+    }
+}
+
+fn refuse_shelf_of_ranks(rank: Option<Rank>) -> Result<(), Failure> {
+    let Some(rank) = rank else { return Ok(()) };
+    let message =
+        format!("--all trains many experts, and this is {rank} of a launcher, which trains one together");
+    Err(Failure::bad_input("shelf-of-ranks", message)
+        .hint("name one expert, or run train --all in one process without the launcher"))
+}
+
+fn say_joined(rank: Rank, resolved: &Resolved, console: &Console) {
+    let strategy = resolved.machine.distributed.map_or(DistributedStrategy::Ddp, |it| it.strategy);
+    let is_default = resolved.settings.iter().all(|it| it.key != DISTRIBUTED || it.value.is_none());
+    let origin = if is_default { "; the manifest names no strategy" } else { "" };
+    let count = rank.of;
+    console.say(&format!(
+        "training in the {count} processes of the launcher ({strategy}{origin}); this is rank 0"
+    ));
 }
 
 /// The result, with what it cost where a price is given.

@@ -88,7 +88,7 @@ fn resolved_here(options: &PlanOptions, here: Here, console: &Console) -> Result
         if manifest.has_other_base {
             resolved.notes.push(not_in_manifest(&resolved.base.declared));
         }
-        let facts = MachineFacts { device: site.device.kind, devices: site.devices };
+        let facts = MachineFacts { device: site.device.kind, devices: site.devices, launched: site.launched };
         let found = manifest.locate(check_machine(&expert, facts));
         console.report(&found, &manifest.document.sources);
         diagnostics.extend(found);

@@ -7,7 +7,10 @@ use expert_contract::resolve::Site;
 
 use crate::args::PlanOptions;
 use crate::failure::Failure;
-use crate::sys::host::{computes_bf16, device, home, hub_cache, threads_alone};
+use crate::sys::host::{
+    computes_bf16, device, device_of_rank, home, hub_cache, threads_alone, threads_of_rank,
+};
+use crate::sys::launcher::Rank;
 
 /// What a command says about this machine, beside the options that decide a plan.
 #[derive(Debug, Clone, Copy, Default)]
@@ -15,12 +18,19 @@ pub struct Here {
     /// Threads that tokenize.
     pub jobs: Option<u32>,
     pub wait_for_mirror: bool,
+    /// Which of a launcher's processes this is.
+    pub rank: Option<Rank>,
 }
 
 /// `manifest` is the manifest's file.
 pub fn of(options: &PlanOptions, here: Here, manifest: &Path) -> Result<Site, Failure> {
     let found =
         options.card.as_ref().map_or_else(|| device(options.device.kind()), |card| Ok(card.found()))?;
+    let found = here.rank.map_or_else(|| Ok(found.clone()), |rank| device_of_rank(&found, rank))?;
+    let compute = match here.rank {
+        Some(rank) => threads_of_rank(&found.device, rank),
+        None => threads_alone(&found.device),
+    };
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     Ok(Site {
         manifest: absolute(manifest),
@@ -30,10 +40,11 @@ pub fn of(options: &PlanOptions, here: Here, manifest: &Path) -> Result<Site, Fa
         test: options.test.as_deref().map(|it| if is_on_hub(it) { it.to_owned() } else { absolute(it) }),
         home: home(),
         hub_cache: hub_cache(),
-        threads: Threads { compute: threads_alone(&found.device), pretokenize: here.jobs },
+        threads: Threads { compute, pretokenize: here.jobs },
         device: found.device,
         devices: found.devices,
         computes_bf16: found.computes_bf16,
+        launched: here.rank.map(|rank| rank.of),
         wait_for_mirror: here.wait_for_mirror,
     })
 }
@@ -55,6 +66,7 @@ pub fn on_cpu(manifest: &Path) -> Site {
         devices: 1,
         computes_bf16: computes_bf16(),
         threads: Threads::default(),
+        launched: None,
         wait_for_mirror: false,
     }
 }

@@ -3,7 +3,7 @@
 pub struct Variable {
     pub name: &'static str,
     pub meaning: &'static str,
-    /// Shown by `--help`; the others pass between the CLI and its worker or serve tests.
+    /// Shown by `--help`; the others pass between the CLI and its worker, are set by launchers or serve tests.
     pub public: bool,
 }
 
@@ -32,6 +32,22 @@ pub const OMP_NUM_THREADS: Variable =
 pub const SERVE_TOKEN: Variable =
     public("EXPERT_SERVE_TOKEN", "the token that requests to `serve` must send");
 pub const NO_COLOR: Variable = public("NO_COLOR", "any value: no colour");
+/// What launchers of several processes set.
+pub const RANK: Variable =
+    internal("RANK", "the number of this process, from 0, among those that train together");
+pub const WORLD_SIZE: Variable = internal("WORLD_SIZE", "how many processes train together");
+pub const LOCAL_RANK: Variable = internal("LOCAL_RANK", "the number of this process on its machine");
+pub const LOCAL_WORLD_SIZE: Variable = internal("LOCAL_WORLD_SIZE", "how many of them are on this machine");
+pub const MASTER_ADDR: Variable = internal("MASTER_ADDR", "the machine where they meet");
+pub const MASTER_PORT: Variable = internal("MASTER_PORT", "its port");
+pub const SLURM_PROCID: Variable = internal("SLURM_PROCID", "RANK, as Slurm calls it");
+pub const SLURM_NTASKS: Variable = internal("SLURM_NTASKS", "WORLD_SIZE, as Slurm calls it");
+pub const SLURM_LOCALID: Variable = internal("SLURM_LOCALID", "LOCAL_RANK, as Slurm calls it");
+/// How a worker that a launcher's process starts knows its number, and where it meets the others.
+pub const WORKER_RANK: Variable =
+    internal("EXPERT_RANK", "the worker's number among those that train together");
+pub const RENDEZVOUS: Variable =
+    internal("EXPERT_RENDEZVOUS", "where they meet: a file, or env:// for MASTER_ADDR");
 /// The worker dies with the process of this id.
 pub const PARENT_PID: Variable = internal("EXPERT_PARENT_PID", "the CLI's process id");
 pub const RUN_LOCK: Variable =
@@ -39,7 +55,7 @@ pub const RUN_LOCK: Variable =
 /// Keeps the working directory, which may be a downloaded expert's, off the worker's import path.
 pub const SAFE_PATH: Variable = internal("PYTHONSAFEPATH", "always set for the worker");
 
-pub const ALL: [&Variable; 14] = [
+pub const ALL: [&Variable; 25] = [
     &PYTHON,
     &STOP_GRACE,
     &VIRTUAL_ENV,
@@ -51,6 +67,17 @@ pub const ALL: [&Variable; 14] = [
     &OMP_NUM_THREADS,
     &SERVE_TOKEN,
     &NO_COLOR,
+    &RANK,
+    &WORLD_SIZE,
+    &LOCAL_RANK,
+    &LOCAL_WORLD_SIZE,
+    &MASTER_ADDR,
+    &MASTER_PORT,
+    &SLURM_PROCID,
+    &SLURM_NTASKS,
+    &SLURM_LOCALID,
+    &WORKER_RANK,
+    &RENDEZVOUS,
     &PARENT_PID,
     &RUN_LOCK,
     &SAFE_PATH,

@@ -6,6 +6,7 @@ use expert_contract::plan::{Device, DeviceKind};
 use sysinfo::System;
 
 use super::env;
+use super::launcher::Rank;
 use crate::failure::Failure;
 
 /// A device that training can run on.
@@ -38,6 +39,29 @@ fn absent(kind: &str, reason: &str) -> Failure {
 /// The first GPU that torch will see.
 fn cuda() -> Option<Found> {
     gpus().into_iter().next()
+}
+
+/// The device of one of a launcher's processes: the GPU of its number on this machine, or the only one that the launcher
+/// lets it see.
+pub fn device_of_rank(first: &Found, rank: Rank) -> Result<Found, Failure> {
+    if first.device.kind == DeviceKind::Mps {
+        return Err(Failure::missing(
+            "device-missing",
+            "one Apple GPU cannot be shared by several processes",
+        )
+        .hint("use --device cpu, or start one process"));
+    }
+    if first.device.kind == DeviceKind::Cpu || first.devices == 1 {
+        return Ok(first.clone());
+    }
+    gpus().into_iter().nth(rank.local as usize).ok_or_else(|| {
+        let (local, count) = (rank.local, first.devices);
+        Failure::missing(
+            "too-few-devices",
+            format!("LOCAL_RANK is {local}, and this machine has {count} GPUs"),
+        )
+        .hint("start one process per GPU (torchrun --nproc-per-node)")
+    })
 }
 
 /// The devices like `first`, including itself.
@@ -150,6 +174,12 @@ pub fn cores() -> u32 {
 /// Threads to compute with, for one expert alone on its device.
 pub fn threads_alone(device: &Device) -> Option<u32> {
     (device.kind == DeviceKind::Cpu).then(cores)
+}
+
+/// Threads of one of a launcher's processes: what the launcher says (OMP_NUM_THREADS), or its share of the cores.
+pub fn threads_of_rank(device: &Device, rank: Rank) -> Option<u32> {
+    let sharing = if env::OMP_NUM_THREADS.get().is_some() { 1 } else { rank.local_of.unwrap_or(1) };
+    threads_alone(device).map(|threads| (threads / sharing).max(1))
 }
 
 /// Converted bases, compiled tokenizers, base scores: files that can be made again.

@@ -7,5 +7,6 @@ pub mod env;
 pub mod files;
 pub mod git;
 pub mod host;
+pub mod launcher;
 pub mod paths;
 pub mod run_lock;

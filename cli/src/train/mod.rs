@@ -2,6 +2,7 @@
 
 pub mod changed;
 mod decide;
+mod follow;
 mod options;
 mod runner;
 mod select;
@@ -12,6 +13,7 @@ mod trainer;
 mod work;
 
 pub use decide::Asked;
+pub use follow::follow;
 pub use options::{RunOptions, ShelfOptions, has_test_set};
 pub use runner::{Runner, Trained};
 pub use trainer::Trainer;

@@ -13,7 +13,8 @@ use crate::failure::Failure;
 use crate::lock;
 use crate::run::RunFolder;
 use crate::sys::digests::Digests;
-use crate::worker::{self, Home, Notice, Warm, carry_out_with};
+use crate::sys::launcher::Rank;
+use crate::worker::{self, Home, Notice, Start, Warm, carry_out_with};
 
 /// How one expert's training ended.
 pub enum Trained {
@@ -48,6 +49,8 @@ pub struct Runner<'a> {
     pub global: &'a Global,
     pub digests: &'a Digests,
     pub warm: Option<Warm>,
+    /// Which of a launcher's processes this one trains as.
+    pub rank: Option<Rank>,
 }
 
 impl Runner<'_> {
@@ -104,7 +107,9 @@ impl Runner<'_> {
 
     /// A run that cannot start leaves the one before as it was; one that has made a step keeps it as `previous/`.
     fn run(&self, folder: &RunFolder, plan: &Plan, notify: &mut dyn FnMut(Notice)) -> Result<Value, Failure> {
-        let result = self.carry_out(plan, Home::Run(folder.clone()), notify);
+        let start = Start { warm: self.warm.as_ref(), rank: self.rank };
+        let home = Home::Run(folder.clone());
+        let result = carry_out_with(plan, home, self.supervision, self.global, start, notify);
         if result.is_ok() {
             folder.keep_as_previous()?;
         } else {
@@ -119,7 +124,8 @@ impl Runner<'_> {
         home: Home,
         notify: &mut dyn FnMut(Notice),
     ) -> Result<Value, Failure> {
-        carry_out_with(plan, home, self.supervision, self.global, self.warm.as_ref(), notify)
+        let start = Start { warm: self.warm.as_ref(), rank: None };
+        carry_out_with(plan, home, self.supervision, self.global, start, notify)
     }
 }
 

@@ -51,7 +51,7 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     let waiting: Vec<Waiting> =
         manifests.iter().map(|manifest| prepare_one(manifest, options, here, console)).collect();
     let digests = Digests::open(&host::home());
-    let runner = Runner { supervision, global, digests: &digests, warm: None };
+    let runner = Runner { supervision, global, digests: &digests, warm: None, rank: None };
     let mut trainer = Trainer { options: &run, shelf: Some(selection), runner };
     if run.locked {
         refuse_unlocked(&waiting, &trainer)?;

@@ -4,7 +4,7 @@
 
 use std::io::Write;
 
-use expert_contract::diagnostic::{Diagnostic, is_visible};
+use expert_contract::diagnostic::{Diagnostic, Severity, is_visible};
 use expert_contract::exit::Exit;
 use expert_contract::source::Sources;
 use serde::Serialize;
@@ -18,11 +18,13 @@ use crate::failure::Failure;
 pub struct Console {
     pub json: bool,
     pub quiet: bool,
+    /// False in one of several processes that say the same: it reports errors only.
+    pub warns: bool,
 }
 
 impl Console {
     pub fn new(json: bool, quiet: bool) -> Self {
-        Self { json, quiet }
+        Self { json, quiet, warns: true }
     }
 
     /// The command's result, as text. Styles are stripped if the stream is not a terminal.
@@ -54,7 +56,12 @@ impl Console {
 
     /// The diagnostics of a manifest, with the positions underlined. Styles are stripped if the stream is not a terminal.
     pub fn report(&self, diagnostics: &[Diagnostic], sources: &Sources) {
-        diagnostic::show(diagnostics, sources, self.quiet);
+        let is_shown = |found: &Diagnostic| match found.severity {
+            Severity::Error => true,
+            Severity::Advice => !self.quiet && self.warns,
+            Severity::Warning => self.warns,
+        };
+        diagnostic::show(diagnostics.iter().filter(|found| is_shown(found)), sources);
     }
 
     /// A part of a result that is written as it arrives.
@@ -63,6 +70,9 @@ impl Console {
     }
 
     pub fn warn(&self, message: &str, hint: Option<&str>) {
+        if !self.warns {
+            return;
+        }
         let text = wrap::message(&format!("{WARNING}warning{WARNING:#}: {message}"), 2);
         to_stderr(&format!("{text}{}", hint_line(hint)));
     }

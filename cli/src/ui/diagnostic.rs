@@ -2,16 +2,15 @@
 
 use std::io::Write;
 
-use expert_contract::diagnostic::{Diagnostic, Severity, Style, render};
+use expert_contract::diagnostic::{Diagnostic, Style, render};
 use expert_contract::source::Sources;
 
 use super::wrap::columns_of_messages;
 
-/// `quiet` leaves advice out.
-pub fn show(diagnostics: &[Diagnostic], sources: &Sources, quiet: bool) {
+pub fn show<'a>(diagnostics: impl Iterator<Item = &'a Diagnostic>, sources: &Sources) {
     let style = Style { colour: true, columns: columns_of_messages(), ..Style::default() };
     let mut out = anstream::stderr().lock();
-    for diagnostic in diagnostics.iter().filter(|found| !(quiet && found.severity == Severity::Advice)) {
+    for diagnostic in diagnostics {
         let _ = writeln!(out, "{}", render(diagnostic, sources, style));
     }
 }

@@ -11,6 +11,7 @@ use super::locate::Found;
 use super::process::Worker;
 use crate::failure::{Failure, reason};
 use crate::sys::files::without_following;
+use crate::sys::launcher::Rank;
 use crate::sys::run_lock::RunLock;
 
 /// The worker's standard input.
@@ -36,6 +37,8 @@ pub struct Launch<'a> {
     pub saves: bool,
     /// Held by the worker too, so that no other writer enters the run's folder before it has ended.
     pub run_lock: Option<&'a RunLock>,
+    /// Which of a launcher's processes it trains as.
+    pub rank: Option<Rank>,
 }
 
 pub struct Started {

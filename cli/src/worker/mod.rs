@@ -26,6 +26,6 @@ pub use module::{hand_over, run_module};
 pub use outcome::result;
 pub use package::{PACKAGE, find_package};
 pub use process::keep_on_at_file_limit;
-pub use stage::{Home, carry_out, carry_out_with};
+pub use stage::{Home, Start, carry_out, carry_out_with};
 pub use supervise::Notice;
 pub use warm::Warm;

@@ -35,6 +35,7 @@ fn spawn(launch: &Launch) -> Result<Child, Failure> {
     command.args(["-m", "expert_worker", launch.task.as_str(), "--plan"]).arg(&launch.plan);
     command.env(env::PARENT_PID.name, std::process::id().to_string());
     command.env(env::SAFE_PATH.name, "1");
+    number(&mut command, launch);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
     process::prepare(&mut command);
     if let Some(lock) = launch.run_lock {
@@ -45,4 +46,19 @@ fn spawn(launch: &Launch) -> Result<Child, Failure> {
         Failure::missing("worker-not-started", format!("cannot start {python}: {}", reason(&error)))
             .hint(format!("it was chosen by {}; `expert-cli doctor` shows what is found", launch.python.rule))
     })
+}
+
+/// What this process was told by a launcher is for a worker that trains with the others, by torch's names, and for no other
+/// worker: libraries would wait for processes that never come.
+fn number(command: &mut Command, launch: &Launch) {
+    let Some(rank) = launch.rank else {
+        for variable in [&env::RANK, &env::WORLD_SIZE, &env::LOCAL_RANK, &env::LOCAL_WORLD_SIZE] {
+            command.env_remove(variable.name);
+        }
+        return;
+    };
+    command.env(env::WORKER_RANK.name, rank.number.to_string()).env(env::RENDEZVOUS.name, "env://");
+    command.env(env::RANK.name, rank.number.to_string()).env(env::WORLD_SIZE.name, rank.of.to_string());
+    command.env(env::LOCAL_RANK.name, rank.local.to_string());
+    command.env(env::LOCAL_WORLD_SIZE.name, rank.local_of.unwrap_or(1).to_string());
 }

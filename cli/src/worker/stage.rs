@@ -15,6 +15,7 @@ use crate::args::{Global, Supervision};
 use crate::failure::Failure;
 use crate::run::RunFolder;
 use crate::sys::durable;
+use crate::sys::launcher::Rank;
 use crate::sys::run_lock::RunLock;
 use crate::ui::Console;
 
@@ -31,6 +32,11 @@ impl Home {
         if matches!(plan.request, Request::Train { .. }) {
             return RunFolder::claim(Path::new(&plan.machine.paths.output)).map(Self::Run);
         }
+        Self::passing()
+    }
+
+    /// A temporary folder, also for a training that another process records.
+    pub fn passing() -> Result<Self, Failure> {
         let folder = tempfile::Builder::new().prefix("expert-cli-").tempdir();
         folder.map(Self::Passing).map_err(|error| Failure::writing("write to", &std::env::temp_dir(), &error))
     }
@@ -66,18 +72,28 @@ pub fn carry_out(
     console: &Console,
 ) -> Result<Value, Failure> {
     let mut board = Board::new(console);
-    let result = carry_out_with(plan, home, supervision, global, None, &mut |notice| board.notify(notice));
+    let result =
+        carry_out_with(plan, home, supervision, global, Start::default(), &mut |notice| board.notify(notice));
     board.finish();
     result
 }
 
-/// The same for callers with their own display or with a warm parent for the worker.
+/// How a worker is started, where it is not simply by itself.
+#[derive(Clone, Copy, Default)]
+pub struct Start<'a> {
+    /// The parent that it is forked from.
+    pub warm: Option<&'a Warm>,
+    /// Which of a launcher's processes it trains as.
+    pub rank: Option<Rank>,
+}
+
+/// The same for callers with their own display, or that start the worker in another way.
 pub fn carry_out_with(
     plan: &Plan,
     home: Home,
     supervision: &Supervision,
     global: &Global,
-    warm: Option<&Warm>,
+    start: Start,
     notify: &mut dyn FnMut(Notice),
 ) -> Result<Value, Failure> {
     let expert = Path::new(&plan.machine.paths.expert_dir);
@@ -89,9 +105,10 @@ pub fn carry_out_with(
         stdin: stdin_of(&plan.request),
         saves: !matches!(plan.request, Request::Generate { .. }),
         run_lock: home.lock(),
+        rank: start.rank,
     };
     durable::write_json(&launch.plan, plan)?;
-    let result = supervise(&launch, warm, &Limits::new(supervision.stall_timeout), notify);
+    let result = supervise(&launch, start.warm, &Limits::new(supervision.stall_timeout), notify);
     if result.as_ref().is_err_and(|failure| failure.message.contains(&*launch.log.to_string_lossy())) {
         home.keep();
     }

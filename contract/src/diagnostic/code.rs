@@ -135,6 +135,7 @@ codes! {
     DistributedUncompiled = "distributed-uncompiled", Warning, "A base that is sharded over processes is not compiled.";
     IdleProcesses = "idle-processes", Error, "There are more processes than rows in a step.";
     TooFewDevices = "too-few-devices", Error, "There are more processes than devices on this machine.";
+    LaunchedProcesses = "launched-processes", Error, "A launcher such as torchrun has started another number of processes than the manifest wants.";
     CheckpointingConflict = "checkpointing-conflict", Warning, "`gradient_checkpointing` and `activation_checkpointing` differ.";
     Credentials = "credentials", Error, "A password, key or token is in the manifest.";
     UnknownScorer = "unknown-scorer", Error, "The scorer is neither built in nor written as one that a package offers.";

@@ -111,12 +111,17 @@ pub fn build(
 }
 
 fn distributed(config: &Config, site: &Site, notes: &mut Vec<Note>) -> Option<Distributed> {
-    let wanted = config.distributed.as_ref()?;
-    let strategy = match *wanted.strategy {
-        Together::Ddp => DistributedStrategy::Ddp,
-        Together::Fsdp2 => DistributedStrategy::Fsdp2,
-        Together::Deepspeed => return None,
+    let wanted = config.distributed.as_ref();
+    let strategy = match wanted.map(|it| *it.strategy) {
+        Some(Together::Ddp) | None => DistributedStrategy::Ddp,
+        Some(Together::Fsdp2) => DistributedStrategy::Fsdp2,
+        Some(Together::Deepspeed) => return None,
     };
+    // A launcher has started them already; rules refuse another number.
+    if let Some(processes) = site.launched {
+        return Some(Distributed { strategy, processes });
+    }
+    let wanted = wanted?;
     let processes = wanted.processes.unwrap_or(site.devices);
     if processes > 1 {
         return Some(Distributed { strategy, processes });

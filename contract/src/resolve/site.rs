@@ -22,6 +22,8 @@ pub struct Site {
     pub device: Device,
     /// How many devices of that kind there are.
     pub devices: u32,
+    /// How many processes a launcher has started to train one expert, this one among them.
+    pub launched: Option<u32>,
     /// Whether the device has units for bf16: tensor cores, AMX, AVX-512 BF16 or the like.
     pub computes_bf16: bool,
     /// What this run may use of the processor.

@@ -11,6 +11,8 @@ pub struct MachineFacts {
     pub device: DeviceKind,
     /// How many devices of that kind there are.
     pub devices: u32,
+    /// How many processes a launcher has started to train one expert, on this machine and others.
+    pub launched: Option<u32>,
 }
 
 pub fn check(effective: &Effective<'_>, facts: MachineFacts, problems: &mut Problems) {
@@ -33,6 +35,15 @@ pub fn check(effective: &Effective<'_>, facts: MachineFacts, problems: &mut Prob
 fn too_few_devices(effective: &Effective<'_>, facts: MachineFacts, problems: &mut Problems) {
     let Some(wanted) = effective.config.distributed.as_ref() else { return };
     let Some(processes) = *wanted.processes else { return };
+    if let Some(launched) = facts.launched {
+        if launched != processes {
+            let message =
+                format!("the launcher has started {launched} processes, and the manifest wants {processes}");
+            let problem = Problem::new(Code::LaunchedProcesses, wanted.processes.span, message);
+            problems.push(problem.hint("remove `processes`, or start as many with the launcher"));
+        }
+        return;
+    }
     if facts.device != DeviceKind::Cpu && processes > facts.devices {
         let (have, kind) = (facts.devices, facts.device);
         let message = format!("{processes} processes need a {kind} device each, and there are {have} here");

@@ -18,6 +18,7 @@ pub fn site(manifest: &Path) -> Site {
         devices: 1,
         computes_bf16: true,
         threads: Threads::default(),
+        launched: None,
         wait_for_mirror: false,
     }
 }

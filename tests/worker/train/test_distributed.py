@@ -28,7 +28,7 @@ RECIPE = {
     "recipe.schedule.duration": {"unit": "steps", "value": 5},
     "recipe.saving.steps": 2,
     "recipe.evaluation.strategy": "steps",
-    "recipe.evaluation.steps": 5,
+    "recipe.evaluation.steps": 2,
     "recipe.optimizer.epsilon": 1e-4,
 }
 LONG = {**RECIPE, "recipe.schedule.duration": {"unit": "steps", "value": 20_000}, "recipe.saving.steps": 20}

@@ -18,7 +18,7 @@ from expert_worker.plan import Plan, load_plan
 from expert_worker.process import bind_to_parent, run_lock
 from expert_worker.process.leader import lead, leads
 from expert_worker.process.leave import leave
-from expert_worker.process.rank import follow_leader, is_main_process, this_rank
+from expert_worker.process.rank import follow_leader, has_leader, is_main_process
 from expert_worker.stages import READS_STDIN, RECORDED, STAGES, find_stage, loads_torch
 from expert_worker.stop import Stop
 from expert_worker.terminal import report_failure
@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
 
         return serve()
     run_lock.hold_inherited()
-    bind_to_parent(reads_stdin=options.stage in READS_STDIN or this_rank() is not None)
+    bind_to_parent(reads_stdin=options.stage in READS_STDIN or has_leader())
     if options.stage == "doctor":
         from expert_worker.probe import print_probe
 
@@ -80,10 +80,10 @@ def carry_out(stage: Task, plan_path: Path, pipe: Pipe) -> int:
 
 
 def _hear_of_stops(stop: Stop) -> None:
-    if this_rank() is None:
-        stop.install()
-    else:
+    if has_leader():
         follow_leader(stop)
+    else:
+        stop.install()
 
 
 def _events_for(plan: Plan, pipe: Pipe, early: Events) -> Events:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from expert_worker.errors import ExpertError, Failed, Missing, storage_error
 from expert_worker.plan import Paths, Request
+from expert_worker.process.rank import is_main_process
 
 
 def as_expert_error(error: BaseException, folders: Sequence[Path] = ()) -> ExpertError:
@@ -72,6 +73,6 @@ def write_traceback(error: BaseException, folders: Sequence[Path]) -> Path | Non
 
 
 def log_folders(request: Request, paths: Paths) -> list[Path]:
-    """Only training has its own folder."""
+    """Only training has a folder, in which rank 0 alone writes."""
     logs = Path(paths.home) / "logs"
-    return [Path(paths.output), logs] if request.stage == "train" else [logs]
+    return [Path(paths.output), logs] if request.stage == "train" and is_main_process() else [logs]

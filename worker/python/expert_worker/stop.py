@@ -12,6 +12,7 @@ class Stop:
     def __init__(self) -> None:
         self.requested = False
         self.terminated = False
+        self._received = False
 
     def request(self, *, terminated: bool) -> None:
         self.requested = True
@@ -34,7 +35,8 @@ class Stop:
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         del frame
-        second = self.requested
+        # The wish of another rank, which this one has agreed to, is no first signal.
+        second, self._received = self._received, True
         self.request(terminated=number == signal.SIGTERM)
         if second:
             raise self.interrupted("Stopped at once, without a save")

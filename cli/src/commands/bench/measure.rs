@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::args::{Global, Supervision};
 use crate::failure::Failure;
-use crate::worker::{self, Home, carry_out_with, interrupted};
+use crate::worker::{self, Home, Start, carry_out_with, interrupted};
 
 /// How long measurements are.
 #[derive(clap::Args, Debug, Clone)]
@@ -57,7 +57,7 @@ pub fn shortened(resolved: &Resolved, extent: &Extent) -> Plan {
 pub fn measure(plan: &Plan, supervision: &Supervision, global: &Global) -> Result<Measured, Failure> {
     // Changes to the recipe were made after its digest was taken.
     let plan = Plan::new(plan.recipe.clone(), plan.machine.clone(), plan.request.clone());
-    let result = carry_out_with(&plan, Home::of(&plan)?, supervision, global, None, &mut |_| {})?;
+    let result = carry_out_with(&plan, Home::of(&plan)?, supervision, global, Start::default(), &mut |_| {})?;
     measured(result)
         .ok_or_else(|| Failure::bad_input("bench-result", "the worker's measurement has no speed"))
 }

@@ -5,7 +5,7 @@
 """
 
 from expert_worker.pretokenize.cache import Cache, Rows
-from expert_worker.pretokenize.ensure import ensure_cache
+from expert_worker.pretokenize.ensure import ensure_cache, find_cache
 from expert_worker.pretokenize.template import template_text
 
-__all__ = ["Cache", "Rows", "ensure_cache", "template_text"]
+__all__ = ["Cache", "Rows", "ensure_cache", "find_cache", "template_text"]

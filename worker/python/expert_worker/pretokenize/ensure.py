@@ -56,6 +56,15 @@ def ensure_cache(plan: Plan, events: Events, *, root: Path | None = None, force:
     return open_cache(target, built, existed=False)
 
 
+def find_cache(plan: Plan, key: str, events: Events) -> Cache | None:
+    """The whole cache of this key in the folder that the plan names; it is not built."""
+    paths = plan.machine.paths
+    base = Path(paths.base) if paths.base is not None else None
+    if (foreign := foreign_cache(Path(paths.cache), Path(paths.home), base, events)) is not None:
+        return foreign if foreign.key == key else None
+    return _existing(Path(paths.cache) / key, events)
+
+
 def _name_unused_fields(cache: CacheRecord, events: Events) -> None:
     """Fields that nothing is read from, so that nobody takes them for learned. Most are ids and tags: no
     warning."""

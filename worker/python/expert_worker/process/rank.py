@@ -1,5 +1,5 @@
 """What a process knows that trains one expert together with others, and how it follows the one that started
-them all."""
+them all. The processes of a launcher such as torchrun follow nobody."""
 
 from __future__ import annotations
 
@@ -11,21 +11,33 @@ from dataclasses import dataclass
 from expert_worker.stop import Stop
 
 RANK, RENDEZVOUS = "EXPERT_RANK", "EXPERT_RENDEZVOUS"
+ENVIRONMENT = "env://"
 INTERRUPT, TERMINATE = b"interrupt\n", b"terminate\n"
 
 
 @dataclass(frozen=True)
 class Rank:
-    """Which of the processes this is, and the file by which they find each other."""
+    """Which of the processes this is, and the file by which they find each other, or `env://`."""
 
     number: int
     rendezvous: str
+
+    @property
+    def is_launched(self) -> bool:
+        """Started by a launcher, perhaps on several machines; torch's variables say where they meet."""
+        return self.rendezvous == ENVIRONMENT
 
 
 def this_rank() -> Rank | None:
     """None in a process that works by itself."""
     number = os.environ.get(RANK, "")
     return Rank(int(number), os.environ[RENDEZVOUS]) if number.isdecimal() else None
+
+
+def has_leader() -> bool:
+    """Whether a process of ours started this one to train with others, and watches them all."""
+    rank = this_rank()
+    return rank is not None and not rank.is_launched
 
 
 def is_main_process() -> bool:

@@ -23,7 +23,7 @@ from expert_worker.processor import name_of_processor
 from expert_worker.results import CheckpointFacts
 from expert_worker.run_record.final import adapter_config, adapter_tensors
 from expert_worker.train.adapter import trained
-from expert_worker.train.distributed import DistContext
+from expert_worker.train.distributed import DistContext, reshard
 from expert_worker.train.precision import LossScale
 from expert_worker.train.trainer import GradientAccumulator, TrainerState
 
@@ -86,6 +86,8 @@ class CheckpointManager:
         at a barrier."""
         if state.step in (0, self._saved):
             return
+        if self._dist.sharded:
+            reshard(self._model)
         if self._dist.is_main_process:
             self._commit(state, metrics)
         self._saved = state.step

@@ -65,13 +65,13 @@ class Dataset:
 def open_dataset(plan: Plan, events: Events) -> Dataset:
     remove_abandoned_rows()
     if not plan.machine.loader.use_cache:
-        return _for_this_run(plan, events)
+        return for_this_run(plan, events)
     try:
         cache = _ensure_cache(plan, events, Path(plan.machine.paths.cache))
     except Storage as refused:
         message = f"{refused.message}. The data is tokenized for this run alone."
         events.warning("cache-not-written", message, refused.hint)
-        return _for_this_run(plan, events)
+        return for_this_run(plan, events)
     events.applied("data", "token cache", "Loading pre-tokenized dataset from cache")
     if plan.machine.loader.workers:
         note = "Rows are mapped from the cache: no loader workers are needed"
@@ -79,7 +79,16 @@ def open_dataset(plan: Plan, events: Events) -> Dataset:
     return _dataset(cache)
 
 
-def _for_this_run(plan: Plan, events: Events) -> Dataset:
+def open_shared(plan: Plan, key: str, events: Events) -> Dataset | None:
+    """The token cache of this key, built by another process; None where this machine does not see it."""
+    from expert_worker.pretokenize import find_cache
+
+    cache = find_cache(plan, key, events)
+    return _dataset(cache) if cache is not None else None
+
+
+def for_this_run(plan: Plan, events: Events) -> Dataset:
+    """Tokenized into a folder of this process alone."""
     folder = create_rows_folder()
     try:
         cache = _ensure_cache(plan, events, folder.path)

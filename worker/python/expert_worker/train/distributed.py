@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,11 +25,13 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from expert_worker.errors import BadInput, Failed, Missing
 from expert_worker.events import Events
 from expert_worker.plan import Device, Distributed, Machine
-from expert_worker.process.rank import Rank, this_rank
+from expert_worker.process.rank import Rank, has_leader, this_rank
 from expert_worker.processor import available_cores
+from expert_worker.stop import Stop
 from expert_worker.train.adapter import trained
+from expert_worker.train.launched import Watch, lost, meet
 
-# The leader ends waiting processes when another is lost; a save or a tokenization may take hours.
+# The leader or a watch ends waiting processes when another is lost; a save or a tokenization may take hours.
 _PATIENCE = timedelta(days=7)
 # By then the leader has ended this process and reported why.
 _UNTIL_ENDED = 60.0
@@ -44,10 +48,17 @@ class DistContext:
     sharded: bool = False
     """The base is sharded: each forward pass needs all processes."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    launched: bool = False
+    """A launcher started the processes, each with a plan for its own device and threads."""
 
     @property
     def is_main_process(self) -> bool:
         return self.number == 0
+
+    @property
+    def offset(self) -> int:
+        """How far this process's device is from the planned one."""
+        return 0 if self.launched else self.number
 
     def share(self, rows: Sequence[int]) -> list[int]:
         """The rows of a step for this process; rows of similar length are divided evenly."""
@@ -55,7 +66,7 @@ class DistContext:
 
     def threads(self, machine: Machine) -> int | None:
         """For computing in this process: on a CPU its share of them; None leaves torch's own choice."""
-        if self.size == 1 or machine.device.kind != "cpu":
+        if self.size == 1 or self.launched or machine.device.kind != "cpu":
             return machine.threads.compute
         return max(1, (machine.threads.compute or available_cores()) // self.size)
 
@@ -106,17 +117,32 @@ class DistContext:
             for parameter, piece in zip(parameters, pieces, strict=True):
                 parameter.copy_(piece.view_as(parameter))
 
-    def broadcast_object(self, document: JsonValue = None) -> Any:
-        """Broadcasts rank 0's document."""
+    def broadcast_object(self, document: JsonValue = None, source: int = 0) -> Any:
+        """Broadcasts the document of one rank, rank 0 unless said otherwise."""
         if self.size == 1:
             return document
         text = json.dumps(document).encode()
-        length = int(self.sum(len(text) if self.is_main_process else 0)[0])
+        length = int(self.sum(len(text) if self.number == source else 0)[0])
         held = torch.zeros(length, dtype=torch.uint8, device=self.device)
-        if self.is_main_process:
+        if self.number == source:
             held.copy_(torch.frombuffer(bytearray(text), dtype=torch.uint8))
-        _carefully(lambda: distributed.broadcast(held, 0))
+        _carefully(lambda: distributed.broadcast(held, source))
         return json.loads(bytes(held.tolist()))
+
+    def agrees_to_stop(self, stop: Stop) -> bool:
+        """Whether any process was asked to stop. Then all end as that one does."""
+        if self.size > 1:
+            asked, terminated = self.sum(float(stop.requested), float(stop.terminated))
+            if asked:
+                stop.request(terminated=terminated > 0)
+        return stop.requested
+
+    def raise_objection(self, objection: str | None, code: str, hint: str) -> None:
+        """An error of all processes where one has an objection: that of the lowest rank, with its number."""
+        first = self.size - self.all_reduce_max(0 if objection is None else self.size - self.number)
+        if first < self.size:
+            message = self.broadcast_object(objection, source=first)
+            raise BadInput(f"Rank {first} of {self.size} {message}", code=code, hint=hint)
 
     def barrier(self) -> None:
         """Until everyone is here."""
@@ -139,8 +165,32 @@ def process_group(machine: Machine, events: Events) -> Iterator[DistContext]:
         yield DistContext()
         return
     events.stage("processes", 120.0, f"{together.processes} processes, {together.strategy}")
-    state = _join(machine.device, together, rank)
-    dist = DistContext(state.process_index, state.num_processes, together.strategy == "fsdp2", state.device)
+    if not rank.is_launched:
+        with _joined(machine.device, together, rank, events, init_method=f"file://{rank.rendezvous}") as dist:
+            yield dist
+        return
+    if machine.device.kind == "cuda":  # What accelerate reads.
+        os.environ["LOCAL_RANK"] = str(machine.device.index)
+    store = meet(rank.number, together.processes, events.stop)
+    with (
+        Watch(rank.number, together.processes, events, store.clone()),
+        _joined(machine.device, together, rank, events, store=store) as dist,
+    ):
+        yield dist
+
+
+@contextmanager
+def _joined(
+    device: Device, together: Distributed, rank: Rank, events: Events, **meeting: Any
+) -> Iterator[DistContext]:
+    state = _join(device, together, rank, **meeting)
+    dist = DistContext(
+        state.process_index,
+        state.num_processes,
+        together.strategy == "fsdp2",
+        state.device,
+        launched=rank.is_launched,
+    )
     backend = distributed.get_backend()
     events.applied(
         "distributed",
@@ -149,14 +199,23 @@ def process_group(machine: Machine, events: Events) -> Iterator[DistContext]:
     )
     try:
         yield dist
+    except RuntimeError as error:
+        # The passes of a sharded base have collectives of their own.
+        if rank.is_launched and _is_broken_connection(error):
+            raise lost(f"Another process of this run is gone: {_first_line(error)}") from error
+        raise
     finally:
-        state.destroy_process_group()
+        # What is left of a broken group would wait for those that are gone; this process ends with it.
+        if not (rank.is_launched and sys.exc_info()[0] is not None):
+            state.destroy_process_group()
 
 
-def _join(device: Device, together: Distributed, rank: Rank) -> Any:
+def _join(device: Device, together: Distributed, rank: Rank, **meeting: Any) -> Any:
+    """`meeting`: where the processes find each other, as torch takes it."""
     from accelerate import PartialState
 
-    if device.kind == "cuda" and torch.cuda.device_count() < device.index + together.processes:
+    needed = device.index + (1 if rank.is_launched else together.processes)
+    if device.kind == "cuda" and torch.cuda.device_count() < needed:
         found = torch.cuda.device_count()
         raise Missing(
             f"{together.processes} processes need a GPU each, and torch finds {found} here",
@@ -168,7 +227,7 @@ def _join(device: Device, together: Distributed, rank: Rank) -> Any:
         return PartialState(
             cpu=on_cpu,
             backend="gloo" if on_cpu else "nccl",
-            init_method=f"file://{rank.rendezvous}",
+            **meeting,
             rank=rank.number,
             world_size=together.processes,
             timeout=_PATIENCE,
@@ -176,22 +235,31 @@ def _join(device: Device, together: Distributed, rank: Rank) -> Any:
     except (RuntimeError, ValueError, NotImplementedError) as error:
         raise Failed(
             f"The processes cannot join: {str(error).splitlines()[0]}",
-            hint="Set training.config.distributed to null to train in one process.",
+            hint="Check that the machines reach each other; GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME names "
+            "the network between them."
+            if rank.is_launched
+            else "Set training.config.distributed to null to train in one process.",
             code="processes-cannot-join",
         ) from error
 
 
 def _carefully(collective: Callable[[], _Result]) -> _Result:
-    """A collective that breaks means that another process is gone, and the leader knows which."""
+    """A collective that breaks means that another process is gone. A leader knows which."""
     try:
         return collective()
     except RuntimeError as error:
-        time.sleep(_UNTIL_ENDED)
-        raise Failed(
-            f"Another process of this run is gone: {str(error).splitlines()[0]}",
-            hint="Run again with --resume.",
-            code="process-lost",
-        ) from error
+        if has_leader():
+            time.sleep(_UNTIL_ENDED)
+        raise lost(f"Another process of this run is gone: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]
+
+
+def _is_broken_connection(error: RuntimeError) -> bool:
+    """Gloo has no type for it."""
+    return isinstance(error, distributed.DistError) or "gloo" in str(error).lower()
 
 
 def shard(model: Any, device: torch.device, events: Events) -> None:
@@ -210,6 +278,14 @@ def shard(model: Any, device: torch.device, events: Events) -> None:
             setattr(buffer_owner, name, buffer.to(device))
     pieces = sum(isinstance(module, FSDPModule) for module in inner.modules())
     events.applied("fsdp2.units", pieces, f"Base sharded over the processes in {pieces} pieces")
+
+
+def reshard(model: Any) -> None:
+    """An evaluation leaves parts of the base gathered until the next backward pass. Reading the state dict
+    shards them again, but only in the process that reads; the next step would gather in that one alone."""
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
 
 
 def _layers(inner: Any) -> list[Any]:

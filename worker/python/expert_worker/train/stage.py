@@ -30,6 +30,7 @@ from expert_worker.processor import name_of_processor
 from expert_worker.results import TrainResult
 from expert_worker.tracking import start_trackers
 from expert_worker.train import adapter, engine, loader, memory, optimizer, precision, schedule
+from expert_worker.train.agreement import agreed, open_with_others
 from expert_worker.train.checkpoints import CheckpointManager, restore
 from expert_worker.train.dataset import Dataset, Rows, check_ids, open_dataset
 from expert_worker.train.distributed import DistContext, process_group, shard
@@ -53,6 +54,7 @@ def run(plan: Plan, events: Events) -> JsonValue:
     """Tokenizes if needed, trains, and returns the result for `train --json`."""
     rows = rows_to_score(plan, events)
     with process_group(plan.machine, events) as dist:
+        plan = agreed(plan, dist)
         result, model, tokenizer = _train(plan, events, dist)
     # If the base is sharded, `expert-cli` runs the scoring in one process that holds all of it.
     if result is None:
@@ -73,9 +75,7 @@ def _train(plan: Plan, events: Events, dist: DistContext) -> tuple[TrainResult |
     store = Store(Path(plan.machine.paths.output), events)
     request = plan.request if isinstance(plan.request, TrainRequest) else None
     saved = _resumed(request.resume if request else None, store, dist)
-    with dist.main_process_first():
-        dataset = open_dataset(plan, events)
-        locate(plan.recipe.base, plan.machine.paths, events)
+    dataset = _dataset(plan, events, dist)
     if saved is not None:
         extend = request is not None and request.extend
         refuse_unless_same(saved.facts, recipe_document(plan.recipe), dataset.key, plan.inputs, extend=extend)
@@ -108,6 +108,16 @@ def _train(plan: Plan, events: Events, dist: DistContext) -> tuple[TrainResult |
     return result, session.trainer.model, session.tokenizer
 
 
+def _dataset(plan: Plan, events: Events, dist: DistContext) -> Dataset:
+    """Rank 0 tokenizes and fetches the base; the other ranks read what it wrote."""
+    if dist.launched:
+        return open_with_others(plan, events, dist)
+    with dist.main_process_first():
+        dataset = open_dataset(plan, events)
+        locate(plan.recipe.base, plan.machine.paths, events)
+    return dataset
+
+
 @dataclass(frozen=True)
 class Session:
     trainer: Trainer
@@ -122,13 +132,13 @@ def prepare(
 ) -> Session:
     """The model with its adapter, the optimizer and the loop, as they were at `saved` if that is given."""
     recipe, machine = plan.recipe, plan.machine
-    device = torch_device(machine.device, dist.number)
+    device = torch_device(machine.device, dist.offset)
     precision.prepare(recipe.precision, device, dist.threads(machine), events)
     order = loader.order_of(recipe.batch, recipe.seed, dataset.train)
     steps = loader.total_steps(recipe.schedule.duration, order)
     tokenizer = load_tokenizer(recipe.base, machine.paths, events)
     fp32 = saved.facts.fp32_products if saved else None
-    base = load_base(recipe.base, machine, events, process=dist.number, sharded=dist.sharded, fp32=fp32)
+    base = load_base(recipe.base, machine, events, process=dist.offset, sharded=dist.sharded, fp32=fp32)
     for rows_of_split in filter(None, (dataset.train, dataset.validation)):
         check_ids(rows_of_split, tokenizer, base)
     model = adapter.build(recipe, machine.modules, base, tokenizer, steps, events)
@@ -203,8 +213,12 @@ def _resumed(resume: Resume | None, store: Store, dist: DistContext) -> Loaded |
     if dist.is_main_process:
         store.open()
         saved = _chosen(resume, store)
-    chosen = dist.broadcast_object(str(saved.path) if saved else None)
-    return store.load(Path(chosen)) if chosen and not dist.is_main_process else saved
+    chosen = None
+    if saved is not None:
+        # Another machine may see the output folder under another path.
+        chosen = saved.path.name if saved.path.parent == store.output else str(saved.path)
+    chosen = dist.broadcast_object(chosen)
+    return store.load(store.output / chosen) if chosen and not dist.is_main_process else saved
 
 
 def _chosen(resume: Resume | None, store: Store) -> Loaded | None:

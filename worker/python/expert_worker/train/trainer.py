@@ -14,6 +14,7 @@ import torch
 from expert_worker.errors import Failed
 from expert_worker.events import Events
 from expert_worker.plan import Evaluation, Plan, Saving
+from expert_worker.stop import Stop
 from expert_worker.train import adapter, memory
 from expert_worker.train.crowding import CrowdingWatch
 from expert_worker.train.dataset import Rows
@@ -72,7 +73,7 @@ class Trainer:
             norm = self._step(step, rows, result)
             self._report(result, norm, time.monotonic() - began)
             metrics = self._evaluate() if self.evaluation_interval.due(self.state.step) else {}
-            stopping = self.dist.any(self.events.stop_requested)
+            stopping = self.dist.agrees_to_stop(self.events.stop)
             if self.save_interval.due(self.state.step) or (metrics and self._wants_best()) or stopping:
                 self.save(self.state, metrics)
             if stopping and self.state.step < self.total_steps:
@@ -268,12 +269,16 @@ class GradientAccumulator:
         began = time.monotonic()
         batches = self._batches(step, rows)
         data_wait = time.monotonic() - began
-        weight, count, tokens, stopping = self._dist.sum(
+        stop = self._events.stop if self._dist.size > 1 else Stop()
+        weight, count, tokens, stopping, terminated = self._dist.sum(
             sum(self._objective.weight(batch) for batch in batches),
             sum(supervised(batch.labels, batch.positions) for batch in batches),
             sum(batch.ids.numel() for batch in batches),
-            float(self._events.stop_requested and self._dist.size > 1),
+            float(stop.requested),
+            float(stop.terminated),
         )
+        if stopping:
+            stop.request(terminated=terminated > 0)
         walked = None if stopping else self._backward_or_halve(step, rows, batches, scale / max(1, weight))
         if walked is None:
             self.clear()

@@ -1,0 +1,159 @@
+"""How the processes of a launcher (torchrun, Slurm, Kubernetes) meet at MASTER_ADDR, and how each notices
+that another is gone: no process of ours watches all of them, and a collective over NCCL waits without end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from types import TracebackType
+from typing import Protocol, Self
+
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
+
+from expert_worker.errors import Failed
+from expert_worker.events import Events
+from expert_worker.process.leave import leave
+from expert_worker.stop import Stop
+
+# Rank 0 may fetch a base or digest data before it comes.
+_PATIENCE = 3600.0
+_ATTEMPT = timedelta(seconds=5)
+_ROUND = 0.2
+_BEAT = 5.0
+# Longer than a machine that is out of memory may stand still.
+_SILENCE = 120.0
+# A broken collective ends a process with a better message, if it notices.
+_LAST_WORDS = 10.0
+_LEFT, _FAILED = b"left", b"failed"
+
+
+class KeyStore(Protocol):
+    """What is used of torch's stores."""
+
+    def set(self, key: str, value: str) -> None: ...
+
+    def get(self, key: str) -> bytes: ...
+
+    def check(self, keys: list[str]) -> bool: ...
+
+
+def meet(number: int, size: int, stop: Stop) -> Store:
+    """The store that all ranks share, once all of them are there."""
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    _prefer_loopback(address)
+    deadline = time.monotonic() + _PATIENCE
+    # The agent of torchrun serves a store at that port already; elsewhere rank 0 does.
+    serves = number == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    while True:
+        stop.raise_if_requested()
+        try:
+            store = TCPStore(address, port, is_master=serves, timeout=_ATTEMPT, wait_for_workers=False)
+            break
+        except (RuntimeError, OSError) as error:
+            if serves or time.monotonic() > deadline:
+                raise _cannot_meet(address, port, str(error).splitlines()[0]) from error
+            time.sleep(_ROUND)
+    # A store of torchrun outlives a restart of the ranks.
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    shared = PrefixStore(f"expert/{attempt}", store)
+    shared.set(f"here/{number}", "")
+    expected = [f"here/{other}" for other in range(size)]
+    while not shared.check(expected):
+        stop.raise_if_requested()
+        if time.monotonic() > deadline:
+            absent = [str(other) for other in range(size) if not shared.check([f"here/{other}"])]
+            raise _cannot_meet(address, port, f"rank {', '.join(absent)} did not come within an hour")
+        time.sleep(_ROUND)
+    return shared
+
+
+def _cannot_meet(address: str, port: int, reason: str) -> Failed:
+    return Failed(
+        f"The ranks cannot meet at {address}:{port} (MASTER_ADDR, MASTER_PORT): {reason}",
+        hint="See the output of the other ranks, rank 0 first. The port must be free there and open.",
+        code="processes-cannot-join",
+    )
+
+
+def _prefer_loopback(address: str) -> None:
+    """Ranks that meet on this machine need no network."""
+    name = {"linux": "lo", "darwin": "lo0"}.get(sys.platform)
+    if name and address in ("127.0.0.1", "localhost", "::1"):
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+
+
+class Watch(AbstractContextManager["Watch"]):
+    """Shows the others that this process lives, and ends it when one of them is gone."""
+
+    def __init__(
+        self, number: int, size: int, events: Events, store: KeyStore, end: Callable[[int], object] = leave
+    ) -> None:
+        """`store` has a separate connection: a wait of another thread does not hold it up."""
+        self._number, self._size = number, size
+        self._events, self._store, self._end = events, store, end
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="ranks", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._store.set(self._key(self._number), "0")
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closed.set()
+        self._thread.join(_BEAT)
+        # The process that held the store may have ended.
+        with contextlib.suppress(RuntimeError):
+            self._store.set(self._key(self._number), (_FAILED if kind else _LEFT).decode())
+
+    def _watch(self) -> None:
+        now = time.monotonic()
+        seen: dict[int, tuple[bytes, float]] = {
+            other: (b"", now) for other in range(self._size) if other != self._number
+        }
+        beats = 0
+        while not self._closed.wait(_BEAT):
+            beats += 1
+            try:
+                self._store.set(self._key(self._number), str(beats))
+                reason = self._look(seen)
+            except RuntimeError as error:
+                reason = f"The store of the ranks is gone: {str(error).splitlines()[0]}"
+            if reason is not None and not self._closed.wait(_LAST_WORDS):
+                error_of_all = lost(reason)
+                self._events.failed(error_of_all)
+                self._end(error_of_all.exit_code)
+                return
+
+    def _look(self, seen: dict[int, tuple[bytes, float]]) -> str | None:
+        now = time.monotonic()
+        for other, (before, since) in seen.items():
+            key = self._key(other)
+            value = self._store.get(key) if self._store.check([key]) else b""
+            if value == _FAILED:
+                return f"Rank {other} of {self._size} has failed"
+            if value != before or value == _LEFT:
+                seen[other] = (value, now)
+            elif now - since > _SILENCE:
+                return f"Rank {other} of {self._size} has shown no sign of life for {_SILENCE:.0f} s"
+        return None
+
+    def _key(self, number: int) -> str:
+        return f"beat/{number}"
+
+
+def lost(reason: str) -> Failed:
+    return Failed(
+        reason,
+        hint="Its own output says why. The steps since the newest checkpoint are lost: start all again with "
+        "--resume.",
+        code="process-lost",
+    )
