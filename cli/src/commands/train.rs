@@ -144,7 +144,8 @@ fn refuse_shelf_of_ranks(rank: Option<Rank>) -> Result<(), Failure> {
 
 fn say_joined(rank: Rank, resolved: &Resolved, console: &Console) {
     let strategy = resolved.machine.distributed.map_or(DistributedStrategy::Ddp, |it| it.strategy);
-    let is_default = resolved.settings.iter().all(|it| it.key != DISTRIBUTED || it.value.is_none());
+    let is_default =
+        resolved.settings.iter().any(|it| it.key == DISTRIBUTED && it.value == Some(Value::Null));
     let origin = if is_default { "; the manifest names no strategy" } else { "" };
     let count = rank.of;
     console.say(&format!(
