@@ -192,3 +192,14 @@ def test_a_meeting_on_this_machine_needs_no_network(monkeypatch):
     monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
     launched._prefer_loopback("10.0.0.1")
     assert "GLOO_SOCKET_IFNAME" not in os.environ
+
+
+def test_a_signal_during_an_agreement_counts_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop, dist = Stop(), DistContext(number=1, size=2)
+
+    def sum_of_both(_: DistContext, *numbers: float) -> list[float]:
+        stop.request(terminated=True)
+        return list(numbers)
+
+    monkeypatch.setattr(DistContext, "sum", sum_of_both)
+    assert [dist.agrees_to_stop(stop), dist.agrees_to_stop(stop)] == [False, True]

@@ -62,7 +62,9 @@ def find_cache(plan: Plan, key: str, events: Events) -> Cache | None:
     base = Path(paths.base) if paths.base is not None else None
     if (foreign := foreign_cache(Path(paths.cache), Path(paths.home), base, events)) is not None:
         return foreign if foreign.key == key else None
-    return _existing(Path(paths.cache) / key, events)
+    target = Path(paths.cache) / key
+    found = _undamaged(target, events)
+    return open_cache(target, found, existed=True) if found is not None else None
 
 
 def _name_unused_fields(cache: CacheRecord, events: Events) -> None:
@@ -79,6 +81,16 @@ def _name_unused_fields(cache: CacheRecord, events: Events) -> None:
 
 
 def _existing(inputs: Inputs, target: Path, events: Events) -> Cache | None:
+    found = _undamaged(target, events)
+    if found is None:
+        return None
+    _name_unused_fields(found, events)
+    found = _compared(inputs, target, found, events)
+    duplicates.warn(found.duplicates, inputs.plan, events)
+    return open_cache(target, found, existed=True)
+
+
+def _undamaged(target: Path, events: Events) -> CacheRecord | None:
     found = read_description(target)
     if found is None:
         return None
@@ -86,10 +98,7 @@ def _existing(inputs: Inputs, target: Path, events: Events) -> Cache | None:
     if damage(target, found) is not None:
         return None
     events.stage("token cache", detail=REUSED)
-    _name_unused_fields(found, events)
-    found = _compared(inputs, target, found, events)
-    duplicates.warn(found.duplicates, inputs.plan, events)
-    return open_cache(target, found, existed=True)
+    return found
 
 
 def _compared(inputs: Inputs, target: Path, cache: CacheRecord, events: Events) -> CacheRecord:

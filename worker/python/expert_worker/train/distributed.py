@@ -130,12 +130,14 @@ class DistContext:
         return json.loads(bytes(held.tolist()))
 
     def agrees_to_stop(self, stop: Stop) -> bool:
-        """Whether any process was asked to stop. Then all end as that one does."""
-        if self.size > 1:
-            asked, terminated = self.sum(float(stop.requested), float(stop.terminated))
-            if asked:
-                stop.request(terminated=terminated > 0)
-        return stop.requested
+        """Whether any process was asked to stop. Then all end as that one does. A signal that comes while the
+        processes agree counts the next time: here the others would not know of it."""
+        if self.size == 1:
+            return stop.requested
+        asked, terminated = self.sum(float(stop.requested), float(stop.terminated))
+        if asked:
+            stop.request(terminated=terminated > 0)
+        return asked > 0
 
     def raise_objection(self, objection: str | None, code: str, hint: str) -> None:
         """An error of all processes where one has an objection: that of the lowest rank, with its number."""
