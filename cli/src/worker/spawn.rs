@@ -48,7 +48,7 @@ fn spawn(launch: &Launch) -> Result<Child, Failure> {
     })
 }
 
-/// What this process was told by a launcher is for a worker that trains with the others, by torch's names, and for no other
+/// What a launcher has set is for a worker that trains with the others, by torch's names, and for no other
 /// worker: libraries would wait for processes that never come.
 fn number(command: &mut Command, launch: &Launch) {
     let Some(rank) = launch.rank else {

@@ -180,7 +180,7 @@ def test_a_launchers_rank_has_a_plan_of_its_device_and_threads(tmp_path):
     assert DistContext(3, 4).threads(plan.machine) == 2 and DistContext(3, 4).offset == 3
 
 
-def test_what_another_rank_wished_is_no_first_signal():
+def test_a_stop_that_another_rank_asked_for_does_not_count_as_the_first_signal():
     stop = Stop()
     stop.request(terminated=True)
     stop._receive(15, None)

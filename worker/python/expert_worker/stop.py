@@ -35,7 +35,7 @@ class Stop:
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         del frame
-        # The wish of another rank, which this one has agreed to, is no first signal.
+        # A stop that another rank asked for does not count as the first signal.
         second, self._received = self._received, True
         self.request(terminated=number == signal.SIGTERM)
         if second:

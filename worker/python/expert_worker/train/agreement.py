@@ -96,7 +96,7 @@ def _short(value: Any) -> str:
 
 
 def _check_output(output: Path, dist: DistContext) -> None:
-    """Rank 0 writes a file with a random name, which the others must see under their own path."""
+    """The others must see the randomly named file of rank 0 under their own path."""
     # The CLI knows this form of name as its own, should a kill leave the file.
     name = f".writing-{uuid.uuid4().hex[:6]}"
     token = uuid.uuid4().hex

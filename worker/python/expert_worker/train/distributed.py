@@ -202,7 +202,7 @@ def _joined(
     try:
         yield dist
     except RuntimeError as error:
-        # The passes of a sharded base have collectives of their own.
+        # The passes of a sharded base have further collectives.
         if rank.is_launched and _is_broken_connection(error):
             raise lost(f"Another process of this run is gone: {_first_line(error)}") from error
         raise

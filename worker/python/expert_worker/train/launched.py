@@ -26,7 +26,7 @@ _PATIENCE = 3600.0
 _ATTEMPT = timedelta(seconds=5)
 _ROUND = 0.2
 _BEAT = 5.0
-# Longer than a machine that is out of memory may stand still.
+# Longer than a machine that is out of memory may make no progress.
 _SILENCE = 120.0
 # A broken collective ends a process with a better message, if it notices.
 _LAST_WORDS = 10.0
