@@ -40,9 +40,9 @@ def main() -> int:
     except ExpertError as error:
         return report_failure(error)
     if given.what == "agree":
-        document = asyncio.run(agree(given.runs, questions, given.clients, given.requests))
+        document = asyncio.run(agree(given.runs, questions, given.clients, given.requests, given.threads))
     else:
-        document = asyncio.run(soak(given.runs, questions, given.clients, given.minutes))
+        document = asyncio.run(soak(given.runs, questions, given.clients, given.minutes, given.threads))
     document["versions"] = versions(PACKAGES)
     print(json.dumps(document, indent=2, ensure_ascii=False))
     return 0 if document["ok"] else 1
@@ -60,6 +60,7 @@ def arguments() -> Any:
     parser.add_argument("--clients", type=int, default=8, help="requests at a time (8)")
     parser.add_argument("--requests", type=int, default=200, help="mixed requests of `agree` (200)")
     parser.add_argument("--minutes", type=float, default=10.0, help="of `soak` (10)")
+    parser.add_argument("--threads", type=int, default=1, help="of llama.cpp and torch (1)")
     return parser.parse_args()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,9 @@ from expert_worker.base import locate
 from expert_worker.events import Events
 
 SHOWN = 5
-WAIT = ClientTimeout(total=300)
+# A busy machine is slow, and no wrong answer.
+MOST_SECONDS = 1800
+WAIT = ClientTimeout(total=MOST_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -32,10 +35,13 @@ class Said:
 
 
 async def agree(
-    runs: Sequence[Path], questions: Sequence[Question], clients: int, requests: int
+    runs: Sequence[Path], questions: Sequence[Question], clients: int, requests: int, threads: int
 ) -> dict[str, Any]:
-    with running(runs, "--parallel", str(clients), "--queue", str(2 * clients)) as server:
-        alone = [await ask(server, question) for question in questions]
+    with running(runs, *options(clients, 2 * clients, threads)) as server:
+        alone = []
+        for question in questions:
+            alone.append(await ask(server, question))
+            say(f"alone {len(alone)} of {len(questions)}")
         mixed = Random(7).choices(range(len(questions)), k=requests)
         answers = await _at_once(server, [questions[place] for place in mixed], clients)
         engine = server.ready["engine"]
@@ -49,9 +55,10 @@ async def agree(
         for place, text in zip(mixed, answers, strict=True)
         if text != alone[place]
     ]
+    say(f"{len(leaks)} of {requests} mixed answers are not those of the expert alone")
     said = [
         Said(question, text, served)
-        for question, text, served in zip(questions, by_transformers(questions), alone, strict=True)
+        for question, text, served in zip(questions, by_transformers(questions, threads), alone, strict=True)
     ]
     return {
         "ok": not leaks,
@@ -62,6 +69,15 @@ async def agree(
         "leaks": leaks[:SHOWN],
         "experts": {name: _of_expert(said, name) for name in dict.fromkeys(one.expert for one in questions)},
     }
+
+
+def options(parallel: int, queue: int, threads: int) -> list[str]:
+    found = {"parallel": parallel, "queue": queue, "threads": threads, "timeout": MOST_SECONDS}
+    return [f"--{name}={value}" for name, value in found.items()]
+
+
+def say(progress: str) -> None:
+    print(progress, file=sys.stderr, flush=True)
 
 
 async def ask(server: Running, question: Question, session: ClientSession | None = None) -> str:
@@ -81,18 +97,21 @@ async def _at_once(server: Running, questions: Sequence[Question], clients: int)
 
         async def one(question: Question) -> str:
             async with free:
-                return await ask(server, question, session)
+                answer = await ask(server, question, session)
+                say(f"mixed {question.expert}")
+                return answer
 
         return await asyncio.gather(*map(one, questions))
 
 
-def by_transformers(questions: Sequence[Question]) -> list[str]:
+def by_transformers(questions: Sequence[Question], threads: int) -> list[str]:
     """As any user of peft would: the base from its folder, everything else from `final/`. In fp32: its values
     are those of the 16-bit weights that the server holds."""
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
+    torch.set_num_threads(threads)
     answers = []
     loaded: Any = None
     for question in questions:
@@ -109,6 +128,7 @@ def by_transformers(questions: Sequence[Question]) -> list[str]:
         )
         with torch.inference_mode():
             found = model.generate(**given, generation_config=settings, tokenizer=tokenizer)
+        say(f"transformers {len(answers) + 1} of {len(questions)}")
         answers.append(_text(tokenizer, found[0, given["input_ids"].shape[1] :], settings))
     return answers
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from agree import WAIT, ask
+from agree import WAIT, ask, options
 from aiohttp import ClientError, ClientSession
 from questions import Question
 from running import Running, running
@@ -127,9 +127,9 @@ def _pieces(line: bytes) -> list[str]:
 
 
 async def soak(
-    runs: Sequence[Path], questions: Sequence[Question], clients: int, minutes: float
+    runs: Sequence[Path], questions: Sequence[Question], clients: int, minutes: float, threads: int
 ) -> dict[str, Any]:
-    with running(runs, "--parallel", str(clients), "--queue", str(4 * clients)) as server:
+    with running(runs, *options(clients, 4 * clients, threads)) as server:
         known = [await ask(server, question) for question in questions]
         one = Soak(server, questions, known)
         began = time.monotonic()

@@ -7,11 +7,14 @@ import os
 import resource
 import sys
 import tempfile
+import threading
 import time
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 from plans import example_plan
 from rows import Pair, packed
 from scene import Scene, base, documents
@@ -56,11 +59,45 @@ def changes(scene: Scene, folder: Path) -> dict[str, object]:
     }  # fmt: skip
 
 
-class Clock:
-    """CPU and wall time at the start of training and after each step."""
+class Idle(threading.Thread):
+    """The longest time in which no thread of training was on a core or ready for one: it waited for itself.
+    Nothing is known of a moment in which this thread got no core itself."""
 
     def __init__(self) -> None:
-        self.marks: list[tuple[float, float]] = []
+        super().__init__(daemon=True)
+        self.longest = 0.0
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        began: float | None = None
+        own = threading.get_native_id()
+        while not self._over.wait(0.05):
+            now = time.perf_counter()
+            if any(_is_ready(task) for task in Path("/proc/self/task").iterdir() if task.name != str(own)):
+                began = None
+                continue
+            began = began if began is not None else now
+            self.longest = max(self.longest, now - began)
+
+    def finish(self) -> None:
+        self._over.set()
+        self.join()
+
+
+def _is_ready(task: Path) -> bool:
+    """On a core, ready for one, or reading from a disk."""
+    with suppress(OSError):  # A thread may end meanwhile.
+        return (task / "stat").read_text().rpartition(")")[2].split()[0] in "RD"
+    return False
+
+
+class Clock:
+    """CPU and wall time at the start and after each step, and the CPU time of the programs beside it."""
+
+    def __init__(self) -> None:
+        self.marks: list[tuple[float, float, float]] = []
+        self.idle = Idle()
+        self._beside = [psutil.Process(int(number)) for number in os.environ.get("BESIDE", "").split()]
         self.tokens: list[int] = []
         self.losses: list[float] = []
 
@@ -70,8 +107,11 @@ class Clock:
             self.tokens.append(event.body.tokens)
             self.losses.append(event.body.loss)
         starting = event.body.type == "stage" and event.body.name == "train"
+        if starting and not self.marks and sys.platform == "linux":
+            self.idle.start()
         if isinstance(event.body, Progress) or (starting and not self.marks):
-            self.marks.append((time.process_time(), time.perf_counter()))
+            beside = sum(sum(program.cpu_times()[:2]) for program in self._beside)
+            self.marks.append((time.process_time(), time.perf_counter(), beside))
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -86,10 +126,14 @@ def main() -> None:
         events, clock = Events(), Clock()
         events.attach(clock)
         stage.run(example_plan(folder, changes(scene, weights)), events)
-    cpu, wall = ([b[i] - a[i] for a, b in pairwise(clock.marks)] for i in (0, 1))
+    if clock.idle.is_alive():
+        clock.idle.finish()
+    cpu, wall, beside = ([b[i] - a[i] for a, b in pairwise(clock.marks)] for i in (0, 1, 2))
     print(
         json.dumps({
             "first_cpu": cpu[0], "first_wall": wall[0], "cpu": sum(cpu[1:]), "wall": sum(wall[1:]),
+            "beside": sum(beside[1:]),
+            "longest_idle": clock.idle.longest,
             "tokens": sum(clock.tokens[1:]), "losses": clock.losses, "walls": wall[1:],
             "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         })

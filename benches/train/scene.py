@@ -34,10 +34,11 @@ class Scene:
     supervised: float = 0.3
     mean_document: int = 120
     embedded: bool = False
+    number_format: str | None = None
 
     @property
     def dtype(self) -> str:
-        return "bf16" if self.embedded else "fp32"
+        return self.number_format or ("bf16" if self.embedded else "fp32")
 
 
 def config() -> Qwen3Config:

@@ -14,17 +14,22 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 
 
-def measured(side: str, scene: dict[str, Any], threads: int = 1) -> tuple[dict[str, Any], float]:
+def measured(
+    side: str, scene: dict[str, Any], threads: int = 1, **variables: str
+) -> tuple[dict[str, Any], float]:
     """The `our` or `trl` side's document, and the CPU seconds of its process."""
-    told, seconds = run([str(HERE / f"{side}_side.py"), json.dumps(scene)], threads)
+    told, seconds = run([str(HERE / f"{side}_side.py"), json.dumps(scene)], threads, **variables)
     document: dict[str, Any] = json.loads(told.splitlines()[-1])
     return document, seconds
 
 
-def run(words: list[str], threads: int = 1, program: str = sys.executable) -> tuple[str, float]:
+def run(
+    words: list[str], threads: int = 1, program: str = sys.executable, **variables: str
+) -> tuple[str, float]:
     """What a program printed and its CPU seconds, with the worker's sources at hand."""
     paths = [str(ROOT / "worker" / "python"), str(ROOT / "tests" / "worker")]
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": os.pathsep.join(paths)}
+    environment |= variables
     before = _childrens_seconds()
     done = subprocess.run(
         [program, *words], capture_output=True, text=True, check=False, env=environment, cwd=ROOT
