@@ -5,15 +5,17 @@ Never shipped: the worker loads it only where `EXPERT_TEST_STAGE` names it and P
 
 import ctypes
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from expert_worker.checkpoint.files import sha256
-from expert_worker.errors import Missing
+from expert_worker.errors import ExpertError, Missing
 from expert_worker.events import Events
 from expert_worker.plan import Plan, TestSet
 
@@ -27,22 +29,69 @@ def run(plan: Plan, events: Events) -> dict[str, object]:
     events.begin()
     if plan.request.stage == "base":
         return fetched(plan)
-    Path(os.environ["EXPERT_TEST_PID_FILE"]).write_text(str(os.getpid()))
     acts = [act.partition("=") for act in os.environ["EXPERT_TEST_ACTS"].split(",")]
-    meant = True
-    for name, _, argument in acts:
-        if name == "speed":
-            continue
-        if name in ("only", "all"):
-            meant = name == "all" or argument == plan.recipe.expert
-        elif not meant:
-            continue
-        elif name in OF_THE_PLAN:
+    mine = list(acts_for(plan.recipe.expert, acts))
+    # A test may send signals from the moment it reads the process id.
+    for name, argument in mine:
+        if name in BEFORE_SIGNALS:
+            BEFORE_SIGNALS[name]()
+    Path(os.environ["EXPERT_TEST_PID_FILE"]).write_text(str(os.getpid()))
+    for name, argument in mine:
+        if name in OF_THE_PLAN:
             OF_THE_PLAN[name](plan, argument)
-        else:
+        elif name not in BEFORE_SIGNALS:
             ACTS[name](events, argument)
     names = {name for name, _, _ in acts}
+    if "planted" in names:
+        best = next(given for name, _, given in acts if name == "planted")
+        return answers_of_search(plan, float(best))
     return result_of(plan, scored="score" in names) | (SPEED if "speed" in names else {})
+
+
+def acts_for(expert: str, acts: list[tuple[str, str, str]]) -> Iterator[tuple[str, str]]:
+    """`only=NAME` begins what one expert does, `all` what every one does."""
+    meant = True
+    for name, _, argument in acts:
+        if name in ("only", "all"):
+            meant = name == "all" or argument == expert
+        elif meant and name != "speed":
+            yield name, argument
+
+
+def trained_in_search(plan: Plan, best: str) -> None:
+    """A line for each training; a rate scores higher the nearer it is to `best`."""
+    if plan.request.stage != "train":
+        return
+    with Path(os.environ["EXPERT_TEST_PID_FILE"] + ".trained").open("a") as file:
+        file.write(f"{plan.machine.paths.output}\n")
+    leave_a_finished_run(plan, "weights")
+    path = Path(plan.machine.paths.output) / "run.json"
+    record = json.loads(path.read_text()) | {"result": answers_of_search(plan, float(best))}
+    path.write_text(json.dumps(record))
+
+
+def answers_of_search(plan: Plan, best: float) -> dict[str, object]:
+    assert plan.recipe.data.test == plan.recipe.data.validation and not plan.test_sets
+    right = 0.9 - abs(math.log10(plan.recipe.optimizer.learning_rate / best)) / 4
+    share = {"correct": 1, "total": 50, "accuracy": right, "low": right - 0.05, "high": right + 0.05}
+    scores = {"rows": 50, "base": share | {"accuracy": 0.0}, "adapter": share, "seconds": 1.0}
+    if plan.request.stage == "evaluate":
+        paired = {"difference": 0.2, "low": -0.01, "high": 0.41, "better": 12, "worse": 2}
+        return {"ok": True} | scores | {"against": {"name": "own", "comparison": paired}}
+    return {"ok": True, "steps": 7, "seconds": 8.0, "evaluation": scores}
+
+
+def poison(plan: Plan, rank: str) -> None:
+    if plan.recipe.adapter.rank == int(rank):
+        raise ExpertError("The loss is not finite in 5 steps in a row", code="not-finite")
+
+
+def stall(plan: Plan, trainings: str) -> None:
+    """The next training after so many does not end."""
+    log = Path(os.environ["EXPERT_TEST_PID_FILE"] + ".trained")
+    if plan.request.stage == "train" and log.exists() and len(log.read_text().splitlines()) == int(trainings):
+        log.with_suffix(".stalled").touch()
+        time.sleep(60)
 
 
 # Ten steps of 200 tokens.
@@ -84,6 +133,7 @@ def measurement(plan: Plan) -> dict[str, object]:
         "peak_bytes": rows << 20,
         "ready_seconds": 1.0,
         "first_step_seconds": 2.0,
+        "steps": [{"seconds": 2.0, "tokens": 80}] * 3,
         "losses": [2.0, 1.9] if whole else [2.0, 1.5],
         "gpu_utilization": None,
         "kernels": {
@@ -190,7 +240,7 @@ def obey(events: Events, _argument: str) -> None:
     raise events.stop.interrupted("saved checkpoint-3")
 
 
-def ignore_signals(_events: Events, _argument: str) -> None:
+def ignore_signals() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
 
@@ -269,7 +319,7 @@ def grandchild(events: Events, _argument: str) -> None:
     Path(os.environ["EXPERT_TEST_PID_FILE"] + ".child").write_text(str(child.pid))
 
 
-def outlive(_events: Events, _argument: str) -> None:
+def outlive() -> None:
     """The kernel no longer ends this process with the CLI."""
     ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)
 
@@ -303,7 +353,11 @@ OF_THE_PLAN = {
     "checkpoint": leave_a_checkpoint,
     "score": leave_scores,
     "refuse": refuse,
+    "poison": poison,
+    "stall": stall,
+    "planted": trained_in_search,
 }
+BEFORE_SIGNALS = {"outlive": outlive, "ignore-signals": ignore_signals}
 ACTS = {
     function.__name__.replace("_", "-"): function
     for function in (
@@ -313,7 +367,6 @@ ACTS = {
         quiet_stage,
         hang,
         obey,
-        ignore_signals,
         die,
         echo,
         leave,
@@ -325,7 +378,6 @@ ACTS = {
         flood,
         other_contract,
         grandchild,
-        outlive,
         daemon,
     )
 } | {"await": await_file}
