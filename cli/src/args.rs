@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use expert_contract::manifest::Set;
-use expert_contract::plan::DeviceKind;
+use expert_contract::plan::{DeviceKind, GgufQuantization};
 
 use crate::experts::MANIFEST;
 use crate::failure::Failure;
 use crate::scaffold::Preset;
-use crate::sys::cards::Card;
+use crate::sys::cards::{self, Card};
 
 #[derive(Args)]
 #[command(next_help_heading = "Every command")]
@@ -53,6 +54,9 @@ pub struct PlanOptions {
     /// The machine that the plan is for, where it is not this one.
     #[arg(skip)]
     pub card: Option<Card>,
+    /// The most memory of the device to use, where the command computes.
+    #[arg(skip)]
+    pub max_memory: Option<u64>,
     /// Where to train and compute
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
     pub device: DeviceChoice,
@@ -81,6 +85,9 @@ pub struct TrainOptions {
     training: TrainingData,
     #[command(flatten)]
     shorthands: Shorthands,
+    /// Memory of the device to use at most, such as 8GB: decides the micro-batch, and on a GPU the allocator's limit
+    #[arg(long, value_name = "SIZE", value_parser = cards::memory)]
+    max_memory: Option<u64>,
 }
 
 const SETTINGS: &str = "Settings, in place of the manifest's";
@@ -171,7 +178,12 @@ impl TrainOptions {
     /// With the shorthands as changes before those of `--set`.
     pub fn plan(&self) -> PlanOptions {
         let set = self.shorthands.sets().chain(self.plan.set.iter().cloned()).collect();
-        PlanOptions { set, data: self.training.data.clone(), ..self.plan.clone() }
+        PlanOptions {
+            set,
+            data: self.training.data.clone(),
+            max_memory: self.max_memory,
+            ..self.plan.clone()
+        }
     }
 }
 
@@ -203,6 +215,12 @@ fn price(text: &str) -> Result<f64, String> {
 }
 
 /// `what` is the word for it in the refusal.
+/// Of the weights in a GGUF file.
+pub fn quantization() -> impl TypedValueParser<Value = GgufQuantization> {
+    PossibleValuesParser::new(GgufQuantization::WORDS)
+        .try_map(|text| GgufQuantization::parse(&text).ok_or("not a quantization"))
+}
+
 pub fn positive(text: &str, what: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
     (value.is_finite() && value > 0.0)

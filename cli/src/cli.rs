@@ -6,7 +6,8 @@ use expert_contract::exit::Exit;
 use crate::args::Global;
 use crate::commands::{
     bench, clean, completions, datasets, doctor, evaluate, export, generate, import, init, install, keygen,
-    matrix, package, plan, pretokenize, report, route, runs, schema, serve, train, validate, verify, work,
+    matrix, package, plan, pretokenize, recommend, report, route, runs, schema, search, serve, train,
+    validate, verify, work,
 };
 use crate::failure::Failure;
 use crate::sys::env;
@@ -27,6 +28,7 @@ pub struct Cli {
 pub enum Command {
     /// Show what this machine has for training, and how to fix what is missing
     Doctor(doctor::Args),
+    Recommend(recommend::Args),
     /// Make a new expert that trains as it is, or a CI workflow for experts
     Init(init::Args),
     /// Make an expert from a configuration of Axolotl, LLaMA-Factory or TRL, and list what cannot be carried over
@@ -64,7 +66,9 @@ pub enum Command {
     Serve(serve::Args),
     /// Show where time goes, what each optimisation gains, and which settings are fastest
     Bench(bench::Args),
-    /// List the data that experts name
+    /// Find better training settings by successive halving, judged by answers to validation rows
+    Search(Box<search::Args>),
+    /// List the data that experts name, or make rows from a schema
     Datasets(datasets::Args),
     /// Remove token caches that no run refers to
     Clean(clean::Args),
@@ -102,15 +106,17 @@ pub fn run(cli: &Cli, console: &Console) -> Result<Exit, Failure> {
         Command::Keygen(args) => keygen::run(args, console),
         Command::Verify(args) => verify::run(args, console),
         Command::Install(args) => install::run(args, console),
+        Command::Search(args) => search::run(args, &cli.global, console),
         Command::Serve(args) => serve::run(args, &cli.global, console),
         Command::Bench(args) => bench::run(args, &cli.global, console),
+        Command::Recommend(args) => recommend::run(args, console),
         Command::Report(args) => report::run(args, &cli.global, console),
         Command::Route(args) => route::run(args, &cli.global, console),
         Command::Runs(args) => runs::run(args, console),
-        Command::Datasets(args) => datasets::run(args, console),
+        Command::Datasets(args) => datasets::run(args, &cli.global, console),
         Command::Clean(args) => clean::run(args, console),
         Command::Doctor(args) => doctor::run(args, &cli.global, console),
-        Command::Init(args) => init::run(args, console),
+        Command::Init(args) => init::run(args, &cli.global, console),
         Command::Import(args) => import::run(args, console),
         Command::Matrix(args) => matrix::run(args, &cli.global, console),
         Command::Work(args) => work::run(args, &cli.global, console),

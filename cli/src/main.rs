@@ -4,6 +4,7 @@ mod args;
 mod cli;
 mod commands;
 mod doctor;
+mod edit;
 mod experts;
 mod failure;
 #[cfg(test)]
@@ -17,6 +18,8 @@ mod routing;
 mod run;
 mod runs;
 mod scaffold;
+mod schema_rows;
+mod search;
 mod sys;
 mod train;
 mod ui;

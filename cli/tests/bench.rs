@@ -115,6 +115,7 @@ fn results_are_kept_with_a_page() {
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(shown.contains("as planned, again") && shown.contains("token cache off"), "{shown}");
+    assert!(shown.contains("whole training"), "{shown}");
     assert!(
         std::fs::read_to_string(expert.world.path("kept/ablation.html")).unwrap().contains("token cache off")
     );
@@ -128,6 +129,11 @@ fn tuning_finds_the_fastest_size_that_fits_and_shows_the_lines() {
     assert_eq!((code, &document["best"]), (Some(0), &"4 of 16 rows at once".into()));
     let first = &document["trials"][0];
     assert_eq!((&first["name"], &first["fits"]), (&"16 of 16 rows at once".into(), &false.into()));
+    let best =
+        document["trials"].as_array().unwrap().iter().find(|it| it["name"] == document["best"]).unwrap();
+    assert_eq!(best["measured"]["steps_per_second"], 0.5);
+    let whole = best["whole_training_seconds"].as_f64().unwrap();
+    assert!(whole > 0.0 && whole % 2.0 == 0.0, "two seconds for each step: {whole}");
     let changes = document["changes"].as_array().unwrap();
     assert_eq!(
         (&changes[0]["line"], &changes[0]["before"], &changes[0]["after"]),
@@ -152,6 +158,18 @@ fn written_settings_change_nothing_else_and_are_then_in_force() {
     assert_eq!(std::fs::read_to_string(expert.manifest()).unwrap(), wanted);
     let (_, again) = expert.measured("tune", &["--precision"]);
     assert_eq!(again["changes"], serde_json::json!([]));
+}
+
+#[test]
+fn row_lengths_are_measured_with_the_largest_size_that_fits_each() {
+    let expert = Expert::new();
+    let (code, document) = expert.measured("tune", &["--lengths", "64,128"]);
+    assert_eq!((code, &document["changes"]), (Some(0), &serde_json::json!([])));
+    let fitting: Vec<_> =
+        document["trials"].as_array().unwrap().iter().filter(|it| it["fits"] == true).collect();
+    let lengths: Vec<_> = fitting.iter().map(|it| it["max_seq_length"].as_u64().unwrap()).collect();
+    assert_eq!(lengths, [64, 128], "{document}");
+    assert!(fitting[1]["name"].as_str().unwrap().starts_with("128 tokens, "), "{document}");
 }
 
 #[test]

@@ -72,6 +72,41 @@ fn everything_is_resolved_and_says_who_decided() {
     );
 }
 
+fn recommended(more: &[&str]) -> Value {
+    let empty = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_expert-cli"))
+        .args(["recommend", "--json"])
+        .args(more)
+        .current_dir(empty.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", talk(&output));
+    assert_eq!(std::fs::read_dir(empty.path()).unwrap().count(), 0, "nothing is written");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_base_is_recommended_that_fits() {
+    let large = recommended(&["--for", "80GB"]);
+    assert_eq!(large["recommended"], "Qwen/Qwen3-8B");
+    let small = recommended(&["--for", "8GB", "--set", "training.config.batch_size=1"]);
+    let bases = small["bases"].as_array().unwrap();
+    let of = |name: &Value| bases.iter().find(|it| it["base"] == *name).unwrap();
+    assert!(of(&small["recommended"])["fits"] == true && small["recommended"] != "Qwen/Qwen3-8B", "{small}");
+    assert_eq!(
+        of(&"Qwen/Qwen3-8B".into())["held_in"],
+        "int4",
+        "tried in 4 bits where it does not fit otherwise"
+    );
+    assert_eq!(
+        recommended(&["--device", "cpu", "--max-memory", "2GB"])["recommended"],
+        "smollm2-135m-instruct"
+    );
+    let expert = Expert::new(&embedded());
+    let own = recommended(&[&expert.folder.path().to_string_lossy(), "--for", "80GB"]);
+    assert_eq!(own["bases"].as_array().unwrap().len(), 7);
+}
+
 #[test]
 fn the_digest_is_the_same_from_anywhere() {
     let expert = Expert::new(&embedded());
@@ -306,11 +341,21 @@ fn a_plan_for_another_machine_is_decided_as_on_its_card() {
     let rows = |plan: &Value| plan["machine"]["micro_batch"].as_u64().unwrap();
     assert!(rows(&small) < rows(&large), "{} and {}", rows(&small), rows(&large));
     assert_eq!(small["machine"]["device"]["name"], "NVIDIA GeForce RTX 4070");
-    assert_eq!((&small["machine"]["dtype"], &old["machine"]["dtype"]), (&json!("bf16"), &json!("fp32")));
+    assert_eq!((&small["machine"]["dtype"], &old["machine"]["dtype"]), (&json!("bf16"), &json!("fp16")));
+    assert!(talk(&run(&["--for", "t4"])).contains("computes in fp16 with a loss scale"));
+    let wide = run(&["--for", "t4", "--mixed-precision", "no", "--json"]);
+    let wide: Value = serde_json::from_slice(&wide.stdout).unwrap();
+    assert_eq!(wide["plan"]["machine"]["dtype"], "fp32");
     // The result is the same on any machine.
     assert_eq!(small["recipe_digest"], large["recipe_digest"]);
     assert!(small["machine"]["estimate"]["total"].as_u64().unwrap() < 12_282 << 20);
     assert_eq!(machine("24GB")["machine"]["device"]["memory_bytes"], 24_000_000_000_u64);
+    let limited = run(&["--for", "24GB", "--max-memory", "8GB", "--json"]);
+    let limited: Value = serde_json::from_slice(&limited.stdout).unwrap();
+    let limited = &limited["plan"];
+    assert_eq!(limited["machine"]["device"]["memory_bytes"], 8_000_000_000_u64);
+    assert!(rows(limited) < rows(&machine("24GB")), "{}", rows(limited));
+    assert!(limited["machine"]["estimate"]["total"].as_u64().unwrap() < 8_000_000_000);
 
     let output = run(&["--for", "rtx4090"]);
     let said = talk(&output);

@@ -203,6 +203,29 @@ fn a_resumed_run_keeps_how_its_products_are_formed() {
 }
 
 #[test]
+fn a_mirror_continues_its_run_in_an_empty_folder() {
+    let world = interrupted();
+    let mirror = world.path("mirror");
+    std::fs::create_dir(&mirror).unwrap();
+    std::fs::rename(world.path(RUN).join("checkpoint-2"), mirror.join("checkpoint-2")).unwrap();
+    std::fs::remove_dir_all(world.path(RUN)).unwrap();
+    let resume = format!("{TRAIN} --resume {}", mirror.display());
+    let state = mirror.join("checkpoint-2/state.json");
+    let saved: Value = serde_json::from_slice(&std::fs::read(&state).unwrap()).unwrap();
+    let other = !saved["facts"]["fp32_products"].as_bool().unwrap_or_default();
+    change(&state, |state| state["facts"]["fp32_products"] = other.into());
+    world.json(&resume, "missing");
+    let plan = std::fs::read(world.path(RUN).join("plan.json")).unwrap();
+    let plan: Value = serde_json::from_slice(&plan).unwrap();
+    let asked = plan["request"]["resume"].clone();
+    assert!(asked["path"].as_str().unwrap().ends_with("mirror/checkpoint-2"), "{asked}");
+    assert_eq!(plan["machine"]["fp32_products"], other, "as it was begun");
+    std::fs::remove_dir_all(world.path(RUN)).unwrap();
+    let (output, document) = world.json(&format!("{resume} --max-steps 9"), NOBODY);
+    assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &"recipe-changed".into()));
+}
+
+#[test]
 fn a_resumed_run_keeps_its_threads_though_its_plan_is_lost() {
     let world = World::shelf(&["a"]);
     let threads = |count: &str, acts: &str| {

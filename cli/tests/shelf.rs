@@ -262,6 +262,54 @@ fn clean_of_one_expert_keeps_what_another_ones_runs_use() {
 }
 
 #[test]
+fn clean_takes_only_gguf_files_that_no_expert_needs_and_no_server_holds() {
+    let world = shelf();
+    let file = |kind: &str, digit: &str| format!("home/gguf/{kind}-{}", digit.repeat(32));
+    let made = |name: &str, base: &str, adapter: Option<&str>| {
+        write(&world, &format!("{name}.gguf"), "0123456789");
+        let mut about = json!({"experts": [world.path("gone"), world.path("final")], "base": {"m": base}});
+        if let Some(adapter) = adapter {
+            about["adapter"] = json!({"a": adapter});
+        }
+        write(&world, &format!("{name}.json"), &about.to_string());
+    };
+    let digest = |text: &str| json!({"sha256": text, "bytes": 1});
+    let record = json!({"base": {"files": {"m": digest("base")}}, "files": {"a": digest("new")}});
+    write(&world, "final/expert.json", &record.to_string());
+    made(&file("base", "1"), "base", None);
+    made(&file("base", "2"), "another base", None);
+    made(&file("adapter", "3"), "base", Some("new"));
+    made(&file("adapter", "4"), "base", Some("old"));
+    made(&file("adapter", "5"), "base", Some("old"));
+    // Without a note nobody is known to need it; other names are the user's.
+    write(&world, &format!("{}.gguf", file("base", "6")), "0123456789");
+    for mine in ["home/gguf/mine.gguf", "home/gguf/base-1.gguf", "home/gguf/base-mine.json"] {
+        write(&world, mine, "mine");
+    }
+    let served = std::fs::File::open(world.path(&format!("{}.gguf", file("adapter", "5")))).unwrap();
+    served.try_lock_shared().unwrap();
+
+    let planned = document(&world, &["clean", "--dry-run"]);
+    assert_eq!(planned["bytes"], 30, "{planned}");
+    assert!(world.path(&format!("{}.gguf", file("base", "2"))).exists());
+    document(&world, &["clean"]);
+    let mut left = names(&world.path("home/gguf"));
+    left.sort();
+    let kept = [file("adapter", "3"), file("adapter", "5"), file("base", "1")];
+    let mut expected: Vec<String> = kept
+        .iter()
+        .flat_map(|name| [format!("{name}.gguf"), format!("{name}.json")])
+        .map(|path| path.trim_start_matches("home/gguf/").to_owned())
+        .chain(["base-1.gguf", "base-mine.json", "mine.gguf"].map(str::to_owned))
+        .collect();
+    expected.sort();
+    assert_eq!(left, expected);
+    drop(served);
+    document(&world, &["clean"]);
+    assert!(!world.path(&format!("{}.gguf", file("adapter", "5"))).exists());
+}
+
+#[test]
 fn a_cache_folder_of_two_experts_is_cleaned_once() {
     let world = shelf();
     write(&world, &format!("{CACHES}/{}/cache.json", "1".repeat(32)), "{}");

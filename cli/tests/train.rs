@@ -271,3 +271,73 @@ fn time_and_cost_follow_from_a_run_of_the_same_shape_on_this_machine() {
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(document["error"]["code"], "price-of-many");
 }
+
+/// A folder of a model, or of an adapter that was trained on `base`.
+fn leave(world: &World, folder: &str, file: &str, content: &Value) -> String {
+    let place = world.path(folder);
+    std::fs::create_dir_all(&place).unwrap();
+    std::fs::write(place.join(file), content.to_string()).unwrap();
+    place.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn evaluate_names_what_the_adapter_is_compared_with() {
+    let world = World::shelf(&["a"]);
+    let evaluate = |against: &str| {
+        world.json(&format!("evaluate experts/a --device cpu --base-only --against {against}"), "steps=1")
+    };
+    let (_, plain) = world.json("evaluate experts/a --base-only", "steps=1");
+    assert_eq!(plain["request"].get("against").cloned().unwrap_or_default(), Value::Null);
+    let model = leave(&world, "other-model", "config.json", &json!({}));
+    let (output, found) = evaluate("other-model");
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    let against = &found["request"]["against"];
+    assert_eq!(
+        (against["kind"].as_str(), against["base"]["name"].as_str()),
+        (Some("model"), Some("other-model"))
+    );
+    let folder = std::path::Path::new(against["folder"].as_str().unwrap()).canonicalize().unwrap();
+    assert_eq!(folder, std::path::Path::new(&model).canonicalize().unwrap());
+    let (_, found) = evaluate("smollm2-135m");
+    assert_eq!(
+        found["request"]["against"]["base"]["name"], "smollm2-135m-instruct",
+        "a base of the manifest"
+    );
+
+    let config = |base: &str| json!({"base_model_name_or_path": base});
+    let run =
+        leave(&world, "run/final", "adapter_config.json", &config("HuggingFaceTB/SmolLM2-135M-Instruct"));
+    let (output, found) = evaluate("run");
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert_eq!(found["request"]["against"], json!({"kind": "adapter", "path": run}));
+
+    leave(&world, "foreign", "adapter_config.json", &config("Qwen/Qwen3-0.6B"));
+    leave(&world, "empty", "notes.txt", &json!(0));
+    let wide = json!({
+        "model_type": "llama", "hidden_size": 1 << 20, "intermediate_size": 1 << 20, "num_hidden_layers": 1000,
+        "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 1000
+    });
+    leave(&world, "wide", "config.json", &wide);
+    for (named, code, words) in [
+        (
+            "foreign",
+            "adapter-of-other-base",
+            "was trained on Qwen/Qwen3-0.6B, and smollm2-135m-instruct is evaluated",
+        ),
+        ("nothing", "unknown-model", "there is no model nothing"),
+        (
+            "empty",
+            "unknown-model",
+            "holds neither a model (config.json) nor an adapter (adapter_config.json)",
+        ),
+        ("wide", "model-too-large", "for its weights alone, and this device has"),
+    ] {
+        let (output, refused) =
+            world.json(&format!("evaluate experts/a --device cpu --base-only --against {named}"), "die=9");
+        assert_eq!(output.status.code(), Some(2), "{named}: {}", talk(&output));
+        assert_eq!(refused["error"]["code"], code, "{refused}");
+        let said = refused["error"]["message"].as_str().unwrap();
+        assert!(said.contains(words), "{named}: {said}");
+        assert!(refused["error"]["hint"].is_string(), "{named}: {refused}");
+    }
+}

@@ -12,6 +12,10 @@ pub fn of(document: &impl Serialize) -> String {
     hex(&Sha256::digest(canonical(&value)))
 }
 
+pub fn of_text(text: &str) -> String {
+    hex(&Sha256::digest(text))
+}
+
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");

@@ -194,6 +194,9 @@ word! {
         AdapterAnswers = "adapter answers",
         AdapterJudged = "adapter judged",
         AdapterLoss = "adapter loss",
+        ModelAnswers = "compared model answers",
+        ModelJudged = "compared model judged",
+        ModelLoss = "compared model loss",
         SampledAnswers = "sampled answers",
         SamplesJudged = "samples judged",
         /// Prompts are answered as they come.

@@ -8,6 +8,7 @@ pub mod event;
 pub mod exit;
 pub mod families;
 pub mod foreign;
+pub mod gbnf;
 pub mod ledger;
 pub mod manifest;
 pub mod paths;

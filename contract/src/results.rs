@@ -51,6 +51,9 @@ pub struct EvaluationResult {
     /// SHA-256 of the file of the expert's own scorer; scores of different ones are not compared.
     #[schemars(extend("x-added-later" = true))]
     pub scorer_sha256: Option<String>,
+    /// SHA-256 of the grammar that constrained the answers; scores with different ones are not compared.
+    #[schemars(extend("x-added-later" = true))]
+    pub grammar_sha256: Option<String>,
     /// Of `training.dataset.test_path`, or of the manifest's own test cases: what decisions go by.
     #[serde(flatten)]
     pub main: TestScores,
@@ -88,12 +91,26 @@ pub struct TestScores {
     /// Absent where no answers were sampled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<SampledScores>,
+    /// Absent without `--against`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub against: Option<AgainstScores>,
     /// Questions that the adapter answers and the base does not; only in `evaluation.json`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gains: Vec<Example>,
     /// Only in `evaluation.json`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Example>,
+}
+
+/// Another model, or another adapter of the same base, on the same rows.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct AgainstScores {
+    pub name: String,
+    /// With the prompt that was chosen for a model, or the path of an adapter.
+    pub score: Option<Score>,
+    /// The adapter's scores less these, row by row; null where the base alone was scored.
+    pub comparison: Option<PairedComparison>,
 }
 
 /// The scores of several sampled answers to each row: of the adapter, or of the base where it was scored alone.
@@ -138,11 +155,18 @@ pub struct TestFile {
 }
 
 impl EvaluationResult {
-    /// The scorer with the first digits of its file's digest. Scores are compared only where this is the same.
+    /// The scorer with the first digits of its file's digest and the grammar. Scores are compared only where this is the
+    /// same.
     pub fn scored_by(&self) -> Option<String> {
         let name = self.scorer.clone()?;
         let digits = self.scorer_sha256.as_deref().and_then(|digest| digest.get(..8));
-        Some(digits.map_or(name.clone(), |digits| format!("{name} ({digits})")))
+        let scorer = digits.map_or(name.clone(), |digits| format!("{name} ({digits})"));
+        let grammar = self.grammar_sha256.as_deref().and_then(|digest| digest.get(..8));
+        Some(
+            grammar.map_or(scorer.clone(), |digits| {
+                format!("{scorer}, answers constrained by grammar {digits}")
+            }),
+        )
     }
 }
 
@@ -173,6 +197,9 @@ pub struct Score {
     /// Answers that count as 0 because the scorer failed on them or gave no verdict.
     #[schemars(extend("x-added-later" = true))]
     pub unscored: u64,
+    /// Wrong answers that do not parse: only these can be won by a grammar. Null where the scorer has no parser.
+    #[schemars(extend("x-added-later" = true))]
+    pub unparsed: Option<Unparsed>,
     /// The base's prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<PromptChoice>")]
@@ -180,6 +207,15 @@ pub struct Score {
     /// The adapter's folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+}
+
+/// Wrong answers that the scorer's parser refuses.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Unparsed {
+    pub answers: u64,
+    /// How many of them end at `max_new_tokens`: a longer limit may win these, not a grammar.
+    pub cut: u64,
 }
 
 /// The number of examples in the base's prompt, chosen by what scored best on validation rows.
@@ -201,13 +237,16 @@ pub struct Confinement {
     pub missing: Vec<String>,
 }
 
-/// A line of a table: base beside adapter.
+/// A line of a table: base beside adapter, and what they are compared with.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ScoreLine {
     pub name: String,
     pub base: Option<Share>,
     pub adapter: Option<Share>,
+    /// Of what `--against` names; absent without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub against: Option<Share>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -233,6 +272,12 @@ pub struct Answer {
     /// It counts as 0 because the scorer failed on it or gave no verdict.
     #[schemars(extend("x-added-later" = true))]
     pub unscored: bool,
+    /// It is wrong because the scorer's parser refuses it.
+    #[schemars(extend("x-added-later" = true))]
+    pub unparsed: bool,
+    /// It ends at `max_new_tokens`, not by itself.
+    #[schemars(extend("x-added-later" = true))]
+    pub cut: bool,
 }
 
 /// The scores of a classification by label.
@@ -270,7 +315,7 @@ pub struct LabelScore {
     pub f1: f64,
 }
 
-/// The adapter's scores less the base's, row by row.
+/// The adapter's scores less those of the base, or of what it is compared with, row by row.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PairedComparison {
@@ -281,9 +326,73 @@ pub struct PairedComparison {
     pub low: f64,
     #[schemars(range(min = -1.0, max = 1.0))]
     pub high: f64,
-    /// Rows that the adapter answers better than the base, and worse.
+    /// Rows that the adapter answers better than the other, and worse.
     pub better: u64,
     pub worse: u64,
+}
+
+/// `search.json`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SearchRecord {
+    pub expert: Option<String>,
+    pub base: Option<String>,
+    /// Number that the drawn trials follow from.
+    pub seed: u64,
+    /// Null where the budget is a time.
+    pub trial_limit: Option<u64>,
+    /// Validation rows that are scored at most; null for all.
+    pub rows: Option<u64>,
+    pub space: Vec<SearchRange>,
+    /// What the manifest's own recipe is trained with.
+    pub inputs: Option<Inputs>,
+    /// The first one is the manifest's own recipe.
+    pub trials: Vec<SearchTrial>,
+    /// Spent until the last change of the record.
+    pub seconds: f64,
+    /// The number of a trial, from 0.
+    pub winner: Option<u64>,
+    /// At which it won: 0 is a ninth of the steps, 2 all of them.
+    pub winner_rung: Option<u64>,
+    /// The winner less the manifest's own recipe, row by row; null where they are one.
+    pub comparison: Option<PairedComparison>,
+}
+
+/// A searched setting and what it may be: `1e-4..0.005` or `8|16|32`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SearchRange {
+    pub name: String,
+    pub values: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SearchTrial {
+    pub settings: Vec<SearchSetting>,
+    pub scores: Vec<SearchScore>,
+}
+
+/// A value for a key of `training.config`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SearchSetting {
+    pub name: String,
+    pub key: String,
+    pub value: Value,
+}
+
+/// How a trial ended at one rung.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SearchScore {
+    pub rung: u64,
+    /// On validation rows; null where it failed.
+    pub share: Option<Share>,
+    /// Of training and scoring.
+    pub seconds: Option<f64>,
+    pub training_seconds: Option<f64>,
+    pub failure: Option<String>,
 }
 
 /// `base`: fetches or converts the base model.
@@ -530,6 +639,9 @@ pub struct AnswerCheck {
     pub equal: u64,
     /// Answers that part at two tokens of nearly the same likelihood, which rounding decides.
     pub near_ties: u64,
+    /// Answers of the quantized file that are also those of the unquantized weights.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub equal_unquantized: Option<u64>,
 }
 
 /// `generate`.
@@ -603,8 +715,22 @@ pub struct ExpertRecord {
     pub data: BTreeMap<String, Option<FileDigest>>,
     /// The files beside this one; the model card is left out, because people edit it.
     pub files: BTreeMap<String, FileDigest>,
+    /// What constrains its answers, where anything does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grammar: Option<ExpertGrammar>,
     /// Null until the adapter is evaluated.
     pub score: Option<ExpertScore>,
+}
+
+/// The file beside `expert.json` that constrains answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ExpertGrammar {
+    /// `grammar.gbnf`, or `grammar.json` for a JSON Schema.
+    #[schemars(with = "String")]
+    pub name: Option<String>,
+    #[schemars(with = "String", regex(pattern = "^[0-9a-f]{64}$"))]
+    pub sha256: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -721,6 +847,12 @@ pub struct CheckpointFacts {
     /// What computed the run: another one rounds differently.
     #[schemars(extend("x-added-later" = true))]
     pub processor: Option<String>,
+    /// Of the steps of this attempt so far, the first one left out; null before the second.
+    #[schemars(extend("x-added-later" = true))]
+    pub tokens_per_second: Option<f64>,
+    /// The most memory that the attempt has held so far: resident on a CPU, reserved on a GPU.
+    #[schemars(extend("x-added-later" = true))]
+    pub peak_memory_bytes: Option<u64>,
 }
 
 /// `cache.json`, without its digest: what a token cache was made of, what became of the rows, and what the rows are

@@ -10,7 +10,7 @@ use crate::manifest::ROOT;
 use crate::plan::Plan;
 use crate::results::{
     BaseResult, BenchResult, CacheRecord, CheckpointRecord, EvaluationResult, ExpertRecord, ExportResult,
-    GenerateResult, PlanRecord, PretokenizeResult, RunRecord,
+    GenerateResult, PlanRecord, PretokenizeResult, RunRecord, SearchRecord,
 };
 use crate::routing::{RouteRequest, RouteResult};
 
@@ -65,6 +65,7 @@ pub fn records() -> Vec<Schema> {
         derived::<PlanRecord>(),
         derived::<EvaluationResult>(),
         derived::<CacheRecord>(),
+        derived::<SearchRecord>(),
     ]
 }
 

@@ -62,11 +62,11 @@ pub const PROGRAMS: &[Program] = &[
     },
     Program {
         name: "MLX",
-        kinds: &[],
+        kinds: &[Lora, Rslora, Dora],
         highest_rank: None,
-        form: "merged only: it does not read peft's names",
-        several: "no",
-        template: "`chat_template.jinja`",
+        form: "`export --mlx`",
+        several: "one for each model",
+        template: "that of the base's folder, or `--chat-template`; stop texts in each request",
     },
 ];
 
@@ -110,7 +110,9 @@ mod tests {
         assert!(refusing(Rslora, Some(512)).is_empty());
         assert_eq!(refusing(Lora, Some(513)), ["vLLM"]);
         for kind in [Dora, Ia3, Lokr, Adalora, Prompt] {
-            assert_eq!(refusing(kind, None), ["vLLM", "llama.cpp", "Ollama"], "{kind}");
+            let mut expected = vec!["vLLM", "llama.cpp", "Ollama"];
+            expected.extend((kind != Dora).then_some("MLX"));
+            assert_eq!(refusing(kind, None), expected, "{kind}");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use expert_contract::diagnostic::Code;
 use expert_contract::ledger::{Class, Entry, Kind, entries};
 use expert_contract::manifest::{Manifest, Options, ROOT};
-use expert_contract::plan::{Device, DeviceKind, Threads};
+use expert_contract::plan::{BestModel, Device, DeviceKind, GrammarKind, Recipe, Threads};
 use expert_contract::read::{Loaded, from_bytes};
 use expert_contract::resolve::{Site, resolve};
 use serde_json::{Value, json};
@@ -161,6 +161,8 @@ fn root_examples() -> Vec<Example> {
         "training.decoding.min_p" = 0.5;
         "training.decoding.stop_sequences" = [";"];
         "training.decoding.max_new_tokens" = 7;
+        "training.decoding.use_grammar" = true with { "training.decoding.grammar_type": "json" };
+        "training.decoding.grammar_type" = "json" with { "training.decoding.use_grammar": true };
     }
 }
 
@@ -261,7 +263,8 @@ fn config_examples() -> Vec<Example> {
 }
 
 /// One word only is accepted, or the words mean the same, or a file is read.
-const WITHOUT_CHOICE: [&str; 2] = ["training.config.method", "base_models[].template_path"];
+const WITHOUT_CHOICE: [&str; 3] =
+    ["training.config.method", "base_models[].template_path", "training.decoding.grammar_file"];
 
 /// The problem of an example, if there is one.
 fn check(path: &str, example: &Example) -> Option<String> {
@@ -342,6 +345,39 @@ fn a_custom_template_is_read_from_its_file() {
     let manifest =
         from_bytes(document.to_string().into_bytes(), &path, &Options::default()).manifest.unwrap();
     assert_eq!(manifest.bases[0].template_path.as_deref(), Some("chat.jinja"));
+}
+
+#[test]
+fn a_grammar_is_read_from_its_file_and_leaves_the_digest_of_the_adapter() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("yes.gbnf"), "root ::= \"yes\"").unwrap();
+    let path = folder.path().join("manifest.json");
+    let grammar = |changes: &[(&str, Value)]| {
+        let loaded = from_bytes(with(changes).to_string().into_bytes(), &path, &Options::default());
+        expert_contract::rules::read_grammar(&loaded.manifest.unwrap()).unwrap()
+    };
+    let file = ("training.decoding.grammar_file", json!("yes.gbnf"));
+    let found = grammar(std::slice::from_ref(&file)).unwrap();
+    assert_eq!((found.kind, found.name.as_str()), (GrammarKind::Gbnf, "yes.gbnf"));
+    assert_eq!(found.text, "root ::= \"yes\"");
+    assert_eq!(found.sha256().len(), 64);
+    assert_eq!(grammar(&[file, ("training.decoding.use_grammar", json!(false))]), None);
+    assert_eq!(grammar(&[("training.decoding.use_grammar", json!(true))]), None);
+
+    let json =
+        [("training.decoding.use_grammar", json!(true)), ("training.decoding.grammar_type", json!("json"))];
+    let recipe = |changes: &[(&str, Value)]| -> Recipe {
+        serde_json::from_value(plan(&with(changes))["recipe"].clone()).unwrap()
+    };
+    let (free, constrained) = (recipe(&[]), recipe(&json));
+    assert_ne!(free, constrained);
+    assert_eq!(free.digest(), constrained.digest());
+    let chosen = |mut recipe: Recipe| {
+        recipe.evaluation.best =
+            Some(BestModel { metric: "accuracy".to_owned(), greater_is_better: true, patience: None });
+        recipe.digest()
+    };
+    assert_ne!(chosen(free), chosen(constrained));
 }
 
 #[test]

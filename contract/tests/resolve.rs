@@ -115,13 +115,14 @@ fn workers_persist_only_where_there_are_workers() {
 }
 
 #[test]
-fn a_gpu_without_bf16_computes_in_fp32_and_the_plan_says_so() {
-    let made = |computes_bf16| {
+fn a_gpu_without_bf16_computes_in_fp16_and_the_plan_says_so() {
+    let made = |computes_bf16, bf16: &str| {
         let site = Site { computes_bf16, ..site(None, DeviceKind::Cuda) };
-        let made = plan(&manifest(&[]), 0, &site);
+        let made = plan(&manifest(&[Set::new("training.config.bf16", bf16)]), 0, &site);
         (made.machine.dtype, made.notes.iter().any(|note| note.code == "bf16-unsupported"))
     };
-    assert_eq!((made(true), made(false)), ((Dtype::Bf16, false), (Dtype::Fp32, true)));
+    assert_eq!((made(true, "true"), made(false, "true")), ((Dtype::Bf16, false), (Dtype::Fp16, true)));
+    assert_eq!(made(false, "false"), (Dtype::Fp32, false));
 }
 
 #[test]

@@ -28,6 +28,8 @@ AREAS = {
 # Whole-plan parameters: `plan: Plan` in Python, `plan: &Plan` or `resolved: &Resolved` in Rust.
 RUST_PLAN = re.compile(r"\bfn \w+[^{;]*?\(([^{;]*?\b\w+: &?(?:mut )?(?:Plan|Resolved)\b[^{;]*?)\)", re.DOTALL)
 RUST_KEYS = re.compile(r"\[\"[a-z_]+\"\]|\.(?:get|pointer)\(\"[^\"]+\"\)")
+# In a module of this file, `super` is the file.
+INLINE_MODULE = re.compile(r"^mod \w+ \{$(.*?)^\}$", re.DOTALL | re.MULTILINE)
 RUST_USE = re.compile(r"\buse (\w+::[^;]+);|\b(crate(?:::\w+)+)")
 
 Graph = dict[str, set[str]]
@@ -117,6 +119,7 @@ def rust_imports(paths: Iterable[str], root: str) -> Graph:
     graph: Graph = {}
     for name, path in known.items():
         source = re.sub(r"//[^\n]*", "", read(path)).split("#[cfg(test)]")[0]
+        source = INLINE_MODULE.sub(lambda block: block[1].replace("super::", "self::"), source)
         targets: set[str] = set()
         for found in RUST_USE.finditer(source):
             for used in _expand("".join((found[1] or found[2]).split())):

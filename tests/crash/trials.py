@@ -11,9 +11,11 @@ from typing import Any
 
 from plans import example_document
 
+from expert_worker.checkpoint import record
 from expert_worker.checkpoint.files import sha256
 
 SIGKILL = -9
+MEASURED = ("tokens_per_second", "peak_memory_bytes")
 
 
 class Server:
@@ -101,4 +103,15 @@ def differing_files(one: Path, other: Path) -> list[str]:
 
 
 def _digests(folder: Path) -> Mapping[str, str]:
-    return {str(path.relative_to(folder)): sha256(path) for path in folder.rglob("*") if path.is_file()}
+    return {str(path.relative_to(folder)): _digest(path) for path in folder.rglob("*") if path.is_file()}
+
+
+def _digest(path: Path) -> str:
+    """Of a checkpoint's record without what was measured: that differs between two runs of any kind."""
+    if path.name != record.NAME:
+        return sha256(path)
+    document = json.loads(path.read_bytes())
+    del document["seal"]
+    for name in MEASURED:
+        document["facts"].pop(name, None)
+    return json.dumps(document)

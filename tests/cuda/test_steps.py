@@ -29,6 +29,7 @@ def test_lora_as_init_sets_it(driver: Driver, tmp_path: Path) -> None:
     check_costs("qwen3-0.6b lora 4x2048", run(driver, Trial(), RTX_4090, tmp_path))
 
 
+@pytest.mark.full
 def test_a_slice_of_a_card_whose_driver_answers_little(driver: Driver, tmp_path: Path) -> None:
     _, found = run(driver, Trial(**TINY), MIG, tmp_path)
     assert found["fits"] and found["events"] == [] and found["step"]["waited"] == WAITS

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from expert_worker.evaluate.authoring.rows import answer_of
+from expert_worker.evaluate.authoring.sql import words
+from expert_worker.evaluate.authoring.sql.skeleton import KEYWORDS
 
 EXPERT = Path(__file__).resolve().parents[2] / "experts" / "expert-sql"
 LONGEST = 1200
@@ -79,7 +81,6 @@ def test_no_table_of_one_split_is_shown_in_another() -> None:
 
 
 def test_common_intents_have_many_wordings() -> None:
-    words = module("words")
     found = words.wordings()
     assert all(len(found[intent]) >= 10 for intent in COMMON), {it: len(found[it]) for it in COMMON}
     assert sum(map(len, found.values())) > 500
@@ -87,7 +88,6 @@ def test_common_intents_have_many_wordings() -> None:
 
 
 def test_some_wordings_are_never_trained() -> None:
-    words = module("words")
     wordings = [wording for found in words.wordings().values() for wording in found]
     share = sum(map(words.is_held_out, wordings)) / len(wordings)
     assert 0.05 < share < 0.2
@@ -101,7 +101,6 @@ pplural pnm cnm cone prep prep2 pp gone mplural left_np right_np
 
 
 def test_every_wording_has_words_that_the_generator_knows() -> None:
-    words = module("words")
     known = set(_KNOWN_TEXT.split())
     for wordings in words.wordings().values():
         for wording in wordings:
@@ -128,12 +127,11 @@ def test_questions_look_typed() -> None:
 def test_columns_are_often_called_by_other_words() -> None:
     """At least a third of the answers need a name that does not stand in the question."""
     other = 0
-    keywords = module("build").KEYWORDS
     for text, answer in zip(asked("train"), turns("train", "assistant"), strict=True):
         question = re.sub(r"\W", "", text).lower()
         names = re.findall(r"(?<![\w'])[A-Za-z_]\w*(?![\w(])", re.sub(r"'[^']*'", "", answer))
-        words = {name.replace("_", "").lower() for name in names if name.lower() not in keywords}
-        other += any(word.rstrip("s") not in question for word in words)
+        columns = {name.replace("_", "").lower() for name in names if name.lower() not in KEYWORDS}
+        other += any(column.rstrip("s") not in question for column in columns)
     assert other > len(asked("train")) / 3
 
 

@@ -46,6 +46,7 @@ def test_every_command_works_from_the_root_folder(trained: Newcomer) -> None:
     (folder / "plan.json").write_text(plan.stdout)
     commands: dict[str, tuple[str | Path, ...]] = {
         "doctor": (),
+        "recommend": (expert,),
         "init": ("y", "--parent", folder),
         "import": (folder / "axolotl.yml", "--to", folder / "z"),
         "validate": (expert,),

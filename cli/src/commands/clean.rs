@@ -1,4 +1,5 @@
-//! `clean`: removes token caches that no run refers to. They can be built again; runs are never touched.
+//! `clean`: removes token caches that no run refers to, and GGUF files of `serve` that no expert needs. They can be
+//! built again; runs are never touched.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,8 +17,9 @@ use crate::experts;
 use crate::failure::Failure;
 use crate::plan::{leads_out, on_cpu};
 use crate::run::read_plan;
-use crate::runs::{self, Run, State};
+use crate::runs::{self, Run, State, gguf_cache};
 use crate::sys::files::{children, read_json};
+use crate::sys::host::home;
 use crate::sys::paths::{file_name, portable};
 use crate::ui::Console;
 use crate::ui::number::bytes;
@@ -43,11 +45,15 @@ struct Leftover {
 }
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
-    let leftovers = leftovers(&args.folder, console)?;
-    for leftover in &leftovers {
+    let mut leftovers = leftovers(&args.folder, console)?;
+    let caches = leftovers.len();
+    let unused = gguf_cache::unused(&home()).into_iter();
+    leftovers.extend(unused.map(|path| Leftover { bytes: size(&path), path }));
+    for (place, leftover) in leftovers.iter().enumerate() {
         if !args.dry_run {
-            fs::remove_dir_all(&leftover.path)
-                .map_err(|error| Failure::writing("remove", &leftover.path, &error))?;
+            let path = &leftover.path;
+            let removed = if place < caches { fs::remove_dir_all(path) } else { gguf_cache::remove(path) };
+            removed.map_err(|error| Failure::writing("remove", path, &error))?;
         }
         if !console.json {
             console.data(&format!("{}  {}", bytes(leftover.bytes), portable(&leftover.path)));
@@ -57,9 +63,9 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     if console.json {
         console.document(&json!({"ok": true, "dry_run": args.dry_run, "bytes": total, "removed": leftovers}));
     } else {
-        let (count, size) = (leftovers.len(), bytes(total));
+        let (models, size) = (leftovers.len() - caches, bytes(total));
         let word = if args.dry_run { "could be removed" } else { "removed" };
-        console.say(&format!("{count} token caches of {size} {word}"));
+        console.say(&format!("{caches} token caches and {models} GGUF files of {size} {word}"));
     }
     Ok(Exit::Done)
 }

@@ -1,4 +1,4 @@
-//! `datasets`: the data that experts name, and whether it exists.
+//! `datasets`: the data that experts name, and whether it exists; `datasets generate`: rows from a schema.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,18 +11,38 @@ use expert_contract::resolve::{DataFacts, Resolved, resolve};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::args::Global;
 use crate::experts;
 use crate::failure::Failure;
 use crate::plan::on_cpu;
+use crate::schema_rows;
 use crate::sys::paths::near;
 use crate::ui::number::{bytes, grouped};
 use crate::ui::{Align, Console, Table};
 
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// An expert, or the folder that holds the experts (default: this expert, else experts/, else here)
     #[arg(default_value_os_t = experts::usual(), hide_default_value = true)]
     folder: PathBuf,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Make training, validation and test rows from a schema alone: no data of yours is read
+    Generate(GenerateArgs),
+}
+
+#[derive(clap::Args)]
+struct GenerateArgs {
+    #[command(flatten)]
+    options: schema_rows::Options,
+    /// The folder to write into; files that are there are never overwritten
+    #[arg(long, short, value_name = "DIR", default_value = "datasets")]
+    output: PathBuf,
 }
 
 #[derive(Serialize)]
@@ -36,7 +56,25 @@ struct Listed {
     facts: DataFacts,
 }
 
-pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
+pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
+    match &args.command {
+        Some(Command::Generate(args)) => generate(args, global, console),
+        None => list(args, console),
+    }
+}
+
+fn generate(args: &GenerateArgs, global: &Global, console: &Console) -> Result<Exit, Failure> {
+    let made = schema_rows::make(&args.options, &args.output, global, console)?;
+    made.report(&args.options, console);
+    if console.json {
+        console.document(&json!({"ok": true, "made": made}));
+    } else {
+        console.data(&made.table().render());
+    }
+    Ok(Exit::Done)
+}
+
+fn list(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let mut listed = Vec::new();
     for manifest in experts::below(&args.folder)? {
         listed.extend(of_expert(&manifest, console)?);

@@ -9,7 +9,7 @@ use expert_contract::plan::{Request, Samples};
 use crate::args::{Global, PlanOptions, Supervision, positive};
 use crate::failure::Failure;
 use crate::next;
-use crate::plan::{Reads, prepare};
+use crate::plan::{Reads, against, prepare};
 use crate::run::adapter;
 use crate::ui::{Console, summary};
 use crate::worker::{self, Home, carry_out};
@@ -36,6 +36,9 @@ pub struct Args {
     /// Temperature of --samples (default: the manifest's, or 0.8 where that is 0)
     #[arg(long, value_name = "T", requires = "samples", value_parser = temperature)]
     temperature: Option<f64>,
+    /// Also score a base of the manifest, a Hub id, a model's folder, or another adapter of this base, on the same rows
+    #[arg(long, value_name = "PATH|BASE")]
+    against: Option<String>,
     #[command(flatten)]
     supervision: Supervision,
 }
@@ -65,7 +68,9 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let decided = Some(resolved.recipe.decoding.temperature).filter(|it| *it > 0.0).unwrap_or(TEMPERATURE);
     let temperature = args.temperature.unwrap_or(decided);
     let samples = args.samples.map(|per_row| Samples { per_row, temperature });
-    let plan = resolved.plan(Request::Evaluate { adapter, samples });
+    let against =
+        args.against.as_deref().map(|named| against(named, &args.options, &resolved)).transpose()?;
+    let plan = resolved.plan(Request::Evaluate { adapter, samples, against });
     let result = carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console)?;
     if console.json {
         console.document(&result);

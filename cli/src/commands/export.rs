@@ -1,22 +1,22 @@
-//! `export`: the adapter merged into its base, or the plain adapter, also as GGUF; the worker compares what it wrote. `--push`
+//! `export`: the adapter merged into its base, or the plain adapter, also as GGUF or for MLX; the worker compares what it wrote. `--push`
 //! uploads the folder to the Hub.
 
 use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
 use expert_contract::manifest::is_hub_id;
-use expert_contract::plan::Request;
+use expert_contract::plan::{GgufQuantization, Request};
 use expert_contract::results::ExpertRecord;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::args::{Global, PlanOptions, Supervision};
+use crate::args::{Global, PlanOptions, Supervision, quantization};
 use crate::failure::Failure;
 use crate::next;
 use crate::plan::{Reads, prepare};
 use crate::run::{CONFIG, EXPERT, adapter};
-use crate::sys::files::read_json;
-use crate::sys::paths::{absolute, near};
+use crate::sys::files::{children, read_json};
+use crate::sys::paths::{absolute, file_name, near};
 use crate::ui::number::bytes;
 use crate::ui::{Align, Console, Table, summary};
 use crate::worker::{self, Home, Search, carry_out, run_module};
@@ -24,7 +24,7 @@ use crate::worker::{self, Home, Search, carry_out, run_module};
 const MODULE: &str = "expert_worker.push";
 
 #[derive(clap::Args)]
-#[command(group(clap::ArgGroup::new("kind").required(true).multiple(true).args(["merge", "adapter", "gguf"])))]
+#[command(group(clap::ArgGroup::new("kind").required(true).multiple(true).args(["merge", "adapter", "gguf", "mlx"])))]
 pub struct Args {
     #[command(flatten)]
     options: PlanOptions,
@@ -34,13 +34,19 @@ pub struct Args {
     /// The adapter alone, in PEFT's layout
     #[arg(long, conflicts_with = "merge")]
     adapter: bool,
-    /// GGUF files for llama.cpp, Ollama and LM Studio: the adapter beside its base, or with --merge one model in f16
+    /// GGUF files for llama.cpp, Ollama and LM Studio: the adapter beside its base, or with --merge one model
     #[arg(long)]
     gguf: bool,
+    /// The base's weights in the GGUF file, or the merged model's, in blocks of 8 or 4 bits instead of f16
+    #[arg(long, value_name = "TYPE", requires = "gguf", value_parser = quantization())]
+    quantize: Option<GgufQuantization>,
+    /// The adapter in the layout of mlx-lm, for Macs with Apple silicon
+    #[arg(long, conflicts_with_all = ["merge", "adapter", "gguf"])]
+    mlx: bool,
     /// The adapter's folder (default: that of the expert's run)
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
-    /// The new folder (default: export/merged, export/adapter, export/gguf or export/merged-gguf in the run's folder)
+    /// The new folder (default: export/merged, export/adapter, export/mlx, export/gguf or export/merged-gguf, with the quantization, in the run's folder)
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
     /// Upload the folder to this model repository of the Hugging Face Hub, which is made where there is none
@@ -84,16 +90,11 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         None => adapter::of_run(paths)
             .ok_or_else(|| adapter::not_trained(paths).hint("train first, or name an adapter with --from"))?,
     };
-    let name = match (args.merge, args.gguf) {
-        (true, true) => "merged-gguf",
-        (true, false) => "merged",
-        (false, true) => "gguf",
-        (false, false) => "adapter",
-    };
-    let usual = || Path::new(&paths.output).join("export").join(name);
+    let usual = || Path::new(&paths.output).join("export").join(usual_name(args));
     let target = absolute(&args.to.clone().unwrap_or_else(usual));
     if let (Some(repository), None) = (&args.push, &args.from)
-        && of_same_run(Path::new(&adapter), Path::new(&target), args)
+        && is_export(Path::new(&target), &resolved.recipe.expert, args)
+        && of_same_run(Path::new(&adapter), Path::new(&target))
     {
         let folder = near(Path::new(&target));
         console.say(&format!("{folder} is the export of this run already"));
@@ -108,6 +109,8 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         target: target.clone(),
         merge: args.merge,
         gguf: args.gguf,
+        quantize: args.quantize,
+        mlx: args.mlx,
     });
     let result = carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console)?;
     if !console.json {
@@ -121,7 +124,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         }
         console.document(&document);
     }
-    if !args.gguf && pushed.is_none() {
+    if !args.gguf && !args.mlx && pushed.is_none() {
         let target = near(Path::new(&target));
         let written = if args.merge { "--base-only --model" } else { "--adapter" };
         let next = next::command("evaluate", &args.options, &format!("{written} {}", next::quoted(&target)));
@@ -130,18 +133,39 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     Ok(Exit::Done)
 }
 
+fn usual_name(args: &Args) -> String {
+    let name = match (args.merge, args.gguf) {
+        (true, true) => "merged-gguf",
+        (true, false) => "merged",
+        (false, true) => "gguf",
+        (false, false) if args.mlx => "mlx",
+        (false, false) => "adapter",
+    };
+    args.quantize.map_or_else(|| name.to_owned(), |kind| format!("{name}-{kind}"))
+}
+
+/// Whether the folder has the files that these options write, and not another form of the adapter.
+fn is_export(target: &Path, expert: &str, args: &Args) -> bool {
+    let has = |name: &str| target.join(name).is_file();
+    if args.gguf {
+        let suffix =
+            args.quantize.map(|kind| format!(".{}", kind.as_str().to_uppercase())).unwrap_or_default();
+        let has_base = children(target).iter().any(|path| file_name(path).starts_with("base."));
+        let model = if args.merge { expert } else { "base" };
+        return has("Modelfile") && has_base != args.merge && has(&format!("{model}{suffix}.gguf"));
+    }
+    let config = has(CONFIG) != args.merge;
+    !has("Modelfile") && has("adapters.safetensors") == args.mlx && config
+}
+
 /// An export whose upload failed, or was only listed, is uploaded as it is.
-fn of_same_run(adapter: &Path, target: &Path, args: &Args) -> bool {
+fn of_same_run(adapter: &Path, target: &Path) -> bool {
     // With its score, which the model card shows too.
     let known = |folder: &Path| {
         let record: ExpertRecord = read_json(&folder.join(EXPERT))?;
         Some((record.recipe_digest?, record.score))
     };
-    let has = |name: &str| target.join(name).is_file();
-    let gguf = has("Modelfile");
-    let merged = !has(if gguf { "base.gguf" } else { CONFIG });
-    (gguf, merged) == (args.gguf, args.merge)
-        && known(target).is_some_and(|record| known(adapter) == Some(record))
+    known(target).is_some_and(|record| known(adapter) == Some(record))
 }
 
 fn push(
@@ -174,9 +198,11 @@ fn push(
 
 /// The same command, which uploads what was listed.
 fn without_dry_run(args: &Args, repository: &str) -> String {
-    let flags = [(args.merge, "--merge"), (args.adapter, "--adapter"), (args.gguf, "--gguf")];
+    let flags =
+        [(args.merge, "--merge"), (args.adapter, "--adapter"), (args.gguf, "--gguf"), (args.mlx, "--mlx")];
     let mut words: Vec<String> =
         flags.iter().filter(|(given, _)| *given).map(|(_, flag)| (*flag).to_owned()).collect();
+    words.extend(args.quantize.map(|kind| format!("--quantize {kind}")));
     for (option, path) in [("--from", &args.from), ("--to", &args.to)] {
         words.extend(path.iter().map(|path| format!("{option} {}", next::quoted(&near(path)))));
     }

@@ -1,4 +1,5 @@
-//! `init NAME`: an expert to start from, which validates and can be trained as it is; `init --ci`: a workflow for a shelf.
+//! `init NAME`: an expert to start from, which validates and can be trained as it is, with sample rows or with rows made from
+//! a database's schema; `init --ci`: a workflow for a shelf.
 
 use std::path::{Path, PathBuf};
 
@@ -7,11 +8,13 @@ use expert_contract::exit::Exit;
 use fs_err as fs;
 use serde_json::{Value, json};
 
+use crate::args::Global;
 use crate::experts::MANIFEST;
 use crate::failure::Failure;
 use crate::next::quoted;
 use crate::scaffold::workflow::{self, Tool};
 use crate::scaffold::{self, Preset, Split, name};
+use crate::schema_rows::{self, Options};
 use crate::sys::durable;
 use crate::sys::paths::portable;
 use crate::ui::{Align, Console, Table};
@@ -19,7 +22,7 @@ use crate::ui::{Align, Console, Table};
 #[derive(clap::Args)]
 pub struct Args {
     /// Its name and folder: lower-case letters, digits, hyphens, underscores and dots
-    #[arg(required_unless_present_any = ["list_presets", "ci"])]
+    #[arg(required_unless_present_any = ["list_presets", "ci", "ddl", "schema"])]
     name: Option<String>,
     /// Where the folder is made, or with --ci where the experts are (experts/ if there is one, else here)
     #[arg(long, value_name = "DIR")]
@@ -27,6 +30,8 @@ pub struct Args {
     /// Settings for a kind of machine or task, each with its reason in the manifest
     #[arg(long, value_enum, default_value_t)]
     preset: Preset,
+    #[command(flatten)]
+    schema: Options,
     /// List the presets and what they are for
     #[arg(long, conflicts_with_all = ["name", "ci"])]
     list_presets: bool,
@@ -38,16 +43,26 @@ pub struct Args {
     tool: Option<String>,
 }
 
-pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
-    match (&args.name, &args.tool) {
-        (Some(name), _) => expert(name, args, console),
-        (None, Some(tool)) => repository(tool, &parent(args), console),
-        (None, None) => list(console),
+pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
+    match (&args.name, args.schema.file(), &args.tool) {
+        (Some(name), _, _) => expert(name, args, global, console),
+        (None, Some(file), _) => expert(&named_after(file), args, global, console),
+        (None, None, Some(tool)) => repository(tool, &parent(args), console),
+        (None, None, None) => list(console),
     }
 }
 
-fn expert(name: &str, args: &Args, console: &Console) -> Result<Exit, Failure> {
+/// `Music Shop.sql` makes expert-music-shop.
+fn named_after(schema: &Path) -> String {
+    let stem = schema.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
+    let words: Vec<_> =
+        stem.split(|c: char| !c.is_ascii_alphanumeric()).filter(|it| !it.is_empty()).collect();
+    format!("expert-{}", words.join("-"))
+}
+
+fn expert(name: &str, args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
     name::check(name)?;
+    fits(args)?;
     let folder = parent(args).join(name);
     if folder.symlink_metadata().is_ok() {
         return Err(there_already(&folder).hint("choose another name, or remove it first"));
@@ -58,12 +73,13 @@ fn expert(name: &str, args: &Args, console: &Console) -> Result<Exit, Failure> {
     let files = [
         (PathBuf::from(MANIFEST), manifest),
         (PathBuf::from(scaffold::SCHEMA), schema),
-        (PathBuf::from("README.md"), scaffold::readme(name, &path)),
+        (PathBuf::from("README.md"), readme(name, &path, args)),
         (PathBuf::from(".gitignore"), scaffold::IGNORED.to_owned()),
     ];
-    let data = Split::ALL.map(|split| (Path::new("datasets").join(split.file()), scaffold::rows(split)));
-    let mut written = Vec::new();
-    for (file, text) in files.into_iter().chain(data) {
+    let mut written = rows(args, &folder, global, console).inspect_err(|_| {
+        let _ = fs::remove_dir_all(&folder);
+    })?;
+    for (file, text) in files {
         let file = folder.join(file);
         durable::write(&file, text.as_bytes()).map_err(|error| {
             let _ = fs::remove_dir_all(&folder);
@@ -81,6 +97,59 @@ fn expert(name: &str, args: &Args, console: &Console) -> Result<Exit, Failure> {
         console.say(&format!("next: expert-cli plan {path}, then expert-cli train {path} --evaluate"));
     }
     Ok(Exit::Done)
+}
+
+/// A preset for a schema has one, and no other preset reads one.
+fn fits(args: &Args) -> Result<(), Failure> {
+    let Options { ddl, schema, .. } = &args.schema;
+    match (args.preset, ddl, schema) {
+        (Preset::Sql, None, _) => {
+            Err(Failure::bad_input("no-schema", "the preset sql makes its rows from your tables")
+                .hint("name a file of CREATE TABLE statements with --ddl"))
+        }
+        (Preset::Json, _, None) => {
+            Err(Failure::bad_input("no-schema", "the preset json makes its rows from a JSON Schema")
+                .hint("name its file with --schema"))
+        }
+        (Preset::Sql | Preset::Json, ..) | (_, None, None) => Ok(()),
+        (other, Some(_), _) => {
+            let message = format!("the preset {} does not read --ddl", other.name());
+            Err(Failure::bad_input("bad-preset", message).hint("use --preset sql"))
+        }
+        (other, ..) => {
+            let message = format!("the preset {} does not read --schema", other.name());
+            Err(Failure::bad_input("bad-preset", message).hint("use --preset json"))
+        }
+    }
+}
+
+fn readme(name: &str, path: &str, args: &Args) -> String {
+    let Options { rows, seed, .. } = args.schema;
+    match args.preset {
+        Preset::Sql | Preset::Json => scaffold::schema_readme(args.preset, name, path, rows, seed),
+        _ => scaffold::readme(name, path),
+    }
+}
+
+/// The rows to start from, and the schema that they were made from.
+fn rows(args: &Args, folder: &Path, global: &Global, console: &Console) -> Result<Vec<String>, Failure> {
+    let data = folder.join("datasets");
+    if let Some(file) = args.schema.file() {
+        let made = schema_rows::make(&args.schema, &data, global, console)?;
+        made.report(&args.schema, console);
+        let copy = folder.join(if args.preset == Preset::Json { "schema.json" } else { "schema.sql" });
+        let text = fs::read(file).map_err(|error| Failure::reading("read", file, &error))?;
+        durable::write(&copy, &text).map_err(|error| Failure::writing("write", &copy, &error))?;
+        return Ok(made.files.iter().chain([&copy]).map(|file| portable(file)).collect());
+    }
+    let mut written = Vec::new();
+    for split in Split::ALL {
+        let file = data.join(split.file());
+        durable::write(&file, scaffold::rows(split).as_bytes())
+            .map_err(|error| Failure::writing("write", &file, &error))?;
+        written.push(portable(&file));
+    }
+    Ok(written)
 }
 
 fn list(console: &Console) -> Result<Exit, Failure> {

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use expert_contract::exit::Exit;
+use expert_contract::plan::GgufQuantization;
 use expert_contract::results::ExpertRecord;
 use expert_contract::routing::RoutedExpert;
 
-use crate::args::{Global, positive};
+use crate::args::{Global, positive, quantization};
 use crate::experts;
 use crate::failure::Failure;
 use crate::routing;
@@ -54,6 +55,9 @@ pub struct Args {
     /// What writes the answers: llama.cpp, or transformers for what llama.cpp does not load
     #[arg(long, value_enum, default_value_t = Engine::Auto)]
     engine: Engine,
+    /// How llama.cpp holds the base: in blocks of 8 or 4 bits instead of f16, which is half or a third of the memory; answers differ a little
+    #[arg(long, value_name = "TYPE", value_parser = quantization())]
+    quantize: Option<GgufQuantization>,
     /// Requests that are answered at a time
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     parallel: u32,
@@ -136,6 +140,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     ]
     .map(OsString::from)
     .into();
+    words.extend(args.quantize.map(|kind| format!("--quantize={kind}").into()));
     words.extend(["--home".into(), home().into_os_string()]);
     if let Some(base) = base {
         words.extend(["--base-folder".into(), base.into()]);

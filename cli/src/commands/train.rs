@@ -71,9 +71,10 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         return shelf::run(shelf, console);
     }
     refuse_expert_as_checkpoint(args.run.resume.as_deref())?;
+    let run_options = args.run.with_checkpoint()?;
     let muted = Console { warns: false, ..*console };
     let is_main = rank.is_none_or(Rank::is_main);
-    let here = Here { rank, ..args.run.here() };
+    let here = Here { rank, ..run_options.here() };
     let prepared = prepare_here(&options, Reads::TrainingData, here, if is_main { console } else { &muted })?;
     let resolved = &prepared.resolved;
     if args.dry_run {
@@ -83,14 +84,14 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         let digests = Digests::open(&host::home());
         let paths = &resolved.machine.paths;
         let inputs = lock::inputs::here(&resolved.recipe, paths, global.python.as_deref(), &digests);
-        let plan = resolved.plan(args.run.request(args.run.evaluate));
+        let plan = resolved.plan(run_options.request(run_options.evaluate));
         show(&prepared, &Plan { inputs: Some(inputs), ..plan }, false, &args.price, console);
         return Ok(Exit::Done);
     }
     let digests = Digests::open(&host::home());
     let runner = Runner { supervision: &args.supervision, global, digests: &digests, warm: None, rank };
     match rank {
-        Some(rank) if !is_main => return follow(rank, resolved, &args.run, &runner, console),
+        Some(rank) if !is_main => return follow(rank, resolved, &run_options, &runner, console),
         Some(rank) => say_joined(rank, resolved, console),
         None => {}
     }
@@ -98,7 +99,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         console.warn(&note.message, Some(&note.hint));
     }
     let mut board = Board::new(console);
-    let outcome = Trainer { options: &args.run, shelf: None, runner }
+    let outcome = Trainer { options: &run_options, shelf: None, runner }
         .train(resolved, &mut |notice| board.notify(notice));
     board.finish();
     drop(board);

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use expert_contract::digest;
-use expert_contract::event::ACCURACY;
 use expert_contract::manifest::{EMBEDDED, is_hub_id};
 use expert_contract::plan::{Code, Inputs, Paths, Recipe};
 use serde::Serialize;
@@ -53,18 +52,13 @@ pub fn of(recipe: &Recipe, paths: &Paths, python: Option<&Path>, digests: &Diges
         tokenizer: digests.of_files(&tokenizer(folder.as_deref())),
         template: digest::of(&recipe.template),
         code: code::of(python),
-        scorer: scorer(paths, digests).filter(|_| chooses_by_score(recipe)),
+        scorer: scorer(paths, digests).filter(|_| recipe.chooses_by_score()),
     }
 }
 
 /// The file of the expert's own scorer.
 pub fn scorer(paths: &Paths, digests: &Digests) -> Option<String> {
     digests.of_file(Path::new(paths.scorer.as_ref()?))
-}
-
-/// Whether the scorer decides which checkpoint the adapter is.
-fn chooses_by_score(recipe: &Recipe) -> bool {
-    recipe.evaluation.best.as_ref().is_some_and(|best| best.metric == ACCURACY)
 }
 
 /// The same, with the interpreter that the worker would run in.

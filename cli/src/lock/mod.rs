@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use expert_contract::manifest::model_slug;
-use expert_contract::plan::{Inputs, Paths, Recipe, TestSet};
+use expert_contract::plan::{Grammar, Inputs, Paths, Recipe, TestSet};
 use expert_contract::results::{self, DuplicateRows, EvaluationResult, TestScores};
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
@@ -77,6 +77,9 @@ pub struct Score {
     /// SHA-256 of the expert's own scorer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scorer: Option<String>,
+    /// SHA-256 of the grammar that constrained the answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grammar: Option<String>,
     /// Of further test sets, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub test_sets: BTreeMap<String, SetScore>,
@@ -101,13 +104,14 @@ impl Score {
             base,
             adapter,
             scorer: evaluation.scorer_sha256.clone(),
+            grammar: evaluation.grammar_sha256.clone(),
             test_sets: sets
                 .filter_map(|(name, scores)| Some((name.clone(), SetScore::of(scores)?)))
                 .collect(),
         })
     }
 
-    /// Whether an evaluation made now would be of the same scorer and test sets.
+    /// Whether an evaluation made now would be of the same scorer, grammar and test sets.
     pub fn is_of(&self, now: &Scoring) -> bool {
         let same = |(name, files): (&String, &TestFiles)| {
             let Some(SetScore { data, .. }) = self.test_sets.get(name) else { return false };
@@ -117,6 +121,7 @@ impl Score {
             data.len() == files.len() && files.iter().all(same)
         };
         self.scorer == now.scorer
+            && self.grammar == now.grammar
             && self.test_sets.len() == now.test_sets.len()
             && now.test_sets.iter().all(same)
     }
@@ -144,19 +149,27 @@ type TestFiles = BTreeMap<String, Option<String>>;
 pub struct Scoring {
     /// SHA-256 of the expert's own scorer.
     scorer: Option<String>,
+    /// SHA-256 of the grammar of answers.
+    grammar: Option<String>,
     /// Of further test sets, by name.
     test_sets: BTreeMap<String, TestFiles>,
 }
 
 impl Scoring {
     /// As it is now.
-    pub fn here(paths: &Paths, test_sets: &BTreeMap<String, TestSet>, digests: &Digests) -> Self {
+    pub fn here(
+        recipe: &Recipe,
+        paths: &Paths,
+        test_sets: &BTreeMap<String, TestSet>,
+        digests: &Digests,
+    ) -> Self {
         let files = |set: &TestSet| {
             let digest = |name: &String| digests.of_source(Path::new(set.files.get(name)?));
             set.sources.iter().map(|source| (source.name.clone(), digest(&source.name))).collect()
         };
         let test_sets = test_sets.iter().map(|(name, set)| (name.clone(), files(set))).collect();
-        Self { scorer: inputs::scorer(paths, digests), test_sets }
+        let grammar = recipe.decoding.grammar.as_ref().map(Grammar::sha256);
+        Self { scorer: inputs::scorer(paths, digests), grammar, test_sets }
     }
 }
 
@@ -276,7 +289,10 @@ mod tests {
         let of = |document| Score::of(&serde_json::from_value::<EvaluationResult>(document).unwrap());
         let both = json!({"rows": 5, "base": {"accuracy": 0.2}, "adapter": {"accuracy": 0.8}});
         let test_sets = BTreeMap::new();
-        assert_eq!(of(both), Some(Score { rows: 5, base: 0.2, adapter: 0.8, scorer: None, test_sets }));
+        assert_eq!(
+            of(both),
+            Some(Score { rows: 5, base: 0.2, adapter: 0.8, scorer: None, grammar: None, test_sets })
+        );
         assert_eq!(of(json!({"rows": 5, "base": {"accuracy": 0.2}, "adapter": null})), None);
     }
 
@@ -294,9 +310,13 @@ mod tests {
             let files = |(set, file, digest): &(&str, &str, Option<&str>)| {
                 ((*set).to_owned(), TestFiles::from([((*file).to_owned(), digest.map(str::to_owned))]))
             };
-            Scoring { scorer: None, test_sets: sets.iter().map(files).collect() }
+            Scoring { scorer: None, grammar: None, test_sets: sets.iter().map(files).collect() }
         };
         let (none, people) = (score(json!({})), score(json!({"people": set("p.jsonl", "1")})));
+        let constrained = Score { grammar: Some("1".into()), ..none.clone() };
+        assert!(
+            !constrained.is_of(&now(&[])) && !none.is_of(&Scoring { grammar: Some("1".into()), ..now(&[]) })
+        );
         assert!(none.is_of(&now(&[])) && people.is_of(&now(&[("people", "p.jsonl", Some("1"))])));
         assert!(
             people.is_of(&now(&[("people", "p.jsonl", None)])),

@@ -194,6 +194,8 @@ fn of_run(folder: &Path, console: &Console) -> Result<Files, Failure> {
                 let message = format!("{} is not a plain file", near(&path));
                 return Err(Failure::bad_input("not-a-file", message).hint("replace it by the file itself"));
             }
+            // The manifest names the grammar.
+            None if layout::GRAMMARS.contains(&name.as_str()) => {}
             None => {
                 console.warn(&format!("{} is not a file of a package and is left out", near(&path)), None);
             }

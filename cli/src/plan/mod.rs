@@ -1,5 +1,6 @@
 //! From the command line to a plan, and a plan shown.
 
+mod against;
 mod links;
 mod prepare;
 mod show;
@@ -7,6 +8,7 @@ mod site;
 mod slow_encoder;
 mod text;
 
+pub use against::against;
 pub use links::{leads_out, refuse_links_out};
 pub use prepare::{Prepared, Reads, prepare, prepare_here, resolved};
 pub use show::show;

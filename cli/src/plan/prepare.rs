@@ -112,7 +112,7 @@ fn choose(manifest: &Manifest, model: Option<&str>) -> Result<usize, Failure> {
 }
 
 /// What `--model` names beside the manifest's bases: the embedded base, a folder with a base, or a Hub id.
-fn base_elsewhere(model: &str) -> Option<String> {
+pub(super) fn base_elsewhere(model: &str) -> Option<String> {
     if is_embedded(model) {
         return Some(model.to_owned());
     }

@@ -26,7 +26,10 @@ pub struct Here {
 pub fn of(options: &PlanOptions, here: Here, manifest: &Path) -> Result<Site, Failure> {
     let found =
         options.card.as_ref().map_or_else(|| device(options.device.kind()), |card| Ok(card.found()))?;
-    let found = here.rank.map_or_else(|| Ok(found.clone()), |rank| device_of_rank(&found, rank))?;
+    let mut found = here.rank.map_or_else(|| Ok(found.clone()), |rank| device_of_rank(&found, rank))?;
+    if let Some(most) = options.max_memory {
+        found.device.memory_bytes = Some(found.device.memory_bytes.map_or(most, |here| here.min(most)));
+    }
     let compute = match here.rank {
         Some(rank) => threads_of_rank(&found.device, rank),
         None => threads_alone(&found.device),

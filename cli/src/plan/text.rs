@@ -236,7 +236,9 @@ fn evaluation(recipe: &Recipe) -> String {
         _ => evaluation.scorer.clone(),
     };
     let scorer = scorer.map(|scorer| format!("; answers scored by {scorer}"));
-    format!("{when}{}{}", best.unwrap_or_default(), scorer.unwrap_or_default())
+    let grammar = &recipe.decoding.grammar;
+    let grammar = grammar.as_ref().map(|grammar| format!("; answers constrained by {}", grammar.name));
+    format!("{when}{}{}{}", best.unwrap_or_default(), scorer.unwrap_or_default(), grammar.unwrap_or_default())
 }
 
 fn saving(resolved: &Resolved) -> String {

@@ -11,6 +11,6 @@ pub use events::recorded;
 pub use folder::{RunFolder, State, state};
 pub use own::{is_own, refuse_foreign};
 pub use record::{
-    Arithmetic, Begun, CONFIG, EXPERT, FINAL, Finished, WEIGHTS, checkpoint_step, has_whole_checkpoint,
-    read_evaluation, read_plan,
+    Arithmetic, Begun, CONFIG, EXPERT, FINAL, Finished, WEIGHTS, checkpoint_step, checkpoints,
+    has_whole_checkpoint, is_checkpoint, read_evaluation, read_plan,
 };

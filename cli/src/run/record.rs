@@ -144,6 +144,11 @@ pub fn checkpoints(run: &Path) -> Vec<PathBuf> {
     found.into_iter().map(|(_, path)| path).collect()
 }
 
+/// Whether this folder is a checkpoint that was copied or saved to its end.
+pub fn is_checkpoint(folder: &Path) -> bool {
+    folder.join(STATE).is_file()
+}
+
 /// Whether a run can be resumed from any of its checkpoints.
 pub fn has_whole_checkpoint(run: &Path) -> bool {
     checkpoints(run).iter().rev().any(|folder| {

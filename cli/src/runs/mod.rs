@@ -2,6 +2,7 @@
 
 pub mod compare;
 pub mod comparison;
+pub mod gguf_cache;
 mod list;
 pub mod report;
 mod served;

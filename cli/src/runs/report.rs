@@ -49,6 +49,12 @@ pub fn write(pages: &Pages, global: &Global, console: &Console) -> Result<String
     Ok(ran.stdout)
 }
 
+/// The page of a search, in its folder.
+pub fn of_search(folder: &Path, global: &Global) -> Result<String, Failure> {
+    let python = Search::here(global.python.as_deref(), None).find()?.of_this_version()?;
+    Ok(run_module(&python, MODULE, &["--search".to_owned(), absolute(folder)])?.stdout)
+}
+
 /// The page is in the folder itself, so that both can be moved together.
 pub fn whole_shelf(shelf: &Path) -> Result<Pages, Failure> {
     let found = below(shelf)?;

@@ -14,7 +14,12 @@ pub const IGNORED: &str = "/weights/\n/datasets_optimized/\n";
 /// The manifest's text in a readable layout, with the preset's parts unchanged.
 pub fn manifest(name: &str, preset: Preset) -> serde_json::Result<String> {
     let parts = preset.parts()?;
-    Ok(include_str!("manifest.json")
+    let text = match preset {
+        Preset::Sql => include_str!("manifest-sql.json"),
+        Preset::Json => include_str!("manifest-json.json"),
+        _ => include_str!("manifest.json"),
+    };
+    Ok(text
         .replace("{{base_models}}", parts.base_models)
         .replace("{{config}}", parts.config)
         .replace("{{name}}", name))
@@ -25,6 +30,16 @@ pub const SCHEMA: &str = "manifest.schema.json";
 
 pub fn schema() -> serde_json::Result<String> {
     serde_json::to_string_pretty(&expert_contract::schema::manifest()).map(|text| text + "\n")
+}
+
+/// Of an expert for one schema, whose rows can be made again.
+pub fn schema_readme(preset: Preset, name: &str, path: &str, rows: u32, seed: u32) -> String {
+    let text =
+        if preset == Preset::Json { include_str!("README-json.md") } else { include_str!("README-sql.md") };
+    text.replace("{{name}}", name)
+        .replace("{{path}}", path)
+        .replace("{{rows}}", &rows.to_string())
+        .replace("{{seed}}", &seed.to_string())
 }
 
 pub fn readme(name: &str, path: &str) -> String {

@@ -27,6 +27,8 @@ pub enum Preset {
     Context32kMedium,
     #[value(name = "context-32k-large")]
     Context32kLarge,
+    Sql,
+    Json,
 }
 
 /// The pieces of a preset's file, with the line breaks that they have there.
@@ -88,6 +90,8 @@ impl Preset {
             Self::Context32kSmall => include_str!("presets/context-32k-small.json"),
             Self::Context32kMedium => include_str!("presets/context-32k-medium.json"),
             Self::Context32kLarge => include_str!("presets/context-32k-large.json"),
+            Self::Json => include_str!("presets/json.json"),
+            Self::Sql => include_str!("presets/sql.json"),
         }
     }
 }

@@ -138,6 +138,13 @@ fn fold(text: &str) -> String {
         .collect()
 }
 
+/// Memory as `--max-memory` takes it: `8GB` or `6 GiB`.
+pub fn memory(text: &str) -> Result<u64, String> {
+    let word = text.to_lowercase().replace(' ', "");
+    let amount = size(&word).and_then(|(amount, unit)| amount?.checked_mul(unit));
+    amount.filter(|bytes| *bytes > 0).ok_or_else(|| "name whole GB or GiB, such as 8GB".to_owned())
+}
+
 /// An amount, where it is not out of bounds, and its unit; None where this is not a size. Drivers report 22.5 to 24 GiB for
 /// cards that are sold with 24 GB, so a GB is taken as the smaller unit.
 fn size(word: &str) -> Option<(Option<u64>, u64)> {
@@ -188,6 +195,14 @@ mod tests {
         // No card that is sold with 24 GB has less.
         let sold = ["rtx4090", "a10", "l4", "rtx3090"].map(|word| Card::parse(word).unwrap().memory_bytes);
         assert!(sold.iter().all(|bytes| *bytes >= 24_000_000_000));
+    }
+
+    #[test]
+    fn memory_is_an_amount_with_a_unit() {
+        assert_eq!((memory("8GB"), memory("6 gib")), (Ok(8_000_000_000), Ok(6 << 30)));
+        for text in ["8", "0GB", "rtx4090", "-1GB", "1.5GB", "99999999999GB", ""] {
+            assert!(memory(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Whether a launcher (torchrun, Slurm, Kubernetes) started this process as one of several that train together, as its
 //! environment says.
 
+use expert_contract::diagnostic::listed;
+
 use super::env::{self, Variable};
 use crate::failure::Failure;
 
@@ -134,14 +136,6 @@ fn incomplete(needed: &[&Variable], get: Get) -> Failure {
 fn invalid(message: String) -> Failure {
     Failure::bad_input("launcher-invalid", message)
         .hint("start it with torchrun, or correct the variable; docs/several-processes.md has examples")
-}
-
-fn listed(names: &[&str]) -> String {
-    match names {
-        [] => String::new(),
-        [only] => (*only).to_owned(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
-    }
 }
 
 #[cfg(test)]

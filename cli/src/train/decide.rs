@@ -49,6 +49,8 @@ pub fn decide(run: &Path, now: &Now, asked: Asked) -> Result<Decision, Failure> 
         return Ok(Decision::Replace { remark: None });
     }
     match run::state(run, &now.recipe.digest()) {
+        // A checkpoint of elsewhere, such as a mirror's, continues its run here.
+        State::Unused if asked.checkpoint.is_some() => used(run, now, asked),
         State::Unused => Ok(Decision::Begin),
         State::Finished(record) => finished(run, now, asked, &record),
         State::Used => used(run, now, asked),

@@ -16,4 +16,6 @@ pub use decide::Asked;
 pub use follow::follow;
 pub use options::{RunOptions, ShelfOptions, has_test_set};
 pub use runner::{Runner, Trained};
+pub use slots::Slots;
 pub use trainer::Trainer;
+pub use work::{Ended, Waiting, Watch, work};

@@ -5,15 +5,17 @@ use std::path::{Path, PathBuf};
 use expert_contract::plan::{Recipe, Request, Resume};
 
 use super::decide::Asked;
+use crate::failure::Failure;
 use crate::plan::Here;
-use crate::sys::paths::absolute;
+use crate::run;
+use crate::sys::paths::{absolute, near};
 
 const SHELF: &str = "Every expert of a folder";
 
 /// What becomes of the run that the folder holds, and of the new one.
 #[derive(clap::Args, Clone)]
 pub struct RunOptions {
-    /// Resume from the newest checkpoint that verifies (auto), or from this one
+    /// Resume from the newest checkpoint that verifies (auto), from this one, or from the newest of a mirror's folder
     #[arg(long, value_name = "auto|PATH", num_args = 0..=1, default_missing_value = "auto", conflicts_with = "fresh")]
     pub resume: Option<PathBuf>,
     /// Start at step 0; the earlier run is kept as previous/ in the output folder
@@ -72,6 +74,28 @@ pub fn has_test_set(recipe: &Recipe) -> bool {
 }
 
 impl RunOptions {
+    /// With the checkpoint that `--resume` means where it names a folder of checkpoints, such as a mirror.
+    pub fn with_checkpoint(&self) -> Result<Self, Failure> {
+        let resume = match &self.resume {
+            Some(named) if named != Path::new("auto") => Some(checkpoint(named)?),
+            other => other.clone(),
+        };
+        Ok(Self { resume, ..self.clone() })
+    }
+
+    /// As a queue that may be stopped and continued trains.
+    pub fn resuming_and_scored() -> Self {
+        Self {
+            resume: Some("auto".into()),
+            fresh: false,
+            extend: false,
+            evaluate: true,
+            locked: false,
+            profile: false,
+            no_background_upload: false,
+        }
+    }
+
     pub fn resumes(&self) -> bool {
         self.resume.is_some() || self.extend
     }
@@ -100,5 +124,52 @@ impl RunOptions {
             None => Resume::Nothing,
         };
         Request::Train { resume, extend: self.extend, evaluate, profile: self.profile }
+    }
+}
+
+fn checkpoint(named: &Path) -> Result<PathBuf, Failure> {
+    let text = named.to_string_lossy();
+    let folder = PathBuf::from(text.strip_prefix("file://").unwrap_or(&text));
+    if folder.to_string_lossy().contains("://") {
+        let message = format!("--resume takes a folder of this machine, and {text} is a URL");
+        return Err(Failure::bad_input("resume-url", message)
+            .hint("copy one of its checkpoint folders here, and name the copy"));
+    }
+    if run::is_checkpoint(&folder) {
+        return Ok(folder);
+    }
+    let checkpoints = run::checkpoints(&folder);
+    match checkpoints.iter().rev().find(|it| run::is_checkpoint(it)) {
+        Some(newest) => Ok(newest.clone()),
+        None if checkpoints.is_empty() => Ok(folder),
+        None => {
+            let message = format!("no checkpoint in {} has its state.json", near(&folder));
+            Err(Failure::bad_input("no-checkpoint", message)
+                .hint("a copy to a mirror ends with that file; name another folder"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::files::write_text;
+
+    #[test]
+    fn a_mirror_stands_for_its_newest_whole_checkpoint() {
+        let mirror = tempfile::tempdir().unwrap();
+        let here = mirror.path();
+        assert_eq!(checkpoint(here).unwrap(), here, "the worker says why it cannot be used");
+        write_text(here, "checkpoint-10/adapter.safetensors.zst", "");
+        assert_eq!(checkpoint(here).unwrap_err().code, "no-checkpoint");
+        for step in [2, 9] {
+            write_text(here, &format!("checkpoint-{step}/state.json"), "{}");
+        }
+        let newest = here.join("checkpoint-9");
+        assert_eq!(checkpoint(here).unwrap(), newest);
+        assert_eq!(checkpoint(&newest).unwrap(), newest);
+        let url = format!("file://{}", here.display());
+        assert_eq!(checkpoint(Path::new(&url)).unwrap(), newest);
+        assert_eq!(checkpoint(Path::new("s3://bucket/run")).unwrap_err().code, "resume-url");
     }
 }

@@ -13,7 +13,7 @@ use super::options::{RunOptions, ShelfOptions};
 use super::runner::{Runner, Trained};
 use super::slots::Slots;
 use super::trainer::Trainer;
-use super::work::{Ended, Waiting};
+use super::work::{Ended, Waiting, Watch};
 use super::{select, summary, work};
 use crate::args::{Global, PlanOptions, Supervision};
 use crate::experts;
@@ -59,7 +59,7 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     let machines: Vec<_> = waiting.iter().filter_map(Waiting::resolved).map(|it| &it.machine).collect();
     let slots = Slots::of(&machines, selection.jobs);
     trainer.runner.warm = (!selection.separate).then(|| warm_parent(&waiting, &trainer)).flatten();
-    let ended = work::work(waiting, &slots, &trainer, console);
+    let ended = work::work(waiting, &slots, &trainer, console, &Watch::NONE);
     report(&ended, folder, console);
     let page = folder.join(page::PAGE);
     if ended.iter().any(|one| matches!(one.outcome, Some(Ok(Trained::Now(_))))) {

@@ -48,7 +48,7 @@ impl Trainer<'_> {
         }
         // A run that trained now has scores; one that was finished before may have none, or those of another scorer or of
         // other test sets.
-        let now = Scoring::here(&plan.machine.paths, &plan.test_sets, self.runner.digests);
+        let now = Scoring::here(&plan.recipe, &plan.machine.paths, &plan.test_sets, self.runner.digests);
         let is_scored = |result: &TrainResult| {
             result.evaluation.as_ref().and_then(Score::of).is_some_and(|score| score.is_of(&now))
         };
@@ -69,7 +69,7 @@ impl Trainer<'_> {
         let inputs = self.runner.inputs(recipe, paths);
         let asked = self.options.asked(self.shelf.is_some());
         let decision = decide(Path::new(&paths.output), &Now { recipe, paths, inputs: &inputs }, asked);
-        let now = Scoring::here(paths, &resolved.test_sets, self.runner.digests);
+        let now = Scoring::here(&resolved.recipe, paths, &resolved.test_sets, self.runner.digests);
         let has_score = !self.evaluates(recipe) || kept_score(recipe, paths, &inputs, &now).is_some();
         matches!(decision, Ok(Decision::Done(_))) && has_score
     }
@@ -84,7 +84,7 @@ impl Trainer<'_> {
     fn score(&self, plan: &Plan, notify: &mut dyn FnMut(Notice)) -> Result<Value, Failure> {
         let paths = &plan.machine.paths;
         let adapter = adapter::of_run(paths).ok_or_else(|| adapter::not_trained(paths))?;
-        let plan = plan.asking(Request::Evaluate { adapter: Some(adapter), samples: None });
+        let plan = plan.asking(Request::Evaluate { adapter: Some(adapter), samples: None, against: None });
         self.runner.carry_out(&plan, Home::of(&plan)?, notify).map(without_answers)
     }
 
@@ -111,7 +111,7 @@ impl Trainer<'_> {
         }
         let score = result.evaluation.as_ref().and_then(Score::of);
         let same = before.filter(|entry| entry.result.adapter == adapter);
-        let now = Scoring::here(&plan.machine.paths, &plan.test_sets, self.runner.digests);
+        let now = Scoring::here(&plan.recipe, &plan.machine.paths, &plan.test_sets, self.runner.digests);
         let is_current = |score: &Score| score.is_of(&now);
         let score = score.or_else(|| same.and_then(|entry| entry.result.score)).filter(is_current);
         let duplicates = result.duplicates.iter().map(Copied::from).collect();

@@ -32,6 +32,18 @@ impl Waiting {
     }
 }
 
+/// What a queue's owner learns and decides while it is worked off.
+pub struct Watch<'a> {
+    /// Called with the place of each entry as soon as it has ended.
+    pub ended: &'a (dyn Fn(usize, &Result<Trained, Failure>) + Sync),
+    /// Asked before each entry.
+    pub may_start: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl Watch<'_> {
+    pub const NONE: Watch<'static> = Watch { ended: &|_, _| {}, may_start: &|| true };
+}
+
 struct Shift<'a> {
     names: Vec<String>,
     /// Taken out when its turn comes.
@@ -40,11 +52,18 @@ struct Shift<'a> {
     trainer: &'a Trainer<'a>,
     slots: &'a Slots,
     console: &'a Console,
+    watch: &'a Watch<'a>,
     live: Option<Live>,
 }
 
 /// Each thread starts a worker and waits for its end: a worker ends with the thread that started it.
-pub fn work(waiting: Vec<Waiting>, slots: &Slots, trainer: &Trainer, console: &Console) -> Vec<Ended> {
+pub fn work(
+    waiting: Vec<Waiting>,
+    slots: &Slots,
+    trainer: &Trainer,
+    console: &Console,
+    watch: &Watch,
+) -> Vec<Ended> {
     let names: Vec<String> = waiting.iter().map(|one| one.expert.clone()).collect();
     let ended: Vec<Mutex<Option<Result<Trained, Failure>>>> =
         waiting.iter().map(|_| Mutex::new(None)).collect();
@@ -62,6 +81,7 @@ pub fn work(waiting: Vec<Waiting>, slots: &Slots, trainer: &Trainer, console: &C
         trainer,
         slots,
         console,
+        watch,
     };
     thread::scope(|scope| {
         for job in 0..slots.jobs {
@@ -85,12 +105,15 @@ impl Shift<'_> {
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(place) = self.waiting.get(index) else { break };
-            if worker::interrupted().is_some() {
+            if worker::interrupted().is_some() || !(self.watch.may_start)() {
                 break;
             }
             let taken = place.lock().ok().and_then(|mut place| place.take());
             let outcome = taken.map(|prepared| prepared.and_then(|expert| self.train(index, job, expert)));
             self.report(index, outcome.as_ref());
+            if let Some(outcome) = &outcome {
+                (self.watch.ended)(index, outcome);
+            }
             if let Ok(mut place) = ended[index].lock() {
                 *place = outcome;
             }

@@ -48,7 +48,7 @@ fn learning_rate(lr: f64) -> String {
 
 /// The bounds of an accuracy are shown in the table at the end and in the report.
 pub fn evaluated(step: u64, metrics: &BTreeMap<String, f64>) -> String {
-    let scores = ["base", "adapter"].into_iter().filter_map(|side| {
+    let scores = ["base", "adapter", "compared"].into_iter().filter_map(|side| {
         metrics.get(&format!("{side}_accuracy")).map(|score| format!("{side} {}", percent(*score)))
     });
     let further = metrics.iter().filter_map(|(name, score)| {

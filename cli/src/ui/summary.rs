@@ -4,7 +4,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use expert_contract::results::{
-    EvaluationResult, ExportResult, PassAt, SampledScores, Share, TestScores, TrainResult,
+    EvaluationResult, ExportResult, PairedComparison, PassAt, SampledScores, Score, Share, TestScores,
+    TrainResult, Unparsed,
 };
 
 use super::number::{bytes, grouped, seconds, short};
@@ -101,12 +102,10 @@ fn scores(result: &TestScores, name: &str, scorer: Option<&str>) -> String {
     let columns =
         [("", Align::Left), (measure, Align::Right), ("95 %", Align::Right), ("loss", Align::Right)];
     let mut table = Table::new(&columns);
-    for (who, found) in [("base", &result.base), ("adapter", &result.adapter)] {
-        if let Some(found) = found {
-            let share = &found.share;
-            let loss = found.loss.map(loss).unwrap_or_default();
-            table.row([who.to_owned(), accuracy(Some(share)), range(share), loss]);
-        }
+    for (who, found) in sides(result) {
+        let share = &found.share;
+        let loss = found.loss.map(loss).unwrap_or_default();
+        table.row([who.to_owned(), accuracy(Some(share)), range(share), loss]);
     }
     let mut text = String::new();
     if let (Some(rows), Some(scorer)) = (result.rows, scorer) {
@@ -115,20 +114,37 @@ fn scores(result: &TestScores, name: &str, scorer: Option<&str>) -> String {
     text + &table.render() + &compared(result)
 }
 
-/// The adapter against the base on the same rows, and answers that nothing could score.
+fn sides(result: &TestScores) -> impl Iterator<Item = (&str, &Score)> {
+    let against = result.against.as_ref();
+    let sides = [
+        ("base", result.base.as_ref()),
+        ("adapter", result.adapter.as_ref()),
+        (against.map_or("", |it| it.name.as_str()), against.and_then(|it| it.score.as_ref())),
+    ];
+    sides.into_iter().filter_map(|(who, found)| Some((who, found?)))
+}
+
+/// The adapter less another on the same rows.
+pub fn difference(other: &str, paired: &PairedComparison) -> String {
+    let points = |share: f64| format!("{:+.1}", 100.0 * share);
+    format!(
+        "adapter - {other}: {} points (95 %: {} to {}), better on {} rows, worse on {}",
+        points(paired.difference),
+        points(paired.low),
+        points(paired.high),
+        grouped(paired.better),
+        grouped(paired.worse)
+    )
+}
+
+/// The adapter against the others on the same rows, and answers that nothing could score or parse.
 fn compared(result: &TestScores) -> String {
     let mut text = String::new();
-    if let Some(paired) = &result.comparison {
-        let points = |share: f64| format!("{:+.1}", 100.0 * share);
-        let _ = writeln!(
-            text,
-            "adapter - base: {} points (95 %: {} to {}), better on {} rows, worse on {}",
-            points(paired.difference),
-            points(paired.low),
-            points(paired.high),
-            grouped(paired.better),
-            grouped(paired.worse)
-        );
+    let against = result.against.as_ref().map(|it| (it.name.as_str(), it.comparison.as_ref()));
+    for (other, paired) in [("base", result.comparison.as_ref())].into_iter().chain(against) {
+        if let Some(paired) = paired {
+            let _ = writeln!(text, "{}", difference(other, paired));
+        }
     }
     if let Some(classes) = &result.classes {
         let sides = [("base", &classes.base), ("adapter", &classes.adapter)];
@@ -136,25 +152,41 @@ fn compared(result: &TestScores) -> String {
             sides.map(|(who, side)| side.as_ref().map(|side| format!("{who} {}", percent(side.macro_f1))));
         let _ = writeln!(text, "macro F1: {}", each.into_iter().flatten().collect::<Vec<_>>().join(", "));
     }
-    for (who, found) in [("base", &result.base), ("adapter", &result.adapter)] {
-        if let Some(failed) = found.as_ref().map(|found| found.unscored).filter(|failed| *failed > 0) {
-            let _ = writeln!(text, "{who}: {} answers were not scored and count as 0", grouped(failed));
+    for (who, found) in sides(result) {
+        if found.unscored > 0 {
+            let _ =
+                writeln!(text, "{who}: {} answers were not scored and count as 0", grouped(found.unscored));
+        }
+        if let Some(line) = unparsed(found) {
+            let _ = writeln!(text, "{who}: {line}");
         }
     }
     text
 }
 
+/// How many wrong answers the scorer's parser refuses.
+fn unparsed(score: &Score) -> Option<String> {
+    let Unparsed { answers, cut } = *score.unparsed.as_ref()?;
+    let wrong = score.share.total?.saturating_sub(score.share.correct?);
+    let cut =
+        if cut > 0 { format!(", {} of them cut at max_new_tokens", grouped(cut)) } else { String::new() };
+    (wrong > 0).then(|| format!("{} of {} wrong answers do not parse{cut}", grouped(answers), grouped(wrong)))
+}
+
 /// The same by level and by tag, if the rows have any; `name` of the test set, for further ones.
 fn parts(result: &TestScores, name: &str) -> String {
-    let columns =
-        [(name, Align::Left), ("rows", Align::Right), ("base", Align::Right), ("adapter", Align::Right)];
+    let mut columns =
+        vec![(name, Align::Left), ("rows", Align::Right), ("base", Align::Right), ("adapter", Align::Right)];
+    columns.extend(result.against.as_ref().map(|it| (it.name.as_str(), Align::Right)));
     let mut table = Table::new(&columns);
     let levels = result.by_level.iter().map(|line| ("level ", line));
     for (word, line) in levels.chain(result.by_tag.iter().map(|line| ("", line))) {
         let (base, adapter) = (line.base.as_ref(), line.adapter.as_ref());
         let rows = [adapter, base].into_iter().flatten().find_map(|share| share.total);
         let rows = rows.map(grouped).unwrap_or_default();
-        table.row([format!("{word}{}", line.name), rows, accuracy(base), accuracy(adapter)]);
+        let mut cells = vec![format!("{word}{}", line.name), rows, accuracy(base), accuracy(adapter)];
+        cells.extend(result.against.as_ref().map(|_| accuracy(line.against.as_ref())));
+        table.row(cells);
     }
     if result.by_level.is_empty() && result.by_tag.is_empty() {
         String::new()
@@ -221,6 +253,10 @@ pub fn exported(result: &ExportResult) -> String {
         };
         let same = format!("{} of {} answers of llama.cpp are the same{ties}", answers.equal, answers.asked);
         table.row(["check".to_owned(), same]);
+        if let Some(equal) = answers.equal_unquantized {
+            let kept = format!("{equal} of {} are those of the unquantized weights", answers.asked);
+            table.row([String::new(), kept]);
+        }
     }
     for command in &result.commands {
         table.row(["serve".to_owned(), command.clone()]);
@@ -271,11 +307,12 @@ mod tests {
             "merged model  /x/merged (3.00 MiB)\ncheck         logits differ by 8.1e-7 of their size\n\
              serve         vllm serve /x/merged\n"
         );
-        let answers = Some(AnswerCheck { asked: 8, equal: 7, near_ties: 1 });
+        let answers = Some(AnswerCheck { asked: 8, equal: 7, near_ties: 1, equal_unquantized: Some(5) });
         let result = ExportResult { answers, merged: false, logits_difference: None, ..result };
         let text = exported(&result);
         assert!(text.starts_with("adapter and base  /x/merged"), "{text}");
         assert!(text.contains("7 of 8 answers of llama.cpp are the same, 1 part at tokens"), "{text}");
+        assert!(text.contains("5 of 8 are those of the unquantized weights"), "{text}");
     }
 
     #[test]
@@ -310,6 +347,24 @@ mod tests {
     }
 
     #[test]
+    fn wrong_answers_that_do_not_parse_are_counted_where_the_scorer_parses() {
+        let side =
+            |unparsed: Value| json!({"accuracy": 0.5, "correct": 20, "total": 40, "unparsed": unparsed});
+        let result = json!({
+            "base": side(json!({"answers": 12, "cut": 3})), "adapter": side(json!({"answers": 0, "cut": 0})),
+        });
+        let text = compared(&typed(result));
+        assert_eq!(
+            text,
+            "base: 12 of 20 wrong answers do not parse, 3 of them cut at max_new_tokens\n\
+             adapter: 0 of 20 wrong answers do not parse\n"
+        );
+        assert_eq!(compared(&typed(json!({"base": side(Value::Null)}))), "");
+        let right = json!({"accuracy": 1.0, "correct": 9, "total": 9, "unparsed": {"answers": 0, "cut": 0}});
+        assert_eq!(compared(&typed(json!({"base": right}))), "");
+    }
+
+    #[test]
     fn each_test_set_has_its_own_scores_under_its_name() {
         let side = |mean: f64| json!({"accuracy": mean, "low": 0.0, "high": 0.5, "total": 20});
         let tag = |name: &str| json!([{"name": name, "base": side(0.0), "adapter": side(0.25)}]);
@@ -326,6 +381,25 @@ mod tests {
              adapter     25.0%  0.0% to 50.0%\n\n\
              \x20     rows  base  adapter\njoin    20  0.0%    25.0%\n\n\
              people  rows  base  adapter\nshop      20  0.0%    25.0%\n"
+        );
+    }
+
+    #[test]
+    fn what_an_adapter_is_compared_with_is_a_third_column() {
+        let side = |mean: f64| json!({"accuracy": mean, "low": 0.0, "high": 0.5, "total": 20});
+        let comparison = json!({"difference": -0.05, "low": -0.1, "high": 0.0, "better": 1, "worse": 2});
+        let tag = json!({"name": "join", "base": side(0.0), "adapter": side(0.25), "against": side(0.75)});
+        let result = json!({
+            "rows": 20, "scorer": "sql", "base": side(0.0), "adapter": side(0.25), "by_tag": [tag],
+            "against": {"name": "qwen3-0.6b", "score": side(0.3), "comparison": comparison},
+        });
+        let text = anstream::adapter::strip_str(&shown(&evaluated(&typed(result)))).to_string();
+        assert_eq!(
+            text,
+            "20 rows, judged by sql\n            accuracy           95 %  loss\nbase            0.0%  0.0% to 50.0%\n\
+             adapter        25.0%  0.0% to 50.0%\nqwen3-0.6b     30.0%  0.0% to 50.0%\n\
+             adapter - qwen3-0.6b: -5.0 points (95 %: -10.0 to +0.0), better on 1 rows, worse on 2\n\n\
+             \x20     rows  base  adapter  qwen3-0.6b\njoin    20  0.0%    25.0%       75.0%\n"
         );
     }
 

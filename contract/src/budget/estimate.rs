@@ -85,7 +85,8 @@ fn weights_here(load: &Load<'_>) -> u64 {
     whole.div_ceil(load.spread_over) + together + 2 * layers.div_ceil(load.shape.layers.max(1))
 }
 
-fn weights(shape: &Shape, quantization: Quantization, dtype: Dtype, fp32_products: bool) -> u64 {
+/// Bytes of the base's weights in memory.
+pub fn weights(shape: &Shape, quantization: Quantization, dtype: Dtype, fp32_products: bool) -> u64 {
     let full = if fp32_products { 4 } else { dtype_bytes(dtype) };
     let half = if fp32_products { 4 } else { 2 };
     let linear = shape.linear_parameters();

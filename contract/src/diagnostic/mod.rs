@@ -8,4 +8,4 @@ mod suggest;
 pub use code::{Code, Severity};
 pub use problem::{Diagnostic, Problem};
 pub use render::{HIDDEN, JOINERS, Style, is_visible, render};
-pub use suggest::{closest, did_you_mean, one_of};
+pub use suggest::{closest, did_you_mean, listed, one_of};

@@ -1,4 +1,4 @@
-//! "Did you mean": the most similar valid word.
+//! "Did you mean": the most similar valid word; and several words in a sentence.
 
 /// The candidate that a person most likely meant, if any is near enough to say so.
 pub fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -24,6 +24,14 @@ pub fn one_of(word: &str, candidates: &[&str]) -> String {
         let listed: Vec<_> = candidates.iter().map(|candidate| format!("`{candidate}`")).collect();
         format!("use one of {}", listed.join(", "))
     })
+}
+
+/// `a, b and c`.
+pub fn listed(words: &[&str]) -> String {
+    match words {
+        [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => words.concat(),
+    }
 }
 
 fn allowed(length: usize) -> usize {
@@ -89,5 +97,14 @@ mod tests {
     fn the_whole_list_is_offered_where_nothing_is_near() {
         assert_eq!(one_of("xyz", &["no", "steps"]), "use one of `no`, `steps`");
         assert_eq!(one_of("step", &["no", "steps"]), "did you mean `steps`?");
+    }
+
+    #[test]
+    fn words_in_a_sentence() {
+        for (words, sentence) in
+            [(&[][..], ""), (&["a"], "a"), (&["a", "b"], "a and b"), (&["a", "b", "c"], "a, b and c")]
+        {
+            assert_eq!(listed(words), sentence);
+        }
     }
 }

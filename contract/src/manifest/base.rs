@@ -123,16 +123,41 @@ section! {
         stop_sequences ["stop_sequences"]: Vec<String> = Vec::new(), TEXTS, "Texts that end an answer.";
         max_new_tokens ["max_new_tokens", "max_tokens"]: u32 = 512, Kind::Integer { min: 1, max: 1_048_576 },
             "Maximum tokens of an answer; `evaluation.max_new_tokens` overrides it for scoring.";
+        grammar_file ["grammar_file"]: Option<String> = None, TEXT_OR_NULL,
+            "A file of the expert's folder that constrains every answer of `generate`, `evaluate` and `serve`: a grammar in GBNF (`.gbnf`) or a JSON Schema (`.json`).";
+        grammar_type ["grammar_type"]: Option<String> = None, TEXT_OR_NULL,
+            "Without `grammar_file`, `json` with `use_grammar` stands for any JSON value. Other types need a file.";
+        use_grammar ["use_grammar"]: Option<bool> = None, Kind::OneOf(&[Kind::Bool, Kind::Null]),
+            "Whether answers are constrained; by default, where `grammar_file` is given.";
     }
     kept {
         ["validation_cmd"]: Kind::Any, Class::Advice {
             reason: "no manifest may name a program to run",
             instead: "choose one of the built-in scorers with `evaluation.scorer`",
         }, "A program that checks answers.";
-        ["use_grammar"]: Kind::Any, Class::Metadata, "Whether a runtime constrains answers by a grammar.";
-        ["grammar_type"]: Kind::Any, Class::Metadata, "The grammar that a runtime uses.";
-        ["grammar_file"]: Kind::Any, Class::Metadata, "The grammar that a runtime uses.";
         ["validation"]: Kind::Any, Class::Metadata, "How a runtime checks answers.";
+    }
+}
+
+/// What the manifest says about the form of answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GrammarChoice<'a> {
+    Free,
+    /// Any JSON value.
+    Json,
+    File(&'a str),
+    /// `use_grammar` without a grammar.
+    Missing,
+}
+
+impl Decoding {
+    pub fn grammar(&self) -> GrammarChoice<'_> {
+        match (*self.use_grammar, self.grammar_file.as_deref(), self.grammar_type.as_deref()) {
+            (Some(false), ..) | (None, None, _) => GrammarChoice::Free,
+            (_, Some(file), _) => GrammarChoice::File(file),
+            (Some(true), None, Some("json")) => GrammarChoice::Json,
+            (Some(true), None, _) => GrammarChoice::Missing,
+        }
     }
 }
 

@@ -71,7 +71,7 @@ section! {
         seed ["seed"]: u64 = 42, Kind::Integer { min: 0, max: LARGEST }, "Seed of every random draw.";
 
         fp16 ["fp16"]: bool = false, Kind::Bool,
-            "Compute in float16. If neither `fp16` nor `bf16` is set, bf16 is used on devices that support it.";
+            "Compute in float16. If neither `fp16` nor `bf16` is set, GPUs use bf16, or fp16 where they have no units for it, and CPUs fp32.";
         bf16 ["bf16"]: bool = false, Kind::Bool, "Compute in bfloat16.";
         use_tf32 ["use_tf32", "tf32"]: bool = true, Kind::Bool, "Allow TensorFloat-32 in float32 products, on devices that have it.";
         use_sdpa ["use_sdpa"]: bool = true, Kind::Bool, "Use torch's scaled_dot_product_attention; false uses eager attention.";

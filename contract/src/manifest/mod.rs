@@ -19,7 +19,7 @@ mod setting;
 mod test_sets;
 mod vocabulary;
 
-pub use base::{AdapterEntry, BaseModel, Decoding, RopeScaling, SoftPrompt};
+pub use base::{AdapterEntry, BaseModel, Decoding, GrammarChoice, RopeScaling, SoftPrompt};
 pub use base_name::{EMBEDDED, is_embedded, is_hub_id, model_slug};
 pub use bytes::{MAX_BYTES, is_lfs_pointer};
 pub use config::{CheckpointMirror, CheckpointingOptions, Config, Distributed};

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use super::files::{NotData, data_files, is_pattern};
 use super::parse::is_windows_absolute;
 use crate::diagnostic::{Code, Problem, Severity};
-use crate::manifest::{DatasetType, Function, Manifest, Options, Scorer, is_lfs_pointer};
+use crate::manifest::{DatasetType, Function, GrammarChoice, Manifest, Options, Scorer, is_lfs_pointer};
 use crate::source::Span;
 
 pub const STAY_INSIDE: &str = "keep it in the expert's folder, or allow the other folder with --allow-path";
@@ -34,6 +34,7 @@ enum Many {
     Script,
     /// A prompt template's text.
     Template,
+    Grammar,
     Any,
 }
 
@@ -66,6 +67,10 @@ fn named(manifest: &Manifest) -> Vec<(String, Span, Many)> {
         let file =
             choice.python.as_deref().and_then(Function::parse).map(|function| function.file.to_owned());
         add(file.as_ref(), choice.python.span, Many::Script);
+    }
+    let decoding = &manifest.root.training.decoding;
+    if let GrammarChoice::File(file) = decoding.grammar() {
+        add(Some(&file.to_owned()), decoding.grammar_file.span, Many::Grammar);
     }
     for base in &manifest.bases {
         add(base.template_path.as_ref(), base.template_path.span, Many::Template);
@@ -105,6 +110,11 @@ impl Checker<'_> {
                 let message = format!("the template `{text}` is not here");
                 let hint = "put the file in the expert's folder, to which the path is relative, or choose a built-in `prompt_template`";
                 return Err(Problem::new(Code::TemplateSource, span, message).hint(hint));
+            }
+            Err(_) if many == Many::Grammar => {
+                let message = format!("the grammar `{text}` is not here");
+                let hint = "put the file in the expert's folder, to which the path is relative, or remove `grammar_file`";
+                return Err(Problem::new(Code::GrammarFile, span, message).hint(hint));
             }
             Err(error) => return Err(self.absent(text, span, &error)),
         };

@@ -22,13 +22,15 @@ pub use machine::{
 pub(crate) use recipe::word;
 pub use recipe::{
     Adapter, AdapterKind, BadRow, Base, Batch, BestModel, Data, DataFormat, Decoding, Duration, Evaluation,
-    Neftune, Objective, Optimizer, OptimizerName, Overlong, Precision, PrecisionRequest, Quantization,
-    Recipe, RopeKind, RopeScaling, RougeVariant, Saving, Schedule, ScheduleKind, ScorerSettings, SoftPrompt,
-    SoftPromptInit, Source, Strategy, Template, TemplateKind, TestCase, TextDialogue, TrainOn, Warmup,
+    Grammar, GrammarKind, Neftune, Objective, Optimizer, OptimizerName, Overlong, Precision,
+    PrecisionRequest, Quantization, Recipe, RopeKind, RopeScaling, RougeVariant, Saving, Schedule,
+    ScheduleKind, ScorerSettings, SoftPrompt, SoftPromptInit, Source, Strategy, Template, TemplateKind,
+    TestCase, TextDialogue, TrainOn, Warmup,
 };
-pub use request::{Request, Resume, Samples, Task};
+pub use request::{Against, GgufQuantization, Request, Resume, Samples, Task};
 
 use crate::digest;
+use crate::event::ACCURACY;
 
 /// The version of the plan and event documents. The worker refuses any other (exit 3).
 pub const CONTRACT_VERSION: u32 = 1;
@@ -104,6 +106,17 @@ impl Machine {
 impl Recipe {
     /// Identifies the result: equal on any machine and from any working directory.
     pub fn digest(&self) -> String {
-        digest::of(self)
+        if self.decoding.grammar.is_none() || self.chooses_by_score() {
+            return digest::of(self);
+        }
+        // It changes answers and scores, not the adapter.
+        let mut adapter = self.clone();
+        adapter.decoding.grammar = None;
+        digest::of(&adapter)
+    }
+
+    /// Whether scores decide which checkpoint the adapter is.
+    pub fn chooses_by_score(&self) -> bool {
+        self.evaluation.best.as_ref().is_some_and(|best| best.metric == ACCURACY)
     }
 }

@@ -392,4 +392,25 @@ pub struct Decoding {
     pub min_p: f64,
     pub stop_sequences: Vec<String>,
     pub max_new_tokens: u32,
+    /// What every answer conforms to. Left out where there is none, so that older recipes keep their digests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grammar: Option<Grammar>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Grammar {
+    pub kind: GrammarKind,
+    /// The file in the expert's folder, with forward slashes; `json` for any JSON value.
+    pub name: String,
+    pub text: String,
+}
+
+word! { GrammarKind { Gbnf = "gbnf", JsonSchema = "json_schema" } }
+
+impl Grammar {
+    /// SHA-256 of the text.
+    pub fn sha256(&self) -> String {
+        crate::digest::of_text(&self.text)
+    }
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::recipe::word;
+use super::recipe::{Base, word};
 
 word! {
     /// What one process of the worker does, as its command line names it.
@@ -16,6 +16,11 @@ word! {
         Generate = "generate",
         Export = "export",
     }
+}
+
+word! {
+    /// A block format of GGUF, by the name that llama.cpp's tools and Ollama give it.
+    GgufQuantization { Q8_0 = "q8_0", Q4_1 = "q4_1" }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -48,6 +53,9 @@ pub enum Request {
         /// Answers that are sampled besides those that are scored.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         samples: Option<Samples>,
+        /// What else answers the same rows, after base and adapter.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        against: Option<Against>,
     },
     Generate {
         adapter: Option<String>,
@@ -65,6 +73,13 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         #[schemars(extend("default" = false))]
         gguf: bool,
+        /// Of the model's weights in the GGUF file; without it f16.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        quantize: Option<GgufQuantization>,
+        /// The adapter in MLX's layout.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[schemars(extend("default" = false))]
+        mlx: bool,
     },
 }
 
@@ -80,6 +95,20 @@ impl Request {
             Self::Export { .. } => Task::Export,
         }
     }
+}
+
+/// What an adapter is compared with besides its base.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Against {
+    /// Another model, asked with its tokenizer's chat template.
+    Model {
+        base: Box<Base>,
+        /// Null where it is in the Hub's cache or comes with the worker.
+        folder: Option<String>,
+    },
+    /// Another adapter of the same base.
+    Adapter { path: String },
 }
 
 /// Several answers to each row, of the adapter or else of the base.

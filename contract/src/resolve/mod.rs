@@ -20,6 +20,7 @@ pub use data::DataFacts;
 pub use fit::{MOST_ROOM, gibibytes};
 pub use modules::check as check_modules;
 pub use outcome::{Note, Resolved, Share};
+pub use recipe::base as recipe_base;
 pub use site::Site;
 pub use steps::{CachedRows, StepEstimate, estimate as estimate_steps};
 
@@ -27,6 +28,7 @@ use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;
 use crate::plan::{Template, TemplateKind};
 use crate::routing::Keywords;
+use crate::rules::read_grammar;
 
 /// Makes every decision. [`FoundBase::is_here`] and [`DataFacts::is_here`] say what is missing on this machine:
 /// whether that is an error depends on the command.
@@ -40,7 +42,9 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
     let sources = sources::collect(&expert.manifest.root, site);
     let fact = |source| DataFacts::of(source, sources.paths.get(&source.name).map(PathBuf::as_path));
     let facts: Vec<DataFacts> = sources.train.iter().map(fact).collect();
-    let recipe = recipe::build(expert, &base, template, &sources, &cases::read(expert, site)?, &facts);
+    let grammar = read_grammar(expert.manifest)?;
+    let recipe =
+        recipe::build(expert, &base, template, &sources, &cases::read(expert, site)?, &facts, grammar);
     let (machine, largest_micro_batch) = machine::build(expert, &recipe, &base, &sources, site, &mut notes);
     notes.extend(steps::few(&recipe, &facts).or_else(|| steps::unusual(&recipe)));
     let license = expert.manifest.root.license.value.clone();

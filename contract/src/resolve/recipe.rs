@@ -4,9 +4,9 @@ use crate::manifest::{
     Accumulation, BaseModel, Config, Dataset, Deduplicate, Effective, Modules, Root, RopeWord, Scorer,
 };
 use crate::plan::{
-    Adapter, AdapterKind, Base, Batch, BestModel, Data, Decoding, Duration, Evaluation, Neftune, Optimizer,
-    Precision, Recipe, RopeKind, RopeScaling, Saving, Schedule, ScorerSettings, SoftPrompt, Strategy,
-    Template, TestCase,
+    Adapter, AdapterKind, Base, Batch, BestModel, Data, Decoding, Duration, Evaluation, Grammar, Neftune,
+    Optimizer, Precision, Recipe, RopeKind, RopeScaling, Saving, Schedule, ScorerSettings, SoftPrompt,
+    Strategy, Template, TestCase,
 };
 
 use super::base::FoundBase;
@@ -21,6 +21,7 @@ pub fn build(
     sources: &Sources,
     cases: &[crate::manifest::TestCase],
     facts: &[DataFacts],
+    grammar: Option<Grammar>,
 ) -> Recipe {
     let (root, config) = (&expert.manifest.root, &expert.config);
     let dataset = &root.training.dataset;
@@ -37,13 +38,13 @@ pub fn build(
         precision: Precision { compute: config.precision(), tf32: *config.use_tf32 },
         evaluation: evaluation(expert, validated, cases),
         saving: saving(config),
-        decoding: decoding(root),
+        decoding: decoding(root, grammar),
         seed: *config.seed,
         objective: *config.method,
     }
 }
 
-fn base(declared: &BaseModel, found: &FoundBase) -> Base {
+pub fn base(declared: &BaseModel, found: &FoundBase) -> Base {
     Base {
         name: found.logical.clone(),
         sha256: declared.sha256.value.clone().filter(|digest| !digest.is_empty()),
@@ -237,7 +238,7 @@ fn saving(config: &Config) -> Saving {
     Saving { strategy, steps: (strategy == Strategy::Steps).then_some(*config.save_steps) }
 }
 
-fn decoding(root: &Root) -> Decoding {
+fn decoding(root: &Root, grammar: Option<Grammar>) -> Decoding {
     let declared = &root.training.decoding;
     Decoding {
         temperature: *declared.temperature,
@@ -246,5 +247,6 @@ fn decoding(root: &Root) -> Decoding {
         min_p: *declared.min_p,
         stop_sequences: declared.stop_sequences.value.clone(),
         max_new_tokens: root.evaluation.max_new_tokens.unwrap_or(*declared.max_new_tokens),
+        grammar,
     }
 }

@@ -13,6 +13,7 @@ mod duration;
 mod early_stopping;
 mod evaluation_data;
 mod generation;
+mod grammar;
 mod graphs;
 mod length_bounds;
 mod loader;
@@ -39,6 +40,7 @@ mod validation_split;
 mod warmup;
 
 pub use device::MachineFacts;
+pub use grammar::read as read_grammar;
 pub use name::unusable as unusable_name;
 pub use scheduler::options as schedule_options;
 
@@ -61,6 +63,7 @@ const MANIFEST_RULES: &[fn(&Manifest, &mut Problems)] = &[
     rope::check,
     soft_prompts::check,
     scorer::check,
+    grammar::check,
     test_sets::check,
 ];
 

@@ -1,7 +1,7 @@
 //! Advice about adapters that common programs do not load. Merged weights are the way out, except for soft prompts.
 
 use super::problems::{Problems, place};
-use crate::diagnostic::{Code, Problem};
+use crate::diagnostic::{Code, Problem, listed};
 use crate::manifest::Effective;
 use crate::serving;
 
@@ -27,11 +27,4 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     };
     let span = if by_rank { config.rank.span } else { place(&config.adapter_type, effective) };
     problems.push(Problem::new(Code::NotServable, span, message).hint(hint));
-}
-
-fn listed(names: &[&str]) -> String {
-    match names {
-        [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
-        _ => names.concat(),
-    }
 }

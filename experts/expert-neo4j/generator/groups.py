@@ -17,15 +17,16 @@ def _counted(scene: Scene) -> Step | None:
     return found if found and (found.verbs or ties(scene.world, found)) else None
 
 
+def _ends(found: Step, draw: Draw) -> tuple[str, str, str]:
+    """What is asked for, in plural; the other end, in plural and in singular."""
+    return many(found.asked.node, draw), many(found.other.node, draw), one(found.other.node, draw)
+
+
 def per_node(scene: Scene) -> Question | None:
     found, draw = _counted(scene), scene.draw
     if found is None:
         return None
-    asked, other, single = (
-        many(found.asked.node, draw),
-        many(found.other.node, draw),
-        one(found.other.node, draw),
-    )
+    asked, other, single = _ends(found, draw)
     texts: list[str] = []
     if ties(scene.world, found):
         texts += [
@@ -105,11 +106,7 @@ def most(scene: Scene) -> Question | None:
         return None
     falling = draw.chance(0.85)
     limit = 1 if draw.chance(0.65) else draw.between(2, 3)
-    asked, other, single = (
-        many(found.asked.node, draw),
-        many(found.other.node, draw),
-        one(found.other.node, draw),
-    )
+    asked, other, single = _ends(found, draw)
     word = "most" if falling else "fewest"
     texts: list[str] = []
     if ties(scene.world, found):
@@ -209,11 +206,7 @@ def absent(scene: Scene) -> Question | None:
     draw, found = scene.draw, step(scene.world, scene.draw, loops=False)
     if found is None:
         return None
-    asked, other, single = (
-        many(found.asked.node, draw),
-        many(found.other.node, draw),
-        one(found.other.node, draw),
-    )
+    asked, other, single = _ends(found, draw)
     texts: list[str] = []
     if ties(scene.world, found):
         texts += [
@@ -275,11 +268,7 @@ def with_zero(scene: Scene) -> Question | None:
     found, draw = _counted(scene), scene.draw
     if found is None or not ties(scene.world, found):
         return None
-    asked, other, single = (
-        many(found.asked.node, draw),
-        many(found.other.node, draw),
-        one(found.other.node, draw),
-    )
+    asked, other, single = _ends(found, draw)
     text = draw.one(
         (
             f"number of {asked} per {single}, including {other} without any",

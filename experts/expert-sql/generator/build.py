@@ -2,80 +2,30 @@
 
 from __future__ import annotations
 
-import re
-import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
 from expert_worker.evaluate.authoring.phrasing import as_typed
 from expert_worker.evaluate.authoring.rows import conversation
-from expert_worker.evaluate.authoring.split import renamed, split_of
+from expert_worker.evaluate.authoring.split import split_of
+from expert_worker.evaluate.authoring.sql.intents import TURNS, Composition
+from expert_worker.evaluate.authoring.sql.proof import Databases, proven
+from expert_worker.evaluate.authoring.sql.question import Question
+from expert_worker.evaluate.authoring.sql.scene import Placed, Scene, stage
+from expert_worker.evaluate.authoring.sql.skeleton import skeleton
+from expert_worker.evaluate.authoring.sql.words import UnsayableError
 from expert_worker.evaluate.authoring.turns import in_turn
-from expert_worker.evaluate.scorers.sql import DATABASES, is_ordered, same
-from expert_worker.evaluate.scorers.sql_data import build
 
-from . import grouped, joined, nested, plain
-from .question import Question
-from .scene import Placed, Scene, stage
 from .statements import statements
-from .words import UnsayableError
 from .worlds import worlds
 
-Composition = Callable[[Scene], Question | None]
-# How often each is asked among a hundred: people ask simple questions more often than hard ones.
-SHARES: tuple[tuple[Composition, int], ...] = (
-    (plain.listing, 14),
-    (plain.whole, 2),
-    (plain.columns, 8),
-    (plain.counting, 10),
-    (plain.aggregate, 9),
-    (plain.ends, 2),
-    (plain.top, 10),
-    (plain.ordered, 5),
-    (plain.distinct, 4),
-    (plain.lookup, 5),
-    (grouped.group_count, 8),
-    (grouped.group_value, 6),
-    (grouped.group_top, 5),
-    (grouped.having, 3),
-    (grouped.per_period, 2),
-    (joined.join_list, 4),
-    (joined.children_of, 6),
-    (joined.parent_of, 1),
-    (joined.children_where, 4),
-    (plain.choice, 1),
-    (plain.fallback, 1),
-    (plain.days_since, 1),
-    (plain.product, 1),
-    (nested.extreme, 1),
-    (joined.join_group, 3),
-    (joined.join_top, 2),
-    (joined.join_having, 1),
-    (joined.membership, 3),
-    (joined.left_count, 1),
-    (joined.two_joins, 1),
-    (joined.set_operation, 1),
-    (nested.above_average, 2),
-    (grouped.share, 1),
-    (nested.ranking, 1),
-    (nested.own_group, 1),
-    (nested.totals, 1),
-    (nested.best_of_each, 1),
-    (nested.over_time, 1),
-)
-TURNS = Draw("turns").shuffled([composition for composition, share in SHARES for _ in range(share)])
+__all__ = ["by_name", "rows", "skeleton"]
+
 SYSTEM = "Answer with one SQLite query."
 # Answers up to this level have skeletons that every user needs, so they are held apart by their worlds only.
 SHARED_LEVEL = 2
-_KEYWORDS_TEXT = """
-select from where group by having order limit join left on as and or not in is null like between
-distinct case when then else end exists union intersect except with over partition asc desc count sum
-avg min max coalesce strftime julianday rank row_number lag
-"""
-KEYWORDS = frozenset(_KEYWORDS_TEXT.split())
-TOKEN = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|\d+(?:\.\d+)?|[A-Za-z_]\w*|[^\s\w]""")
 TRIES = 400
 # Characters of a row, so that it fits into 512 tokens.
 LONGEST = 1200
@@ -83,23 +33,6 @@ LONGEST = 1200
 CONVERSATIONS = 0.75
 DISTRACTED = 0.2
 TRAINED = ("messages", "tags", "level")
-
-
-def skeleton(sql: str) -> str:
-    """The statement with literals blanked and identifiers renamed by order: two answers that share it differ in names only."""
-    tokens = TOKEN.findall(sql)
-    names = renamed([token for token in tokens if _is_name(token)])
-    return " ".join(names.get(token) or _blanked(token) for token in tokens)
-
-
-def _is_name(token: str) -> bool:
-    return token[0] == '"' or ((token[0].isalpha() or token[0] == "_") and token.lower() not in KEYWORDS)
-
-
-def _blanked(token: str) -> str:
-    if token[0] == "'":
-        return "'?'"
-    return "0" if token[0].isdigit() else token.upper()
 
 
 def by_name(row: dict[str, Any]) -> bool:
@@ -204,44 +137,3 @@ def _described(scene: Scene, table: Placed) -> dict[str, Any]:
         parent = next(parent for parent, child in scene.pairs() if child.name == table.name)
         columns.append([table.ref, "ref", parent.name])
     return {"table": table.name, "rows": table.rows, "columns": [*columns, *table.specs]}
-
-
-class Databases:
-    """A row's databases, each with its rows in one order and in the opposite one."""
-
-    def __init__(self, schema: list[dict[str, Any]], ddl: str, seed: str) -> None:
-        self.tables = [str(table["table"]) for table in schema]
-        self._schema, self._ddl, self._seed = schema, ddl, seed
-        self._pairs: list[tuple[sqlite3.Connection, sqlite3.Connection]] = []
-
-    def __iter__(self) -> Iterator[tuple[sqlite3.Connection, sqlite3.Connection]]:
-        for place in range(DATABASES):
-            if place == len(self._pairs):
-                seed = f"{self._seed}/{place}"
-                forth = build(self._schema, seed, statements=self._ddl)
-                back = build(self._schema, seed, statements=self._ddl, reverse=True)
-                self._pairs.append((forth, back))
-            yield self._pairs[place]
-
-
-def proven(data: Databases, question: Question) -> bool:
-    """Whether the answer says something on every database, depends on no hidden order, and is not a careless one's."""
-    in_order = is_ordered(question.sql)
-    told_apart = [False] * len(question.weaker)
-    for forth, back in data:
-        result = _result(forth, question.sql)
-        if not _is_informative(result) or not same(result, _result(back, question.sql), in_order):
-            return False
-        if any(same(result, _result(forth, f'SELECT * FROM "{table}"'), False) for table in data.tables):
-            return False
-        for place, weaker in enumerate(question.weaker):
-            told_apart[place] |= not same(result, _result(forth, weaker), in_order)
-    return all(told_apart)
-
-
-def _result(connection: sqlite3.Connection, sql: str) -> list[tuple[Any, ...]]:
-    return connection.execute(sql).fetchall()
-
-
-def _is_informative(result: list[tuple[Any, ...]]) -> bool:
-    return any(value not in (None, 0) for line in result for value in line)

@@ -6,9 +6,8 @@ import re
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
-
-from .columns import Column
-from .scene import Placed, Scene, written
+from expert_worker.evaluate.authoring.sql.columns import Column
+from expert_worker.evaluate.authoring.sql.scene import Placed, Scene, written
 
 MONEY = {
     "price",

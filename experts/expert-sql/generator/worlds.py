@@ -11,11 +11,11 @@ refers to and the words that stand between them ("clerks at the shop Ashford"); 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from .columns import Column, parse
+from expert_worker.evaluate.authoring.sql.columns import parse
+from expert_worker.evaluate.authoring.sql.tables import Table, World
 
 HERE = Path(__file__).resolve().parent / "worlds"
 FILES = {
@@ -23,23 +23,6 @@ FILES = {
     "validation": ("validation.txt",),
     "test": ("test.txt",),
 }
-
-
-@dataclass(frozen=True)
-class Table:
-    names: tuple[str, ...]
-    nouns: tuple[str, ...]
-    parent: str
-    preps: tuple[str, ...]
-    columns: tuple[Column, ...]
-
-    @property
-    def is_person(self) -> bool:
-        first = self.columns[0]
-        return first.kind == "name" and not first.after and first.pool in ("person", "first")
-
-
-World = tuple[Table, ...]
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from expert_worker.evaluate.authoring.draw import Draw
 
@@ -95,28 +96,17 @@ def _made(kind: Kind, draw: Draw) -> Function:
 
 def to_arrow(kind: Kind, draw: Draw) -> Task:
     made = _made(kind, draw)
-    return Task(
-        typed(phrase(draw.one(TO_ARROW), draw), draw, made.arrow, made.code),
-        made.arrow,
-        1,
-        ("to-arrow",),
-        (),
-        made.context,
-        made.known,
-    )
+    return _rewritten(TO_ARROW, made, made.code, made.arrow, "to-arrow", draw)
 
 
 def to_function(kind: Kind, draw: Draw) -> Task:
     made = _made(kind, draw)
-    return Task(
-        typed(phrase(draw.one(TO_FUNCTION), draw), draw, made.code, made.arrow),
-        made.code,
-        1,
-        ("to-function",),
-        (),
-        made.context,
-        made.known,
-    )
+    return _rewritten(TO_FUNCTION, made, made.arrow, made.code, "to-function", draw)
+
+
+def _rewritten(words: Sequence[str], made: Function, given: str, answer: str, tag: str, draw: Draw) -> Task:
+    said = typed(phrase(draw.one(words), draw), draw, answer, given)
+    return Task(said, answer, 1, (tag,), (), made.context, made.known)
 
 
 def to_typed(kind: Kind, draw: Draw) -> Task:

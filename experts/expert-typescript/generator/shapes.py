@@ -93,9 +93,7 @@ def optional(kind: Kind, draw: Draw) -> Task:
             f" ({names} {verb} optional)",
         ]
     )
-    answer = declaration(kind.name, marked)
-    said = phrase(draw.one(INTERFACE[:7]), draw, fields=fields(props, draw) + note, **_names(kind))
-    return Task(typed(said, draw, answer), answer, 2, ("interface", "optional-property"))
+    return _noted(kind, draw, props, marked, note, "optional-property")
 
 
 def readonly(kind: Kind, draw: Draw) -> Task:
@@ -118,9 +116,7 @@ def readonly(kind: Kind, draw: Draw) -> Task:
             ]
         )
     )
-    answer = declaration(kind.name, marked)
-    said = phrase(draw.one(INTERFACE[:7]), draw, fields=fields(props, draw) + note, **_names(kind))
-    return Task(typed(said, draw, answer), answer, 2, ("interface", "readonly-property"))
+    return _noted(kind, draw, props, marked, note, "readonly-property")
 
 
 def nullable(kind: Kind, draw: Draw) -> Task:
@@ -137,9 +133,14 @@ def nullable(kind: Kind, draw: Draw) -> Task:
             f"; {one.name} or null",
         ]
     )
+    return _noted(kind, draw, props, marked, note, "nullable")
+
+
+def _noted(kind: Kind, draw: Draw, props: list[Prop], marked: list[Prop], note: str, tag: str) -> Task:
+    """Plain properties, and one sentence after them that says what the marked ones are."""
     answer = declaration(kind.name, marked)
     said = phrase(draw.one(INTERFACE[:7]), draw, fields=fields(props, draw) + note, **_names(kind))
-    return Task(typed(said, draw, answer), answer, 2, ("interface", "nullable"))
+    return Task(typed(said, draw, answer), answer, 2, ("interface", tag))
 
 
 def listed(kind: Kind, draw: Draw) -> Task:

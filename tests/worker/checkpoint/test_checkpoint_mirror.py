@@ -38,8 +38,9 @@ def test_every_file_arrives_whole(folder: Path, background: bool, compress: bool
     assert mirror.pending() == set()
     system = fsspec.filesystem("memory")
     for path in folder.iterdir():
-        remote = system.cat(f"/bucket/run/checkpoint-5/{path.name}{'.zst' if compress else ''}")
-        arrived = zstandard.ZstdDecompressor().decompressobj().decompress(remote) if compress else remote
+        packed = compress and path.name != "state.json"
+        remote = system.cat(f"/bucket/run/checkpoint-5/{path.name}{'.zst' if packed else ''}")
+        arrived = zstandard.ZstdDecompressor().decompressobj().decompress(remote) if packed else remote
         assert arrived == path.read_bytes()
 
 

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
+import zstandard
 from safetensors.torch import load_file
 
-from expert_worker.checkpoint import Store, files
-from expert_worker.checkpoint.record import NAME
+from expert_worker.checkpoint import Store, files, record
+from expert_worker.checkpoint.mirror import Mirror
+from expert_worker.checkpoint.record import NAME, sealed
 from expert_worker.errors import BadInput, Failed, Storage
 from expert_worker.events import Events
 from expert_worker.events.sinks import Record
@@ -222,3 +224,54 @@ def test_a_refused_write_is_a_storage_error_that_names_what_is_safe(store: Store
     assert "checkpoint-10" in refusal.value.message and "It needs " in refusal.value.message
     assert refusal.value.hint is not None and "checkpoint-5 is untouched" in refusal.value.hint
     assert [p.name for p in store.output.iterdir()] == ["checkpoint-5"]
+
+
+@pytest.fixture
+def mirrored(store: Store, tmp_path: Path) -> Path:
+    """A compressed copy of checkpoint-10."""
+    mirror = Mirror(str(tmp_path / "mirror"), Events.in_memory()[0], compress=True, background=False)
+    mirror.submit(store.commit(10, parts(10), facts()))
+    return tmp_path / "mirror" / "checkpoint-10"
+
+
+def test_a_compressed_copy_is_unpacked_among_the_runs_own(
+    mirrored: Path, store: Store, tmp_path: Path
+) -> None:
+    elsewhere = Store(tmp_path / "elsewhere", Events.in_memory()[0])
+    elsewhere.open()
+    loaded = elsewhere.named(mirrored)
+    assert loaded.path == tmp_path / "elsewhere" / "checkpoint-10"
+    for path in store.path(10).iterdir():
+        assert (loaded.path / path.name).read_bytes() == path.read_bytes()
+    before = loaded.path.stat().st_ino
+    assert elsewhere.named(mirrored).path.stat().st_ino == before, "it is there already"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"no zstd", "cannot be unpacked"),
+        (zstandard.compress(bytes(50 << 20)), "unpacks to more than"),
+        (None, "absent"),
+    ],
+)
+def test_a_damaged_copy_is_refused_and_leaves_nothing(mirrored, tmp_path, content, reason) -> None:
+    damaged = mirrored / "optimizer.safetensors.zst"
+    damaged.unlink() if content is None else damaged.write_bytes(content)
+    elsewhere = Store(tmp_path / "elsewhere", Events.in_memory()[0])
+    elsewhere.open()
+    with pytest.raises(Failed, match=reason):
+        elsewhere.named(mirrored)
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_copy_names_no_file_outside(mirrored: Path, tmp_path: Path) -> None:
+    read = record.read(mirrored)
+    entry = read.files["trainer.json"]
+    outside = read.model_copy(update={"files": {"../../stolen": entry}})
+    (mirrored / NAME).write_bytes(sealed(outside))
+    (tmp_path / "stolen.zst").write_bytes((mirrored / "trainer.json.zst").read_bytes())
+    elsewhere = Store(tmp_path / "elsewhere", Events.in_memory()[0])
+    elsewhere.open()
+    with pytest.raises(Failed, match="leads out of the checkpoint"):
+        elsewhere.named(mirrored)

@@ -86,27 +86,45 @@ def test_files_for_llama_cpp_are_made_once_and_only_of_the_right_base(
     said: list[str] = []
 
     def make() -> list[Path]:
-        model, key = base_gguf(tmp_path, base, expert, said.append)
-        return [model, adapter_gguf(tmp_path, base, key, expert, said.append)]
+        made = base_gguf(tmp_path, base, [expert], said.append)
+        return [made.path, adapter_gguf(tmp_path, base, made, expert, said.append)]
 
     first = make()
     assert [line.split()[0] for line in said] == ["Verifying", "Converting", "Converting"]
     said.clear()
     assert make() == first and [line.split()[0] for line in said] == ["Verifying"]
-    assert sorted(path.name for path in (tmp_path / "gguf").iterdir()) == sorted(it.name for it in first)
+    kept = sorted((tmp_path / "gguf").glob("*.gguf"))
+    assert kept == sorted(first)
+    for path in kept:
+        about = json.loads(path.with_suffix(".json").read_text())
+        assert about["experts"] == [str(ash)]
+        assert about["base"]["model.safetensors"] == expert.record.base.files["model.safetensors"].sha256
+        assert ("adapter" in about) == path.name.startswith("adapter")
     other = shutil.copytree(base, tmp_path / "other")
     weights = other / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x07")
     with pytest.raises(BadInput, match=r"model\.safetensors is not the file that ash was trained on"):
-        base_gguf(tmp_path, other, expert, said.append)
+        base_gguf(tmp_path, other, [expert], said.append)
     retrained = shutil.copytree(ash, tmp_path / "retrained")
     tiny_expert(base, tmp_path / "again", "ash", 9)
     shutil.copyfile(
         tmp_path / "again/final/adapter_model.safetensors", retrained / "adapter_model.safetensors"
     )
     (changed,) = read_experts([retrained])
-    _, key = base_gguf(tmp_path, base, changed, said.append)
-    assert adapter_gguf(tmp_path, base, key, changed, said.append) not in first
+    made = base_gguf(tmp_path, base, [changed], said.append)
+    assert made.path in first and adapter_gguf(tmp_path, base, made, changed, said.append) not in first
+    about = json.loads(made.path.with_suffix(".json").read_text())
+    assert about["experts"] == sorted([str(ash), str(retrained)])
+
+
+def test_a_quantized_base_is_another_file_with_the_same_adapters(
+    base: Path, ash: Path, tmp_path: Path
+) -> None:
+    (expert,) = read_experts([ash])
+    plain, small = (base_gguf(tmp_path, base, [expert], lambda _: None, kind) for kind in (None, "q8_0"))
+    assert small.path != plain.path and small.path.stat().st_size < plain.path.stat().st_size
+    adapters = {adapter_gguf(tmp_path, base, made, expert, lambda _: None) for made in (plain, small)}
+    assert len(adapters) == 1
 
 
 def test_an_engine_that_aborts_while_it_starts_is_an_error(

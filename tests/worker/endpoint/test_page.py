@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ from expert_worker.endpoint.server import Limits, Server
 from expert_worker.endpoint.shelf import models, read_experts
 from expert_worker.routing import Route
 
-from .tiny_shelf import scored, tiny_base, tiny_expert
+from .tiny_shelf import scored, tiny_base, tiny_expert, tiny_plan
 
 pytestmark = NEEDS_BROWSER
 TOKEN = "a-token-of-some-length"
@@ -34,6 +36,7 @@ class Echo:
     """Answers with who was asked, and a long word; `wait` never ends."""
 
     name, context, ready = "echo", 400, True
+    one_adapter_at_a_time = False
 
     def __init__(self) -> None:
         self.left = 0
@@ -69,7 +72,26 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Any:
     name = "an-expert-with-a-name-that-is-as-long-as-they-come-and-longer"
     finals = [tiny_expert(base, folder / it, it, seed) for seed, it in enumerate((name, "birch"))]
     scored(finals[0], correct=30)
+    leave_test_rows(finals[0].parent, base)
     return models(read_experts(finals), tokenizer(), base)
+
+
+def leave_test_rows(run: Path, base: Path) -> None:
+    """As a run has them: its plan names the file, its evaluation has a score for each tag."""
+    rows = [
+        {"prompt": "a table\nHow many?", "completion": "1", "tags": ["count"]},
+        {"prompt": "a table\nWhich <b>one</b>?", "completion": "2", "tags": ["count", "order"]},
+        {"prompt": "Why?", "completion": "3"},
+    ]
+    data = run / "test.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = {"name": "test.jsonl", "format": "jsonl", "weight": 1.0, "task": None}
+    changes = {"recipe.data.test": [source], "machine.paths.data": {"test.jsonl": str(data)}}
+    (run / "plan.json").write_text(
+        tiny_plan(base, run, "x", **changes).model_dump_json(by_alias=True, exclude_unset=True)
+    )
+    share = {"correct": 5, "total": 8}
+    (run / "evaluation.json").write_text(json.dumps({"by_tag": [{"name": "count", "adapter": share}]}))
 
 
 @pytest.fixture
@@ -135,6 +157,32 @@ def test_base_and_expert_answer_side_by_side(
     assert "not measured" in text(browser, "score") and text(browser, "expert-name") == "birch"
     assert browser.complaints() == []
     assert all(url.startswith((site[0], "data:,")) for url in browser.requests())
+
+
+def test_test_questions_are_chosen_by_their_tag(browser: Browser, site: tuple[str, Echo]) -> None:
+    browser.look(site[0], width=420, scheme="light")
+    until(lambda: browser.ask("!document.getElementById('questions').hidden"))
+    assert options(browser, "tag") == ["anything (3)", "count (2; 5 of 8 right)", "order (1)"]
+    assert options(browser, "question") == ["choose one", "How many?", "Which <b>one</b>?", "Why?"]
+    select(browser, "tag", "order")
+    assert options(browser, "question") == ["choose one", "Which <b>one</b>?"]
+    select(browser, "question", "a table\\nWhich <b>one</b>?")
+    assert browser.ask("document.getElementById('prompt').value") == "a table\nWhich <b>one</b>?"
+    assert browser.ask(OVERFLOWING) == []
+    # This expert's run has no rows here.
+    select(browser, "expert", "birch")
+    until(lambda: browser.ask("document.getElementById('questions').hidden"))
+    assert browser.complaints() == []
+
+
+def options(browser: Browser, name: str) -> list[str]:
+    found: list[str] = browser.ask(f"[...document.getElementById('{name}').options].map(e => e.textContent)")
+    return found
+
+
+def select(browser: Browser, name: str, value: str) -> None:
+    change = f"(e => {{ e.value = '{value}'; e.dispatchEvent(new Event('change')) }})"
+    browser.ask(f"{change}(document.getElementById('{name}'))")
 
 
 @pytest.mark.parametrize("site", [{"router": Chooser()}], indirect=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import signal
@@ -17,6 +18,9 @@ import openai
 import psutil
 import pytest
 
+from expert_worker.endpoint.__main__ import parser
+from expert_worker.endpoint.serve import serve
+from expert_worker.errors import BadInput
 from expert_worker.evaluate.subject import open_subject
 from expert_worker.events import Events
 from expert_worker.generate.stage import reply
@@ -105,6 +109,27 @@ def test_answers_are_those_of_generate(shelf: Shelf, alone: dict[tuple[str, str]
             answer = reply(plan.recipe, events, subject, prompt)
             assert (alone[name, prompt], alone["base", prompt]) == (answer.adapter, answer.base)
     assert len({alone[name, PROMPTS[0]] for name in MODELS}) == len(MODELS)
+
+
+def test_a_quantized_base_answers_and_its_size_is_said(shelf: Shelf, tmp_path: Path) -> None:
+    with served(tmp_path, shelf.finals[:1], shelf.base, "--quantize", "q8_0") as running:
+        body = json.dumps({"model": NAMES[0], "messages": [{"role": "user", "content": PROMPTS[0]}]})
+        status, found = post(running, "/v1/chat/completions", body.encode())
+        assert status == 200 and found["usage"]["completion_tokens"] > 0
+        assert running.ready["engine"] == "llama.cpp"
+        assert "The base is held in q8_0: " in running.log.read_text()
+
+
+def test_a_quantized_base_is_refused_where_it_would_have_no_effect(shelf: Shelf, tmp_path: Path) -> None:
+    dora = tiny_expert(shelf.base, tmp_path / "dora", "dora", 7, use_dora=True)
+    for final, engine, message in (
+        (shelf.finals[0], "transformers", "--quantize is for llama.cpp"),
+        (dora, "auto", "DoRA adapter has no form in GGUF"),
+    ):
+        words = [str(final), "--home", str(tmp_path), "--base-folder", str(shelf.base), "--port", "0"]
+        options = parser().parse_args([*words, "--quantize", "q8_0", "--engine", engine])
+        with (tmp_path / "log").open("w+b") as log, pytest.raises(BadInput, match=message):
+            asyncio.run(serve(options, None, log, lambda _: None))
 
 
 def test_a_system_message_a_limit_and_a_stop_text_change_the_answer(

@@ -38,6 +38,7 @@ class FakeEngine:
     """Says a letter, then waits until it may say the next."""
 
     name, context, ready = "fake", 100, True
+    one_adapter_at_a_time = False
 
     def __init__(self, letters: str = "abc") -> None:
         self.letters, self.may_go_on, self.left, self.asked = letters, asyncio.Event(), 0, []

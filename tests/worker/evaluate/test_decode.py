@@ -1,10 +1,12 @@
 """Batches say what single prompts say, end where they should, and leave training as it was."""
 
+from typing import Any
+
 import pytest
 import torch
 from evaluate import tiny
 
-from expert_worker.evaluate.decode import Prompt, answer_all, cut
+from expert_worker.evaluate.decode import Prompt, Written, answer_all, cut
 from expert_worker.evaluate.prompts import PromptMaker, pick_examples
 from expert_worker.plan import Decoding
 
@@ -13,6 +15,10 @@ GREEDY = Decoding(temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, stop_sequences
 
 def prompts(*texts: str) -> list[Prompt]:
     return [Prompt(tiny.tokenizer()(text)["input_ids"]) for text in texts]
+
+
+def texts_of(model: Any, *texts: str) -> list[str]:
+    return [answer.text for answer in answer_all(model, tiny.tokenizer(), prompts(*texts), GREEDY)]
 
 
 def test_a_batch_answers_as_its_rows_do_alone() -> None:
@@ -25,22 +31,37 @@ def test_a_batch_answers_as_its_rows_do_alone() -> None:
 
 def test_an_answer_ends_at_eos() -> None:
     model = tiny.model()
-    (text,) = answer_all(model, tiny.tokenizer(), prompts("a"), GREEDY)
+    (text,) = texts_of(model, "a")
     first = tiny.tokenizer()(text[:1])["input_ids"][0]
     model.generation_config.eos_token_id = [0, first]
     (ended,) = answer_all(model, tiny.tokenizer(), prompts("a"), GREEDY)
-    assert len(ended) <= 1
+    assert len(ended.text) <= 1 and not ended.cut
 
 
 def test_an_answer_ends_before_a_stop_sequence() -> None:
     model = tiny.model()
-    (text,) = answer_all(model, tiny.tokenizer(), prompts("a"), GREEDY)
+    (text,) = texts_of(model, "a")
     stop = text[3:5]
     (ended,) = answer_all(
         model, tiny.tokenizer(), prompts("a"), GREEDY.model_copy(update={"stop_sequences": (stop,)})
     )
-    assert ended == text[: text.find(stop)]
+    assert ended == Written(text[: text.find(stop)])
     assert cut("abc", ["", "z"]) == "abc"
+
+
+def test_an_answer_without_an_end_is_cut_at_the_limit() -> None:
+    """A stop sequence or an end that comes with the last token is an end."""
+    model = tiny.model()
+    long, short = (
+        answer_all(model, tiny.tokenizer(), prompts("a"), GREEDY.model_copy(update={"max_new_tokens": most}))[
+            0
+        ]
+        for most in (12, 6)
+    )
+    assert long.cut and short.cut and long.text.startswith(short.text) and long != short
+    last = GREEDY.model_copy(update={"max_new_tokens": 6, "stop_sequences": (short.text[-1],)})
+    (ended,) = answer_all(model, tiny.tokenizer(), prompts("a"), last)
+    assert not ended.cut and len(ended.text) < len(short.text)
 
 
 def test_sampling_depends_on_its_seed_alone_and_leaves_the_global_state() -> None:
@@ -64,9 +85,9 @@ def test_stopping_is_noticed_within_a_token() -> None:
         asked += 1
         return asked > 2
 
-    (text,) = answer_all(tiny.model(), tiny.tokenizer(), prompts("a"), GREEDY, stop_asked=stop)
+    (answer,) = answer_all(tiny.model(), tiny.tokenizer(), prompts("a"), GREEDY, stop_asked=stop)
     assert asked == 3
-    assert len(text) <= 3
+    assert len(answer.text) <= 3
 
 
 def test_the_training_mode_is_restored() -> None:

@@ -25,7 +25,8 @@ NARROW: list[dict[str, Any]] = [
 def answers(folder: Path, changes: dict[str, Any], seed: int = 5) -> list[str]:
     decoding = example_plan(folder, changes).recipe.decoding
     prompts = [Prompt(tiny.tokenizer()(text)["input_ids"]) for text in ("a", "why?")]
-    return answer_all(tiny.model(), tiny.tokenizer(), prompts, decoding, seed=seed)
+    found = answer_all(tiny.model(), tiny.tokenizer(), prompts, decoding, seed=seed)
+    return [answer.text for answer in found]
 
 
 def greedy(folder: Path, **changes: Any) -> list[str]:
@@ -54,6 +55,13 @@ def test_an_answer_ends_before_a_stop_sequence(tmp_path: Path) -> None:
     stop = whole[4:6]
     ended, _ = greedy(tmp_path, **{"recipe.decoding.stop_sequences": [stop]})
     assert ended == whole[: whole.find(stop)] != whole
+
+
+def test_a_grammar_constrains_answers(tmp_path: Path) -> None:
+    rules = {"kind": "gbnf", "name": "rules.gbnf", "text": 'root ::= "yes" | "no"'}
+    constrained = greedy(tmp_path, **{"recipe.decoding.grammar": rules})
+    assert set(constrained) <= {"yes", "no"}
+    assert not set(greedy(tmp_path)) & {"yes", "no"}
 
 
 def test_as_many_rows_of_the_test_set_as_asked_for(tmp_path: Path) -> None:

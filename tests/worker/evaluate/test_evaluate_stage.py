@@ -10,7 +10,7 @@ from evaluate import tiny
 from peft import LoraConfig, get_peft_model
 from plans import example_plan
 
-from expert_worker.errors import BadInput
+from expert_worker.errors import BadInput, Missing
 from expert_worker.evaluate import examiner
 from expert_worker.evaluate.decode import answer_all
 from expert_worker.evaluate.prompts import PromptMaker, pick_examples
@@ -18,7 +18,7 @@ from expert_worker.evaluate.rows import rows_of
 from expert_worker.evaluate.scored_rows import files_of, scored_rows
 from expert_worker.evaluate.scorers import chosen_scorer
 from expert_worker.evaluate.scores import wilson
-from expert_worker.evaluate.stage import examine, score_checkpoint, without_examples
+from expert_worker.evaluate.stage import evaluate, examine, score_checkpoint, without_examples
 from expert_worker.evaluate.subject import Subject, checked_adapter
 from expert_worker.events import Events
 from expert_worker.plan import parse_plan
@@ -67,8 +67,8 @@ def plan(tmp_path: Path) -> Any:
     ]
     asked = [maker.prompt({"messages": [{"role": "user", "content": row["prompt"]}]}) for row in rows]
     said = answer_all(model, tiny.tokenizer(), asked, made.recipe.decoding)
-    for row, text in zip(rows, said, strict=True):
-        row["completion"] = text if row["tags"] == ["even"] else "never said"
+    for row, answer in zip(rows, said, strict=True):
+        row["completion"] = answer.text if row["tags"] == ["even"] else "never said"
     for name in SPLITS:
         (datasets / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return made
@@ -469,3 +469,83 @@ def test_a_reference_that_is_none_of_the_labels_names_its_test_set(plan: Any) ->
     labelled = with_people(plan, lines(PEOPLE), scorer="classification")
     with pytest.raises(BadInput, match=r"scored row 2 of the test set people, 'never said either', is none"):
         scored_rows(labelled)
+
+
+def saved_model(folder: Path, seed: int) -> Path:
+    model, tokenizer = tiny.model(seed), tiny.tokenizer()
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def saved_adapter(folder: Path, seed: int) -> Path:
+    adapted(seed).save_pretrained(folder)
+    return folder
+
+
+def compared(plan: Any, against: dict[str, Any]) -> Any:
+    """The plan of `evaluate --against`."""
+    document = json.loads(plan.model_dump_json(by_alias=True, exclude_unset=True))
+    document["request"] = {"stage": "evaluate", "adapter": "somewhere", "against": against}
+    return parse_plan(json.dumps(document))
+
+
+def against_model(folder: Path) -> dict[str, Any]:
+    base = {"name": folder.name, "sha256": None, "quantization": "none", "rope_scaling": None}
+    return {"kind": "model", "base": base, "folder": str(folder)}
+
+
+def test_another_model_is_a_third_column(plan: Any, tmp_path: Path) -> None:
+    alone, _ = report(with_people(plan, lines(PEOPLE)))
+    assert "against" not in alone and "against" not in alone["by_tag"][0]
+    asked = compared(with_people(plan, lines(PEOPLE)), against_model(saved_model(tmp_path / "other", 2)))
+    found, said = report(asked)
+    kept = json.loads(json.dumps(found))
+    short = without_examples(EvaluationResult.model_validate_json(json.dumps(found))).as_json()
+    assert short["against"] == found["against"]
+    against, people = found.pop("against"), found["test_sets"]["people"].pop("against")
+    thirds = [line.pop("against") for name in ("by_tag", "by_level") for line in found[name]]
+    for line in [*found["test_sets"]["people"]["by_tag"], *found["test_sets"]["people"]["by_level"]]:
+        del line["against"]
+    assert {**found, "seconds": 0, "confinement": 0} == {**alone, "seconds": 0, "confinement": 0}
+    assert (against["name"], against["score"]["total"]) == ("other", 8)
+    assert sorted(against["score"]["prompt"]["tried"]) == ["0", "3"], "it has the better of two prompts"
+    assert people["score"]["prompt"]["shots"] == against["score"]["prompt"]["shots"]
+    gap = kept["adapter"]["accuracy"] - against["score"]["accuracy"]
+    assert against["comparison"]["difference"] == pytest.approx(gap)
+    assert against["comparison"]["better"] - against["comparison"]["worse"] == 8 * gap
+    assert sum(part["correct"] for part in thirds[:2]) == against["score"]["correct"]
+    assert against["score"]["loss"] not in (kept["base"]["loss"], kept["adapter"]["loss"])
+    (measured,) = [event.body.metrics for event in said if event.body.type == "evaluated"]
+    assert measured["compared_accuracy"] == against["score"]["accuracy"]
+    stages = [event.body.name for event in said if event.body.type == "stage"]
+    assert stages.index("adapter loss") < stages.index("load base") < stages.index("compared model answers")
+
+
+def test_another_adapter_of_the_base_is_a_third_column(plan: Any, tmp_path: Path) -> None:
+    folder = saved_model(tmp_path / "base", 1)
+    document = json.loads(plan.model_dump_json(by_alias=True, exclude_unset=True))
+    document["machine"]["paths"]["base"] = str(folder)
+    document["recipe"]["base"]["sha256"] = None
+    document["recipe"]["template"] = {"kind": "tokenizer", "source": None}
+    based = parse_plan(json.dumps(document))
+    same, other = saved_adapter(tmp_path / "run" / "final", 4), saved_adapter(tmp_path / "seed-5", 5)
+    found, _ = report(compared(based, {"kind": "adapter", "path": str(same)}))
+    against = found["against"]
+    assert (against["name"], against["score"]["path"]) == ("run", str(same))
+    assert "prompt" not in against["score"]
+    assert against["score"]["correct"] == found["adapter"]["correct"] == 4
+    assert (against["comparison"]["better"], against["comparison"]["worse"]) == (0, 0)
+    worse, _ = report(compared(based, {"kind": "adapter", "path": str(other)}))
+    assert worse["against"]["name"] == "seed-5"
+    assert worse["against"]["comparison"]["better"] > 0, "the rows are what the first adapter says"
+
+
+def test_what_is_compared_is_looked_for_before_anything_is_scored(plan: Any, tmp_path: Path) -> None:
+    events, memory = Events.in_memory("evaluate")
+    missing = compared(plan, {"kind": "adapter", "path": str(tmp_path / "nothing")})
+    with pytest.raises(BadInput, match="is not an adapter"):
+        evaluate(missing, events, None)
+    with pytest.raises(Missing, match=r"there is no config\.json"):
+        evaluate(compared(plan, against_model(tmp_path / "nothing")), events, None)
+    assert not [event for event in memory.events if event.body.type == "stage"]

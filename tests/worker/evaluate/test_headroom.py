@@ -65,7 +65,7 @@ def test_what_continues_from_a_shared_prompt_is_what_a_whole_prompt_gives() -> N
     model, asked = tiny.model(), prompts("a", "some longer question", "why?")
     likeliest = WARM.model_copy(update={"top_k": 1})
     greedy = answer_all(model, tiny.tokenizer(), asked, WARM.model_copy(update={"temperature": 0.0}))
-    assert sample_all(model, tiny.tokenizer(), asked, likeliest, 2) == [[text] * 2 for text in greedy]
+    assert sample_all(model, tiny.tokenizer(), asked, likeliest, 2) == [[it.text] * 2 for it in greedy]
     assert len(set(greedy)) > 1
 
 
@@ -77,7 +77,7 @@ def test_a_soft_prompt_is_sampled_too() -> None:
     asked = prompts("why?")
     greedy = answer_all(model, tiny.tokenizer(), asked, WARM.model_copy(update={"temperature": 0.0}))
     likeliest = WARM.model_copy(update={"top_k": 1})
-    assert sample_all(model, tiny.tokenizer(), asked, likeliest, 2) == [greedy * 2]
+    assert sample_all(model, tiny.tokenizer(), asked, likeliest, 2) == [[it.text for it in greedy] * 2]
 
 
 def test_stop_sequences_end_samples() -> None:

@@ -14,10 +14,11 @@ from plans import example_plan
 
 from expert_worker.errors import BadInput, Failed
 from expert_worker.evaluate import llm_judge
+from expert_worker.evaluate.decode import Written
 from expert_worker.evaluate.llm_judge import LlmJudge
 from expert_worker.evaluate.scored_rows import scored_rows
 from expert_worker.evaluate.scorers import scorer_of
-from expert_worker.evaluate.scores import judge_texts
+from expert_worker.evaluate.scores import judge_answers
 from expert_worker.events import Events
 from expert_worker.plan import JudgeEndpoint
 
@@ -204,7 +205,7 @@ def test_an_evaluation_by_a_judge(server: Server, tmp_path: Path) -> None:
     assert "and 1,800 received" in announced.message
     server.replies = {"half": ['{"score": 0.5, "reason": "nearly"}'], "odd": ["?"]}
     scorer = scorer_of(plan)
-    found = judge_texts(scorer, rows, ["fine", "half", "odd"])
+    found = judge_answers(scorer, rows, [Written(text) for text in ("fine", "half", "odd")])
     assert [(answer.score, answer.unscored) for answer in found] == [(1, False), (0.5, False), (0, True)]
     assert all("Be strict." in document["messages"][0]["content"] for _, document, _ in server.requests)
     assert "url" not in json.dumps(scorer.document()) and KEY not in json.dumps(scorer.document())

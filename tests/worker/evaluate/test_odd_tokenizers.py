@@ -17,6 +17,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from tokenizers.trainers import UnigramTrainer, WordPieceTrainer
 
 from expert_worker.errors import ExpertError
+from expert_worker.evaluate.decode import Written
 from expert_worker.evaluate.stage import evaluate
 from expert_worker.evaluate.subject import open_subject
 from expert_worker.events import Events
@@ -224,13 +225,13 @@ def test_answers_are_those_of_transformers(
         assert reply(plan.recipe, events, subject, question).base == text
 
     told: list[list[str]] = []
-    judge = examiner.scores.judge_texts
+    judge = examiner.scores.judge_answers
 
-    def noted(scorer: str, rows: Any, texts: list[str], **options: Any) -> Any:
-        told.append(texts)
-        return judge(scorer, rows, texts, **options)
+    def noted(scorer: str, rows: Any, written: list[Written], **options: Any) -> Any:
+        told.append([answer.text for answer in written])
+        return judge(scorer, rows, written, **options)
 
-    monkeypatch.setattr(examiner.scores, "judge_texts", noted)
+    monkeypatch.setattr(examiner.scores, "judge_answers", noted)
     report: Any = evaluate(plan, events, None)
     assert told == [expected]
     assert report.base.loss > 0

@@ -131,6 +131,28 @@ def test_a_merged_model_needs_no_peft(kind: str, base: Path, tmp_path: Path) -> 
     assert not any(str(base) in p.read_text() for p in target.glob("*.json"))
 
 
+@pytest.mark.parametrize("kind", ["default", "linear"])
+def test_rotary_settings_have_the_names_that_other_programs_read(
+    kind: str, base: Path, tmp_path: Path
+) -> None:
+    own, scaled = tmp_path / "own", {"rope_type": kind, **({"factor": 2.0} if kind == "linear" else {})}
+    shutil.copytree(base, own)
+    config = json.loads((own / "config.json").read_text())
+    config["rope_parameters"] = {"rope_theta": 50.0, **scaled}
+    (own / "config.json").write_text(json.dumps(config))
+    final, target = trained("lora", own, tmp_path), tmp_path / "merged"
+    assert run(order(own, final, target, merge=True), Events.in_memory()[0])["logits_difference"] < 1e-5
+    found = json.loads((target / "config.json").read_text())
+    assert found["rope_theta"] == 50.0 == found["rope_parameters"]["rope_theta"]
+    assert found.get("rope_scaling") == (scaled if kind == "linear" else None)
+    torch.testing.assert_close(
+        AutoModelForCausalLM.from_pretrained(target).eval()(IDS).logits,
+        said(own, final),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
 @pytest.mark.parametrize("computed", ["fp32", "bf16"])
 @pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16])
 def test_a_merged_model_is_written_in_the_bases_own_dtype(

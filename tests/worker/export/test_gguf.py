@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from gguf import GGMLQuantizationType, GGUFReader, quants
 from peft import LoraConfig, get_peft_model
 from plans import example_plan
 from run_record.finals import final_of
@@ -59,7 +60,10 @@ def tokenizer() -> Any:
 def base(request: Any, tmp_path: Path) -> Path:
     torch.manual_seed(0)
     config = CONFIGS[request.param](vocab_size=len(tokenizer()), tie_word_embeddings=True, **SIZES)
-    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "base")
+    model = AutoModelForCausalLM.from_config(config)
+    # Rarely written: tokens without a text cannot be compared.
+    model.get_input_embeddings().weight.data[:3] *= 0.05
+    model.save_pretrained(tmp_path / "base")
     tokenizer().save_pretrained(tmp_path / "base")
     return tmp_path / "base"
 
@@ -126,9 +130,37 @@ def test_a_merged_model_answers_as_peft_does(base: Path, tmp_path: Path) -> None
     assert "expert-sample.gguf" in about["files"]
 
 
+@pytest.mark.parametrize(("quantize", "kind"), [("q8_0", "Q8_0"), ("q4_1", "Q4_1")])
+@pytest.mark.parametrize("merge", [False, True], ids=["adapter", "merged"])
+def test_quantized_weights_are_those_of_the_file(
+    merge: bool, quantize: str, kind: str, base: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "out"
+    found = export(base, trained(base), target, merge=merge, quantize=quantize)
+    answers = found["answers"]
+    assert answers["asked"] == 6 == answers["equal"] + answers["near_ties"]
+    assert 0 <= answers["equal_unquantized"] <= 6
+    name = f"{'expert-sample' if merge else 'base'}.{kind}.gguf"
+    assert {path.name for path in target.glob("*.gguf")} == {name, *([] if merge else ["expert-sample.gguf"])}
+    assert f"FROM ./{name}\n" in (target / "Modelfile").read_text()
+    assert f"-m {target / name}" in found["commands"][0]
+    types = {it.name: it.tensor_type.name for it in GGUFReader(target / name).tensors}
+    assert types["blk.0.attn_q.weight"] == types["blk.1.ffn_down.weight"] == kind
+    assert types["token_embd.weight"] == "Q8_0" and types["blk.0.attn_norm.weight"] == "F32"
+
+
+def test_weights_that_came_from_blocks_go_back_unchanged(base: Path, tmp_path: Path) -> None:
+    """As the embedded base's do, which is made of 4-bit blocks."""
+    torch.manual_seed(3)
+    kind = GGMLQuantizationType.Q4_1
+    first = quants.quantize(torch.randn(8, 64).numpy(), kind)
+    assert (quants.quantize(quants.dequantize(first, kind), kind) == first).all()
+
+
+@pytest.mark.parametrize("quantize", [None, "q8_0"])
 @pytest.mark.parametrize("spoiled", ["scale", "order", "answer"])
 def test_a_file_that_answers_otherwise_is_not_exported(
-    spoiled: str, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spoiled: str, quantize: str | None, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if spoiled == "scale":
         sqrt = gguf_files.math.sqrt
@@ -144,7 +176,7 @@ def test_a_file_that_answers_otherwise_is_not_exported(
         prefix_answers(monkeypatch, "another ")
     final = trained(base, use_rslora=True)
     with pytest.raises(Failed, match="answers otherwise"):
-        export(base, final, tmp_path / "out")
+        export(base, final, tmp_path / "out", quantize=quantize)
     assert not (tmp_path / "out").exists()
 
 

@@ -142,6 +142,15 @@ def test_a_cache_that_is_used_again_is_compared_with_the_test_rows_of_now(data: 
     assert sorted(path.name for path in third.folder.iterdir()) == [FILE, "train"]
 
 
+def test_validation_rows_that_are_scored_in_place_of_test_rows_do_not_leak(data: Data) -> None:
+    """As a search does."""
+    rows = [row(number) for number in range(300, 320)]
+    data.caches({"recipe.data.test": [source("validation.jsonl")]}, validation=rows)
+    assert data.leaks() == []
+    data.caches(validation=rows, test=rows)
+    assert data.leaks() != []
+
+
 def test_test_rows_that_cannot_be_read_are_left_to_evaluate(data: Data) -> None:
     missing = {"recipe.data.test": [source("none.jsonl")]}
     cache = data.caches(missing)

@@ -84,7 +84,8 @@ class Browser:
 
     def look(self, page: Path | str, *, width: int, scheme: str) -> None:
         """Opens a page from disk, or by its URL, and waits until it is drawn."""
-        self.messages.clear()
+        # The page before may still ask a server that has ended; its complaint is not of this page.
+        self._open("about:blank")
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -93,7 +94,11 @@ class Browser:
             mobile=width < 600,
         )
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        self.call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
+        self._open(page if isinstance(page, str) else page.as_uri())
+
+    def _open(self, url: str) -> None:
+        self.messages.clear()
+        self.call("Page.navigate", url=url)
         while not any(event.get("method") == "Page.loadEventFired" for event in self.messages):
             self.messages.append(self._next())
 

@@ -173,6 +173,34 @@ def test_each_test_set_is_shown_under_its_name(tmp_path: Path) -> None:
     assert "further test set" not in text_of(run)
 
 
+def test_what_the_adapter_is_compared_with_is_a_third_column(tmp_path: Path) -> None:
+    run = sample_run(tmp_path)
+    document = json.loads((run / "evaluation.json").read_text())
+    assert "compared" not in text_of(run)
+    paired = {"difference": -0.1, "low": -0.2, "high": 0.02, "better": 5, "worse": 45}
+    score = {
+        **share(340, 400),
+        "unscored": 2,
+        "prompt": {"shots": 3, "tried": {"0": share(1, 9), "3": share(2, 9)}},
+    }
+    document["against"] = {"name": "<i>larger", "score": score, "comparison": paired}
+    document["by_tag"] = [
+        {"name": "join", "base": share(1, 50), "adapter": share(30, 50), "against": share(41, 50)}
+    ]
+    (run / "evaluation.json").write_text(json.dumps(document))
+    words = text_of(run)
+    for part in (
+        "<i>larger: 85.0%",
+        "The adapter less <i>larger: -9.8 points (95%: -20.0 to +2.0), so chance may explain it",
+        "<i>larger is scored with 3 examples in its prompt",
+        "2 answers of the <i>larger were not scored",
+        "82.0%",
+    ):
+        assert part in words, part
+    page = write_report(run).read_text()
+    assert "compared 82.0%" in page and "<i>larger" not in page
+
+
 def test_sampled_answers_are_shown_with_their_vote(tmp_path: Path) -> None:
     run = sample_run(tmp_path)
     document = json.loads((run / "evaluation.json").read_text())
@@ -203,7 +231,7 @@ def test_a_mean_score_is_named_and_compared_row_by_row(tmp_path: Path) -> None:
     document = json.loads((run / "evaluation.json").read_text())
     paired = {"difference": 0.7, "low": 0.65, "high": 0.75, "better": 290, "worse": 10}
     document |= {"scorer": "score.py:score", "measure": "mean score", "comparison": paired}
-    document["adapter"]["unscored"] = 3
+    document["adapter"] |= {"unscored": 3, "unparsed": {"answers": 20, "cut": 4}}
     document["failures"][0]["adapter"] |= {"score": 0.4, "reason": "two of five"}
     (run / "evaluation.json").write_text(json.dumps(document))
     words = text_of(run)
@@ -211,6 +239,7 @@ def test_a_mean_score_is_named_and_compared_row_by_row(tmp_path: Path) -> None:
         "mean score of the adapter on 400 test rows, judged by the score.py:score scorer",
         "+70.0 points (95%: +65.0 to +75.0); better on 290 rows, worse on 10.",
         "3 answers of the adapter were not scored and count as 0.",
+        "wrong answers of the adapter do not parse, 4 of them cut at max_new_tokens.",
         "40%: two of five",
         "better than the base",
     ):

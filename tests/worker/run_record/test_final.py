@@ -17,7 +17,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from expert_worker.evaluate.stage import _leave as leave_scores
 from expert_worker.events import Events
-from expert_worker.plan import recipe_document
+from expert_worker.plan import Grammar, recipe_document
 from expert_worker.results import BestChoice, EvaluationResult, RunRecord, Score, TestScores, TrainResult
 from expert_worker.run_record import (
     Outcome,
@@ -265,7 +265,9 @@ def test_an_evaluation_of_the_runs_adapter_reaches_its_card(tmp_path: Path) -> N
     base = Score(correct=4, total=40, accuracy=0.1, low=0.04, high=0.231, loss=2.5)
     for adapter, reached in ((tmp_path / "another", False), (final, True)):
         tuned = base.model_copy(update={"path": str(adapter)})
-        leave_scores(final.parent, scored(base, tuned), Events.in_memory("evaluate")[0])
+        grammar = Grammar(kind="gbnf", name="rules/yes.gbnf", text='root ::= "yes"')
+        leave_scores(final.parent, scored(base, tuned), grammar, Events.in_memory("evaluate")[0])
+        assert (final / "grammar.gbnf").is_file() is reached
         assert ("| adapter | 10.0%" in (final / "README.md").read_text()) is reached
 
 

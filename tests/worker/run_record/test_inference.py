@@ -103,7 +103,7 @@ def test_an_answer_ends_at_a_special_token_that_is_a_stop_sequence(tmp_path: Pat
         decoding: Decoding = recipe(
             tmp_path, stop_sequences=list(stops), temperature=0.0, max_new_tokens=40
         ).decoding
-        return answer_all(model, tokenizer, prompts, decoding)
+        return [answer.text for answer in answer_all(model, tokenizer, prompts, decoding)]
 
     free, stopped = answers(), answers("<system>", "<assistant>", "<user>")
     assert free != stopped

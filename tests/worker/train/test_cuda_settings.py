@@ -41,7 +41,9 @@ def prepared(folder, changes) -> dict:
     events, memory = Events.in_memory()
     plan = example_plan(folder, changes)
     threads = plan.machine.threads.compute
-    precision.prepare(plan.recipe.precision, torch.device("cuda", 1), threads, events)
+    precision.prepare(
+        plan.recipe.precision, torch.device("cuda", 1), threads, events, plan.machine.device.memory_bytes
+    )
     return {e.body.key: (e.body.value, e.body.note) for e in memory.events if e.body.type == "applied"}
 
 
@@ -61,6 +63,14 @@ def test_memory_is_capped_below_what_is_free(tmp_path, limits, monkeypatch, syst
     assert list(limits.held) == [1] and limits.current == [1]
     assert applied["memory_limit_bytes"][0] == pytest.approx(21 * GIB - reserve, rel=1e-6)
     assert applied["allocator"][0] == "expandable_segments:True"
+
+
+@pytest.mark.parametrize(("wanted", "limit"), [(6 * GIB, 6 * GIB), (24 * GIB, 21 * GIB - GIB // 2)])
+def test_memory_is_capped_by_the_plan_too(tmp_path, limits, monkeypatch, wanted, limit):
+    """--max-memory."""
+    monkeypatch.setattr("sys.platform", "linux")
+    applied = prepared(tmp_path, {"machine.device.memory_bytes": wanted})
+    assert applied["memory_limit_bytes"][0] == pytest.approx(limit, rel=1e-6)
 
 
 class Refused(Exception):

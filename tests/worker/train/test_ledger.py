@@ -195,9 +195,10 @@ def test_checkpoints_are_mirrored(tmp_path, monkeypatch):
         target = tmp_path / f"mirror{number}"
         mirror = {"target": target.as_uri(), "compress": not background, "background": background}
         ran = run(tmp_path / str(number), {**saves, "machine.mirror": mirror}, monkeypatch)
-        ending = "" if background else ".zst"
+        packed = "" if background else ".zst"
         assert {path.name for path in target.iterdir()} == {f"checkpoint-{step}" for step in (1, 2, 3)}
-        assert (target / "checkpoint-3" / f"state.json{ending}").is_file()
+        assert (target / "checkpoint-3" / "state.json").is_file()
+        assert (target / "checkpoint-3" / f"optimizer.safetensors{packed}").is_file()
         assert ran.applied["checkpoint_mirror"].endswith("checkpoint-3")
         bodies = [event.body for event in ran.events]
         copied = [

@@ -69,6 +69,7 @@ ELSEWHERE = {
     "recipe.evaluation.test_cases": f"{SCORED}::test_test_cases_stand_in_for_a_test_set",
     "recipe.objective": OBJECTIVE,
     "recipe.saving": f"{LEDGER}::test_saving_strategies",
+    "recipe.decoding.grammar": f"{DECODING}::test_a_grammar_constrains_answers",
     "recipe.decoding.temperature": f"{DECODING}::test_a_temperature_samples",
     "recipe.decoding.top_p": NARROW,
     "recipe.decoding.top_k": NARROW,

@@ -9,6 +9,7 @@ from functools import cache
 import pytest
 import torch
 from peft import PeftModel
+from safetensors.torch import load
 from scene import put_data, rows, train
 from tiny import EVERY_LINEAR
 from transformers import AutoModelForCausalLM
@@ -185,6 +186,45 @@ def test_a_stopped_run_resumes_to_the_same_bytes(tmp_path, kind, at, monkeypatch
     assert on.result["train_loss"] == whole.result["train_loss"]
     for path in sorted((whole.output / "final").iterdir()):
         assert path.read_bytes() == on.final(path.name), path.name
+
+
+def test_another_machine_resumes_from_the_mirror(tmp_path):
+    """Compressed there, and with nothing but the mirror at hand."""
+    mirror = {"target": str(tmp_path / "mirror"), "compress": True, "background": False}
+    whole = train(tmp_path, {**resumable(), "machine.mirror": mirror})
+    there = tmp_path / "mirror" / "checkpoint-2"
+    assert (there / "parameters.safetensors.zst").is_file()
+    named = {"request.resume": {"from": "checkpoint", "path": str(there)}}
+    again = train(tmp_path, {**resumable(), **named}, output="again")
+    assert again.result["resumed_from"] == 2
+    assert again.final("adapter_model.safetensors") == whole.final("adapter_model.safetensors")
+    assert not list(again.output.rglob("*.zst"))
+
+
+def test_a_checkpoint_says_how_fast_and_how_large_the_run_was(tmp_path):
+    ran = train(tmp_path, resumable({"recipe.saving.steps": 1, "machine.save_total_limit": None}))
+    first, last = (
+        json.loads((ran.output / f"checkpoint-{step}" / "state.json").read_text())["facts"] for step in (1, 4)
+    )
+    assert first["tokens_per_second"] is None and last["tokens_per_second"] > 0
+    assert 1 << 20 < first["peak_memory_bytes"] <= last["peak_memory_bytes"]
+
+
+def test_the_disk_of_the_base_is_looked_at(tmp_path, monkeypatch):
+    monkeypatch.setattr("expert_worker.slow_disk._LONG", 0.0)
+    monkeypatch.setattr("expert_worker.slow_disk._bytes_per_second", lambda path: 1e6)
+    ran = train(tmp_path)
+    assert next(body.message for body in ran.of("warning") if body.code == "slow-disk").startswith(
+        f"The disk of the base in {tmp_path / 'base'} reads 1 MB/s"
+    )
+
+
+def test_layers_are_chosen_by_their_names(tmp_path):
+    ran = train(tmp_path, {"recipe.adapter.target_modules": ["layers.1.self_attn.q_proj"]})
+    assert ran.applied["path"] == "fast"
+    assert {name.split(".lora_")[0] for name in load(ran.final("adapter_model.safetensors"))} == {
+        "base_model.model.model.layers.1.self_attn.q_proj"
+    }
 
 
 def test_evaluation_best_and_early_stopping(tmp_path):

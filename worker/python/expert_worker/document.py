@@ -19,7 +19,7 @@ U64 = Annotated[int, Field(ge=0, le=2**64 - 1)]
 
 
 class Document(BaseModel):
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class OutputDocument(Document):

@@ -50,7 +50,7 @@ class LeftOut:
 class RecordedDocument(BaseModel):
     """A part of a file: every field has a default, which is used where the value does not fit."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, defer_build=True)
 
     _found: dict[str, Any] = PrivateAttr(default_factory=dict)
 

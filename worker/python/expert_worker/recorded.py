@@ -170,9 +170,18 @@ class Data(RecordedDocument):
     validation_split: Number | None = None
 
 
+class Grammar(RecordedDocument):
+    kind: Text | None = None
+    # The file in the expert's folder, with forward slashes; `json` for any JSON value.
+    name: Text | None = None
+    text: Text | None = None
+
+
 class Decoding(RecordedDocument):
     """How text is generated when an expert is tried or scored. A temperature of 0 is greedy."""
 
+    # What every answer conforms to. Left out where there is none, so that older recipes keep their digests.
+    grammar: Grammar | None = None
     max_new_tokens: Count | None = None
     min_p: Number | None = None
     stop_sequences: tuple[Text, ...] = ()
@@ -328,6 +337,14 @@ class PromptChoice(RecordedDocument):
     tried: dict[str, Share] = Field(default_factory=dict)
 
 
+class Unparsed(RecordedDocument):
+    """Wrong answers that the scorer's parser refuses."""
+
+    answers: Count | None = None
+    # How many of them end at `max_new_tokens`: a longer limit may win these, not a grammar.
+    cut: Count | None = None
+
+
 class Score(RecordedDocument):
     """The score of the base or of the adapter on all rows."""
 
@@ -342,14 +359,41 @@ class Score(RecordedDocument):
     # The base's prompt.
     prompt: PromptChoice | None = None
     total: Count | None = None
+    # Wrong answers that do not parse: only these can be won by a grammar. Null where the scorer has no
+    # parser.
+    unparsed: Unparsed | None = None
     # Answers that count as 0 because the scorer failed on them or gave no verdict.
     unscored: Count | None = None
 
 
+class PairedComparison(RecordedDocument):
+    """The adapter's scores less those of the base, or of what it is compared with, row by row."""
+
+    # Rows that the adapter answers better than the other, and worse.
+    better: Count | None = None
+    # The mean, with a 95% interval.
+    difference: Annotated[float, Field(ge=-1.0, le=1.0)] | None = None
+    high: Annotated[float, Field(ge=-1.0, le=1.0)] | None = None
+    low: Annotated[float, Field(ge=-1.0, le=1.0)] | None = None
+    worse: Count | None = None
+
+
+class AgainstScores(RecordedDocument):
+    """Another model, or another adapter of the same base, on the same rows."""
+
+    # The adapter's scores less these, row by row; null where the base alone was scored.
+    comparison: PairedComparison | None = None
+    name: Text | None = None
+    # With the prompt that was chosen for a model, or the path of an adapter.
+    score: Score | None = None
+
+
 class ScoreLine(RecordedDocument):
-    """A line of a table: base beside adapter."""
+    """A line of a table: base beside adapter, and what they are compared with."""
 
     adapter: Share | None = None
+    # Of what `--against` names; absent without it.
+    against: Share | None = None
     base: Share | None = None
     name: Text | None = None
 
@@ -381,18 +425,6 @@ class Classes(RecordedDocument):
     labels: tuple[Text, ...] = ()
 
 
-class PairedComparison(RecordedDocument):
-    """The adapter's scores less the base's, row by row."""
-
-    # Rows that the adapter answers better than the base, and worse.
-    better: Count | None = None
-    # The mean, with a 95% interval.
-    difference: Annotated[float, Field(ge=-1.0, le=1.0)] | None = None
-    high: Annotated[float, Field(ge=-1.0, le=1.0)] | None = None
-    low: Annotated[float, Field(ge=-1.0, le=1.0)] | None = None
-    worse: Count | None = None
-
-
 class Confinement(RecordedDocument):
     """What the system closed to the process that scored; null where nothing was in force."""
 
@@ -405,10 +437,14 @@ class Confinement(RecordedDocument):
 class Answer(RecordedDocument):
     # Whether it has the full score.
     correct: bool | None = None
+    # It ends at `max_new_tokens`, not by itself.
+    cut: bool | None = None
     reason: Text | None = None
     # From 0 to 1; null in records of older versions.
     score: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
     text: Text | None = None
+    # It is wrong because the scorer's parser refuses it.
+    unparsed: bool | None = None
     # It counts as 0 because the scorer failed on it or gave no verdict.
     unscored: bool | None = None
 
@@ -471,6 +507,8 @@ class TestScores(RecordedDocument):
 
     # Null where the base alone was scored.
     adapter: Score | None = None
+    # Absent without `--against`.
+    against: AgainstScores | None = None
     base: Score | None = None
     by_level: tuple[ScoreLine, ...] = ()
     by_tag: tuple[ScoreLine, ...] = ()
@@ -497,6 +535,8 @@ class EvaluationResult(RecordedDocument):
 
     # Null where the base alone was scored.
     adapter: Score | None = None
+    # Absent without `--against`.
+    against: AgainstScores | None = None
     base: Score | None = None
     by_level: tuple[ScoreLine, ...] = ()
     by_tag: tuple[ScoreLine, ...] = ()
@@ -511,6 +551,8 @@ class EvaluationResult(RecordedDocument):
     failures: tuple[Example, ...] = ()
     # Questions that the adapter answers and the base does not; only in `evaluation.json`.
     gains: tuple[Example, ...] = ()
+    # SHA-256 of the grammar that constrained the answers; scores with different ones are not compared.
+    grammar_sha256: Text | None = None
     # What the field `accuracy` holds: `accuracy`, the share of right answers; `mean score`, or a metric's
     # name.
     measure: Text | None = None
@@ -826,3 +868,61 @@ class CacheRecord(RecordedDocument):
     splits: dict[str, SplitStatistics] = Field(default_factory=dict)
     # The Jinja text that the rows were rendered with.
     template: Text | None = None
+
+
+class SearchRange(RecordedDocument):
+    """A searched setting and what it may be: `1e-4..0.005` or `8|16|32`."""
+
+    name: Text | None = None
+    values: Text | None = None
+
+
+class SearchScore(RecordedDocument):
+    """How a trial ended at one rung."""
+
+    failure: Text | None = None
+    rung: Count | None = None
+    # Of training and scoring.
+    seconds: Number | None = None
+    # On validation rows; null where it failed.
+    share: Share | None = None
+    training_seconds: Number | None = None
+
+
+class SearchSetting(RecordedDocument):
+    """A value for a key of `training.config`."""
+
+    key: Text | None = None
+    name: Text | None = None
+    value: JsonValue | None = None
+
+
+class SearchTrial(RecordedDocument):
+    scores: tuple[SearchScore, ...] = ()
+    settings: tuple[SearchSetting, ...] = ()
+
+
+class SearchRecord(RecordedDocument):
+    """`search.json`."""
+
+    base: Text | None = None
+    # The winner less the manifest's own recipe, row by row; null where they are one.
+    comparison: PairedComparison | None = None
+    expert: Text | None = None
+    # What the manifest's own recipe is trained with.
+    inputs: Inputs | None = None
+    # Validation rows that are scored at most; null for all.
+    rows: Count | None = None
+    # Spent until the last change of the record.
+    seconds: Number | None = None
+    # Number that the drawn trials follow from.
+    seed: Count | None = None
+    space: tuple[SearchRange, ...] = ()
+    # Null where the budget is a time.
+    trial_limit: Count | None = None
+    # The first one is the manifest's own recipe.
+    trials: tuple[SearchTrial, ...] = ()
+    # The number of a trial, from 0.
+    winner: Count | None = None
+    # At which it won: 0 is a ninth of the steps, 2 all of them.
+    winner_rung: Count | None = None

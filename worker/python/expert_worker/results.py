@@ -77,6 +77,14 @@ class PromptChoice(OutputDocument):
     tried: dict[str, Share]
 
 
+class Unparsed(OutputDocument):
+    """Wrong answers that the scorer's parser refuses."""
+
+    answers: U64
+    # How many of them end at `max_new_tokens`: a longer limit may win these, not a grammar.
+    cut: U64
+
+
 class Score(OutputDocument):
     """The score of the base or of the adapter on all rows."""
 
@@ -91,16 +99,43 @@ class Score(OutputDocument):
     path: str | None = None
     # The base's prompt.
     prompt: PromptChoice | None = None
+    # Wrong answers that do not parse: only these can be won by a grammar. Null where the scorer has no
+    # parser.
+    unparsed: Unparsed | None = None
     # Answers that count as 0 because the scorer failed on them or gave no verdict.
     unscored: U64 = 0
 
 
+class PairedComparison(OutputDocument):
+    """The adapter's scores less those of the base, or of what it is compared with, row by row."""
+
+    # The mean, with a 95% interval.
+    difference: Annotated[float, Field(ge=-1.0, le=1.0)]
+    low: Annotated[float, Field(ge=-1.0, le=1.0)]
+    high: Annotated[float, Field(ge=-1.0, le=1.0)]
+    # Rows that the adapter answers better than the other, and worse.
+    better: U64
+    worse: U64
+
+
+class AgainstScores(OutputDocument):
+    """Another model, or another adapter of the same base, on the same rows."""
+
+    name: str
+    # With the prompt that was chosen for a model, or the path of an adapter.
+    score: Score | None
+    # The adapter's scores less these, row by row; null where the base alone was scored.
+    comparison: PairedComparison | None
+
+
 class ScoreLine(OutputDocument):
-    """A line of a table: base beside adapter."""
+    """A line of a table: base beside adapter, and what they are compared with."""
 
     name: str
     base: Share | None
     adapter: Share | None
+    # Of what `--against` names; absent without it.
+    against: Share | None = None
 
 
 class LabelScore(OutputDocument):
@@ -130,18 +165,6 @@ class Classes(OutputDocument):
     adapter: ClassScores | None
 
 
-class PairedComparison(OutputDocument):
-    """The adapter's scores less the base's, row by row."""
-
-    # The mean, with a 95% interval.
-    difference: Annotated[float, Field(ge=-1.0, le=1.0)]
-    low: Annotated[float, Field(ge=-1.0, le=1.0)]
-    high: Annotated[float, Field(ge=-1.0, le=1.0)]
-    # Rows that the adapter answers better than the base, and worse.
-    better: U64
-    worse: U64
-
-
 class Confinement(OutputDocument):
     """What the system closed to the process that scored; null where nothing was in force."""
 
@@ -156,8 +179,12 @@ class Answer(OutputDocument):
     # Whether it has the full score.
     correct: bool
     reason: str
+    # It ends at `max_new_tokens`, not by itself.
+    cut: bool = False
     # From 0 to 1; null in records of older versions.
     score: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    # It is wrong because the scorer's parser refuses it.
+    unparsed: bool = False
     # It counts as 0 because the scorer failed on it or gave no verdict.
     unscored: bool = False
 
@@ -224,6 +251,8 @@ class TestScores(OutputDocument):
     adapter: Score | None
     by_level: tuple[ScoreLine, ...]
     by_tag: tuple[ScoreLine, ...]
+    # Absent without `--against`.
+    against: AgainstScores | None = None
     # Of a classification.
     classes: Classes | None = None
     # The adapter against the base on the same rows; null where one of them was scored alone.
@@ -255,6 +284,8 @@ class EvaluationResult(OutputDocument):
     # What held the process that scored; null where nothing was scored.
     confinement: Confinement | None
     seconds: float | None
+    # Absent without `--against`.
+    against: AgainstScores | None = None
     # Of a classification.
     classes: Classes | None = None
     # The adapter against the base on the same rows; null where one of them was scored alone.
@@ -263,6 +294,8 @@ class EvaluationResult(OutputDocument):
     failures: tuple[Example, ...] = ()
     # Questions that the adapter answers and the base does not; only in `evaluation.json`.
     gains: tuple[Example, ...] = ()
+    # SHA-256 of the grammar that constrained the answers; scores with different ones are not compared.
+    grammar_sha256: str | None = None
     # What the field `accuracy` holds: `accuracy`, the share of right answers; `mean score`, or a metric's
     # name.
     measure: str | None = None
@@ -511,10 +544,14 @@ class CheckpointFacts(OutputDocument):
     fp32_products: bool | None = None
     # Digests of what the run was begun with.
     inputs: Inputs | None = None
+    # The most memory that the attempt has held so far: resident on a CPU, reserved on a GPU.
+    peak_memory_bytes: U64 | None = None
     # What computed the run: another one rounds differently.
     processor: str | None = None
     # The number of compute threads affects rounding, so a resumed run keeps it.
     threads: U32 | None = None
+    # Of the steps of this attempt so far, the first one left out; null before the second.
+    tokens_per_second: float | None = None
 
 
 class CheckpointRecord(OutputDocument):
@@ -584,6 +621,8 @@ class AnswerCheck(OutputDocument):
     equal: U64
     # Answers that part at two tokens of nearly the same likelihood, which rounding decides.
     near_ties: U64
+    # Answers of the quantized file that are also those of the unquantized weights.
+    equal_unquantized: U64 | None = None
 
 
 class ExportResult(OutputDocument):
@@ -621,6 +660,14 @@ class ExpertBase(OutputDocument):
     quantization: str
     # Weights, configuration and tokenizer.
     files: dict[str, FileDigest | None]
+
+
+class ExpertGrammar(OutputDocument):
+    """The file beside `expert.json` that constrains answers."""
+
+    # `grammar.gbnf`, or `grammar.json` for a JSON Schema.
+    name: str
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class SetScore(OutputDocument):
@@ -668,3 +715,5 @@ class ExpertRecord(OutputDocument):
     files: dict[str, FileDigest]
     # Null until the adapter is evaluated.
     score: ExpertScore | None
+    # What constrains its answers, where anything does.
+    grammar: ExpertGrammar | None = None

@@ -7,7 +7,7 @@ use expert_contract::plan::Plan;
 use fs_err as fs;
 use serde_json::{Value, json};
 
-use super::measure::{Extent, Measured, ends_all, measure, shortened};
+use super::measure::{Extent, Measured, WholeTraining, ends_all, measure, shortened};
 use super::outcome::{Losses, apart, losses};
 use super::variants::{Change, GROUPS, KERNELS, Variant, all, kernels};
 use crate::args::{Global, Supervision, TrainOptions};
@@ -76,7 +76,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     if console.json {
         console.document(&document);
     } else {
-        console.data(&table(&planned, &again, &outcomes));
+        console.data(&table(&planned, &again, &outcomes, WholeTraining::of(&prepared.resolved)));
     }
     Ok(if equal { Exit::Done } else { Exit::Failed })
 }
@@ -139,33 +139,37 @@ fn list(variants: &[Variant], with_kernels: bool, console: &Console) {
     console.data(&table.render());
 }
 
-fn table(planned: &Measured, again: &Measured, outcomes: &[Outcome]) -> String {
+fn table(planned: &Measured, again: &Measured, outcomes: &[Outcome], whole: WholeTraining) -> String {
     let columns = [
         ("", Align::Left),
         ("tokens/s", Align::Right),
         ("of planned", Align::Right),
+        ("whole training", Align::Right),
         ("peak memory", Align::Right),
         ("ready after", Align::Right),
         ("losses", Align::Left),
     ];
     let mut table = Table::new(&columns);
-    let row = |name: &str, measured: &Measured, losses: &str| {
+    let row = |name: &str, measured: &Measured, time: String, losses: &str| {
         [
             name.to_owned(),
             short(measured.tokens_per_second),
             format!("{:.2}x", measured.tokens_per_second / planned.tokens_per_second),
+            time,
             bytes(measured.peak_bytes),
             seconds(measured.ready_seconds),
             losses.to_owned(),
         ]
     };
-    table.row(row("as planned", planned, ""));
+    table.row(row("as planned", planned, whole.text(planned), ""));
     for outcome in outcomes {
         match &outcome.told {
             Ok((measured, losses)) => {
                 let split = if measured.fits { "" } else { ", did not fit and was split" };
                 let words = losses.words(apart(&planned.losses, &measured.losses));
-                table.row(row(&outcome.variant.name, measured, &format!("{words}{split}")));
+                let other_steps = *losses == Losses::NotComparable;
+                let time = if other_steps { "-".to_owned() } else { whole.text(measured) };
+                table.row(row(&outcome.variant.name, measured, time, &format!("{words}{split}")));
             }
             Err(why) => {
                 let empty = String::new;
@@ -175,12 +179,13 @@ fn table(planned: &Measured, again: &Measured, outcomes: &[Outcome]) -> String {
                     empty(),
                     empty(),
                     empty(),
+                    empty(),
                     why.clone(),
                 ]);
             }
         }
     }
-    table.row(row("as planned, again", again, ""));
+    table.row(row("as planned, again", again, whole.text(again), ""));
     table.render()
 }
 

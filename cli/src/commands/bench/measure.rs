@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use expert_contract::plan::{self, Plan, Request, Strategy};
-use expert_contract::resolve::Resolved;
-use expert_contract::results::{BenchResult, KernelChoice};
+use expert_contract::resolve::{Resolved, estimate_steps};
+use expert_contract::results::{BenchResult, BenchStep, KernelChoice};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::args::{Global, Supervision};
 use crate::failure::Failure;
+use crate::ui::number::seconds;
 use crate::worker::{self, Home, Start, carry_out_with, interrupted};
 
 /// How long measurements are.
@@ -27,6 +28,8 @@ pub struct Extent {
 #[derive(Debug, Clone, Serialize)]
 pub struct Measured {
     pub tokens_per_second: f64,
+    /// None where the worker reports no single steps.
+    pub steps_per_second: Option<f64>,
     pub peak_bytes: u64,
     pub ready_seconds: f64,
     pub first_step_seconds: f64,
@@ -66,6 +69,7 @@ fn measured(details: Value) -> Option<Measured> {
     let result: BenchResult = worker::result(&details).ok()?;
     Some(Measured {
         tokens_per_second: result.tokens_per_second?,
+        steps_per_second: steps_per_second(&result.steps),
         peak_bytes: result.peak_bytes?,
         ready_seconds: result.ready_seconds?,
         first_step_seconds: result.first_step_seconds?,
@@ -75,6 +79,31 @@ fn measured(details: Value) -> Option<Measured> {
         kernels: result.kernels,
         details,
     })
+}
+
+fn steps_per_second(steps: &[BenchStep]) -> Option<f64> {
+    let seconds: f64 = steps.iter().map(|step| step.seconds).sum();
+    (seconds > 0.0).then_some(steps.len() as f64 / seconds)
+}
+
+/// The time that all steps of a plan take at a measured speed.
+#[derive(Debug, Clone, Copy)]
+pub struct WholeTraining(Option<u64>);
+
+impl WholeTraining {
+    pub fn of(resolved: &Resolved) -> Self {
+        let recipe = &resolved.recipe;
+        let steps = estimate_steps(&recipe.batch, &recipe.schedule.duration, &resolved.facts, None);
+        Self(steps.map(|it| it.steps))
+    }
+
+    pub fn seconds(self, measured: &Measured) -> Option<f64> {
+        Some(self.0? as f64 / measured.steps_per_second?)
+    }
+
+    pub fn text(self, measured: &Measured) -> String {
+        self.seconds(measured).map_or_else(|| "-".to_owned(), seconds)
+    }
 }
 
 /// Ctrl-C ends the whole series; any other failure ends only one measurement.

@@ -2,7 +2,6 @@
 
 mod ablate;
 mod compare;
-mod edit;
 mod measure;
 mod outcome;
 mod timeline;

@@ -69,6 +69,7 @@ mod tests {
     fn measured(losses: &[f64]) -> Measured {
         Measured {
             tokens_per_second: 1.0,
+            steps_per_second: None,
             peak_bytes: 1,
             ready_seconds: 1.0,
             first_step_seconds: 1.0,

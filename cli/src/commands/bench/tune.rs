@@ -3,16 +3,15 @@
 use std::path::Path;
 
 use expert_contract::exit::Exit;
-use expert_contract::manifest::Options;
+use expert_contract::manifest::Set;
 use expert_contract::plan::{CheckpointingMode, DeviceKind, Dtype, Plan};
-use expert_contract::read;
 use fs_err as fs;
 use serde_json::{Value, json};
 
-use super::edit::{Changed, Setting, apply};
-use super::measure::{Extent, Measured, ends_all, measure, shortened};
+use super::measure::{Extent, Measured, WholeTraining, ends_all, measure, shortened};
 use super::variants::set_micro_batch;
-use crate::args::{Global, Supervision, TrainOptions};
+use crate::args::{Global, PlanOptions, Supervision, TrainOptions};
+use crate::edit::{self, Changed, Setting};
 use crate::failure::Failure;
 use crate::plan::{Reads, prepare};
 use crate::sys::durable;
@@ -35,6 +34,9 @@ pub struct Args {
     /// Try other number formats as well: faster, but with different results
     #[arg(long)]
     precision: bool,
+    /// Measure these row lengths (max_seq_length) instead, each with the largest micro-batch that fits: 512,1024,2048
+    #[arg(long, value_name = "TOKENS", value_delimiter = ',', conflicts_with_all = ["write", "precision"], value_parser = clap::value_parser!(u32).range(16..))]
+    lengths: Vec<u32>,
     /// Write the settings into the manifest; comments and formatting stay
     #[arg(long)]
     write: bool,
@@ -45,6 +47,7 @@ pub struct Args {
 struct Trial {
     name: String,
     plan: Plan,
+    whole: WholeTraining,
     told: Result<Measured, String>,
 }
 
@@ -62,6 +65,7 @@ struct Search<'a> {
     args: &'a Args,
     global: &'a Global,
     console: &'a Console,
+    whole: WholeTraining,
     trials: Vec<Trial>,
     /// The fastest so far.
     best: usize,
@@ -69,28 +73,35 @@ struct Search<'a> {
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
     let options = args.options.plan();
-    let base = base_of(options.model.as_deref(), &options.manifest_file()?);
+    let base = edit::base_of(options.model.as_deref(), &options.manifest_file()?);
     let Some(base) = base.or(Some(0).filter(|_| !args.write)) else {
-        return Err(Failure::bad_input(
-            "unknown-model",
-            "--write has no place for a base that is not in the manifest",
-        )
-        .hint("add the base to base_models first, or leave --write out"));
+        return Err(edit::no_place_for_base());
     };
     let prepared = prepare(&options, Reads::TrainingData, console)?;
     if let Some(folder) = &options.output {
         fs::create_dir_all(folder).map_err(|error| Failure::writing("create", folder, &error))?;
     }
     let plan = shortened(&prepared.resolved, &args.extent);
-    let mut search = Search { args, global, console, trials: Vec::new(), best: 0 };
-    search.sizes(&plan, prepared.resolved.largest_micro_batch)?;
-    search.switches()?;
+    let whole = WholeTraining::of(&prepared.resolved);
+    let mut search = Search { args, global, console, whole, trials: Vec::new(), best: 0 };
+    if args.lengths.is_empty() {
+        search.sizes(&plan, prepared.resolved.largest_micro_batch, SIZES, "")?;
+        search.switches()?;
+    }
+    for length in &args.lengths {
+        let longer = length_of(&options, *length);
+        let resolved = prepare(&longer, Reads::TrainingData, console)?.resolved;
+        let plan = shortened(&resolved, &args.extent);
+        search.whole = WholeTraining::of(&resolved);
+        search.sizes(&plan, resolved.largest_micro_batch, 1, &format!("{length} tokens, "))?;
+    }
     let Some(best) = search.trials.get(search.best).filter(|trial| trial.fitting().is_some()) else {
         return Err(nothing_fits(&search.trials));
     };
-    let settings = settings(&plan, &best.plan);
+    // Another length trains on other rows: that is the user's choice.
+    let settings = if args.lengths.is_empty() { settings(&plan, &best.plan) } else { Vec::new() };
     let file = options.manifest_file()?;
-    let (edited, changes) = lines(&file, base, &settings)?;
+    let (edited, changes) = edit::edited(&file, base, &settings)?;
     let document = document(&search, best, &changes, &file);
     if let Some(folder) = &options.output {
         durable::write_json(&folder.join("tuning.json"), &document)?;
@@ -101,8 +112,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         console.data(&shown(&search, best, &changes, &file));
     }
     if args.write && !changes.is_empty() {
-        check(&edited, &file)?;
-        durable::write(&file, edited.as_bytes()).map_err(|error| Failure::writing("write", &file, &error))?;
+        edit::write(&edited, &file)?;
         console.say(&format!("written to {}", file.display()));
     }
     Ok(Exit::Done)
@@ -110,7 +120,13 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
 
 impl Search<'_> {
     /// The largest divisor of a step's rows that fits, and some below it: smaller ones may be faster.
-    fn sizes(&mut self, plan: &Plan, largest: Option<u64>) -> Result<(), Failure> {
+    fn sizes(
+        &mut self,
+        plan: &Plan,
+        largest: Option<u64>,
+        most_sizes: usize,
+        prefix: &str,
+    ) -> Result<(), Failure> {
         let rows = plan.recipe.batch.rows_per_step;
         // An estimate may be off by 10%, and a size that does not fit costs one measurement.
         let most = largest.map_or(rows, |largest| largest + largest / 5 + 1);
@@ -120,9 +136,9 @@ impl Search<'_> {
         for size in divisors.into_iter().filter(|size| *size <= most || *size == 1) {
             let mut candidate = plan.clone();
             set_micro_batch(&mut candidate, size);
-            self.trial(format!("{size} of {rows} rows at once"), candidate)?;
+            self.trial(format!("{prefix}{size} of {rows} rows at once"), candidate)?;
             fitting += usize::from(self.trials.last().is_some_and(|trial| trial.fitting().is_some()));
-            if fitting == SIZES {
+            if fitting == most_sizes {
                 break;
             }
         }
@@ -161,7 +177,7 @@ impl Search<'_> {
             Err(failure) => Err(failure.message),
             Ok(measured) => Ok(measured),
         };
-        let trial = Trial { name, plan, told };
+        let trial = Trial { name, plan, whole: self.whole, told };
         self.console.say(&format!("  {}: {}", trial.name, said(&trial)));
         self.trials.push(trial);
         let now = self.trials.len() - 1;
@@ -170,6 +186,12 @@ impl Search<'_> {
         }
         Ok(())
     }
+}
+
+fn length_of(options: &PlanOptions, length: u32) -> PlanOptions {
+    let mut longer = options.clone();
+    longer.set.push(Set::flag("--lengths", "training.config.max_seq_length", length.to_string()));
+    longer
 }
 
 fn inductor() -> expert_contract::plan::Compile {
@@ -213,33 +235,15 @@ fn settings(planned: &Plan, best: &Plan) -> Vec<Setting> {
     settings
 }
 
-/// Which of the manifest's bases is tuned; none where it is not one of them.
-fn base_of(named: Option<&str>, file: &Path) -> Option<usize> {
-    let Some(named) = named else { return Some(0) };
-    // A manifest with errors is reported when the plan is made.
-    read::load(file, &Options::default()).manifest.map_or(Some(0), |manifest| manifest.find_base(named))
-}
-
-fn lines(file: &Path, base: usize, settings: &[Setting]) -> Result<(String, Vec<Changed>), Failure> {
-    let text = fs::read_to_string(file).map_err(|error| Failure::reading("read", file, &error))?;
-    apply(&text, base, settings).ok_or_else(|| {
-        Failure::bad_input("no-config", format!("{} has no training.config to write to", file.display()))
-    })
-}
-
-/// The written text must still be a valid manifest.
-fn check(text: &str, file: &Path) -> Result<(), Failure> {
-    let loaded = read::from_bytes(text.as_bytes().to_vec(), file, &Options::default());
-    if loaded.ok() { Ok(()) } else { Err(Failure::manifest(file, loaded.diagnostics)) }
-}
-
 fn document(search: &Search<'_>, best: &Trial, changes: &[Changed], file: &Path) -> Value {
     let trials = search.trials.iter().map(|trial| {
         json!({
             "name": trial.name,
             "micro_batch": trial.plan.machine.micro_batch,
+            "max_seq_length": trial.plan.recipe.batch.max_seq_length,
             "fits": trial.fitting().is_some(),
             "measured": trial.told.as_ref().ok(),
+            "whole_training_seconds": trial.fitting().and_then(|it| trial.whole.seconds(it)),
             "why": trial.told.as_ref().err(),
         })
     });
@@ -257,26 +261,34 @@ fn document(search: &Search<'_>, best: &Trial, changes: &[Changed], file: &Path)
 }
 
 fn shown(search: &Search<'_>, best: &Trial, changes: &[Changed], file: &Path) -> String {
-    let columns =
-        [("", Align::Left), ("tokens/s", Align::Right), ("peak memory", Align::Right), ("", Align::Left)];
+    let columns = [
+        ("", Align::Left),
+        ("tokens/s", Align::Right),
+        ("whole training", Align::Right),
+        ("peak memory", Align::Right),
+        ("", Align::Left),
+    ];
     let mut table = Table::new(&columns);
     for trial in &search.trials {
         let mark = if std::ptr::eq(trial, best) { "fastest" } else { "" };
         match (trial.fitting(), &trial.told) {
             (Some(it), _) => {
-                table.row([&trial.name, &short(it.tokens_per_second), &bytes(it.peak_bytes), mark]);
+                let (speed, whole) = (short(it.tokens_per_second), trial.whole.text(it));
+                table.row([&trial.name, &speed, &whole, &bytes(it.peak_bytes), mark]);
             }
-            (None, _) => table.row([&trial.name, "-", "-", &said(trial)]),
+            (None, _) => table.row([&trial.name, "-", "-", "-", &said(trial)]),
         }
     }
     let mut text = table.render();
+    if !search.args.lengths.is_empty() {
+        return text + "\nset max_seq_length to the shortest of these that holds your documents";
+    }
     if changes.is_empty() {
         return text + "\nthe manifest has these settings already";
     }
     text += &format!("\nin {}:", file.display());
     for it in changes {
-        let before = it.before.as_deref().map_or("new: ".to_owned(), |before| format!("{before} -> "));
-        text += &format!("\n  line {}: \"{}\": {before}{}", it.line, it.key, it.after);
+        text += &format!("\n  {it}");
     }
     text
 }

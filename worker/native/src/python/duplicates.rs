@@ -45,4 +45,9 @@ impl Duplicates {
         let counted = self.compared.copies.iter();
         counted.map(|it| (it.part, it.of, it.exact, it.near, it.examples.clone())).collect()
     }
+
+    /// Rows of the first part that copy an earlier one: the source's place in the part, and the line.
+    fn repeats(&self) -> Vec<(u32, u64)> {
+        self.compared.repeats.iter().copied().collect()
+    }
 }

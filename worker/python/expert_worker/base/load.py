@@ -16,6 +16,7 @@ from expert_worker.base.locate import locate
 from expert_worker.errors import BadInput, ExpertError, Missing
 from expert_worker.events import Events
 from expert_worker.plan import Base, Device, Dtype, Machine, Paths, Quantization, RopeScaling
+from expert_worker.slow_disk import warn_if_slow
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _QUANTIZED = ("int4", "int8")
@@ -58,6 +59,8 @@ def load_base(
     planned = machine.fp32_products
     wide = not as_stored and fp32_products.chosen(planned, dtype, device, events, fp32)
     if model is None or fp32_products.held(model) > wide:
+        hint = "Copy its folder to a local disk and name that as the base, or set HF_HOME to one."
+        warn_if_slow("the base", folder, hint, events)
         model = read_model(base, machine, device, folder)
     keep_scales(model)
     if base.quantization not in _QUANTIZED and not sharded:

@@ -14,6 +14,7 @@ import fsspec
 import zstandard
 
 from expert_worker.checkpoint.record import NAME as LAST
+from expert_worker.checkpoint.unpack import SUFFIX
 from expert_worker.events import Events
 
 _ATTEMPTS = 3
@@ -106,17 +107,13 @@ class Mirror:
         system, root = fsspec.core.url_to_fs(self._url)
         remote = PurePosixPath(root) / folder.name
         for path in _in_order(folder):
-            name = path.relative_to(folder).as_posix() + (".zst" if self._compress else "")
-            target = str(remote / name)
+            # The record stays readable: `--resume` looks at it before anything is unpacked.
+            packed = self._compress and path.name != LAST
+            target = str(remote / (path.relative_to(folder).as_posix() + (SUFFIX if packed else "")))
             system.makedirs(str(PurePosixPath(target).parent), exist_ok=True)
             with path.open("rb") as source, system.open(target, "wb") as sink:
-                self._pour(source, sink)
+                _pour(source, sink, packed=packed)
         self._events.applied("checkpoint_mirror", f"{self.target}/{folder.name}")
-
-    def _pour(self, source: IO[bytes], sink: IO[bytes]) -> None:
-        with _compressed(sink) if self._compress else _plain(sink) as out:
-            while chunk := source.read(_CHUNK):
-                out.write(chunk)
 
     def _words(self, error: Exception) -> str:
         if isinstance(error, ImportError):
@@ -133,6 +130,12 @@ def redacted(url: str) -> str:
 def _in_order(folder: Path) -> list[Path]:
     found = [path for path in folder.rglob("*") if path.is_file()]
     return sorted(found, key=lambda path: (path.name == LAST, path))
+
+
+def _pour(source: IO[bytes], sink: IO[bytes], *, packed: bool) -> None:
+    with _compressed(sink) if packed else _plain(sink) as out:
+        while chunk := source.read(_CHUNK):
+            out.write(chunk)
 
 
 @contextmanager

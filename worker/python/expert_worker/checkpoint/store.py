@@ -15,6 +15,7 @@ from expert_worker.checkpoint import files, record, tensors
 from expert_worker.checkpoint.record import DamagedError
 from expert_worker.checkpoint.refusal import human, refusals_in_words
 from expert_worker.checkpoint.retention import doomed, policies
+from expert_worker.checkpoint.unpack import is_packed, unpack
 from expert_worker.checkpoint.verify import verify
 from expert_worker.errors import Failed, Storage
 from expert_worker.events import Events
@@ -110,11 +111,22 @@ class Store:
         try:
             return Loaded(path, verify(path))
         except DamagedError as damage:
-            raise Failed(
-                f"The checkpoint {path} cannot be used: {damage}",
-                hint="Use --resume without a path: it takes the newest checkpoint that is whole.",
-                code="damaged-checkpoint",
-            ) from None
+            raise _unusable(path, damage) from None
+
+    def named(self, path: Path) -> Loaded:
+        """The checkpoint that `--resume` names. One that a mirror compressed is unpacked among this run's."""
+        if not is_packed(path):
+            return self.load(path)
+        target = self.path(step_of(path))
+        if not _has_same_record(path, target):
+            with self._storage(f"unpack {path.name}"):
+                if target.exists():
+                    self._set_aside(target, "superseded")
+                try:
+                    files.build_folder(target, lambda folder: unpack(path, folder))
+                except DamagedError as damage:
+                    raise _unusable(path, damage) from None
+        return self.load(target)
 
     def rewind(self, step: int) -> None:
         """Resuming from an older checkpoint: newer ones belong to the abandoned attempt."""
@@ -182,6 +194,19 @@ def step_of(path: Path) -> int:
     return int(match[1])
 
 
+def _unusable(path: Path, damage: DamagedError) -> Failed:
+    return Failed(
+        f"The checkpoint {path} cannot be used: {damage}",
+        hint="Use --resume without a path: it takes the newest checkpoint that is whole.",
+        code="damaged-checkpoint",
+    )
+
+
+def _has_same_record(one: Path, other: Path) -> bool:
+    record_of_other = other / record.NAME
+    return record_of_other.is_file() and (one / record.NAME).read_bytes() == record_of_other.read_bytes()
+
+
 def _is_whole(path: Path) -> bool:
     try:
         verify(path)
@@ -218,6 +243,6 @@ def _none_verifies(damaged: list[tuple[Path, DamagedError]]) -> Failed:
     reasons = "\n".join(f"  {path.name}: {reason}" for path, reason in damaged)
     return Failed(
         f"No checkpoint in {damaged[0][0].parent} can be used:\n{reasons}",
-        hint="Restore one from its mirror, or start over with --fresh.",
+        hint="Name the folder of its mirror with --resume, or start over with --fresh.",
         code="no-valid-checkpoint",
     )

@@ -28,6 +28,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--port", default=8000, type=int)
     found.add_argument("--token-file", type=Path)
     found.add_argument("--engine", default="auto", choices=ENGINES)
+    found.add_argument("--quantize", choices=("q8_0", "q4_1"))
     found.add_argument("--parallel", default=4, type=int)
     found.add_argument("--context", default=4096, type=int)
     found.add_argument("--max-tokens", default=2048, type=int)

@@ -6,7 +6,9 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from expert_worker.endpoint.formats import ResponseFormat, grammar_of
 from expert_worker.endpoint.refusals import Refused
+from expert_worker.plan import Grammar
 
 _SEEDS = 2**32 - 2
 
@@ -75,11 +77,21 @@ class Body(BaseModel):
     def most(self) -> int | None:
         return self.max_tokens
 
+    @property
+    def grammar(self) -> Grammar | None:
+        """What the request asks for; None leaves it to the model's own."""
+        return None
+
 
 class ChatBody(Body):
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     logprobs: Literal[False] | None = None
+    response_format: ResponseFormat | None = None
+
+    @property
+    def grammar(self) -> Grammar | None:
+        return grammar_of(self.response_format)
 
     @property
     def most(self) -> int | None:

@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from expert_worker.plan import Grammar
+
 Finish = Literal["stop", "length"]
 
 
@@ -31,6 +33,8 @@ class Question:
     # Token ids and texts that end an answer; none of them is part of it.
     ends: Sequence[int]
     stops: Sequence[str]
+    # What the answer conforms to.
+    grammar: Grammar | None = None
 
 
 @dataclass(frozen=True)
@@ -45,10 +49,16 @@ class EngineFailed(Exception):
     """The engine refused a question or ended; its message is for the log and the client."""
 
 
+class GrammarRefused(EngineFailed):
+    """The engine cannot use the grammar that a request asks for."""
+
+
 class Engine(Protocol):
     name: str
     # Tokens of prompt and answer together.
     context: int
+    # Answers of different adapters are not computed together: one would wait for all of the other.
+    one_adapter_at_a_time: bool
 
     async def start(self) -> None: ...
 

@@ -5,16 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from expert_worker.adapter import CONFIG, WEIGHTS
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import human
 from expert_worker.endpoint.shelf import Expert
 from expert_worker.errors import BadInput, storage_error
+from expert_worker.plan import GgufQuantization
 from expert_worker.results import FileDigest
 from expert_worker.run_record.digests import base_digests
+
+if sys.platform != "win32":
+    import fcntl
 
 # Another number where the conversion changes.
 _VERSION = 1
@@ -36,22 +44,40 @@ def check_base(base: Path, expert: Expert, say: Say) -> dict[str, FileDigest]:
     return found
 
 
-def base_gguf(home: Path, base: Path, expert: Expert, say: Say) -> tuple[Path, str]:
-    """The base in f16, and the key that stands for it."""
-    found = check_base(base, expert, say)
-    key = _key("base", {name: digest.sha256 for name, digest in found.items()})
+@dataclass(frozen=True)
+class BaseFile:
+    path: Path
+    # Of its weights, which adapters share whatever its quantization.
+    key: str
+    files: dict[str, str]
+
+
+def base_gguf(
+    home: Path,
+    base: Path,
+    experts: Sequence[Expert],
+    say: Say,
+    quantize: GgufQuantization | None = None,
+) -> BaseFile:
+    """The base in f16 or quantized."""
+    name = experts[0].record.base.name
+    found = check_base(base, experts[0], say)
+    content = {name: digest.sha256 for name, digest in found.items()}
+    key = _key("base", content)
+    kept = _key("base", {**content, "quantize": quantize}) if quantize else key
 
     def write(target: Path) -> None:
         from expert_worker.export.gguf_files import write_model
 
         weights = sum(digest.bytes for name, digest in found.items() if name.endswith(".safetensors"))
-        say(f"Converting {expert.record.base.name} ({human(weights)}) for llama.cpp, once")
-        write_model(base, target, expert.record.base.name, "")
+        say(f"Converting {name} ({human(weights)}) for llama.cpp, once")
+        write_model(base, target, name, "", quantize)
 
-    return _kept(home, key, write), key
+    users = [str(expert.folder.resolve()) for expert in experts]
+    return BaseFile(_kept(home, kept, write, {"base": content}, users), key, content)
 
 
-def adapter_gguf(home: Path, base: Path, base_key: str, expert: Expert, say: Say) -> Path:
+def adapter_gguf(home: Path, base: Path, made: BaseFile, expert: Expert, say: Say) -> Path:
     content = {name: files.sha256(expert.folder / name) for name in (WEIGHTS, CONFIG)}
 
     def write(target: Path) -> None:
@@ -60,7 +86,19 @@ def adapter_gguf(home: Path, base: Path, base_key: str, expert: Expert, say: Say
         say(f"Converting {expert.name} for llama.cpp, once")
         write_adapter(expert.folder, base, target)
 
-    return _kept(home, _key("adapter", {**content, "base": base_key}), write)
+    key = _key("adapter", {**content, "base": made.key})
+    made_of = {"base": made.files, "adapter": content}
+    return _kept(home, key, write, made_of, [str(expert.folder.resolve())])
+
+
+def hold(path: Path) -> IO[bytes]:
+    """Until it is closed, `clean` leaves the file there: llama.cpp reads it at each of its starts."""
+    handle = path.open("rb")
+    if sys.platform != "win32":
+        # Where another process has it, this process only reads too.
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    return handle
 
 
 def _key(kind: str, content: dict[str, str]) -> str:
@@ -68,18 +106,33 @@ def _key(kind: str, content: dict[str, str]) -> str:
     return f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
-def _kept(home: Path, key: str, write: Callable[[Path], None]) -> Path:
+def _kept(
+    home: Path,
+    key: str,
+    write: Callable[[Path], None],
+    made_of: dict[str, dict[str, str]],
+    experts: Iterable[str],
+) -> Path:
     target = home / _FOLDER / f"{key}.gguf"
-    if target.is_file():
-        return target
     temp = target.with_name(f"{target.name}.{os.getpid()}{files.PARTIAL}")
     # Two servers may convert the same base at once.
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        write(temp)
-        temp.replace(target)
+        _note_users(target.with_suffix(".json"), made_of, experts)
+        if not target.is_file():
+            write(temp)
+            temp.replace(target)
     except OSError as error:
         raise storage_error(error, "keep the converted model", "with EXPERT_HOME") from error
     finally:
         temp.unlink(missing_ok=True)
     return target
+
+
+def _note_users(path: Path, made_of: dict[str, dict[str, str]], experts: Iterable[str]) -> None:
+    """Whose folders the file was made for: `clean` removes it when none of them is what it was made of."""
+    known: list[str] = []
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        known = [str(folder) for folder in json.loads(path.read_bytes())["experts"]]
+    document = {"experts": sorted({*known, *experts}), **made_of}
+    files.replace_shared(path, files.json_bytes(document))

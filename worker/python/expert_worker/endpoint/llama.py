@@ -17,8 +17,9 @@ from typing import IO, Any
 import aiohttp
 
 from expert_worker.endpoint.ending import Ending
-from expert_worker.endpoint.engine import EngineFailed, Piece, Question
+from expert_worker.endpoint.engine import EngineFailed, GrammarRefused, Piece, Question
 from expert_worker.errors import Failed
+from expert_worker.plan import Grammar
 from expert_worker.process.child import child_environment
 
 _START_SECONDS = 600.0
@@ -37,6 +38,9 @@ class LlamaEngine:
     token_texts: dict[int, str]
     log: IO[bytes]
     name: str = "llama.cpp"
+    one_adapter_at_a_time: bool = True
+    # Its files, open as long as they are needed.
+    held: Sequence[IO[bytes]] = ()
     _key: str = field(default_factory=lambda: secrets.token_hex(16))
     _process: asyncio.subprocess.Process | None = None
     _client: aiohttp.ClientSession | None = None
@@ -99,6 +103,8 @@ class LlamaEngine:
         ending = Ending([*self._end_texts(question), *question.stops])
         try:
             async with self._client.post(url, json=body, headers=headers) as response:
+                if response.status == 400 and question.grammar is not None:
+                    raise GrammarRefused(_reason(await response.text()))
                 if response.status != 200:
                     raise EngineFailed(f"llama.cpp refused a prompt: {(await response.text())[:300]}")
                 async for document in _documents(response):
@@ -124,6 +130,7 @@ class LlamaEngine:
     def _body(self, question: Question) -> dict[str, Any]:
         sampling = question.sampling
         return {
+            **_constraint(question.grammar),
             "prompt": list(question.prompt),
             "stream": True,
             # The last document otherwise repeats the prompt.
@@ -174,6 +181,22 @@ class LlamaEngine:
         self.log.seek(0)
         lines = self.log.read().decode(errors="replace").strip().splitlines()
         return lines[-1][:300] if lines else "it printed nothing"
+
+
+def _constraint(grammar: Grammar | None) -> dict[str, Any]:
+    """llama.cpp reads GBNF, and makes it from a JSON Schema itself."""
+    if grammar is None:
+        return {}
+    if grammar.kind == "gbnf":
+        return {"grammar": grammar.text}
+    return {"json_schema": json.loads(grammar.text)}
+
+
+def _reason(text: str) -> str:
+    try:
+        return str(json.loads(text)["error"]["message"])[:300]
+    except (ValueError, KeyError, TypeError):
+        return text[:300]
 
 
 async def _documents(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from expert_worker.base.adapter import load_adapter
-from expert_worker.endpoint.engine import EngineFailed, Piece, Question
+from expert_worker.endpoint.engine import EngineFailed, GrammarRefused, Piece, Question
+from expert_worker.errors import ExpertError
 from expert_worker.evaluate.decode import write
 from expert_worker.generate.stage import TextEvents
 from expert_worker.plan import Decoding
@@ -23,6 +24,8 @@ _ANY_SEED = 2**31
 
 class PeftEngine:
     name = "transformers"
+    # It answers one request at a time, in the order of their arrival.
+    one_adapter_at_a_time = False
 
     def __init__(self, base: Path, adapters: Sequence[Path], tokenizer: Any, context: int) -> None:
         self.context = context
@@ -60,6 +63,8 @@ class PeftEngine:
         try:
             while True:
                 piece = await pieces.get()
+                if isinstance(piece, ExpertError) and question.grammar is not None:
+                    raise GrammarRefused(piece.message)
                 if isinstance(piece, Exception):
                     raise EngineFailed(f"{type(piece).__name__}: {piece}")
                 yield piece
@@ -88,6 +93,7 @@ class PeftEngine:
             min_p=sampling.min_p,
             stop_sequences=stops,
             max_new_tokens=question.most_tokens,
+            grammar=question.grammar,
         )
         ids = torch.tensor([list(question.prompt)])
         model = self._models[0 if question.adapter is None else 1 + question.adapter]

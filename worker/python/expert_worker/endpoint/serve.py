@@ -18,8 +18,9 @@ from aiohttp import web
 from expert_worker.base import load_tokenizer, locate
 from expert_worker.base.embedded import HUB_ID, NAME
 from expert_worker.checkpoint import files
+from expert_worker.checkpoint.refusal import human
 from expert_worker.endpoint.engine import Engine
-from expert_worker.endpoint.gguf_cache import adapter_gguf, base_gguf, check_base
+from expert_worker.endpoint.gguf_cache import adapter_gguf, base_gguf, check_base, hold
 from expert_worker.endpoint.llama import LlamaEngine
 from expert_worker.endpoint.ready import Served, announce
 from expert_worker.endpoint.server import Limits, Server
@@ -223,16 +224,28 @@ class _EngineInputs:
 
 
 def _engine(given: _EngineInputs) -> Engine:
-    if given.options.engine != "transformers":
+    options = given.options
+    if options.engine != "transformers":
         try:
             return _llama(given)
         except BadInput as refused:
-            if given.options.engine != "auto" or refused.code not in ("adapter-not-gguf", "gguf-unknown"):
+            # Transformers holds the base as it is: --quantize would have no effect.
+            falls_back = options.engine == "auto" and options.quantize is None
+            if not falls_back or refused.code not in ("adapter-not-gguf", "gguf-unknown"):
                 raise
             given.say(f"{refused.message}: transformers answers, one request at a time")
+    if options.quantize is not None:
+        raise BadInput(
+            "--quantize is for llama.cpp; transformers holds the base as it is",
+            hint="Leave out --quantize, or choose --engine llama.cpp.",
+            code="quantize-engine",
+        )
     from expert_worker.endpoint.peft_engine import PeftEngine
+    from expert_worker.evaluate.grammar import check_grammar
 
     check_base(given.folder, given.experts[0], given.say)
+    for expert in given.experts:
+        check_grammar(expert.grammar)
     adapters = [expert.folder for expert in given.experts]
     return PeftEngine(given.folder, adapters, given.tokenizer, given.context)
 
@@ -243,13 +256,15 @@ def _llama(given: _EngineInputs) -> Engine:
         check_kind(expert.adapter_config)
     Shape.of(folder)
     llama_cpp.require()
-    model, key = base_gguf(options.home, folder, experts[0], say)
-    adapters = [adapter_gguf(options.home, folder, key, expert, say) for expert in experts]
+    base = base_gguf(options.home, folder, experts, say, options.quantize)
+    say(f"The base is held in {options.quantize or 'f16'}: {human(base.path.stat().st_size)} of memory")
+    adapters = [adapter_gguf(options.home, folder, base, expert, say) for expert in experts]
     tokenizer = given.tokenizer
     ends = {end for expert in experts for end in expert.generation.end_ids} | {tokenizer.eos_token_id}
     return LlamaEngine(
-        model=model,
+        model=base.path,
         adapters=adapters,
+        held=[hold(path) for path in (base.path, *adapters)],
         parallel=options.parallel,
         context=given.context,
         threads=options.threads or _threads(),

@@ -19,10 +19,12 @@ from aiohttp import web
 from expert_worker.endpoint import access, page
 from expert_worker.endpoint.answers import Answer
 from expert_worker.endpoint.bodies import Body, ChatBody, CompletionBody, parse
-from expert_worker.endpoint.engine import Engine, EngineFailed, Piece, Question, Sampling
+from expert_worker.endpoint.engine import Engine, EngineFailed, GrammarRefused, Piece, Question, Sampling
 from expert_worker.endpoint.metrics import Metrics
+from expert_worker.endpoint.questions import questions_with_tags
 from expert_worker.endpoint.refusals import Refused, unknown_model
 from expert_worker.endpoint.shelf import AUTO, BASE, Model
+from expert_worker.endpoint.turns import Turns
 from expert_worker.errors import ExpertError
 from expert_worker.routing import Router, prompt_of
 
@@ -70,7 +72,7 @@ class Server:
         """With a router, which chooses among `models`, there is the model `auto` too."""
         self.engine, self.models, self.limits, self.metrics = engine, models, limits, Metrics()
         self._router, self._token, self._log = router, token, log
-        self._slots = asyncio.Semaphore(limits.parallel)
+        self._turns = Turns(limits.parallel)
         # Tokenizers and templates of one thread at a time, beside the loop.
         self._encoder = ThreadPoolExecutor(1, thread_name_prefix="encoder")
         self._created = int(time.time())
@@ -81,6 +83,7 @@ class Server:
         app.router.add_post("/v1/completions", self._complete)
         app.router.add_get("/v1/models", self._list_models)
         app.router.add_get("/v1/models/{name}", self._show_model)
+        app.router.add_get("/v1/models/{name}/questions", self._show_questions)
         app.router.add_get("/health", self._health)
         app.router.add_get("/metrics", self._show_metrics)
         for path in page.FILES:
@@ -165,7 +168,7 @@ class Server:
         try:
             async with (
                 asyncio.timeout(self.limits.request_seconds),
-                self._slot(),
+                self._slot(question),
                 aclosing(self.engine.answer(question)) as pieces,
             ):
                 if body.stream:
@@ -187,6 +190,9 @@ class Server:
         if isinstance(error, TimeoutError):
             limit = self.limits.request_seconds
             return Refused(504, f"There was no whole answer within {limit:g} seconds", code="timeout")
+        if isinstance(error, GrammarRefused):
+            message = f"An answer in this form cannot be written: {error}"
+            return Refused(400, message, code="unsupported_schema", param="response_format")
         self._log(f"error: {error}")
         return Refused(503, "The engine failed; try again", code="engine_failed")
 
@@ -216,11 +222,14 @@ class Server:
             sampling=_sampling(body, model),
             ends=model.ends,
             stops=(*model.stops, *body.stops),
+            grammar=body.grammar or model.grammar,
         )
 
     @asynccontextmanager
-    async def _slot(self) -> AsyncIterator[None]:
-        if self._slots.locked() and self.metrics.waiting >= self.limits.queue:
+    async def _slot(self, question: Question) -> AsyncIterator[None]:
+        # Where the engine computes one adapter at a time, requests for one expert are answered together.
+        group = question.adapter if self.engine.one_adapter_at_a_time else None
+        if self._turns.must_wait(group) and self.metrics.waiting >= self.limits.queue:
             raise Refused(
                 429,
                 f"{self.limits.queue} requests wait already",
@@ -229,7 +238,7 @@ class Server:
             )
         self.metrics.waiting += 1
         try:
-            await self._slots.acquire()
+            await self._turns.begin(group)
         finally:
             self.metrics.waiting -= 1
         self.metrics.running += 1
@@ -237,7 +246,7 @@ class Server:
             yield
         finally:
             self.metrics.running -= 1
-            self._slots.release()
+            self._turns.end()
 
     @property
     def has_token(self) -> bool:
@@ -257,6 +266,17 @@ class Server:
         if name not in self._names():
             raise unknown_model(name, self._names())
         return web.json_response(self._described(name))
+
+    async def _show_questions(self, request: web.Request) -> web.Response:
+        """For the page; other programs have no such call."""
+        name = request.match_info["name"]
+        if name not in self._names():
+            raise unknown_model(name, self._names())
+        model = self.models.get(name)
+        if model is None or model.expert is None:
+            return web.json_response({"tags": [], "questions": []})
+        folder = model.expert.folder
+        return web.json_response(await self._beside(lambda: questions_with_tags(folder)))
 
     def _described(self, name: str) -> dict[str, Any]:
         head = {"id": name, "object": "model", "created": self._created, "owned_by": "expert-cli"}

@@ -13,9 +13,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from expert_worker.adapter import CONFIG, check_adapter
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.prompts import PromptMaker
+from expert_worker.plan import Grammar
 from expert_worker.results import ExpertRecord
 from expert_worker.run_record.digests import EXPERT
-from expert_worker.run_record.inference import CHAT_TEMPLATE, GENERATION
+from expert_worker.run_record.inference import CHAT_TEMPLATE, GENERATION, GRAMMAR_FILES, sha256
 
 BASE = "base"
 AUTO = "auto"
@@ -51,6 +52,7 @@ class Expert:
     template: str
     generation: Generation
     adapter_config: dict[str, Any]
+    grammar: Grammar | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,10 @@ class Model:
     ends: tuple[int, ...]
     # A base without one only completes text.
     has_template: bool = True
+
+    @property
+    def grammar(self) -> Grammar | None:
+        return self.expert.grammar if self.expert else None
 
     @property
     def stops(self) -> tuple[str, ...]:
@@ -149,7 +155,26 @@ def _read(folder: Path) -> Expert:
         template=_text(folder, CHAT_TEMPLATE),
         generation=_generation(folder / GENERATION),
         adapter_config=_json(folder, CONFIG),
+        grammar=_grammar(folder, record),
     )
+
+
+def _grammar(folder: Path, record: ExpertRecord) -> Grammar | None:
+    """As it was when the expert was scored."""
+    if record.grammar is None:
+        return None
+    kinds = {name: kind for kind, name in GRAMMAR_FILES.items()}
+    name = record.grammar.name
+    if name not in kinds:
+        raise _unreadable(folder / EXPERT, f"{name!r} is not the name of a grammar")
+    grammar = Grammar(kind=kinds[name], name=name, text=_text(folder, name))
+    if sha256(grammar) != record.grammar.sha256:
+        raise BadInput(
+            f"{folder / name} is not the grammar that {EXPERT} names",
+            hint="Change the grammar in the expert's own folder, and run `expert-cli evaluate`.",
+            code="bad-expert",
+        )
+    return grammar
 
 
 def _check_base(first: Expert, other: Expert) -> None:

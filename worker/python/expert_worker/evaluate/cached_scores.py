@@ -12,7 +12,7 @@ from typing import Any
 
 from expert_worker.checkpoint.files import replace_shared
 
-VERSION = 2
+VERSION = 3
 EDGE = 1 << 16
 
 

@@ -12,11 +12,12 @@ from itertools import takewhile
 from typing import Any
 
 import torch
-from transformers import DynamicCache, StoppingCriteria, StoppingCriteriaList
+from transformers import DynamicCache, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from transformers.generation.streamers import BaseStreamer
 
 from expert_worker.base import token_vectors
+from expert_worker.evaluate.grammar import Constraint
 from expert_worker.plan import Decoding
 
 CPU_ROWS = 32
@@ -30,6 +31,15 @@ class Prompt:
     """Token ids of a rendered prompt."""
 
     ids: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Written:
+    """An answer without what ended it."""
+
+    text: str
+    # It ends at `max_new_tokens`.
+    cut: bool = False
 
 
 class _Stop(StoppingCriteria):
@@ -58,20 +68,20 @@ def answer_all(
     seed: int = 0,
     each_batch: Callable[[int], None] = lambda _: None,
     stop_asked: Callable[[], bool] = lambda: False,
-) -> list[str]:
+) -> list[Written]:
     """The model's answer to each prompt. `each_batch` is called with the number of rows of each batch."""
     token_vectors.check_ids(model, tokenizer, (prompt.ids for prompt in prompts))
     order = sorted(range(len(prompts)), key=lambda place: (len(prompts[place].ids), place))
     size = _rows_at_once(model)
-    texts = [""] * len(prompts)
+    answers = [Written("")] * len(prompts)
     for first in range(0, len(order), size):
         batch = order[first : first + size]
         ids, mask = _padded([prompts[place].ids for place in batch], pad_id(model, tokenizer))
         written = write(model, tokenizer, ids, mask, decoding, seed=seed + first, stop_asked=stop_asked)
-        for place, text in zip(batch, written, strict=True):
-            texts[place] = text
+        for place, answer in zip(batch, written, strict=True):
+            answers[place] = answer
         each_batch(len(batch))
-    return texts
+    return answers
 
 
 def _rows_at_once(model: Any) -> int:
@@ -121,7 +131,7 @@ def _sample(
         if cache is not None:
             cache.batch_repeat_interleave(len(rows))
         own_seed = _seed_of(seed, prompt, len(texts))
-        texts += write(
+        written = write(
             model,
             tokenizer,
             rows,
@@ -131,6 +141,7 @@ def _sample(
             stop_asked=stop_asked,
             cache=cache,
         )
+        texts += [answer.text for answer in written]
     return texts
 
 
@@ -175,7 +186,7 @@ def write(
     stop_asked: Callable[[], bool] = lambda: False,
     streamer: BaseStreamer | None = None,
     cache: DynamicCache | None = None,
-) -> list[str]:
+) -> list[Written]:
     """One batch of left-padded prompts. `cache` has the keys and values of their first tokens."""
     found = write_tokens(
         model,
@@ -191,7 +202,12 @@ def write(
     ends = set(end_ids(model, tokenizer, decoding.stop_sequences))
     answers = [list(takewhile(lambda token: token not in ends, row)) for row in found.tolist()]
     texts = tokenizer.batch_decode(answers, skip_special_tokens=True)
-    return [cut(text, decoding.stop_sequences) for text in texts]
+    return [_written(text, len(ids), decoding) for text, ids in zip(texts, answers, strict=True)]
+
+
+def _written(text: str, tokens: int, decoding: Decoding) -> Written:
+    before = cut(text, decoding.stop_sequences)
+    return Written(before, cut=tokens >= decoding.max_new_tokens and before == text)
 
 
 def write_tokens(
@@ -208,14 +224,18 @@ def write_tokens(
 ) -> torch.Tensor:
     """What follows the prompts, a row each; padding follows an answer that ended early."""
     start = ids.shape[1]
-    given = {} if cache is None else {"past_key_values": cache}
+    given: dict[str, Any] = {} if cache is None else {"past_key_values": cache}
+    ends = end_ids(model, tokenizer, decoding.stop_sequences)
+    if decoding.grammar is not None:
+        constraint = Constraint(decoding.grammar, model, tokenizer, ends, len(ids), start)
+        given["logits_processor"] = LogitsProcessorList([constraint])
     with _in_eval_mode(model), torch.inference_mode(), _chance(decoding, seed):
         found: torch.Tensor = model.generate(
             input_ids=ids.to(model.device),
             attention_mask=mask.to(model.device),
             max_new_tokens=decoding.max_new_tokens,
             pad_token_id=pad_id(model, tokenizer),
-            eos_token_id=end_ids(model, tokenizer, decoding.stop_sequences) or None,
+            eos_token_id=ends or None,
             stopping_criteria=StoppingCriteriaList(
                 [_Stop(tokenizer, decoding.stop_sequences, start, stop_asked)]
             ),

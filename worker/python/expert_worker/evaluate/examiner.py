@@ -51,11 +51,15 @@ class Stages:
 
 BASE = Stages("base answers", "base judged", "base loss")
 ADAPTER = Stages("adapter answers", "adapter judged", "adapter loss")
+MODEL = Stages("compared model answers", "compared model judged", "compared model loss")
 
 
 class Examiner:
-    def __init__(self, plan: Plan, events: Events, subject: Subject) -> None:
+    """`stages` are those of what is compared with base and adapter."""
+
+    def __init__(self, plan: Plan, events: Events, subject: Subject, stages: Stages | None = None) -> None:
         self.plan, self.events, self.subject = plan, events, subject
+        self._base_stages, self._adapter_stages = stages or BASE, stages or ADAPTER
         self.scorer = scorer_of(plan)
         self.confinement: Confinement | None = None
         """What held the process that scored, where anything was scored."""
@@ -70,38 +74,40 @@ class Examiner:
         key = self._base_key(rows, prompt)
         known = _valid(cache.load(key))
         if known is not None:
-            self.events.applied("evaluation.base", "kept", "Base scores from the cache")
+            side, title = ("base", "Base") if self._base_stages is BASE else ("against", "Compared model's")
+            self.events.applied(f"evaluation.{side}", "kept", f"{title} scores from the cache")
             return known
         with self.subject.base_only():
             maker, choice = self._best_prompt(len(rows)) if prompt is None else self._chosen_prompt(prompt)
-            judged = self.ask(BASE, maker, rows, test_set)
-            loss = self.loss(BASE, rows, test_set)
+            judged = self.ask(self._base_stages, maker, rows, test_set)
+            loss = self.loss(self._base_stages, rows, test_set)
         found = Scored(judged=tuple(judged), loss=loss, prompt=choice)
         cache.save(key, found.model_dump(mode="json"))
         return found
 
     def adapter(self, rows: Sequence[Row], test_set: str | None = None) -> Scored:
-        judged = self.ask(ADAPTER, self.subject.maker(), rows, test_set)
-        return Scored(judged=tuple(judged), loss=self.loss(ADAPTER, rows, test_set), prompt=None)
+        stages = self._adapter_stages
+        judged = self.ask(stages, self.subject.maker(), rows, test_set)
+        return Scored(judged=tuple(judged), loss=self.loss(stages, rows, test_set), prompt=None)
 
     def ask(
         self, stages: Stages, maker: PromptMaker, rows: Sequence[Row], detail: str | None = None
     ) -> list[Answer]:
         prompts = maker.prompts(rows)
-        written = self._counter(stages.answers, len(rows), detail)
-        texts = answer_all(
+        counted = self._counter(stages.answers, len(rows), detail)
+        written = answer_all(
             self.subject.model,
             self.subject.tokenizer,
             prompts,
             self.plan.recipe.decoding,
             seed=self.plan.recipe.seed,
-            each_batch=written,
+            each_batch=counted,
             stop_asked=lambda: self.events.stop_requested,
         )
         self.events.stop.raise_if_requested()
         judged = self._counter(stages.judged, len(rows), detail)
-        return scores.judge_texts(
-            self.scorer, rows, texts, each=lambda: judged(1), confined=self._note_confinement
+        return scores.judge_answers(
+            self.scorer, rows, written, each=lambda: judged(1), confined=self._note_confinement
         )
 
     def samples(
@@ -155,7 +161,7 @@ class Examiner:
         validation = rows_to_choose_by(self._validation, test_rows)
 
         def measure(maker: PromptMaker, rows: Sequence[Row]) -> Share:
-            return scores.overall(self.ask(BASE, maker, rows, f"{len(maker.examples)} examples"))
+            return scores.overall(self.ask(self._base_stages, maker, rows, f"{len(maker.examples)} examples"))
 
         return choose_prompt(self.subject.maker(), self._pool, validation, measure)
 

@@ -86,7 +86,7 @@ def _checked(verdict: Verdict) -> Verdict:
     """A package's scorer may say anything."""
     if not is_score(verdict.score):
         return failed(f"the scorer returned {verdict.score!r}; a score is from 0 to 1")
-    return Verdict(float(verdict.score), verdict.reason, verdict.failed)
+    return replace(verdict, score=float(verdict.score))
 
 
 if __name__ == "__main__":

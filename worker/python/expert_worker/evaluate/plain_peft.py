@@ -64,7 +64,7 @@ def _plan(run: Path) -> Plan:
 
 def _asked_here(plan: Plan, events: Events, adapter: Path, rows: Sequence[Row]) -> Iterator[list[int]]:
     subject = open_subject(plan, str(adapter), events)
-    greedy = plan.recipe.decoding.model_copy(update={"temperature": 0.0})
+    greedy = plan.recipe.decoding.model_copy(update={"temperature": 0.0, "grammar": None})
     for row in rows:
         ids = torch.tensor([list(subject.maker().prompt(row).ids)])
         yield write_tokens(subject.model, subject.tokenizer, ids, torch.ones_like(ids), greedy)[0].tolist()

@@ -94,6 +94,7 @@ def _one_child(
                 str(said["reason"]),
                 bool(said["failed"]),
                 None if key is None else str(key),
+                bool(said["unparsed"]),
             )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from expert_worker import results
 from expert_worker.checkpoint import files
 from expert_worker.errors import BadInput
+from expert_worker.evaluate.grammar import check_grammar
 from expert_worker.evaluate.llm_judge import LlmJudge
 from expert_worker.evaluate.prompts import rows_to_choose_by
 from expert_worker.evaluate.rows import rows_of, spread
@@ -44,6 +45,7 @@ def scored_rows(plan: Plan, events: Events | None = None) -> ScoredRows:
     chosen = plan.recipe.evaluation
     if chosen.scorer is not None:
         check_scorer(chosen.scorer)
+    check_grammar(plan.recipe.decoding.grammar)
     found = ScoredRows(_main(plan), {name: _further(plan, name) for name in sorted(plan.test_sets)})
     scorer = scorer_of(plan)
     for name, rows in found.sets():
@@ -134,9 +136,13 @@ def _announce_cost(judge: LlmJudge, plan: Plan, rows: ScoredRows, events: Events
     samples = samples_of(plan)
     sampled = scored * (samples.per_row if samples else 0)
     # The base's two prompts are compared on validation rows.
-    asked = [*scored, *scored, *rows_to_choose_by(validation, len(rows.main)) * 2, *sampled]
+    choosing = rows_to_choose_by(validation, len(rows.main)) * 2
+    against = plan.request.against if isinstance(plan.request, EvaluateRequest) else None
+    third = [*scored, *choosing] if against is not None else []
+    asked = [*scored, *scored, *choosing, *third, *sampled]
     sent, received = judge.cost(asked, plan.recipe.decoding.max_new_tokens)
-    who = "base, adapter and samples" if samples else "base and adapter"
+    parts = ["base", "adapter", *(["the compared model"] if third else []), *(["samples"] if samples else [])]
+    who = f"{', '.join(parts[:-1])} and {parts[-1]}"
     events.warning(
         "judge-cost",
         f"{judge.model} at {judge.endpoint.url} will be asked at most {len(asked):,} times, for {who}: "

@@ -7,12 +7,13 @@ from dataclasses import replace
 from math import sqrt
 
 from expert_worker.evaluate.confinement import Confinement
+from expert_worker.evaluate.decode import Written
 from expert_worker.evaluate.rows import spread
 from expert_worker.evaluate.sandbox import judge_all
 from expert_worker.evaluate.scorers import ChosenScorer
 from expert_worker.evaluate.verdict import Row, Verdict
 from expert_worker.events.models import ACCURACY
-from expert_worker.results import Answer, Example, PairedComparison, ScoreLine, Share
+from expert_worker.results import Answer, Example, PairedComparison, ScoreLine, Share, Unparsed
 
 FAILURES = 12
 GAINS = 6
@@ -21,23 +22,25 @@ MEAN_SCORE = "mean score"
 NORMAL_95 = 1.959963984540054
 
 
-def judge_texts(
+def judge_answers(
     scorer: ChosenScorer | str,
     rows: Sequence[Row],
-    texts: Sequence[str],
+    written: Sequence[Written],
     each: Callable[[], None] = lambda: None,
     confined: Callable[[Confinement], None] = lambda _: None,
 ) -> list[Answer]:
-    verdicts = verdicts_of(scorer, rows, texts, each, confined)
+    verdicts = verdicts_of(scorer, rows, [answer.text for answer in written], each, confined)
     return [
         Answer(
-            text=text,
+            text=answer.text,
             correct=verdict.correct,
             reason=verdict.reason,
             score=verdict.score,
             unscored=verdict.failed,
+            unparsed=verdict.unparsed,
+            cut=answer.cut,
         )
-        for text, verdict in zip(texts, verdicts, strict=True)
+        for answer, verdict in zip(written, verdicts, strict=True)
     ]
 
 
@@ -73,6 +76,14 @@ def unscored(judged: Sequence[Answer]) -> int:
     return sum(answer.unscored for answer in judged)
 
 
+def unparsed(scorer: ChosenScorer, judged: Sequence[Answer]) -> Unparsed | None:
+    """None where the scorer has no parser that it says anything of."""
+    refused = [answer for answer in judged if answer.unparsed]
+    if not refused and not scorer.has_parser:
+        return None
+    return Unparsed(answers=len(refused), cut=sum(answer.cut for answer in refused))
+
+
 def measure(scorer: ChosenScorer, *sides: Sequence[Answer] | None) -> str:
     """What the mean of these scores is called."""
     if scorer.metric is not None:
@@ -102,13 +113,16 @@ def table(
     names: Callable[[Row], Sequence[str]],
     base: Sequence[Answer] | None,
     adapter: Sequence[Answer] | None,
+    against: Sequence[Answer] | None = None,
 ) -> list[ScoreLine]:
     """A line for each name that a row goes by, most rows first."""
-    found = sorted({name for row in rows for name in names(row)})
-    lines = [
-        ScoreLine(name=name, base=_part(rows, names, base, name), adapter=_part(rows, names, adapter, name))
-        for name in found
-    ]
+
+    def line(name: str) -> ScoreLine:
+        third = {} if against is None else {"against": _part(rows, names, against, name)}
+        base_part, adapter_part = _part(rows, names, base, name), _part(rows, names, adapter, name)
+        return ScoreLine(name=name, base=base_part, adapter=adapter_part, **third)
+
+    lines = [line(name) for name in sorted({name for row in rows for name in names(row)})]
     return sorted(lines, key=lambda line: (-_size(line), line.name))
 
 

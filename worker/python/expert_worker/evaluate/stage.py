@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from expert_worker import results
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import refusals_in_words
 from expert_worker.evaluate import scores
+from expert_worker.evaluate.against import Compared, Opponent, against_of
+from expert_worker.evaluate.against import check as check_against
 from expert_worker.evaluate.classes import class_scores
 from expert_worker.evaluate.decode import answer_all
 from expert_worker.evaluate.examiner import Examiner, Scored
@@ -24,7 +26,7 @@ from expert_worker.evaluate.subject import Subject, open_subject, template_of
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.events.models import ACCURACY
-from expert_worker.plan import EvaluateRequest, Plan, Recipe
+from expert_worker.plan import EvaluateRequest, Grammar, Plan, Recipe
 from expert_worker.report import refresh
 from expert_worker.results import (
     Answer,
@@ -37,7 +39,8 @@ from expert_worker.results import (
 )
 from expert_worker.run_record import final
 from expert_worker.run_record.card import add_scores
-from expert_worker.run_record.expert import add_score
+from expert_worker.run_record.expert import add_score, replace_grammar
+from expert_worker.run_record.inference import sha256
 
 
 def run(plan: Plan, events: Events) -> JsonValue:
@@ -48,6 +51,7 @@ def run(plan: Plan, events: Events) -> JsonValue:
 def evaluate(plan: Plan, events: Events, adapter: str | None) -> EvaluationResult:
     """Scores the base, and the adapter if any; leaves `evaluation.json` beside a run's other files."""
     rows = scored_rows(plan, events)
+    check_against(plan, events)
     return examine(plan, events, rows, open_subject(plan, adapter, events), adapter)
 
 
@@ -60,11 +64,14 @@ class _Examined:
     base: Scored
     adapter: Scored | None
     samples: SampledScores | None
+    against: Compared | None = None
 
     def sides(self) -> Iterator[tuple[str, Scored]]:
         yield "base", self.base
         if self.adapter is not None:
             yield "adapter", self.adapter
+        if self.against is not None:
+            yield "against", self.against.scored
 
 
 def examine(
@@ -78,11 +85,17 @@ def examine(
         name: _examined(examiner, chosen, files_of_set(plan.test_sets[name], threads), name, main.base.prompt)
         for name, chosen in rows.further.items()
     }
+    against = against_of(plan)
+    if against is not None:
+        subject.release()
+        opponent = Opponent(plan, against, events)
+        main, further = _with_opponent(opponent, main, further)
+        examiner.confinement = examiner.confinement or opponent.confinement
     seconds = time.monotonic() - started
     _warn_of_unscored([main, *further.values()], events)
     report = _report(plan.recipe.expert, examiner, main, further, adapter, seconds)
     _send_events(events, report, seconds)
-    _leave(Path(plan.machine.paths.output), report, events)
+    _leave(Path(plan.machine.paths.output), report, plan.recipe.decoding.grammar, events)
     return report
 
 
@@ -100,6 +113,18 @@ def _examined(
     return _Examined(rows, test_files, base, adapter, samples)
 
 
+def _with_opponent(
+    opponent: Opponent, main: _Examined, further: Mapping[str, _Examined]
+) -> tuple[_Examined, dict[str, _Examined]]:
+    first = opponent.examine(main.rows)
+    prompt = first.scored.prompt
+    others = {
+        name: replace(found, against=opponent.examine(found.rows, name, prompt))
+        for name, found in further.items()
+    }
+    return replace(main, against=first), others
+
+
 def score_checkpoint(
     model: Any,
     tokenizer: Any,
@@ -110,8 +135,8 @@ def score_checkpoint(
 ) -> dict[str, float]:
     """What a checkpoint scores by generation, for `metric_for_best_model`. `rows` come from `rows_of`."""
     maker = PromptMaker(tokenizer, template_of(recipe.template, tokenizer), events=events)
-    texts = answer_all(model, tokenizer, maker.prompts(rows), recipe.decoding, seed=recipe.seed)
-    found = scores.overall(scores.judge_texts(scorer, rows, texts))
+    written = answer_all(model, tokenizer, maker.prompts(rows), recipe.decoding, seed=recipe.seed)
+    found = scores.overall(scores.judge_answers(scorer, rows, written))
     return {ACCURACY: found.accuracy, "accuracy_low": found.low, "accuracy_high": found.high}
 
 
@@ -128,6 +153,7 @@ def _report(
         expert=expert,
         scorer=examiner.scorer.title,
         scorer_sha256=examiner.scorer.sha256,
+        grammar_sha256=sha256(examiner.plan.recipe.decoding.grammar),
         **_scores_of(examiner.scorer, main, adapter),
         **_present(
             test_sets={
@@ -149,19 +175,23 @@ def _scores_of(scorer: ChosenScorer, found: _Examined, adapter: str | None) -> d
     """The fields of `TestScores`."""
     rows, base, tuned = found.rows, found.base, found.adapter
     tuned_answers = tuned.judged if tuned else None
+    others = found.against.scored.judged if found.against else None
     return {
-        "measure": scores.measure(scorer, base.judged, tuned_answers),
+        "measure": scores.measure(scorer, base.judged, tuned_answers, others),
         "rows": len(rows),
         "test_set": found.files,
-        "base": _score(base, prompt=base.prompt),
-        "adapter": _score(tuned, path=adapter) if tuned else None,
+        "base": _score(scorer, base, prompt=base.prompt),
+        "adapter": _score(scorer, tuned, path=adapter) if tuned else None,
         "comparison": scores.compared(base.judged, tuned_answers),
         "classes": _classes(scorer, rows, base.judged, tuned_answers),
-        "by_level": tuple(scores.table(rows, scores.by_level, base.judged, tuned_answers)),
-        "by_tag": tuple(scores.table(rows, scores.by_tag, base.judged, tuned_answers)),
+        "by_level": tuple(scores.table(rows, scores.by_level, base.judged, tuned_answers, others)),
+        "by_tag": tuple(scores.table(rows, scores.by_tag, base.judged, tuned_answers, others)),
         "gains": tuple(scores.gains(rows, base.judged, tuned_answers)),
         "failures": tuple(scores.failures(rows, base.judged, tuned_answers)),
-        **_present(samples=found.samples),
+        **_present(
+            samples=found.samples,
+            against=_against(scorer, found.against, tuned_answers) if found.against else None,
+        ),
     }
 
 
@@ -173,9 +203,26 @@ def _classes(
     return class_scores(scorer.settings["labels"], rows, base, adapter)
 
 
-def _score(scored: Scored, **given: Any) -> Score:
-    share = dict(scores.overall(scored.judged))
-    return Score(**share, loss=scored.loss, unscored=scores.unscored(scored.judged), **given)
+def _against(
+    scorer: ChosenScorer, found: Compared, adapter: Sequence[Answer] | None
+) -> results.AgainstScores:
+    given: dict[str, Any] = {"prompt": found.scored.prompt} if found.path is None else {"path": found.path}
+    return results.AgainstScores(
+        name=found.name,
+        score=_score(scorer, found.scored, **given),
+        comparison=scores.compared(found.scored.judged, adapter),
+    )
+
+
+def _score(scorer: ChosenScorer, scored: Scored, **given: Any) -> Score:
+    judged = scored.judged
+    return Score(
+        **dict(scores.overall(judged)),
+        loss=scored.loss,
+        unscored=scores.unscored(judged),
+        unparsed=scores.unparsed(scorer, judged),
+        **given,
+    )
 
 
 def without_examples(report: EvaluationResult) -> EvaluationResult:
@@ -206,7 +253,8 @@ def _send_events(events: Events, report: EvaluationResult, seconds: float) -> No
     sets: list[tuple[str, EvaluationResult | TestScores]] = [("", report)]
     sets += [(f"{name}/", found) for name, found in report.test_sets.items()]
     for name, found in sets:
-        for who, score in (("base", found.base), ("adapter", found.adapter)):
+        against = found.against.score if found.against else None
+        for who, score in (("base", found.base), ("adapter", found.adapter), ("compared", against)):
             if score is not None:
                 keys = ("accuracy", "low", "high", "loss")
                 measured = {f"{name}{who}_{key}": getattr(score, key) for key in keys}
@@ -214,7 +262,7 @@ def _send_events(events: Events, report: EvaluationResult, seconds: float) -> No
     events.evaluated(0, metrics, seconds)
 
 
-def _leave(output: Path, report: EvaluationResult, events: Events) -> None:
+def _leave(output: Path, report: EvaluationResult, grammar: Grammar | None, events: Events) -> None:
     """Only where a run is: evaluating must not make a folder look used."""
     adapter = report.adapter.path if report.adapter else None
     if not (output / "plan.json").is_file() and not (output / "run.json").is_file():
@@ -223,6 +271,7 @@ def _leave(output: Path, report: EvaluationResult, events: Events) -> None:
         files.replace_json(output / "evaluation.json", report.as_json())
         if adapter is not None and Path(adapter).resolve() == (output / final.NAME).resolve():
             add_scores(output / final.NAME, report)
+            replace_grammar(output / final.NAME, grammar)
             add_score(output / final.NAME, report)
     if (output / "events.jsonl").is_file():
         refresh(output, events)

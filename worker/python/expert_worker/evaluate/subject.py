@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from expert_worker.adapter import check_adapter
 from expert_worker.base import load_base, load_tokenizer, locate
@@ -17,7 +20,7 @@ from expert_worker.events import Events
 from expert_worker.plan import Plan, Template
 
 
-@dataclass(frozen=True)
+@dataclass
 class Subject:
     model: Any
     tokenizer: Any
@@ -35,6 +38,13 @@ class Subject:
             return
         with self.model.disable_adapter():
             yield
+
+    def release(self) -> None:
+        """Frees the model's memory for another one."""
+        self.model = None
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
 
     def maker(self) -> PromptMaker:
         return PromptMaker(self.tokenizer, self.template, events=self.events)

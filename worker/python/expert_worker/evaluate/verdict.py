@@ -21,6 +21,8 @@ class Verdict:
     failed: bool = False
     # The same for answers with the same result, where that was asked for and there is one.
     result_key: str | None = None
+    # The scorer has a parser, which refuses the answer.
+    unparsed: bool = False
 
     @property
     def correct(self) -> bool:
@@ -59,6 +61,11 @@ class ScorerError(Exception):
 
 def wrong(reason: str) -> Verdict:
     return Verdict(0.0, shortened(reason))
+
+
+def unparsed(reason: str) -> Verdict:
+    """Wrong before its meaning is looked at: constraining answers by a grammar prevents this."""
+    return Verdict(0.0, shortened(reason), unparsed=True)
 
 
 def failed(reason: str) -> Verdict:

@@ -18,12 +18,12 @@ from expert_worker.errors import BadInput, Failed, Storage
 from expert_worker.events import Events
 from expert_worker.plan import Base, Machine, Paths, Recipe
 from expert_worker.run_record.card import merged_card, public_name
-from expert_worker.run_record.digests import CARD, EXPERT
+from expert_worker.run_record.digests import CARD, EXPERT, GRAMMARS
 from expert_worker.run_record.expert import name_files
 from expert_worker.run_record.final import tokenizer_files
 from expert_worker.run_record.inference import CHAT_TEMPLATE, GENERATION, inference_files
 
-_BESIDE = (CARD, EXPERT, CHAT_TEMPLATE, GENERATION)
+_BESIDE = (CARD, EXPERT, CHAT_TEMPLATE, GENERATION, *GRAMMARS)
 _TOKENIZER = ("tokenizer_config.json", "tokenizer.json")
 SLOW = 600.0
 _LENGTH = 48
@@ -102,6 +102,7 @@ def fill_with_merged(recipe: Recipe, machine: Machine, events: Events, adapter: 
     dtype = merged.dtype
     events.stage("write", quiet_budget=SLOW, detail=str(folder.name))
     merged.save_pretrained(str(folder), safe_serialization=True)
+    _name_rotary_settings(folder / "config.json")
     copy_companions(recipe, machine.paths, events, merged, adapter, folder)
     del model, merged
     _describe_merged(recipe, folder)
@@ -109,6 +110,19 @@ def fill_with_merged(recipe: Recipe, machine: Machine, events: Events, adapter: 
     found = difference(spoken, logits(_read_back(folder, dtype)))
     demand_equal(found, dtype, "The merged model")
     return found
+
+
+def _name_rotary_settings(path: Path) -> None:
+    """transformers 5 writes `rope_parameters` alone; mlx-lm and other readers look for the names of before,
+    and take 10000 where there is no `rope_theta`."""
+    config = files.read_json(path)
+    rope = dict(config.get("rope_parameters") or {})
+    if "rope_theta" not in rope:
+        return
+    config.setdefault("rope_theta", rope.pop("rope_theta"))
+    if rope.get("rope_type", "default") != "default":
+        config.setdefault("rope_scaling", rope)
+    path.write_bytes(files.json_bytes(config))
 
 
 def _describe_merged(recipe: Recipe, folder: Path) -> None:

@@ -7,6 +7,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import gguf
+import numpy as np
+import torch
+
 from expert_worker.adapter import CONFIG
 from expert_worker.base import load_base, load_tokenizer, locate
 from expert_worker.base.adapter import load_adapter
@@ -15,14 +19,13 @@ from expert_worker.evaluate.decode import end_ids, stop_texts
 from expert_worker.evaluate.rows import Message, rows_of, spread
 from expert_worker.events import Events
 from expert_worker.export import folders, llama_cpp
-from expert_worker.export.gguf_files import Shape, check_kind, write_adapter, write_model
+from expert_worker.export.gguf_files import Shape, check_kind, tensor_type, write_adapter, write_model
 from expert_worker.export.modelfile import go_template, modelfile
-from expert_worker.plan import Machine, Recipe
+from expert_worker.plan import GgufQuantization, Machine, Recipe
 from expert_worker.results import AnswerCheck
 from expert_worker.run_record.expert import name_files
 from expert_worker.run_record.inference import chat_template
 
-BASE_GGUF = "base.gguf"
 MODELFILE = "Modelfile"
 QUESTIONS = 8
 _LONGEST_ANSWER = 48
@@ -30,10 +33,24 @@ _LONGEST_QUESTION = 4000
 _GENERAL = ("What is the capital of France?", "Write a short sentence about the sea.", "List three colours.")
 
 
+def model_file_name(expert: str, *, merge: bool, quantize: GgufQuantization | None) -> str:
+    """With the quantization, as GGUF files on the Hub have it."""
+    suffix = f".{quantize.upper()}" if quantize else ""
+    return f"{expert if merge else 'base'}{suffix}.gguf"
+
+
 def fill_with_gguf(
-    recipe: Recipe, machine: Machine, events: Events, adapter: Path, folder: Path, *, merge: bool
+    recipe: Recipe,
+    machine: Machine,
+    events: Events,
+    adapter: Path,
+    folder: Path,
+    *,
+    merge: bool,
+    quantize: GgufQuantization | None = None,
 ) -> AnswerCheck:
-    """Everything is computed from fp32, so that only the rounding to f16 is between both."""
+    """Everything is computed from fp32, with the weights that the file holds: only the rounding of
+    llama.cpp's products is between both."""
     llama_cpp.require()
     if not merge:
         check_kind(files.read_json(adapter / CONFIG))
@@ -45,13 +62,13 @@ def fill_with_gguf(
     model = load_adapter(load_base(base, wide, events, as_stored=True), adapter)
     folders.demand_room(model, folder)
     template, name = chat_template(recipe.template, tokenizer), recipe.expert
-    model_file = folder / (f"{name}.gguf" if merge else BASE_GGUF)
+    model_file = folder / model_file_name(name, merge=merge, quantize=quantize)
     adapter_file = None if merge else folder / f"{name}.gguf"
     events.stage("write", quiet_budget=folders.SLOW, detail=model_file.name)
     if merge:
-        model = _merged(model, source, model_file, name, template)
+        model = _merged(model, source, model_file, name, template, quantize)
     else:
-        write_model(source, model_file, name, template)
+        write_model(source, model_file, name, template, quantize)
     if adapter_file is not None:
         write_adapter(adapter, source, adapter_file)
     folders.copy_companions(recipe, machine.paths, events, model, adapter, folder, with_tokenizer=False)
@@ -68,13 +85,63 @@ def fill_with_gguf(
     name_files(folder)
     events.stage("compare answers", quiet_budget=folders.SLOW, detail="llama.cpp with transformers")
     decoding = recipe.decoding.model_copy(
-        update={"temperature": 0.0, "max_new_tokens": min(recipe.decoding.max_new_tokens, _LONGEST_ANSWER)}
+        update={
+            "temperature": 0.0,
+            "grammar": None,
+            "max_new_tokens": min(recipe.decoding.max_new_tokens, _LONGEST_ANSWER),
+        }
     )
     reference = llama_cpp.Reference(model, tokenizer, decoding, template)
-    return llama_cpp.compare(reference, model_file, adapter_file, _questions(recipe, machine), events)
+    questions = _questions(recipe, machine)
+    unquantized = None
+    if quantize is not None:
+        unquantized = llama_cpp.own_answers(reference, questions)
+        _quantize(model, quantize)
+    near = llama_cpp.NEAR if quantize is None else llama_cpp.NEAR_QUANTIZED
+    return llama_cpp.compare(
+        reference, model_file, adapter_file, questions, events, near=near, unquantized=unquantized
+    )
 
 
-def _merged(model: Any, source: Path, target: Path, name: str, template: str) -> Any:
+def _quantize(model: Any, quantize: GgufQuantization) -> None:
+    """The base computes as llama.cpp does from the file: with the weights of its blocks, which are parts of
+    rows, so that the order of rows in the file does not matter, and with inputs in blocks of 8 bits."""
+    modules = dict(model.named_modules())
+    for name, weight in model.named_parameters():
+        if "lora_" in name:
+            continue
+        key = name.removeprefix("base_model.model.").replace(".base_layer.", ".")
+        kind = tensor_type(key, tuple(weight.shape), quantize)
+        weight.data = _rounded(weight.detach(), kind)
+        module = modules[name.rpartition(".")[0]]
+        if isinstance(module, torch.nn.Linear) and kind not in _PLAIN:
+            module.register_forward_pre_hook(_round_input)
+    head = model.get_output_embeddings()
+    if head.weight is model.get_input_embeddings().weight:
+        head.register_forward_pre_hook(_round_input)
+
+
+_PLAIN = (gguf.GGMLQuantizationType.F32, gguf.GGMLQuantizationType.F16)
+
+
+def _round_input(_: torch.nn.Module, given: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    return _rounded(given[0], gguf.GGMLQuantizationType.Q8_0), *given[1:]
+
+
+def _rounded(tensor: torch.Tensor, kind: gguf.GGMLQuantizationType) -> torch.Tensor:
+    packed = gguf.quants.quantize(np.ascontiguousarray(tensor.float().cpu().numpy()), kind)
+    held = gguf.quants.dequantize(packed, kind).astype(np.float32)
+    return torch.from_numpy(held).to(tensor.device)
+
+
+def _merged(
+    model: Any,
+    source: Path,
+    target: Path,
+    name: str,
+    template: str,
+    quantize: GgufQuantization | None,
+) -> Any:
     """The weights go through a folder of safetensors, which is read one tensor at a time."""
     spoken = folders.logits(model)
     merged = model.merge_and_unload(safe_merge=True)
@@ -85,7 +152,7 @@ def _merged(model: Any, source: Path, target: Path, name: str, template: str) ->
         for path in source.iterdir():
             if path.is_file() and folders.is_tokenizer(path.name):
                 shutil.copyfile(path, folder / path.name)
-        write_model(folder, target, name, template)
+        write_model(folder, target, name, template, quantize)
     return merged.eval()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,14 @@ from expert_worker.adapter import CONFIG, WEIGHTS
 from expert_worker.base.locate import weight_files
 from expert_worker.checkpoint import files
 from expert_worker.errors import BadInput
+from expert_worker.plan import GgufQuantization
 
+_FILE_TYPES: dict[GgufQuantization | None, gguf.LlamaFileType] = {
+    None: gguf.LlamaFileType.MOSTLY_F16,
+    "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0,
+    "q4_1": gguf.LlamaFileType.MOSTLY_Q4_1,
+}
+_EIGHT_BITS = ("model.embed_tokens.weight", "lm_head.weight")
 _CONVERTER = "Export merged weights with --merge and convert them with llama.cpp's convert_hf_to_gguf.py."
 
 
@@ -128,29 +135,49 @@ def check_kind(config: dict[str, Any]) -> None:
         )
 
 
-def write_model(folder: Path, target: Path, name: str, template: str) -> None:
-    """Base or merged weights in f16, with tokenizer and chat template, one tensor in memory at a time."""
+def write_model(
+    folder: Path, target: Path, name: str, template: str, quantize: GgufQuantization | None = None
+) -> None:
+    """Base or merged weights, with tokenizer and chat template, one tensor in memory at a time."""
     shape = Shape.of(folder)
     writer = gguf.GGUFWriter(target, gguf.MODEL_ARCH_NAMES[shape.layout.kind])
-    _add_settings(writer, shape, name)
+    _add_settings(writer, shape, name, _FILE_TYPES[quantize])
     _add_tokenizer(writer, folder, shape, template)
-    tensors = list(_tensors(folder, shape))
+    tensors = list(_tensors(folder, shape, quantize))
     for place, _, _, dimensions, kind in tensors:
-        size = math.prod(dimensions) * np.dtype(kind).itemsize
-        writer.add_tensor_info(place, dimensions, np.dtype(kind), size)
+        length, size = gguf.GGML_QUANT_SIZES[kind]
+        total = math.prod(dimensions) // length * size
+        # The number format is read from the type of the tensor; NumPy has none for blocks.
+        writer.add_tensor_info(place, dimensions, np.dtype(np.float32), total, kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
     for _, key, file, _, kind in tensors:
         with safe_open(file, framework="pt") as found:
             tensor = found.get_tensor(key).to(torch.float32)
-        module = key.rpartition(".")[0]
-        writer.write_tensor_data(np.ascontiguousarray(shape.placed(module, tensor.numpy()).astype(kind)))
+        placed = shape.placed(key.rpartition(".")[0], tensor.numpy())
+        writer.write_tensor_data(gguf.quants.quantize(np.ascontiguousarray(placed), kind))
     writer.close()
 
 
-def _tensors(folder: Path, shape: Shape) -> Iterator[tuple[str, str, Path, list[int], str]]:
-    """Name in GGUF, name and file here, dimensions, type. Vectors stay in f32, as llama.cpp has them."""
+def tensor_type(
+    key: str, dimensions: Sequence[int], quantize: GgufQuantization | None
+) -> gguf.GGMLQuantizationType:
+    """Vectors stay in f32, as llama.cpp has them. Embedding and output decide most about an answer, and are
+    never below 8 bits. A block is 32 numbers of one row."""
+    if len(dimensions) == 1:
+        return gguf.GGMLQuantizationType.F32
+    if quantize is None or dimensions[-1] % 32:
+        return gguf.GGMLQuantizationType.F16
+    if quantize == "q8_0" or key in _EIGHT_BITS:
+        return gguf.GGMLQuantizationType.Q8_0
+    return gguf.GGMLQuantizationType.Q4_1
+
+
+def _tensors(
+    folder: Path, shape: Shape, quantize: GgufQuantization | None
+) -> Iterator[tuple[str, str, Path, list[int], gguf.GGMLQuantizationType]]:
+    """Name in GGUF, name and file here, dimensions, type."""
     names = gguf.get_tensor_name_map(shape.layout.kind, shape.layers)
     for file in weight_files(folder):
         with safe_open(file, framework="pt") as found:
@@ -161,14 +188,15 @@ def _tensors(folder: Path, shape: Shape) -> Iterator[tuple[str, str, Path, list[
                 if key == "lm_head.weight" and shape.config.get("tie_word_embeddings"):
                     continue
                 dimensions = list(found.get_slice(key).get_shape())
-                yield place, key, file, dimensions, "float32" if len(dimensions) == 1 else "float16"
+                yield place, key, file, dimensions, tensor_type(key, dimensions, quantize)
 
 
-def _add_settings(writer: Any, shape: Shape, name: str) -> None:
+def _add_settings(writer: Any, shape: Shape, name: str, file_type: gguf.LlamaFileType) -> None:
     config = shape.config
     writer.add_type(gguf.GGUFType.MODEL)
     writer.add_name(name)
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
+    writer.add_file_type(file_type)
+    writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     writer.add_context_length(int(config["max_position_embeddings"]))
     writer.add_embedding_length(int(config["hidden_size"]))
     writer.add_block_count(shape.layers)

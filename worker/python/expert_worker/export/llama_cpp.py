@@ -26,6 +26,8 @@ from expert_worker.results import AnswerCheck
 
 # llama.cpp multiplies f16 weights: two tokens whose logits are closer than this may change places.
 NEAR = 0.05
+# On blocks of 8 or 4 bits it rounds the other factor to 8 bits too.
+NEAR_QUANTIZED = 0.5
 
 
 @dataclass(frozen=True)
@@ -53,16 +55,20 @@ def compare(
     adapter: Path | None,
     questions: Sequence[Sequence[Message]],
     events: Events,
+    *,
+    near: float = NEAR,
+    unquantized: Sequence[str] | None = None,
 ) -> AnswerCheck:
-    """Raises where an answer differs by more than rounding."""
+    """Raises where an answer differs by more than rounding. `unquantized` are the answers of the weights
+    before they were quantized, which are only counted."""
     answers = _llama(reference, model, adapter, questions, events)
-    equal = near = 0
+    equal = ties = 0
     for question, other in zip(questions, answers, strict=True):
         own, gap = _answer(reference, question, other)
         if gap is None:
             equal += 1
-        elif gap < NEAR:
-            near += 1
+        elif gap < near:
+            ties += 1
         else:
             asked = str(question[-1]["content"])[:200]
             raise Failed(
@@ -71,7 +77,16 @@ def compare(
                 hint="Export with --merge, and convert the folder with llama.cpp's own script.",
                 code="export-differs",
             )
-    return AnswerCheck(asked=len(questions), equal=equal, near_ties=near)
+    document = AnswerCheck(asked=len(questions), equal=equal, near_ties=ties)
+    if unquantized is None:
+        return document
+    stops = reference.decoding.stop_sequences
+    kept = sum(own == _whole(cut(other, stops)) for own, other in zip(unquantized, answers, strict=True))
+    return document.model_copy(update={"equal_unquantized": kept})
+
+
+def own_answers(reference: Reference, questions: Sequence[Sequence[Message]]) -> list[str]:
+    return [_own_answer(reference, _prompt(reference, question)) for question in questions]
 
 
 def _llama(
@@ -142,19 +157,27 @@ def _whole(text: str) -> str:
     return text.rstrip("\N{REPLACEMENT CHARACTER}").strip()
 
 
+def _prompt(reference: Reference, question: Sequence[Message]) -> torch.Tensor:
+    text = reference.tokenizer.apply_chat_template(
+        list(question), chat_template=reference.template, add_generation_prompt=True, tokenize=False
+    )
+    return torch.tensor([reference.tokenizer(text, add_special_tokens=False)["input_ids"]])
+
+
+def _own_answer(reference: Reference, ids: torch.Tensor) -> str:
+    mask = torch.ones_like(ids)
+    (written,) = write(reference.model, reference.tokenizer, ids, mask, reference.decoding)
+    return _whole(written.text)
+
+
 def _answer(reference: Reference, question: Sequence[Message], other: str) -> tuple[str, float | None]:
     """The reference's answer, and by how much it prefers it to `other` where they part."""
     model, tokenizer, decoding = reference.model, reference.tokenizer, reference.decoding
-    text = tokenizer.apply_chat_template(
-        list(question), chat_template=reference.template, add_generation_prompt=True, tokenize=False
-    )
-    ids = torch.tensor([tokenizer(text, add_special_tokens=False)["input_ids"]])
-    mask = torch.ones_like(ids)
-    (own,) = write(model, tokenizer, ids, mask, decoding)
-    own, other = _whole(own), _whole(cut(other, decoding.stop_sequences))
+    ids = _prompt(reference, question)
+    own, other = _own_answer(reference, ids), _whole(cut(other, decoding.stop_sequences))
     if own == other:
         return own, None
-    tokens = write_tokens(model, tokenizer, ids, mask, decoding)[0].tolist()
+    tokens = write_tokens(model, tokenizer, ids, torch.ones_like(ids), decoding)[0].tolist()
     theirs = tokenizer(other, add_special_tokens=False)["input_ids"]
     place = next((n for n, pair in enumerate(zip(tokens, theirs, strict=False)) if pair[0] != pair[1]), None)
     if place is None:

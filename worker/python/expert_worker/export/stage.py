@@ -15,7 +15,8 @@ from expert_worker.checkpoint.refusal import refusals_in_words
 from expert_worker.errors import BadInput, Failed
 from expert_worker.events import Events
 from expert_worker.export.folders import fill_with_adapter, fill_with_merged
-from expert_worker.export.gguf_export import BASE_GGUF, fill_with_gguf
+from expert_worker.export.gguf_export import fill_with_gguf, model_file_name
+from expert_worker.export.mlx_export import fill_with_mlx, mlx_command
 from expert_worker.export.modelfile import gguf_commands, vllm_command
 from expert_worker.plan import ExportRequest, Machine, Plan, Recipe
 from expert_worker.results import AnswerCheck, ExportResult
@@ -50,7 +51,13 @@ def _build(recipe: Recipe, machine: Machine, events: Events, request: ExportRequ
 
     def fill(folder: Path) -> None:
         if request.gguf:
-            found.append(fill_with_gguf(recipe, machine, events, adapter, folder, merge=request.merge))
+            quantize = request.quantize
+            checked = fill_with_gguf(
+                recipe, machine, events, adapter, folder, merge=request.merge, quantize=quantize
+            )
+            found.append(checked)
+        elif request.mlx:
+            found.append(fill_with_mlx(recipe, machine, events, adapter, folder))
         elif request.merge:
             found.append(fill_with_merged(recipe, machine, events, adapter, folder))
         else:
@@ -67,7 +74,10 @@ def _commands(recipe: Recipe, request: ExportRequest) -> tuple[str, ...]:
     target, name = Path(request.target), recipe.expert
     if request.gguf:
         adapter = None if request.merge else f"{name}.gguf"
-        return gguf_commands(target, name, f"{name}.gguf" if request.merge else BASE_GGUF, adapter)
+        model = model_file_name(name, merge=request.merge, quantize=request.quantize)
+        return gguf_commands(target, name, model, adapter)
+    if request.mlx:
+        return (mlx_command(target, public_name(recipe.base.name)),)
     if request.merge:
         return (shlex.join(["vllm", "serve", str(target), "--served-model-name", name]),)
     if recipe.adapter.kind not in ("lora", "rslora"):

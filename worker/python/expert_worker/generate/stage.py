@@ -15,6 +15,7 @@ from transformers.generation.streamers import BaseStreamer
 from expert_worker.base import token_vectors
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.decode import cut, end_ids, write
+from expert_worker.evaluate.grammar import check_grammar
 from expert_worker.evaluate.subject import Subject, open_subject
 from expert_worker.events import Events
 from expert_worker.plan import GenerateRequest, Plan, Recipe
@@ -24,6 +25,7 @@ from expert_worker.results import GeneratedAnswer, GenerateResult
 def run(plan: Plan, events: Events) -> JsonValue:
     if not isinstance(plan.request, GenerateRequest):
         raise BadInput("The plan does not ask for generate", code="bad-plan")
+    check_grammar(plan.recipe.decoding.grammar)
     subject = open_subject(plan, plan.request.adapter, events)
     request = plan.request
     asked = [request.prompt] if request.prompt is not None else prompts(sys.stdin)
@@ -86,7 +88,7 @@ def _write(
         subject.tokenizer, decoding.stop_sequences, events, source, ends, decoding.max_new_tokens
     )
     with subject.base_only() if source == "base" else nullcontext():
-        (text,) = write(
+        (answer,) = write(
             subject.model,
             subject.tokenizer,
             ids,
@@ -96,7 +98,7 @@ def _write(
             stop_asked=lambda: events.stop_requested,
             streamer=streamer,
         )
-    return text
+    return answer.text
 
 
 class Listener(Protocol):

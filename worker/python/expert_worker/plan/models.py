@@ -321,6 +321,16 @@ class Data(Document):
     validation_split: float | None = None
 
 
+GrammarKind = Literal["gbnf", "json_schema"]
+
+
+class Grammar(Document):
+    kind: GrammarKind
+    # The file in the expert's folder, with forward slashes; `json` for any JSON value.
+    name: str
+    text: str
+
+
 class Decoding(Document):
     """How text is generated when an expert is tried or scored. A temperature of 0 is greedy."""
 
@@ -330,6 +340,8 @@ class Decoding(Document):
     min_p: float
     stop_sequences: tuple[str, ...]
     max_new_tokens: U32
+    # What every answer conforms to. Left out where there is none, so that older recipes keep their digests.
+    grammar: Grammar | None = None
 
 
 class BestModel(Document):
@@ -553,11 +565,34 @@ class ResumeCheckpoint(Document):
 Resume = Annotated[ResumeNothing | ResumeNewest | ResumeCheckpoint, Field(discriminator="from_")]
 
 
+class AgainstModel(Document):
+    """Another model, asked with its tokenizer's chat template."""
+
+    kind: Literal["model"] = "model"
+    base: Base
+    # Null where it is in the Hub's cache or comes with the worker.
+    folder: str | None = None
+
+
+class AgainstAdapter(Document):
+    """Another adapter of the same base."""
+
+    kind: Literal["adapter"] = "adapter"
+    path: str
+
+
+Against = Annotated[AgainstModel | AgainstAdapter, Field(discriminator="kind")]
+
+
 class Samples(Document):
     """Several answers to each row, of the adapter or else of the base."""
 
     per_row: U32
     temperature: float
+
+
+# A block format of GGUF, by the name that llama.cpp's tools and Ollama give it.
+GgufQuantization = Literal["q8_0", "q4_1"]
 
 
 class PretokenizeRequest(Document):
@@ -598,6 +633,8 @@ class EvaluateRequest(Document):
     stage: Literal["evaluate"] = "evaluate"
     # The adapter's folder; null scores the base alone.
     adapter: str | None = None
+    # What else answers the same rows, after base and adapter.
+    against: Against | None = None
     # Answers that are sampled besides those that are scored.
     samples: Samples | None = None
 
@@ -618,6 +655,10 @@ class ExportRequest(Document):
     merge: bool
     # As GGUF, with the base beside an adapter.
     gguf: bool = False
+    # The adapter in MLX's layout.
+    mlx: bool = False
+    # Of the model's weights in the GGUF file; without it f16.
+    quantize: GgufQuantization | None = None
 
 
 Request = Annotated[

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from expert_worker._native import Duplicates as Found
@@ -40,10 +40,14 @@ def compared(inputs: Inputs, events: Events, folder: Path) -> tuple[Found | None
     """Copies among the rows of all parts; unpacked files are written into `folder` meanwhile. Test files that
     cannot be read are for `evaluate` to report: the other parts are compared without them."""
     digests = test_digests(inputs.plan)
-    parts = _parts(inputs.plan, digests)
+    parts = _learned_parts(inputs.plan)
+    for test in _test_parts(inputs.plan):
+        readable = [source for source in test.sources if source.name in digests]
+        if readable:
+            parts.append(replace(test, sources=readable))
     found = _compare(inputs, parts, events, folder)
     if found is None:
-        parts = [part for part in parts if part.name in (TRAIN, VALIDATION)]
+        parts = _learned_parts(inputs.plan)
         digests = {}
         found = _compare(inputs, parts, events, folder)
     if found is None:
@@ -86,8 +90,9 @@ def test_digests(plan: Plan) -> dict[str, str]:
     threads = plan.machine.threads.pretokenize
     return {
         source.name: digest
-        for _, source, places in _test_sources(plan)
-        if (digest := _digest(source, places, threads)) is not None
+        for part in _test_parts(plan)
+        for source in part.sources
+        if (digest := _digest(source, part.places, threads)) is not None
     }
 
 
@@ -101,21 +106,18 @@ def _digest(source: Source, places: Mapping[str, str], threads: int | None) -> s
         return None
 
 
-def _test_sources(plan: Plan) -> list[tuple[str, Source, Mapping[str, str]]]:
-    sets = [(TEST, plan.recipe.data.test, plan.machine.paths.data)]
-    sets += [(name, chosen.sources, chosen.files) for name, chosen in sorted(plan.test_sets.items())]
-    return [(name, source, places) for name, sources, places in sets for source in sources]
-
-
-def _parts(plan: Plan, readable: Mapping[str, str]) -> list[_Part]:
+def _learned_parts(plan: Plan) -> list[_Part]:
     data, places = plan.recipe.data, plan.machine.paths.data
     parts = [_Part(TRAIN, data.train, places), _Part(VALIDATION, data.validation, places)]
-    names = [TEST, *sorted(plan.test_sets)]
-    tests = [entry for entry in _test_sources(plan) if entry[1].name in readable]
-    for name in names:
-        files = [(source, files) for part, source, files in tests if part == name]
-        if files:
-            parts.append(_Part(name, [source for source, _ in files], files[0][1]))
+    return [part for part in parts if part.sources]
+
+
+def _test_parts(plan: Plan) -> list[_Part]:
+    data = plan.recipe.data
+    # A search is scored on validation rows: compared with themselves, all would be copies.
+    test = [source for source in data.test if source not in data.validation]
+    parts = [_Part(TEST, test, plan.machine.paths.data)]
+    parts += [_Part(name, chosen.sources, chosen.files) for name, chosen in sorted(plan.test_sets.items())]
     return [part for part in parts if part.sources]
 
 

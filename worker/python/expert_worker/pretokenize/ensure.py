@@ -19,6 +19,7 @@ from expert_worker.pretokenize.lock import builder_lock
 from expert_worker.pretokenize.record import FILE, damage, is_cache_folder, read_description, sealed
 from expert_worker.pretokenize.watch import watched
 from expert_worker.results import CacheRecord
+from expert_worker.slow_disk import warn_if_slow
 
 _DIGEST_BUDGET = 600.0
 REUSED = "Loading pre-tokenized dataset from cache"
@@ -28,9 +29,7 @@ def ensure_cache(plan: Plan, events: Events, *, root: Path | None = None, force:
     """The cache of this plan's data, tokenizer, template and lengths; in `root` or the folder
     that the plan names. `force` builds it again."""
     root = root or Path(plan.machine.paths.cache)
-    paths = plan.machine.paths
-    base = Path(paths.base) if paths.base is not None else None
-    if (foreign := foreign_cache(root, Path(paths.home), base, events)) is not None:
+    if (foreign := _foreign(plan, root, events)) is not None:
         return foreign
     inputs = gather(plan, events)
     target = root / inputs.key
@@ -58,13 +57,17 @@ def ensure_cache(plan: Plan, events: Events, *, root: Path | None = None, force:
 
 def find_cache(plan: Plan, key: str, events: Events) -> Cache | None:
     """The whole cache of this key in the folder that the plan names; it is not built."""
+    root = Path(plan.machine.paths.cache)
+    if (foreign := _foreign(plan, root, events)) is not None:
+        return foreign if foreign.key == key else None
+    found = _undamaged(root / key, events)
+    return open_cache(root / key, found, existed=True) if found is not None else None
+
+
+def _foreign(plan: Plan, root: Path, events: Events) -> Cache | None:
     paths = plan.machine.paths
     base = Path(paths.base) if paths.base is not None else None
-    if (foreign := foreign_cache(Path(paths.cache), Path(paths.home), base, events)) is not None:
-        return foreign if foreign.key == key else None
-    target = Path(paths.cache) / key
-    found = _undamaged(target, events)
-    return open_cache(target, found, existed=True) if found is not None else None
+    return foreign_cache(root, Path(paths.home), base, events)
 
 
 def _name_unused_fields(cache: CacheRecord, events: Events) -> None:
@@ -95,6 +98,8 @@ def _undamaged(target: Path, events: Events) -> CacheRecord | None:
     if found is None:
         return None
     events.stage("token cache", _DIGEST_BUDGET, "Checking the cached dataset")
+    hint = "Set training.config.pretokenized_cache to a folder on a local disk."
+    warn_if_slow("the token cache", target, hint, events)
     if damage(target, found) is not None:
         return None
     events.stage("token cache", detail=REUSED)

@@ -1,5 +1,5 @@
 """`python -m expert_worker.report RUN` writes a run's report again; with `--index PAGE` those of several
-runs, and the page that lists them. Prints where the page is."""
+runs, and the page that lists them; with `--search` the page of a search. Prints where the page is."""
 
 import argparse
 import os
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from expert_worker.errors import ExpertError
-from expert_worker.report.write import write_index, write_report
+from expert_worker.report.write import write_index, write_report, write_search
 from expert_worker.routing.models import RouterRecord, Shelf
 from expert_worker.terminal import report_failure, write_stderr, write_stdout
 
@@ -18,12 +18,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--router", type=Path, metavar="SHELF", help="the experts, whose router the page of --index describes"
     )
+    parser.add_argument("--search", action="store_true", help="the folder is that of a search")
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="the output folder of a run")
     asked = parser.parse_args(arguments)
+    if asked.search and (asked.index is not None or len(asked.runs) > 1):
+        parser.error("--search takes one folder")
     if asked.index is None and len(asked.runs) > 1:
         parser.error("several runs need --index")
     try:
-        path = _index(asked) if asked.index else write_report(asked.runs[0])
+        if asked.search:
+            path = write_search(asked.runs[0])
+        else:
+            path = _index(asked) if asked.index else write_report(asked.runs[0])
     except ExpertError as error:
         return report_failure(error)
     if sys.stdout.isatty():

@@ -9,6 +9,7 @@ from html import escape
 
 from expert_worker.events.models import ACCURACY
 from expert_worker.recorded import (
+    AgainstScores,
     Answer,
     EvaluationResult,
     Example,
@@ -37,8 +38,8 @@ _MOST_SETS = 8
 _MOST_SIZES = 16
 AnyShare = Share | Score | PassAt
 AnyScores = EvaluationResult | TestScores
-_HEIGHTS = {"base": 300, "adapter": 700}
-_HUES = {"base": 1, "adapter": 0}
+_HEIGHTS = {"base": 300, "adapter": 700, "compared": 900}
+_HUES = {"base": 1, "adapter": 0, "compared": 2}
 _SCALE = f'<path class="grid" d="{"".join(f"M{at * SIDE / 4:.0f} 0V{SIDE:.0f}" for at in range(5))}"/>'
 # Below this, an answer is another text altogether, and marking all of it would say nothing.
 _ALIKE = 0.5
@@ -74,11 +75,41 @@ def _verdict(name: str, found: AnyScores, scorer: str) -> str:
     lines = [f"<p><b>{accuracy(best)}</b> {judged}</p>"]
     if adapter and base and base.accuracy is not None:
         lines.append(f"<p>{_comparison(base, adapter, found.comparison)}</p>")
-    lines.append(_prompt_of_base(base))
-    lines += [_unscored(who, score) for who, score in (("base", base), ("adapter", adapter)) if score]
+    against = found.against
+    third = against.score if against else None
+    if against and third:
+        lines.append(f"<p>{_third(against, adapter)}</p>")
+    lines += [_prompt_of("The base", base), _prompt_of(_against_name(found), third)]
+    sides = (("base", base), ("adapter", adapter), (_against_name(found), third))
+    for who, score in sides:
+        if score:
+            lines += [_unscored(who, score), _unparsed(who, score)]
     scale = "".join(f'<span style="left:{share}%">{share}%</span>' for share in (0, 25, 50, 75, 100))
-    plot = f'<div class="wide">{interval_picture(base, adapter)}<div class="scale">{scale}</div></div>'
-    return f'<div class="box verdict"><div>{"".join(lines)}</div><div>{plot}{LEGEND}</div></div>'
+    plot = f'<div class="wide">{interval_picture(base, adapter, third)}<div class="scale">{scale}</div></div>'
+    return f'<div class="box verdict"><div>{"".join(lines)}</div><div>{plot}{_legend(found)}</div></div>'
+
+
+def _against_name(found: AnyScores) -> str:
+    """What the third column is called."""
+    return (found.against.name if found.against else None) or "the compared model"
+
+
+def _legend(found: AnyScores) -> str:
+    if found.against is None:
+        return LEGEND
+    return LEGEND.replace(
+        "<li>bars", f'<li><i class="disc third"></i>{escape(_against_name(found))}</li><li>bars', 1
+    )
+
+
+def _third(against: AgainstScores, adapter: Score | None) -> str:
+    name, score = escape(against.name or "the compared model"), against.score or Score()
+    summary = f"{name}: {describe(score)}. "
+    points, paired = gain(score, adapter), against.comparison
+    if points is None or paired is None or paired.low is None or paired.high is None:
+        return summary
+    change = f"The adapter less {name}: {points:+.1f} points"
+    return summary + _row_by_row(change, points, paired.low, paired.high, paired)
 
 
 def scored_by(scores: EvaluationResult | None) -> str:
@@ -88,8 +119,8 @@ def scored_by(scores: EvaluationResult | None) -> str:
     return f"{scores.scorer} ({scores.scorer_sha256[:8]})" if scores.scorer_sha256 else scores.scorer
 
 
-def _prompt_of_base(base: Score | None) -> str:
-    """The base is scored with the prompt that suits it better, which a reader must know to compare."""
+def _prompt_of(who: str, base: Score | None) -> str:
+    """A model is scored with the prompt that suits it better, which a reader must know to compare."""
     choice = base.prompt if base else None
     if choice is None or len(choice.tried) < 2:
         return ""
@@ -97,7 +128,7 @@ def _prompt_of_base(base: Score | None) -> str:
     rows = max((share.total or 0 for _, share in tried), default=0)
     each = " and ".join(f"{accuracy(share)} with {escape(shots)}" for shots, share in tried)
     return (
-        f"<p><small>The base is scored with {choice.shots or 0} examples in its prompt, chosen on "
+        f"<p><small>{escape(who)} is scored with {choice.shots or 0} examples in its prompt, chosen on "
         f"{whole(rows)} validation rows: {each}.</small></p>"
     )
 
@@ -105,7 +136,24 @@ def _prompt_of_base(base: Score | None) -> str:
 def _unscored(who: str, score: Score) -> str:
     if not score.unscored:
         return ""
-    return f'<p class="warn">{whole(score.unscored)} answers of the {who} were not scored and count as 0.</p>'
+    count, name = whole(score.unscored), escape(who)
+    return f'<p class="warn">{count} answers of the {name} were not scored and count as 0.</p>'
+
+
+def _unparsed(who: str, score: Score) -> str:
+    """Wrong answers that a grammar could win, and those that it could not."""
+    found = score.unparsed
+    if found is None or found.answers is None or score.total is None or score.correct is None:
+        return ""
+    wrong = score.total - score.correct
+    if wrong <= 0:
+        return ""
+    cut = f", {whole(found.cut)} of them cut at max_new_tokens" if found.cut else ""
+    name = escape(who)
+    return (
+        f"<p><small>{whole(found.answers)} of {whole(wrong)} wrong answers of the {name} do not parse{cut}."
+        "</small></p>"
+    )
 
 
 def _comparison(base: AnyShare, adapter: AnyShare, paired: PairedComparison | None) -> str:
@@ -137,14 +185,15 @@ def score_tables(run: Run) -> str:
 def _score_tables(name: str, found: AnyScores) -> str:
     tags = found.by_tag
     levels = sorted(found.by_level[:_MOST_TAGS], key=lambda line: line.name or "")
-    body = _table("level", levels) + _table("tag", tags[:_OPEN_TAGS])
+    third = _against_name(found) if found.against else ""
+    body = _table("level", levels, third) + _table("tag", tags[:_OPEN_TAGS], third)
     rarer = tags[_OPEN_TAGS:_MOST_TAGS]
     if rarer:
         left = len(tags) - len(rarer) - _OPEN_TAGS
         more = f", {whole(left)} more in evaluation.json" if left > 0 else ""
-        rest = Raw(_table("tag", rarer))
+        rest = Raw(_table("tag", rarer, third))
         body += f'<div class="box rest">{fold(f"{whole(len(rarer))} rarer tags{more}", rest)}</div>'
-    return section(_titled("Scores by level and tag", name), body and LEGEND + body)
+    return section(_titled("Scores by level and tag", name), body and _legend(found) + body)
 
 
 def samples(run: Run) -> str:
@@ -204,18 +253,21 @@ def _titled(title: str, name: str) -> str:
     return f"{title}, test set {name}" if name else title
 
 
-def _table(name: str, lines: Sequence[ScoreLine]) -> str:
-    head = [name, "base and adapter, 0 to 100%", "base", "adapter", "rows"]
-    return table(head, [_line(line) for line in lines], frozenset({2, 3, 4}), "scores")
+def _table(name: str, lines: Sequence[ScoreLine], third: str) -> str:
+    """`third` is the name of what base and adapter are compared with, if anything."""
+    head = [name, "base and adapter, 0 to 100%", "base", "adapter", *([third] if third else []), "rows"]
+    rows = [_line(line, bool(third)) for line in lines]
+    return table(head, rows, frozenset(range(2, len(head))), "scores")
 
 
-def _line(line: ScoreLine) -> list[object]:
+def _line(line: ScoreLine, has_third: bool) -> list[object]:
     total = (line.adapter or line.base or Share()).total
     return [
         line.name or "",
-        interval_picture(line.base, line.adapter),
+        interval_picture(line.base, line.adapter, line.against),
         accuracy(line.base),
         Raw(f"<b>{accuracy(line.adapter)}</b>"),
+        *([accuracy(line.against)] if has_third else []),
         "" if total is None else whole(total),
     ]
 
@@ -273,8 +325,10 @@ def _answer(who: str, answer: Answer, expected: str) -> str:
     return f"<div><h3>{mark} {who}: {text(said)}</h3><pre>{shown}</pre></div>"
 
 
-def interval_picture(base: AnyShare | None, adapter: AnyShare | None) -> Raw:
-    sides = {"base": base, "adapter": adapter}
+def interval_picture(
+    base: AnyShare | None, adapter: AnyShare | None, compared: AnyShare | None = None
+) -> Raw:
+    sides = {"base": base, "adapter": adapter, "compared": compared}
     known = {who: share for who, share in sides.items() if share and share.accuracy is not None}
     if not known:
         return Raw("")

@@ -9,6 +9,7 @@ from expert_worker.events import Events
 from expert_worker.report.index import Listed, index
 from expert_worker.report.page import page
 from expert_worker.report.read import Run, read_run
+from expert_worker.report.search import search_page
 from expert_worker.routing.models import RouterRecord
 
 NAME = "report.html"
@@ -26,6 +27,10 @@ def refresh(folder: Path, events: Events) -> None:
 
 def write_report(folder: Path) -> Path:
     return _put(folder / NAME, page(_read(folder)))
+
+
+def write_search(folder: Path) -> Path:
+    return _put(folder / NAME, search_page(folder))
 
 
 def write_index(

@@ -9,6 +9,7 @@ from expert_worker.results import FileDigest
 
 _HUB_BLOB = re.compile(r"[0-9a-f]{64}")
 CARD = "README.md"
+GRAMMARS = ("grammar.gbnf", "grammar.json")
 EXPERT = "expert.json"
 _WEIGHTS = ("*.safetensors", "*.gguf", "config.json", "tokenizer.json")
 
@@ -26,9 +27,10 @@ def base_digests(folder: Path | None) -> dict[str, FileDigest | None]:
 
 
 def final_digests(folder: Path) -> dict[str, FileDigest]:
-    """By which a finished adapter is verified. `evaluate` adds scores to the two files that are left out, and
-    people edit the model card."""
-    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in (CARD, EXPERT)]
+    """By which a finished adapter is verified. `evaluate` changes the files that are left out: it adds scores
+    and replaces the grammar, whose digest is in expert.json. People edit the model card."""
+    left_out = {CARD, EXPERT, *GRAMMARS}
+    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in left_out]
     return {path.relative_to(folder).as_posix(): _digest(path) for path in found}
 
 

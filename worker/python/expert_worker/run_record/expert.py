@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_worker.checkpoint import files
-from expert_worker.plan import Recipe
+from expert_worker.plan import Grammar, Recipe
 from expert_worker.results import (
     EvaluationResult,
     ExpertBase,
@@ -20,8 +20,9 @@ from expert_worker.results import (
     Share,
     TestScores,
 )
+from expert_worker.run_record import inference
 from expert_worker.run_record.card import public_name
-from expert_worker.run_record.digests import EXPERT, final_digests
+from expert_worker.run_record.digests import EXPERT, GRAMMARS, final_digests
 
 FORMAT = 1
 
@@ -48,6 +49,7 @@ def expert_record(
         data=dict(data),
         files={},
         score=None,
+        **_present(grammar=inference.named(recipe.decoding.grammar)),
     )
 
 
@@ -60,6 +62,22 @@ def write_record(folder: Path, record: ExpertRecord) -> None:
 def add_score(folder: Path, result: EvaluationResult) -> None:
     """Into the record of this adapter. A record that cannot be read is left as it is."""
     _change(folder, {"score": _score(result).as_json()})
+
+
+def replace_grammar(folder: Path, grammar: Grammar | None) -> None:
+    """The scores that are added next are those of answers that this one constrained."""
+    named = inference.named(grammar)
+    for name in GRAMMARS:
+        if named is not None and grammar is not None and name == named.name:
+            files.replace(folder / name, grammar.text.encode())
+        else:
+            (folder / name).unlink(missing_ok=True)
+    _change(folder, {"grammar": None if named is None else named.as_json()})
+
+
+def _present(**fields: Any) -> dict[str, Any]:
+    """Without what is absent from the document, too."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def name_files(folder: Path) -> None:
@@ -75,7 +93,8 @@ def _change(folder: Path, changes: Mapping[str, object]) -> None:
     except (FileNotFoundError, ValueError):
         return
     if isinstance(document, dict) and document.get("format") == FORMAT:
-        files.replace_json(path, {**document, **changes})
+        changed = {**document, **changes}
+        files.replace_json(path, {name: it for name, it in changed.items() if name != "grammar" or it})
 
 
 def _score(result: EvaluationResult) -> ExpertScore:

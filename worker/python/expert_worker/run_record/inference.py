@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 from expert_worker.checkpoint import files
 from expert_worker.evaluate.decode import end_ids, pad_id, sampling, stop_texts
-from expert_worker.plan import Decoding, Template
+from expert_worker.plan import Decoding, Grammar, GrammarKind, Template
 from expert_worker.pretokenize.template import template_text
+from expert_worker.results import ExpertGrammar
 
 CHAT_TEMPLATE = "chat_template.jinja"
 GENERATION = "generation_config.json"
+GRAMMAR_FILES: Mapping[GrammarKind, str] = {"gbnf": "grammar.gbnf", "json_schema": "grammar.json"}
 
 # Of the file itself, not of how text is generated.
 _ABOUT = ("transformers_version", "_from_model_config")
@@ -22,10 +25,25 @@ _NO_THINKING = "{% set enable_thinking = false %}"
 def inference_files(
     template: Template, decoding: Decoding, model: Any, tokenizer: Any
 ) -> Mapping[str, bytes]:
+    grammar = decoding.grammar
     return {
+        **({} if grammar is None else {GRAMMAR_FILES[grammar.kind]: grammar.text.encode()}),
         CHAT_TEMPLATE: chat_template(template, tokenizer).encode(),
         GENERATION: files.json_bytes(generation_config(decoding, model, tokenizer)),
     }
+
+
+def sha256(grammar: Grammar | None) -> str | None:
+    return None if grammar is None else hashlib.sha256(grammar.text.encode()).hexdigest()
+
+
+def named(grammar: Grammar | None) -> ExpertGrammar | None:
+    """As `expert.json` names the file beside it."""
+    if grammar is None:
+        return None
+    return ExpertGrammar(
+        name=GRAMMAR_FILES[grammar.kind], sha256=hashlib.sha256(grammar.text.encode()).hexdigest()
+    )
 
 
 def chat_template(template: Template, tokenizer: Any) -> str:

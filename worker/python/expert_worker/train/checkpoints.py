@@ -22,6 +22,7 @@ from expert_worker.plan import Inputs, Plan, recipe_document
 from expert_worker.processor import name_of_processor
 from expert_worker.results import CheckpointFacts
 from expert_worker.run_record.final import adapter_config, adapter_tensors
+from expert_worker.train import memory
 from expert_worker.train.adapter import trained
 from expert_worker.train.distributed import DistContext, reshard
 from expert_worker.train.precision import LossScale
@@ -81,7 +82,9 @@ class CheckpointManager:
                 "Set save_total_limit or a larger save_steps, free some space, or choose a disk with -o.",
             )
 
-    def save(self, state: TrainerState, metrics: dict[str, float]) -> None:
+    def save(
+        self, state: TrainerState, metrics: dict[str, float], tokens_per_second: float | None = None
+    ) -> None:
         """At most once per step: a stop right after a save does nothing. Rank 0 writes; all ranks then wait
         at a barrier."""
         if state.step in (0, self._saved):
@@ -89,13 +92,15 @@ class CheckpointManager:
         if self._dist.sharded:
             reshard(self._model)
         if self._dist.is_main_process:
-            self._commit(state, metrics)
+            self._commit(state, metrics, tokens_per_second)
         self._saved = state.step
         self._dist.barrier()
 
-    def _commit(self, state: TrainerState, metrics: dict[str, float]) -> None:
+    def _commit(
+        self, state: TrainerState, metrics: dict[str, float], tokens_per_second: float | None
+    ) -> None:
         parts = capture(self._model, self._optimizer, self._scale, self._plan.recipe.base.name)
-        folder = self._store.commit(state.step, parts, self._facts(state, metrics))
+        folder = self._store.commit(state.step, parts, self._facts(state, metrics, tokens_per_second))
         pinned: set[int] = set()
         if self._mirror is not None:
             self._mirror.submit(folder)
@@ -106,8 +111,11 @@ class CheckpointManager:
         if self._mirror is not None:
             self._mirror.drain()
 
-    def _facts(self, state: TrainerState, metrics: dict[str, float]) -> CheckpointFacts:
+    def _facts(
+        self, state: TrainerState, metrics: dict[str, float], tokens_per_second: float | None
+    ) -> CheckpointFacts:
         machine = self._plan.machine
+        device = torch_device(machine.device, self._dist.offset)
         dtype = compute_dtype(self._plan.recipe.base.quantization, machine.dtype)
         return CheckpointFacts(
             recipe_digest=self._plan.recipe_digest,
@@ -119,8 +127,10 @@ class CheckpointManager:
             metrics=finite(metrics),
             inputs=self._inputs,
             threads=self._dist.threads(machine),
-            fp32_products=fp32_choice(dtype, torch_device(machine.device), self._model),
+            fp32_products=fp32_choice(dtype, device, self._model),
             processor=name_of_processor(machine.device),
+            tokens_per_second=tokens_per_second,
+            peak_memory_bytes=memory.peak(device),
         )
 
 

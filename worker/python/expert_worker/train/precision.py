@@ -13,13 +13,19 @@ from expert_worker.plan import Precision
 _RESERVE, _WINDOWS_RESERVE = 512 << 20, 1 << 30
 
 
-def prepare(wanted: Precision, device: torch.device, threads: int | None, events: Events) -> None:
-    """Process-wide settings, each reported as read back from torch."""
+def prepare(
+    wanted: Precision,
+    device: torch.device,
+    threads: int | None,
+    events: Events,
+    memory_bytes: int | None = None,
+) -> None:
+    """Process-wide settings, each reported as read back from torch. `memory_bytes`: the device's, or less."""
     if threads:
         torch.set_num_threads(threads)
     events.applied("threads", torch.get_num_threads())
     if device.type == "cuda":
-        _prepare_cuda(wanted, device.index, events)
+        _prepare_cuda(wanted, device.index, memory_bytes, events)
     else:
         torch.use_deterministic_algorithms(True, warn_only=True)
         # It would fill every new tensor with NaN to find uninitialised reads: a debugging aid.
@@ -27,7 +33,7 @@ def prepare(wanted: Precision, device: torch.device, threads: int | None, events
         events.applied("deterministic", torch.are_deterministic_algorithms_enabled())
 
 
-def _prepare_cuda(wanted: Precision, index: int, events: Events) -> None:
+def _prepare_cuda(wanted: Precision, index: int, most: int | None, events: Events) -> None:
     # What names no device uses the current one: pinned memory, bitsandbytes' paged optimizers.
     torch.cuda.set_device(index)
     torch.backends.cuda.matmul.allow_tf32 = wanted.tf32
@@ -40,16 +46,19 @@ def _prepare_cuda(wanted: Precision, index: int, events: Events) -> None:
     events.applied("tf32", on, "TF32 enabled" if on else None)
     events.applied("cudnn_benchmark", torch.backends.cudnn.benchmark)
     events.applied("cudnn_attention", torch.backends.cuda.cudnn_sdp_enabled())  # type: ignore[no-untyped-call]
-    _limit_memory(index, events)
+    _limit_memory(index, most, events)
 
 
-def _limit_memory(index: int, events: Events) -> None:
+def _limit_memory(index: int, most: int | None, events: Events) -> None:
     """Below what is free now: a Windows driver would spill into shared memory and become slow; a refusal can
-    be answered by smaller batches. The reserve is for what the driver takes outside torch's allocator."""
+    be answered by smaller batches. The reserve is for what the driver takes outside torch's allocator.
+    `most` is the plan's memory: less than the device has where --max-memory says so."""
     free, total = torch.cuda.mem_get_info(index)
     reserve = _WINDOWS_RESERVE if sys.platform == "win32" else _RESERVE
     # What this process holds already is not free, and counts toward its share.
     limit = free + torch.cuda.memory_reserved(index) - reserve
+    if most is not None:
+        limit = min(limit, most)
     torch.cuda.set_per_process_memory_fraction(min(1.0, max(limit, total // 10) / total), index)
     limit = int(total * torch.cuda.get_per_process_memory_fraction(index))
     events.applied("memory_limit_bytes", limit)

@@ -133,7 +133,8 @@ def prepare(
     """The model with its adapter, the optimizer and the loop, as they were at `saved` if that is given."""
     recipe, machine = plan.recipe, plan.machine
     device = torch_device(machine.device, dist.offset)
-    precision.prepare(recipe.precision, device, dist.threads(machine), events)
+    threads, most = dist.threads(machine), machine.device.memory_bytes
+    precision.prepare(recipe.precision, device, threads, events, most)
     order = loader.order_of(recipe.batch, recipe.seed, dataset.train)
     steps = loader.total_steps(recipe.schedule.duration, order)
     tokenizer = load_tokenizer(recipe.base, machine.paths, events)
@@ -225,7 +226,7 @@ def _chosen(resume: Resume | None, store: Store) -> Loaded | None:
     if isinstance(resume, ResumeNewest):
         return store.newest_valid()
     if isinstance(resume, ResumeCheckpoint):
-        loaded = store.load(Path(resume.path))
+        loaded = store.named(Path(resume.path))
         store.rewind(loaded.step)
         return loaded
     store.clear()

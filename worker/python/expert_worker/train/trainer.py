@@ -29,7 +29,7 @@ from expert_worker.train.precision import LossScale
 _BAD_STEPS_IN_A_ROW = 3
 
 Evaluate = Callable[[int], dict[str, float]]
-Save = Callable[["TrainerState", dict[str, float]], None]
+Save = Callable[["TrainerState", dict[str, float], float | None], None]
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Trainer:
             metrics = self._evaluate() if self.evaluation_interval.due(self.state.step) else {}
             stopping = self.dist.agrees_to_stop(self.events.stop)
             if self.save_interval.due(self.state.step) or (metrics and self._wants_best()) or stopping:
-                self.save(self.state, metrics)
+                self._save(metrics)
             if stopping and self.state.step < self.total_steps:
                 self._leave()
             if self._stops_early():
@@ -127,7 +127,7 @@ class Trainer:
         self.state.skipped_in_a_row += 1
         if self.state.skipped_in_a_row >= _BAD_STEPS_IN_A_ROW:
             good = self.state.step - self.state.skipped_in_a_row
-            self.save(self.state, {})
+            self._save({})
             raise Failed(
                 f"{_BAD_STEPS_IN_A_ROW} steps in a row had a loss or gradients that are not finite; "
                 f"the adapter is that of step {good}, and saved",
@@ -180,6 +180,9 @@ class Trainer:
         self.events.stage("train")
         return metrics
 
+    def _save(self, metrics: dict[str, float]) -> None:
+        self.save(self.state, metrics, self.throughput.tokens_per_second)
+
     def _wants_best(self) -> bool:
         """A best checkpoint must be on disk to be used at the end."""
         return self.plan.recipe.evaluation.best is not None and self.state.best_step == self.state.step
@@ -197,7 +200,7 @@ class Trainer:
 
     def _leave(self) -> None:
         """At a step boundary: a partial gradient accumulation is discarded and will be repeated."""
-        self.save(self.state, {})
+        self._save({})
         raise self.events.stop.interrupted(f"Stopped after step {self.state.step}; the checkpoint is saved")
 
     def _clear_memory(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from expert_worker.base import locate
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.cached_scores import fingerprint
+from expert_worker.evaluate.grammar import check_grammar
 from expert_worker.evaluate.rows import rows_of, spread
 from expert_worker.evaluate.scored_rows import ScoredRows, check_on_references, scored_rows
 from expert_worker.evaluate.scorers import check_scorer, chosen_scorer
@@ -108,6 +109,7 @@ def checkpoint_scores(
     chosen, data = recipe.evaluation, recipe.data
     if chosen.scorer is not None:
         check_scorer(chosen.scorer)
+    check_grammar(recipe.decoding.grammar)
     rows = rows_of(data.validation, data.field_mapping, paths.data)
     if not rows:
         raise BadInput(

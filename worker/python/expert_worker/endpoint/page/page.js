@@ -2,6 +2,7 @@
 // Asks the base and an expert the same, and shows both answers as they arrive.
 const byId = (id) => document.getElementById(id);
 let models = [];
+let questions = [];
 let running = null;
 
 function headers() {
@@ -31,7 +32,7 @@ async function load() {
   byId("expert").replaceChildren(...experts.map((model) => new Option(model.id, model.id)));
   const base = experts.find((model) => model.base)?.base;
   if (base) document.querySelector("h1").textContent = `Experts on ${base}`;
-  describe();
+  choose();
   show("");
 }
 
@@ -53,6 +54,44 @@ function describe() {
   const base = score.base ? `; base ${percent(score.base)}` : "";
   byId("score").textContent =
     `${score.measure} ${percent(score.adapter)} (${interval(score.adapter)}) of ${score.rows} test rows${base}`;
+}
+
+function choose() {
+  describe();
+  loadQuestions();
+}
+
+// The tags and test questions of the chosen expert; none where its run is not on the server.
+async function loadQuestions() {
+  const name = byId("expert").value;
+  let found = { tags: [], questions: [] };
+  try {
+    const response = await fetch(`v1/models/${encodeURIComponent(name)}/questions`, { headers: headers() });
+    if (response.ok) found = await response.json();
+  } catch {
+    // The page works without them.
+  }
+  if (name !== byId("expert").value) return;
+  questions = found.questions;
+  const count = (tag) => questions.filter((one) => one.tags.includes(tag.name)).length;
+  const right = (tag) => (tag.score ? `; ${tag.score.correct} of ${tag.score.total} right` : "");
+  byId("tag").replaceChildren(
+    new Option(`anything (${questions.length})`, ""),
+    ...found.tags.map((tag) => new Option(`${tag.name} (${count(tag)}${right(tag)})`, tag.name)),
+  );
+  byId("questions").hidden = !questions.length;
+  listQuestions();
+}
+
+function listQuestions() {
+  const tag = byId("tag").value;
+  const shown = questions.filter((one) => !tag || one.tags.includes(tag));
+  // What is asked often stands last, below a schema or a text.
+  const title = (prompt) => prompt.trim().split("\n").pop().slice(0, 100);
+  byId("question").replaceChildren(
+    new Option("choose one", ""),
+    ...shown.map((one) => new Option(title(one.prompt), one.prompt)),
+  );
 }
 
 async function* events(response) {
@@ -121,7 +160,11 @@ async function askBoth(event) {
 
 byId("ask").addEventListener("submit", askBoth);
 byId("stop").addEventListener("click", () => running?.abort());
-byId("expert").addEventListener("change", describe);
+byId("expert").addEventListener("change", choose);
+byId("tag").addEventListener("change", listQuestions);
+byId("question").addEventListener("change", () => {
+  if (byId("question").value) byId("prompt").value = byId("question").value;
+});
 byId("token").addEventListener("change", () => load().catch((error) => show(error.message)));
 byId("prompt").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) byId("ask").requestSubmit();

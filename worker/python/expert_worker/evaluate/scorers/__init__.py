@@ -36,6 +36,8 @@ BUILT_IN = {
 }
 # Packages that not everybody needs, by scorer: the module and what to install.
 PACKAGES = {"rouge": ("rouge_score", "rouge-score"), "chrf": ("sacrebleu", "sacrebleu")}
+# Those that parse an answer before they judge what it says.
+PARSING = frozenset({"sql", "json", "cypher", "typescript"})
 CLASSIFICATION = "classification"
 PYTHON = "python"
 JUDGE = "judge"
@@ -78,6 +80,10 @@ class ChosenScorer:
 
             return PythonScorer(self.settings["file"], self.settings["function"], self.source or "")
         return find_scorer(self.name, **{key: it for key, it in self.settings.items() if key != "kind"})
+
+    @property
+    def has_parser(self) -> bool:
+        return self.name in PARSING
 
     @property
     def metric(self) -> str | None:

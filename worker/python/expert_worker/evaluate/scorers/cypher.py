@@ -10,8 +10,8 @@ from typing import Any
 
 from expert_worker.evaluate import answer as answers
 from expert_worker.evaluate.scorers.cypher_data import Graph
-from expert_worker.evaluate.scorers.cypher_guard import STARTS, refusal
-from expert_worker.evaluate.verdict import RIGHT, Row, Verdict, wrong
+from expert_worker.evaluate.scorers.cypher_guard import STARTS, UNCLOSED, refusal
+from expert_worker.evaluate.verdict import RIGHT, Row, Verdict, unparsed, wrong
 
 GRAPHS = 3
 KEPT = 64
@@ -29,10 +29,10 @@ class CypherScorer:
 
     def judge(self, row: Row, answer: str) -> Verdict:
         if not answer:
-            return wrong("no Cypher in the answer")
+            return unparsed("no Cypher in the answer")
         refused = refusal(answer)
         if refused:
-            return wrong(refused)
+            return unparsed(refused) if refused == UNCLOSED else wrong(refused)
         gold = str(row["completion"])
         for place in range(GRAPHS):
             seed = f"{row['seed']}/{place}"
@@ -40,7 +40,8 @@ class CypherScorer:
             try:
                 found = self.ask(row["graph"], seed, answer)
             except RuntimeError as error:
-                return wrong(f"Cypher: {error}")
+                verdict = unparsed if str(error).startswith("Parser exception") else wrong
+                return verdict(f"Cypher: {error}")
             if not same(expected, found, is_ordered(gold)):
                 return wrong(f"{len(found)} rows {found[:1]} instead of {len(expected)} {expected[:1]}")
         return RIGHT

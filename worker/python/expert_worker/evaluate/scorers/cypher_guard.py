@@ -20,6 +20,7 @@ FORBIDDEN = frozenset(
     """.split()  # noqa: SIM905
 )
 MAX_LENGTH = 4_000
+UNCLOSED = "a string without an end"
 _PIECE = re.compile(r"'[^']*'|\"[^\"]*\"|[^\W\d]\w*|//|/\*|\*/|--(?![>\[(-])|.", re.DOTALL)
 
 
@@ -40,7 +41,7 @@ def _refused_piece(pieces: list[str]) -> str | None:
         return f"a question starts with one of {', '.join(STARTS)}"
     for place, piece in enumerate(pieces):
         if piece in {"'", '"'}:
-            return "a string without an end"
+            return UNCLOSED
         if piece in {"//", "/*", "*/"}:
             return "comments are not allowed in a query"
         if piece.upper() in FORBIDDEN and not _is_property(pieces, place):

@@ -13,7 +13,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from expert_worker.evaluate import answer as answers
-from expert_worker.evaluate.verdict import RIGHT, Row, Verdict, wrong
+from expert_worker.evaluate.verdict import RIGHT, Row, Verdict, unparsed, wrong
 
 MAX_LENGTH = 20_000
 
@@ -28,8 +28,10 @@ class JsonScorer:
             return wrong(f"{len(answer)} characters are too long for an answer")
         try:
             found = _parsed(answer)
+        except _Twins as error:
+            return wrong(str(error))
         except ValueError as error:
-            return wrong(f"not JSON: {error}")
+            return unparsed(f"not JSON: {error}")
         if same(wanted, found):
             return RIGHT
         if row.get("instances"):
@@ -106,10 +108,14 @@ def _as_schema(wanted: Any, found: Any, instances: list[Any]) -> Verdict:
     return RIGHT
 
 
+class _Twins(ValueError):
+    """It parses, and readers would disagree on what it says."""
+
+
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key occurs twice")
+        raise _Twins("a key occurs twice")
     return found
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from expert_worker.evaluate import answer as answers
 from expert_worker.evaluate.scorers.sql_data import build
-from expert_worker.evaluate.verdict import RIGHT, Row, Verdict, wrong
+from expert_worker.evaluate.verdict import RIGHT, Row, Verdict, unparsed, wrong
 
 DATABASES = 3
 MAX_LENGTH = 4_000
@@ -32,6 +32,11 @@ LIMITS = {
     sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 200,
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
+# What SQLite's tokenizer and parser say; they have no error code that other errors lack.
+_SYNTAX = re.compile(
+    r"syntax error|incomplete input|unrecognized token|one statement at a time|clause should come"
+    r"|parser stack overflow"
+)
 Result = list[tuple[Any, ...]]
 
 
@@ -42,7 +47,7 @@ class SqlScorer:
     def judge(self, row: Row, answer: str) -> Verdict:
         gold = str(row["completion"])
         if not answer:
-            return wrong("no SQL in the answer")
+            return unparsed("no SQL in the answer")
         if len(answer) > MAX_LENGTH:
             return wrong(f"{len(answer)} characters are too long for a query")
         in_order = is_ordered(gold)
@@ -52,7 +57,8 @@ class SqlScorer:
             try:
                 found = query(database(row, seed), answer)
             except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError, MemoryError) as error:
-                return wrong(f"SQLite: {error}")
+                verdict = unparsed if _SYNTAX.search(str(error)) else wrong
+                return verdict(f"SQLite: {error}")
             if not same(expected, found, in_order):
                 return wrong(_difference(expected, found))
         return RIGHT

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from expert_worker.evaluate.answer import unfenced
 from expert_worker.evaluate.scorers.typescript_tree import normal, parsed
-from expert_worker.evaluate.verdict import RIGHT, Row, Verdict, wrong
+from expert_worker.evaluate.verdict import RIGHT, Row, Verdict, unparsed, wrong
 
 MAX_LENGTH = 8_000
 CHECK_SECONDS = 60
@@ -28,12 +28,12 @@ class TypescriptScorer:
 
     def judge(self, row: Row, answer: str) -> Verdict:
         if not answer:
-            return wrong("no code in the answer")
+            return unparsed("no code in the answer")
         if len(answer) > MAX_LENGTH:
             return wrong(f"{len(answer)} characters are too long for an answer")
         tree = parsed(answer)
         if tree is None:
-            return wrong("the code does not parse")
+            return unparsed("the code does not parse")
         accepted = [str(row["completion"]), *map(str, row.get("accepted") or ())]
         if all(normal(tree) != normal(parsed(code)) for code in accepted):
             return wrong("the code parses, but says something else")

@@ -199,6 +199,12 @@ def _compare(table: Placed, column: Column, sql: str, draw: Draw) -> Condition: 
         sign = "<"
     if column.measure == "seconds" and "sec" in column.name.lower() and draw.chance(0.3):
         return _in_minutes(column, sql, sign, draw)
+    if column.measure == "milliseconds" and draw.chance(0.7):
+        return (
+            _in_minutes(column, sql, sign, draw, 60_000)
+            if draw.chance(0.5)
+            else _in_seconds(column, sql, sign, draw)
+        )
     own = {">": column.more, "<": column.less}.get(sign, ())
     if own and draw.chance(0.7):
         after = draw.one(own).format(n=number, u=unit(column, draw))
@@ -217,14 +223,25 @@ def _compare(table: Placed, column: Column, sql: str, draw: Draw) -> Condition: 
     return Condition("", after, f"{sql} {sign} {number}", ("compare",), (column.name,), (str(number),))
 
 
-def _in_minutes(column: Column, sql: str, sign: str, draw: Draw) -> Condition:
-    """Said in minutes, stored in seconds."""
+LENGTHS = {">": "longer than", "<": "shorter than", ">=": "of at least", "<=": "of at most"}
+
+
+def _in_minutes(column: Column, sql: str, sign: str, draw: Draw, stored: int = 60) -> Condition:
+    """Said in minutes, stored in seconds or their thousandths."""
     minutes = draw.one((1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30))
     unit_word = "minute" if minutes == 1 else "minutes"
-    words = {">": "longer than", "<": "shorter than", ">=": "of at least", "<=": "of at most"}[sign]
-    after = f"{words} {minutes} {unit_word}"
+    after = f"{LENGTHS[sign]} {minutes} {unit_word}"
     return Condition(
-        "", after, f"{sql} {sign} {minutes * 60}", ("compare", "unit"), (column.name,), (str(minutes),)
+        "", after, f"{sql} {sign} {minutes * stored}", ("compare", "unit"), (column.name,), (str(minutes),)
+    )
+
+
+def _in_seconds(column: Column, sql: str, sign: str, draw: Draw) -> Condition:
+    """Said in seconds, stored in their thousandths."""
+    seconds = draw.between(3, 60) * 10
+    after = f"{LENGTHS[sign]} {seconds} {draw.one(('seconds', 'sec'))}"
+    return Condition(
+        "", after, f"{sql} {sign} {seconds * 1000}", ("compare", "unit"), (column.name,), (str(seconds),)
     )
 
 
@@ -318,6 +335,8 @@ def _when(sql: str, draw: Draw) -> tuple[str, str, str, tuple[str, ...]]:
 
 def _date(table: Placed, column: Column, sql: str, draw: Draw) -> Condition:  # noqa: ARG001
     when, test, tag, keep = _when(sql, draw)
+    if column.timed and tag == "date-compare":
+        test = test.replace(sql, f"date({sql})", 1)
     noun, verb = draw.one(column.nouns), column.verb
     forms = ["with {a} {w}", "whose {n} is {w}", "with {a} {w}"]
     if verb in ACTIVE:

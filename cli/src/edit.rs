@@ -1,9 +1,17 @@
 //! Edits a manifest's text: changes the values and keeps everything else as it is.
 
+use std::fmt;
+use std::path::Path;
+
 use expert_contract::ledger::Section;
-use expert_contract::manifest::ROOT;
 use expert_contract::manifest::json::{Node, Object, parse};
+use expert_contract::manifest::{Options, ROOT};
+use expert_contract::read;
+use fs_err as fs;
 use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::sys::durable;
 
 /// One setting of `training.config`.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +29,16 @@ pub struct Changed {
     /// The present value; None for a new key.
     pub before: Option<String>,
     pub after: String,
+}
+
+impl fmt::Display for Changed {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "line {}: \"{}\": ", self.line, self.key)?;
+        match &self.before {
+            Some(before) => write!(to, "{before} -> {}", self.after),
+            None => write!(to, "new: {}", self.after),
+        }
+    }
 }
 
 struct Replacement {
@@ -72,6 +90,34 @@ pub fn apply(text: &str, base: usize, settings: &[Setting]) -> Option<(String, V
         replacements.push(Replacement { start: at, end: at, text: inserted });
     }
     Some((replaced(text, replacements), changed))
+}
+
+/// Which of the manifest's bases the settings are for; none where it is not one of them.
+pub fn base_of(named: Option<&str>, file: &Path) -> Option<usize> {
+    let Some(named) = named else { return Some(0) };
+    // A manifest with errors is reported when the plan is made.
+    read::load(file, &Options::default()).manifest.map_or(Some(0), |manifest| manifest.find_base(named))
+}
+
+pub fn no_place_for_base() -> Failure {
+    Failure::bad_input("unknown-model", "--write has no place for a base that is not in the manifest")
+        .hint("add the base to base_models first, or leave --write out")
+}
+
+pub fn edited(file: &Path, base: usize, settings: &[Setting]) -> Result<(String, Vec<Changed>), Failure> {
+    let text = fs::read_to_string(file).map_err(|error| Failure::reading("read", file, &error))?;
+    apply(&text, base, settings).ok_or_else(|| {
+        Failure::bad_input("no-config", format!("{} has no training.config to write to", file.display()))
+    })
+}
+
+/// The written text must still be a valid manifest.
+pub fn write(text: &str, file: &Path) -> Result<(), Failure> {
+    let loaded = read::from_bytes(text.as_bytes().to_vec(), file, &Options::default());
+    if !loaded.ok() {
+        return Err(Failure::manifest(file, loaded.diagnostics));
+    }
+    durable::write(file, text.as_bytes()).map_err(|error| Failure::writing("write", file, &error))
 }
 
 fn replaced(text: &str, mut replacements: Vec<Replacement>) -> String {

@@ -47,6 +47,8 @@ class Column:
     verb: str = ""
     yes: str = ""
     no: str = ""
+    # A date with the time of day.
+    timed: bool = False
     # In one question's tables: the column's name, and as a statement writes it.
     name: str = ""
     sql: str = ""

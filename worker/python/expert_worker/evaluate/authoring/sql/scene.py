@@ -9,7 +9,7 @@ from expert_worker.evaluate.authoring.draw import Draw
 
 from . import pools
 from .columns import Column
-from .worlds import Table, World
+from .tables import Table, World
 
 ROWS, PARENT_ROWS = 24, 10
 # How often a column goes by its own name where people have other words for it, too.

@@ -1,0 +1,231 @@
+//! `recommend`: which bases fit this machine, by the memory estimate of `plan`.
+
+use std::path::{Path, PathBuf};
+
+use expert_contract::exit::Exit;
+use expert_contract::manifest::{EMBEDDED, Set};
+use expert_contract::plan::{Device, DeviceKind, Quantization};
+use expert_contract::resolve::gibibytes;
+use serde::Serialize;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::args::{DeviceChoice, PlanOptions};
+use crate::experts::MANIFEST;
+use crate::failure::Failure;
+use crate::plan::resolved;
+use crate::scaffold::{self, Preset, Split};
+use crate::sys::cards::{Card, memory};
+use crate::sys::durable;
+use crate::ui::number::bytes;
+use crate::ui::{Align, Console, Table};
+
+/// Bases that anyone can download and whose dimensions are known before that, smallest first.
+const BASES: [&str; 7] = [
+    EMBEDDED,
+    "HuggingFaceTB/SmolLM2-360M-Instruct",
+    "Qwen/Qwen3-0.6B",
+    "Qwen/Qwen3-1.7B",
+    "Qwen/Qwen3-4B",
+    "mistralai/Mistral-7B-Instruct-v0.3",
+    "Qwen/Qwen3-8B",
+];
+/// The time of a step grows with the parameters: above this, a CPU takes hours for what a GPU does in minutes.
+const MOST_ON_CPU: u64 = 1_000_000_000;
+
+/// Show which bases fit this machine, by memory, and which one to begin with
+#[derive(clap::Args)]
+pub struct Args {
+    /// The expert whose settings count (default: the working directory's, else those that `init` writes)
+    #[arg(value_name = "EXPERT")]
+    expert: Option<PathBuf>,
+    /// Another machine: a card (rtx4090, h100, a100-80gb), any card of a size (24GB), or several (2xh100)
+    #[arg(long = "for", value_name = "CARD", value_parser = Card::parse, conflicts_with = "device")]
+    card: Option<Card>,
+    /// Where to train
+    #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
+    device: DeviceChoice,
+    /// Memory of the device to use at most, such as 8GB
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    max_memory: Option<u64>,
+    /// Change one value of the manifest, such as training.config.max_seq_length=4096
+    #[arg(long, value_name = "KEY=VALUE", value_parser = Set::parse)]
+    set: Vec<Set>,
+}
+
+#[derive(Serialize)]
+struct Sized {
+    base: &'static str,
+    parameters: u64,
+    /// The format of its weights: quantized, or that of the run.
+    held_in: String,
+    /// For one micro-batch of the settings, or of fewer rows where that does not fit.
+    memory_bytes: u64,
+    rows_at_once: u64,
+    fits: bool,
+}
+
+pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
+    let here = Path::new(MANIFEST).is_file().then(|| PathBuf::from("."));
+    let expert = args.expert.clone().or(here);
+    let scaffolded = if expert.is_none() { Some(new_expert()?) } else { None };
+    let folder = expert.clone().or_else(|| scaffolded.as_ref().map(|it| it.path().to_owned()));
+    let options = options(args, folder);
+    let quiet = Console { warns: false, ..*console };
+    let mut found = Vec::new();
+    let mut device = None;
+    for base in BASES {
+        let mut sized = size(base, None, &options, &quiet)?;
+        if sized.as_ref().is_some_and(|(it, _)| !it.fits) {
+            sized = size(base, Some("int4"), &options, &quiet)?;
+        }
+        if let Some((sized, on)) = sized {
+            found.push(sized);
+            device = Some(on);
+        }
+    }
+    let device = device.ok_or_else(|| Failure::bad_input("no-budget", "no base could be sized"))?;
+    let chosen = choose(&found, device.kind);
+    if console.json {
+        let chosen = chosen.map(|it| it.base);
+        console.document(&json!({"ok": true, "device": device, "bases": found, "recommended": chosen}));
+        return Ok(Exit::Done);
+    }
+    console.data(&page(&found, &device, chosen));
+    let next = match (chosen, &expert) {
+        (None, _) => "train on a machine with more memory, or set a smaller max_seq_length".to_owned(),
+        (Some(it), None) => {
+            format!(
+                "expert-cli init NAME, then expert-cli plan NAME --model {}",
+                crate::next::quoted(it.base)
+            )
+        }
+        (Some(it), Some(_)) => {
+            let options = PlanOptions { model: Some(it.base.to_owned()), expert, ..options };
+            crate::next::command("plan", &options, "")
+        }
+    };
+    console.say(&format!("next: {next}"));
+    Ok(Exit::Done)
+}
+
+/// The settings that `init` writes, for who has no expert yet.
+fn new_expert() -> Result<TempDir, Failure> {
+    let unwritten = |error: &std::io::Error| Failure::writing("write in", &std::env::temp_dir(), error);
+    let folder = tempfile::tempdir().map_err(|error| unwritten(&error))?;
+    let manifest = scaffold::manifest("new", Preset::default()).map_err(|error| {
+        Failure::new(Exit::Failed, "bad-preset", format!("the preset cannot be read: {error}"))
+    })?;
+    let data = Split::ALL.map(|split| (format!("datasets/{}", split.file()), scaffold::rows(split)));
+    for (file, text) in [(MANIFEST.to_owned(), manifest)].into_iter().chain(data) {
+        durable::write(&folder.path().join(file), text.as_bytes()).map_err(|error| unwritten(&error))?;
+    }
+    Ok(folder)
+}
+
+fn options(args: &Args, expert: Option<PathBuf>) -> PlanOptions {
+    PlanOptions {
+        expert,
+        manifest: None,
+        model: None,
+        data: None,
+        test: None,
+        output: None,
+        set: args.set.clone(),
+        card: args.card.clone(),
+        max_memory: args.max_memory,
+        device: args.device,
+        mixed_precision: None,
+        allow_path: Vec::new(),
+    }
+}
+
+/// None where the settings leave nothing to estimate.
+fn size(
+    base: &'static str,
+    quantization: Option<&str>,
+    options: &PlanOptions,
+    console: &Console,
+) -> Result<Option<(Sized, Device)>, Failure> {
+    let smaller =
+        quantization.map(|kind| Set::flag("recommend", "base_models.0.quantization".to_owned(), kind));
+    let set = options.set.iter().cloned().chain(smaller).collect();
+    let options = PlanOptions { model: Some(base.to_owned()), set, ..options.clone() };
+    let planned = resolved(&options, console)?.resolved;
+    Ok(planned.base.shape.as_ref().map(|shape| {
+        let machine = &planned.machine;
+        let sized = Sized {
+            base,
+            parameters: shape.parameters(),
+            held_in: match planned.recipe.base.quantization {
+                Quantization::None => machine.dtype.to_string(),
+                quantization => quantization.to_string(),
+            },
+            memory_bytes: machine.estimate.total,
+            rows_at_once: machine.micro_batch,
+            fits: planned.largest_micro_batch.is_none_or(|rows| rows > 0),
+        };
+        (sized, machine.device.clone())
+    }))
+}
+
+/// The largest that fits and that this kind of device trains in reasonable time.
+fn choose(found: &[Sized], device: DeviceKind) -> Option<&Sized> {
+    let most = if device == DeviceKind::Cpu { MOST_ON_CPU } else { u64::MAX };
+    found.iter().rev().find(|it| it.fits && it.parameters <= most)
+}
+
+fn page(found: &[Sized], device: &Device, chosen: Option<&Sized>) -> String {
+    let columns = [
+        ("base", Align::Left),
+        ("parameters", Align::Right),
+        ("held in", Align::Left),
+        ("memory", Align::Right),
+        ("rows at once", Align::Right),
+        ("", Align::Left),
+    ];
+    let mut table = Table::new(&columns);
+    for it in found {
+        let mark = match chosen {
+            _ if !it.fits => "does not fit",
+            Some(chosen) if chosen.base == it.base => "recommended",
+            _ => "",
+        };
+        let millions = format!("{} M", it.parameters / 1_000_000);
+        let rows = if it.fits { it.rows_at_once.to_string() } else { "-".to_owned() };
+        table.row([it.base, &millions, &it.held_in, &bytes(it.memory_bytes), &rows, mark]);
+    }
+    let memory = device.memory_bytes.map_or(String::new(), |size| format!(", {}", gibibytes(size)));
+    let on_cpu =
+        "\nthe time of a step grows with the base: a CPU trains those above 1,000 M parameters for hours";
+    let note = if device.kind == DeviceKind::Cpu { on_cpu } else { "" };
+    format!("{}{memory}\n\n{}{note}", device.name, table.render())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sized(base: &'static str, parameters: u64, fits: bool) -> Sized {
+        Sized { base, parameters, held_in: "bf16".to_owned(), memory_bytes: 1, rows_at_once: 1, fits }
+    }
+
+    #[test]
+    fn the_largest_base_that_fits_is_recommended() {
+        let found = [
+            sized("a", 135_000_000, true),
+            sized("b", 4_000_000_000, true),
+            sized("c", 8_000_000_000, false),
+        ];
+        let name = |kind| choose(&found, kind).map(|it| it.base);
+        assert_eq!((name(DeviceKind::Cuda), name(DeviceKind::Cpu)), (Some("b"), Some("a")));
+        assert!(choose(&[sized("c", 1, false)], DeviceKind::Cuda).is_none());
+    }
+
+    #[test]
+    fn the_dimensions_of_every_base_are_known() {
+        for base in BASES {
+            assert!(expert_contract::budget::Shape::known(base).is_some(), "{base}");
+        }
+    }
+}

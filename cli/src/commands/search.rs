@@ -1,0 +1,102 @@
+//! `search`: finds better training settings by successive halving.
+
+use std::path::Path;
+
+use expert_contract::exit::Exit;
+
+use crate::args::{Global, PlanOptions, Supervision};
+use crate::edit::{self, Setting};
+use crate::failure::Failure;
+use crate::next;
+use crate::runs::report;
+use crate::search::{self, Budget, Found, Search, space};
+use crate::sys::paths::near;
+use crate::ui::Console;
+
+#[derive(clap::Args)]
+#[command(mut_arg("output", |arg| arg.help("The search's folder (default: weights/<model>-search beside the manifest)")))]
+pub struct Args {
+    #[command(flatten)]
+    options: PlanOptions,
+    /// Settings to vary, each with or without values: lr=1e-4..5e-3,rank=8|16|32,steps; also alpha, dropout, warmup, decay
+    #[arg(long, value_name = "SETTINGS", default_value = "lr,rank,steps")]
+    space: String,
+    /// Time (2h, 30m) or number of trials
+    #[arg(long, value_name = "TIME|N", default_value = "9")]
+    budget: Budget,
+    /// Number that the drawn trials follow from
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    search_seed: u64,
+    /// Score at most this many validation rows, drawn evenly
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    rows: Option<u64>,
+    /// Trials at once (default: one per GPU, or one per CPU core up to what memory allows)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    jobs: Option<u32>,
+    /// Remove the search that the folder holds, and begin again
+    #[arg(long)]
+    fresh: bool,
+    /// Write the winner's settings into the manifest; comments and formatting stay
+    #[arg(long)]
+    write: bool,
+    #[command(flatten)]
+    supervision: Supervision,
+}
+
+pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
+    let options = &args.options;
+    let file = options.manifest_file()?;
+    let base = edit::base_of(options.model.as_deref(), &file);
+    if args.write && base.is_none() {
+        return Err(edit::no_place_for_base());
+    }
+    let search = Search {
+        options,
+        space: &args.space,
+        budget: args.budget,
+        seed: args.search_seed,
+        rows: args.rows,
+        jobs: args.jobs,
+        fresh: args.fresh,
+        supervision: &args.supervision,
+        global,
+    };
+    let found = search::run(&search, console)?;
+    search::show(&found, console);
+    match report::of_search(&found.folder, global) {
+        Ok(page) => console.say(&format!("report: {}", near(Path::new(&page)))),
+        Err(failure) => console.warn(&failure.message, failure.hint.as_deref()),
+    }
+    if let Some(exit) = found.interrupted {
+        let space = format!("--space {} --budget ...", next::quoted(&args.space));
+        console
+            .say(&format!("to continue, repeat the command: {}", next::command("search", options, &space)));
+        return Ok(exit);
+    }
+    if args.write {
+        write(&found, &file, base.unwrap_or_default(), console)?;
+    } else if found.record.winner.is_some_and(|winner| winner > 0) {
+        console.say("next: the same command with --write puts these settings into the manifest");
+    }
+    Ok(Exit::Done)
+}
+
+fn write(found: &Found, file: &Path, base: usize, console: &Console) -> Result<(), Failure> {
+    let winner = found.record.winner.and_then(|winner| found.record.trials.get(winner as usize));
+    let settings = winner.map(|it| it.settings.as_slice()).unwrap_or_default();
+    let settings: Vec<Setting> = settings
+        .iter()
+        .filter_map(|it| Some(Setting { key: space::key(&it.key)?, value: it.value.clone() }))
+        .collect();
+    let (text, changes) = edit::edited(file, base, &settings)?;
+    if changes.is_empty() {
+        console.say("the manifest has these settings already");
+        return Ok(());
+    }
+    edit::write(&text, file)?;
+    for change in changes {
+        console.say(&format!("  {change}"));
+    }
+    console.say(&format!("written to {}", file.display()));
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! Successive halving: every trial is trained for a ninth of its steps, the best third of them for a third, and the best
+//! third of those for all. The manifest's own recipe is trial 0 and stays to the end.
+
+use std::str::FromStr;
+
+use expert_contract::results::{SearchRecord, SearchScore, SearchTrial};
+
+/// Of a trial's steps.
+pub const LENGTHS: [f64; 3] = [1.0 / 9.0, 1.0 / 3.0, 1.0];
+pub const LAST: usize = LENGTHS.len() - 1;
+/// One trial in so many goes to the next rung.
+const KEPT: usize = 3;
+pub const MOST_TRIALS: usize = 500;
+
+/// How long a search may take.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Budget {
+    Trials(usize),
+    Seconds(f64),
+}
+
+impl FromStr for Budget {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refused = || {
+            format!(
+                "`{text}` is neither a time such as 2h, 30m or 90s, nor a number of trials from 2 to {MOST_TRIALS}"
+            )
+        };
+        let unit = text.char_indices().next_back().and_then(|(at, unit)| {
+            let seconds = match unit {
+                'h' => 3600.0,
+                'm' => 60.0,
+                's' => 1.0,
+                _ => return None,
+            };
+            Some((&text[..at], seconds))
+        });
+        let Some((number, seconds)) = unit else {
+            let trials = text.parse().ok().filter(|trials| (2..=MOST_TRIALS).contains(trials));
+            return trials.map(Self::Trials).ok_or_else(refused);
+        };
+        let time = number.parse::<f64>().ok().map(|number| number * seconds);
+        time.filter(|time| time.is_finite() && *time > 0.0).map(Self::Seconds).ok_or_else(refused)
+    }
+}
+
+/// What a trial takes: the same for every length, and what grows with it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cost {
+    pub fixed: f64,
+    /// Of all steps.
+    pub training: f64,
+}
+
+impl Cost {
+    /// Of a trial at the first rung; `training` is its part without start and scoring.
+    pub fn of_first(whole: f64, training: f64) -> Self {
+        let training = training.clamp(0.0, whole);
+        Self { fixed: whole - training, training: training / LENGTHS[0] }
+    }
+
+    pub fn at(self, rung: usize) -> f64 {
+        self.fixed + self.training * LENGTHS[rung]
+    }
+
+    /// Of a whole search, with so many trials at once, and the last comparison.
+    pub fn of_search(self, trials: usize, jobs: usize) -> f64 {
+        let rungs: f64 = (0..LENGTHS.len())
+            .map(|rung| (size(trials, rung) as f64 / jobs as f64).ceil() * self.at(rung))
+            .sum();
+        rungs + 2.0 * self.fixed
+    }
+
+    /// The most trials that end in this time; below 2 there is nothing to search.
+    pub fn trials_in(self, seconds: f64, jobs: usize) -> usize {
+        (1..=MOST_TRIALS).take_while(|trials| self.of_search(*trials, jobs) <= seconds).count()
+    }
+}
+
+/// How many trials are at a rung: the best third, and the manifest's own recipe where it is not among them.
+fn size(trials: usize, rung: usize) -> usize {
+    if rung == 0 { trials } else { (best_at(trials, rung) + 1).min(trials) }
+}
+
+fn best_at(trials: usize, rung: usize) -> usize {
+    (0..rung).fold(trials, |left, _| left.div_ceil(KEPT))
+}
+
+/// The score of a trial at a rung, if it has one.
+pub fn score(trial: &SearchTrial, rung: usize) -> Option<&SearchScore> {
+    trial.scores.iter().find(|it| it.rung == rung as u64)
+}
+
+fn accuracy(trial: &SearchTrial, rung: usize) -> Option<f64> {
+    score(trial, rung)?.share.as_ref()?.accuracy
+}
+
+/// The numbers of the trials that are trained at this rung, the manifest's own recipe first.
+pub fn entered(record: &SearchRecord, rung: usize) -> Vec<usize> {
+    let all: Vec<usize> = (0..record.trials.len()).collect();
+    if rung == 0 {
+        return all;
+    }
+    let mut ranked = ranked(record, rung - 1);
+    ranked.truncate(best_at(all.len(), rung));
+    let own = record.trials.first().and_then(|own| accuracy(own, rung - 1)).map(|_| 0);
+    let others = ranked.into_iter().filter(|trial| *trial != 0);
+    own.into_iter().chain(others).collect()
+}
+
+/// Trials with a score at this rung, the best first; of equal ones the one that was drawn first.
+fn ranked(record: &SearchRecord, rung: usize) -> Vec<usize> {
+    let mut found: Vec<(usize, f64)> = record
+        .trials
+        .iter()
+        .enumerate()
+        .filter_map(|(index, trial)| Some((index, accuracy(trial, rung)?)))
+        .collect();
+    found.sort_by(|(one, left), (other, right)| right.total_cmp(left).then(one.cmp(other)));
+    found.into_iter().map(|(index, _)| index).collect()
+}
+
+/// The best trial of the longest rung that has one, with that rung.
+pub fn winner(record: &SearchRecord) -> Option<(usize, usize)> {
+    (0..LENGTHS.len()).rev().find_map(|rung| Some((*ranked(record, rung).first()?, rung)))
+}
+
+#[cfg(test)]
+mod tests {
+    use expert_contract::results::Share;
+
+    use super::*;
+
+    #[test]
+    fn a_budget_is_a_time_or_a_number_of_trials() {
+        assert_eq!("2h".parse(), Ok(Budget::Seconds(7200.0)));
+        assert_eq!("1.5m".parse(), Ok(Budget::Seconds(90.0)));
+        assert_eq!("16".parse(), Ok(Budget::Trials(16)));
+        for text in ["", "h", "-1h", "1", "0", "501", "2d", "inf", "nanh", "2 h x", "é"] {
+            assert!(text.parse::<Budget>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn as_many_trials_are_drawn_as_end_in_time() {
+        let cost = Cost::of_first(20.0, 10.0);
+        assert!((cost.at(0) - 20.0).abs() < 1e-9 && (cost.at(LAST) - 100.0).abs() < 1e-9);
+        let fitting = cost.trials_in(3600.0, 1);
+        assert!(cost.of_search(fitting, 1) <= 3600.0 && cost.of_search(fitting + 1, 1) > 3600.0);
+        assert!(cost.trials_in(3600.0, 2) > fitting);
+        assert_eq!(cost.trials_in(10.0, 1), 0);
+    }
+
+    fn record(scores: &[&[Option<f64>]]) -> SearchRecord {
+        let trial = |scores: &&[Option<f64>]| SearchTrial {
+            scores: scores.iter().enumerate().map(|(rung, accuracy)| scored(rung, *accuracy)).collect(),
+            ..SearchTrial::default()
+        };
+        SearchRecord { trials: scores.iter().map(trial).collect(), ..SearchRecord::default() }
+    }
+
+    fn scored(rung: usize, accuracy: Option<f64>) -> SearchScore {
+        let share = accuracy.map(|accuracy| Share { accuracy: Some(accuracy), ..Share::default() });
+        SearchScore { rung: rung as u64, share, ..SearchScore::default() }
+    }
+
+    #[test]
+    fn the_best_third_and_the_own_recipe_are_trained_for_longer() {
+        let found = record(&[
+            &[Some(0.1)],
+            &[Some(0.2)],
+            &[None],
+            &[Some(0.9)],
+            &[Some(0.5)],
+            &[Some(0.5)],
+            &[],
+            &[Some(0.3)],
+            &[Some(0.4)],
+        ]);
+        assert_eq!(entered(&found, 0), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(entered(&found, 1), [0, 3, 4, 5]);
+        assert_eq!(winner(&found), Some((3, 0)));
+        let equal = record(&[&[Some(0.5), Some(0.5), Some(0.5)], &[Some(0.6), Some(0.5), Some(0.5)]]);
+        assert_eq!(winner(&equal), Some((0, LAST)), "an equal score does not change the manifest");
+        assert_eq!(winner(&record(&[&[None]])), None);
+    }
+}

@@ -1,0 +1,321 @@
+//! `search`: successive halving over training settings, in the shelf's queue, judged by answers to validation rows.
+//!
+//! A rung trains each of its trials from step 0 with the schedule of its length. A trial that continued from the rung before
+//! would have the wrong learning rate: that of a schedule which ended. So the last rung is what `train` does with the same
+//! settings, and the rungs before it are whole trainings too.
+
+mod halving;
+mod judged;
+mod state;
+mod text;
+
+pub mod space;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use expert_contract::exit::Exit;
+use expert_contract::plan::{Against, Request};
+use expert_contract::results::{EvaluationResult, SearchRecord};
+
+pub use halving::Budget;
+
+use self::halving::{Cost, LAST, LENGTHS, entered, score, winner};
+use self::space::Space;
+use self::state::State;
+use crate::args::{Global, PlanOptions, Supervision};
+use crate::failure::Failure;
+use crate::plan::{Here, Prepared, Reads, prepare_here};
+use crate::run::{RunFolder, adapter};
+use crate::sys::digests::Digests;
+use crate::sys::host;
+use crate::sys::paths::near;
+use crate::train::{Ended, RunOptions, Runner, Slots, Trained, Trainer, Waiting, Watch, work};
+use crate::ui::{Console, wrap};
+use crate::worker::{self, Board, Home, Search as Python, Warm};
+
+/// What the command line asks for.
+pub struct Search<'a> {
+    pub options: &'a PlanOptions,
+    pub space: &'a str,
+    pub budget: Budget,
+    pub seed: u64,
+    pub rows: Option<u64>,
+    pub jobs: Option<u32>,
+    pub fresh: bool,
+    pub supervision: &'a Supervision,
+    pub global: &'a Global,
+}
+
+/// How a search ended.
+pub struct Found {
+    pub record: SearchRecord,
+    pub folder: PathBuf,
+    /// None where it is over.
+    pub interrupted: Option<Exit>,
+}
+
+/// Where a trial's start is not known, because it was finished before.
+const START_SECONDS: f64 = 20.0;
+
+pub fn run(search: &Search, console: &Console) -> Result<Found, Failure> {
+    let own = prepare_here(search.options, Reads::TrainingData, Here::default(), console)?.resolved;
+    judged::check(&own)?;
+    let folder = judged::folder(&own, search.options.output.as_deref());
+    let space = Space::parse(search.space, &own)?;
+    let digests = Digests::open(&host::home());
+    let mut runner = Runner {
+        supervision: search.supervision,
+        global: search.global,
+        digests: &digests,
+        warm: None,
+        rank: None,
+    };
+    let mut board = Board::new(console);
+    let base = runner.fetch_base(&own.recipe, &own.machine, &mut |notice| board.notify(notice))?;
+    board.finish();
+    drop(board);
+    let own_judged = judged::of(own.clone(), search.rows, LAST, &folder);
+    let inputs = runner.inputs(&own_judged.recipe, &own_judged.machine.clone().with_base(base).paths);
+    let held = RunFolder::claim(&folder)?;
+    let state = State::open(&folder, search, &space, &own, inputs)?;
+    let python =
+        Python::here(search.global.python.as_deref(), Some(Path::new(&own.machine.paths.expert_dir)));
+    runner.warm = python.find().ok().and_then(|python| Warm::start(&python));
+    let options = RunOptions::resuming_and_scored();
+    let machines = vec![&own.machine; halving::MOST_TRIALS];
+    let slots = Slots::of(&machines, search.jobs);
+    let halving = Halving {
+        search,
+        folder: &folder,
+        trainer: Trainer { options: &options, shelf: None, runner },
+        slots,
+        state: Mutex::new(state),
+        stop: Mutex::new(None),
+        console,
+    };
+    let interrupted = halving.all(&space)?;
+    drop(held);
+    let Halving { state, .. } = halving;
+    let record = state.into_inner().unwrap_or_else(PoisonError::into_inner).record;
+    Ok(Found { record, folder, interrupted })
+}
+
+struct Halving<'a> {
+    search: &'a Search<'a>,
+    folder: &'a Path,
+    trainer: Trainer<'a>,
+    slots: Slots,
+    state: Mutex<State>,
+    /// What keeps every further trial from its end, such as a full disk.
+    stop: Mutex<Option<Failure>>,
+    console: &'a Console,
+}
+
+impl Halving<'_> {
+    fn all(&self, space: &Space) -> Result<Option<Exit>, Failure> {
+        if self.read(|record| record.trials.len()) < 2 {
+            let begun = Instant::now();
+            let finished_before = self.rung(0, &[0])?;
+            if let Some(signal) = worker::interrupted() {
+                return Ok(Some(signal.exit()));
+            }
+            let cost = self.cost(begun, finished_before)?;
+            self.draw(space, cost)?;
+        }
+        for rung in 0..LENGTHS.len() {
+            let trials = self.read(|record| entered(record, rung));
+            self.rung(rung, &trials)?;
+            if let Some(signal) = worker::interrupted() {
+                return Ok(Some(signal.exit()));
+            }
+        }
+        self.compare()
+    }
+
+    fn read<T>(&self, read: impl FnOnce(&SearchRecord) -> T) -> T {
+        read(&self.state.lock().unwrap_or_else(PoisonError::into_inner).record)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut SearchRecord)) -> Result<(), Failure> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).change(change)
+    }
+
+    /// What the manifest's own recipe took at the first rung stands for every trial.
+    fn cost(&self, begun: Instant, finished_before: bool) -> Result<Cost, Failure> {
+        let own = self
+            .read(|record| record.trials.first().and_then(|it| score(it, 0)).cloned())
+            .unwrap_or_default();
+        let Some(training) = own.training_seconds.filter(|_| own.share.is_some()) else {
+            let why = own.failure.unwrap_or_else(|| "it has no score".to_owned());
+            return Err(Failure::new(
+                Exit::Failed,
+                "own-recipe-failed",
+                format!("the manifest's own recipe failed: {why}"),
+            )
+            .hint("make `expert-cli train` work first; then search again"));
+        };
+        let spent = own.seconds.unwrap_or(training);
+        let whole =
+            if finished_before { spent + START_SECONDS } else { begun.elapsed().as_secs_f64().max(spent) };
+        Ok(Cost::of_first(whole, training))
+    }
+
+    fn draw(&self, space: &Space, cost: Cost) -> Result<(), Failure> {
+        let jobs = self.slots.jobs;
+        let spent = self.state.lock().unwrap_or_else(PoisonError::into_inner).seconds();
+        let count = match self.search.budget {
+            Budget::Trials(count) => count,
+            Budget::Seconds(budget) => cost.trials_in(budget - spent + cost.at(0), jobs),
+        };
+        if count < 2 {
+            let needed = cost.of_search(2, jobs) + spent;
+            let message =
+                format!("the budget is too short for two trials: they take about {}", text::time(needed));
+            return Err(Failure::bad_input("budget-too-short", message)
+                .hint("raise --budget, lower the manifest's steps, or score fewer rows with --rows"));
+        }
+        let drawn = space.trials(self.search.seed, count - 1);
+        for line in text::before(cost, drawn.len() + 1, jobs, drawn.len() + 1 < count).lines() {
+            self.console.say(&wrap::message(line, 2));
+        }
+        self.change(|record| record.trials.extend(drawn.into_iter().map(state::drawn)))
+    }
+
+    /// Trains and scores what has no score at this rung yet. Returns whether the first of them was finished before.
+    fn rung(&self, rung: usize, trials: &[usize]) -> Result<bool, Failure> {
+        let open: Vec<usize> = self.read(|record| {
+            trials.iter().copied().filter(|it| score(&record.trials[*it], rung).is_none()).collect()
+        });
+        if open.is_empty() {
+            return Ok(true);
+        }
+        if trials.len() > 1 {
+            let plural = if open.len() == 1 { "trial" } else { "trials" };
+            self.console.say(&format!("{} {plural} at {}", open.len(), text::length(rung)));
+        }
+        let waiting = open.iter().map(|trial| self.waiting(*trial, rung)).collect();
+        let watch = Watch {
+            ended: &|index, outcome| self.ended(open[index], rung, outcome),
+            may_start: &|| self.may_start(),
+        };
+        let ended: Vec<Ended> = work(waiting, &self.slots, &self.trainer, self.console, &watch);
+        if let Some(failure) = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Err(failure);
+        }
+        Ok(matches!(ended.first().map(|it| &it.outcome), Some(Some(Ok(Trained::Before(_))))))
+    }
+
+    fn waiting(&self, trial: usize, rung: usize) -> Waiting {
+        let expert = if trial == 0 { "own recipe".to_owned() } else { format!("trial {trial}") };
+        Waiting { expert, prepared: self.prepared(trial, rung) }
+    }
+
+    fn prepared(&self, trial: usize, rung: usize) -> Result<Prepared, Failure> {
+        let settings = self.read(|record| record.trials[trial].settings.clone());
+        let mut options = self.search.options.clone();
+        options.output = None;
+        options.set.extend(settings.iter().map(space::set));
+        let muted = Console { warns: false, quiet: true, ..*self.console };
+        let prepared = prepare_here(&options, Reads::TrainingData, Here::default(), &muted)?;
+        let place = self.folder.join(format!("trial-{trial}")).join(format!("rung-{}", rung + 1));
+        Ok(Prepared { resolved: judged::of(prepared.resolved, self.search.rows, rung, &place), ..prepared })
+    }
+
+    /// The first trial always starts: without it nothing is known.
+    fn may_start(&self) -> bool {
+        let is_stopped = self.stop.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let in_time = match self.search.budget {
+            Budget::Seconds(budget) => state.record.trials.len() < 2 || state.seconds() < budget,
+            Budget::Trials(_) => true,
+        };
+        !is_stopped && in_time
+    }
+
+    /// A trial that fails is recorded, and the search continues; what would end every trial ends the search.
+    fn ended(&self, trial: usize, rung: usize, outcome: &Result<Trained, Failure>) {
+        let found = match outcome {
+            Ok(trained) => trained.result().map(|result| state::scored(rung, &result)),
+            Err(failure) if matches!(failure.exit, Exit::Failed | Exit::BadInput) => {
+                Ok(state::failed(rung, &failure.message))
+            }
+            // The worker has saved; the trial continues with the search.
+            Err(_) if worker::interrupted().is_some() => return,
+            Err(failure) => Err(copy(failure)),
+        };
+        let recorded = found.and_then(|score| self.change(|record| record.trials[trial].scores.push(score)));
+        if let Err(failure) = recorded {
+            *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+        }
+    }
+
+    /// The winner against the manifest's own recipe, row by row.
+    fn compare(&self) -> Result<Option<Exit>, Failure> {
+        let Some((best, rung)) = self.read(winner) else {
+            return Err(Failure::new(Exit::Failed, "no-trial", "no trial has a score")
+                .hint("the table says why each one failed; raise --budget if none was reached"));
+        };
+        let is_known =
+            self.read(|record| record.winner == Some(best as u64) && record.winner_rung == Some(rung as u64));
+        let own_is_scored =
+            self.read(|record| score(&record.trials[0], rung).is_some_and(|it| it.share.is_some()));
+        let comparison = if best == 0 || !own_is_scored {
+            None
+        } else if is_known && self.read(|record| record.comparison.is_some()) {
+            return Ok(None);
+        } else {
+            self.console.say("comparing the winner with the manifest's own recipe, row by row");
+            match (self.compared(best, rung), worker::interrupted()) {
+                (Err(_), Some(signal)) => return Ok(Some(signal.exit())),
+                (compared, _) => compared?.main.against.and_then(|it| it.comparison),
+            }
+        };
+        self.change(|record| {
+            record.winner = Some(best as u64);
+            record.winner_rung = Some(rung as u64);
+            record.comparison = comparison;
+        })?;
+        Ok(None)
+    }
+
+    fn compared(&self, best: usize, rung: usize) -> Result<EvaluationResult, Failure> {
+        let resolved = self.prepared(best, rung)?.resolved;
+        let own = self.prepared(0, rung)?.resolved;
+        let of = |paths| adapter::of_run(paths).ok_or_else(|| adapter::not_trained(paths));
+        let against = Some(Against::Adapter { path: of(&own.machine.paths)? });
+        let adapter = Some(of(&resolved.machine.paths)?);
+        let plan = resolved.plan(Request::Evaluate { adapter, samples: None, against });
+        let mut board = Board::new(self.console);
+        let result =
+            self.trainer.runner.carry_out(&plan, Home::of(&plan)?, &mut |notice| board.notify(notice));
+        board.finish();
+        worker::result(&result?)
+    }
+}
+
+fn copy(failure: &Failure) -> Failure {
+    let copied = Failure::new(failure.exit, failure.code.clone(), failure.message.clone());
+    match &failure.hint {
+        Some(hint) => copied.hint(hint.clone()),
+        None => copied,
+    }
+}
+
+/// The table, the winner and what the difference is worth.
+pub fn show(found: &Found, console: &Console) {
+    if console.json {
+        console.document(&found.record);
+        return;
+    }
+    let (text, left_out) = text::table(&found.record);
+    console.data(&text);
+    console.left_out(&left_out);
+    if found.interrupted.is_none() {
+        for line in text::verdict(&found.record) {
+            console.data(&wrap::wrapped(&line, 2, wrap::columns()));
+        }
+    }
+    console.say(&format!("state: {}", near(&found.folder.join(state::FILE))));
+}

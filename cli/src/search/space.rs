@@ -1,0 +1,399 @@
+//! The settings that a search varies, and the trials that it draws from them.
+
+use std::fmt::Write;
+
+use expert_contract::digest;
+use expert_contract::manifest::Set;
+use expert_contract::plan::Duration;
+use expert_contract::resolve::{Resolved, estimate_steps};
+use expert_contract::results::{SearchRange, SearchSetting};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+
+/// A setting that can be searched.
+struct Parameter {
+    name: &'static str,
+    /// Of `training.config`.
+    key: &'static str,
+    whole: bool,
+    default: Default,
+    /// Bounds of what may be named.
+    least: f64,
+    most: f64,
+}
+
+enum Default {
+    /// These multiples of the manifest's value, and all between them.
+    Between(f64, f64),
+    Multiples(&'static [f64]),
+    Values(&'static [f64]),
+}
+
+const LEARNING_RATE: &str = "learning_rate";
+const RANK: &str = "rank";
+const ALPHA: &str = "alpha";
+const STEPS: &str = "max_steps";
+
+const PARAMETERS: [Parameter; 7] = [
+    Parameter {
+        name: "lr",
+        key: LEARNING_RATE,
+        whole: false,
+        default: Default::Between(0.2, 5.0),
+        least: 1e-9,
+        most: 10.0,
+    },
+    Parameter {
+        name: "rank",
+        key: RANK,
+        whole: true,
+        default: Default::Values(&[8.0, 16.0, 32.0]),
+        least: 1.0,
+        most: 4096.0,
+    },
+    Parameter {
+        name: "steps",
+        key: STEPS,
+        whole: true,
+        default: Default::Multiples(&[0.5, 1.0, 2.0]),
+        least: 1.0,
+        most: 1e9,
+    },
+    Parameter {
+        name: "alpha",
+        key: ALPHA,
+        whole: false,
+        default: Default::Multiples(&[0.5, 1.0, 2.0]),
+        least: 1e-6,
+        most: 1e6,
+    },
+    Parameter {
+        name: "dropout",
+        key: "dropout",
+        whole: false,
+        default: Default::Values(&[0.0, 0.05, 0.1]),
+        least: 0.0,
+        most: 0.99,
+    },
+    Parameter {
+        name: "warmup",
+        key: "warmup_ratio",
+        whole: false,
+        default: Default::Values(&[0.0, 0.03, 0.1]),
+        least: 0.0,
+        most: 0.99,
+    },
+    Parameter {
+        name: "decay",
+        key: "weight_decay",
+        whole: false,
+        default: Default::Values(&[0.0, 0.01, 0.1]),
+        least: 0.0,
+        most: 1.0,
+    },
+];
+
+/// One parameter with what it may be.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dimension {
+    name: &'static str,
+    key: &'static str,
+    whole: bool,
+    range: Range,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Range {
+    Values(Vec<f64>),
+    /// Geometric where the upper end is at least ten times the lower one.
+    Between(f64, f64),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Space {
+    dimensions: Vec<Dimension>,
+    /// The manifest's alpha for each unit of rank, kept where rank is searched and alpha is not.
+    alpha_per_rank: Option<f64>,
+}
+
+impl Space {
+    /// `lr,rank=8|16,steps=50..400`, with the defaults of `own` for what has no values.
+    pub fn parse(text: &str, own: &Resolved) -> Result<Self, Failure> {
+        let mut dimensions: Vec<Dimension> = Vec::new();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let (name, values) =
+                part.split_once('=').map_or((part, None), |(name, values)| (name.trim(), Some(values)));
+            let known = PARAMETERS.iter().find(|it| it.name == name || it.key == name);
+            let Some(parameter) = known else {
+                let names: Vec<&str> = PARAMETERS.iter().map(|it| it.name).collect();
+                return Err(refused(format!("there is no setting `{name}` to search"))
+                    .hint(format!("--space takes {}, separated by commas", names.join(", "))));
+            };
+            if dimensions.iter().any(|it| it.key == parameter.key) {
+                return Err(refused(format!("`{name}` is named twice")).hint("name each setting once"));
+            }
+            let range = match values {
+                Some(values) => parameter.named(values)?,
+                None => parameter.default_of(own)?,
+            };
+            let Parameter { name, key, whole, .. } = *parameter;
+            dimensions.push(Dimension { name, key, whole, range });
+        }
+        if dimensions.is_empty() {
+            return Err(refused("--space names no setting".to_owned()).hint("such as --space lr,rank,steps"));
+        }
+        let has = |key: &str| dimensions.iter().any(|it| it.key == key);
+        let adapter = &own.recipe.adapter;
+        let ratio = adapter.alpha.zip(adapter.rank).map(|(alpha, rank)| alpha / f64::from(rank.max(1)));
+        Ok(Self { alpha_per_rank: ratio.filter(|_| has(RANK) && !has(ALPHA)), dimensions })
+    }
+
+    /// For the record: two searches with the same one draw the same trials.
+    pub fn ranges(&self) -> Vec<SearchRange> {
+        let one = |it: &Dimension| SearchRange { name: it.name.to_owned(), values: it.range.to_string() };
+        self.dimensions.iter().map(one).collect()
+    }
+
+    /// The first `count` trials, all different. More of them begin with the same ones. Fewer where there are no more.
+    pub fn trials(&self, seed: u64, count: usize) -> Vec<Vec<SearchSetting>> {
+        let steps = steps_of_sequence(self.dimensions.len());
+        let offsets: Vec<f64> = self.dimensions.iter().map(|it| offset(seed, it.name)).collect();
+        let mut found: Vec<Vec<SearchSetting>> = Vec::new();
+        for index in 0..20 * count.max(1) {
+            if found.len() == count {
+                break;
+            }
+            let places =
+                offsets.iter().zip(&steps).map(|(offset, step)| (offset + index as f64 * step).fract());
+            let trial = self.settings(places);
+            if !found.contains(&trial) {
+                found.push(trial);
+            }
+        }
+        found
+    }
+
+    fn settings(&self, places: impl Iterator<Item = f64>) -> Vec<SearchSetting> {
+        let mut settings: Vec<SearchSetting> = Vec::new();
+        for (dimension, place) in self.dimensions.iter().zip(places) {
+            let value = dimension.value(place);
+            settings.push(setting(dimension.name, dimension.key, number(value, dimension.whole)));
+            if let (RANK, Some(ratio)) = (dimension.key, self.alpha_per_rank) {
+                settings.push(setting(ALPHA, ALPHA, number(rounded(value * ratio), false)));
+            }
+        }
+        settings
+    }
+}
+
+fn setting(name: &str, key: &str, value: Value) -> SearchSetting {
+    SearchSetting { name: name.to_owned(), key: key.to_owned(), value }
+}
+
+/// As a change of the command line.
+pub fn set(setting: &SearchSetting) -> Set {
+    Set::flag("--space", format!("training.config.{}", setting.key), setting.value.to_string())
+}
+
+/// The keys of the manifest that a search may write.
+pub fn key(name: &str) -> Option<&'static str> {
+    PARAMETERS.iter().find(|it| it.key == name).map(|it| it.key)
+}
+
+impl Parameter {
+    fn named(&self, text: &str) -> Result<Range, Failure> {
+        let value = |text: &str| -> Result<f64, Failure> {
+            let found: f64 = text
+                .trim()
+                .parse()
+                .map_err(|_| refused(format!("`{text}` of {} is not a number", self.name)).hint(HINT))?;
+            let fits = found.is_finite()
+                && (self.least..=self.most).contains(&found)
+                && (!self.whole || found.fract() == 0.0);
+            let kind = if self.whole { "a whole number" } else { "a number" };
+            fits.then_some(found).ok_or_else(|| {
+                refused(format!(
+                    "{text} cannot be a value of {}: it takes {kind} from {} to {}",
+                    self.name, self.least, self.most
+                ))
+                .hint(HINT)
+            })
+        };
+        let Some((low, high)) = text.split_once("..") else {
+            let values = text.split('|').map(value).collect::<Result<Vec<_>, _>>()?;
+            return Ok(Range::Values(values));
+        };
+        let (low, high) = (value(low)?, value(high)?);
+        if low >= high {
+            return Err(
+                refused(format!("{}={text}: the lower end is not below the upper one", self.name)).hint(HINT)
+            );
+        }
+        Ok(Range::Between(low, high))
+    }
+
+    fn default_of(&self, own: &Resolved) -> Result<Range, Failure> {
+        let value = || {
+            own_value(self.key, own).filter(|value| *value > 0.0).ok_or_else(|| {
+                refused(format!("the manifest has no {} that a range could be chosen around", self.name))
+                    .hint(format!("name its values, such as --space {}=1|2", self.name))
+            })
+        };
+        let fitting = |found: f64| {
+            let found = if self.whole { found.round() } else { rounded(found) };
+            found.clamp(self.least, self.most)
+        };
+        Ok(match self.default {
+            Default::Between(low, high) => {
+                let own = value()?;
+                Range::Between(fitting(own * low), fitting(own * high))
+            }
+            Default::Multiples(multiples) => {
+                let own = value()?;
+                Range::Values(multiples.iter().map(|it| fitting(own * it)).collect())
+            }
+            Default::Values(values) => Range::Values(values.to_vec()),
+        })
+    }
+}
+
+const HINT: &str = "a range is lr=1e-4..5e-3, and values are rank=8|16|32";
+
+fn own_value(key: &str, own: &Resolved) -> Option<f64> {
+    let recipe = &own.recipe;
+    match key {
+        LEARNING_RATE => Some(recipe.optimizer.learning_rate),
+        ALPHA => recipe.adapter.alpha,
+        STEPS => steps(own),
+        _ => None,
+    }
+}
+
+/// Of a whole training; an estimate where the manifest counts epochs.
+pub fn steps(own: &Resolved) -> Option<f64> {
+    match &own.recipe.schedule.duration {
+        Duration::Steps(steps) => Some(*steps as f64),
+        duration @ Duration::Epochs(_) => {
+            estimate_steps(&own.recipe.batch, duration, &own.facts, None).map(|it| it.steps as f64)
+        }
+    }
+}
+
+impl Dimension {
+    fn value(&self, place: f64) -> f64 {
+        match &self.range {
+            Range::Values(values) => values[((place * values.len() as f64) as usize).min(values.len() - 1)],
+            Range::Between(low, high) => {
+                let found = if *low > 0.0 && high / low >= 10.0 {
+                    low * (high / low).powf(place)
+                } else {
+                    low + (high - low) * place
+                };
+                if self.whole { found.round() } else { rounded(found) }
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Range {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Between(low, high) => write!(formatter, "{}..{}", shown(*low), shown(*high)),
+            Self::Values(values) => {
+                let values: Vec<String> = values.iter().map(|it| shown(*it)).collect();
+                formatter.write_str(&values.join("|"))
+            }
+        }
+    }
+}
+
+/// As a person writes it.
+pub fn shown(value: f64) -> String {
+    let mut text = String::new();
+    let small = value != 0.0 && value.abs() < 0.001;
+    let _ = if small { write!(text, "{value:e}") } else { write!(text, "{value}") };
+    text
+}
+
+/// Two digits say enough of a learning rate.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.1e}").parse().unwrap_or(value)
+}
+
+fn number(value: f64, whole: bool) -> Value {
+    if whole || value.fract() == 0.0 && value >= 1.0 { json!(value as u64) } else { json!(value) }
+}
+
+/// The additive sequence of the generalized golden ratio: however many trials there are, they cover the space evenly.
+fn steps_of_sequence(dimensions: usize) -> Vec<f64> {
+    let mut ratio = 2.0_f64;
+    for _ in 0..64 {
+        ratio = (1.0 + ratio).powf(1.0 / (dimensions as f64 + 1.0));
+    }
+    (1..=dimensions).map(|power| ratio.powi(-(power as i32))).collect()
+}
+
+/// Where the sequence begins for this seed, from 0 to 1.
+fn offset(seed: u64, name: &str) -> f64 {
+    let digest = digest::of(&json!({"seed": seed, "setting": name}));
+    let bits = u64::from_str_radix(&digest[..13], 16).unwrap_or_default();
+    bits as f64 / (1_u64 << 52) as f64
+}
+
+fn refused(message: String) -> Failure {
+    Failure::bad_input("bad-space", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space(dimensions: Vec<Dimension>, alpha_per_rank: Option<f64>) -> Space {
+        Space { dimensions, alpha_per_rank }
+    }
+
+    fn two() -> Space {
+        let lr =
+            Dimension { name: "lr", key: LEARNING_RATE, whole: false, range: Range::Between(1e-4, 1e-2) };
+        let rank = Dimension { name: "rank", key: RANK, whole: true, range: Range::Values(vec![8.0, 16.0]) };
+        space(vec![lr, rank], Some(2.0))
+    }
+
+    #[test]
+    fn a_seed_draws_the_same_trials_and_more_of_them_begin_the_same() {
+        let (few, many) = (two().trials(1, 6), two().trials(1, 30));
+        assert_eq!(few[..], many[..6]);
+        assert_ne!(two().trials(2, 6), few);
+        assert!(many.iter().all(|one| many.iter().filter(|other| *other == one).count() == 1));
+        let ranks: Vec<u64> = many.iter().filter_map(|it| it[1].value.as_u64()).collect();
+        assert!(ranks.contains(&8) && ranks.contains(&16) && ranks.len() == 30, "{ranks:?}");
+        let rates: Vec<f64> = many.iter().filter_map(|it| it[0].value.as_f64()).collect();
+        assert!(rates.iter().all(|rate| (1e-4..=1e-2).contains(rate)), "{rates:?}");
+        for decade in [1e-4..1e-3, 1e-3..1e-2] {
+            let share = rates.iter().filter(|rate| decade.contains(*rate)).count();
+            assert!((12..=18).contains(&share), "{share} of 30 in {decade:?}");
+        }
+        let alpha = &many[0][2];
+        assert_eq!(alpha.key, ALPHA);
+        assert_eq!(alpha.value.as_u64(), Some(2 * ranks[0]), "alpha grows with rank");
+    }
+
+    #[test]
+    fn a_small_space_ends_when_all_is_drawn() {
+        let rank = Dimension { name: "rank", key: RANK, whole: true, range: Range::Values(vec![8.0, 16.0]) };
+        assert_eq!(space(vec![rank], None).trials(7, 10).len(), 2);
+    }
+
+    #[test]
+    fn values_are_checked_and_shown_as_written() {
+        let [lr, rank, ..] = &PARAMETERS;
+        assert_eq!(lr.named("1e-4..5e-3").unwrap().to_string(), "1e-4..0.005");
+        assert_eq!(rank.named("8|16").unwrap().to_string(), "8|16");
+        for (parameter, text) in
+            [(lr, "x"), (lr, "2..1"), (lr, "-1"), (lr, "nan"), (rank, "1.5"), (rank, "0"), (rank, "")]
+        {
+            assert!(parameter.named(text).is_err(), "{text}");
+        }
+    }
+}

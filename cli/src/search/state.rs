@@ -1,0 +1,142 @@
+//! `search.json`: what a search has found so far, replaced as a whole after each trial.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use expert_contract::plan::Inputs;
+use expert_contract::resolve::Resolved;
+use expert_contract::results::{SearchRecord, SearchScore, SearchSetting, SearchTrial, TrainResult};
+
+use super::space::Space;
+use super::{Budget, Search};
+use crate::failure::Failure;
+use crate::lock;
+use crate::sys::durable;
+use crate::sys::files::{children, read_json, remove};
+use crate::sys::paths::file_name;
+
+pub const FILE: &str = "search.json";
+
+pub struct State {
+    pub record: SearchRecord,
+    path: PathBuf,
+    since: Instant,
+    seconds_before: f64,
+}
+
+impl State {
+    /// The one that is there, if it is of this very search; `--fresh` removes it with its trials.
+    pub fn open(
+        folder: &Path,
+        search: &Search,
+        space: &Space,
+        own: &Resolved,
+        inputs: Inputs,
+    ) -> Result<Self, Failure> {
+        let path = folder.join(FILE);
+        let asked = SearchRecord {
+            expert: Some(own.recipe.expert.clone()),
+            base: Some(own.recipe.base.name.clone()),
+            seed: search.seed,
+            trial_limit: match search.budget {
+                Budget::Trials(count) => Some(count as u64),
+                Budget::Seconds(_) => None,
+            },
+            rows: search.rows,
+            space: space.ranges(),
+            inputs: Some(inputs),
+            trials: vec![SearchTrial::default()],
+            ..SearchRecord::default()
+        };
+        if search.fresh && path.is_file() {
+            remove_all(folder, &path)?;
+        }
+        let before: Option<SearchRecord> = read_json(&path);
+        let record = match before {
+            Some(before) => {
+                refuse_other(&before, &asked, &path)?;
+                before
+            }
+            None if path.exists() => {
+                return Err(Failure::bad_input(
+                    "search-unreadable",
+                    format!("{} cannot be read", path.display()),
+                )
+                .hint("restore it, or begin again with --fresh"));
+            }
+            None => asked,
+        };
+        let state = Self { seconds_before: record.seconds, record, path, since: Instant::now() };
+        state.save()?;
+        Ok(state)
+    }
+
+    pub fn seconds(&self) -> f64 {
+        self.seconds_before + self.since.elapsed().as_secs_f64()
+    }
+
+    pub fn change(&mut self, change: impl FnOnce(&mut SearchRecord)) -> Result<(), Failure> {
+        change(&mut self.record);
+        self.record.seconds = self.seconds();
+        self.save()
+    }
+
+    fn save(&self) -> Result<(), Failure> {
+        durable::write_json(&self.path, &self.record)
+    }
+}
+
+fn refuse_other(before: &SearchRecord, asked: &SearchRecord, path: &Path) -> Result<(), Failure> {
+    let mut changed: Vec<String> = Vec::new();
+    let mut compare = |what: &str, same: bool| changed.extend((!same).then(|| what.to_owned()));
+    compare("--space or the range around the manifest's values", before.space == asked.space);
+    compare("--search-seed", before.seed == asked.seed);
+    compare("--rows", before.rows == asked.rows);
+    compare("the number of trials", before.trial_limit == asked.trial_limit);
+    compare("the base", before.base == asked.base);
+    let inputs = before.inputs.as_ref().zip(asked.inputs.as_ref());
+    changed.extend(
+        inputs.iter().flat_map(|(before, now)| lock::differences(before, now)).map(|it| it.what.clone()),
+    );
+    if changed.is_empty() && !before.trials.is_empty() {
+        return Ok(());
+    }
+    let message =
+        format!("{} holds another search; since then changed: {}", path.display(), changed.join(", "));
+    Err(Failure::bad_input("search-changed", message)
+        .hint("restore what changed, begin again with --fresh, or name another folder with -o"))
+}
+
+/// The trials and the state of the search before, and nothing else.
+fn remove_all(folder: &Path, state: &Path) -> Result<(), Failure> {
+    let is_trial = |path: &PathBuf| {
+        file_name(path).strip_prefix("trial-").is_some_and(|number| number.parse::<usize>().is_ok())
+    };
+    for path in children(folder).into_iter().filter(is_trial).chain([state.to_owned()]) {
+        remove(&path).map_err(|error| Failure::writing("remove", &path, &error))?;
+    }
+    Ok(())
+}
+
+pub fn drawn(settings: Vec<SearchSetting>) -> SearchTrial {
+    SearchTrial { settings, scores: Vec::new() }
+}
+
+pub fn scored(rung: usize, result: &TrainResult) -> SearchScore {
+    let evaluation = result.evaluation.as_ref();
+    let share = evaluation.and_then(|it| it.main.adapter.as_ref()).map(|score| score.share.clone());
+    let failure = share.as_ref().and_then(|share| share.accuracy).is_none();
+    let scoring = evaluation.and_then(|it| it.seconds).unwrap_or_default();
+    SearchScore {
+        rung: rung as u64,
+        share: share.filter(|_| !failure),
+        seconds: result.seconds.map(|seconds| seconds + scoring),
+        training_seconds: result.seconds.or(Some(0.0)),
+        failure: failure.then(|| "it was trained and has no score".to_owned()),
+    }
+}
+
+pub fn failed(rung: usize, message: &str) -> SearchScore {
+    let first = message.lines().next().unwrap_or_default();
+    SearchScore { rung: rung as u64, failure: Some(first.to_owned()), ..SearchScore::default() }
+}

@@ -1,0 +1,154 @@
+//! A search on the terminal.
+
+use expert_contract::results::{SearchRecord, SearchTrial, Share};
+use serde_json::Value;
+
+use super::halving::{Cost, LAST, LENGTHS, score};
+use super::space::shown;
+use crate::ui::number::{percent, seconds};
+use crate::ui::{Align, Table, wrap};
+
+pub fn time(amount: f64) -> String {
+    seconds(amount)
+}
+
+pub fn length(rung: usize) -> &'static str {
+    ["a ninth of their steps", "a third of their steps", "full length"][rung]
+}
+
+/// What a trial costs, and how many there are.
+pub fn before(cost: Cost, trials: usize, jobs: usize, is_all: bool) -> String {
+    let [first, second, third] = [0, 1, LAST].map(|rung| time(cost.at(rung)));
+    let at_once = if jobs > 1 { format!(", {jobs} at once") } else { String::new() };
+    let all = if is_all { " (the space has no more)" } else { "" };
+    format!(
+        "a trial like the manifest's takes about {first} for a ninth of its steps, {second} for a third and {third} for all of \
+         them\n{trials} trials{all}{at_once}: about {} in all",
+        time(cost.of_search(trials, jobs))
+    )
+}
+
+/// One line per trial, the best first, and the columns that a narrow terminal has no room for.
+pub fn table(record: &SearchRecord) -> (String, Vec<String>) {
+    let names: Vec<&str> = record
+        .trials
+        .iter()
+        .max_by_key(|it| it.settings.len())
+        .map_or_else(Vec::new, |it| it.settings.iter().map(|setting| setting.name.as_str()).collect());
+    let mut columns = vec![("trial", Align::Left)];
+    columns.extend(names.iter().map(|name| (*name, Align::Right)));
+    columns.extend([
+        ("1/9", Align::Right),
+        ("1/3", Align::Right),
+        ("all", Align::Right),
+        ("95 %", Align::Right),
+        ("", Align::Left),
+    ]);
+    let mut table = Table::new(&columns);
+    let mut order: Vec<usize> = (0..record.trials.len()).collect();
+    order.sort_by(|one, other| {
+        worth(&record.trials[*other])
+            .partial_cmp(&worth(&record.trials[*one]))
+            .unwrap_or(std::cmp::Ordering::Equal)
+    });
+    for index in order {
+        let trial = &record.trials[index];
+        let mut cells = vec![if index == 0 { "own".to_owned() } else { index.to_string() }];
+        cells.extend(names.iter().map(|name| {
+            let setting = trial.settings.iter().find(|it| it.name == *name);
+            setting.map_or_else(String::new, |it| value(&it.value))
+        }));
+        let shares: Vec<Option<&Share>> =
+            (0..LENGTHS.len()).map(|rung| score(trial, rung)?.share.as_ref()).collect();
+        cells.extend(shares.iter().map(|it| it.and_then(|it| it.accuracy).map(percent).unwrap_or_default()));
+        cells.push(shares.iter().rev().find_map(|it| it.map(range)).unwrap_or_default());
+        let is_failed = trial.scores.iter().any(|it| it.failure.is_some());
+        let state = if record.winner == Some(index as u64) {
+            "best"
+        } else if is_failed {
+            "failed"
+        } else {
+            ""
+        };
+        cells.push(state.to_owned());
+        table.row(cells);
+    }
+    let left_out = table.fit(&["alpha", "95 %", "1/9"]);
+    let failures = record.trials.iter().enumerate().filter_map(|(index, trial)| {
+        let failure = trial.scores.iter().find_map(|it| it.failure.as_ref())?;
+        let line = format!("trial {index} failed: {failure}");
+        Some(wrap::wrapped(&line, 2, wrap::columns()) + "\n")
+    });
+    (table.stacked() + &failures.collect::<String>(), left_out)
+}
+
+/// The longest rung first, then the accuracy there.
+fn worth(trial: &SearchTrial) -> (usize, f64) {
+    let scored = (0..LENGTHS.len())
+        .rev()
+        .find_map(|rung| Some((rung + 1, score(trial, rung)?.share.as_ref()?.accuracy?)));
+    scored.unwrap_or((0, 0.0))
+}
+
+fn value(value: &Value) -> String {
+    value.as_f64().map_or_else(|| value.to_string(), shown)
+}
+
+fn range(share: &Share) -> String {
+    share
+        .low
+        .zip(share.high)
+        .map_or_else(String::new, |(low, high)| format!("{}-{}", percent(low), percent(high)))
+}
+
+/// The winner, and whether its difference to the manifest's own recipe is more than noise.
+pub fn verdict(record: &SearchRecord) -> Vec<String> {
+    let Some((best, rung)) = record.winner.zip(record.winner_rung) else { return Vec::new() };
+    let trial = &record.trials[best as usize];
+    let share = score(trial, rung as usize).and_then(|it| it.share.as_ref());
+    let reached = share.map(|it| {
+        format!(
+            "{} of validation rows right (95 %: {})",
+            it.accuracy.map(percent).unwrap_or_default(),
+            range(it)
+        )
+    });
+    let settings: Vec<String> =
+        trial.settings.iter().map(|it| format!("{} {}", it.name, value(&it.value))).collect();
+    let name = if best == 0 {
+        "the manifest's own recipe".to_owned()
+    } else {
+        format!("trial {best} ({})", settings.join(", "))
+    };
+    let mut lines = vec![format!("best: {name}, {}", reached.unwrap_or_default())];
+    if (rung as usize) < LAST {
+        lines.push(
+            "the budget ended before a trial was trained to its full length: raise --budget to continue"
+                .to_owned(),
+        );
+    }
+    match &record.comparison {
+        _ if best == 0 => lines
+            .push("no trial is better than the manifest's own recipe: there is nothing to change".to_owned()),
+        Some(paired) => {
+            let points = |share: f64| format!("{:+.1}", 100.0 * share);
+            let interval = format!(
+                "{} points (95 %: {} to {})",
+                points(paired.difference),
+                points(paired.low),
+                points(paired.high)
+            );
+            lines.push(format!("against the manifest's own recipe on the same rows: {interval}"));
+            lines.push(if paired.low <= 0.0 {
+                "this difference is within noise: another set of rows may reverse it".to_owned()
+            } else {
+                "the winner was chosen by these rows, so its score is a little too high: evaluate it on the test rows".to_owned()
+            });
+        }
+        None => lines.push(
+            "it could not be compared with the manifest's own recipe, which has no score at this length"
+                .to_owned(),
+        ),
+    }
+    lines
+}

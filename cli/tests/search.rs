@@ -1,0 +1,164 @@
+//! `search` finds a planted best rate, resumes after a kill, and never touches test rows.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{World, alive, await_that, pid, signal, talk, terminal};
+use rustix::process::Signal;
+use serde_json::Value;
+
+const SEARCH: &str = "search experts/a --device cpu --jobs 1 --space lr=1e-5..1e-2,rank=4|8 --budget 9";
+const FOLDER: &str = "experts/a/weights/smollm2-135m-instruct-search";
+const BEST: f64 = 3e-3;
+const PLANTED: &str = "planted=3e-3";
+/// A worker that must not be started.
+const NOBODY: &str = "die=9";
+
+fn rate(trial: &Value) -> Option<f64> {
+    let settings = trial["settings"].as_array().unwrap();
+    settings.iter().find(|it| it["key"] == "learning_rate").and_then(|it| it["value"].as_f64())
+}
+
+/// How often each run was trained.
+fn trained(world: &World) -> BTreeMap<String, usize> {
+    let text = std::fs::read_to_string(world.path("pid.trained")).unwrap_or_default();
+    text.lines().fold(BTreeMap::new(), |mut found, line| {
+        *found.entry(line.to_owned()).or_default() += 1;
+        found
+    })
+}
+
+fn manifest(world: &World) -> String {
+    std::fs::read_to_string(world.path("experts/a/manifest.json")).unwrap()
+}
+
+#[test]
+fn the_planted_best_rate_is_found_and_written() {
+    let world = World::shelf(&["a"]);
+    // Nothing can read these rows.
+    std::fs::write(world.path("experts/a/datasets/test.jsonl"), b"\xff no row").unwrap();
+    let (output, found) = world.json(SEARCH, PLANTED);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert!(talk(&output).contains("9 trials: about"), "{}", talk(&output));
+    let trials = found["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), 9);
+    let distance = |trial: &Value| rate(trial).map_or(f64::MAX, |rate| (rate / BEST).ln().abs());
+    let nearest = (1..9).min_by(|one, other| distance(&trials[*one]).total_cmp(&distance(&trials[*other])));
+    assert_eq!(found["winner"].as_u64(), nearest.map(|it| it as u64), "{found}");
+    assert_eq!(found["winner_rung"], 2);
+    let reached =
+        |rungs: usize| trials.iter().filter(|it| it["scores"].as_array().unwrap().len() == rungs).count();
+    let own = trials[0]["scores"].as_array().unwrap().len();
+    assert_eq!((own, reached(1), reached(3)), (3, 9 - 2 - reached(2), 2), "{found}");
+    assert!(trained(&world).values().all(|times| *times == 1), "{:?}", trained(&world));
+    for run in trained(&world).keys() {
+        let plan = std::fs::read_to_string(std::path::Path::new(run).join("plan.json")).unwrap();
+        assert!(plan.contains("validation.jsonl") && !plan.contains("test.jsonl"), "{run}");
+    }
+    assert!(!world.path("experts/a/expert.lock").exists(), "a trial is not the expert's run");
+
+    let before = manifest(&world);
+    let words: Vec<&str> = SEARCH.split(' ').collect();
+    let (status, text) = terminal::run(&mut world.expert_cli(&words, NOBODY), 80);
+    assert!(status.success(), "nothing is trained again: {text}");
+    let shown = terminal::without_own_sequences(&text);
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    assert!(shown.contains("this difference is within noise"), "{shown}");
+    assert_eq!(manifest(&world), before);
+    let page = std::fs::read_to_string(world.path(FOLDER).join("report.html")).unwrap();
+    assert!(page.contains("Accuracy by length of training") && page.contains("within noise"), "{page}");
+
+    let (output, _) = world.json(&format!("{SEARCH} --write"), NOBODY);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    let after = manifest(&world);
+    let changed: Vec<&str> = after.lines().filter(|line| !before.contains(line)).collect();
+    let wanted = ["\"learning_rate\": ", "\"rank\": ", "\"alpha\": "];
+    assert!(
+        !changed.is_empty() && changed.iter().all(|line| wanted.iter().any(|it| line.contains(it))),
+        "{changed:?}"
+    );
+    let best = trials[found["winner"].as_u64().unwrap() as usize].clone();
+    assert!(changed.iter().any(|line| line.contains(&rate(&best).unwrap().to_string())), "{changed:?}");
+    assert!(
+        before.lines().filter(|line| line.contains("\"_")).all(|line| after.contains(line)),
+        "comments stay"
+    );
+    let (output, refused) = world.json(SEARCH, NOBODY);
+    assert_eq!(output.status.code(), Some(2), "the manifest's own recipe is another one: {}", talk(&output));
+    assert_eq!(refused["error"]["code"], "search-changed");
+}
+
+#[test]
+fn a_killed_search_continues_and_trains_nothing_twice() {
+    let world = World::shelf(&["a"]);
+    let words: Vec<&str> = SEARCH.split(' ').collect();
+    let mut cli = world.expert_cli(&words, "stall=5,planted=3e-3").spawn().unwrap();
+    await_that(|| world.path("pid.stalled").exists());
+    assert_eq!(trained(&world).len(), 5);
+    signal(pid(&cli), Signal::KILL);
+    cli.wait().unwrap();
+    await_that(|| !alive(world.worker()));
+    let first = std::fs::read(world.path(FOLDER).join("search.json")).unwrap();
+    let first: Value = serde_json::from_slice(&first).unwrap();
+    let (output, found) = world.json(SEARCH, PLANTED);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert!(trained(&world).values().all(|times| *times == 1), "{:?}", trained(&world));
+    let settings = |record: &Value| -> Vec<Value> {
+        record["trials"].as_array().unwrap().iter().map(|it| it["settings"].clone()).collect()
+    };
+    assert_eq!(settings(&first), settings(&found), "the trials are those that were drawn");
+    assert_eq!(found["winner_rung"], 2);
+}
+
+#[test]
+fn a_trial_that_fails_is_recorded_and_the_search_continues() {
+    let world = World::shelf(&["a"]);
+    let (output, found) = world.json(SEARCH, "poison=4,planted=3e-3");
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    let failed = |trial: &&Value| trial["scores"][0]["failure"].is_string();
+    let trials = found["trials"].as_array().unwrap();
+    let failures: Vec<&Value> = trials.iter().filter(failed).collect();
+    assert!(!failures.is_empty() && failures.len() < 9, "{found}");
+    assert!(failures.iter().all(|it| it["scores"][0]["failure"].as_str().unwrap().contains("not finite")));
+    assert!(failures.iter().all(|it| it["scores"].as_array().unwrap().len() == 1), "it goes no further");
+    let (output, again) = world.json(SEARCH, NOBODY);
+    assert_eq!((output.status.code(), &again["trials"]), (Some(0), &found["trials"]), "{}", talk(&output));
+
+    let data = world.path("experts/a/datasets/train.jsonl");
+    let text = std::fs::read_to_string(&data).unwrap();
+    std::fs::write(&data, text.replacen("Monday", "Sunday", 1)).unwrap();
+    let (output, refused) = world.json(SEARCH, NOBODY);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(refused["error"]["message"].as_str().unwrap().contains("train.jsonl"), "{refused}");
+    let (output, fresh) = world.json(&format!("{SEARCH} --fresh"), PLANTED);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert!(fresh["trials"].as_array().unwrap().iter().all(|it| !failed(&it)));
+}
+
+#[test]
+fn what_cannot_be_searched_is_refused_in_words() {
+    let world = World::shelf(&["a"]);
+    for (arguments, code, words) in [
+        ("--space speed", "bad-space", "lr, rank, steps"),
+        ("--space lr=1..x", "bad-space", "lr=1e-4..5e-3"),
+        ("--space lr,lr", "bad-space", "once"),
+        ("--space rank=0", "bad-space", "8|16|32"),
+    ] {
+        let (output, refused) = world.json(&format!("search experts/a {arguments}"), NOBODY);
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {}", talk(&output));
+        assert_eq!(refused["error"]["code"], code, "{refused}");
+        assert!(refused["error"]["hint"].as_str().unwrap().contains(words), "{refused}");
+    }
+    let (output, _) = world.json("search experts/a --budget 2d", NOBODY);
+    assert_eq!(output.status.code(), Some(2));
+    let (output, refused) = world.json(&SEARCH.replace("--budget 9", "--budget 5s"), PLANTED);
+    assert_eq!(
+        (output.status.code(), &refused["error"]["code"]),
+        (Some(2), &"budget-too-short".into()),
+        "{}",
+        talk(&output)
+    );
+}

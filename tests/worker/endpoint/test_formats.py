@@ -1,0 +1,192 @@
+"""Answers in a form: an expert's own grammar, and `response_format` of a request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from export.test_gguf import tokenizer
+
+from expert_worker.endpoint.engine import Engine, GrammarRefused, Question, Sampling
+from expert_worker.endpoint.gguf_cache import adapter_gguf, base_gguf
+from expert_worker.endpoint.llama import LlamaEngine
+from expert_worker.endpoint.peft_engine import PeftEngine
+from expert_worker.endpoint.server import Server
+from expert_worker.endpoint.shelf import models, read_experts
+from expert_worker.errors import BadInput
+from expert_worker.plan import Grammar
+from expert_worker.run_record.expert import replace_grammar
+
+from .test_engines import question, whole
+from .test_server import CHAT, FakeEngine, server, within
+from .tiny_shelf import tiny_base, tiny_expert
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"kind": {"enum": ["a", "b"]}, "count": {"type": "integer", "minimum": 0, "maximum": 99}},
+    "required": ["kind", "count"],
+    "additionalProperties": False,
+}
+WORDS = Grammar(kind="gbnf", name="grammar.gbnf", text='root ::= ("yes" | "no") (" " "maybe")?')
+FORM = Grammar(kind="json_schema", name="grammar.json", text=json.dumps(SCHEMA))
+WARM = Sampling(1.0, 1.0, 0, 0.0, 1.0, 7)
+
+
+def form(document: Any, **more: Any) -> dict[str, Any]:
+    named = {"name": "answer", "schema": document, **more}
+    return {"response_format": {"type": "json_schema", "json_schema": named}}
+
+
+@pytest.fixture(scope="module")
+def ash(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("formats")
+    final = tiny_expert(tiny_base(folder / "base"), folder / "ash", "ash", 1)
+    replace_grammar(final, WORDS)
+    return final
+
+
+@contextmanager
+def engine(name: str, final: Path, folder: Path) -> Iterator[Engine]:
+    base = final.parents[1] / "base"
+    if name == "transformers":
+        yield PeftEngine(base, [final], tokenizer(), 512)
+        return
+    (expert,) = read_experts([final])
+    made = base_gguf(folder, base, [expert], print)
+    adapters = [adapter_gguf(folder, base, made, expert, print)]
+    with (folder / "log").open("w+b") as log:
+        texts = {end: str(tokenizer().decode([end])) for end in expert.generation.end_ids}
+        yield LlamaEngine(made.path, adapters, 2, 512, 1, texts, log)
+
+
+@pytest.mark.parametrize("name", ["transformers", "llama.cpp"])
+def test_each_engine_keeps_to_a_grammar_and_survives_what_it_cannot_use(
+    name: str, ash: Path, tmp_path: Path
+) -> None:
+    (expert,) = read_experts([ash])
+    assert expert.grammar == WORDS
+    model = models([expert], tokenizer(), ash.parents[1] / "base")["ash"]
+    deep: dict[str, Any] = {"type": "string"}
+    for _ in range(20):
+        deep = {"type": "array", "items": deep, "minItems": 2, "maxItems": 900}
+    hostile = [
+        {"type": "string", "pattern": "("},
+        {"$ref": "#/nowhere"},
+        {"type": "string", "pattern": "^((((a{1,900}){1,900}){1,900}){1,900}){1,900}$"},
+        deep,
+    ]
+
+    async def ask(one: Engine) -> None:
+        await one.start()
+        for sampling in (WARM, Sampling(0.0, 1.0, 0, 0.0, 1.0, None)):
+            fields = {"most_tokens": 200, "stops": (), "sampling": sampling}
+            texts = [
+                await whole(one, question(model, prompt, grammar=grammar, **fields))
+                for prompt in ("Say one", "Say two")
+                for grammar in (WORDS, FORM, None)
+            ]
+            for text, finish, _ in (*texts[0::3], *texts[1::3]):
+                assert finish == "stop", texts
+                if text.startswith("{"):
+                    assert json.loads(text)["kind"] in ("a", "b")
+                else:
+                    assert re.fullmatch("(yes|no)( maybe)?", text)
+            assert not any(re.match("yes|no|{", text) for text, _, _ in texts[2::3])
+        cut = await whole(one, question(model, "Say one", grammar=FORM, most_tokens=3, stops=()))
+        assert cut[1] == "length"
+        for schema in hostile:
+            grammar = Grammar(kind="json_schema", name="response_format", text=json.dumps(schema))
+            asked = question(model, "Say one", grammar=grammar, most_tokens=3, stops=())
+            try:
+                await whole(one, asked)
+            except GrammarRefused as refused:
+                assert str(refused)
+        assert one.ready
+        assert (await whole(one, question(model, "Say one", grammar=WORDS, stops=())))[0]
+        await one.stop()
+
+    with engine(name, ash, tmp_path) as one:
+        asyncio.run(asyncio.wait_for(ask(one), 120))
+
+
+def test_a_request_asks_for_a_form_in_the_words_of_openai() -> None:
+    engine = FakeEngine("a")
+    engine.may_go_on.set()
+    refused = [
+        (form({"type": "string", "minLength": 10**9}), "unsupported_schema", "minLength"),
+        (form({"type": "string", "pattern": "a{1,99999999}"}), "unsupported_schema", "pattern"),
+        (form({"enum": ["x" * 40_000]}), "unsupported_schema", "bytes"),
+        (form([]), "invalid_value", "schema"),
+        (form({}, name="no spaces"), "invalid_value", "name"),
+        ({"response_format": {"type": "json_schema"}}, "missing_field", "json_schema"),
+        ({"response_format": {"type": "grammar"}}, "invalid_value", "response_format"),
+        ({"response_format": {"type": "json_object", "schema": {}}}, "unsupported_field", "schema"),
+    ]
+    nested: Any = {}
+    for _ in range(40):
+        nested = {"items": nested}
+    refused.append((form(nested), "unsupported_schema", "deeper"))
+
+    async def test(one: Server, client: Any) -> None:
+        async def asked(path: str = "/v1/chat/completions", **more: Any) -> tuple[int, Any]:
+            async with client.post(path, json={**CHAT, **more}) as response:
+                return response.status, await response.json()
+
+        for more, grammar in (
+            ({}, None),
+            ({"response_format": {"type": "text"}}, None),
+            ({"response_format": {"type": "json_object"}}, '{"type": "object"}'),
+            (form(SCHEMA, strict=True, description="An answer"), json.dumps(SCHEMA)),
+        ):
+            assert (await asked(**more))[0] == 200
+            given = engine.asked[-1].grammar
+            assert (given.text if given else None) == grammar
+        for more, code, part in refused:
+            status, document = await asked(**more)
+            assert (status, document["error"]["code"]) == (400, code), document
+            assert part in document["error"]["message"] + str(document["error"]["param"]), document
+        count = len(engine.asked)
+        engine.letters = "!"
+        body = {"model": "ash", "prompt": "hi", "response_format": {"type": "json_object"}}
+        async with client.post("/v1/completions", json=body) as response:
+            assert (response.status, (await response.json())["error"]["code"]) == (400, "unsupported_field")
+        assert len(engine.asked) == count
+
+    within(lambda: server(engine), test)
+
+
+class RefusingEngine(FakeEngine):
+    async def answer(self, question: Question) -> Any:
+        raise GrammarRefused("no such keyword")
+        yield
+
+
+def test_a_form_that_the_engine_cannot_write_is_refused_in_words() -> None:
+    async def test(one: Server, client: Any) -> None:
+        async with client.post("/v1/chat/completions", json={**CHAT, **form({})}) as response:
+            error = (await response.json())["error"]
+            assert (response.status, error["param"]) == (400, "response_format")
+            assert error["message"] == "An answer in this form cannot be written: no such keyword"
+
+    within(lambda: server(RefusingEngine()), test)
+
+
+def test_a_grammar_that_is_not_the_one_scored_is_refused(ash: Path, tmp_path: Path) -> None:
+    import shutil
+
+    final = shutil.copytree(ash, tmp_path / "final")
+    (final / "grammar.gbnf").write_text('root ::= "other"')
+    with pytest.raises(BadInput, match=r"is not the grammar that expert\.json names") as refused:
+        read_experts([final])
+    assert "expert-cli evaluate" in str(refused.value.hint)
+    replace_grammar(final, FORM)
+    assert not (final / "grammar.gbnf").exists()
+    assert read_experts([final])[0].grammar == FORM
+    replace_grammar(final, None)
+    assert read_experts([final])[0].grammar is None and "grammar" not in (final / "expert.json").read_text()

@@ -1,0 +1,173 @@
+"""Constrained answers conform to their grammar, whatever the model would rather say."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from evaluate import tiny
+from plans import example_plan
+from pretokenize.test_encoder import smollm2
+from tokenizers import decoders
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from expert_worker.errors import BadInput, Failed, Missing
+from expert_worker.evaluate import grammar as grammars
+from expert_worker.evaluate.decode import Prompt, Written, answer_all, sample_all
+from expert_worker.evaluate.grammar import check_grammar
+from expert_worker.evaluate.scored_rows import scored_rows
+from expert_worker.plan import Decoding, Grammar
+
+JSON = r"""# Short documents.
+root   ::= object
+value  ::= object | array | string | "true" | "null" | [0-9]{1,3}
+object ::= "{" ws ( pair ("," ws pair)? )? "}" ws
+pair   ::= string ":" ws value ws
+array  ::= "[" ws ( value ws ("," ws value ws)? )? "]"
+string ::= "\"" ( [^"\\\x7F\x00-\x1F] | "\\" ["\\bfnrt] ){0,6} "\""
+ws     ::= | " " | "\n" [ \t]{0,2}
+"""
+SCHEMA = {
+    "type": "object",
+    "properties": {"kind": {"enum": ["a", "b"]}, "count": {"type": "integer", "minimum": 0, "maximum": 99}},
+    "required": ["kind", "count"],
+    "additionalProperties": False,
+}
+WORDS = 'root ::= "yes" | "no" | "maybe" ("," " maybe")*'
+QUESTIONS = ("a", "some longer question", "why?", "x" * 40, "b")
+
+
+def gbnf(text: str) -> Grammar:
+    return Grammar(kind="gbnf", name="rules.gbnf", text=text)
+
+
+def schema(document: Any) -> Grammar:
+    return Grammar(kind="json_schema", name="schema.json", text=json.dumps(document))
+
+
+def decoding(grammar: Grammar | None, **changes: Any) -> Decoding:
+    usual = {"temperature": 0.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "stop_sequences": ()}
+    return Decoding(**{**usual, "max_new_tokens": 120, **changes}, grammar=grammar)
+
+
+def prompts(tokenizer: Any = None) -> list[Prompt]:
+    own = tokenizer or tiny.tokenizer()
+    return [Prompt(own(text)["input_ids"]) for text in QUESTIONS]
+
+
+def answers(grammar: Grammar | None, seed: int = 1, **changes: Any) -> list[Written]:
+    return answer_all(tiny.model(seed), tiny.tokenizer(), prompts(), decoding(grammar, **changes), seed=5)
+
+
+def conforms(text: str) -> bool:
+    document = json.loads(text)
+    return document["kind"] in ("a", "b") and 0 <= document["count"] <= 99 and len(document) == 2
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.5])
+def test_answers_of_a_random_model_conform(temperature: float) -> None:
+    """Without the grammar none of them does."""
+    warm = {"temperature": temperature, "top_k": 3, "top_p": 0.9}
+    for seed in (1, 2):
+        for found in answers(schema(SCHEMA), seed, **warm):
+            assert conforms(found.text) and not found.cut, found
+        for found in answers(gbnf(WORDS), seed, **warm):
+            assert found.cut or re.fullmatch("yes|no|maybe(, maybe)*", found.text), found
+        assert not any(found.text.startswith(("{", "yes", "no")) for found in answers(None, seed, **warm))
+
+
+def test_a_batch_answers_as_its_rows_do_alone() -> None:
+    asked, wanted = prompts(), decoding(schema(SCHEMA))
+    together = answer_all(tiny.model(), tiny.tokenizer(), asked, wanted)
+    alone = [answer_all(tiny.model(), tiny.tokenizer(), [one], wanted)[0] for one in asked]
+    assert together == alone and len({found.text for found in together}) > 1
+
+
+def test_samples_conform_and_differ() -> None:
+    wanted = decoding(schema(SCHEMA), temperature=1.0)
+    found = sample_all(tiny.model(), tiny.tokenizer(), prompts()[:2], wanted, 6, seed=5)
+    assert all(conforms(text) for texts in found for text in texts)
+    assert len({text for texts in found for text in texts}) > 2
+
+
+def test_a_stop_sequence_ends_an_answer_early_and_a_limit_cuts_it() -> None:
+    whole = answers(schema(SCHEMA))
+    stopped = answers(schema(SCHEMA), stop_sequences=('"',))
+    assert [found.text for found in stopped] == [found.text.partition('"')[0] for found in whole]
+    assert not any(found.cut for found in stopped)
+    cut = answers(schema(SCHEMA), max_new_tokens=4)
+    assert all(found.cut and it.text.startswith(found.text) for found, it in zip(cut, whole, strict=True))
+
+
+def test_the_tokens_of_the_embedded_base_keep_to_a_grammar() -> None:
+    """Tokens of several characters, also parts of characters beyond ASCII."""
+    inner = smollm2()
+    inner.decoder = decoders.ByteLevel()
+    tokenizer: Any = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<|im_end|>")
+    torch.manual_seed(1)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer) + 7,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        eos_token_id=tokenizer.eos_token_id,
+        initializer_range=0.5,
+    )
+    model = LlamaForCausalLM(config).eval()
+    asked = prompts(tokenizer)[:3]
+    for temperature in (0.0, 1.0):
+        wanted = decoding(gbnf(JSON), temperature=temperature, max_new_tokens=200)
+        for found in answer_all(model, tokenizer, asked, wanted, seed=3):
+            assert found.cut or isinstance(json.loads(found.text), dict), found
+    for found in answer_all(model, tokenizer, asked, decoding(schema({}), temperature=1.0), seed=3):
+        assert found.cut or json.loads(found.text) is not ..., found
+    accents = decoding(gbnf("root ::= [\\u00e0-\\u00ff]{3}"), temperature=1.0)
+    for found in answer_all(model, tokenizer, asked, accents, seed=3):
+        assert re.fullmatch("[\u00e0-\u00ff]{3}", found.text), found
+
+
+@pytest.mark.parametrize(
+    ("grammar", "reason"),
+    [
+        (gbnf("root ::= other"), "other"),
+        (gbnf('root ::= "a'), "end of input"),
+        (gbnf("root ::= " + "(" * 5_000 + '"a"' + ")" * 5_000), ""),
+        (schema({"not": {}}), "not"),
+        (schema({"type": "string", "pattern": "("}), "regex"),
+        (schema({"allOf": [{"type": "string"}, {"type": "integer"}]}), "Unsatisfiable"),
+        (schema({"$ref": "http://127.0.0.1:9/schema"}), "does not fetch"),
+    ],
+)
+def test_what_llguidance_cannot_use_is_refused_before_a_model_is_loaded(
+    grammar: Grammar, reason: str
+) -> None:
+    with pytest.raises(BadInput, match=reason) as refused:
+        check_grammar(grammar)
+    assert refused.value.code == "grammar-unusable" and "\n" not in refused.value.message
+
+
+def test_hostile_grammars_end_in_words() -> None:
+    """A rule that begins with itself, one without an end, one without a character of the tokenizer."""
+    (found, *_) = answers(gbnf('root ::= root "a" | "b"'), max_new_tokens=6)
+    assert re.fullmatch("ba*", found.text)
+    assert all(found.cut for found in answers(gbnf("root ::= [a-z] root"), max_new_tokens=6))
+    with pytest.raises(Failed, match=r"rules\.gbnf is too complex"):
+        answers(gbnf('root ::= "a" root'))
+    with pytest.raises((Failed, BadInput), match=r"rules\.gbnf"):
+        answers(gbnf('root ::= "\\u2603"'))
+
+
+def test_without_llguidance_nothing_is_answered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(grammars, "find_spec", lambda name: None)
+    plan = example_plan(tmp_path, {"recipe.decoding.grammar": gbnf(WORDS).model_dump()})
+    for asked in (lambda: answers(gbnf(WORDS)), lambda: scored_rows(plan)):
+        with pytest.raises(Missing, match="llguidance") as refused:
+            asked()
+        assert "pip install 'expert-worker[grammar]'" in str(refused.value.hint)
+    assert answers(None)

@@ -1,0 +1,78 @@
+"""The page of a search: its winner, trials and curves, and what a damaged record leaves of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expert_worker.errors import BadInput
+from expert_worker.report.__main__ import main
+from expert_worker.report.write import write_search
+
+
+def trial(rate: float | None, *right: float | None) -> dict[str, Any]:
+    settings = [] if rate is None else [{"name": "<i>lr", "key": "learning_rate", "value": rate}]
+    scores = [
+        {
+            "rung": rung,
+            "share": None
+            if share is None
+            else {"accuracy": share, "low": share / 2, "high": share, "total": 50},
+            "failure": "out of <memory>" if share is None else None,
+        }
+        for rung, share in enumerate(right)
+    ]
+    return {"settings": settings, "scores": scores}
+
+
+RECORD = {
+    "expert": "sql & more",
+    "base": "tiny",
+    "seed": 3,
+    "seconds": 125.0,
+    "space": [{"name": "<i>lr", "values": "1e-4..0.005"}],
+    "trials": [trial(None, 0.1, 0.2, 0.3), trial(2e-4, 0.15), trial(1e-3, 0.3, 0.4, 0.5), trial(4e-3, None)],
+    "winner": 2,
+    "winner_rung": 2,
+    "comparison": {"difference": 0.2, "low": -0.02, "high": 0.42, "better": 12, "worse": 2},
+}
+
+
+def page(folder: Path, **changes: Any) -> str:
+    (folder / "search.json").write_text(json.dumps({**RECORD, **changes}))
+    return write_search(folder).read_text()
+
+
+def test_the_winner_is_compared_with_the_own_recipe(tmp_path: Path) -> None:
+    html = page(tmp_path)
+    for part in (
+        "Search for sql &amp; more",
+        "Trial 2",
+        "<b>50.0% (95%: 25% to 50%)</b> of validation rows right",
+        "+20.0 points (95%: -2.0 to +42.0): within noise",
+        "out of &lt;memory&gt;",
+        "log10 of &lt;i&gt;lr",
+        "own recipe",
+        "1/9 of the steps",
+    ):
+        assert part in html, part
+    assert "<i>lr" not in html and "<memory>" not in html
+    sure = page(tmp_path, comparison={"difference": 0.2, "low": 0.02, "high": 0.38})
+    assert "+2.0 to +38.0" in sure and "within noise" not in sure
+
+
+def test_an_unfinished_search_has_a_page_too(tmp_path: Path) -> None:
+    html = page(
+        tmp_path, winner=None, winner_rung=None, comparison=None, trials=[trial(None, 0.1), trial(1e-3)]
+    )
+    assert "has not ended yet" in html and "Trial 2" not in html
+    assert "has not ended yet" in page(tmp_path, winner=99)
+
+
+def test_a_folder_without_a_search_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(BadInput, match="holds no search"):
+        write_search(tmp_path)
+    (tmp_path / "search.json").write_text("[1")
+    assert main(["--search", str(tmp_path)]) == 2
+    assert "holds no search" in capfd.readouterr().err

@@ -1,0 +1,155 @@
+"""What is read from CREATE TABLE statements of three dialects, and what is refused in words."""
+
+from pathlib import Path
+
+import pytest
+
+from expert_worker.errors import BadInput
+from expert_worker.schema_rows.ddl import MOST_BYTES, MOST_COLUMNS, MOST_TABLES, Schema, read_ddl
+from expert_worker.schema_rows.vocabulary import Synonyms, read_synonyms, table_words, words_of
+
+DDL = Path(__file__).parent / "ddl"
+SCHEMAS = ("music_shop", "orders", "film_rental")
+
+
+def read(text: str) -> Schema:
+    return read_ddl(text.encode(), "schema.sql")
+
+
+def schema_of(name: str) -> Schema:
+    path = DDL / f"{name}.sql"
+    return read_ddl(path.read_bytes(), path.name)
+
+
+def test_sqlite_tables_with_their_keys_and_checks() -> None:
+    schema = schema_of("music_shop")
+    assert [table.name for table in schema.tables][:3] == ["artists", "albums", "genres"]
+    tracks, invoices = schema.table("tracks"), schema.table("invoices")
+    assert tracks and invoices
+    assert tracks.key == ("track_id",)
+    assert tracks.links == {"album_id": "albums", "genre_id": "genres"}
+    assert invoices.links == {"customer_id": "customers"}
+    status, total = invoices.column("STATUS"), invoices.column("total")
+    assert status and total
+    assert status.values == ("paid", "open", "refunded")
+    assert (total.kind, total.type, total.nullable) == ("real", "NUMERIC(10,2)", True)
+    assert schema.ignored == {"CREATE INDEX": 1}
+
+
+def test_a_mysql_dump() -> None:
+    schema = schema_of("orders")
+    assert len(schema.tables) == 6
+    products, orders = schema.table("Products"), schema.table("Orders")
+    assert products and orders
+    assert products.key == ("ProductID",)
+    assert products.links == {"SupplierID": "Suppliers", "CategoryID": "Categories"}
+    flag, state = products.column("Discontinued"), orders.column("State")
+    assert flag and state
+    assert (flag.kind, flag.nullable) == ("bool", False)
+    assert state.values == ("new", "shipped", "returned")
+    assert schema.ignored == {"DROP TABLE": 1, "INSERT": 1, "CREATE TRIGGER": 1}
+
+
+def test_a_postgresql_dump() -> None:
+    schema = schema_of("film_rental")
+    film, customer, cast = schema.table("film"), schema.table("customer"), schema.table("film_actor")
+    assert film and customer and cast
+    assert film.key == ("film_id",)
+    assert film.links == {"language_id": "language"}
+    rating, length, year = (film.column(it) for it in ("rating", "length", "release_year"))
+    assert rating and length and year
+    assert rating.values == ("everyone", "teens", "adults")
+    assert (length.low, length.high) == (10, 240)
+    assert year.kind == "int"
+    chosen = customer.column("plan")
+    assert chosen and chosen.values == ("basic", "gold")
+    # Nothing declares these: the names say it.
+    assert cast.links == {"actor_id": "actor", "film_id": "film"}
+    assert {"COPY", "GRANT", "CREATE FUNCTION"} <= set(schema.ignored)
+
+
+def test_names_of_every_kind() -> None:
+    schema = read(
+        'CREATE TABLE "select" ("group" TEXT, "two words" INT, [from] INT, `key` TEXT, größe INT, key2 TEXT);'
+        "CREATE TABLE a.b.c (index TEXT, like INT, self INT REFERENCES c(index));"
+    )
+    assert [column.name for column in schema.tables[0].columns] == [
+        "group", "two words", "from", "key", "größe", "key2",
+    ]  # fmt: skip
+    assert [column.name for column in schema.tables[1].columns] == ["index", "like", "self"]
+
+
+def test_statements_that_could_do_harm_are_counted_and_never_executed(tmp_path: Path) -> None:
+    schema = read(
+        f"ATTACH DATABASE '{tmp_path}/x.db' AS x; SELECT load_extension('x'); PRAGMA writable_schema=1;"
+        "CREATE TABLE t (a TEXT, b INT); CREATE TRIGGER g AFTER INSERT ON t BEGIN DELETE FROM t; END;"
+        "CREATE VIRTUAL TABLE v USING fts5(x); CREATE TABLE u AS SELECT 1;"
+    )
+    assert [table.name for table in schema.tables] == ["t"]
+    assert schema.ignored == {
+        "ATTACH": 1, "SELECT": 1, "PRAGMA": 1, "CREATE TRIGGER": 1, "CREATE VIRTUAL TABLE": 1,
+        "CREATE TABLE without columns": 1,
+    }  # fmt: skip
+    assert list(tmp_path.iterdir()) == []
+
+
+WIDE = ", ".join(f"c{number} INT" for number in range(10_000))
+MANY = "".join(f"CREATE TABLE t{number} (a TEXT);" for number in range(MOST_TABLES + 1))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "no CREATE TABLE"),
+        (b"SELECT 1;", "no CREATE TABLE"),
+        (b"CREATE TABLE t (a TEXT)\0", "NUL"),
+        (b"\xff\xfe" * 50, "not UTF-8"),
+        (b"-" * (MOST_BYTES + 1), "more than 8 MiB"),
+        (b"CREATE TABLE t (\n a TEXT DEFAULT 'x\n);", "line 2: a quoted text or name has no end"),
+        (b"CREATE TABLE t (a TEXT) /* ...", "a comment has no end"),
+        (b"CREATE TABLE t (a TEXT, b INT", "a parenthesis has no end"),
+        (b"CREATE TABLE t (a TEXT, A INT);", "two columns A"),
+        (b"CREATE TABLE t (a TEXT);\nCREATE TABLE T (b INT);", "line 2: the table T is created twice"),
+        (b"CREATE TABLE", "a name is missing"),
+        (b'CREATE TABLE "a\nb" (x INT);', "cannot be used"),
+        (b'CREATE TABLE "a""b" (x INT);', "cannot be used"),
+        (b"CREATE TABLE " + b"x" * 2000 + b" (x INT);", "cannot be used"),
+        (f"CREATE TABLE t ({WIDE});".encode(), f"more than {MOST_COLUMNS} columns"),
+        (MANY.encode(), f"more than {MOST_TABLES} tables"),
+        (b"CREATE TABLE t (a INT CHECK " + b"(" * 20_000, "a parenthesis has no end"),
+    ],
+)
+def test_hostile_and_broken_files_are_refused_with_what_to_do(data: bytes, message: str) -> None:
+    with pytest.raises(BadInput, match=message) as refused:
+        read_ddl(data, "schema.sql")
+    assert refused.value.hint
+    assert "schema.sql" in refused.value.message
+
+
+def test_identifiers_become_words() -> None:
+    assert words_of("UnitPrice") == ["unit", "price"]
+    assert words_of("cust_qty2") == ["customer", "quantity", "2"]
+    assert words_of("HTTPStatusCode") == ["http", "status", "code"]
+    assert table_words("tblOrderLines") == ["order", "line"]
+    assert [table_words(name)[-1] for name in ("categories", "people", "addresses", "status", "movies")] == [
+        "category", "person", "address", "status", "movie",
+    ]  # fmt: skip
+
+
+def test_synonyms_are_used_and_those_of_nothing_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "words.json"
+    path.write_text('{"Tracks": ["tune"], "tracks.composer": ["songwriter"], "no_such": ["x"]}')
+    words = read_synonyms(path)
+    assert words.of_table("tracks") == ("tune",)
+    assert words.of_column("tracks", "composer") == ("songwriter",)
+    assert words.unused() == ["no_such"]
+    assert Synonyms({}).of_table("tracks") == ()
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"a": "b"}', '{"a": ["{v}"]}', '{"a": [1]}', "[" * 100_000])
+def test_a_broken_words_file_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "words.json"
+    path.write_text(text)
+    with pytest.raises(BadInput) as refused:
+        read_synonyms(path)
+    assert refused.value.hint

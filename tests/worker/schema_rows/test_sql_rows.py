@@ -1,0 +1,175 @@
+"""Rows made from a schema alone: executed, reproducible, held apart."""
+
+import json
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expert_worker.evaluate.scorers.sql import SqlScorer, database, query
+from expert_worker.schema_rows.__main__ import main
+from expert_worker.schema_rows.copies import without_copies
+from expert_worker.schema_rows.ddl import read_ddl
+from expert_worker.schema_rows.scenes import Database
+from expert_worker.schema_rows.sql_rows import SqlRows
+from expert_worker.schema_rows.turns import LONGEST
+from expert_worker.schema_rows.vocabulary import Synonyms
+
+DDL = Path(__file__).parent / "ddl"
+SCHEMAS = ("music_shop", "orders", "film_rental")
+# A hundred rows of each take two seconds of processor time.
+SAMPLE = [pytest.param(name, marks=[pytest.mark.full] if name != "film_rental" else []) for name in SCHEMAS]
+
+
+def made_from(
+    text: str, count: int, split: str = "test", seed: int = 1, **words: list[str]
+) -> list[dict[str, Any]]:
+    schema = read_ddl(text.encode(), "schema.sql")
+    return list(SqlRows(Database(schema, Synonyms(words)), 1).rows(split, count))
+
+
+@cache
+def made(name: str, split: str, count: int = 100) -> list[dict[str, Any]]:
+    return made_from((DDL / f"{name}.sql").read_text(encoding="utf-8"), count, split)
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_every_query_gives_rows_on_each_database_and_is_right_by_the_scorer(name: str) -> None:
+    scorer = SqlScorer()
+    for row in made(name, "test"):
+        answer = row["messages"][-1]["content"]
+        for place in range(3):
+            assert query(database(row, f"{row['seed']}/{place}"), answer)
+        assert scorer.judge({**row, "completion": answer}, answer).correct
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_training_rows_are_conversations_that_fit(name: str) -> None:
+    rows = made(name, "train")
+    assert len(rows) == 100
+    assert all(sum(len(it["content"]) for it in row["messages"]) <= LONGEST for row in rows)
+    assert sum(len(row["messages"]) > 3 for row in rows) > 30
+    assert len({row["messages"][1]["content"] for row in rows}) == 100
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_easy_questions_are_the_most_and_every_table_is_asked_about(name: str) -> None:
+    rows = made(name, "train", 100)
+    answers = [it["content"] for row in rows for it in row["messages"] if it["role"] == "assistant"]
+    schema = read_ddl((DDL / f"{name}.sql").read_bytes(), name)
+    spoken = Database(schema, Synonyms({})).spoken
+    # Of a table with a name alone there is little to ask.
+    for table in (name for name, found in spoken.items() if len(found.columns) > 1):
+        assert any(re.search(rf"\b{re.escape(table)}\b", answer) for answer in answers), table
+    levels = Counter(row["level"] for row in made(name, "test"))
+    assert levels[1] > 30 and levels[2] > 0 and levels[3] > 0
+    assert any(" JOIN " in answer for answer in answers)
+    tags = Counter(row["tags"][0] for row in rows)
+    assert min(tags["tables-shown"], tags["question-only"]) > 25
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_tables_that_only_link_two_others_are_gone_through(name: str) -> None:
+    linking = {"music_shop": "playlist_track", "orders": "Order Details", "film_rental": "film_actor"}[name]
+    rows = [row for row in made(name, "test") if row["tags"][1].startswith("through")]
+    assert len(rows) > 3
+    assert all(linking in row["messages"][-1]["content"] for row in rows)
+    assert "through-group" in {row["tags"][1] for row in rows}
+
+
+def test_a_question_without_tables_names_what_it_is_about() -> None:
+    for row in made("music_shop", "test"):
+        question = row["messages"][1]["content"]
+        assert ("CREATE TABLE" in question) == (row["tags"][0] == "tables-shown")
+
+
+def test_values_of_held_out_rows_are_not_those_of_training_rows() -> None:
+    def persons(split: str) -> set[str]:
+        rows = made("music_shop", split)
+        answers = " ".join(turn["content"] for row in rows for turn in row["messages"][2::2])
+        return set(re.findall(r"composer (?:=|<>) '([^']+)'", answers))
+
+    assert persons("train") and persons("test")
+    assert not persons("train") & persons("test")
+
+
+def test_the_users_words_are_said() -> None:
+    text = (DDL / "music_shop.sql").read_text(encoding="utf-8")
+    plain, given = made_from(text, 80), made_from(text, 80, tracks=["ditty"], composer=["tunesmith"])
+    said = json.dumps([row["messages"][1]["content"] for row in given])
+    assert "ditt" in said and "tunesmith" in said
+    assert "ditt" not in json.dumps(plain) and "tunesmith" not in json.dumps(plain)
+
+
+def test_names_that_sql_reserves_hold_spaces_or_are_not_english() -> None:
+    text = (
+        'CREATE TABLE "select" (id INTEGER PRIMARY KEY, "group" TEXT, "two words" INT, "order" DATE);'
+        'CREATE TABLE "größen" (id INTEGER PRIMARY KEY, name TEXT, länge REAL,'
+        ' "select" INT REFERENCES "select"(id), parent INT REFERENCES "größen"(id));'
+    )
+    answers = [row["messages"][-1]["content"] for row in made_from(text, 60)]
+    assert len(answers) == 60
+    assert any('"two words"' in answer for answer in answers)
+    assert any('"größen"' in answer for answer in answers)
+
+
+def test_a_wide_table_is_shown_with_what_the_question_needs() -> None:
+    columns = ", ".join(f"measure_{chr(97 + n // 20)}{chr(97 + n % 20)} INT" for n in range(150))
+    rows = made_from(f"CREATE TABLE readings (id INTEGER PRIMARY KEY, name TEXT, {columns});", 40)
+    assert len(rows) == 40
+    assert all(sum(len(it["content"]) for it in row["messages"]) <= LONGEST for row in rows)
+
+
+def test_near_copies_are_dropped_and_other_questions_stay() -> None:
+    def row(question: str, answer: str) -> dict[str, Any]:
+        texts = (("system", "s"), ("user", question), ("assistant", answer))
+        return {"messages": [{"role": role, "content": text} for role, text in texts]}
+
+    trained = [row("How many tracks are there in the whole shop today?", "SELECT COUNT(*) FROM tracks")]
+    copy = row("how many tracks are there in the whole shop today", "SELECT COUNT(*) FROM tracks")
+    other_words = row("Count the songs", "SELECT COUNT(*) FROM tracks")
+    other_answer = row("How many albums are there in the whole shop today?", "SELECT COUNT(*) FROM albums")
+    assert without_copies([copy, other_words, other_answer], trained) == [other_words, other_answer]
+
+
+def run(folder: Path, *more: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    code = main(["--ddl", str(DDL / "music_shop.sql"), "--output", str(folder), "--rows", "60", *more])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_the_files_are_the_same_bytes_again_and_others_for_another_seed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder, seed in (("a", "1"), ("b", "1"), ("c", "2")):
+        code, out, _ = run(tmp_path / folder, "--seed", seed, capsys=capsys)
+        assert code == 0
+        assert json.loads(out)["rows"] == {"train": 60, "validation": 40, "test": 40}
+    for name in ("train.jsonl", "validation.jsonl", "test.jsonl"):
+        first, again, other = ((tmp_path / folder / name).read_bytes() for folder in "abc")
+        assert first == again != other
+    asked = [json.loads(line)["messages"][1]["content"] for line in (tmp_path / "a/test.jsonl").open()]
+    assert len(set(asked)) == 40
+
+
+def test_files_that_are_there_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "train.jsonl").write_text("mine")
+    code, _, err = run(tmp_path, capsys=capsys)
+    assert code == 2
+    assert "is there already" in err and "hint: " in err
+    assert (tmp_path / "train.jsonl").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["train.jsonl"]
+
+
+def test_a_schema_with_too_little_to_ask_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ddl = tmp_path / "schema.sql"
+    ddl.write_text("CREATE TABLE a (b_id INT, c_id INT);")
+    code = main(["--ddl", str(ddl), "--output", str(tmp_path / "out")])
+    assert code == 2
+    assert "rows can be made of this schema" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,83 @@
+"""What `init` writes from a schema alone is trained as it is, here on a base of two layers, and learns."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from defaults import ROOT, Expert, cli, save_base
+
+from expert_worker.events import Events
+from expert_worker.plan.load import parse_plan
+from expert_worker.train import stage
+
+DDL = ROOT / "tests" / "worker" / "schema_rows" / "ddl" / "music_shop.sql"
+
+
+def init(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [cli(), "init", *arguments]
+    # An 80-column terminal, and a folder that has no experts/ and is in no checkout.
+    environment = {**os.environ, "EXPERT_PYTHON": sys.executable, "COLUMNS": "80"}
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
+
+
+@pytest.fixture(scope="module")
+def expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("elsewhere")
+    done = init(folder, "--preset", "sql", "--ddl", str(DDL), "--rows", "60")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "expert-music-shop\n"
+    assert "rows dropped: " in done.stderr and "1 CREATE INDEX" in done.stderr
+    assert "Traceback" not in done.stderr
+    return folder / "expert-music-shop"
+
+
+def test_the_folder_is_whole(expert: Path) -> None:
+    found = {str(path.relative_to(expert)) for path in expert.rglob("*") if path.is_file()}
+    data = {f"datasets/{name}" for name in ("train.jsonl", "validation.jsonl", "test.jsonl", "tables.sql")}
+    assert found == {
+        "manifest.json", "manifest.schema.json", "README.md", ".gitignore", "schema.sql", *data,
+    }  # fmt: skip
+    assert (expert / "schema.sql").read_bytes() == DDL.read_bytes()
+    assert "--rows 60 --seed 1" in (expert / "README.md").read_text()
+    manifest = json.loads((expert / "manifest.json").read_text())
+    assert manifest["evaluation"]["scorer"] == "sql"
+
+
+@pytest.fixture(scope="module")
+def api_expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("api")
+    done = init(folder, "--preset", "json", "--schema", str(DDL.with_name("order.json")), "--rows", "60")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "expert-order\n"
+    assert (folder / "expert-order" / "schema.json").is_file()
+    return folder / "expert-order"
+
+
+@pytest.mark.parametrize("made", ["expert", "api_expert"])
+def test_it_learns(made: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    expert: Path = request.getfixturevalue(made)
+    manifest: dict[str, Any] = json.loads((expert / "manifest.json").read_text())
+    base = manifest["base_models"][0]
+    base["name"] = str(save_base(tmp_path / "base"))
+    steps = {"max_steps": 40, "save_steps": 40, "eval_steps": 40, "eval_rows": 2}
+    base["overrides"] = {"learning_rate": 0.02, **steps}
+    (expert / "manifest.json").write_text(json.dumps(manifest))
+    events, memory = Events.in_memory()
+    stage.run(parse_plan(json.dumps(Expert(expert).plan())), events)
+    losses = [event.body.loss for event in memory.events if event.body.type == "progress"]
+    assert len(losses) > 3
+    assert losses[-1] < losses[0] - 0.25
+
+
+def test_a_schema_that_cannot_be_read_leaves_no_folder(tmp_path: Path) -> None:
+    ddl = tmp_path / "schema.sql"
+    ddl.write_text("CREATE TABLE t (a TEXT DEFAULT 'x);")
+    done = init(tmp_path, "new", "--preset", "sql", "--ddl", str(ddl))
+    assert done.returncode == 2
+    assert "schema.sql, line 1: a quoted text or name has no end" in done.stderr
+    assert "hint: " in done.stderr and "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["schema.sql"]

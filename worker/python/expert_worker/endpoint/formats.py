@@ -1,0 +1,99 @@
+"""`response_format` of a request, as a grammar. What an engine could not survive is refused here."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from expert_worker.endpoint.refusals import Refused
+from expert_worker.plan import Grammar
+
+_PARAM = "response_format"
+_MOST_BYTES = 32 << 10
+_DEEPEST = 24
+# llama.cpp writes every repetition out.
+_MOST_REPEATS = 1_000
+_COUNTS = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
+_REPEATS = re.compile(r"\{\s*(\d*)\s*(?:,\s*(\d*)\s*)?\}")
+
+
+class TextFormat(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: Literal["text"]
+
+
+class ObjectFormat(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: Literal["json_object"]
+
+
+class NamedSchema(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[str, Field(pattern="^[a-zA-Z0-9_-]{1,64}$")]
+    document: Annotated[dict[str, Any], Field(alias="schema")]
+    description: str | None = None
+    # Every answer conforms, with and without it.
+    strict: bool | None = None
+
+
+class SchemaFormat(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: Literal["json_schema"]
+    json_schema: NamedSchema
+
+
+ResponseFormat = Annotated[TextFormat | ObjectFormat | SchemaFormat, Field(discriminator="type")]
+
+
+def grammar_of(asked: ResponseFormat | None) -> Grammar | None:
+    """None where the request leaves the form to the model asked."""
+    if isinstance(asked, ObjectFormat):
+        return Grammar(kind="json_schema", name=_PARAM, text='{"type": "object"}')
+    if not isinstance(asked, SchemaFormat):
+        return None
+    text = json.dumps(asked.json_schema.document)
+    if len(text) > _MOST_BYTES:
+        raise _refused(f"The schema has {len(text)} bytes; at most {_MOST_BYTES} are taken")
+    for depth, part in _parts(asked.json_schema.document):
+        if depth > _DEEPEST:
+            raise _refused(f"The schema is nested deeper than {_DEEPEST} levels")
+        _check_counts(part)
+    return Grammar(kind="json_schema", name=_PARAM, text=text)
+
+
+def _parts(document: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Every object in it, with its depth."""
+    left = [(1, document)]
+    while left:
+        depth, part = left.pop()
+        if isinstance(part, dict):
+            yield depth, part
+            left += [(depth + 1, inner) for inner in part.values()]
+        elif isinstance(part, list):
+            left += [(depth + 1, inner) for inner in part]
+
+
+def _check_counts(part: dict[str, Any]) -> None:
+    for name in _COUNTS:
+        count = part.get(name)
+        if isinstance(count, int | float) and count > _MOST_REPEATS:
+            raise _refused(f"{name} is {count}; at most {_MOST_REPEATS} is taken")
+    pattern = part.get("pattern")
+    if isinstance(pattern, str):
+        counts = [
+            int(digits[-9:]) for found in _REPEATS.finditer(pattern) for digits in found.groups() if digits
+        ]
+        if any(count > _MOST_REPEATS for count in counts):
+            raise _refused(f"The pattern repeats more than {_MOST_REPEATS} times")
+
+
+def _refused(message: str) -> Refused:
+    return Refused(400, message, code="unsupported_schema", param=_PARAM)

@@ -1,0 +1,57 @@
+"""Test questions of an expert with their tags, for the page: from the run that its `final/` stands in."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from expert_worker.errors import ExpertError
+from expert_worker.evaluate.rows import rows_of, spread
+from expert_worker.plan import Plan
+
+_MOST_ROWS = 5_000
+_MOST_SHOWN = 200
+_LONGEST = 4_000
+
+
+def questions_with_tags(final: Path) -> dict[str, Any]:
+    """Empty for an exported adapter, and where the test rows are no longer there."""
+    run = final.resolve().parent
+    try:
+        plan = Plan.model_validate_json((run / "plan.json").read_bytes())
+        data, places = plan.recipe.data, plan.machine.paths.data
+        sources = [it for it in data.test if Path(places.get(it.name, "")).is_file()]
+        rows = rows_of(sources, data.field_mapping, places, _MOST_ROWS)
+    except (OSError, ValidationError, ExpertError):
+        return {"tags": [], "questions": []}
+    asked = [_question(row) for row in rows]
+    questions = spread([it for it in asked if it is not None], _MOST_SHOWN)
+    counts = Counter(tag for it in questions for tag in it["tags"])
+    scores = _scores(run / "evaluation.json")
+    tags = [{"name": name, "score": scores.get(name)} for name in sorted(counts)]
+    return {"tags": tags, "questions": questions}
+
+
+def _question(row: Any) -> dict[str, Any] | None:
+    """The page sends one message of the user."""
+    messages = row["messages"]
+    if len(messages) != 1 or messages[0]["role"] != "user" or len(messages[0]["content"]) > _LONGEST:
+        return None
+    tags = sorted({str(tag) for tag in row.get("tags", ())})
+    return {"prompt": messages[0]["content"], "tags": tags}
+
+
+def _scores(path: Path) -> dict[str, dict[str, int]]:
+    """How many rows of a tag the adapter answered rightly; evaluations of other versions show none."""
+    try:
+        lines = json.loads(path.read_bytes())["by_tag"]
+        shares = {str(line["name"]): line["adapter"] for line in lines if line["adapter"]}
+        return {
+            name: {"correct": int(it["correct"]), "total": int(it["total"])} for name, it in shares.items()
+        }
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}

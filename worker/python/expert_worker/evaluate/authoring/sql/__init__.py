@@ -1,0 +1,1 @@
+"""Questions about tables, their wordings, and the queries that answer them."""

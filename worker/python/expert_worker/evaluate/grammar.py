@@ -1,0 +1,181 @@
+"""Answers that conform to a grammar: tokens that would break it get no probability. llguidance keeps track.
+
+llguidance rather than xgrammar: MIT, one wheel without dependencies (xgrammar brings torch's CUDA packages),
+and tokenizers of Hugging Face as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from transformers import LogitsProcessor
+
+from expert_worker.base import token_vectors
+from expert_worker.errors import BadInput, Failed, Missing
+from expert_worker.plan import Grammar
+
+INSTALL = "pip install 'expert-worker[grammar]'"
+# As llama.cpp has it between the parts of a JSON document: endless white space would never end an answer.
+_JSON_SPACE = r"( |\n[ \t]{0,20})?"
+_tokenizers: WeakKeyDictionary[Any, dict[tuple[int, ...], Any]] = WeakKeyDictionary()
+
+
+def is_installed() -> bool:
+    return find_spec("llguidance") is not None
+
+
+def check_grammar(grammar: Grammar | None) -> None:
+    """Before a model is loaded: llguidance is here, and can use the grammar."""
+    if grammar is None:
+        return
+    if not is_installed():
+        raise Missing(
+            f"Answers are constrained by {grammar.name}, which needs the package llguidance",
+            hint=f"Install it: {INSTALL}; or set training.decoding.use_grammar to false.",
+            code="missing-package",
+        )
+    from llguidance import LLMatcher
+
+    reason = LLMatcher.validate_grammar(_guidance(grammar))
+    if reason:
+        raise _unusable(grammar, reason)
+
+
+class Constraint(LogitsProcessor):
+    """Of one batch. `ends` are the tokens that end an answer, allowed where the grammar is complete."""
+
+    def __init__(
+        self, grammar: Grammar, model: Any, tokenizer: Any, ends: Sequence[int], rows: int, start: int
+    ) -> None:
+        check_grammar(grammar)
+        first = _matcher(grammar, _llguidance_tokenizer(model, tokenizer, ends))
+        self._grammar, self._start, self._ends = grammar, start, frozenset(ends)
+        # None is an answer that has ended: transformers fills it up.
+        self._rows = [first.deep_copy() for _ in range(rows)]
+        self._allowed: torch.Tensor | None = None
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        if input_ids.shape[1] > self._start:
+            self._advance(input_ids[:, -1].tolist())
+        self._allowed = self._mask(scores.shape[1])
+        return scores.masked_fill(~self._allowed.to(scores.device), float("-inf"))
+
+    def _advance(self, tokens: Sequence[int]) -> None:
+        allowed = self._allowed
+        for place, token in enumerate(tokens):
+            matcher = self._rows[place]
+            if matcher is None or allowed is None:
+                continue
+            # Where the grammar does not allow it, a stop sequence has ended the answer, and this is padding.
+            if token in self._ends or not bool(allowed[place, token]):
+                self._rows[place] = None
+            elif not matcher.consume_token(token):
+                self._fail_on(matcher)
+
+    def _mask(self, width: int) -> torch.Tensor:
+        from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
+
+        bits = allocate_token_bitmask(len(self._rows), width)
+        for place, matcher in enumerate(self._rows):
+            if matcher is not None:
+                fill_next_token_bitmask(matcher, bits, place)
+                self._fail_on(matcher)
+        allowed = np.unpackbits(bits.view(np.uint8), axis=1, bitorder="little")[:, :width]
+        mask = torch.from_numpy(allowed.astype(np.bool_))
+        if not bool(mask.any(dim=1).all()):
+            raise Failed(
+                f"No token of this base continues an answer that {self._grammar.name} allows",
+                hint="Write the grammar for the characters that the base's tokenizer has.",
+                code="grammar-failed",
+            )
+        return mask
+
+    def _fail_on(self, matcher: Any) -> None:
+        if matcher.is_error():
+            raise Failed(
+                f"The grammar {self._grammar.name} is too complex: {_first_line(matcher.get_error())}",
+                hint="Make its rules less ambiguous, or its repetitions shorter.",
+                code="grammar-failed",
+            )
+
+
+def _matcher(grammar: Grammar, tokenizer: Any) -> Any:
+    from llguidance import LLMatcher
+
+    matcher = LLMatcher(tokenizer, _guidance(grammar), log_level=0)
+    if matcher.is_error():
+        raise _unusable(grammar, matcher.get_error())
+    return matcher
+
+
+def _llguidance_tokenizer(model: Any, tokenizer: Any, ends: Sequence[int]) -> Any:
+    """Takes about a second for a large vocabulary, so it is kept as long as the tokenizer."""
+    from llguidance.hf import from_tokenizer
+
+    if not ends:
+        raise BadInput(
+            "This base has no token that ends an answer, so no answer can be constrained by a grammar",
+            hint="Set training.decoding.use_grammar to false.",
+            code="grammar-unusable",
+        )
+    size = max(len(tokenizer), token_vectors.count(model))
+    known = _tokenizers.setdefault(tokenizer, {})
+    key = (size, *sorted(ends))
+    if key not in known:
+        try:
+            known[key] = from_tokenizer(tokenizer, n_vocab=size, eos_token=sorted(ends))
+        except ValueError as error:
+            raise BadInput(
+                f"Answers of this base cannot be constrained by a grammar: {_first_line(str(error))}",
+                hint="Set training.decoding.use_grammar to false.",
+                code="grammar-unusable",
+            ) from None
+    return known[key]
+
+
+@lru_cache(maxsize=16)
+def _guidance(grammar: Grammar) -> str:
+    """As llguidance takes it."""
+    from llguidance import LLMatcher
+    from llguidance.gbnf_to_lark import gbnf_to_lark
+
+    try:
+        if grammar.kind == "gbnf":
+            return str(LLMatcher.grammar_from_lark(gbnf_to_lark(_plain_characters(grammar.text))))
+        return str(
+            LLMatcher.grammar_from_json_schema(
+                grammar.text, overrides={"whitespace_flexible": True, "whitespace_pattern": _JSON_SPACE}
+            )
+        )
+    except Exception as error:
+        # The converter raises plain exceptions, some of them about a recursion that is too deep.
+        raise _unusable(grammar, str(error)) from None
+
+
+def _plain_characters(text: str) -> str:
+    """The converter takes characters beyond ASCII only as they are."""
+
+    def plain(found: re.Match[str]) -> str:
+        code = int(found[0][2:], 16) if found[0][1] in "uU" and len(found[0]) > 2 else 0
+        return chr(code) if code >= 0x80 else f"\\x{code:02x}" if code else found[0]
+
+    return re.sub(r"\\(?:u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", plain, text, flags=re.DOTALL)
+
+
+def _unusable(grammar: Grammar, reason: str) -> BadInput:
+    return BadInput(
+        f"The grammar {grammar.name} cannot be used: {_first_line(reason)}",
+        hint="Correct it, or set training.decoding.use_grammar to false.",
+        code="grammar-unusable",
+    )
+
+
+def _first_line(reason: str) -> str:
+    return " ".join(reason.strip().split("\n", 1)[0].split())[:300]

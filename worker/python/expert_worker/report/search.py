@@ -1,0 +1,168 @@
+"""The page of a search: its winner, every trial, and how accuracy grew with the length of training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log10
+from pathlib import Path
+
+from expert_worker.errors import BadInput
+from expert_worker.record_reader import read_json, read_record
+from expert_worker.recorded import PairedComparison, SearchRecord, SearchScore, SearchTrial, Share
+from expert_worker.report.charts import Line, curve
+from expert_worker.report.html import Raw, charts, document, heading, section, table, tiles
+from expert_worker.report.numbers import duration, whole
+from expert_worker.report.scores import accuracy, describe, interval_picture
+
+FILE = "search.json"
+_LENGTHS = (1 / 9, 1 / 3, 1.0)
+_RUNGS = ("1/9 of the steps", "1/3", "all")
+_MOST_TRIALS = 500
+_MOST_CURVES = 12
+
+
+def search_page(folder: Path) -> str:
+    record, _ = read_record(SearchRecord, read_json(folder / FILE))
+    if not record.trials:
+        raise BadInput(
+            f"{folder} holds no search: {FILE} is missing or damaged",
+            hint="Name the folder of a search.",
+            code="no-search",
+        )
+    expert = record.expert or "an expert"
+    trials = list(enumerate(record.trials[:_MOST_TRIALS]))
+    order = sorted(trials, key=lambda one: _worth(one[1]), reverse=True)
+    space = ", ".join(f"{part.name}={part.values}" for part in record.space)
+    return document(
+        f"Search for {expert}",
+        [
+            heading(f"Search for {expert}", f"{record.base or 'unknown base'} · {space}"),
+            tiles(_numbers(record)),
+            section("Winner", _winner(record)),
+            section("Accuracy by length of training", charts([_curves(record, order)])),
+            *[section(f"Accuracy by {name}", charts([chart])) for name, chart in _by_setting(record)],
+            section("Trials", _table(record, order)),
+        ],
+    )
+
+
+def _numbers(record: SearchRecord) -> list[tuple[str, str]]:
+    scores = [score for trial in record.trials for score in trial.scores]
+    failed = sum(score.failure is not None for score in scores)
+    found = [
+        ("trials", whole(len(record.trials))),
+        ("trainings", whole(len(scores))),
+        ("time", duration(record.seconds or 0.0)),
+        ("seed", str(record.seed or 0)),
+    ]
+    return [*found, ("failed", whole(failed))] if failed else found
+
+
+def _winner(record: SearchRecord) -> str:
+    place = record.winner
+    if place is None or place >= len(record.trials):
+        return "<p>The search has not ended yet.</p>"
+    score = _at(record.trials[place], record.winner_rung or 0)
+    share = score.share if score and score.share else Share()
+    name = "The manifest's own recipe" if place == 0 else f"Trial {place}"
+    body = f"<p><b>{describe(share)}</b> of validation rows right.</p>"
+    rows = [(one.name or "", _value(one.value)) for one in record.trials[place].settings]
+    settings = table(["setting", "value"], rows, frozenset({1}))
+    return f"<p>{name}</p>{body}{_against_own(record.comparison)}{settings}"
+
+
+def _against_own(paired: PairedComparison | None) -> str:
+    if paired is None or paired.difference is None or paired.low is None or paired.high is None:
+        return ""
+    points, low, high = (100 * value for value in (paired.difference, paired.low, paired.high))
+    mood, noise = ("warn", ": within noise") if low <= 0 else ("good", "")
+    difference = f"{points:+.1f} points (95%: {low:+.1f} to {high:+.1f}){noise}"
+    return (
+        f'<p>Less the manifest\'s own recipe on the same rows: <span class="{mood}">{difference}.</span></p>'
+    )
+
+
+def _at(trial: SearchTrial, rung: int) -> SearchScore | None:
+    return next((score for score in trial.scores if score.rung == rung), None)
+
+
+def _accuracy(trial: SearchTrial, rung: int) -> float | None:
+    score = _at(trial, rung)
+    return score.share.accuracy if score and score.share else None
+
+
+def _worth(trial: SearchTrial) -> tuple[int, float]:
+    for rung in reversed(range(len(_LENGTHS))):
+        found = _accuracy(trial, rung)
+        if found is not None:
+            return rung + 1, found
+    return 0, 0.0
+
+
+def _name(place: int) -> str:
+    return "own recipe" if place == 0 else f"trial {place}"
+
+
+def _curves(record: SearchRecord, order: Sequence[tuple[int, SearchTrial]]) -> str:
+    """Of the trials that got furthest: the winner and the manifest's own recipe stand out."""
+    lines = []
+    shown = [one for one in order if one[0] in (0, record.winner)]
+    shown += [one for one in order if one[0] not in (0, record.winner)]
+    for place, trial in shown[:_MOST_CURVES]:
+        found = [(length * 100, _accuracy(trial, rung)) for rung, length in enumerate(_LENGTHS)]
+        points = [(x, y * 100) for x, y in found if y is not None]
+        hue = 1 if place == 0 and record.winner != 0 else 0
+        lines.append(Line(_name(place), points, hue, dots=True, faint=place not in (0, record.winner)))
+    return curve(
+        "right answers to validation rows", "%", lines, from_zero=True, along="percent of the trial's steps"
+    )
+
+
+def _by_setting(record: SearchRecord) -> list[tuple[str, str]]:
+    """At the first rung, which every trial was trained for."""
+    names = list(dict.fromkeys(one.name or "" for trial in record.trials for one in trial.settings))
+    found = []
+    for name in names:
+        points = []
+        for trial in record.trials[:_MOST_TRIALS]:
+            value = next((one.value for one in trial.settings if one.name == name), None)
+            right = _accuracy(trial, 0)
+            if isinstance(value, int | float) and not isinstance(value, bool) and right is not None:
+                points.append((float(value), right * 100))
+        if len({x for x, _ in points}) > 1:
+            found.append((name, _setting_chart(name, sorted(points))))
+    return found
+
+
+def _setting_chart(name: str, points: list[tuple[float, float]]) -> str:
+    """Rates are compared by their power of ten."""
+    along = name
+    if points[0][0] > 0 and points[-1][0] < 1:
+        along, points = f"log10 of {name}", [(log10(x), y) for x, y in points]
+    return curve(_RUNGS[0], "%", [Line(name, points, dots=True)], from_zero=True, along=along)
+
+
+def _table(record: SearchRecord, order: Sequence[tuple[int, SearchTrial]]) -> str:
+    names = list(dict.fromkeys(one.name or "" for trial in record.trials for one in trial.settings))
+    head = ["trial", *names, *_RUNGS, "longest, 0 to 100%", "state"]
+    rows = [_row(record, place, trial, names) for place, trial in order]
+    return table(head, rows, frozenset(range(1, 1 + len(names) + len(_RUNGS))), "runs")
+
+
+def _row(record: SearchRecord, place: int, trial: SearchTrial, names: Sequence[str]) -> list[object]:
+    values = {one.name: _value(one.value) for one in trial.settings}
+    shares = [score.share if (score := _at(trial, rung)) else None for rung in range(len(_LENGTHS))]
+    last = next((share for share in reversed(shares) if share), None)
+    failure = next((score.failure for score in trial.scores if score.failure), None)
+    ended = Raw('<span class="state good">best</span>') if place == record.winner else ""
+    return [
+        _name(place),
+        *[values.get(name, "") for name in names],
+        *[accuracy(share) for share in shares],
+        interval_picture(None, last),
+        failure or ended,
+    ]
+
+
+def _value(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,1 @@
+"""Training, validation and test rows from a user's own schema alone."""

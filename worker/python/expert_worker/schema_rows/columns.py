@@ -1,0 +1,362 @@
+"""A table's columns as people speak of them, from their names, types and checks."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from expert_worker.evaluate.authoring.draw import Draw
+from expert_worker.evaluate.authoring.sql import columns as spoken
+from expert_worker.evaluate.authoring.sql import pools
+from expert_worker.evaluate.authoring.sql.scene import TEXTS
+from expert_worker.evaluate.authoring.sql.tables import Table as Spoken
+
+from . import ddl
+from .vocabulary import Synonyms, singular, table_nouns, table_words, words_of
+
+_PERSONS_TEXT = """
+actor author user customer client employee person member patient student teacher doctor driver manager
+contact staff artist player guest visitor owner tenant agent reader writer director employer borrower
+passenger worker subscriber
+"""
+PERSONS = frozenset(_PERSONS_TEXT.split())
+_NAMES = (
+    "name",
+    "title",
+    "full name",
+    "label",
+    "display name",
+    "subject",
+    "headline",
+    "username",
+    "user name",
+    "login",
+)
+_FIRMS = ("company", "company name", "firm", "business name", "organization")
+_TEXTS_TEXT = """
+description notes note comment comments remark remarks body content text bio biography summary message
+email mail phone fax mobile address street url website homepage link image photo picture password hash
+token path file avatar metadata payload details instructions features address2 signature key secret
+"""
+_TEXTS = frozenset(_TEXTS_TEXT.split())
+_CODES_TEXT = """
+code sku isbn zip postal barcode reference serial plate ean upc number postcode
+"""
+_CODES = frozenset(_CODES_TEXT.split())
+_ROLES = {
+    "author": ("by {v}", "written by {v}"),
+    "composer": ("composed by {v}", "by {v}"),
+    "director": ("directed by {v}", "by {v}"),
+    "artist": ("by {v}",),
+    "manager": ("managed by {v}",),
+    "owner": ("owned by {v}",),
+    "assignee": ("assigned to {v}",),
+    "contact": (),
+    "reviewer": ("reviewed by {v}",),
+    "editor": ("edited by {v}",),
+    "supervisor": ("supervised by {v}",),
+    "creator": ("created by {v}",),
+    "reporter": ("reported by {v}",),
+    "doctor": (),
+    "teacher": ("taught by {v}",),
+}
+_VERBS_TEXT = """
+hire=hired order=placed ship=shipped shipping=shipped release=released creation=created create=created
+update=updated start=started end=ended payment=paid pay=paid rental=rented return=returned invoice=issued
+issue=issued sign=signed join=joined publish=published publication=published open=opened close=closed
+delivery=delivered purchase=bought sale=sold registration=registered signup=signed_up
+"""
+_VERBS = {key: word.replace("_", " ") for key, word in (it.split("=") for it in _VERBS_TEXT.split())}
+# Where a name alone says too little, what the table is about decides.
+_STATUS = {
+    "status_order": frozenset(["order", "purchase", "sale", "invoice", "shipment", "delivery", "payment"]),
+    "status_task": frozenset(["task", "ticket", "issue", "todo", "project", "bug", "story"]),
+    "status_run": frozenset(["machine", "device", "server", "job", "sensor", "vehicle"]),
+}
+_MADE_FOR_MINUTES_TEXT = """
+film movie video episode lesson song track meeting call course show book
+"""
+_MADE_FOR_MINUTES = frozenset(_MADE_FOR_MINUTES_TEXT.split())
+_PREFERRED_TEXT = """
+price=price cost=cost amount=amount total=amount duration=minutes quantity=quantity stock=stock
+year=released rating=rating score=rating views=popularity rate=fee milliseconds=milliseconds bytes=bytes
+length=length units=quantity elevation=altitude percent=discount
+"""
+_PREFERRED = dict(entry.split("=") for entry in _PREFERRED_TEXT.split())
+_COUNTED = ("number of ", "total ", "count of ")
+_ANY_NUMBER = (1.0, 900.0, 1.0)
+
+
+@cache
+def _measures() -> dict[str, str]:
+    """Names of columns -> the first measure that has them."""
+    found: dict[str, str] = {}
+    for concept, column in spoken.concepts().items():
+        if column.kind == "number":
+            for name in (concept, *column.names):
+                found.setdefault(name, concept)
+    return found | _PREFERRED
+
+
+@cache
+def sql_name(name: str) -> str:
+    """As a statement writes it: quoted where SQLite needs it."""
+    if not (name.replace("_", "a").isalnum() and name.isascii() and not name[0].isdigit()):
+        return f'"{name}"'
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.execute(f"CREATE TABLE {name} ({name} INT)")
+        connection.execute(f"SELECT {name}.{name}, COUNT(*) FROM {name} GROUP BY {name}")  # noqa: S608
+    except sqlite3.Error:
+        return f'"{name}"'
+    finally:
+        connection.close()
+    return name
+
+
+def spoken_table(table: ddl.Table, synonyms: Synonyms) -> Spoken:
+    """Its columns that questions can be about, those that name a row first."""
+    nouns = tuple(dict.fromkeys((*synonyms.of_table(table.name), *table_nouns(table.name))))
+    keys = {*table.links, *(table.key if len(table.key) == 1 else ())}
+    columns = [
+        (column, _spoken(table, column, synonyms)) for column in table.columns if column.name not in keys
+    ]
+    found = [said for _, said in columns if said is not None]
+    return Spoken((table.name,), nouns, "", ("of",), tuple(_apart(_naming_first(found, table))))
+
+
+def _naming_first(columns: list[spoken.Column], table: ddl.Table) -> list[spoken.Column]:
+    by_noun = {column.nouns[0]: column for column in columns}
+    if "first name" in by_noun and "last name" in by_noun:
+        first = replace(by_noun["first name"], kind="name", pool="first", names=("first_name",))
+        last = replace(by_noun["last name"], kind="name", pool="last", names=("last_name",))
+        return [first, last, *(it for it in columns if it.name not in (first.name, last.name))]
+    texts = {noun: it for noun, it in by_noun.items() if it.kind in ("cat", "text") and not it.values}
+    chosen = next((texts[noun] for noun in (*_NAMES, *_FIRMS) if noun in texts), None)
+    if chosen is None:
+        return columns
+    noun = chosen.nouns[0]
+    person = table_words(table.name)[-1] in PERSONS
+    pool = "firm" if noun in _FIRMS else "person" if person else "thing" if noun != "username" else "first"
+    named = replace(chosen, kind="name", pool=pool, before=False, after=(), names=("name",))
+    # Two columns that could name a row: the other one is a column like any other.
+    return [named, *(it for it in columns if it.name != chosen.name)]
+
+
+def _apart(columns: list[spoken.Column]) -> list[spoken.Column]:
+    """A word that could mean two columns means the one that has it in its name, or the first one."""
+    fields = ("nouns", "highest", "lowest", "more", "less", "ask", "after")
+    literal = {column.nouns[0]: column.name for column in columns}
+    taken: set[str] = set()
+    found = []
+    for column in columns:
+        left = {
+            field: tuple(
+                word
+                for word in getattr(column, field)
+                if word not in taken and literal.get(word, column.name) == column.name
+            )
+            for field in fields
+        }
+        taken.update(word for words in left.values() for word in words)
+        if left["nouns"]:
+            found.append(replace(column, **left))  # type: ignore[arg-type]
+    return found
+
+
+def _spoken(table: ddl.Table, column: ddl.Column, synonyms: Synonyms) -> spoken.Column | None:
+    words = _own_words(table, words_of(column.name))
+    phrase = " ".join(words)
+    if not words or column.kind == "other" or (words[-1] == "id" and not column.values):
+        return None
+    found = _of_kind(table, column, words, phrase)
+    if found is None:
+        return None
+    phrase = found.nouns[0] if found.kind == "bool" else phrase
+    nouns = tuple(dict.fromkeys((phrase, *synonyms.of_column(table.name, column.name), *found.nouns)))
+    return replace(
+        found,
+        nouns=nouns,
+        nullable=column.nullable,
+        name=column.name,
+        sql=sql_name(column.name),
+        timed=column.kind == "datetime",
+    )
+
+
+def _own_words(table: ddl.Table, words: list[str]) -> list[str]:
+    """`customer_name` of customers is a name."""
+    own = table_words(table.name)
+    if len(words) > len(own) and words[: len(own)] == own:
+        return words[len(own) :]
+    if len(words) > 1 and words[0] == own[-1] and words[1] not in ("of",):
+        return words[1:]
+    return words
+
+
+def _of_kind(table: ddl.Table, column: ddl.Column, words: list[str], phrase: str) -> spoken.Column | None:
+    is_flag = words[0] in ("is", "has", "was", "can")
+    if column.kind == "bool" or (is_flag and column.kind in ("int", "text") and len(words) > 1):
+        return _flag(words, is_flag=is_flag)
+    by_name = column.kind in ("text", "int") and _is_day(words) and not column.values
+    if column.kind in ("date", "datetime") or (by_name and column.kind == "text"):
+        return _day(words if phrase != "date" else [table_words(table.name)[-1], "date"], phrase)
+    if column.kind in ("int", "real", "year"):
+        return _number(table, column, words, phrase)
+    return _text(table, column, words, phrase)
+
+
+def _flag(words: list[str], *, is_flag: bool) -> spoken.Column:
+    rest = " ".join(words[1:] if is_flag else words)
+    if words[0] == "has":
+        return spoken.Column((rest,), (rest,), "bool", yes=f"with {rest}", no=f"without {rest}")
+    return spoken.Column((rest,), (rest,), "bool", yes=rest, no=f"not {rest}")
+
+
+def _is_day(words: list[str]) -> bool:
+    return (
+        words[-1] in ("date", "day", "birthday", "birthdate")
+        or (len(words) > 1 and words[-1] in ("at", "on") and words[-2].endswith("ed"))
+        or words[:1] == ["date"]
+    )
+
+
+def _day(words: list[str], phrase: str) -> spoken.Column:
+    if words[-1] in ("at", "on") and len(words) > 1:
+        verb = " ".join(words[:-1])
+        noun = f"{verb} date" if verb.endswith("ed") else phrase
+        return spoken.Column((phrase,), (noun,), "date", verb=verb if verb.endswith("ed") else "")
+    verb = _VERBS.get(words[0], "") if words[-1] == "date" and len(words) == 2 else ""
+    return spoken.Column((phrase,), (phrase,), "date", verb=verb)
+
+
+def _number(table: ddl.Table, column: ddl.Column, words: list[str], phrase: str) -> spoken.Column:
+    snake, last = "_".join(words), words[-1]
+    measures = _measures()
+    noun = table_words(table.name)[-1]
+    if snake == "length" and noun in _MADE_FOR_MINUTES:
+        snake = "minutes"
+    concept = measures.get(snake)
+    if column.values and all(value.lstrip("-").isdigit() for value in column.values):
+        return spoken.Column((snake,), (phrase,), "cat", column.values)
+    if concept is not None:
+        found = spoken.concepts()[concept]
+    elif last in measures and last != "number":
+        # `replacement_cost` is a cost, but not what "expensive" means.
+        like = spoken.concepts()[measures[last]]
+        found = spoken.Column(
+            (snake,),
+            (),
+            "number",
+            low=like.low,
+            high=like.high,
+            step=like.step,
+            measure=like.measure,
+            units=like.units,
+        )
+    else:
+        low, high, step = _ANY_NUMBER
+        found = spoken.Column((snake,), (), "number", low=low, high=high, step=step, measure="~")
+    if column.kind == "year" or (last == "year" and concept is None):
+        found = replace(found, low=1950, high=2023, step=1)
+    counted = next((phrase.removeprefix(start) for start in _COUNTED if phrase.startswith(start)), "")
+    counted = counted or (" ".join(words[:-1]) + "s" if last == "count" and len(words) > 1 else "")
+    if concept is None and (counted or (singular(last) != last and last not in ("status", "bonus"))):
+        found = replace(found, measure="#", nouns=(counted,) if counted else ())
+    return _bounded(found, column)
+
+
+def _bounded(found: spoken.Column, column: ddl.Column) -> spoken.Column:
+    """Inside the column's check, which may be narrower."""
+    if column.low is None and column.high is None:
+        return found
+    low = column.low if column.low is not None else min(found.low, column.high or 0)
+    high = column.high if column.high is not None else max(found.high, low + 100 * found.step)
+    low, high = float(int(low)), float(int(high))
+    if high - low < 2:
+        return replace(found, low=low, high=low + 2)
+    return replace(found, low=low, high=high, step=1 if high - low < 100 * found.step else found.step)
+
+
+def _text(table: ddl.Table, column: ddl.Column, words: list[str], phrase: str) -> spoken.Column:
+    snake, last = "_".join(words), words[-1]
+    if column.values:
+        facet = _facet(table, snake)
+        like = spoken.concepts()[facet] if facet else spoken.Column((snake,), (), "cat")
+        # `paid orders` is said of words in small letters, and of no others.
+        before = like.before and all(value.isalpha() and value.islower() for value in column.values)
+        return replace(like, kind="cat", values=column.values, pool="", before=before)
+    if last in ("email", "mail") or _TEXTS & {last, singular(last)} or words[0] in _TEXTS:
+        pool = last if last in TEXTS else "website" if last in ("url", "homepage") else "notes"
+        return spoken.Column((snake,), (), "text", pool=pool)
+    facet = _facet(table, snake)
+    if facet:
+        return spoken.concepts()[facet]
+    person = words[-2] if last == "name" and len(words) > 1 else last
+    if person in _ROLES or person in PERSONS:
+        return spoken.Column((snake,), (), "cat", pool="person", after=_ROLES.get(person, ()))
+    pool = "code" if _CODES & set(words) else GENERIC.get(last, "thing")
+    if phrase in ("first name", "last name"):
+        pool = words[0]
+    return spoken.Column((snake,), (), "cat", pool=pool)
+
+
+GENERIC = {
+    "city": "cities",
+    "country": "countries",
+    "genre": "Rock|Jazz|Comedy|Drama|Classical|Thriller",
+    "category": "Garden|Kitchen|Toys|Sports|Office|Books",
+    "type": "standard|premium|basic|custom|trial",
+    "kind": "standard|premium|basic|custom|trial",
+    "state": "Texas|Ohio|Bavaria|Ontario|Victoria|Utah",
+    "format": "small|medium|large|digital",
+    "currency": "EUR|USD|GBP|JPY|CHF",
+    "unit": "kg|piece|box|litre|pair",
+    "method": "card|cash|transfer|voucher",
+    "code": "code",
+    "company": "firm",
+    "supplier": "firm",
+    "publisher": "firm",
+    "title": "job",
+    "team": "Red|Blue|Green|Gold",
+}
+
+
+def _facet(table: ddl.Table, snake: str) -> str:
+    noun = table_words(table.name)[-1]
+    if snake in ("city", "town", "country", "hometown"):
+        kind = "country" if snake == "country" else "city"
+        return f"{kind}_home" if noun in PERSONS else f"{kind}_site"
+    if snake == "status":
+        return next((facet for facet, nouns in _STATUS.items() if noun in nouns), "status_case")
+    return next(
+        (
+            concept
+            for concept, column in spoken.concepts().items()
+            if column.kind == "cat" and snake in column.names
+        ),
+        "",
+    )
+
+
+def spec(column: spoken.Column, draw: Draw, rows: int, *, held_out: bool) -> list[Any]:
+    """How the scorer generates its content (see scorers/sql_data.py). Held-out rows have other names."""
+    name, nullable = column.name, column.nullable
+    if column.kind == "name":
+        return [name, "name", pools.pool(column.pool, held_out, draw)]
+    if column.kind == "text":
+        return [name, "cat", TEXTS[column.pool], nullable]
+    if column.kind == "cat":
+        listed = column.values or (tuple(column.pool.split("|")) if "|" in column.pool else ())
+        words = list(listed) or pools.pool(column.pool, held_out, draw)
+        words = words if column.values else draw.some(words, draw.between(4, 5))
+        numbers = all(word.lstrip("-").isdigit() for word in words)
+        return [name, "cat", [int(word) if numbers else word for word in words], nullable]
+    if column.kind in ("date", "bool"):
+        return [name, "datetime" if column.timed else column.kind, nullable]
+    low, high, step = column.low, column.high, column.step
+    if (high - low) / step + 1 < rows + 2:
+        return [name, "cat", list(range(int(low), int(high) + 1)), nullable]
+    return [name, "number", low, high, int(step) if step == int(step) else step, nullable]

@@ -1,0 +1,437 @@
+"""Reads the CREATE TABLE statements of a file: SQLite's, and those of PostgreSQL's and MySQL's dumps.
+
+SQLite refuses the constructs of other dialects, so the statements are read word by word; nothing of the
+file is executed. SQLite then executes normalised statements of the same tables, which the rows show.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from expert_worker.errors import BadInput
+
+from .tokens import Token, statements
+
+MOST_BYTES = 8 << 20
+MOST_TABLES = 200
+MOST_COLUMNS = 200
+LONGEST_NAME = 64
+_ENDS_TYPE_TEXT = """
+NOT NULL DEFAULT PRIMARY UNIQUE CHECK REFERENCES COLLATE CONSTRAINT GENERATED AS AUTO_INCREMENT
+AUTOINCREMENT COMMENT ON CHARSET IDENTITY KEY STORED VIRTUAL INVISIBLE DEFERRABLE
+"""
+_ENDS_TYPE = frozenset(_ENDS_TYPE_TEXT.split())
+_CONSTRAINTS_TEXT = """
+PRIMARY FOREIGN UNIQUE CHECK CONSTRAINT EXCLUDE LIKE FULLTEXT SPATIAL PERIOD
+"""
+_CONSTRAINTS = frozenset(_CONSTRAINTS_TEXT.split())
+_KINDS = {
+    "int": "INT INTEGER BIGINT SMALLINT TINYINT MEDIUMINT INT2 INT4 INT8 SERIAL BIGSERIAL SMALLSERIAL",
+    "bool": "BOOL BOOLEAN BIT",
+    "year": "YEAR",
+    "real": "REAL FLOAT DOUBLE NUMERIC DECIMAL NUMBER MONEY DEC FLOAT4 FLOAT8",
+    "date": "DATE",
+    "datetime": "DATETIME TIMESTAMP TIMESTAMPTZ DATETIME2 SMALLDATETIME",
+    "text": "CHAR VARCHAR TEXT CHARACTER NVARCHAR NCHAR CLOB STRING CITEXT TINYTEXT MEDIUMTEXT LONGTEXT ENUM "
+    "VARCHAR2 BPCHAR NATIVE VARYING",
+}
+KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words.split()}
+
+
+@dataclass
+class Column:
+    name: str
+    type: str
+    kind: str
+    nullable: bool = True
+    values: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass
+class Table:
+    name: str
+    columns: list[Column] = field(default_factory=list)
+    key: tuple[str, ...] = ()
+    # Column -> the table that it refers to.
+    links: dict[str, str] = field(default_factory=dict)
+
+    def column(self, name: str) -> Column | None:
+        return next((it for it in self.columns if it.name.casefold() == name.casefold()), None)
+
+
+@dataclass
+class Schema:
+    tables: list[Table] = field(default_factory=list)
+    # What the file has that the rows do not need, and how often.
+    ignored: Counter[str] = field(default_factory=Counter)
+
+    def table(self, name: str) -> Table | None:
+        return next((it for it in self.tables if it.name.casefold() == name.casefold()), None)
+
+
+def read_ddl(data: bytes, name: str) -> Schema:
+    """The tables of a file's text; `name` is the file's, for messages."""
+    if len(data) > MOST_BYTES:
+        raise BadInput(
+            f"{name} has more than {MOST_BYTES >> 20} MiB; at most that is read",
+            code="bad-ddl",
+            hint="Write the structure without the rows: pg_dump --schema-only, mysqldump --no-data, "
+            "or sqlite3 FILE .schema.",
+        )
+    if b"\0" in data:
+        raise BadInput(
+            f"{name} has NUL bytes: it is not a text file",
+            code="bad-ddl",
+            hint="Of a database file, write the statements first: sqlite3 FILE .schema > schema.sql",
+        )
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise BadInput(
+            f"{name}, line {line}: not UTF-8", code="bad-ddl", hint="Convert the file to UTF-8."
+        ) from None
+    try:
+        return _Reader().read(text)
+    except BadInput as error:
+        raise BadInput(f"{name}, {error.message}", hint=error.hint, code=error.code) from None
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.schema = Schema()
+        self.types: dict[str, tuple[str, ...]] = {}
+        self.domains: dict[str, str] = {}
+
+    def read(self, text: str) -> Schema:
+        pending = list(statements(text))
+        place = 0
+        while place < len(pending):
+            words = pending[place]
+            place += 1
+            if _is_create(words, "TRIGGER", "FUNCTION", "PROCEDURE"):
+                place = _after_body(pending, place, words)
+            self.statement(words)
+        if not self.schema.tables:
+            raise BadInput(
+                "line 1: there is no CREATE TABLE statement with columns",
+                code="bad-ddl",
+                hint="Name a file of CREATE TABLE statements, such as sqlite3 FILE .schema writes.",
+            )
+        self.check_links()
+        return self.schema
+
+    def statement(self, words: list[Token]) -> None:
+        head = [word.text.upper() for word in words[:6] if word.kind == "word"]
+        if head[:2] == ["CREATE", "TYPE"] and any(word.says("ENUM") for word in words):
+            self.types[_last_name(words, 2)[0].casefold()] = tuple(
+                it.text for it in words if it.kind == "text"
+            )
+        elif head[:2] == ["CREATE", "DOMAIN"]:
+            name, at = _last_name(words, 2)
+            rest = words[at:]
+            self.domains[name.casefold()] = next(
+                (it.text for it in rest if it.is_name and not it.says("AS")), "TEXT"
+            )
+        elif _is_create(words, "TABLE"):
+            self.create(words)
+        elif head[:2] == ["ALTER", "TABLE"]:
+            self.alter(words)
+        else:
+            self.schema.ignored[_called(words, head)] += 1
+
+    def create(self, words: list[Token]) -> None:
+        if any(word.says("VIRTUAL") for word in words[:4]):
+            self.schema.ignored["CREATE VIRTUAL TABLE"] += 1
+            return
+        at = next(place for place, word in enumerate(words) if word.says("TABLE")) + 1
+        if at < len(words) and words[at].says("IF"):
+            at += 3
+        name, at = _last_name(words, at)
+        if at >= len(words) or words[at].text != "(":
+            self.schema.ignored["CREATE TABLE without columns"] += 1
+            return
+        body, _ = _inside(words, at)
+        table = Table(_checked(name, words[0].line, "table"))
+        if self.schema.table(table.name):
+            raise _refused(
+                words[0], f"the table {table.name} is created twice", "Keep one of the two statements."
+            )
+        checks = [part for part in _split(body) if self.element(table, part)]
+        for part in checks:
+            self.constraint(table, part)
+        if not table.columns:
+            self.schema.ignored["CREATE TABLE without columns"] += 1
+            return
+        self.schema.tables.append(table)
+        if len(self.schema.tables) > MOST_TABLES:
+            raise _refused(
+                words[0], f"more than {MOST_TABLES} tables", "Keep the tables that questions are asked about."
+            )
+
+    def element(self, table: Table, part: list[Token]) -> bool:
+        """Adds a column, or answers that this is a constraint of the table."""
+        if not part or not part[0].is_name or _is_constraint(part):
+            return bool(part)
+        name = _checked(part[0].text, part[0].line, "column")
+        if table.column(name):
+            raise _refused(
+                part[0], f"the table {table.name} has two columns {name}", "Rename one of the two."
+            )
+        if len(table.columns) == MOST_COLUMNS:
+            raise _refused(
+                part[0],
+                f"the table {table.name} has more than {MOST_COLUMNS} columns",
+                "Keep the columns that questions are asked about.",
+            )
+        end = 1
+        while end < len(part) and not (part[end].kind == "word" and part[end].text.upper() in _ENDS_TYPE):
+            if end > 1 and part[end].says("CHARACTER", "GENERATED"):
+                break
+            end = _inside(part, end)[1] if part[end].text == "(" else end + 1
+        column = self.typed(name, part[1:end])
+        table.columns.append(column)
+        self.options(table, column, part[end:])
+        return False
+
+    def typed(self, name: str, words: list[Token]) -> Column:
+        first = next((word.text for word in words if word.is_name), "")
+        last = next((word.text for word in reversed(words) if word.is_name), "")
+        first = self.domains.get(last.casefold(), first)
+        values = self.types.get(last.casefold(), ())
+        upper = first.upper()
+        written = re.sub(r" ?([(),]) ?", r"\1", " ".join(word.text for word in words if word.kind != "text"))
+        kind = "text" if values else KIND_OF.get(upper, "text" if not words else "other")
+        if upper == "ENUM":
+            values = tuple(word.text for word in words if word.kind == "text")
+        if upper == "TINYINT" and any(word.text == "1" for word in words):
+            kind = "bool"
+        if upper == "BIT" and any(word.kind == "number" and word.text != "1" for word in words):
+            kind = "other"
+        if any(word.text == "[" for word in words) or written.endswith("]"):
+            kind = "other"
+        return Column(name, written, kind, values=values)
+
+    def options(self, table: Table, column: Column, words: list[Token]) -> None:
+        place = 0
+        while place < len(words):
+            word = words[place]
+            following = words[place + 1] if place + 1 < len(words) else None
+            if word.says("NOT") and following and following.says("NULL"):
+                column.nullable = False
+            elif word.says("PRIMARY"):
+                table.key, column.nullable = (column.name,), False
+            elif word.says("REFERENCES") and following:
+                table.links[column.name] = _last_name(words, place + 1)[0]
+            elif word.says("CHECK") and following and following.text == "(":
+                body, place = _inside(words, place + 1)
+                self.check(table, body)
+                continue
+            place += 1
+
+    def constraint(self, table: Table, part: list[Token]) -> None:
+        if part[0].says("CONSTRAINT"):
+            part = part[2:] if len(part) > 1 and part[1].is_name and not part[1].says("CHECK") else part[1:]
+        if not part:
+            return
+        opening = next((place for place, word in enumerate(part) if word.text == "("), None)
+        if opening is None:
+            return
+        body, after = _inside(part, opening)
+        names = [word.text for word in body if word.is_name and not word.says("ASC", "DESC")]
+        if part[0].says("PRIMARY"):
+            found = [it.name for name in names if (it := table.column(name))]
+            table.key = tuple(found)
+            for column in table.columns:
+                column.nullable &= column.name not in found
+        elif part[0].says("FOREIGN"):
+            target = next(
+                (place for place in range(after, len(part)) if part[place].says("REFERENCES")), None
+            )
+            referring = table.column(names[0]) if len(names) == 1 else None
+            if target is None or referring is None:
+                self.schema.ignored["FOREIGN KEY of several columns"] += 1
+            else:
+                table.links[referring.name] = _last_name(part, target + 1)[0]
+        elif part[0].says("CHECK"):
+            self.check(table, body)
+
+    def alter(self, words: list[Token]) -> None:
+        """PostgreSQL's dumps add keys after the tables."""
+        at = 2
+        while at < len(words) and words[at].says("ONLY", "IF", "EXISTS"):
+            at += 1
+        name, at = _last_name(words, at)
+        table = self.schema.table(name)
+        rest = words[at:]
+        if (
+            table
+            and len(rest) > 1
+            and rest[0].says("ADD")
+            and rest[1].says("CONSTRAINT", "PRIMARY", "FOREIGN", "CHECK")
+        ):
+            self.constraint(table, rest[1:])
+        else:
+            self.schema.ignored["ALTER TABLE"] += 1
+
+    def check(self, table: Table, words: list[Token]) -> None:
+        """`x IN (...)`, `x = ANY (ARRAY[...])`, `x BETWEEN 1 AND 5`, `x > 0`; others are not needed."""
+        named = {it.name for word in words if word.is_name and (it := table.column(word.text))}
+        column = table.column(next(iter(named))) if len(named) == 1 else None
+        if column is None or any(word.says("OR", "NOT", "LIKE", "GLOB") for word in words):
+            self.schema.ignored["CHECK"] += 1
+            return
+        numbers = [
+            (words[place - 1].text if place else "", float(word.text))
+            for place, word in enumerate(words)
+            if word.kind == "number"
+        ]
+        if any(word.says("IN", "ANY") for word in words):
+            texts = [word.text for word in words if word.kind == "text"]
+            column.values = tuple(texts or [f"{number:g}" for _, number in numbers])
+        elif any(word.says("BETWEEN") for word in words) and len(numbers) == 2:
+            column.low, column.high = numbers[0][1], numbers[1][1]
+        else:
+            for place, word in enumerate(words):
+                if word.kind == "number" and place:
+                    sign = words[place - 1].text
+                    before = words[place - 2].text if place > 1 else ""
+                    if ">" in (sign, before):
+                        column.low = float(word.text)
+                    elif "<" in (sign, before):
+                        column.high = float(word.text)
+
+    def infer_links(self) -> None:
+        """Many schemas declare no foreign keys: `film_id` refers to the table whose key has that name."""
+        targets: dict[str, list[str]] = {}
+        for table in self.schema.tables:
+            if len(table.key) == 1:
+                stem = table.name.casefold()
+                names = {table.key[0].casefold()} - {"id", "name", "code", "key"}
+                names |= {f"{it}{end}" for it in (stem, stem.removesuffix("s")) for end in ("_id", "id")}
+                for name in names:
+                    targets.setdefault(name, []).append(table.name)
+        for table in self.schema.tables:
+            for column in table.columns:
+                found = targets.get(column.name.casefold(), [])
+                is_free = column.name not in table.links and table.key != (column.name,)
+                if is_free and len(found) == 1 and found[0] != table.name and column.kind in ("int", "text"):
+                    table.links[column.name] = found[0]
+
+    def check_links(self) -> None:
+        self.infer_links()
+        for table in self.schema.tables:
+            for name, target in list(table.links.items()):
+                found = self.schema.table(target)
+                if found is None or len(found.key) > 1:
+                    del table.links[name]
+                    self.schema.ignored["REFERENCES to a table without such a key"] += 1
+                else:
+                    table.links[name] = found.name
+                    if not found.key:
+                        column = next(
+                            (
+                                it
+                                for it in found.columns
+                                if it.name.casefold() in ("id", f"{target}_id".casefold())
+                            ),
+                            None,
+                        )
+                        if column is None:
+                            del table.links[name]
+                        else:
+                            found.key = (column.name,)
+
+
+def _is_create(words: list[Token], *things: str) -> bool:
+    return bool(words) and words[0].says("CREATE") and any(word.says(*things) for word in words[1:5])
+
+
+def _after_body(pending: list[list[Token]], place: int, words: list[Token]) -> int:
+    """Behind the END of a trigger's or a procedure's body."""
+    if any(word.kind == "body" for word in words) or not any(word.says("BEGIN") for word in words):
+        return place
+    for end in range(place, len(pending)):
+        if pending[end][0].says("END"):
+            return end + 1
+        if _is_create(pending[end], "TABLE", "TRIGGER"):
+            break
+    return place
+
+
+def _called(words: list[Token], head: Sequence[str]) -> str:
+    if not head or not words[0].says(head[0]):
+        return "other text"
+    kinds = ("INDEX", "VIEW", "TRIGGER", "FUNCTION", "PROCEDURE", "SEQUENCE", "EXTENSION", "SCHEMA")
+    if head[0] in ("CREATE", "DROP"):
+        found = next((word for word in head if word in kinds), head[1] if len(head) > 1 else "")
+        return f"{head[0]} {found}".strip()
+    return head[0][:20]
+
+
+def _is_constraint(part: list[Token]) -> bool:
+    first = part[0]
+    if first.kind != "word":
+        return False
+    following = part[1].text if len(part) > 1 else ""
+    if first.says("KEY", "INDEX"):
+        behind = part[2].text if len(part) > 2 else ""
+        return following == "(" or (behind == "(" and following.upper() not in KIND_OF)
+    if not first.says(*_CONSTRAINTS):
+        return False
+    # A column may have such a name: `like INT`, `period TEXT`.
+    return following.upper() not in KIND_OF
+
+
+def _last_name(words: list[Token], at: int) -> tuple[str, int]:
+    """`sales.orders` is `orders`; and the place behind it."""
+    if at >= len(words) or not words[at].is_name:
+        line = words[min(at, len(words) - 1)].line
+        raise BadInput(f"line {line}: a name is missing", code="bad-ddl", hint="Correct the statement.")
+    while at + 2 < len(words) and words[at + 1].text == "." and words[at + 2].is_name:
+        at += 2
+    return words[at].text, at + 1
+
+
+def _inside(words: list[Token], opening: int) -> tuple[list[Token], int]:
+    """What is between this parenthesis and its own end, and the place behind it."""
+    depth = 0
+    for place in range(opening, len(words)):
+        if words[place].kind == "mark":
+            depth += {"(": 1, ")": -1}.get(words[place].text, 0)
+            if depth == 0:
+                return words[opening + 1 : place], place + 1
+    raise _refused(words[opening], "a parenthesis has no end", "Add the missing `)`.")
+
+
+def _split(words: list[Token]) -> list[list[Token]]:
+    parts: list[list[Token]] = [[]]
+    depth = 0
+    for word in words:
+        if word.kind == "mark":
+            depth += {"(": 1, ")": -1}.get(word.text, 0)
+            if word.text == "," and depth == 0:
+                parts.append([])
+                continue
+        parts[-1].append(word)
+    return [part for part in parts if part]
+
+
+def _checked(name: str, line: int, what: str) -> str:
+    if not name.strip() or len(name) > LONGEST_NAME or '"' in name or not name.isprintable():
+        shown = name[:30].encode("ascii", "backslashreplace").decode()
+        raise BadInput(
+            f"line {line}: the {what} name {shown!r} cannot be used",
+            code="bad-ddl",
+            hint=f"Names have at most {LONGEST_NAME} printable characters and no double quote.",
+        )
+    return name
+
+
+def _refused(word: Token, message: str, hint: str) -> BadInput:
+    return BadInput(f"line {word.line}: {message}", code="bad-ddl", hint=hint)

@@ -1,0 +1,152 @@
+"""Makes the three files of a data set from a schema, and says what was left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from expert_worker.errors import BadInput, storage_error
+from expert_worker.evaluate.authoring.write import write_rows
+
+from .copies import without_copies
+from .ddl import MOST_BYTES, read_ddl
+from .json_rows import JsonRows
+from .payload import read_schema
+from .scenes import Database
+from .sql_rows import SqlRows, check_size
+from .turns import Row
+from .vocabulary import read_synonyms
+
+SPLITS = ("train", "validation", "test")
+MOST_ROWS = 50_000
+# Of held-out rows more are made than written, because near copies of training rows are dropped.
+SPARE = 1.5
+COPIES = "near copies of training rows"
+
+
+@dataclass(frozen=True)
+class Request:
+    schema: Path
+    rows: int
+    seed: int
+    output: Path
+    words: Path | None = None
+
+
+@dataclass(frozen=True)
+class Made:
+    rows: dict[str, int]
+    files: tuple[str, ...]
+    # Tables, or properties.
+    parts: int
+    ignored: dict[str, int]
+    dropped: dict[str, int]
+    unused_words: tuple[str, ...]
+
+
+def held_out_rows(rows: int) -> int:
+    """A tenth of the training rows, and enough for a score to say something."""
+    return min(400, max(40, rows // 10))
+
+
+def from_ddl(request: Request) -> Made:
+    """Rows from CREATE TABLE statements."""
+    _check_output(request, "tables.sql")
+    schema = read_ddl(read(request.schema), request.schema.name)
+    synonyms = read_synonyms(request.words)
+    database = Database(schema, synonyms)
+    if not database.spoken:
+        check_size(0, "training")
+    maker = SqlRows(database, request.seed)
+    splits = _splits(request.rows, maker.rows, maker.dropped)
+    statements = "".join(database.statement(table.name) + "\n" for table in schema.tables)
+    files = _write(request.output, splits, {"tables.sql": statements})
+    return _made(splits, files, len(database.spoken), schema.ignored, maker.dropped, synonyms.unused())
+
+
+def from_json_schema(request: Request) -> Made:
+    """Rows from the JSON Schema of a payload."""
+    _check_output(request)
+    payload = read_schema(read(request.schema), request.schema.name)
+    maker = JsonRows(payload, request.seed)
+    splits = _splits(request.rows, maker.rows, maker.dropped)
+    files = _write(request.output, splits, {})
+    return _made(splits, files, payload.leaves, payload.ignored, maker.dropped, [])
+
+
+def _splits(
+    count: int, rows: Callable[[str, int], Iterator[Row]], dropped: Counter[str]
+) -> dict[str, list[Row]]:
+    train = list(rows("train", count))
+    check_size(len(train), "training")
+    splits = {"train": train}
+    wanted = held_out_rows(count)
+    earlier = list(train)
+    for split in SPLITS[1:]:
+        drawn = list(rows(split, int(wanted * SPARE)))
+        left = without_copies(drawn, earlier)
+        dropped[COPIES] += len(drawn) - len(left)
+        splits[split] = left[:wanted]
+        check_size(len(splits[split]), split)
+        earlier += splits[split]
+    return splits
+
+
+def _made(
+    splits: dict[str, list[Row]],
+    files: tuple[str, ...],
+    parts: int,
+    ignored: Counter[str],
+    dropped: Counter[str],
+    unused: list[str],
+) -> Made:
+    return Made(
+        rows={split: len(rows) for split, rows in splits.items()},
+        files=files,
+        parts=parts,
+        ignored=dict(sorted(ignored.items())),
+        dropped={reason: count for reason, count in sorted(dropped.items()) if count},
+        unused_words=tuple(unused),
+    )
+
+
+def read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}", hint="Check the path.") from None
+
+
+def _check_output(request: Request, *others: str) -> None:
+    if not 20 <= request.rows <= MOST_ROWS:
+        raise BadInput(
+            f"{request.rows} rows cannot be made",
+            code="bad-rows",
+            hint=f"Choose --rows between 20 and {MOST_ROWS:,}.",
+        )
+    for name in (*(f"{split}.jsonl" for split in SPLITS), *others):
+        if (request.output / name).exists():
+            raise BadInput(
+                f"{request.output / name} is there already",
+                code="exists",
+                hint="Choose another --output, or remove it first.",
+            )
+
+
+def _write(output: Path, splits: dict[str, list[Row]], texts: dict[str, str]) -> tuple[str, ...]:
+    written = []
+    try:
+        for split, rows in splits.items():
+            written.append(output / f"{split}.jsonl")
+            write_rows(written[-1], rows)
+        for name, text in texts.items():
+            written.append(output / name)
+            written[-1].write_bytes(text.encode())
+    except OSError as error:
+        for path in written:
+            path.unlink(missing_ok=True)
+        raise storage_error(error, "write the rows", "with --output") from None
+    return tuple(map(str, written))

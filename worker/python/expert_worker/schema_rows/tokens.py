@@ -1,0 +1,88 @@
+"""The words of SQL text, whatever its dialect: comments are left out, and statements end at `;`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from expert_worker.errors import BadInput
+
+_QUOTED = r"'[^']*(?:''[^']*)*'"
+_MYSQL_QUOTED = r"'[^'\\]*(?:(?:\\.|'')[^'\\]*)*'"
+_PARTS = r"""
+(?P<space>\s+)
+|(?P<comment>--[^\n]*|(?<![^\n])\#[^\n]*|/\*.*?\*/)
+|(?P<body>\$(?P<tag>\w*)\$.*?\$(?P=tag)\$)
+|(?P<text>[EeNn]?{text})
+|(?P<name>"[^"]*(?:""[^"]*)*"|`[^`]*(?:``[^`]*)*`|\[[^\W\d][^\]\n]*\])
+|(?P<word>[^\W\d][\w$]*)
+|(?P<number>\d+(?:\.\d+)?)
+|(?P<mark>.)
+"""
+_STANDARD = re.compile(_PARTS.format(text=_QUOTED), re.S | re.X)
+_MYSQL = re.compile(_PARTS.format(text=_MYSQL_QUOTED), re.S | re.X)
+_IS_MYSQL = re.compile(r"`|\bAUTO_INCREMENT\b|\bENGINE\s*=", re.I)
+# Rows of a PostgreSQL dump, commands of psql, and MySQL's change of the mark that ends a statement.
+_COPY = re.compile(r"^COPY\s[^;]*;\n.*?^\\\.$", re.S | re.M | re.I)
+_COMMAND = re.compile(r"^(?:\\[a-z!].*|DELIMITER\s.*)$", re.M | re.I)
+
+
+@dataclass(frozen=True)
+class Token:
+    """`text` is a name without its quotes, or the value of a quoted text."""
+
+    kind: str
+    text: str
+    line: int
+
+    def says(self, *words: str) -> bool:
+        return self.kind == "word" and self.text.upper() in words
+
+    @property
+    def is_name(self) -> bool:
+        return self.kind in ("word", "name")
+
+
+def statements(source: str) -> Iterator[list[Token]]:
+    """Each statement's tokens."""
+    copied = [found[0].count("\n") for found in _COPY.finditer(source)]
+    source = _COPY.sub(lambda found: "COPY;" + "\n" * found[0].count("\n"), source) if copied else source
+    source = _COMMAND.sub("", source)
+    pattern = _MYSQL if _IS_MYSQL.search(source) else _STANDARD
+    found: list[Token] = []
+    for token in _tokens(source, pattern):
+        if token.kind == "mark" and token.text == ";":
+            if found:
+                yield found
+            found = []
+        else:
+            found.append(token)
+    if found:
+        yield found
+
+
+def _tokens(source: str, pattern: re.Pattern[str]) -> Iterator[Token]:
+    line = 1
+    for match in pattern.finditer(source):
+        kind, text = str(match.lastgroup), match[0]
+        if match["body"] is not None:
+            kind = "body"
+        if kind == "mark" and (text in "'\"`" or source.startswith("/*", match.start())):
+            what = "a comment" if text == "/" else "a quoted text or name"
+            raise BadInput(
+                f"line {line}: {what} has no end", code="bad-ddl", hint="Add the mark that closes it."
+            )
+        if kind not in ("space", "comment"):
+            yield Token(kind, _value(kind, text), line)
+        line += text.count("\n")
+
+
+def _value(kind: str, text: str) -> str:
+    if kind == "text":
+        text = text[text.index("'") + 1 : -1]
+        return text.replace("''", "'")
+    if kind == "name":
+        mark = text[-1]
+        return text[1:-1] if mark == "]" else text[1:-1].replace(mark * 2, mark)
+    return text
