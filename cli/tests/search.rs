@@ -11,6 +11,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 const SEARCH: &str = "search experts/a --device cpu --jobs 1 --space lr=1e-5..1e-2,rank=4|8 --budget 9";
+/// Of seven trainings.
+const SHORT: &str = "search experts/a --device cpu --jobs 1 --space lr=1e-5..1e-2,rank=4|8 --budget 3";
 const FOLDER: &str = "experts/a/weights/smollm2-135m-instruct-search";
 const BEST: f64 = 3e-3;
 const PLANTED: &str = "planted=3e-3";
@@ -92,25 +94,113 @@ fn the_planted_best_rate_is_found_and_written() {
 }
 
 #[test]
+fn the_validation_loss_decides_between_equal_scores() {
+    let world = World::shelf(&["a"]);
+    let (output, found) = world.json(SHORT, "planted=3e-3,even");
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    let trials = found["trials"].as_array().unwrap();
+    let (winner, rung) = (found["winner"].as_u64().unwrap() as usize, found["winner_rung"].as_u64().unwrap());
+    assert!(winner > 0, "the order of drawing decided: {found}");
+    let loss = |trial: &Value, rung: u64| trial["scores"][rung as usize]["validation_loss"].as_f64();
+    let least = trials.iter().filter_map(|it| loss(it, rung)).min_by(f64::total_cmp);
+    assert_eq!(loss(&trials[winner], rung), least);
+    let (first, own) = (loss(&trials[winner], 0).unwrap(), loss(&trials[0], rung).unwrap());
+    assert!(trials.iter().filter_map(|it| loss(it, 0)).all(|it| first <= it), "{found}");
+    let words: Vec<&str> = SHORT.split(' ').collect();
+    let shown = world.expert_cli(&words, NOBODY).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    let decided = format!(
+        "the manifest's own recipe answers as many of them right: the validation loss decided ({:.4} against {own:.4})",
+        least.unwrap()
+    );
+    assert!(shown.replace("\n  ", " ").contains(&decided), "{shown}");
+    assert!(shown.lines().next().unwrap().contains("loss"), "{shown}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_search_with_a_full_disk_continues_when_there_is_room() {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
+    // A trial finds the disk full, and trains again.
+    let world = World::shelf(&["a"]);
+    let (output, refused) = world.json(SHORT, "full=1,planted=3e-3");
+    assert_eq!(output.status.code(), Some(4), "{}", talk(&output));
+    assert!(refused["error"]["message"].as_str().unwrap().contains("no space left"), "{refused}");
+    assert_eq!(trained(&world).len(), 1);
+    // Then search.json has no room, after a trial that is finished.
+    let words: Vec<&str> = SHORT.split(' ').collect();
+    let cli = world.expert_cli(&words, "stall=2,planted=3e-3").spawn().unwrap();
+    await_that(|| world.path("pid.stalled").exists());
+    let room = Rlimit { current: Some(0), maximum: None };
+    prlimit(Pid::from_raw(pid(&cli)), Resource::Fsize, room).unwrap();
+    std::fs::write(world.path("pid.released"), "").unwrap();
+    let output = cli.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", talk(&output));
+    assert!(talk(&output).contains("search.json"), "{}", talk(&output));
+    let before = record(&world);
+    let scored = |record: &Value| -> usize {
+        record["trials"].as_array().unwrap().iter().map(|it| it["scores"].as_array().unwrap().len()).sum()
+    };
+    assert_eq!((scored(&before), trained(&world).len()), (2, 3), "the third was trained and not recorded");
+    let (output, found) = world.json(SHORT, PLANTED);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    ends_whole(&world, &before, &found);
+}
+
+#[test]
+fn an_interrupted_search_continues_with_the_same_command() {
+    let world = World::shelf(&["a"]);
+    let words: Vec<&str> = SHORT.split(' ').collect();
+    let cli = world.expert_cli(&words, "stall=2,planted=3e-3").spawn().unwrap();
+    await_that(|| world.path("pid.stalled").exists());
+    signal(pid(&cli), Signal::INT);
+    let output = cli.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", talk(&output));
+    assert!(
+        talk(&output).contains("to continue, repeat the command: expert-cli search"),
+        "{}",
+        talk(&output)
+    );
+    let before = record(&world);
+    assert!(before["winner"].is_null() && trained(&world).len() == 2, "{before}");
+    let (output, found) = world.json(SHORT, PLANTED);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    ends_whole(&world, &before, &found);
+}
+
+fn record(world: &World) -> Value {
+    serde_json::from_slice(&std::fs::read(world.path(FOLDER).join("search.json")).unwrap()).unwrap()
+}
+
+/// The trials are those that were drawn, each with the scores it had, and no run was trained twice.
+fn ends_whole(world: &World, before: &Value, found: &Value) {
+    assert!(trained(world).values().all(|times| *times == 1), "{:?}", trained(world));
+    let trials = |record: &Value| record["trials"].as_array().unwrap().clone();
+    assert_eq!(trials(before).len(), trials(found).len());
+    for (before, found) in trials(before).iter().zip(trials(found)) {
+        assert_eq!(before["settings"], found["settings"]);
+        let [before, found] = [before, &found].map(|it| it["scores"].as_array().unwrap().clone());
+        assert_eq!(before[..], found[..before.len()]);
+    }
+    let scores: usize = trials(found).iter().map(|it| it["scores"].as_array().unwrap().len()).sum();
+    assert_eq!((found["winner_rung"].as_u64(), scores), (Some(2), trained(world).len()));
+}
+
+#[test]
 fn a_killed_search_continues_and_trains_nothing_twice() {
     let world = World::shelf(&["a"]);
-    let words: Vec<&str> = SEARCH.split(' ').collect();
-    let mut cli = world.expert_cli(&words, "stall=5,planted=3e-3").spawn().unwrap();
+    let words: Vec<&str> = SHORT.split(' ').collect();
+    let mut cli = world.expert_cli(&words, "stall=2,planted=3e-3").spawn().unwrap();
     await_that(|| world.path("pid.stalled").exists());
-    assert_eq!(trained(&world).len(), 5);
+    assert_eq!(trained(&world).len(), 2);
     signal(pid(&cli), Signal::KILL);
     cli.wait().unwrap();
     await_that(|| !alive(world.worker()));
-    let first = std::fs::read(world.path(FOLDER).join("search.json")).unwrap();
-    let first: Value = serde_json::from_slice(&first).unwrap();
-    let (output, found) = world.json(SEARCH, PLANTED);
+    let first = record(&world);
+    let (output, found) = world.json(SHORT, PLANTED);
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
-    assert!(trained(&world).values().all(|times| *times == 1), "{:?}", trained(&world));
-    let settings = |record: &Value| -> Vec<Value> {
-        record["trials"].as_array().unwrap().iter().map(|it| it["settings"].clone()).collect()
-    };
-    assert_eq!(settings(&first), settings(&found), "the trials are those that were drawn");
-    assert_eq!(found["winner_rung"], 2);
+    ends_whole(&world, &first, &found);
 }
 
 #[test]

@@ -389,6 +389,12 @@ pub struct SearchScore {
     pub rung: u64,
     /// On validation rows; null where it failed.
     pub share: Option<Share>,
+    /// Of the scored adapter; decides between equal shares of right answers.
+    #[schemars(extend("x-added-later" = true))]
+    pub validation_loss: Option<f64>,
+    /// Decides where the losses are equal too.
+    #[schemars(extend("x-added-later" = true))]
+    pub steps: Option<u64>,
     /// Of training and scoring.
     pub seconds: Option<f64>,
     pub training_seconds: Option<f64>,

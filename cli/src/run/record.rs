@@ -60,6 +60,12 @@ impl Finished {
         self.0.recipe_digest.as_deref().unwrap_or_default()
     }
 
+    /// The validation loss of `final/`, where the checkpoint with the lowest one was chosen.
+    pub fn best_loss(&self) -> Option<f64> {
+        let best = self.0.best.as_ref()?;
+        best.value.filter(|_| matches!(best.metric.as_deref(), Some("loss" | "eval_loss")))
+    }
+
     pub fn inputs(&self) -> Option<&Inputs> {
         self.0.inputs.as_ref()
     }

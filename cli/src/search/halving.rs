@@ -1,9 +1,12 @@
 //! Successive halving: every trial is trained for a ninth of its steps, the best third of them for a third, and the best
 //! third of those for all. The manifest's own recipe is trial 0 and stays to the end.
 
+use std::cmp::Ordering;
 use std::str::FromStr;
 
 use expert_contract::results::{SearchRecord, SearchScore, SearchTrial};
+
+use super::space::RANK;
 
 /// Of a trial's steps.
 pub const LENGTHS: [f64; 3] = [1.0 / 9.0, 1.0 / 3.0, 1.0];
@@ -110,16 +113,55 @@ pub fn entered(record: &SearchRecord, rung: usize) -> Vec<usize> {
     own.into_iter().chain(others).collect()
 }
 
-/// Trials with a score at this rung, the best first; of equal ones the one that was drawn first.
+/// Trials with a score at this rung, the best first.
 fn ranked(record: &SearchRecord, rung: usize) -> Vec<usize> {
-    let mut found: Vec<(usize, f64)> = record
-        .trials
-        .iter()
-        .enumerate()
-        .filter_map(|(index, trial)| Some((index, accuracy(trial, rung)?)))
-        .collect();
-    found.sort_by(|(one, left), (other, right)| right.total_cmp(left).then(one.cmp(other)));
-    found.into_iter().map(|(index, _)| index).collect()
+    let mut found: Vec<usize> =
+        (0..record.trials.len()).filter(|it| accuracy(&record.trials[*it], rung).is_some()).collect();
+    found.sort_by(|one, other| better(&record.trials[*one], &record.trials[*other], rung));
+    found
+}
+
+/// The higher share of right answers first, then the lower validation loss, then fewer steps, then the lower rank. Trials
+/// that are equal in all of them keep the order in which they were drawn. An unknown loss is the worst.
+pub fn better(one: &SearchTrial, other: &SearchTrial, rung: usize) -> Ordering {
+    let share = |trial| accuracy(trial, rung).unwrap_or(-1.0);
+    let loss = |trial| validation_loss(trial, rung).unwrap_or(f64::INFINITY);
+    let steps = |trial| score(trial, rung).and_then(|it| it.steps).unwrap_or(u64::MAX);
+    share(other)
+        .total_cmp(&share(one))
+        .then(loss(one).total_cmp(&loss(other)))
+        .then(steps(one).cmp(&steps(other)))
+        .then(rank(one).total_cmp(&rank(other)))
+}
+
+pub fn validation_loss(trial: &SearchTrial, rung: usize) -> Option<f64> {
+    score(trial, rung)?.validation_loss.filter(|loss| loss.is_finite())
+}
+
+/// 0 where it is not searched, as for the manifest's own recipe.
+fn rank(trial: &SearchTrial) -> f64 {
+    trial.settings.iter().find(|it| it.key == RANK).and_then(|it| it.value.as_f64()).unwrap_or_default()
+}
+
+/// A trial that was as often right as the winner at its rung, and lost to it by loss or cost.
+pub fn tied(record: &SearchRecord) -> Option<usize> {
+    let (best, rung) = winner(record)?;
+    let second = *ranked(record, rung).get(1)?;
+    (accuracy(&record.trials[best], rung) == accuracy(&record.trials[second], rung)).then_some(second)
+}
+
+/// The numbers of all trials: those that reached a longer rung first, and of these the best first.
+pub fn sorted(record: &SearchRecord) -> Vec<usize> {
+    let reached = |trial: &usize| {
+        (0..LENGTHS.len()).rev().find(|rung| accuracy(&record.trials[*trial], *rung).is_some())
+    };
+    let mut order: Vec<usize> = (0..record.trials.len()).collect();
+    order.sort_by(|one, other| {
+        let (left, right) = (reached(one), reached(other));
+        let by_score = |rung| better(&record.trials[*one], &record.trials[*other], rung);
+        right.cmp(&left).then_with(|| left.map_or(Ordering::Equal, by_score))
+    });
+    order
 }
 
 /// The best trial of the longest rung that has one, with that rung.
@@ -129,7 +171,7 @@ pub fn winner(record: &SearchRecord) -> Option<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use expert_contract::results::Share;
+    use expert_contract::results::{SearchSetting, Share};
 
     use super::*;
 
@@ -185,5 +227,31 @@ mod tests {
         let equal = record(&[&[Some(0.5), Some(0.5), Some(0.5)], &[Some(0.6), Some(0.5), Some(0.5)]]);
         assert_eq!(winner(&equal), Some((0, LAST)), "an equal score does not change the manifest");
         assert_eq!(winner(&record(&[&[None]])), None);
+    }
+
+    /// As many right answers as the others, with this loss, number of steps and rank.
+    fn equal(loss: Option<f64>, steps: u64, rank: u64) -> SearchTrial {
+        let setting = SearchSetting { key: RANK.to_owned(), value: rank.into(), ..SearchSetting::default() };
+        let score = SearchScore { validation_loss: loss, steps: Some(steps), ..scored(0, Some(0.5)) };
+        SearchTrial { settings: vec![setting], scores: vec![score] }
+    }
+
+    #[test]
+    fn loss_then_cost_decide_between_equal_shares() {
+        let all = vec![
+            equal(None, 10, 4),
+            equal(Some(f64::NAN), 5, 4),
+            equal(Some(1.5), 90, 8),
+            equal(Some(1.2), 90, 8),
+            equal(Some(1.2), 30, 16),
+            equal(Some(1.2), 30, 8),
+            equal(Some(1.2), 30, 8),
+        ];
+        let mut found = SearchRecord { trials: all, ..SearchRecord::default() };
+        assert_eq!(sorted(&found), [5, 6, 4, 3, 2, 1, 0]);
+        assert_eq!((winner(&found), tied(&found)), (Some((5, 0)), Some(6)));
+        assert_eq!(entered(&found, 1), [0, 5, 6, 4], "the best third, by the same order");
+        found.trials[0].scores[0].share.as_mut().unwrap().accuracy = Some(0.6);
+        assert_eq!((winner(&found), tied(&found)), (Some((0, 0)), None), "right answers come first");
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use expert_contract::manifest::model_slug;
-use expert_contract::plan::{Duration, Warmup};
+use expert_contract::plan::{Duration, Strategy, Warmup};
 use expert_contract::resolve::Resolved;
 
 use super::halving::LENGTHS;
@@ -33,6 +33,11 @@ pub fn of(mut resolved: Resolved, rows: Option<u64>, rung: usize, output: &Path)
     recipe.data.test = recipe.data.validation.clone();
     recipe.evaluation.test_cases.clear();
     recipe.evaluation.test_set_size = rows;
+    if recipe.evaluation.strategy == Strategy::No {
+        // The validation loss decides between equal scores: measured once, after the last step.
+        recipe.evaluation.strategy = Strategy::Steps;
+        recipe.evaluation.steps = None;
+    }
     let length = LENGTHS[rung];
     recipe.schedule.duration = match recipe.schedule.duration {
         Duration::Epochs(epochs) => Duration::Epochs(epochs * length),

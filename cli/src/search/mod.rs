@@ -219,8 +219,12 @@ impl Halving<'_> {
         options.set.extend(settings.iter().map(space::set));
         let muted = Console { warns: false, quiet: true, ..*self.console };
         let prepared = prepare_here(&options, Reads::TrainingData, Here::default(), &muted)?;
-        let place = self.folder.join(format!("trial-{trial}")).join(format!("rung-{}", rung + 1));
+        let place = self.place(trial, rung);
         Ok(Prepared { resolved: judged::of(prepared.resolved, self.search.rows, rung, &place), ..prepared })
+    }
+
+    fn place(&self, trial: usize, rung: usize) -> PathBuf {
+        self.folder.join(format!("trial-{trial}")).join(format!("rung-{}", rung + 1))
     }
 
     /// The first trial always starts: without it nothing is known.
@@ -237,7 +241,9 @@ impl Halving<'_> {
     /// A trial that fails is recorded, and the search continues; what would end every trial ends the search.
     fn ended(&self, trial: usize, rung: usize, outcome: &Result<Trained, Failure>) {
         let found = match outcome {
-            Ok(trained) => trained.result().map(|result| state::scored(rung, &result)),
+            Ok(trained) => {
+                trained.result().map(|result| state::scored(rung, &result, &self.place(trial, rung)))
+            }
             Err(failure) if matches!(failure.exit, Exit::Failed | Exit::BadInput) => {
                 Ok(state::failed(rung, &failure.message))
             }

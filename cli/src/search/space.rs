@@ -31,7 +31,7 @@ enum Default {
 }
 
 const LEARNING_RATE: &str = "learning_rate";
-const RANK: &str = "rank";
+pub const RANK: &str = "rank";
 const ALPHA: &str = "alpha";
 const STEPS: &str = "max_steps";
 

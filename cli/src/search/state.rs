@@ -11,6 +11,7 @@ use super::space::Space;
 use super::{Budget, Search};
 use crate::failure::Failure;
 use crate::lock;
+use crate::run::Finished;
 use crate::sys::durable;
 use crate::sys::files::{children, read_json, remove};
 use crate::sys::paths::file_name;
@@ -122,7 +123,8 @@ pub fn drawn(settings: Vec<SearchSetting>) -> SearchTrial {
     SearchTrial { settings, scores: Vec::new() }
 }
 
-pub fn scored(rung: usize, result: &TrainResult) -> SearchScore {
+/// `run` is the folder of the trial's run.
+pub fn scored(rung: usize, result: &TrainResult, run: &Path) -> SearchScore {
     let evaluation = result.evaluation.as_ref();
     let share = evaluation.and_then(|it| it.main.adapter.as_ref()).map(|score| score.share.clone());
     let failure = share.as_ref().and_then(|share| share.accuracy).is_none();
@@ -130,6 +132,8 @@ pub fn scored(rung: usize, result: &TrainResult) -> SearchScore {
     SearchScore {
         rung: rung as u64,
         share: share.filter(|_| !failure),
+        validation_loss: Finished::of(run).and_then(|it| it.best_loss()).or(result.eval_loss),
+        steps: result.steps,
         seconds: result.seconds.map(|seconds| seconds + scoring),
         training_seconds: result.seconds.or(Some(0.0)),
         failure: failure.then(|| "it was trained and has no score".to_owned()),

@@ -1,9 +1,9 @@
 //! A search on the terminal.
 
-use expert_contract::results::{SearchRecord, SearchTrial, Share};
+use expert_contract::results::{SearchRecord, Share};
 use serde_json::Value;
 
-use super::halving::{Cost, LAST, LENGTHS, score};
+use super::halving::{Cost, LAST, LENGTHS, score, sorted, tied, validation_loss};
 use super::space::shown;
 use crate::ui::number::{percent, seconds};
 use crate::ui::{Align, Table, wrap};
@@ -42,16 +42,11 @@ pub fn table(record: &SearchRecord) -> (String, Vec<String>) {
         ("1/3", Align::Right),
         ("all", Align::Right),
         ("95 %", Align::Right),
+        ("loss", Align::Right),
         ("", Align::Left),
     ]);
     let mut table = Table::new(&columns);
-    let mut order: Vec<usize> = (0..record.trials.len()).collect();
-    order.sort_by(|one, other| {
-        worth(&record.trials[*other])
-            .partial_cmp(&worth(&record.trials[*one]))
-            .unwrap_or(std::cmp::Ordering::Equal)
-    });
-    for index in order {
+    for index in sorted(record) {
         let trial = &record.trials[index];
         let mut cells = vec![if index == 0 { "own".to_owned() } else { index.to_string() }];
         cells.extend(names.iter().map(|name| {
@@ -62,6 +57,8 @@ pub fn table(record: &SearchRecord) -> (String, Vec<String>) {
             (0..LENGTHS.len()).map(|rung| score(trial, rung)?.share.as_ref()).collect();
         cells.extend(shares.iter().map(|it| it.and_then(|it| it.accuracy).map(percent).unwrap_or_default()));
         cells.push(shares.iter().rev().find_map(|it| it.map(range)).unwrap_or_default());
+        let loss = (0..LENGTHS.len()).rev().find_map(|rung| validation_loss(trial, rung));
+        cells.push(loss.map(|loss| format!("{loss:.4}")).unwrap_or_default());
         let is_failed = trial.scores.iter().any(|it| it.failure.is_some());
         let state = if record.winner == Some(index as u64) {
             "best"
@@ -73,21 +70,13 @@ pub fn table(record: &SearchRecord) -> (String, Vec<String>) {
         cells.push(state.to_owned());
         table.row(cells);
     }
-    let left_out = table.fit(&["alpha", "95 %", "1/9"]);
+    let left_out = table.fit(&["alpha", "95 %", "1/9", "loss"]);
     let failures = record.trials.iter().enumerate().filter_map(|(index, trial)| {
         let failure = trial.scores.iter().find_map(|it| it.failure.as_ref())?;
         let line = format!("trial {index} failed: {failure}");
         Some(wrap::wrapped(&line, 2, wrap::columns()) + "\n")
     });
     (table.stacked() + &failures.collect::<String>(), left_out)
-}
-
-/// The longest rung first, then the accuracy there.
-fn worth(trial: &SearchTrial) -> (usize, f64) {
-    let scored = (0..LENGTHS.len())
-        .rev()
-        .find_map(|rung| Some((rung + 1, score(trial, rung)?.share.as_ref()?.accuracy?)));
-    scored.unwrap_or((0, 0.0))
 }
 
 fn value(value: &Value) -> String {
@@ -99,6 +88,23 @@ fn range(share: &Share) -> String {
         .low
         .zip(share.high)
         .map_or_else(String::new, |(low, high)| format!("{}-{}", percent(low), percent(high)))
+}
+
+/// What decided between the winner and a trial with as many right answers.
+fn decided_by(record: &SearchRecord, best: usize, other: usize, rung: usize) -> String {
+    let [won, lost] = [best, other].map(|trial| &record.trials[trial]);
+    let name = if other == 0 { "the manifest's own recipe".to_owned() } else { format!("trial {other}") };
+    let [low, high] = [won, lost].map(|trial| validation_loss(trial, rung));
+    let steps = |trial| score(trial, rung).and_then(|it| it.steps);
+    let what = match (low, high) {
+        (Some(low), Some(high)) if low < high => {
+            format!("the validation loss decided ({low:.4} against {high:.4})")
+        }
+        (Some(low), None) => format!("the validation loss decided ({low:.4}, the other's is not known)"),
+        _ if steps(won) != steps(lost) => "fewer steps decided".to_owned(),
+        _ => "the lower rank, or the order in which they were drawn, decided".to_owned(),
+    };
+    format!("{name} answers as many of them right: {what}")
 }
 
 /// The winner, and whether its difference to the manifest's own recipe is more than noise.
@@ -121,6 +127,7 @@ pub fn verdict(record: &SearchRecord) -> Vec<String> {
         format!("trial {best} ({})", settings.join(", "))
     };
     let mut lines = vec![format!("best: {name}, {}", reached.unwrap_or_default())];
+    lines.extend(tied(record).map(|other| decided_by(record, best as usize, other, rung as usize)));
     if (rung as usize) < LAST {
         lines.push(
             "the budget ended before a trial was trained to its full length: raise --budget to continue"

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from expert_worker.checkpoint.files import sha256
-from expert_worker.errors import ExpertError, Missing
+from expert_worker.errors import ExpertError, Missing, Storage
 from expert_worker.events import Events
 from expert_worker.plan import Plan, TestSet
 
@@ -32,14 +32,16 @@ def run(plan: Plan, events: Events) -> dict[str, object]:
     acts = [act.partition("=") for act in os.environ["EXPERT_TEST_ACTS"].split(",")]
     mine = list(acts_for(plan.recipe.expert, acts))
     # A test may send signals from the moment it reads the process id.
-    for name, argument in mine:
+    for name, _ in mine:
         if name in BEFORE_SIGNALS:
             BEFORE_SIGNALS[name]()
     Path(os.environ["EXPERT_TEST_PID_FILE"]).write_text(str(os.getpid()))
     for name, argument in mine:
         if name in OF_THE_PLAN:
             OF_THE_PLAN[name](plan, argument)
-        elif name not in BEFORE_SIGNALS:
+        elif name == "stall":
+            stall(plan, events, argument)
+        elif name not in BEFORE_SIGNALS and name != "even":
             ACTS[name](events, argument)
     names = {name for name, _, _ in acts}
     if "planted" in names:
@@ -71,14 +73,18 @@ def trained_in_search(plan: Plan, best: str) -> None:
 
 
 def answers_of_search(plan: Plan, best: float) -> dict[str, object]:
+    """With `even` all are as often right, and only the loss says which rate is near."""
     assert plan.recipe.data.test == plan.recipe.data.validation and not plan.test_sets
-    right = 0.9 - abs(math.log10(plan.recipe.optimizer.learning_rate / best)) / 4
+    distance = abs(math.log10(plan.recipe.optimizer.learning_rate / best))
+    even = "even" in os.environ["EXPERT_TEST_ACTS"].split(",")
+    right = 0.5 if even else 0.9 - distance / 4
     share = {"correct": 1, "total": 50, "accuracy": right, "low": right - 0.05, "high": right + 0.05}
     scores = {"rows": 50, "base": share | {"accuracy": 0.0}, "adapter": share, "seconds": 1.0}
     if plan.request.stage == "evaluate":
         paired = {"difference": 0.2, "low": -0.01, "high": 0.41, "better": 12, "worse": 2}
         return {"ok": True} | scores | {"against": {"name": "own", "comparison": paired}}
-    return {"ok": True, "steps": 7, "seconds": 8.0, "evaluation": scores}
+    loss = 1 + distance / 4
+    return {"ok": True, "steps": 7, "eval_loss": loss, "seconds": 8.0, "evaluation": scores}
 
 
 def poison(plan: Plan, rank: str) -> None:
@@ -86,12 +92,30 @@ def poison(plan: Plan, rank: str) -> None:
         raise ExpertError("The loss is not finite in 5 steps in a row", code="not-finite")
 
 
-def stall(plan: Plan, trainings: str) -> None:
-    """The next training after so many does not end."""
+def is_after(plan: Plan, trainings: str) -> bool:
+    """Whether this is the next training after so many."""
     log = Path(os.environ["EXPERT_TEST_PID_FILE"] + ".trained")
-    if plan.request.stage == "train" and log.exists() and len(log.read_text().splitlines()) == int(trainings):
-        log.with_suffix(".stalled").touch()
-        time.sleep(60)
+    done = len(log.read_text().splitlines()) if log.exists() else 0
+    return plan.request.stage == "train" and done == int(trainings)
+
+
+def stall(plan: Plan, events: Events, trainings: str) -> None:
+    """The next training after so many waits until the test lets it go, or stops it."""
+    if not is_after(plan, trainings):
+        return
+    marks = Path(os.environ["EXPERT_TEST_PID_FILE"])
+    marks.with_suffix(".stalled").touch()
+    while not marks.with_suffix(".released").exists():
+        events.tick()
+        if events.stop_requested:
+            raise events.stop.interrupted("saved")
+        time.sleep(0.01)
+
+
+def full(plan: Plan, trainings: str) -> None:
+    """The disk is full in the next training after so many."""
+    if is_after(plan, trainings):
+        raise Storage("cannot write checkpoint-1: no space left on the device", hint="free some space")
 
 
 # Ten steps of 200 tokens.
@@ -354,7 +378,7 @@ OF_THE_PLAN = {
     "score": leave_scores,
     "refuse": refuse,
     "poison": poison,
-    "stall": stall,
+    "full": full,
     "planted": trained_in_search,
 }
 BEFORE_SIGNALS = {"outlive": outlive, "ignore-signals": ignore_signals}

@@ -62,6 +62,16 @@ def test_the_winner_is_compared_with_the_own_recipe(tmp_path: Path) -> None:
     assert "+2.0 to +38.0" in sure and "within noise" not in sure
 
 
+def test_the_loss_orders_trials_that_are_equally_often_right(tmp_path: Path) -> None:
+    trials = [trial(None, 0.3), trial(1e-3, 0.3), trial(2e-3, 0.3)]
+    for one, loss in zip(trials, (1.5, None, 1.25), strict=True):
+        one["scores"][0]["validation_loss"] = loss
+    html = page(tmp_path, winner=2, winner_rung=0, comparison=None, trials=trials)
+    rows = html[html.rindex("<table") :]
+    assert rows.index("trial 2") < rows.index("own recipe") < rows.index("trial 1")
+    assert "1.2500" in rows and "1.5000" in rows
+
+
 def test_an_unfinished_search_has_a_page_too(tmp_path: Path) -> None:
     html = page(
         tmp_path, winner=None, winner_rung=None, comparison=None, trials=[trial(None, 0.1), trial(1e-3)]

@@ -886,7 +886,11 @@ class SearchScore(RecordedDocument):
     seconds: Number | None = None
     # On validation rows; null where it failed.
     share: Share | None = None
+    # Decides where the losses are equal too.
+    steps: Count | None = None
     training_seconds: Number | None = None
+    # Of the scored adapter; decides between equal shares of right answers.
+    validation_loss: Number | None = None
 
 
 class SearchSetting(RecordedDocument):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log10
+from math import inf, isfinite, log10
 from pathlib import Path
 
 from expert_worker.errors import BadInput
@@ -31,7 +31,7 @@ def search_page(folder: Path) -> str:
         )
     expert = record.expert or "an expert"
     trials = list(enumerate(record.trials[:_MOST_TRIALS]))
-    order = sorted(trials, key=lambda one: _worth(one[1]), reverse=True)
+    order = sorted(trials, key=lambda one: _rank_key(one[1]))
     space = ", ".join(f"{part.name}={part.values}" for part in record.space)
     return document(
         f"Search for {expert}",
@@ -91,12 +91,24 @@ def _accuracy(trial: SearchTrial, rung: int) -> float | None:
     return score.share.accuracy if score and score.share else None
 
 
-def _worth(trial: SearchTrial) -> tuple[int, float]:
+def _rank_key(trial: SearchTrial) -> tuple[int, float, float, float, float]:
+    """The best trial has the least: the longest rung, right answers, validation loss, steps, rank. The same
+    order as `better` in cli/src/search/halving.rs."""
     for rung in reversed(range(len(_LENGTHS))):
-        found = _accuracy(trial, rung)
-        if found is not None:
-            return rung + 1, found
-    return 0, 0.0
+        found, score = _accuracy(trial, rung), _at(trial, rung)
+        if found is not None and score is not None:
+            steps = inf if score.steps is None else score.steps
+            return -rung, -found, _or_infinity(score.validation_loss), steps, _rank(trial)
+    return 1, 0.0, 0.0, 0.0, 0.0
+
+
+def _or_infinity(value: float | None) -> float:
+    return value if value is not None and isfinite(value) else inf
+
+
+def _rank(trial: SearchTrial) -> float:
+    value = next((one.value for one in trial.settings if one.key == "rank"), 0)
+    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def _name(place: int) -> str:
@@ -144,7 +156,7 @@ def _setting_chart(name: str, points: list[tuple[float, float]]) -> str:
 
 def _table(record: SearchRecord, order: Sequence[tuple[int, SearchTrial]]) -> str:
     names = list(dict.fromkeys(one.name or "" for trial in record.trials for one in trial.settings))
-    head = ["trial", *names, *_RUNGS, "longest, 0 to 100%", "state"]
+    head = ["trial", *names, *_RUNGS, "longest, 0 to 100%", "validation loss", "state"]
     rows = [_row(record, place, trial, names) for place, trial in order]
     return table(head, rows, frozenset(range(1, 1 + len(names) + len(_RUNGS))), "runs")
 
@@ -153,6 +165,7 @@ def _row(record: SearchRecord, place: int, trial: SearchTrial, names: Sequence[s
     values = {one.name: _value(one.value) for one in trial.settings}
     shares = [score.share if (score := _at(trial, rung)) else None for rung in range(len(_LENGTHS))]
     last = next((share for share in reversed(shares) if share), None)
+    loss = next((score.validation_loss for score in reversed(trial.scores) if score.share), None)
     failure = next((score.failure for score in trial.scores if score.failure), None)
     ended = Raw('<span class="state good">best</span>') if place == record.winner else ""
     return [
@@ -160,6 +173,7 @@ def _row(record: SearchRecord, place: int, trial: SearchTrial, names: Sequence[s
         *[values.get(name, "") for name in names],
         *[accuracy(share) for share in shares],
         interval_picture(None, last),
+        "" if loss is None else f"{loss:.4f}",
         failure or ended,
     ]
 
