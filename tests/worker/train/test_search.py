@@ -45,6 +45,7 @@ def expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.full
+@pytest.mark.timeout(1800)
 def test_the_rate_that_learns_wins(expert: Path) -> None:
     words = ["search", "-m", expert, "--space", f"lr={SLOW:g}|{QUICK:g}", "--budget", "3", "--device", "cpu"]
     environment = {**os.environ, "EXPERT_PYTHON": sys.executable, "EXPERT_HOME": str(expert / "home")}

@@ -1,0 +1,127 @@
+"""An expert for a database from its DDL alone: `python -m benches.schemas [--minutes 15] [--results FILE]`
+
+For each of three schemas: `init --preset sql --ddl`, a training that ends within the minutes, and base and
+adapter on 30 questions that people typed, with the tables above the question and without them. How many
+steps fit is known from the first ones, unless `--steps` says it. Prints one JSON document.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+from history import device, versions  # noqa: E402
+from schema_questions import SCHEMAS, ddl_of, rows  # noqa: E402
+
+EXPERT_CLI = ROOT / "target" / "release" / "expert-cli"
+# Steps that are trained to know the speed. The first one is slower than the others.
+MEASURED_STEPS = 10
+# Of the minutes, for start, validation and saving.
+SPARE = 0.85
+
+
+def main() -> int:
+    given = arguments()
+    with tempfile.TemporaryDirectory(prefix="expert-schemas-") as scratch:
+        folder = given.output or Path(scratch)
+        found = {schema: measure(schema, folder, given) for schema in given.schemas}
+    document = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "device": device(),
+        "versions": versions(),
+        "command": shlex.join(["python", "-m", "benches.schemas", *sys.argv[1:]]),
+        "results": {"schemas": found},
+    }
+    text = json.dumps(document, indent=2) + "\n"
+    if given.results is not None:
+        given.results.write_text(text)
+    sys.stdout.write(text)
+    return 0
+
+
+def measure(schema: str, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
+    run("init", schema, "--preset", "sql", "--ddl", ddl_of(schema), "--rows", given.rows, at=folder)
+    expert = folder / schema
+    steps = given.steps or steps_within(expert, given)
+    began = time.monotonic()
+    trained = run("train", expert, "--max-steps", steps, *chosen(given), at=folder)
+    seconds = time.monotonic() - began
+    found = {
+        "rows": given.rows,
+        "steps": trained["steps"],
+        "seconds": round(seconds, 1),
+        "validation_loss": trained.get("eval_loss"),
+    }
+    for name, shown in (("tables_shown", True), ("question_only", False)):
+        file = expert / "datasets" / f"people-{name}.jsonl"
+        file.write_text(
+            "".join(json.dumps(row) + "\n" for row in rows(schema, shown=shown)[: given.questions])
+        )
+        found[name] = scored(run("evaluate", expert, "-d", file, *chosen(given), at=folder))
+    return found
+
+
+def steps_within(expert: Path, given: argparse.Namespace) -> int:
+    """As many as fit, and no more than the preset's."""
+    place = expert / "weights" / "measured"
+    trained = run(
+        "train", expert, "--max-steps", MEASURED_STEPS, "-o", place, *chosen(given), at=expert.parent
+    )
+    step = trained["tokens"] / trained["steps"] / trained["tokens_per_second"]
+    most = json.loads((expert / "manifest.json").read_text())["training"]["config"]["max_steps"]
+    return max(1, min(int(most), int(60 * given.minutes * SPARE / step)))
+
+
+def chosen(given: argparse.Namespace) -> list[object]:
+    return ["--device", "cpu", *(("--model", given.model) if given.model else ())]
+
+
+def scored(evaluation: dict[str, Any]) -> dict[str, Any]:
+    return {name: share(evaluation[name]) for name in ("base", "adapter")} | {"questions": evaluation["rows"]}
+
+
+def share(score: dict[str, Any]) -> dict[str, Any]:
+    return {"value": score["accuracy"], "low": score["low"], "high": score["high"]}
+
+
+def run(*words: object, at: Path) -> dict[str, Any]:
+    """One command and its JSON document. Its messages go to the terminal."""
+    command = [str(EXPERT_CLI), *map(str, words), "--json"]
+    done = subprocess.run(command, cwd=at, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{shlex.join(command)} ended with {done.returncode}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benches.schemas",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--schemas", nargs="+", choices=SCHEMAS, default=SCHEMAS)
+    parser.add_argument("--minutes", type=float, default=15.0, help="that a training may take (15)")
+    parser.add_argument("--steps", type=int, help="train so many steps, whatever they take")
+    parser.add_argument("--rows", type=int, default=2000, help="generated training rows (2000)")
+    parser.add_argument("--questions", type=int, help="ask only the first so many")
+    parser.add_argument("--model", help="another base than the preset's")
+    parser.add_argument("--output", type=Path, help="keep the experts in this folder")
+    parser.add_argument("--results", type=Path, help="write the document here, too")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
