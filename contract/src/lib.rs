@@ -2,6 +2,7 @@
 
 pub mod adapters;
 pub mod budget;
+pub mod cluster;
 pub mod diagnostic;
 pub mod digest;
 pub mod event;

@@ -4,6 +4,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
+use crate::cluster::CLUSTER;
 use crate::event::Event;
 use crate::ledger::{Class, Field, Kind, Range, Section, Unknown};
 use crate::manifest::ROOT;
@@ -24,6 +25,19 @@ pub fn manifest() -> Schema {
     if let Value::Object(object) = &mut root {
         object.insert("$schema".to_owned(), DRAFT.into());
         object.insert("title".to_owned(), "The manifest of an expert".into());
+        object.insert("definitions".to_owned(), definitions.into());
+    }
+    Schema::try_from(root).unwrap_or_default()
+}
+
+/// The machines of `plan --all --cluster`.
+pub fn cluster() -> Schema {
+    let mut definitions = Map::new();
+    define(&CLUSTER, &mut definitions);
+    let mut root = definitions.remove(&identifier(&CLUSTER)).unwrap_or_default();
+    if let Value::Object(object) = &mut root {
+        object.insert("$schema".to_owned(), DRAFT.into());
+        object.insert("title".to_owned(), "The machines of plan --all --cluster".into());
         object.insert("definitions".to_owned(), definitions.into());
     }
     Schema::try_from(root).unwrap_or_default()

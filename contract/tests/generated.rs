@@ -33,6 +33,11 @@ fn manifest_schema() {
 }
 
 #[test]
+fn cluster_schema() {
+    hold("contract/schema/cluster.schema.json", &pretty(&schema::cluster()));
+}
+
+#[test]
 fn plan_schema() {
     hold("contract/schema/plan.schema.json", &pretty(&schema::plan()));
 }

@@ -15,6 +15,9 @@ pub struct Args {
     /// The schema of one line of events.jsonl
     #[arg(long)]
     event: bool,
+    /// The schema of the machines that plan --all --cluster takes
+    #[arg(long)]
+    cluster: bool,
     /// Every key of the manifest, its values and its effect
     #[arg(long)]
     ledger: bool,
@@ -29,6 +32,8 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         schema::plan()
     } else if args.event {
         schema::event()
+    } else if args.cluster {
+        schema::cluster()
     } else {
         schema::manifest()
     };

@@ -13,9 +13,9 @@ mod model;
 mod root;
 mod routing;
 mod scorer;
-mod section;
+pub(crate) mod section;
 pub(crate) mod sets;
-mod setting;
+pub(crate) mod setting;
 mod test_sets;
 mod vocabulary;
 
