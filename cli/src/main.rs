@@ -2,6 +2,7 @@
 
 mod args;
 mod cli;
+mod cluster;
 mod commands;
 mod doctor;
 mod edit;

@@ -125,7 +125,8 @@ fn check_values(cluster: &Cluster, root: &json::Node, problems: &mut Vec<Problem
         let problem = Problem::new(Code::EmptyValue, nodes.span, "`cluster.nodes` lists no machine");
         problems.push(problem.hint("add {\"name\": \"here\", \"count\": 1}"));
     } else if nodes.iter().all(|it| *it.count == 0) {
-        let problem = Problem::new(Code::OutOfRange, nodes.span, "every `count` is 0: there is no machine to train on");
+        let problem =
+            Problem::new(Code::OutOfRange, nodes.span, "every `count` is 0: there is no machine to train on");
         problems.push(problem.hint("set the `count` of one kind to 1 or more"));
     }
     let places = root.as_object().and_then(|it| it.get("nodes")).and_then(json::Node::as_list);
@@ -142,7 +143,8 @@ fn check_values(cluster: &Cluster, root: &json::Node, problems: &mut Vec<Problem
         }
         check_speed(cluster, node, place.span, problems);
         if *node.device == CPU && node.memory.is_none() {
-            let problem = Problem::new(Code::MissingKey, place.span, format!("`{}` lacks `memory`", *node.name));
+            let problem =
+                Problem::new(Code::MissingKey, place.span, format!("`{}` lacks `memory`", *node.name));
             problems.push(problem.hint("add its size, such as \"memory\": \"64GB\""));
         }
     }

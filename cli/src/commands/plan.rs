@@ -1,10 +1,14 @@
 //! `plan`: shows what a run would do, without doing it.
 
+use std::path::PathBuf;
+
 use clap::Args as ClapArgs;
 use expert_contract::exit::Exit;
 use expert_contract::plan::{Request, Resume};
 
 use crate::args::{PlanOptions, Price, TrainOptions};
+use crate::cluster;
+use crate::experts;
 use crate::failure::Failure;
 use crate::next;
 use crate::plan::{Here, Reads, prepare_here, show};
@@ -22,9 +26,12 @@ pub struct Args {
     pub card: Option<Card>,
     #[command(flatten)]
     pub price: Price,
-    /// List every setting, including defaults
+    /// List every setting, including defaults; with --cluster, plan every expert of a folder (default: experts)
     #[arg(long)]
     pub all: bool,
+    /// With --all: simulate the whole folder on the machines that this file lists (docs/cluster.md)
+    #[arg(long, value_name = "FILE", requires = "all", conflicts_with_all = ["card", "price_per_hour", "data", "output", "max_memory"])]
+    pub cluster: Option<PathBuf>,
 }
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
@@ -37,6 +44,10 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     };
     if rank.is_some_and(|rank| !rank.is_main()) {
         return Ok(Exit::Done);
+    }
+    if let Some(file) = &args.cluster {
+        let folder = options.expert.clone().or_else(|| options.manifest.clone());
+        return cluster::run(&folder.unwrap_or_else(experts::usual), file, &options, console);
     }
     let here = Here { rank: rank.filter(|_| args.card.is_none()), ..Here::default() };
     let prepared = prepare_here(&options, Reads::TrainingData, here, console)?;

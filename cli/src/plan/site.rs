@@ -20,6 +20,8 @@ pub struct Here {
     pub wait_for_mirror: bool,
     /// Which of a launcher's processes this is.
     pub rank: Option<Rank>,
+    /// Memory of the device, where the plan is for a machine with another size.
+    pub memory: Option<u64>,
 }
 
 /// `manifest` is the manifest's file.
@@ -27,6 +29,9 @@ pub fn of(options: &PlanOptions, here: Here, manifest: &Path) -> Result<Site, Fa
     let found =
         options.card.as_ref().map_or_else(|| device(options.device.kind()), |card| Ok(card.found()))?;
     let mut found = here.rank.map_or_else(|| Ok(found.clone()), |rank| device_of_rank(&found, rank))?;
+    if here.memory.is_some() {
+        found.device.memory_bytes = here.memory;
+    }
     if let Some(most) = options.max_memory {
         found.device.memory_bytes = Some(found.device.memory_bytes.map_or(most, |here| here.min(most)));
     }

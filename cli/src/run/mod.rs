@@ -3,6 +3,7 @@
 pub mod adapter;
 mod events;
 mod folder;
+pub mod measured;
 mod own;
 mod record;
 pub mod speed;

@@ -1,7 +1,7 @@
 //! `train --all`: every expert of a shelf, with one summary. A failure does not stop the others.
 //!
 //! The queue keeps no state on disk: the experts' folders show what is done, and a killed queue resumes from
-//! there.
+//! there. Experts whose time is not known start first, then the longest ones: a long one at the end would train alone.
 
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,7 @@ use expert_contract::resolve::Resolved;
 use serde_json::{Value, json};
 
 use super::options::{RunOptions, ShelfOptions};
+use super::order::timed;
 use super::runner::{Runner, Trained};
 use super::slots::Slots;
 use super::trainer::Trainer;
@@ -48,7 +49,7 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     let plural = if manifests.len() == 1 { "expert" } else { "experts" };
     console.say(&format!("{} {plural} in {}: reading manifests and data", manifests.len(), portable(folder)));
     let here = run.here();
-    let waiting: Vec<Waiting> =
+    let mut waiting: Vec<Waiting> =
         manifests.iter().map(|manifest| prepare_one(manifest, options, here, console)).collect();
     let digests = Digests::open(&host::home());
     let runner = Runner { supervision, global, digests: &digests, warm: None, rank: None };
@@ -58,6 +59,9 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     }
     let machines: Vec<_> = waiting.iter().filter_map(Waiting::resolved).map(|it| &it.machine).collect();
     let slots = Slots::of(&machines, selection.jobs);
+    for one in &mut waiting {
+        one.seconds = one.resolved().and_then(|it| timed(it, &slots.share(0))).map(|it| it.seconds);
+    }
     trainer.runner.warm = (!selection.separate).then(|| warm_parent(&waiting, &trainer)).flatten();
     let ended = work::work(waiting, &slots, &trainer, console, &Watch::NONE);
     report(&ended, folder, console);
@@ -86,7 +90,7 @@ fn prepare_one(manifest: &Path, options: &PlanOptions, here: Here, console: &Con
     if let Err(failure) = &prepared {
         console.trouble(&expert, failure);
     }
-    Waiting { expert, prepared }
+    Waiting { expert, prepared, seconds: None }
 }
 
 /// Only for two experts or more. This thread outlives every worker, and so does the warm parent.

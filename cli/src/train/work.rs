@@ -6,6 +6,7 @@ use std::thread;
 
 use expert_contract::resolve::Resolved;
 
+use super::order::longest_first;
 use super::runner::Trained;
 use super::slots::Slots;
 use super::trainer::Trainer;
@@ -24,6 +25,8 @@ pub struct Ended {
 pub struct Waiting {
     pub expert: String,
     pub prepared: Result<Prepared, Failure>,
+    /// How long its training takes, where a run of its shape was measured here: the longest ones start first.
+    pub seconds: Option<f64>,
 }
 
 impl Waiting {
@@ -48,6 +51,8 @@ struct Shift<'a> {
     names: Vec<String>,
     /// Taken out when its turn comes.
     waiting: Vec<Mutex<Option<Result<Prepared, Failure>>>>,
+    /// Places of `waiting`, in the order in which they start.
+    order: Vec<usize>,
     next: AtomicUsize,
     trainer: &'a Trainer<'a>,
     slots: &'a Slots,
@@ -73,7 +78,9 @@ pub fn work(
             live.end(row, &failed(failure));
         }
     }
+    let seconds: Vec<Option<f64>> = waiting.iter().map(|one| one.seconds).collect();
     let shift = Shift {
+        order: longest_first(&seconds),
         live,
         names: names.clone(),
         waiting: waiting.into_iter().map(|one| Mutex::new(Some(one.prepared))).collect(),
@@ -103,8 +110,9 @@ pub fn failed(failure: &Failure) -> String {
 impl Shift<'_> {
     fn serve(&self, job: usize, ended: &[Mutex<Option<Result<Trained, Failure>>>]) {
         loop {
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some(place) = self.waiting.get(index) else { break };
+            let turn = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(&index) = self.order.get(turn) else { break };
+            let place = &self.waiting[index];
             if worker::interrupted().is_some() || !(self.watch.may_start)() {
                 break;
             }

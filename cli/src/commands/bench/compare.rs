@@ -1,14 +1,14 @@
 //! `bench compare`: two measurements, and whether their ratios are within bands.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use expert_contract::exit::Exit;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::args::positive;
 use crate::failure::Failure;
-use crate::sys::files::read_json;
+use crate::run::measured::{TOKENS_PER_SECOND, number, read};
 use crate::ui::number::{bytes, seconds, short};
 use crate::ui::{Align, Console, Table};
 
@@ -46,7 +46,7 @@ struct Compared {
 
 /// Name, keys that hold it, and whether more is better.
 const MEASURES: [(&str, &[&str], bool); 3] = [
-    ("tokens/s", &["tokens_per_second"], true),
+    ("tokens/s", &[TOKENS_PER_SECOND], true),
     ("peak memory", &["peak_bytes", "peak_memory_bytes"], false),
     ("ready after", &["ready_seconds"], false),
 ];
@@ -98,22 +98,4 @@ fn table(compared: &[Compared]) -> String {
         ]);
     }
     table.render()
-}
-
-/// The object with the measurement: of an ablation the plan's own, of a run its result.
-fn read(path: &Path) -> Result<Value, Failure> {
-    let file = if path.is_dir() { path.join("run.json") } else { path.to_owned() };
-    let document: Value = read_json(&file).filter(Value::is_object).ok_or_else(|| {
-        Failure::bad_input(
-            "no-measurement",
-            format!("{} is not there, or is not a JSON object", file.display()),
-        )
-        .hint("name an ablation.json, or the folder of a finished run")
-    })?;
-    let inner = ["planned", "result"].into_iter().find_map(|key| document.get(key).cloned());
-    Ok(inner.unwrap_or(document))
-}
-
-fn number(measured: &Value, keys: &[&str]) -> Option<f64> {
-    keys.iter().find_map(|key| measured.get(key)?.as_f64()).filter(|value| *value > 0.0)
 }
