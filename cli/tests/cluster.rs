@@ -16,11 +16,20 @@ const STEPS: [(&str, u32); 4] = [("a", 15), ("b", 40), ("c", 20), ("d", 30)];
 const SECONDS_PER_STEP: f64 = 2.0;
 const PLAN: &str = "plan --all experts --cluster cluster.json --device cpu";
 
+/// One expert is made; the others are copies of it with other names and steps.
 fn shelf() -> World {
-    let world = World::shelf(&STEPS.map(|(name, _)| name));
+    let world = World::shelf(&["a"]);
+    let copied =
+        ["manifest.json", "datasets/train.jsonl", "datasets/validation.jsonl", "datasets/test.jsonl"];
     for (name, steps) in STEPS {
+        std::fs::create_dir_all(world.path(&format!("experts/{name}/datasets"))).unwrap();
+        for file in copied.iter().filter(|_| name != "a") {
+            let place = |expert: &str| world.path(&format!("experts/{expert}/{file}"));
+            std::fs::copy(place("a"), place(name)).unwrap();
+        }
         let file = world.path(&format!("experts/{name}/manifest.json"));
         let mut manifest: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        manifest["name"] = name.into();
         let config = manifest.pointer_mut("/training/config").unwrap().as_object_mut().unwrap();
         config.remove("epochs");
         config.insert("max_steps".to_owned(), steps.into());
@@ -37,7 +46,7 @@ fn measured() -> World {
     world
 }
 
-fn cluster(world: &World, nodes: Value) {
+fn cluster(world: &World, nodes: &Value) {
     std::fs::write(world.path("cluster.json"), json!({"nodes": nodes}).to_string()).unwrap();
 }
 
@@ -65,7 +74,7 @@ fn a_measured_shelf_is_simulated_and_priced() {
     let world = measured();
     cluster(
         &world,
-        json!([
+        &json!([
             {"name": "here", "count": 2, "price_per_hour": 36.0},
             {"name": "fast", "count": 0, "device": "h100", "speed": 10, "price_per_hour": 360.0},
             {"name": "tiny", "count": 3, "memory": "1GB"},
@@ -102,12 +111,14 @@ fn a_measured_shelf_is_simulated_and_priced() {
         "{}",
         talk(&output)
     );
+    a_speed_is_the_ratio_of_two_measurements(&world);
+    mistakes_in_the_file_are_shown_where_they_are(&world);
 }
 
 #[test]
 fn what_was_not_measured_is_named_with_the_command_that_measures_it() {
     let world = shelf();
-    cluster(&world, json!([{"name": "here"}]));
+    cluster(&world, &json!([{"name": "here"}]));
     let document = plan(&world);
     assert_eq!((&document["experts"], &document["makespan_seconds"]), (&json!([]), &json!(0.0)));
     let first = &document["not_measured"][0];
@@ -121,9 +132,7 @@ fn what_was_not_measured_is_named_with_the_command_that_measures_it() {
     assert_eq!(document["not_measured"].as_array().unwrap().len(), 3);
 }
 
-#[test]
-fn mistakes_in_the_file_are_shown_where_they_are() {
-    let world = shelf();
+fn mistakes_in_the_file_are_shown_where_they_are(world: &World) {
     for (node, said) in [
         (json!({"name": "a", "device": "h10", "speed": 1}), "error[unknown-word]: `h10` is not a device"),
         (json!({"name": "a", "device": "heer", "speed": 1}), "did you mean `here`?"),
@@ -131,7 +140,7 @@ fn mistakes_in_the_file_are_shown_where_they_are() {
         (json!({"name": "a", "cuont": 1}), "did you mean `count`?"),
         (json!({"name": "a", "memory": "1GB"}), "no expert fits the memory of any node"),
     ] {
-        cluster(&world, json!([node]));
+        cluster(world, &json!([node]));
         let (output, document) = world.json(PLAN, "die=9");
         assert_eq!((output.status.code(), &document["ok"]), (Some(2), &json!(false)), "{said}");
         assert!(talk(&output).contains(said), "{said}: {}", talk(&output));
@@ -147,9 +156,7 @@ fn mistakes_in_the_file_are_shown_where_they_are() {
     }
 }
 
-#[test]
-fn a_speed_is_the_ratio_of_two_measurements() {
-    let world = measured();
+fn a_speed_is_the_ratio_of_two_measurements(world: &World) {
     let measurement = |name: &str, speed: f64| {
         let text = json!({"planned": {"tokens_per_second": speed}}).to_string();
         std::fs::write(world.path(name), text).unwrap();
@@ -159,7 +166,7 @@ fn a_speed_is_the_ratio_of_two_measurements() {
     let text =
         json!({"bench": "here.json", "nodes": [{"name": "l4", "device": "l4", "bench": "there.json"}]});
     std::fs::write(world.path("cluster.json"), text.to_string()).unwrap();
-    let document = plan(&world);
+    let document = plan(world);
     assert_eq!(document["nodes"][0]["speed"], 4.0);
     assert_eq!(placed(&document)[0], ("b".to_owned(), 0, 0.0, 20.0));
     std::fs::remove_file(world.path("there.json")).unwrap();
@@ -172,7 +179,7 @@ fn a_speed_is_the_ratio_of_two_measurements() {
 #[test]
 fn the_queue_starts_experts_as_they_are_simulated() {
     let world = measured();
-    cluster(&world, json!([{"name": "here", "count": 2}]));
+    cluster(&world, &json!([{"name": "here", "count": 2}]));
     let simulated = placed(&plan(&world));
     let gate = |name: &str| world.path(&format!("may-end-{name}"));
     let acts = STEPS.map(|(name, _)| format!("only={name},await={}", gate(name).display())).join(",");

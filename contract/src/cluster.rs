@@ -1,6 +1,6 @@
 //! `cluster.json`: the machines that `plan --all --cluster` simulates a shelf on.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use crate::diagnostic::{Code, Diagnostic, Problem, Severity, Style, render};
 use crate::ledger::{Kind, NOT_NEGATIVE, POSITIVE};
@@ -131,12 +131,12 @@ fn check_values(cluster: &Cluster, root: &json::Node, problems: &mut Vec<Problem
     }
     let places = root.as_object().and_then(|it| it.get("nodes")).and_then(json::Node::as_list);
     let places = places.unwrap_or_default();
-    let mut names = HashMap::new();
+    let mut names = HashSet::new();
     for (node, place) in nodes.iter().zip(places) {
         if node.name.trim().is_empty() {
             let problem = Problem::new(Code::EmptyValue, node.name.span, "the name of this kind is empty");
             problems.push(problem.hint("name it after the machine, such as \"h100\""));
-        } else if names.insert(node.name.value.as_str(), ()).is_some() {
+        } else if !names.insert(node.name.value.as_str()) {
             let message = format!("two kinds are called `{}`", *node.name);
             let problem = Problem::new(Code::Conflict, node.name.span, message);
             problems.push(problem.hint("give each kind its own name, or add up their counts"));

@@ -271,7 +271,7 @@ mod tests {
         let node = Nodes { preempted_every_seconds: Some(10.0), startup_seconds: 1.0, ..NODE };
         let saved = Job { save_seconds: Some(4.0), ..job(20.0) };
         // 1 to 10: 9 done, 8 kept. 11 to 20: 17 done, 16 kept. 21 to 25: the rest.
-        let outcome = simulate(&[saved], &[node.clone()]);
+        let outcome = simulate(&[saved], std::slice::from_ref(&node));
         assert_eq!((outcome.makespan, outcome.placed[0].preemptions), (25.0, 2));
         // Free at the moment of an interruption: the node starts again first.
         assert_eq!(node.train(0, 10.5, &job(2.0)), Some((11.0, 13.0, 0)));
@@ -288,8 +288,7 @@ mod tests {
         let now = simulate(&jobs, &kinds);
         assert_eq!((now.makespan, now.cost), (4.0 * 3600.0, 4.0));
         let gains = one_more(&jobs, &kinds, &now);
-        assert_eq!((gains[0].seconds, gains[0].cost), (7200.0, 0.0));
-        assert_eq!(gains[1].seconds, 3.0 * 3600.0);
+        assert_eq!((gains[0].seconds, gains[0].cost, gains[1].seconds), (7200.0, 0.0, 3.0 * 3600.0));
         assert_eq!(best(&gains, now.makespan), Some(0));
         assert_eq!(best(&[Gain { seconds: 1.0, cost: 0.0 }], 1000.0), None);
         assert_eq!(bound(&jobs, &kinds), Some((0, 900.0)));
