@@ -104,25 +104,34 @@ def run_all(driver: Driver, trials: Mapping[str, Trial], card: Card, folder: Pat
     return {name: (plans[name], one) for name, one in zip(trials, found, strict=True)}
 
 
-def _planned(trial: Trial, base: Path, folder: Path, environment: dict[str, str]) -> dict[str, Any]:
-    (folder / "train.jsonl").write_text('{"text": "a"}\n')
-    config = {
-        **({"adapter_type": "lora", "rank": 16, "alpha": 32} if "adapter_type" not in trial.config else {}),
+def manifest_of(base: str, config: dict[str, Any], quantization: str = "none") -> dict[str, Any]:
+    """`config`: keys of training.config, beside what `init` writes for a card."""
+    whole = {
+        **({"adapter_type": "lora", "rank": 16, "alpha": 32} if "adapter_type" not in config else {}),
         "target_modules": "all-linear",
-        "batch_size": trial.rows,
-        "max_seq_length": trial.length,
+        "max_seq_length": 2048,
         "packing": True,
-        "max_steps": trial.steps,
         "learning_rate": 1e-4,
         "bf16": True,
         "optim": "adamw_torch_fused",
+        **config,
+    }
+    return {
+        "name": "expert-card",
+        "base_models": [{"name": base, "quantization": quantization}],
+        "training": {"dataset": {"path": "train.jsonl"}, "config": whole},
+    }
+
+
+def _planned(trial: Trial, base: Path, folder: Path, environment: dict[str, str]) -> dict[str, Any]:
+    (folder / "train.jsonl").write_text('{"text": "a"}\n')
+    config = {
+        "batch_size": trial.rows,
+        "max_seq_length": trial.length,
+        "max_steps": trial.steps,
         **trial.config,
     }
-    manifest = {
-        "name": "expert-card",
-        "base_models": [{"name": str(base), "quantization": trial.quantization}],
-        "training": {"dataset": {"path": "train.jsonl"}, "config": config},
-    }
+    manifest = manifest_of(str(base), config, trial.quantization)
     (folder / "manifest.json").write_text(json.dumps(manifest))
     command = [CLI, "plan", "--json", "--device", "cuda", "-m", folder]
     # The CLI is not a Python program: it finds the card by NVML and loads nothing else of CUDA.

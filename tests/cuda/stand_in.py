@@ -60,12 +60,12 @@ class Missing(Exception):
 class Driver:
     folder: Path
 
-    def environment(self, card: Card) -> dict[str, str]:
-        """For a process that shall find this card."""
+    def environment(self, card: Card | None) -> dict[str, str]:
+        """For a process that shall find this card. Without one, FAKECUDA_CARDS names the cards."""
         inherited = {name: text for name, text in os.environ.items() if not name.startswith("CUDA_")}
         return {
             **inherited,
-            **card.variables(),
+            **(card.variables() if card else {}),
             "LD_PRELOAD": str(self.folder / "libcuda.so.1"),
             "LD_LIBRARY_PATH": str(self.folder),
             # torch would otherwise ask NVML in a child process whether there is a card.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::failure::reason;
-use crate::sys::env;
+use crate::sys::{env, gpus};
 
 /// Importing torch from a cold network disk is slow; a broken driver may hang.
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -82,7 +82,9 @@ pub struct Gpu {
 
 /// The worker's report, or its last output as the reason why there is none.
 pub fn ask(python: &Path) -> Result<Report, String> {
-    let mut child = Command::new(python)
+    let mut command = Command::new(python);
+    gpus::for_worker(&mut command);
+    let mut child = command
         .args(["-m", "expert_worker", "doctor"])
         .env(env::PARENT_PID.name, std::process::id().to_string())
         .env(env::SAFE_PATH.name, "1")

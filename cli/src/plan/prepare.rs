@@ -7,7 +7,7 @@ use expert_contract::diagnostic::{Code, Diagnostic, Severity};
 use expert_contract::exit::Exit;
 use expert_contract::manifest::{Bases, Manifest, Options, is_embedded, is_hub_id};
 use expert_contract::paths::{NotData, data_files, hub_id, unknown_ending};
-use expert_contract::plan::Source;
+use expert_contract::plan::{DeviceKind, Source};
 use expert_contract::read;
 use expert_contract::resolve::{Note, Place, Resolved, resolve};
 use expert_contract::rules::{MachineFacts, check_machine};
@@ -18,6 +18,7 @@ use crate::args::PlanOptions;
 use crate::failure::Failure;
 use crate::run::adapter;
 use crate::sys::cards::Card;
+use crate::sys::gpus::Gpus;
 use crate::ui::Console;
 
 pub struct Prepared {
@@ -84,6 +85,10 @@ fn resolved_here(options: &PlanOptions, here: Here, console: &Console) -> Result
             .map_err(|problem| Failure::manifest(&path, manifest.locate(vec![problem])))?;
         if let Some(card) = &options.card {
             resolved.notes.push(for_another(card));
+        }
+        if options.card.is_none() && options.device.kind() != Some(DeviceKind::Cpu) {
+            let on_gpu = site.device.kind == DeviceKind::Cuda;
+            resolved.notes.extend(Gpus::here().notes(on_gpu.then_some(site.device.index)));
         }
         if manifest.has_other_base {
             resolved.notes.push(not_in_manifest(&resolved.base.declared));

@@ -26,7 +26,9 @@ pub const HF_HUB_CACHE: Variable = public("HF_HUB_CACHE", "the Hub's cache of mo
 pub const HF_HOME: Variable = public("HF_HOME", "the Hugging Face cache, read by the worker");
 pub const HF_HUB_OFFLINE: Variable = public("HF_HUB_OFFLINE", "any value: the worker downloads nothing");
 pub const CUDA_VISIBLE_DEVICES: Variable =
-    public("CUDA_VISIBLE_DEVICES", "the GPUs that may be used, by number");
+    public("CUDA_VISIBLE_DEVICES", "the GPUs that may be used, by number, UUID or MIG id; empty: none");
+pub const CUDA_DEVICE_ORDER: Variable =
+    public("CUDA_DEVICE_ORDER", "how GPUs are numbered (by PCI bus, as nvidia-smi does)");
 pub const OMP_NUM_THREADS: Variable =
     public("OMP_NUM_THREADS", "CPU threads that training may use (one per core)");
 pub const SERVE_TOKEN: Variable =
@@ -55,7 +57,7 @@ pub const RUN_LOCK: Variable =
 /// Keeps the working directory, which may be a downloaded expert's, off the worker's import path.
 pub const SAFE_PATH: Variable = internal("PYTHONSAFEPATH", "always set for the worker");
 
-pub const ALL: [&Variable; 25] = [
+pub const ALL: [&Variable; 26] = [
     &PYTHON,
     &STOP_GRACE,
     &VIRTUAL_ENV,
@@ -64,6 +66,7 @@ pub const ALL: [&Variable; 25] = [
     &HF_HOME,
     &HF_HUB_OFFLINE,
     &CUDA_VISIBLE_DEVICES,
+    &CUDA_DEVICE_ORDER,
     &OMP_NUM_THREADS,
     &SERVE_TOKEN,
     &NO_COLOR,

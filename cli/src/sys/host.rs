@@ -6,8 +6,12 @@ use expert_contract::plan::{Device, DeviceKind};
 use sysinfo::System;
 
 use super::env;
+use super::gpus::Gpus;
 use super::launcher::Rank;
 use crate::failure::Failure;
+
+/// The share of a GPU's free memory that another has to have to train what was planned for the first.
+const ABOUT_AS_FREE: f64 = 0.9;
 
 /// A device that training can run on.
 #[derive(Debug, Clone)]
@@ -24,8 +28,12 @@ pub fn device(kind: Option<DeviceKind>) -> Result<Found, Failure> {
         Some(DeviceKind::Cpu) => Ok(cpu()),
         Some(DeviceKind::Mps) => mps().ok_or_else(|| absent("mps", "MPS needs an Apple-silicon Mac")),
         Some(DeviceKind::Cuda) => {
-            let reason = "the NVIDIA driver's library (NVML) does not answer or lists no GPU";
-            cuda().ok_or_else(|| absent("cuda", reason))
+            let gpus = Gpus::here();
+            let reason = || {
+                let silent = "the NVIDIA driver's library (NVML) does not answer or lists no GPU";
+                gpus.hidden().unwrap_or_else(|| silent.to_owned())
+            };
+            gpus.found().into_iter().next().ok_or_else(|| absent("cuda", &reason()))
         }
         None => Ok(cuda().or_else(mps).unwrap_or_else(cpu)),
     }
@@ -38,7 +46,7 @@ fn absent(kind: &str, reason: &str) -> Failure {
 
 /// The first GPU that torch will see.
 fn cuda() -> Option<Found> {
-    gpus().into_iter().next()
+    Gpus::here().found().into_iter().next()
 }
 
 /// The device of one of a launcher's processes: the GPU of its number on this machine, or the only one that the launcher
@@ -54,7 +62,7 @@ pub fn device_of_rank(first: &Found, rank: Rank) -> Result<Found, Failure> {
     if first.device.kind == DeviceKind::Cpu || first.devices == 1 {
         return Ok(first.clone());
     }
-    gpus().into_iter().nth(rank.local as usize).ok_or_else(|| {
+    Gpus::here().found().into_iter().nth(rank.local as usize).ok_or_else(|| {
         let (local, count) = (rank.local, first.devices);
         Failure::missing(
             "too-few-devices",
@@ -64,50 +72,22 @@ pub fn device_of_rank(first: &Found, rank: Rank) -> Result<Found, Failure> {
     })
 }
 
-/// The devices like `first`, including itself.
+/// The devices like `first`, including itself: as large, and about as free.
 pub fn devices_like(first: &Device) -> Vec<Device> {
-    let all = if first.kind == DeviceKind::Cuda { gpus() } else { Vec::new() };
-    let as_large = |device: &Device| device.memory_bytes >= first.memory_bytes;
-    let mut devices: Vec<Device> = all.into_iter().map(|gpu| gpu.device).filter(as_large).collect();
+    if first.kind != DeviceKind::Cuda {
+        return vec![first.clone()];
+    }
+    let gpus = Gpus::here();
+    let is_like = |device: &Device| {
+        let room = |bytes: Option<u64>| bytes.unwrap_or(0) as f64;
+        gpus.total(device.index) >= gpus.total(first.index)
+            && room(device.memory_bytes) >= ABOUT_AS_FREE * room(first.memory_bytes)
+    };
+    let mut devices: Vec<Device> = gpus.found().into_iter().map(|gpu| gpu.device).filter(is_like).collect();
     if devices.is_empty() {
         devices.push(first.clone());
     }
     devices
-}
-
-/// The driver's GPUs, through NVML (loaded at run time). They are numbered as in torch, which sees
-/// only those in CUDA_VISIBLE_DEVICES.
-fn gpus() -> Vec<Found> {
-    let Ok(nvml) = nvml_wrapper::Nvml::init() else { return Vec::new() };
-    let count = nvml.device_count().unwrap_or(0);
-    let visible = visible_gpus(env::CUDA_VISIBLE_DEVICES.get().as_deref(), count);
-    let all = visible.len();
-    let found = visible.into_iter().enumerate().filter_map(|(index, number)| {
-        // Processes that train together take this one and those that follow.
-        gpu(&nvml, number, index as u32).map(|gpu| Found { devices: (all - index) as u32, ..gpu })
-    });
-    found.collect()
-}
-
-/// Numbers up to the first invalid one, as the driver reads them. Other kinds of names select all.
-fn visible_gpus(named: Option<&std::ffi::OsStr>, count: u32) -> Vec<u32> {
-    let Some(named) = named.and_then(|named| named.to_str()) else { return (0..count).collect() };
-    let numbers: Vec<Option<i64>> = named.split(',').map(|word| word.trim().parse().ok()).collect();
-    if numbers.iter().all(Option::is_none) {
-        return (0..count).collect();
-    }
-    let numbers = numbers.into_iter().map_while(|number| u32::try_from(number?).ok());
-    numbers.take_while(|number| *number < count).collect()
-}
-
-fn gpu(nvml: &nvml_wrapper::Nvml, number: u32, index: u32) -> Option<Found> {
-    let gpu = nvml.device_by_index(number).ok()?;
-    let memory = gpu.memory_info().ok()?.total;
-    // Tensor cores compute in bf16 from compute capability 8.0 on.
-    let computes_bf16 = gpu.cuda_compute_capability().is_ok_and(|it| it.major >= 8);
-    let name = gpu.name().unwrap_or_else(|_| "NVIDIA GPU".to_owned());
-    let device = Device { kind: DeviceKind::Cuda, index, name, memory_bytes: Some(memory) };
-    Some(Found { device, devices: 1, computes_bf16 })
 }
 
 fn mps() -> Option<Found> {
@@ -200,20 +180,4 @@ pub fn hub_cache() -> PathBuf {
     }
     let home = dirs::home_dir().unwrap_or_else(|| PathBuf::from("."));
     home.join(".cache").join("huggingface").join("hub")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn gpus_are_numbered_as_torch_sees_them() {
-        let visible = |named: &str| visible_gpus(Some(named.as_ref()), 4);
-        assert_eq!(visible_gpus(None, 2), [0, 1]);
-        assert_eq!(visible("2,0"), [2, 0]);
-        assert_eq!(visible("1,-1,2"), [1]);
-        assert_eq!(visible("1,9,2"), [1]);
-        assert_eq!(visible("GPU-abc"), [0, 1, 2, 3]);
-        assert!(visible("-1").is_empty());
-    }
 }

@@ -6,6 +6,7 @@ pub mod durable;
 pub mod env;
 pub mod files;
 pub mod git;
+pub mod gpus;
 pub mod host;
 pub mod launcher;
 pub mod paths;

@@ -8,7 +8,7 @@ use expert_contract::exit::Exit;
 use super::locate::Found;
 use super::process;
 use crate::failure::{Failure, reason};
-use crate::sys::env;
+use crate::sys::{env, gpus};
 
 /// What a module that succeeded printed.
 pub struct Ran {
@@ -40,6 +40,7 @@ pub fn hand_over(python: &Found, module: &str, arguments: &[impl AsRef<OsStr>]) 
 fn start(python: &Found, module: &str, arguments: &[impl AsRef<OsStr>]) -> Command {
     let mut command = Command::new(&python.python);
     command.args(["-m", module]).args(arguments).env(env::SAFE_PATH.name, "1").stdin(Stdio::null());
+    gpus::for_worker(&mut command);
     command
 }
 

@@ -7,7 +7,7 @@ use super::launch::{Launch, Started};
 use super::process::{self, Worker};
 use super::warm::Warm;
 use crate::failure::{Failure, reason};
-use crate::sys::env;
+use crate::sys::{env, gpus};
 
 /// The worker's parent-death signal is tied to the *thread* that calls this: it must outlive the worker.
 /// `warm`: a warm parent, if it is running.
@@ -35,6 +35,7 @@ fn spawn(launch: &Launch) -> Result<Child, Failure> {
     command.args(["-m", "expert_worker", launch.task.as_str(), "--plan"]).arg(&launch.plan);
     command.env(env::PARENT_PID.name, std::process::id().to_string());
     command.env(env::SAFE_PATH.name, "1");
+    gpus::for_worker(&mut command);
     number(&mut command, launch);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
     process::prepare(&mut command);

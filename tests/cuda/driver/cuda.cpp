@@ -19,6 +19,7 @@
 #include <string>
 #include <unordered_map>
 #include <vector>
+#include "cards.h"
 #define EX extern "C" __attribute__((visibility("default")))
 
 static double now_us() {
@@ -30,25 +31,26 @@ static const char* env(const char* k, const char* d) {
   const char* v = getenv(k);
   return v && *v ? v : d;
 }
-static size_t total_mem() {
-  static size_t t = (size_t)(atof(env("FAKECUDA_GIB", "23.52")) * (1ull << 30));
-  return t;
+static thread_local int current = 0;
+static FakeCard& card(int device = current) {
+  static FakeCard held[FAKE_MOST];
+  static int many = fake_visible(held);
+  return held[device < many ? device : 0];
 }
+static int card_count() {
+  FakeCard held[FAKE_MOST];
+  static int many = fake_visible(held);
+  return many;
+}
+static size_t total_mem(int device = current) { return (size_t)(card(device).gib * (1ull << 30)); }
 static size_t context_mem() {
   static size_t t = (size_t)(atof(env("FAKECUDA_CONTEXT_MIB", "450")) * (1 << 20));
   return t;
 }
-static int cc_major() {
-  static int v = atoi(env("FAKECUDA_CC", "89")) / 10;
-  return v;
-}
-static int cc_minor() {
-  static int v = atoi(env("FAKECUDA_CC", "89")) % 10;
-  return v;
-}
-static int sms() {
-  static int v = atoi(env("FAKECUDA_SMS", cc_major() == 9 ? "132" : "128"));
-  return v;
+static int cc_major(int device = current) { return card(device).cc / 10; }
+static int cc_minor(int device = current) { return card(device).cc % 10; }
+static int sms(int device = current) {
+  return atoi(env("FAKECUDA_SMS", cc_major(device) == 9 ? "132" : "128"));
 }
 
 // ---- the record
@@ -105,8 +107,11 @@ EX int fakecuda_dump(const char* path) {
   fclose(f);
   return (int)rec.size();
 }
-static size_t others = 0;  // what other processes hold of the card
-EX void fakecuda_others_take(unsigned long long bytes) { others = bytes; }
+static size_t taken = 0;  // what other processes take of the first card while this one runs
+EX void fakecuda_others_take(unsigned long long bytes) { taken = bytes; }
+static size_t others(int device) {
+  return (size_t)(card(device).others * (1ull << 30)) + (device == 0 ? taken : 0);
+}
 static void unknown(const char* n) {
   static bool say = getenv("FAKECUDA_VERBOSE");
   if (say) fprintf(stderr, "[fakecuda] %s\n", n);
@@ -118,17 +123,32 @@ EX void fakecuda_stub_called(const char* n) {
 
 // ---- memory
 // -----------------------------------------------------------------------------------------------------
-static std::map<uintptr_t, std::pair<size_t, char>>
-    regions;  // D device, H pinned, M managed, V reserved address space
-static size_t used = 0, peak = 0;
+struct Region {
+  size_t first;
+  char second;  // D device, H pinned, M managed, V reserved address space
+  int device;
+};
+static std::map<uintptr_t, Region> regions;
+static size_t used_of[FAKE_MOST], peak_of[FAKE_MOST];
 static std::mutex mm;
-EX unsigned long long fakecuda_used() { return used; }
-EX unsigned long long fakecuda_peak() { return peak; }
-EX void fakecuda_reset_peak() { peak = used; }
-static bool take(size_t n) {
-  if (used + others + n > total_mem() - context_mem()) return false;
+EX unsigned long long fakecuda_used() { return used_of[0]; }
+EX unsigned long long fakecuda_peak() { return peak_of[0]; }
+EX void fakecuda_reset_peak() { peak_of[0] = used_of[0]; }
+// FAKECUDA_REFUSES=n:k refuses k allocations from the n-th on.
+static bool refused() {
+  static const char* range = getenv("FAKECUDA_REFUSES");
+  static long long number = 0;
+  if (!range) return false;
+  const char* many = strchr(range, ':');
+  long long from = atoll(range), to = from + (many ? atoll(many + 1) : 1);
+  ++number;
+  return number >= from && number < to;
+}
+static bool take(size_t n, int device) {
+  size_t& used = used_of[device];
+  if (refused() || used + others(device) + n > total_mem(device) - context_mem()) return false;
   used += n;
-  if (used > peak) peak = used;
+  if (used > peak_of[device]) peak_of[device] = used;
   return true;
 }
 static void* map_lazy(size_t n, int prot = PROT_READ | PROT_WRITE) {
@@ -143,7 +163,6 @@ static char kind_of(const void* p) {
   return (uintptr_t)p < it->first + it->second.first ? it->second.second : 0;
 }
 static thread_local cudaError_t last = cudaSuccess;
-static thread_local int current = 0;
 static cudaError_t told(cudaError_t e) {
   if (e != cudaSuccess) last = e;
   return e;
@@ -152,12 +171,12 @@ static size_t up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 EX cudaError_t cudaMalloc(void** p, size_t n) {
   std::lock_guard<std::mutex> l(mm);
   n = up(n ? n : 1, 512);
-  if (!take(up(n, 2 << 20))) {
+  if (!take(up(n, 2 << 20), current)) {
     *p = nullptr;
     return told(cudaErrorMemoryAllocation);
   }
   *p = map_lazy(n);
-  regions[(uintptr_t)*p] = {n, 'D'};
+  regions[(uintptr_t)*p] = {n, 'D', current};
   note('M', "cudaMalloc", dim3(0, 0, 0), dim3(0, 0, 0), n);
   return cudaSuccess;
 }
@@ -167,7 +186,7 @@ EX cudaError_t cudaFree(void* p) {
   std::lock_guard<std::mutex> l(mm);
   auto it = regions.find((uintptr_t)p);
   if (it == regions.end()) return told(cudaErrorInvalidValue);
-  if (it->second.second == 'D') used -= up(it->second.first, 2 << 20);
+  if (it->second.second == 'D') used_of[it->second.device] -= up(it->second.first, 2 << 20);
   munmap(p, it->second.first);
   regions.erase(it);
   return cudaSuccess;
@@ -212,7 +231,7 @@ EX cudaError_t cudaHostUnregister(void* p) {
 }
 EX cudaError_t cudaMemGetInfo(size_t* f, size_t* t) {
   *t = total_mem();
-  *f = total_mem() - context_mem() - used - others;
+  *f = total_mem() - context_mem() - used_of[current] - others(current);
   return cudaSuccess;
 }
 EX cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
@@ -222,7 +241,11 @@ EX cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p)
             : k == 'H'           ? cudaMemoryTypeHost
             : k == 'M'           ? cudaMemoryTypeManaged
                                  : cudaMemoryTypeUnregistered;
-  a->device = 0;
+  {
+    std::lock_guard<std::mutex> l(mm);
+    auto it = regions.upper_bound((uintptr_t)p);
+    a->device = k ? std::prev(it)->second.device : 0;
+  }
   a->devicePointer = (void*)p;
   a->hostPointer = (void*)p;
   return cudaSuccess;
@@ -266,8 +289,8 @@ EX cudaError_t cudaMemPrefetchAsync(const void*, size_t, cudaMemLocation, unsign
 // ---- device
 // -----------------------------------------------------------------------------------------------------
 EX cudaError_t cudaGetDeviceCount(int* n) {
-  *n = atoi(env("FAKECUDA_DEVICES", "1"));
-  return cudaSuccess;
+  *n = card_count();
+  return *n ? cudaSuccess : cudaErrorNoDevice;
 }
 EX cudaError_t cudaGetDevice(int* d) {
   *d = current;
@@ -301,15 +324,12 @@ EX const char* cudaGetErrorString(cudaError_t e) {
 EX const char* cudaGetErrorName(cudaError_t e) {
   return e == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaError";
 }
-EX cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+EX cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   memset(p, 0, sizeof *p);
-  strncpy(p->name,
-          env("FAKECUDA_NAME",
-              cc_major() == 9 ? "NVIDIA H100 80GB HBM3 (fake)" : "NVIDIA GeForce RTX 4090 (fake)"),
-          255);
-  bool h = cc_major() == 9;
-  memset(&p->uuid, 7, 16);
-  p->totalGlobalMem = total_mem();
+  snprintf(p->name, 256, "%s%s", card(device).name, card(device).slices ? " MIG" : "");
+  bool h = cc_major(device) == 9;
+  memset(&p->uuid, 7 + card(device).number, 16);
+  p->totalGlobalMem = total_mem(device);
   p->sharedMemPerBlock = 49152;
   p->regsPerBlock = 65536;
   p->warpSize = 32;
@@ -320,14 +340,14 @@ EX cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   p->maxGridSize[0] = 2147483647;
   p->maxGridSize[1] = p->maxGridSize[2] = 65535;
   p->totalConstMem = 65536;
-  p->major = cc_major();
-  p->minor = cc_minor();
+  p->major = cc_major(device);
+  p->minor = cc_minor(device);
   p->textureAlignment = 512;
   p->texturePitchAlignment = 32;
-  p->multiProcessorCount = sms();
+  p->multiProcessorCount = sms(device);
   p->canMapHostMemory = 1;
   p->concurrentKernels = 1;
-  p->pciBusID = 1;
+  p->pciBusID = 1 + card(device).number;
   p->asyncEngineCount = 2;
   p->unifiedAddressing = 1;
   p->memoryBusWidth = h ? 5120 : 384;
@@ -348,9 +368,9 @@ EX cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   p->clusterLaunch = h;
   return cudaSuccess;
 }
-static int attribute(int a) {
+static int attribute(int a, int device) {
   cudaDeviceProp p;
-  cudaGetDeviceProperties(&p, 0);
+  cudaGetDeviceProperties(&p, device);
   switch (a) {
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
       return 1024;
@@ -366,11 +386,11 @@ static int attribute(int a) {
     case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
       return 65536;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-      return sms();
+      return sms(device);
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-      return cc_major();
+      return cc_major(device);
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
-      return cc_minor();
+      return cc_minor(device);
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
       return p.sharedMemPerMultiprocessor;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
@@ -400,12 +420,12 @@ static int attribute(int a) {
       return 0;
   }
 }
-EX cudaError_t cudaDeviceGetAttribute(int* v, cudaDeviceAttr a, int) {
-  *v = attribute((int)a);
+EX cudaError_t cudaDeviceGetAttribute(int* v, cudaDeviceAttr a, int device) {
+  *v = attribute((int)a, device);
   return cudaSuccess;
 }
-EX cudaError_t cudaDeviceGetPCIBusId(char* s, int n, int) {
-  snprintf(s, n, "0000:01:00.0");
+EX cudaError_t cudaDeviceGetPCIBusId(char* s, int n, int device) {
+  snprintf(s, n, "0000:%02x:00.0", 1 + card(device).number);
   return cudaSuccess;
 }
 EX cudaError_t cudaDeviceCanAccessPeer(int* v, int, int) {
@@ -619,6 +639,7 @@ EX cudaError_t cudaGetSymbolAddress(void** p, const void*) {
 // -------------------------------------------------------------------------------------------------------
 struct Chunk {
   size_t n;
+  int device;
 };
 EX CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
 EX CUresult cuDriverGetVersion(int* v) {
@@ -626,25 +647,25 @@ EX CUresult cuDriverGetVersion(int* v) {
   return CUDA_SUCCESS;
 }
 EX CUresult cuDeviceGetCount(int* n) {
-  cudaGetDeviceCount(n);
+  *n = card_count();
   return CUDA_SUCCESS;
 }
 EX CUresult cuDeviceGet(CUdevice* d, int i) {
   *d = i;
   return CUDA_SUCCESS;
 }
-EX CUresult cuDeviceGetName(char* s, int n, CUdevice) {
+EX CUresult cuDeviceGetName(char* s, int n, CUdevice device) {
   cudaDeviceProp p;
-  cudaGetDeviceProperties(&p, 0);
+  cudaGetDeviceProperties(&p, device);
   strncpy(s, p.name, n);
   return CUDA_SUCCESS;
 }
-EX CUresult cuDeviceGetAttribute(int* v, CUdevice_attribute a, CUdevice) {
-  *v = attribute((int)a);
+EX CUresult cuDeviceGetAttribute(int* v, CUdevice_attribute a, CUdevice device) {
+  *v = attribute((int)a, device);
   return CUDA_SUCCESS;
 }
-EX CUresult cuDeviceTotalMem_v2(size_t* n, CUdevice) {
-  *n = total_mem();
+EX CUresult cuDeviceTotalMem_v2(size_t* n, CUdevice device) {
+  *n = total_mem(device);
   return CUDA_SUCCESS;
 }
 EX CUresult cuDevicePrimaryCtxRetain(CUcontext* c, CUdevice) {
@@ -693,22 +714,25 @@ EX CUresult cuMemAddressFree(CUdeviceptr p, size_t n) {
   regions.erase((uintptr_t)p);
   return CUDA_SUCCESS;
 }
-EX CUresult cuMemCreate(CUmemGenericAllocationHandle* h, size_t n, const CUmemAllocationProp*,
+EX CUresult cuMemCreate(CUmemGenericAllocationHandle* h, size_t n, const CUmemAllocationProp* prop,
                         unsigned long long) {
   std::lock_guard<std::mutex> l(mm);
-  if (!take(n)) return CUDA_ERROR_OUT_OF_MEMORY;
-  *h = (CUmemGenericAllocationHandle) new Chunk{n};
+  if (!take(n, prop->location.id)) return CUDA_ERROR_OUT_OF_MEMORY;
+  *h = (CUmemGenericAllocationHandle) new Chunk{n, prop->location.id};
   note('M', "cuMemCreate", dim3(0, 0, 0), dim3(0, 0, 0), n);
   return CUDA_SUCCESS;
 }
 EX CUresult cuMemRelease(CUmemGenericAllocationHandle h) {
   std::lock_guard<std::mutex> l(mm);
-  used -= ((Chunk*)h)->n;
+  used_of[((Chunk*)h)->device] -= ((Chunk*)h)->n;
   delete (Chunk*)h;
   return CUDA_SUCCESS;
 }
-EX CUresult cuMemMap(CUdeviceptr p, size_t n, size_t, CUmemGenericAllocationHandle, unsigned long long) {
+EX CUresult cuMemMap(CUdeviceptr p, size_t n, size_t, CUmemGenericAllocationHandle h, unsigned long long) {
   mprotect((void*)p, n, PROT_READ | PROT_WRITE);
+  std::lock_guard<std::mutex> l(mm);
+  auto it = regions.upper_bound((uintptr_t)p);
+  if (it != regions.begin()) std::prev(it)->second.device = ((Chunk*)h)->device;
   return CUDA_SUCCESS;
 }
 EX CUresult cuMemUnmap(CUdeviceptr p, size_t n) {

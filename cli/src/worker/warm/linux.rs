@@ -18,8 +18,8 @@ use super::super::interrupt::{self, Watched};
 use super::super::launch::{Launch, Started};
 use super::super::locate::Found;
 use super::super::process::{self, Group, Worker};
-use crate::sys::env;
 use crate::sys::run_lock::RunLock;
+use crate::sys::{env, gpus};
 
 /// Importing torch and reading a base's weights from a cold disk.
 const PATIENCE: Duration = Duration::from_mins(5);
@@ -74,6 +74,7 @@ impl Server {
         command.args(["-m", "expert_worker", "warm"]);
         command.env(env::PARENT_PID.name, std::process::id().to_string());
         command.env(env::SAFE_PATH.name, "1");
+        gpus::for_worker(&mut command);
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
         process::prepare(&mut command);
         let child = command.spawn()?;
