@@ -125,34 +125,33 @@ class Meter:
         self._driver = ctypes.CDLL(None)
         self._driver.fakecuda_count.restype = ctypes.c_longlong
         self.found: dict[str, Any] = {}
+        self.started, self.result = False, None
         self._waits: Counter[str] = Counter()
         self._fault = FAULTS.get(settings["fault"] or "", lambda: None)
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        accumulate, report = trainer.GradientAccumulator.accumulate, trainer.Trainer._report
+        accumulate = trainer.GradientAccumulator.accumulate
         meter = self
 
         def accumulated(self: Any, step: int, *rest: Any, **named: Any) -> Any:
-            if step == MEASURED and not meter.found:
+            # From one step's launches to the next one's: a step's figures may be read in between.
+            if step == MEASURED + 1 and meter.started and not meter.found:
+                meter._end()
+            if step == MEASURED and not meter.started:
                 meter._start()
                 meter._fault()
-            return accumulate(self, step, *rest, **named)
-
-        def reported(self: Any, result: Any, *rest: Any) -> None:
-            report(self, result, *rest)
-            if self.state.step == MEASURED + 1:
-                meter._end(result)
+            meter.result = accumulate(self, step, *rest, **named)
+            return meter.result
 
         trainer.GradientAccumulator.accumulate = accumulated  # type: ignore[method-assign]
-        trainer.Trainer._report = reported  # type: ignore[method-assign]
         try:
             yield
         finally:
             trainer.GradientAccumulator.accumulate = accumulate  # type: ignore[method-assign]
-            trainer.Trainer._report = report  # type: ignore[method-assign]
 
     def _start(self) -> None:
+        self.started = True
         torch.cuda.reset_peak_memory_stats()
         if self._settings["others_take"]:
             torch.cuda.empty_cache()
@@ -163,7 +162,8 @@ class Meter:
         self._counts = self._count()
         self._cpu = time.process_time()
 
-    def _end(self, result: Any) -> None:
+    def _end(self) -> None:
+        result = self.result
         cpu, counts = time.process_time() - self._cpu, self._count()
         torch.cuda.set_sync_debug_mode("default")
         memory = torch.cuda.memory_stats()

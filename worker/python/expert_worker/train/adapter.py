@@ -125,7 +125,11 @@ def extra_loss(model: Any) -> torch.Tensor | None:
     return total
 
 
+def acts_after_step(model: Any) -> bool:
+    return hasattr(model.base_model, "update_and_allocate")
+
+
 def after_step(model: Any, step: int) -> None:
     """AdaLoRA moves ranks between modules, from gradients that are not cleared yet."""
-    if hasattr(model.base_model, "update_and_allocate"):
+    if acts_after_step(model):
         model.base_model.update_and_allocate(step)

@@ -54,7 +54,8 @@ class FastEngine:
         if self._lanes is None:
             loss = self._summed(batch.to(self._device))
             if loss.requires_grad:
-                (loss * scale).backward()  # type: ignore[no-untyped-call]
+                # One launch instead of three for a product and its gradient.
+                loss.backward(torch.full_like(loss, scale))  # type: ignore[no-untyped-call]
             return loss.detach()
         total = torch.zeros(())
         for found, gradients in self._lanes.walk(

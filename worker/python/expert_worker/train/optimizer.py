@@ -30,6 +30,12 @@ def build(recipe: Optimizer, trained: Sequence[nn.Parameter], events: Events) ->
     return optimizer
 
 
+def skips_by_itself(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether a step with its attribute `found_inf` at 1 changes nothing, which the device decides. torch's
+    fused optimizers can; the others take what they are given."""
+    return bool(getattr(optimizer, "_step_supports_amp_scaling", False))
+
+
 def state_bytes(trained: Sequence[nn.Parameter]) -> int:
     """What the state comes to at most: two moments in fp32 per parameter."""
     return 8 * sum(parameter.numel() for parameter in trained)

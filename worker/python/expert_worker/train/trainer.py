@@ -6,10 +6,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from expert_worker.errors import Failed
 from expert_worker.events import Events
@@ -23,7 +25,7 @@ from expert_worker.train.engine import Engine
 from expert_worker.train.fast.batch import PackedBatch, nothing, supervised
 from expert_worker.train.loader import StepSampler, keyed
 from expert_worker.train.objective import Objective
-from expert_worker.train.optimizer import set_rate
+from expert_worker.train.optimizer import set_rate, skips_by_itself
 from expert_worker.train.precision import LossScale
 
 _BAD_STEPS_IN_A_ROW = 3
@@ -59,51 +61,97 @@ class Trainer:
         self.throughput = ThroughputMeter()
         self.utilization = memory.Utilization(self.device)
         self.crowding = CrowdingWatch(torch.get_num_threads())
+        self.unread: UnreadStep | None = None
+        self.marked = 0.0
+        self.accumulator.before_retry = self._read_unread
+        # A loss scale that moves decides about the next step, and AdaLoRA about its ranks.
+        self.reads_late = (
+            self.device.type == "cuda"
+            and self.dist.size == 1
+            and not self.scale.moving
+            and not adapter.acts_after_step(self.model)
+            and skips_by_itself(self.optimizer)
+        )
 
     def run(self) -> None:
         """Returns when all steps are done or early stopping applies; raises Interrupted after saving."""
         while self.state.step < self.total_steps:
-            began = time.monotonic()
+            if self.unread is None:
+                self.marked = time.monotonic()
             step = self.state.step
             rows = self.order.step(step)
-            result = self.accumulator.accumulate(step, rows, self.scale.value)
+            try:
+                result = self.accumulator.accumulate(step, rows, self.scale.value)
+            except BaseException:
+                with suppress(RuntimeError):  # After an error of the device nothing can be read.
+                    self._read_unread()
+                raise
+            # The device computes this step while the host reads the figures of the one before.
+            self._read_unread()
             if not result.finished:
                 self._leave()
             set_rate(self.optimizer, self.rate(step))
-            norm = self._step(step, rows, result)
-            self._report(result, norm, time.monotonic() - began)
+            self._update(step, rows, result)
+            if not self.reads_late or self._is_last():
+                self._read_unread()
             metrics = self._evaluate() if self.evaluation_interval.due(self.state.step) else {}
             stopping = self.dist.agrees_to_stop(self.events.stop)
             if self.save_interval.due(self.state.step) or (metrics and self._wants_best()) or stopping:
                 self._save(metrics)
-            if stopping and self.state.step < self.total_steps:
+            if stopping and not self._is_last():
                 self._leave()
             if self._stops_early():
                 return
 
-    def _step(self, step: int, rows: list[int], result: StepResult) -> float | None:
-        """Applies the accumulated gradient; None if it was not finite."""
+    def _is_last(self) -> bool:
+        return self.state.step == self.total_steps
+
+    def _update(self, step: int, rows: list[int], result: StepResult) -> None:
+        """Applies the accumulated gradient. Where the optimizer itself skips a step that is not finite, the
+        host does not wait to know."""
         self._add_extra_loss()
         norm = self._clip()
         self.state.step = step + 1
-        if not (math.isfinite(result.loss_sum) and math.isfinite(norm)):
-            self._skip(step, rows, result)
-            return None
+        unread = UnreadStep(step, rows, result, norm)
+        self.unread = unread
+        if not self.reads_late:
+            if unread.is_finite:
+                self._apply(step)
+            else:
+                self.accumulator.clear()
+            return
+        self.optimizer.found_inf = unread.not_finite()  # type: ignore[attr-defined]
+        self._apply(step)
+        unread.send()
+
+    def _apply(self, step: int) -> None:
         self.optimizer.step()
         adapter.after_step(self.model, step + 1)
         self.engine.parameters_changed()
         self.optimizer.zero_grad()
         self.scale.applied()
-        self.state.add(result)
         self._clear_memory()
-        return norm
+
+    def _read_unread(self) -> None:
+        """Counts and reports the step whose loss and norm were not read yet."""
+        unread, self.unread = self.unread, None
+        if unread is None:
+            return
+        result = unread.read()
+        if unread.is_finite:
+            self.state.add(result)
+        else:
+            self._skip(unread.step, unread.rows, result)
+        now = time.monotonic()
+        self._report(unread.step + 1, result, unread.norm if unread.is_finite else None, now - self.marked)
+        self.marked = now
 
     def _add_extra_loss(self) -> None:
         extra = adapter.extra_loss(self.model)
         if extra is not None:
             (extra * self.scale.value).backward()  # type: ignore[no-untyped-call]
 
-    def _clip(self) -> float:
+    def _clip(self) -> Tensor:
         """The unscaled gradient norm before clipping."""
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         if self.scale.value != 1:
@@ -114,11 +162,10 @@ class Trainer:
         if largest is not None:
             # Without a look at the norm, for which the host would wait: a step that is not finite is skipped.
             torch.nn.utils.clip_grads_with_norm_(self.parameters, largest, norm)
-        return float(norm)
+        return norm
 
     def _skip(self, step: int, rows: list[int], result: StepResult) -> None:
-        self.accumulator.clear()
-        if math.isfinite(result.loss_sum) and self.scale.overflowed():
+        if math.isfinite(float(result.loss_sum)) and self.scale.overflowed():
             detail = f"fp16 gradients overflowed: step skipped, loss scale now {self.scale.value:g}"
             self.events.recovered("non_finite", step, detail)
             return
@@ -135,21 +182,22 @@ class Trainer:
                 code="diverged",
             )
 
-    def _report(self, result: StepResult, norm: float | None, seconds: float) -> None:
+    def _report(self, done: int, result: StepResult, norm: float | None, seconds: float) -> None:
+        """After `done` steps."""
         self.throughput.add(result.tokens, seconds)
-        steps_left = self.total_steps - self.state.step
+        steps_left = self.total_steps - done
         if self.device.type == "cpu" and (busy := self.crowding.message(steps_left)):
             self.events.warning("machine-busy", busy)
         held = memory.now(self.device)
-        loss = result.loss_sum / max(1, result.weight)
+        loss = float(result.loss_sum) / max(1, result.weight)
         if not math.isfinite(loss):
             return
         self.events.progress(
-            step=self.state.step,
+            step=done,
             total_steps=self.total_steps,
-            epoch=self.order.epoch(self.state.step),
+            epoch=self.order.epoch(done),
             loss=loss,
-            lr=self.rate(self.state.step - 1),
+            lr=self.rate(done - 1),
             grad_norm=norm,
             tokens=result.tokens,
             supervised_tokens=result.supervised,
@@ -167,6 +215,7 @@ class Trainer:
 
     def _evaluate(self) -> dict[str, float]:
         assert self.evaluate is not None
+        self._read_unread()
         began = time.monotonic()
         self.events.stage("evaluate", detail=f"after step {self.state.step}")
         metrics = self.evaluate(self.state.step)
@@ -181,6 +230,7 @@ class Trainer:
         return metrics
 
     def _save(self, metrics: dict[str, float]) -> None:
+        self._read_unread()
         self.save(self.state, metrics, self.throughput.tokens_per_second)
 
     def _wants_best(self) -> bool:
@@ -234,15 +284,76 @@ class StepTiming:
 @dataclass(frozen=True)
 class StepResult:
     """One step's sums and times; the loss is `loss_sum` divided by `weight`. `finished` is false where a wish
-    to stop cut it short."""
+    to stop cut it short. On a GPU the loss is there before it is computed: `timer` has its times then."""
 
-    loss_sum: float
+    loss_sum: float | Tensor
     weight: int
     tokens: int
     supervised: int
     data_wait: float
     timing: StepTiming = field(default_factory=StepTiming)
     finished: bool = True
+    timer: StepTimer | None = None
+
+
+class UnreadStep:
+    """A step whose loss and gradient norm are still on the device: one copy brings both."""
+
+    def __init__(self, step: int, rows: list[int], result: StepResult, norm: Tensor) -> None:
+        self.step, self.rows, self._result = step, rows, result
+        self._norm = norm
+        self._figures: Tensor | None = None
+        self._copied: torch.cuda.Event | None = None
+        self._values: tuple[float, float] | None = None
+
+    def not_finite(self) -> Tensor:
+        """1 where loss or norm is not finite, else 0."""
+        figures = self._together()
+        return (figures - figures).ne_(0).amax()
+
+    def send(self) -> None:
+        """Starts the copy to the host."""
+        figures = self._together()
+        if figures.device.type != "cuda":
+            return
+        self._figures = torch.empty_like(figures, device="cpu", pin_memory=True).copy_(
+            figures, non_blocking=True
+        )
+        self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._copied.record(torch.cuda.current_stream(figures.device))
+
+    def read(self) -> StepResult:
+        loss_sum, _ = self._read()
+        result = self._result
+        timing = result.timer.timing() if result.timer is not None else result.timing
+        return replace(result, loss_sum=loss_sum, timing=timing, timer=None)
+
+    @property
+    def norm(self) -> float:
+        return self._read()[1]
+
+    @property
+    def is_finite(self) -> bool:
+        return all(map(math.isfinite, self._read()))
+
+    def _read(self) -> tuple[float, float]:
+        if self._values is None:
+            loss = self._result.loss_sum
+            if isinstance(loss, Tensor):
+                if self._copied is not None:
+                    self._copied.synchronize()
+                loss, norm = self._together().tolist()  # Waits for the device, unless it was copied.
+                self._values = loss, norm
+            else:
+                self._values = loss, float(self._norm)
+        return self._values
+
+    def _together(self) -> Tensor:
+        if self._figures is None:
+            loss = torch.as_tensor(self._result.loss_sum)
+            # A step without gradients has a norm on the CPU.
+            self._figures = torch.stack([loss.reshape(()).float(), self._norm.float().to(loss.device)])
+        return self._figures
 
 
 class GradientAccumulator:
@@ -263,6 +374,8 @@ class GradientAccumulator:
         self._rows, self._parameters = rows, parameters
         self._seed, self._events, self._dist = seed, events, dist
         self.micro_batch = micro_batch
+        self.before_retry: Callable[[], None] = lambda: None
+        """What is to be reported before a retry is."""
         self._lengths = rows.row_lengths()
         self._device = parameters[0].device if parameters else torch.device("cpu")
 
@@ -286,10 +399,15 @@ class GradientAccumulator:
         if walked is None:
             self.clear()
             return StepResult(0.0, 0, 0, 0, data_wait, finished=False)
-        loss, timing = walked
+        loss, timer = walked
+        sums = int(weight), int(tokens), int(count), data_wait
+        if isinstance(loss, Tensor) and loss.device.type == "cuda" and self._dist.size == 1:
+            return StepResult(loss, *sums, timer=timer)
+        summed = float(loss)
+        timing = timer.timing()
         self._dist.sum_gradients(self._parameters)
-        (whole,) = self._dist.sum(loss)
-        return StepResult(whole, int(weight), int(tokens), int(count), data_wait, timing)
+        (whole,) = self._dist.sum(summed)
+        return StepResult(whole, *sums, timing)
 
     def over(self, rows: Rows) -> GradientAccumulator:
         """An accumulator with the same settings over other rows."""
@@ -310,8 +428,9 @@ class GradientAccumulator:
 
     def _backward_or_halve(
         self, step: int, rows: Sequence[int], batches: list[PackedBatch], scale: float
-    ) -> tuple[float, StepTiming] | None:
-        """The summed loss of this process's rows and its time; None where a wish to stop cut it short."""
+    ) -> tuple[Tensor | float, StepTimer] | None:
+        """The summed loss of this process's rows, on the device, and its time; None where a wish to stop cut
+        it short."""
         while True:
             try:
                 return self._backward(step, rows, batches, scale)
@@ -319,6 +438,7 @@ class GradientAccumulator:
                 if not memory.ran_out(error):
                     raise
             self.clear()
+            self.before_retry()
             held = min(self.micro_batch, len(self._dist.share(rows)))
             if self._dist.sharded:
                 raise memory.too_large_together(held)
@@ -327,20 +447,20 @@ class GradientAccumulator:
 
     def _backward(
         self, step: int, rows: Sequence[int], batches: list[PackedBatch], scale: float
-    ) -> tuple[float, StepTiming] | None:
+    ) -> tuple[Tensor | float, StepTimer] | None:
         self.clear()
-        loss: Any = 0.0
+        loss: Tensor | None = None
         watch = StepTimer(self._device)
         for number, batch in enumerate(batches, 1):
-            loss = loss + self._engine.backward(watch.to_device(batch), scale)
+            part = self._engine.backward(watch.to_device(batch), scale)
+            loss = part if loss is None else loss + part
             self._events.accumulating(step, number, len(batches))
             if self._events.stop_requested and number < len(batches) and self._dist.size == 1:
                 return None
         for _ in range(self._dist.idle_rounds(len(rows), self.micro_batch, len(batches))):
             self._engine.backward(nothing(), 0.0)
         watch.launched()
-        summed = float(loss)  # Waits for the device.
-        return summed, watch.timing()
+        return 0.0 if loss is None else loss, watch
 
     def _batches(self, step: int, rows: Sequence[int]) -> list[PackedBatch]:
         mine = self._dist.share(rows)
@@ -375,7 +495,7 @@ class TrainerState:
     def add(self, result: StepResult) -> None:
         self.tokens += result.tokens
         self.supervised_tokens += result.supervised
-        self.loss_sum += result.loss_sum
+        self.loss_sum += float(result.loss_sum)
         self.loss_tokens += result.weight
         self.skipped_in_a_row = 0
 
