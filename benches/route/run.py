@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from expert_worker.routing import Examples, Router, prompt_of
-from expert_worker.routing.router import everyday_prompts
+from expert_worker.routing.features import prompt_of
+from expert_worker.routing.router import Examples, Router, everyday_prompts
 
 EXPERTS = sorted((Path(__file__).parents[2] / "experts").iterdir())
 

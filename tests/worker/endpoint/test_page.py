@@ -18,7 +18,7 @@ from report.browser import NEEDS_BROWSER, Browser
 from expert_worker.endpoint.engine import EngineFailed, Piece, Question
 from expert_worker.endpoint.server import Limits, Server
 from expert_worker.endpoint.shelf import models, read_experts
-from expert_worker.routing import Route
+from expert_worker.routing.router import Route
 
 from .tiny_shelf import scored, tiny_base, tiny_expert, tiny_plan
 

@@ -27,7 +27,7 @@ from expert_worker.endpoint.server import Limits, Server
 from expert_worker.endpoint.shelf import Generation, Model
 from expert_worker.errors import BadInput, Failed
 from expert_worker.evaluate.prompts import PromptMaker
-from expert_worker.routing import Examples, Router
+from expert_worker.routing.router import Examples, Router
 
 TOKEN = "a-token-of-some-length"
 CHAT = {"model": "ash", "messages": [{"role": "user", "content": "hi"}]}

@@ -3,9 +3,8 @@
 import pytest
 
 from expert_worker.errors import BadInput
-from expert_worker.routing import Examples, Router
 from expert_worker.routing.features import LONGEST, features
-from expert_worker.routing.router import everyday_prompts
+from expert_worker.routing.router import Examples, Router, everyday_prompts
 
 _TABLES = ("orders", "flights", "patients", "songs", "trees")
 _COLUMNS = ("price", "name", "year", "weight", "city")

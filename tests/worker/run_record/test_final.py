@@ -15,10 +15,11 @@ from plans import example_plan, example_record
 from run_record.finals import final_of
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from expert_worker import results
 from expert_worker.evaluate.stage import _leave as leave_scores
 from expert_worker.events import Events
 from expert_worker.plan import Grammar, recipe_document
-from expert_worker.results import BestChoice, EvaluationResult, RunRecord, Score, TestScores, TrainResult
+from expert_worker.results import BestChoice, EvaluationResult, RunRecord, Score, TrainResult
 from expert_worker.run_record import (
     Outcome,
     adapter_config,
@@ -244,7 +245,7 @@ def test_each_test_set_has_its_score_in_the_card_and_in_expert_json(tmp_path: Pa
     final = written(tmp_path, card=model_card(example_plan(tmp_path).recipe, OUTCOME, "0" * 64))
     base = Score(correct=4, total=40, accuracy=0.1, low=0.04, high=0.231, loss=2.5)
     tuned = Score(correct=1, total=8, accuracy=0.125, low=0.02, high=0.47, loss=0.5)
-    people = TestScores(rows=8, base=base, adapter=tuned, by_level=(), by_tag=(), measure="accuracy")
+    people = results.TestScores(rows=8, base=base, adapter=tuned, by_level=(), by_tag=(), measure="accuracy")
     result = scored(base, base).model_copy(update={"test_sets": {"people": people}})
     add_scores(final, result)
     add_score(final, result)

@@ -1,6 +1,7 @@
 """`python -m expert_worker <stage> --plan plan.json`: what the CLI starts."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -28,6 +29,8 @@ _IMPORT_BUDGET = 300.0
 
 
 def main(arguments: list[str] | None = None) -> int:
+    # To find plugins, pydantic reads the entry points of every installed package: a tenth of a start.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     parser = argparse.ArgumentParser(prog="python -m expert_worker", description=__doc__)
     parser.add_argument("stage", choices=[*STAGES, "doctor", "warm"])
     parser.add_argument("--plan", type=Path, help="the plan.json that expert-cli wrote")

@@ -32,8 +32,8 @@ from expert_worker.exit import Exit
 from expert_worker.export import llama_cpp
 from expert_worker.export.gguf_files import Shape, check_kind
 from expert_worker.plan import Base, Paths
-from expert_worker.routing import Router
 from expert_worker.routing.models import Shelf
+from expert_worker.routing.router import Router
 from expert_worker.routing.shelf import open_router
 
 Say = Callable[[str], None]

@@ -26,7 +26,8 @@ from expert_worker.endpoint.refusals import Refused, unknown_model
 from expert_worker.endpoint.shelf import AUTO, BASE, Model
 from expert_worker.endpoint.turns import Turns
 from expert_worker.errors import ExpertError
-from expert_worker.routing import Router, prompt_of
+from expert_worker.routing.features import prompt_of
+from expert_worker.routing.router import Router
 
 T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

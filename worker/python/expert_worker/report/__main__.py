@@ -13,6 +13,7 @@ from expert_worker.terminal import report_failure, write_stderr, write_stdout
 
 
 def main(arguments: list[str] | None = None) -> int:
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     parser = argparse.ArgumentParser(prog="python -m expert_worker.report", description=__doc__)
     parser.add_argument("--index", type=Path, metavar="PAGE", help="the page that lists the runs")
     parser.add_argument(
