@@ -43,7 +43,7 @@ fn lock(world: &World, expert: &str) -> Value {
 
 #[test]
 fn a_shelf_continues_after_a_failure_and_skips_finished_experts() {
-    let world = World::shelf(&["a", "b", "c"]);
+    let world = World::shelf_without_pages(&["a", "b", "c"]);
     let (output, document) =
         world.json("train --all --device cpu --jobs 2", "steps=2,refuse=b,final=w,score");
     assert_eq!(output.status.code(), Some(1));
@@ -64,7 +64,7 @@ fn a_shelf_continues_after_a_failure_and_skips_finished_experts() {
 
 #[test]
 fn a_broken_manifest_leaves_the_others_and_is_named_in_the_summary() {
-    let world = World::shelf(&["a", "b", "c", "d"]);
+    let world = World::shelf_without_pages(&["a", "b", "c", "d"]);
     edit(&world, "experts/c/manifest.json", "\"sft\"", "\"magic\"");
     let output = world.expert_cli(&ALL.split(' ').collect::<Vec<_>>(), "final=w,score").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -79,7 +79,7 @@ fn a_broken_manifest_leaves_the_others_and_is_named_in_the_summary() {
 
 #[test]
 fn only_the_named_experts_are_trained() {
-    let world = World::shelf(&["a", "b", "c"]);
+    let world = World::shelf_without_pages(&["a", "b", "c"]);
     edit(&world, "experts/c/manifest.json", "\"name\": \"c\"", "\"name\": \"expert-sea\"");
     let found = ends(&world, &format!("{ALL} --only expert-sea,a"), "final=w,score");
     assert_eq!(found, [("a".to_owned(), "done"), ("c".to_owned(), "done")]);
@@ -91,7 +91,7 @@ fn only_the_named_experts_are_trained() {
 
 #[test]
 fn only_changed_experts_are_retrained() {
-    let world = World::shelf(&["a", "b"]);
+    let world = World::shelf_without_pages(&["a", "b"]);
     assert_eq!(each(&ends(&world, ALL, "final=one,score")), ["done", "done"]);
     edit(&world, "experts/a/manifest.json", "Keys that begin", "Each key that begins");
     edit(&world, "experts/b/manifest.json", "\"save_total_limit\": 2", "\"save_total_limit\": 3");
@@ -116,7 +116,7 @@ fn only_changed_experts_are_retrained() {
 
 #[test]
 fn another_scorer_scores_again_and_trains_nothing() {
-    let world = World::shelf(&["a"]);
+    let world = World::shelf_without_pages(&["a"]);
     let manifest = std::fs::read_to_string(world.path("experts/a/manifest.json")).unwrap();
     let begin = manifest.find("\"scorer\": \"").unwrap();
     let end = begin + manifest[begin..].find('\n').unwrap();
@@ -146,7 +146,7 @@ fn another_scorer_scores_again_and_trains_nothing() {
 
 #[test]
 fn another_test_set_scores_again_and_trains_nothing() {
-    let world = World::shelf(&["a"]);
+    let world = World::shelf_without_pages(&["a"]);
     assert_eq!(each(&ends(&world, ALL, "final=one,score")), ["done"]);
     let first = lock(&world, "a");
     let people = world.path("experts/a/datasets/people.jsonl");
@@ -192,7 +192,7 @@ fn another_test_set_scores_again_and_trains_nothing() {
 
 #[test]
 fn an_unfinished_run_of_other_data_is_not_resumed() {
-    let world = World::shelf(&["a"]);
+    let world = World::shelf_without_pages(&["a"]);
     ends(&world, ALL, "steps=2,checkpoint=2,missing");
     let goes_on = world.json(ALL, "steps=3,missing").1;
     assert_eq!(goes_on["experts"][0]["error"]["code"], "missing");
@@ -204,7 +204,7 @@ fn an_unfinished_run_of_other_data_is_not_resumed() {
 
 #[test]
 fn the_lock_is_sorted_and_says_what_was_made_of_what() {
-    let world = World::shelf(&["a"]);
+    let world = World::shelf_without_pages(&["a"]);
     ends(&world, ALL, "final=w,score");
     let entry = lock(&world, "a");
     let inputs = &entry["inputs"];
@@ -221,7 +221,7 @@ fn the_lock_is_sorted_and_says_what_was_made_of_what() {
 
 #[test]
 fn locked_refuses_what_differs_and_shows_it() {
-    let world = World::shelf(&["a", "b"]);
+    let world = World::shelf_without_pages(&["a", "b"]);
     let (output, document) = world.json(&format!("{ALL} --locked"), NOBODY);
     assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &"not-locked".into()));
 
@@ -245,7 +245,7 @@ fn locked_refuses_what_differs_and_shows_it() {
 
 #[test]
 fn a_single_training_names_what_changed_since_the_earlier_run() {
-    let world = World::shelf(&["a"]);
+    let world = World::shelf_without_pages(&["a"]);
     world.json("train -m experts/a --device cpu", "steps=1,final=w");
     edit(&world, "experts/a/datasets/train.jsonl", "Monday", "Sunday");
     let (output, document) = world.json("train -m experts/a --device cpu", NOBODY);
@@ -260,7 +260,7 @@ fn a_single_training_names_what_changed_since_the_earlier_run() {
 
 #[test]
 fn a_resumed_run_keeps_its_number_of_threads() {
-    let world = World::shelf(&["a", "b"]);
+    let world = World::shelf_without_pages(&["a", "b"]);
     let threads = |arguments: &str, acts: &str| {
         let mut command = world.expert_cli(&arguments.split(' ').collect::<Vec<_>>(), acts);
         command.env("OMP_NUM_THREADS", "4").output().unwrap();
@@ -274,7 +274,7 @@ fn a_resumed_run_keeps_its_number_of_threads() {
 
 #[test]
 fn only_what_changed_since_a_revision_is_trained() {
-    let world = World::shelf(&["a", "b"]);
+    let world = World::shelf_without_pages(&["a", "b"]);
     let git = |arguments: &str| {
         let identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"];
         let mut command = std::process::Command::new("git");
@@ -293,7 +293,7 @@ fn only_what_changed_since_a_revision_is_trained() {
 
 #[test]
 fn an_interrupt_ends_the_whole_shelf() {
-    let world = World::shelf(&["a", "b"]);
+    let world = World::shelf_without_pages(&["a", "b"]);
     let mut command = world.expert_cli(&ALL.split(' ').collect::<Vec<_>>(), "obey");
     let cli = command.arg("--json").spawn().unwrap();
     world.worker();

@@ -6,8 +6,9 @@
 mod common;
 
 use std::path::Path;
+use std::sync::LazyLock;
 
-use common::{BASE, World, talk};
+use common::{BASE, Kept, World, talk};
 use serde_json::{Value, json};
 
 const RUN: &str = "experts/a/weights/smollm2-135m-instruct";
@@ -47,17 +48,23 @@ fn contents(world: &World) -> Vec<(String, Vec<u8>)> {
 }
 
 fn interrupted() -> World {
-    let world = World::shelf(&["a"]);
-    world.json(TRAIN, "steps=2,checkpoint=2,missing");
-    assert!(world.path(RUN).join("checkpoint-2/state.json").is_file());
-    world
+    static KEPT: LazyLock<Kept> = LazyLock::new(|| {
+        let world = World::shelf(&["a"]);
+        world.json(TRAIN, "steps=2,checkpoint=2,missing");
+        assert!(world.path(RUN).join("checkpoint-2/state.json").is_file());
+        world.keep("experts")
+    });
+    World::restore(&KEPT)
 }
 
 fn finished() -> World {
-    let world = World::shelf(&["a"]);
-    let (output, _) = world.json(ALL, "steps=2,checkpoint=2,final=whole");
-    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
-    world
+    static KEPT: LazyLock<Kept> = LazyLock::new(|| {
+        let world = World::shelf_without_pages(&["a"]);
+        let (output, _) = world.json(ALL, "steps=2,checkpoint=2,final=whole");
+        assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+        world.keep("experts")
+    });
+    World::restore(&KEPT)
 }
 
 fn refused(world: &World, arguments: &str, code: &str) -> String {
@@ -227,7 +234,7 @@ fn a_mirror_continues_its_run_in_an_empty_folder() {
 
 #[test]
 fn a_resumed_run_keeps_its_threads_though_its_plan_is_lost() {
-    let world = World::shelf(&["a"]);
+    let world = World::shelf_without_pages(&["a"]);
     let threads = |count: &str, acts: &str| {
         let mut command =
             world.expert_cli(&[TRAIN, "--resume"].join(" ").split(' ').collect::<Vec<_>>(), acts);
@@ -242,7 +249,7 @@ fn a_resumed_run_keeps_its_threads_though_its_plan_is_lost() {
 
 #[test]
 fn a_base_that_is_not_here_yet_is_fetched_before_it_is_compared() {
-    let world = World::shelf(&["a"]);
+    let world = World::shelf_without_pages(&["a"]);
     std::fs::remove_dir_all(world.path(BASE)).unwrap();
     world.json(TRAIN, "checkpoint=2,missing");
     let state: Value =
@@ -257,7 +264,7 @@ fn a_base_that_is_not_here_yet_is_fetched_before_it_is_compared() {
 
 #[test]
 fn the_lock_names_the_data_that_the_run_was_begun_with() {
-    let world = World::shelf(&["a"]);
+    let world = World::shelf_without_pages(&["a"]);
     let gate = world.path("gate");
     let words = [TRAIN, "--json"].join(" ");
     let acts = format!("await={},final=w", gate.display());
@@ -293,7 +300,7 @@ fn a_fresh_run_that_cannot_start_leaves_the_finished_one_and_one_that_starts_kee
 
 #[test]
 fn a_folder_that_is_not_a_run_is_not_touched() {
-    let world = World::shelf(&["a"]);
+    let world = World::shelf_without_pages(&["a"]);
     std::fs::create_dir_all(world.path("mine/final")).unwrap();
     for file in ["mine/final/thesis.tex", "mine/movie.mkv.partial"] {
         std::fs::write(world.path(file), "mine").unwrap();
@@ -322,7 +329,7 @@ fn a_pipe_with_a_name_of_a_run_is_refused_and_not_opened() {
 
 #[test]
 fn data_in_a_pipe_is_refused_and_not_opened() {
-    let world = World::shelf(&["a"]);
+    let world = World::shelf_without_pages(&["a"]);
     let pipe = world.path("rows");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     for command in ["pretokenize -m experts/a", "plan -m experts/a", TRAIN] {
@@ -368,7 +375,7 @@ fn nothing_is_written_through_a_link_that_leads_out_of_the_experts_folder() {
 
 #[test]
 fn a_link_may_be_allowed_and_a_named_output_folder_may_be_one() {
-    let world = World::shelf(&["a"]);
+    let world = World::shelf_without_pages(&["a"]);
     std::fs::create_dir(world.path("large-disk")).unwrap();
     std::os::unix::fs::symlink(world.path("large-disk"), world.path("experts/a/weights")).unwrap();
     let (output, _) = world.json(&format!("{TRAIN} --allow-path large-disk"), "final=w");

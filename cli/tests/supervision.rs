@@ -4,11 +4,10 @@
 
 mod common;
 
-use std::os::unix::fs::PermissionsExt;
 use std::thread;
 use std::time::Duration;
 
-use common::{World, alive, await_that, pid, signal, talk};
+use common::{World, alive, await_that, every_trial, pid, signal, talk};
 use rustix::process::Signal;
 
 #[test]
@@ -25,9 +24,10 @@ fn a_result_is_one_json_document_and_talk_is_elsewhere() {
     );
 }
 
+/// 20 times with `EXPERT_FULL_TESTS=1`.
 #[test]
 fn killing_the_cli_leaves_no_worker() {
-    for _ in 0..20 {
+    for _ in 0..if every_trial() { 20 } else { 3 } {
         let world = World::new();
         let mut cli = world.work("ignore-signals,hang").spawn().unwrap();
         let worker = world.worker();
@@ -39,10 +39,11 @@ fn killing_the_cli_leaves_no_worker() {
 }
 
 /// The worker may be anywhere in its start, also before it has asked the kernel for a death signal.
+/// 20 moments with `EXPERT_FULL_TESTS=1`, else 5 of them, from the first to the last.
 #[cfg(target_os = "linux")]
 #[test]
 fn killing_the_cli_at_any_moment_of_the_start_leaves_no_worker() {
-    for round in 0..20 {
+    for round in (0..20).step_by(if every_trial() { 1 } else { 4 }) {
         let world = World::new();
         let mut cli = world.work("ignore-signals,hang").spawn().unwrap();
         thread::sleep(Duration::from_millis(round * 12));
@@ -212,8 +213,7 @@ fn an_interpreter_without_the_worker_is_distinguished_from_a_broken_one() {
     ];
     for (script, message) in cases {
         let python = world.path("python");
-        std::fs::write(&python, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+        common::script(&python, script);
         let output = world.work("steps=1").env("EXPERT_PYTHON", &python).output().unwrap();
         assert_eq!(output.status.code(), Some(3));
         assert!(talk(&output).contains(message), "{}", talk(&output));

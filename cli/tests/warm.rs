@@ -40,7 +40,7 @@ fn server(cli: i32, worker: i32) -> i32 {
 
 #[test]
 fn each_worker_is_forked_and_reports_as_ever() {
-    let world = World::shelf(&["a", "b", "c"]);
+    let world = World::shelf_without_pages(&["a", "b", "c"]);
     let output = train(&world, "2", "stray-print,steps=2,final=w").output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
     let found = experts(&output.stdout);
@@ -57,7 +57,7 @@ fn each_worker_is_forked_and_reports_as_ever() {
 
 #[test]
 fn one_expert_or_separate_workers_need_no_parent() {
-    let world = World::shelf(&["a", "b"]);
+    let world = World::shelf_without_pages(&["a", "b"]);
     let alone = train(&world, "1", "final=w").args(["--only", "a"]).output().unwrap();
     assert_eq!(experts(&alone.stdout)[0]["result"]["forked"], false);
     let separate = train(&world, "1", "final=w").args(["--fresh", "--separate"]).output().unwrap();
@@ -70,7 +70,7 @@ fn a_crash_of_one_leaves_the_others() {
     for (act, code) in
         [("crash=11", "worker-crashed"), ("crash=9", "worker-killed"), ("crash=0", "worker-ended")]
     {
-        let world = World::shelf(&["a", "b", "c"]);
+        let world = World::shelf_without_pages(&["a", "b", "c"]);
         let output = train(&world, "1", &format!("only=b,{act},all,final=w")).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{}", talk(&output));
         let found = experts(&output.stdout);
@@ -81,7 +81,7 @@ fn a_crash_of_one_leaves_the_others() {
 
 #[test]
 fn an_interrupt_saves_all_that_run() {
-    let world = World::shelf(&["a", "b", "c"]);
+    let world = World::shelf_without_pages(&["a", "b", "c"]);
     let cli = train(&world, "2", "obey").spawn().unwrap();
     await_that(|| children(pid(&cli)).len() == 3 && world.path("pid").exists());
     // Both are in their stage once their records have begun.
@@ -104,7 +104,7 @@ fn an_interrupt_saves_all_that_run() {
 
 #[test]
 fn killing_the_cli_ends_parent_and_workers() {
-    let world = World::shelf(&["a", "b"]);
+    let world = World::shelf_without_pages(&["a", "b"]);
     let mut cli = train(&world, "1", "ignore-signals,hang").spawn().unwrap();
     let worker = world.worker();
     let server = server(pid(&cli), worker);
@@ -115,7 +115,7 @@ fn killing_the_cli_ends_parent_and_workers() {
 
 #[test]
 fn a_second_interrupt_ends_everything_at_once() {
-    let world = World::shelf(&["a", "b"]);
+    let world = World::shelf_without_pages(&["a", "b"]);
     let mut cli = train(&world, "1", "ignore-signals,hang").spawn().unwrap();
     let worker = world.worker();
     let server = server(pid(&cli), worker);
@@ -128,7 +128,7 @@ fn a_second_interrupt_ends_everything_at_once() {
 
 #[test]
 fn without_its_parent_a_worker_continues_and_the_next_starts_by_itself() {
-    let world = World::shelf(&["a", "b", "c"]);
+    let world = World::shelf_without_pages(&["a", "b", "c"]);
     let gate = world.path("gate");
     let acts = format!("await={},final=w", gate.display());
     let cli = train(&world, "1", &acts).spawn().unwrap();
@@ -143,7 +143,7 @@ fn without_its_parent_a_worker_continues_and_the_next_starts_by_itself() {
 
 #[test]
 fn a_stuck_worker_is_ended_by_the_stall_timeout() {
-    let world = World::shelf(&["a", "b"]);
+    let world = World::shelf_without_pages(&["a", "b"]);
     let output = train(&world, "1", "only=a,quiet-stage=0.1,hang,all,final=w")
         .args(["--stall-timeout", "1"])
         .output()

@@ -22,6 +22,13 @@ pub const BASE: &str = "home/bases/smollm2-135m-instruct";
 
 pub struct World {
     folder: tempfile::TempDir,
+    python: PathBuf,
+}
+
+/// Files of a world that is gone.
+pub struct Kept {
+    root: String,
+    files: Vec<(PathBuf, Vec<u8>)>,
 }
 
 impl World {
@@ -34,7 +41,7 @@ impl World {
         plan.machine.paths.base = Some(format!("{place}/{BASE}"));
         std::fs::write(folder.path().join("plan.json"), serde_json::to_string_pretty(&plan).unwrap())
             .unwrap();
-        let world = Self { folder };
+        let world = Self { folder, python: python() };
         world.leave_base();
         world
     }
@@ -58,6 +65,59 @@ impl World {
         world
     }
 
+    /// A shelf whose page after a training is a file without content: each page costs a start of Python.
+    /// `tests/shelf.rs`, `next.rs` and `route.rs` have real ones.
+    #[cfg(unix)]
+    pub fn shelf_without_pages(experts: &[&str]) -> Self {
+        let mut world = Self::shelf(experts);
+        world.leave_out_pages();
+        world
+    }
+
+    #[cfg(unix)]
+    fn leave_out_pages(&mut self) {
+        let python = self.path("python");
+        let page = "for page; do [ \"$before\" = --index ] && break; before=$page; done; : >\"$page\"; echo \"$page\"";
+        let body = format!(
+            "case \"$*\" in *'expert_worker.report '*--index*) {page};; *) exec '{}' \"$@\";; esac",
+            self.python.display()
+        );
+        script(&python, &body);
+        self.python = python;
+    }
+
+    /// Every file below `folder`, to be written into another world by `restore`.
+    #[cfg(unix)]
+    pub fn keep(self, folder: &str) -> Kept {
+        fn walk(folder: &Path, root: &Path, found: &mut Vec<(PathBuf, Vec<u8>)>) {
+            for entry in std::fs::read_dir(folder).unwrap().flatten() {
+                let path = entry.path();
+                if path.is_dir() {
+                    walk(&path, root, found);
+                } else {
+                    found.push((path.strip_prefix(root).unwrap().to_owned(), std::fs::read(&path).unwrap()));
+                }
+            }
+        }
+        let mut files = Vec::new();
+        walk(&self.path(folder), self.folder.path(), &mut files);
+        Kept { root: self.folder.path().to_str().unwrap().to_owned(), files }
+    }
+
+    /// A new world without pages, with the files of another. Paths in them lead to the new one.
+    #[cfg(unix)]
+    pub fn restore(kept: &Kept) -> Self {
+        let mut world = Self::new();
+        for (path, bytes) in &kept.files {
+            let path = world.folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let text = std::str::from_utf8(bytes).unwrap();
+            std::fs::write(path, text.replace(&kept.root, world.folder.path().to_str().unwrap())).unwrap();
+        }
+        world.leave_out_pages();
+        world
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -74,7 +134,7 @@ impl World {
         command
             .args(arguments)
             .current_dir(self.folder.path())
-            .env("EXPERT_PYTHON", python())
+            .env("EXPERT_PYTHON", &self.python)
             .env("PYTHONPATH", std::env::join_paths(python_path).unwrap())
             .env("EXPERT_TEST_STAGE", "expert_test_stage")
             .env("EXPERT_TEST_PID_FILE", self.path("pid"))
@@ -106,6 +166,11 @@ impl World {
 
 pub fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// `EXPERT_FULL_TESTS=1` runs every trial; without it a sample that fits into `make test`.
+pub fn every_trial() -> bool {
+    std::env::var("EXPERT_FULL_TESTS").is_ok_and(|value| value == "1")
 }
 
 /// What `make setup` leaves, unless another is named.
@@ -172,11 +237,14 @@ impl Elsewhere {
     }
 }
 
-/// A program that a test brings.
+/// A program that a test brings. Another process writes it: a file that this process had open for writing cannot be
+/// executed while a program that another thread starts still holds it.
 #[cfg(unix)]
 pub fn script(file: &Path, body: &str) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-    std::fs::write(file, format!("#!/bin/sh\n{body}\n")).unwrap();
+    let draft = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(draft.path(), format!("#!/bin/sh\n{body}\n")).unwrap();
+    assert!(Command::new("cp").arg(draft.path()).arg(file).status().unwrap().success());
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
