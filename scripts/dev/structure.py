@@ -27,7 +27,8 @@ AREAS = {
 }
 # Whole-plan parameters: `plan: Plan` in Python, `plan: &Plan` or `resolved: &Resolved` in Rust.
 RUST_PLAN = re.compile(r"\bfn \w+[^{;]*?\(([^{;]*?\b\w+: &?(?:mut )?(?:Plan|Resolved)\b[^{;]*?)\)", re.DOTALL)
-RUST_KEYS = re.compile(r"\[\"[a-z_]+\"\]|\.(?:get|pointer)\(\"[^\"]+\"\)")
+# Not the start of a list, and not a field that is written.
+RUST_KEYS = re.compile(r"(?<=[\w\])])\[\"[a-z_]+\"\](?! = )|\.(?:get|pointer)\(\"[^\"]+\"\)")
 # In a module of this file, `super` is the file.
 INLINE_MODULE = re.compile(r"^mod \w+ \{$(.*?)^\}$", re.DOTALL | re.MULTILINE)
 RUST_USE = re.compile(r"\buse (\w+::[^;]+);|\b(crate(?:::\w+)+)")
