@@ -1,8 +1,9 @@
-//! `base`: fetches or converts the base model.
+//! What `base` reports.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// `base`: fetches or converts the base model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct BaseResult {

@@ -1,4 +1,4 @@
-//! `export`: what was written, and how its answers were checked.
+//! `export`: the files it wrote, and how their answers were checked.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
-"""On a GPU a step's loss and norm are read while the next step is computed. Forced here on a CPU, where the
-figures can be compared with those of a run that reads at once."""
+"""On a GPU the loss and norm of a step are read while the next step is computed. Forced here on a CPU, where
+the figures can be compared with those of a run that reads at once."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def sick_at(monkeypatch, *steps: int) -> None:
     monkeypatch.setattr(FastEngine, "backward", sick)
 
 
-def told(ran) -> list[Any]:
+def reported(ran) -> list[Any]:
     """What a run reports of its steps, without times."""
     steps = [
         (body.step, body.loss, body.grad_norm, body.lr, body.tokens, body.epoch)
@@ -85,7 +85,7 @@ def both(tmp_path, monkeypatch, changes: dict[str, Any], *sick: int) -> tuple[An
 )
 def test_nothing_but_the_time_of_reading_differs(tmp_path, monkeypatch, sick):
     at_once, read_late = both(tmp_path, monkeypatch, {}, *sick)
-    assert told(read_late) == told(at_once) and len(told(at_once)) >= 6
+    assert reported(read_late) == reported(at_once) and len(reported(at_once)) >= 6
     assert read_late.final(FINAL) == at_once.final(FINAL)
     state = [json.loads((r.output / "checkpoint-4/state.json").read_text()) for r in (at_once, read_late)]
     assert state[0]["facts"]["totals"] == state[1]["facts"]["totals"]
