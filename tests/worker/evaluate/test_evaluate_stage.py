@@ -215,10 +215,15 @@ def test_the_report_is_left_only_where_a_run_is(plan: Any) -> None:
 
 def test_a_checkpoint_is_scored_by_what_it_writes(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("expert_worker.evaluate.stage.template_of", lambda template, tokenizer: None)
-    rows, events = rows_of_test_set(plan), Events.in_memory()[0]
+    rows, (events, emitted) = rows_of_test_set(plan), Events.in_memory()
     scorer = chosen_scorer(plan.recipe.evaluation, plan.recipe.data, plan.machine.paths)
     found = score_checkpoint(adapted(), tiny.tokenizer(), plan.recipe, scorer, rows, events)
     assert found["accuracy"] == 0.5
+    # Answers may take minutes, and somebody is waiting.
+    shown = [
+        (body.stage, body.done) for body in (event.body for event in emitted.events) if body.type == "advance"
+    ]
+    assert ("adapter answers", len(rows)) in shown and ("adapter judged", len(rows)) in shown
 
 
 def test_nothing_to_score_is_refused_before_a_model_is_loaded(tmp_path: Path) -> None:

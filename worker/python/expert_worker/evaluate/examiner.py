@@ -94,7 +94,7 @@ class Examiner:
         self, stages: Stages, maker: PromptMaker, rows: Sequence[Row], detail: str | None = None
     ) -> list[Answer]:
         prompts = maker.prompts(rows)
-        counted = self._counter(stages.answers, len(rows), detail)
+        counted = counter(self.events, stages.answers, len(rows), detail)
         written = answer_all(
             self.subject.model,
             self.subject.tokenizer,
@@ -105,7 +105,7 @@ class Examiner:
             stop_asked=lambda: self.events.stop_requested,
         )
         self.events.stop.raise_if_requested()
-        judged = self._counter(stages.judged, len(rows), detail)
+        judged = counter(self.events, stages.judged, len(rows), detail)
         return scores.judge_answers(
             self.scorer, rows, written, each=lambda: judged(1), confined=self._note_confinement
         )
@@ -117,7 +117,7 @@ class Examiner:
         maker = self.subject.maker()
         if prompt is not None and not self.subject.has_adapter:
             maker, _ = self._chosen_prompt(prompt)
-        written = self._counter("sampled answers", len(rows), detail)
+        written = counter(self.events, "sampled answers", len(rows), detail)
         answers = sample_all(
             self.subject.model,
             self.subject.tokenizer,
@@ -130,7 +130,7 @@ class Examiner:
         )
         self.events.stop.raise_if_requested()
         distinct = Distinct.of(rows, answers)
-        judged = self._counter("samples judged", len(distinct.texts), detail)
+        judged = counter(self.events, "samples judged", len(distinct.texts), detail)
         verdicts = scores.verdicts_of(
             self.scorer,
             distinct.rows,
@@ -154,8 +154,8 @@ class Examiner:
         self.confinement = confinement
 
     def loss(self, stages: Stages, rows: Sequence[Row], detail: str | None = None) -> float:
-        counter = self._counter(stages.loss, len(rows), detail)
-        return answer_loss(self.subject.model, self.subject.maker(), rows, counter)
+        measured = counter(self.events, stages.loss, len(rows), detail)
+        return answer_loss(self.subject.model, self.subject.maker(), rows, measured)
 
     def _best_prompt(self, test_rows: int) -> tuple[PromptMaker, PromptChoice]:
         validation = rows_to_choose_by(self._validation, test_rows)
@@ -199,16 +199,18 @@ class Examiner:
             }
         )
 
-    def _counter(self, name: StageName, total: int, detail: str | None = None) -> Callable[[int], None]:
-        self.events.stage(name, quiet_budget=QUIET_SECONDS, detail=detail)
-        done = 0
 
-        def count(more: int) -> None:
-            nonlocal done
-            done += more
-            self.events.advance(name, done, total, unit="answers")
+def counter(events: Events, name: StageName, total: int, detail: str | None = None) -> Callable[[int], None]:
+    """Begins a stage in which an answer may take minutes; what it returns is called with further answers."""
+    events.stage(name, quiet_budget=QUIET_SECONDS, detail=detail)
+    done = 0
 
-        return count
+    def count(more: int) -> None:
+        nonlocal done
+        done += more
+        events.advance(name, done, total, unit="answers")
+
+    return count
 
 
 def _valid(kept: dict[str, Any] | None) -> Scored | None:

@@ -18,7 +18,7 @@ from expert_worker.evaluate.against import Compared, Opponent, against_of
 from expert_worker.evaluate.against import check as check_against
 from expert_worker.evaluate.classes import class_scores
 from expert_worker.evaluate.decode import answer_all
-from expert_worker.evaluate.examiner import Examiner, Scored
+from expert_worker.evaluate.examiner import ADAPTER, Examiner, Scored, counter
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.evaluate.scored_rows import ScoredRows, files_of, files_of_set, samples_of, scored_rows
 from expert_worker.evaluate.scorers import CLASSIFICATION, ChosenScorer
@@ -135,8 +135,12 @@ def score_checkpoint(
 ) -> dict[str, float]:
     """What a checkpoint scores by generation, for `metric_for_best_model`. `rows` come from `rows_of`."""
     maker = PromptMaker(tokenizer, template_of(recipe.template, tokenizer), events=events)
-    written = answer_all(model, tokenizer, maker.prompts(rows), recipe.decoding, seed=recipe.seed)
-    found = scores.overall(scores.judge_answers(scorer, rows, written))
+    answered = counter(events, ADAPTER.answers, len(rows))
+    written = answer_all(
+        model, tokenizer, maker.prompts(rows), recipe.decoding, seed=recipe.seed, each_batch=answered
+    )
+    judged = counter(events, ADAPTER.judged, len(rows))
+    found = scores.overall(scores.judge_answers(scorer, rows, written, each=lambda: judged(1)))
     return {ACCURACY: found.accuracy, "accuracy_low": found.low, "accuracy_high": found.high}
 
 
