@@ -68,7 +68,8 @@ def watch(command: list[str], folder: Path, environment: Mapping[str, str], log:
             time.sleep(0.2)
     finally:
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGINT)
+            # What a shell starts in the background ignores SIGINT.
+            os.killpg(process.pid, signal.SIGTERM)
         try:
             process.wait(150)
         except subprocess.TimeoutExpired:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import runpy
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,6 +26,7 @@ if "fails" in sys.argv:
     sys.exit(2)
 events.write_text('{"type":"stage"}\\n{"type":"progress","step":1}\\n')
 time.sleep(60)
+(here / "slept").touch()
 """
 
 
@@ -36,9 +36,8 @@ def setup() -> SimpleNamespace:
 
 
 def test_it_ends_at_the_first_step_and_stops_the_command(setup, tmp_path: Path) -> None:
-    began = time.monotonic()
     found = setup.watch([sys.executable, "-c", DEMO], tmp_path, dict(os.environ), tmp_path / "log")
-    assert time.monotonic() - began < 50, "the command would sleep for a minute"
+    assert not (tmp_path / "slept").exists()
     assert set(found.parts) == {"python environment", "python packages", "native module", "command line"}
     assert max(found.parts.values()) <= found.first_step
     assert setup.size(tmp_path / ".venv") == 3

@@ -23,7 +23,7 @@ def packages() -> Mapping[str, Path]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=280,
+        timeout=850,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     files = {
