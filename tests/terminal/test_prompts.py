@@ -40,6 +40,7 @@ def begins(shell: Terminal, command: str = GENERATE) -> None:
     shell.type("-l", command)
     shell.type("Enter")
     shell.waits(">")
+    shell.reads_keys()
 
 
 def test_a_line_is_edited_and_those_before_it_come_back(shell: Terminal) -> None:
@@ -52,12 +53,14 @@ def test_a_line_is_edited_and_those_before_it_come_back(shell: Terminal) -> None
     shell.shows("[base] ONE WORD")
     shell.type("-l", "two")
     shell.type("Enter")
-    shell.shows("[base] TWO")
+    shell.shows("[base] TWO\n>")
+    shell.reads_keys()
     shell.type("Up", "Up")
     shell.shows("TWO\n> one word")
     shell.type("Enter")
     screen = shell.shows("> one word\n[base] ONE WORD\n>")
     assert "^[[A" not in screen, screen
+    shell.reads_keys()
     shell.type("C-d")
     shell.waits("ready>")
     assert "stop" not in shell.screen().lower(), shell.screen()
@@ -99,6 +102,7 @@ def test_a_prompt_is_awaited_only_after_the_answer(shell: Terminal) -> None:
         shell.type("-l", word)
         shell.type("Enter")
         shell.shows(f"> {word}\n>")
+    shell.reads_keys()
     shell.type("C-d")
     shell.waits("ready>")
     shell.type("-l", "cat answers")

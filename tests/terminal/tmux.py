@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import termios
 import time
 import uuid
 from collections.abc import Mapping
@@ -62,6 +63,17 @@ class Terminal:
                 return screen
             assert time.monotonic() < deadline, f"{text!r} did not appear:\n{screen}"
             time.sleep(0.1)
+
+    def reads_keys(self) -> None:
+        """Until the program reads keys and no longer lines: a Ctrl-D before that ends a line nobody reads."""
+        deadline = time.monotonic() + PATIENCE
+        pane = os.open(self._call("display-message", "-p", "#{pane_tty}").strip(), os.O_RDONLY | os.O_NOCTTY)
+        try:
+            while termios.tcgetattr(pane)[3] & termios.ICANON:
+                assert time.monotonic() < deadline, f"lines are read, not keys:\n{self.screen()}"
+                time.sleep(0.02)
+        finally:
+            os.close(pane)
 
     def waits(self, prompt: str, again: str | None = None) -> None:
         """Until the last line is the prompt and nothing else; the key `again` is pressed each second."""
