@@ -125,7 +125,7 @@ class Meter:
         self._driver = ctypes.CDLL(None)
         self._driver.fakecuda_count.restype = ctypes.c_longlong
         self.found: dict[str, Any] = {}
-        self.started, self.result = False, None
+        self.started, self.size = False, {"tokens": 0, "supervised": 0}
         self._waits: Counter[str] = Counter()
         self._fault = FAULTS.get(settings["fault"] or "", lambda: None)
 
@@ -141,8 +141,10 @@ class Meter:
             if step == MEASURED and not meter.started:
                 meter._start()
                 meter._fault()
-            meter.result = accumulate(self, step, *rest, **named)
-            return meter.result
+            result = accumulate(self, step, *rest, **named)
+            # Not the result itself: its loss is on the device, where the next trial starts with nothing.
+            meter.size = {"tokens": result.tokens, "supervised": result.supervised}
+            return result
 
         trainer.GradientAccumulator.accumulate = accumulated  # type: ignore[method-assign]
         try:
@@ -163,15 +165,13 @@ class Meter:
         self._cpu = time.process_time()
 
     def _end(self) -> None:
-        result = self.result
         cpu, counts = time.process_time() - self._cpu, self._count()
         torch.cuda.set_sync_debug_mode("default")
         memory = torch.cuda.memory_stats()
         self.found = {
             **{name: counts[name] - self._counts[name] for name in counts},
             "cpu_seconds": cpu,
-            "tokens": result.tokens,
-            "supervised": result.supervised,
+            **self.size,
             "peak_allocated": memory["allocated_bytes.all.peak"],
             "peak_reserved": memory["reserved_bytes.all.peak"],
             "retries": memory["num_alloc_retries"],
