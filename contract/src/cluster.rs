@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use crate::diagnostic::{Code, Diagnostic, Problem, Severity, Style, render};
+use crate::diagnostic::{Code, Diagnostic, Problem, Severity, Style};
 use crate::ledger::{Kind, NOT_NEGATIVE, POSITIVE};
 use crate::manifest::section::section;
-use crate::manifest::{Document, check, json};
+use crate::manifest::{Document, FileKind, bytes, check, json};
 use crate::source::{Source, Span};
 
 /// The machine that the plan is made on.
@@ -14,7 +14,14 @@ pub const HERE: &str = "here";
 pub const CPU: &str = "cpu";
 /// More nodes of a kind than this are a slip of the keyboard.
 const MOST_NODES: i64 = 10_000;
-const MAX_BYTES: usize = 1 << 20;
+
+const FILE: FileKind = FileKind {
+    one: "a list of machines",
+    many: "files for `--cluster`",
+    max_bytes: 1 << 20,
+    too_large_hint: "name the file that lists the kinds of machines",
+    start_hint: "start from {\"nodes\": [{\"name\": \"here\", \"count\": 2}]}",
+};
 
 const POSITIVE_OR_NULL: Kind = Kind::OneOf(&[POSITIVE, Kind::Null]);
 const TEXT_OR_NULL: Kind = Kind::OneOf(&[Kind::Text, Kind::Null]);
@@ -74,35 +81,22 @@ impl Loaded {
     }
 
     pub fn rendered(&self, style: Style) -> String {
-        let texts: Vec<_> =
-            self.diagnostics.iter().map(|it| render(it, &self.document.sources, style)).collect();
-        texts.join("\n")
+        self.document.rendered(&self.diagnostics, style)
     }
 }
 
 /// Checks and types the text of a file; all problems are found in this one pass.
-pub fn from_bytes(bytes: &[u8], name: &str) -> Loaded {
-    let text = String::from_utf8_lossy(bytes).into_owned();
-    let unread = |text: String, problem: Problem| {
-        let document = Document::new(Source::new(name, text));
-        let diagnostics = vec![document.at(problem, String::new())];
-        Loaded { cluster: None, document, diagnostics }
+pub fn from_bytes(bytes: Vec<u8>, name: &str) -> Loaded {
+    let (text, problem) = bytes::decode(bytes, &FILE);
+    let source = Source::new(name, text);
+    let (document, mut diagnostics) = match problem {
+        Some(problem) if problem.severity == Severity::Error => {
+            let document = Document::new(source);
+            let diagnostics = vec![document.at(problem, String::new())];
+            return Loaded { cluster: None, document, diagnostics };
+        }
+        problem => Document::parse(source, problem),
     };
-    if bytes.len() > MAX_BYTES {
-        let problem = Problem::new(Code::FileTooLarge, Span::default(), "this file is larger than 1 MiB");
-        return unread(String::new(), problem.hint("name the file that lists the kinds of machines"));
-    }
-    if let Err(error) = std::str::from_utf8(bytes) {
-        let at = error.valid_up_to();
-        let problem = Problem::new(Code::InvalidUtf8, Span::new(0, at, at), "the file is not UTF-8 text");
-        return unread(text, problem.hint("save it as UTF-8"));
-    }
-    let readable = text.strip_prefix('\u{feff}').map_or_else(|| text.clone(), |rest| format!("   {rest}"));
-    let mut parsed = json::parse(&readable, 0);
-    let mut document = Document::new(Source::new(name, text));
-    document.root = parsed.root.take();
-    let mut diagnostics: Vec<_> =
-        parsed.problems.into_iter().map(|(problem, pointer)| document.at(problem, pointer)).collect();
     let mut problems = Vec::new();
     let cluster = document.root.as_ref().and_then(|root| {
         check::check(&CLUSTER, root, &mut problems);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::diagnostic::{Code, Diagnostic, Problem, Severity, Style, render};
+use crate::diagnostic::{Code, Diagnostic, Problem, Severity, Style};
 use crate::foreign;
 use crate::manifest::{
     BaseModel, Bases, Config, Document, MAX_BASES, Manifest, Options, ROOT, Root, bytes, check, effective,
@@ -28,12 +28,7 @@ impl Loaded {
 
     /// Every diagnostic as text.
     pub fn rendered(&self, style: Style) -> String {
-        let texts: Vec<_> = self
-            .diagnostics
-            .iter()
-            .map(|diagnostic| render(diagnostic, &self.document.sources, style))
-            .collect();
-        texts.join("\n")
+        self.document.rendered(&self.diagnostics, style)
     }
 }
 
@@ -47,7 +42,7 @@ pub fn load(path: &Path, options: &Options) -> Loaded {
 
 /// The same for bytes that are already here; `path` need not exist, paths inside resolve beside it.
 pub fn from_bytes(bytes: Vec<u8>, path: &Path, options: &Options) -> Loaded {
-    let (text, problem) = bytes::decode(bytes);
+    let (text, problem) = bytes::decode(bytes, &bytes::MANIFEST);
     match problem {
         Some(problem) if problem.severity == Severity::Error => unread(path, text, problem),
         problem => from_text(text, problem, path, options),
@@ -61,15 +56,7 @@ fn unread(path: &Path, text: String, problem: Problem) -> Loaded {
 }
 
 fn from_text(text: String, before: Option<Problem>, path: &Path, options: &Options) -> Loaded {
-    // The byte order mark becomes a blank, so that offsets match the file.
-    let start = if before.is_some() { '\u{feff}'.len_utf8() } else { 0 };
-    let readable = format!("{}{}", " ".repeat(start), &text[start..]);
-    let mut parsed = json::parse(&readable, 0);
-    let mut document = Document::new(Source::new(display_path(path), text));
-    document.root = parsed.root.take();
-    let mut diagnostics: Vec<_> =
-        before.into_iter().map(|problem| document.at(problem, String::new())).collect();
-    diagnostics.extend(parsed.problems.into_iter().map(|(problem, pointer)| document.at(problem, pointer)));
+    let (mut document, mut diagnostics) = Document::parse(Source::new(display_path(path), text), before);
     let syntax_holds = !diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
     let mut problems = sets::apply(&mut document, &options.sets);
     let changed = problems.len();

@@ -40,7 +40,7 @@ fn load(case: &Path) -> Loaded {
     let bytes = std::fs::read(case).unwrap();
     let folder = case.parent().unwrap().to_string_lossy().replace('\\', "/");
     let (ok, diagnostics, text) = if folder.contains("tests/clusters") {
-        let loaded = cluster::from_bytes(&bytes, &case.to_string_lossy().replace('\\', "/"));
+        let loaded = cluster::from_bytes(bytes, &case.to_string_lossy().replace('\\', "/"));
         (loaded.ok(), loaded.diagnostics.clone(), loaded.rendered(Style::default()))
     } else {
         let loaded = from_bytes(bytes, case, &Options::default());

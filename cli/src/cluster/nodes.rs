@@ -43,7 +43,7 @@ pub fn load(file: &Path, console: &Console) -> Result<Vec<Kind>, Failure> {
         Failure::reading("read the machines in", file, &error)
             .hint("name a file such as {\"nodes\": [{\"name\": \"here\", \"count\": 2}]}; docs/cluster.md has the keys")
     })?;
-    let loaded = cluster::from_bytes(&bytes, &file.to_string_lossy().replace('\\', "/"));
+    let loaded = cluster::from_bytes(bytes, &file.to_string_lossy().replace('\\', "/"));
     let mut diagnostics = loaded.diagnostics;
     let mut problems = Vec::new();
     let read_node = |node: &NodeKind, problems: &mut Vec<Problem>| {

@@ -1,4 +1,4 @@
-//! From a file's bytes to text, with a clear message for everything that is not a manifest.
+//! From a file's bytes to text, with a clear message for everything that is not the JSON it should be.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -9,12 +9,30 @@ use crate::diagnostic::{Code, Problem};
 use crate::foreign;
 use crate::source::Span;
 
-pub const MAX_BYTES: u64 = 16 * 1024 * 1024;
+pub const MAX_BYTES: u64 = 16 << 20;
+
+/// How messages speak of a kind of file, and how large one may be.
+pub struct FileKind {
+    pub one: &'static str,
+    pub many: &'static str,
+    pub max_bytes: u64,
+    pub too_large_hint: &'static str,
+    /// What to start from where the file is empty or in another format.
+    pub start_hint: &'static str,
+}
+
+pub const MANIFEST: FileKind = FileKind {
+    one: "a manifest",
+    many: "manifests",
+    max_bytes: MAX_BYTES,
+    too_large_hint: TOO_LARGE_HINT,
+    start_hint: "start from one that `expert-cli init NAME` writes",
+};
 
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 const LFS_HEADER: &[u8] = b"version https://git-lfs.github.com/spec/";
 
-/// The file's content; reading stops at the limit.
+/// A manifest's content; reading stops at the limit.
 pub fn read(path: &Path) -> Result<Vec<u8>, Problem> {
     let metadata = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?;
     if !metadata.is_file() {
@@ -57,12 +75,12 @@ pub fn is_lfs_pointer(bytes: &[u8]) -> bool {
     bytes.starts_with(LFS_HEADER)
 }
 
-/// The text of a manifest, and what is wrong with the bytes around it. Where the problem is an error the text is only
+/// The text of a file, and what is wrong with the bytes around it. Where the problem is an error the text is only
 /// there to show its place.
-pub fn decode(bytes: Vec<u8>) -> (String, Option<Problem>) {
-    if bytes.len() as u64 > MAX_BYTES {
-        let problem = Problem::new(Code::FileTooLarge, Span::default(), "this file is larger than 16 MiB")
-            .hint(TOO_LARGE_HINT);
+pub fn decode(bytes: Vec<u8>, kind: &FileKind) -> (String, Option<Problem>) {
+    if bytes.len() as u64 > kind.max_bytes {
+        let message = format!("this file is larger than {} MiB", kind.max_bytes >> 20);
+        let problem = Problem::new(Code::FileTooLarge, Span::default(), message).hint(kind.too_large_hint);
         return (String::new(), Some(problem));
     }
     if is_lfs_pointer(&bytes) {
@@ -70,36 +88,38 @@ pub fn decode(bytes: Vec<u8>) -> (String, Option<Problem>) {
         let problem = Problem::new(
             Code::LfsPointer,
             Span::new(0, 0, LFS_HEADER.len()),
-            "this is a Git LFS pointer, not the manifest itself",
+            format!("this is a Git LFS pointer, not {}", kind.one),
         )
-        .hint("run `git lfs pull`, and keep manifests out of LFS");
+        .hint(format!("run `git lfs pull`, and keep {} out of LFS", kind.many));
         return (text, Some(problem));
     }
     match String::from_utf8(bytes) {
         Ok(text) => {
-            let problem = look(&text);
+            let problem = look(&text, kind);
             (text, problem)
         }
         Err(error) => not_utf8(&error),
     }
 }
 
-fn look(text: &str) -> Option<Problem> {
+fn look(text: &str, kind: &FileKind) -> Option<Problem> {
     let content = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     if content.trim_matches([' ', '\t', '\r', '\n']).is_empty() {
-        let problem = Problem::new(Code::FileEmpty, Span::default(), "this file does not contain a manifest");
-        return Some(problem.hint("start from one that `expert-cli init NAME` writes"));
+        let message = format!("this file does not contain {}", kind.one);
+        return Some(Problem::new(Code::FileEmpty, Span::default(), message).hint(kind.start_hint));
     }
     if let Some((format, start, end)) = other_format(content) {
         let before = text.len() - content.len();
         let span = Span::new(0, before + start, before + end);
-        let problem =
-            Problem::new(Code::OtherFormat, span, format!("this looks like {format}; manifests are JSON"));
-        return Some(problem.hint(if is_of_another_trainer(content) {
-            foreign::IMPORT
+        let message = format!("this looks like {format}; {} are JSON", kind.many);
+        let problem = Problem::new(Code::OtherFormat, span, message);
+        return Some(if is_of_another_trainer(content) {
+            problem.hint(foreign::IMPORT)
         } else {
-            "write it as JSON (a YAML or TOML library of Python converts it), or start from `expert-cli init NAME`"
-        }));
+            let start = kind.start_hint;
+            problem
+                .hint(format!("write it as JSON (a YAML or TOML library of Python converts it), or {start}"))
+        });
     }
     let span = Span::new(0, 0, BYTE_ORDER_MARK.len());
     text.starts_with(BYTE_ORDER_MARK).then(|| {

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::json::{Node, pointer};
-use crate::diagnostic::{Diagnostic, Problem};
+use super::json::{self, Node, pointer};
+use crate::diagnostic::{Diagnostic, Problem, Style, render};
 use crate::source::{Source, Sources};
 
 /// Limit of reported problems; the worst are kept.
@@ -19,6 +19,26 @@ pub struct Document {
 impl Document {
     pub fn new(source: Source) -> Self {
         Self { sources: Sources::of(source), root: None }
+    }
+
+    /// The tree of a text that `bytes::decode` gave, with what it found and what the parser found.
+    pub fn parse(source: Source, before: Option<Problem>) -> (Self, Vec<Diagnostic>) {
+        // The byte order mark becomes a blank, so that offsets match the file.
+        let start = if before.is_some() { '\u{feff}'.len_utf8() } else { 0 };
+        let readable = format!("{}{}", " ".repeat(start), &source.text[start..]);
+        let mut parsed = json::parse(&readable, 0);
+        let mut document = Self::new(source);
+        document.root = parsed.root.take();
+        let before = before.map(|problem| (problem, String::new()));
+        let found = before.into_iter().chain(parsed.problems);
+        let diagnostics = found.map(|(problem, pointer)| document.at(problem, pointer)).collect();
+        (document, diagnostics)
+    }
+
+    /// Diagnostics as text.
+    pub fn rendered(&self, diagnostics: &[Diagnostic], style: Style) -> String {
+        let texts: Vec<_> = diagnostics.iter().map(|it| render(it, &self.sources, style)).collect();
+        texts.join("\n")
     }
 
     /// Problems with their places and pointers: in order of the text, each once.

@@ -21,7 +21,7 @@ mod vocabulary;
 
 pub use base::{AdapterEntry, BaseModel, Decoding, GrammarChoice, RopeScaling, SoftPrompt};
 pub use base_name::{EMBEDDED, is_embedded, is_hub_id, model_slug};
-pub use bytes::{MAX_BYTES, is_lfs_pointer};
+pub use bytes::{FileKind, MAX_BYTES, is_lfs_pointer};
 pub use config::{CheckpointMirror, CheckpointingOptions, Config, Distributed};
 pub use dataset::{Dataset, RowChecks, Task, Tasks, Weights};
 pub use document::Document;
