@@ -18,6 +18,7 @@ def server() -> Iterator[Server]:
         [
             "expert_worker.__main__",
             "expert_test_standin",
+            "expert_test_scoring",
             "expert_test_training",
             "peft",
             "transformers.models.qwen3",

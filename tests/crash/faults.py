@@ -17,11 +17,20 @@ _BY_PATH = ("mkdir", "rename", "replace", "unlink", "rmdir")
 
 
 class Faults:
-    """`kill` and `refuse` name a point; `seen` collects the names of all that were passed."""
+    """`kill`, `stop` (as Ctrl-C does) and `refuse` name a point; `seen` collects the names of all that were
+    passed."""
 
-    def __init__(self, folder: Path, *, kill: str | None = None, refuse: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        kill: str | None = None,
+        stop: str | None = None,
+        refuse: str | None = None,
+    ) -> None:
         self._root = str(folder)
         self._kill = kill
+        self._stop = stop
         self._refuse = refuse
         self._names: dict[int, str] = {}
         self._count: Counter[str] = Counter()
@@ -48,6 +57,8 @@ class Faults:
         self.seen.append(name)
         if name == self._kill:
             os.kill(os.getpid(), signal.SIGKILL)
+        if name == self._stop:
+            os.kill(os.getpid(), signal.SIGINT)
         if name == self._refuse:
             raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -107,4 +118,4 @@ def _line_label(name: str, data: memoryview) -> str:
     if name != "events.jsonl":
         return name
     body = json.loads(bytes(data))["body"]
-    return f"{name} {body['type']} {body.get('step', '')}".strip()
+    return f"{name} {body['type']} {body.get('step', body.get('name', ''))}".strip()

@@ -75,7 +75,8 @@ def _run(trial: dict[str, Any]) -> int:
 
     if trial.get("stage"):
         os.environ["EXPERT_TEST_STAGE"] = trial["stage"]
-    faults = Faults(Path(trial["output"]), kill=trial.get("kill"), refuse=trial.get("refuse"))
+    named = {fault: trial.get(fault) for fault in ("kill", "stop", "refuse")}
+    faults = Faults(Path(trial["output"]), **named)
     faults.install()
     try:
         return carry_out("train", Path(trial["plan"]), Pipe(os.open(os.devnull, os.O_WRONLY)))

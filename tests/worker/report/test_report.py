@@ -13,7 +13,7 @@ from pretokenize.workshop import Workshop
 from sample_run import sample_run, share
 
 from expert_worker.errors import BadInput, Storage
-from expert_worker.events.models import Checkpoint
+from expert_worker.events.models import Best, Checkpoint
 from expert_worker.recorded import Share
 from expert_worker.report import write_index, write_report
 from expert_worker.report.charts import Line, axis_over, bins_of, curve, lengths, steps_axis
@@ -310,6 +310,21 @@ def test_steps_that_a_later_attempt_repeats_are_dropped(tmp_path: Path) -> None:
     assert run.attempts == 2
     steps = [noted.what.step for noted in run.checkpoints if isinstance(noted.what, Checkpoint)]
     assert steps == [20, 40, 60, 80, 100, 120]
+
+
+def test_an_evaluation_that_a_resumed_run_repeats_is_one_point(tmp_path: Path) -> None:
+    run = sample_run(tmp_path)
+    before = read_run(run)
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    bests = [noted.what.step for noted in before.checkpoints if isinstance(noted.what, Best)]
+    assert bests[-1] == before.evaluations[-1].step
+    repeated = [one for one in events if one["body"]["type"] in ("evaluated", "best")][-2:]
+    started = {"type": "started", "contract": 1, "stage": "train", "pid": 1, "recipe_digest": "a" * 64}
+    resumed = {"time": 2.0, "attempt": 3, "body": {**started, "resumed_from": bests[-1]}}
+    (run / "events.jsonl").write_text("\n".join(map(json.dumps, [*events, resumed, *repeated])))
+    after = read_run(run)
+    assert after.evaluations == before.evaluations
+    assert [noted.what.step for noted in after.checkpoints if isinstance(noted.what, Best)] == bests
 
 
 def test_a_run_that_is_under_way_or_failed_has_a_report_too(tmp_path: Path) -> None:

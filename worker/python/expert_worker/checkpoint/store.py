@@ -80,6 +80,29 @@ class Store:
         self._events.checkpoint(step, target, size, seconds)
         return target
 
+    def record_evaluation(
+        self, step: int, totals: Mapping[str, Any], metrics: Mapping[str, float]
+    ) -> Path | None:
+        """Adds to a checkpoint the evaluation that it was saved without; only its record is written, in one
+        rename. None where it is not there or not whole."""
+        target = self.path(step)
+        try:
+            found = verify(target)
+        except DamagedError:
+            return None
+        given = {name: value for name, value in found.facts if name in found.facts.model_fields_set}
+        del given["evaluation_owed"]
+        facts = CheckpointFacts(**given | {"totals": dict(totals), "metrics": dict(metrics)})
+        evaluated = found.model_copy(update={"facts": facts})
+        with self._storage(f"record the evaluation of {target.name}"):
+            files.replace(target / record.NAME, record.sealed(evaluated))
+        return target
+
+    def drop(self, step: int) -> None:
+        with self._storage("delete a checkpoint that is not to be kept"):
+            if self.path(step).is_dir():
+                files.discard_folder(self.path(step))
+
     def path(self, step: int) -> Path:
         return self.output / f"checkpoint-{step}"
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import JsonValue
 
@@ -125,6 +125,19 @@ def _with_opponent(
     return replace(main, against=first), others
 
 
+class StopChecks(Protocol):
+    """How training leaves an evaluation when it is asked to stop."""
+
+    def asked(self) -> bool:
+        """Ends the batch of answers that is being generated."""
+
+    def check(self) -> None:
+        """Raises between batches, which all ranks pass the same number of times."""
+
+    def check_alone(self) -> None:
+        """Raises where ranks may pass a different number of times."""
+
+
 def score_checkpoint(
     model: Any,
     tokenizer: Any,
@@ -132,15 +145,34 @@ def score_checkpoint(
     scorer: ChosenScorer,
     rows: Sequence[Row],
     events: Events,
+    stop: StopChecks | None = None,
 ) -> dict[str, float]:
     """What a checkpoint scores by generation, for `metric_for_best_model`. `rows` come from `rows_of`."""
     maker = PromptMaker(tokenizer, template_of(recipe.template, tokenizer), events=events)
-    answered = counter(events, ADAPTER.answers, len(rows))
+    count_answers = counter(events, ADAPTER.answers, len(rows))
+
+    def answered(more: int) -> None:
+        if stop is not None:
+            stop.check()
+        count_answers(more)
+
     written = answer_all(
-        model, tokenizer, maker.prompts(rows), recipe.decoding, seed=recipe.seed, each_batch=answered
+        model,
+        tokenizer,
+        maker.prompts(rows),
+        recipe.decoding,
+        seed=recipe.seed,
+        each_batch=answered,
+        stop_asked=stop.asked if stop is not None else lambda: False,
     )
-    judged = counter(events, ADAPTER.judged, len(rows))
-    found = scores.overall(scores.judge_answers(scorer, rows, written, each=lambda: judged(1)))
+    count_judged = counter(events, ADAPTER.judged, len(rows))
+
+    def judged() -> None:
+        if stop is not None:
+            stop.check_alone()
+        count_judged(1)
+
+    found = scores.overall(scores.judge_answers(scorer, rows, written, each=judged))
     return {ACCURACY: found.accuracy, "accuracy_low": found.low, "accuracy_high": found.high}
 
 

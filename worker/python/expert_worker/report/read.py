@@ -144,12 +144,18 @@ def _take(run: Run, event: events.Event) -> None:
         case events.Started():
             _begin_attempt(run, event.time, body)
         case events.Evaluated():
+            # A kill before the checkpoint has it repeats an evaluation.
+            if run.evaluations and run.evaluations[-1].step == body.step > 0:
+                run.evaluations.pop()
             run.evaluations.append(body)
         case events.Applied():
             if len(run.applied) < _MOST_SETTINGS:
                 run.applied[body.key] = body.value
-        case events.Checkpoint() | events.Best():
+        case events.Checkpoint():
             run.checkpoints.append(Noted(event.time, body))
+        case events.Best():
+            if body.step not in {it.what.step for it in run.checkpoints if isinstance(it.what, events.Best)}:
+                run.checkpoints.append(Noted(event.time, body))
         case events.WarningLine() | events.Recovered():
             _note(run, Noted(event.time, body))
         case events.Finished() | events.Failed():

@@ -50,12 +50,15 @@ class CheckpointManager:
         saves: int,
         events: Events,
         dist: DistContext,
+        unscored: int | None = None,
     ) -> None:
-        """`inputs` are the digests recorded when the run started, `saves` the number of remaining saves."""
+        """`inputs` are the digests recorded when the run started, `saves` the number of remaining saves,
+        `unscored` the step of the checkpoint that the run resumes from if its evaluation is owed."""
         self._plan, self._inputs, self._store = plan, inputs, store
         self._model, self._optimizer, self._scale, self._accumulator = model, optimizer, scale, accumulator
         self._cache_key, self._total_steps = cache_key, total_steps
         self._saved: int | None = None
+        self._unscored = unscored
         self._dist = dist
         wanted = plan.machine.mirror
         self._mirror = (
@@ -94,18 +97,52 @@ class CheckpointManager:
         if self._dist.is_main_process:
             self._commit(state, metrics, tokens_per_second)
         self._saved = state.step
+        self._unscored = None
         self._dist.barrier()
+
+    def save_unscored(self, state: TrainerState, tokens_per_second: float | None = None) -> None:
+        """Before the answers are generated that decide about the best checkpoint. The checkpoint is complete
+        except for its evaluation, which a resumed run makes first. Nothing is deleted for it, and nothing
+        copied to the mirror, before `save` has recorded the evaluation."""
+        if self._dist.sharded:
+            reshard(self._model)
+        if self._dist.is_main_process:
+            facts = self._facts(state, {}, tokens_per_second).model_copy(update={"evaluation_owed": True})
+            self._store.commit(state.step, self._parts(), facts)
+        self._unscored = state.step
+        self._dist.barrier()
+
+    def drop_unscored(self) -> None:
+        """Its evaluation is made, it is not the best, and no save is due at its step."""
+        if self._dist.is_main_process and self._unscored is not None:
+            self._store.drop(self._unscored)
+        self._unscored = None
+        self._dist.barrier()
+
+    def mirror_unscored(self) -> None:
+        """The run is stopped: its last steps shall be on the mirror too."""
+        if self._mirror is not None and self._unscored is not None:
+            folder = self._store.path(self._unscored)
+            if folder.is_dir():
+                self._mirror.submit(folder)
 
     def _commit(
         self, state: TrainerState, metrics: dict[str, float], tokens_per_second: float | None
     ) -> None:
-        parts = capture(self._model, self._optimizer, self._scale, self._plan.recipe.base.name)
-        folder = self._store.commit(state.step, parts, self._facts(state, metrics, tokens_per_second))
+        folder = None
+        if self._unscored == state.step:
+            folder = self._store.record_evaluation(state.step, state.as_json(), finite(metrics))
+        if folder is None:
+            facts = self._facts(state, metrics, tokens_per_second)
+            folder = self._store.commit(state.step, self._parts(), facts)
         pinned: set[int] = set()
         if self._mirror is not None:
             self._mirror.submit(folder)
             pinned = {int(path.name.removeprefix("checkpoint-")) for path in self._mirror.pending()}
         self._store.retain(self._plan.machine.save_total_limit, state.best_step, pinned)
+
+    def _parts(self) -> dict[str, Content]:
+        return capture(self._model, self._optimizer, self._scale, self._plan.recipe.base.name)
 
     def drain(self) -> None:
         if self._mirror is not None:

@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from expert_worker.base import compute_dtype, load_base, load_tokenizer, locate, torch_device
 from expert_worker.checkpoint import Loaded, Store, refuse_unless_same
 from expert_worker.events import Events
+from expert_worker.events.models import ACCURACY
 from expert_worker.plan import (
     Device,
     Evaluation,
@@ -40,6 +41,7 @@ from expert_worker.train.objective import Objective, objective_of
 from expert_worker.train.profiler import profiled
 from expert_worker.train.trainer import Evaluate, GradientAccumulator, Interval, Trainer, TrainerState
 from expert_worker.train.validation import (
+    AgreedStop,
     Validation,
     checkpoint_scores,
     documents,
@@ -164,8 +166,21 @@ def prepare(
     validation = _validation(recipe.evaluation, dataset, training_engine, objective, micro, events, dist)
     saves = save_interval.left(state.step)
     inputs = _inputs(plan.inputs, plan.recipe_digest, saved)
+    owed = saved.step if saved is not None and saved.facts.evaluation_owed and validation else None
     checkpoints = CheckpointManager(
-        plan, inputs, store, model, optimizing, scale, accumulator, dataset.key, steps, saves, events, dist
+        plan,
+        inputs,
+        store,
+        model,
+        optimizing,
+        scale,
+        accumulator,
+        dataset.key,
+        steps,
+        saves,
+        events,
+        dist,
+        unscored=owed,
     )
     state_bytes = 0 if saved else optimizer.state_bytes(parameters)
     try_largest(accumulator, dataset.train, order, validation, device, events, dist, state_bytes)
@@ -186,7 +201,8 @@ def prepare(
         evaluation_interval=_evaluation_interval(recipe.evaluation, validation, order, steps),
         evaluate=_evaluation(plan, validation, model, tokenizer, events, dist) if validation else None,
         save_interval=save_interval,
-        save=checkpoints.save,
+        checkpoints=checkpoints,
+        owes_evaluation=owed is not None,
     )
     _report(recipe, machine, trainer, events)
     return Session(trainer, checkpoints, tokenizer, inputs)
@@ -283,14 +299,19 @@ def _evaluation(
     plan: Plan, validation: Validation, model: Any, tokenizer: Any, events: Events, dist: DistContext
 ) -> Evaluate:
     """Loss on the validation rows, and accuracy by generation where the best model is chosen by it: with
-    several processes all generate, because a sharded base needs all of them, and rank 0's scores count."""
+    several processes all generate, because a sharded base needs all of them, and rank 0's scores count.
+
+    Where answers are generated the checkpoint is saved already, and a stop ends at the next answer."""
     best = plan.recipe.evaluation.best
-    score = None
-    if best and best.metric == "accuracy":
-        score = checkpoint_scores(plan.recipe, plan.machine.paths, model, tokenizer, events)
+    if best is None or best.metric != ACCURACY:
+        return validation.run
+    stop = AgreedStop(events, dist)
+    score = checkpoint_scores(plan.recipe, plan.machine.paths, model, tokenizer, events, stop)
 
     def evaluate(step: int) -> dict[str, float]:
-        return validation.run(step) | (dist.broadcast_object(dict(score())) if score else {})
+        losses = validation.run(step, stop)
+        scores: dict[str, float] = dist.broadcast_object(dict(score()))
+        return losses | scores
 
     return evaluate
 

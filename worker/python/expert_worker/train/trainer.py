@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from expert_worker.errors import Failed
+from expert_worker.errors import Failed, Interrupted
 from expert_worker.events import Events
+from expert_worker.events.models import ACCURACY
 from expert_worker.plan import Evaluation, Plan, Saving
 from expert_worker.stop import Stop
 from expert_worker.train import adapter, memory
@@ -31,7 +32,21 @@ from expert_worker.train.precision import LossScale
 _BAD_STEPS_IN_A_ROW = 3
 
 Evaluate = Callable[[int], dict[str, float]]
-Save = Callable[["TrainerState", dict[str, float], float | None], None]
+
+
+class Checkpoints(Protocol):
+    """What the loop asks of `CheckpointManager`."""
+
+    def save(
+        self, state: TrainerState, metrics: dict[str, float], tokens_per_second: float | None = None
+    ) -> None:
+        """Completes the checkpoint of `save_unscored` where it is of the same step."""
+
+    def save_unscored(self, state: TrainerState, tokens_per_second: float | None = None) -> None: ...
+
+    def drop_unscored(self) -> None: ...
+
+    def mirror_unscored(self) -> None: ...
 
 
 @dataclass
@@ -54,9 +69,14 @@ class Trainer:
     evaluation_interval: Interval
     evaluate: Evaluate | None
     save_interval: Interval
-    save: Save
+    checkpoints: Checkpoints
+    owes_evaluation: bool = False
+    """The checkpoint that the run resumes from was saved before its answers were scored."""
 
     def __post_init__(self) -> None:
+        best = self.plan.recipe.evaluation.best
+        # Answers take minutes, in which a stop or a kill must not lose the steps before them.
+        self.saves_before_evaluation = best is not None and best.metric == ACCURACY
         self.parameters = list(adapter.trained(self.model).values())
         self.throughput = ThroughputMeter()
         self.utilization = memory.Utilization(self.device)
@@ -75,6 +95,10 @@ class Trainer:
 
     def run(self) -> None:
         """Returns when all steps are done or early stopping applies; raises Interrupted after saving."""
+        if self.owes_evaluation:
+            self._save_or_leave(self._evaluate())
+        if self._stops_early():
+            return
         while self.state.step < self.total_steps:
             if self.unread is None:
                 self.marked = time.monotonic()
@@ -94,14 +118,19 @@ class Trainer:
             self._update(step, rows, result)
             if not self.reads_late or self._is_last():
                 self._read_unread()
-            metrics = self._evaluate() if self.evaluation_interval.due(self.state.step) else {}
-            stopping = self.dist.agrees_to_stop(self.events.stop)
-            if self.save_interval.due(self.state.step) or (metrics and self._wants_best()) or stopping:
-                self._save(metrics)
-            if stopping and not self._is_last():
-                self._leave()
+            self._save_or_leave(self._evaluate_if_due())
             if self._stops_early():
                 return
+
+    def _save_or_leave(self, metrics: dict[str, float]) -> None:
+        """What follows a step and its evaluation, if it had one."""
+        stopping = self.dist.agrees_to_stop(self.events.stop)
+        if self.save_interval.due(self.state.step) or (metrics and self._wants_best()) or stopping:
+            self._save(metrics)
+        elif metrics and self.saves_before_evaluation:
+            self.checkpoints.drop_unscored()
+        if stopping and not self._is_last():
+            self._leave()
 
     def _is_last(self) -> bool:
         return self.state.step == self.total_steps
@@ -213,12 +242,23 @@ class Trainer:
             eta=self.throughput.eta(steps_left),
         )
 
+    def _evaluate_if_due(self) -> dict[str, float]:
+        if not self.evaluation_interval.due(self.state.step):
+            return {}
+        self._read_unread()
+        if self.saves_before_evaluation:
+            self.checkpoints.save_unscored(self.state, self.throughput.tokens_per_second)
+        return self._evaluate()
+
     def _evaluate(self) -> dict[str, float]:
         assert self.evaluate is not None
-        self._read_unread()
         began = time.monotonic()
         self.events.stage("evaluate", detail=f"after step {self.state.step}")
-        metrics = self.evaluate(self.state.step)
+        try:
+            metrics = self.evaluate(self.state.step)
+        except Interrupted:
+            self.checkpoints.mirror_unscored()
+            raise
         self.events.evaluated(self.state.step, metrics, time.monotonic() - began)
         self.state.eval_loss = metrics.get("eval_loss", self.state.eval_loss)
         best = self.plan.recipe.evaluation.best
@@ -231,7 +271,7 @@ class Trainer:
 
     def _save(self, metrics: dict[str, float]) -> None:
         self._read_unread()
-        self.save(self.state, metrics, self.throughput.tokens_per_second)
+        self.checkpoints.save(self.state, metrics, self.throughput.tokens_per_second)
 
     def _wants_best(self) -> bool:
         """A best checkpoint must be on disk to be used at the end."""

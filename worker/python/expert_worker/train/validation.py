@@ -25,6 +25,32 @@ from expert_worker.train.fast.batch import nothing
 from expert_worker.train.objective import Objective
 
 
+class AgreedStop:
+    """Where an evaluation can be left: the checkpoint is saved, and a resumed run evaluates it again."""
+
+    def __init__(self, events: Events, dist: DistContext) -> None:
+        self._events, self._dist = events, dist
+
+    def asked(self) -> bool:
+        """Ends a batch of answers early. Several ranks agree after the batch."""
+        return self._dist.size == 1 and self._events.stop_requested
+
+    def check(self) -> None:
+        """Between batches, which all ranks pass the same number of times."""
+        if self._dist.agrees_to_stop(self._events.stop):
+            self._leave()
+
+    def check_alone(self) -> None:
+        """Where ranks may pass a different number of times."""
+        if self.asked():
+            self._leave()
+
+    def _leave(self) -> None:
+        raise self._events.stop.interrupted(
+            "Stopped during an evaluation; its checkpoint is saved, and --resume evaluates it first"
+        )
+
+
 class Validation:
     """`micro_batch` is how many rows fit at once without gradients: halved in place, as training's is.
     `wanted` is how many of the data set's rows are looked at; None for all."""
@@ -45,7 +71,7 @@ class Validation:
         self._events, self._dist = events, dist
         self.micro_batch = min(micro_batch, len(self.chosen))
 
-    def run(self, step: int) -> dict[str, float]:
+    def run(self, step: int, stop: AgreedStop | None = None) -> dict[str, float]:
         """Each process measures its share of the rows."""
         mine = self._dist.share(self.chosen)
         measured: list[tuple[float, int]] = []
@@ -57,6 +83,8 @@ class Validation:
                 measured.append(found)
                 start += len(batch)
                 self._events.advance("evaluate", start, len(mine))
+            if stop is not None:
+                stop.check_alone()
         for _ in range(self._dist.idle_rounds(len(self.chosen), self.micro_batch, len(measured))):
             self._engine.loss(nothing())
         total, weight = self._dist.sum(
@@ -103,7 +131,12 @@ def documents(rows: Rows, row: int) -> int:
 
 
 def checkpoint_scores(
-    recipe: Recipe, paths: Paths, model: Any, tokenizer: Any, events: Events
+    recipe: Recipe,
+    paths: Paths,
+    model: Any,
+    tokenizer: Any,
+    events: Events,
+    stop: AgreedStop,
 ) -> Callable[[], dict[str, float]]:
     """The model's scores on validation rows, the same rows for each call."""
     chosen, data = recipe.evaluation, recipe.data
@@ -124,7 +157,7 @@ def checkpoint_scores(
     def score() -> dict[str, float]:
         model.eval()
         try:
-            return score_checkpoint(model, tokenizer, recipe, scorer, rows, events)
+            return score_checkpoint(model, tokenizer, recipe, scorer, rows, events, stop)
         finally:
             model.train()
 
