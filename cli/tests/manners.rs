@@ -92,6 +92,17 @@ fn bad_usage_is_exit_2_with_a_suggestion() {
 }
 
 #[test]
+fn no_evaluate_of_one_expert_says_where_it_belongs() {
+    for more in [&[][..], &["expert-sql"], &["-m", "nowhere/manifest.json"]] {
+        let output = run(&[&["train", "--no-evaluate"], more].concat());
+        assert_eq!(output.status.code(), Some(2), "{more:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains("--no-evaluate belongs to --all"), "{said}");
+        assert!(said.contains("expert-cli train --all --no-evaluate"), "{said}");
+    }
+}
+
+#[test]
 fn bad_usage_under_json_is_a_document_too() {
     for arguments in [&["train", "--json", "a", "b"][..], &["--json"], &["train", "--epoch", "3", "--json"]] {
         let output = run(arguments);

@@ -70,6 +70,15 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         }
         return shelf::run(shelf, console);
     }
+    if args.shelf.no_evaluate {
+        return Err(Failure::bad_input(
+            "no-evaluate-of-one",
+            "--no-evaluate belongs to --all: one expert is scored only with --evaluate",
+        )
+        .hint(
+            "leave --no-evaluate out; for every expert of a folder write expert-cli train --all --no-evaluate",
+        ));
+    }
     refuse_expert_as_checkpoint(args.run.resume.as_deref())?;
     let run_options = args.run.with_checkpoint()?;
     let muted = Console { warns: false, ..*console };

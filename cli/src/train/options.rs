@@ -62,7 +62,7 @@ pub struct ShelfOptions {
     #[arg(long, help_heading = SHELF, value_name = "N", requires = "all", conflicts_with = "manifest", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub jobs: Option<u32>,
     /// Do not score, with --all
-    #[arg(long, help_heading = SHELF, requires = "all", conflicts_with_all = ["evaluate", "manifest"])]
+    #[arg(long, help_heading = SHELF, conflicts_with = "evaluate")]
     pub no_evaluate: bool,
     /// Start a new Python for every expert, with --all, instead of forking it from a process that has everything loaded (Linux)
     #[arg(long, help_heading = SHELF, requires = "all", conflicts_with = "manifest")]
