@@ -36,8 +36,9 @@ class Draw:
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
         pool = list(items)
+        random = self._random.random  # a tenth of all the time that rows take is spent here
         for last in range(len(pool) - 1, 0, -1):
-            other = self.below(last + 1)
+            other = int(random() * (last + 1))
             pool[last], pool[other] = pool[other], pool[last]
         return pool
 

@@ -71,13 +71,28 @@ def build(
     schema: list[dict[str, Any]], seed: str, *, reverse: bool = False, statements: str | None = None
 ) -> sqlite3.Connection:
     """A database in memory. `reverse` stores the same rows in the opposite order."""
+    return filled(schema, contents(schema, seed), reverse=reverse, statements=statements)
+
+
+def contents(schema: list[dict[str, Any]], seed: str) -> list[list[tuple[Value, ...]]]:
+    """The rows of each table."""
+    sizes = {table["table"]: int(table["rows"]) for table in schema}
+    return [list(zip(*_columns(table, sizes, seed), strict=True)) for table in schema]
+
+
+def filled(
+    schema: list[dict[str, Any]],
+    content: list[list[tuple[Value, ...]]],
+    *,
+    reverse: bool = False,
+    statements: str | None = None,
+) -> sqlite3.Connection:
+    """A database in memory with these rows, see `contents`."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.set_authorizer(_creates_only)
     connection.executescript(ddl(schema) if statements is None else statements)
     connection.set_authorizer(None)
-    sizes = {table["table"]: int(table["rows"]) for table in schema}
-    for table in schema:
-        rows = list(zip(*_columns(table, sizes, seed), strict=True))
+    for table, rows in zip(schema, content, strict=True):
         marks = ", ".join("?" * len(table["columns"]))
         ordered = reversed(rows) if reverse else rows
         connection.executemany(f"INSERT INTO {_quoted(table['table'])} VALUES ({marks})", ordered)  # noqa: S608

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from expert_worker.evaluate.scorers.sql import DATABASES, guard, is_ordered, same
-from expert_worker.evaluate.scorers.sql_data import build
+from expert_worker.evaluate.scorers.sql_data import contents, filled
 
 from .question import Question
 
@@ -23,9 +23,9 @@ class Databases:
     def __iter__(self) -> Iterator[tuple[sqlite3.Connection, sqlite3.Connection]]:
         for place in range(DATABASES):
             if place == len(self._pairs):
-                seed = f"{self._seed}/{place}"
-                forth = build(self._schema, seed, statements=self._ddl)
-                back = build(self._schema, seed, statements=self._ddl, reverse=True)
+                rows = contents(self._schema, f"{self._seed}/{place}")
+                forth = filled(self._schema, rows, statements=self._ddl)
+                back = filled(self._schema, rows, statements=self._ddl, reverse=True)
                 self._pairs.append((forth, back))
             yield self._pairs[place]
 
