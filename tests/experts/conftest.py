@@ -35,7 +35,7 @@ class Generated:
 @pytest.fixture(scope="session")
 def generated(tmp_path_factory: pytest.TempPathFactory, every_trial: bool) -> Callable[[str], Generated]:
     """A shorter run is the beginning of a longer one, so that a test need not wait for all of it."""
-    train, held_out = (120, 30) if every_trial else (60, 15)
+    train, held_out = (120, 30) if every_trial else (30, 10)
 
     @cache
     def generate(expert: str) -> Generated:

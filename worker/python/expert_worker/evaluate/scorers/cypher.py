@@ -36,7 +36,7 @@ class CypherScorer:
         gold = str(row["completion"])
         for place in range(GRAPHS):
             seed = f"{row['seed']}/{place}"
-            expected = self.ask(row["graph"], seed, gold)
+            expected = self.expected(row["graph"], seed, gold)
             try:
                 found = self.ask(row["graph"], seed, answer)
             except RuntimeError as error:
@@ -57,8 +57,17 @@ class CypherScorer:
             return None
         return [_identity(rows, in_order) for rows in found]
 
+    def expected(self, graph: dict[str, Any], seed: str, gold: str) -> list[list[Any]]:
+        """Asked once while the graph is kept: each answer to a row is compared with it."""
+        key = _key(graph, seed)
+        opened = self._graphs.get(key)
+        if opened is None or gold not in opened.expected:
+            rows = self.ask(graph, seed, gold)
+            self._graphs[key].expected[gold] = rows
+        return self._graphs[key].expected[gold]
+
     def ask(self, graph: dict[str, Any], seed: str, question: str) -> list[list[Any]]:
-        key = json.dumps([graph, seed])
+        key = _key(graph, seed)
         opened = self._graphs.pop(key, None) or Graph(graph, seed)
         try:
             rows = opened.ask(question, MAX_ROWS)
@@ -74,6 +83,10 @@ class CypherScorer:
         self._graphs[key] = graph
         if len(self._graphs) > KEPT:
             self._graphs.popitem(last=False)[1].close()
+
+
+def _key(graph: dict[str, Any], seed: str) -> str:
+    return json.dumps([graph, seed])
 
 
 def is_ordered(statement: str) -> bool:
