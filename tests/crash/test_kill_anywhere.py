@@ -35,7 +35,7 @@ def test_the_stand_in_learns(runs: Runs) -> None:
 
 def test_killed_at_every_point_of_the_protocol(runs: Runs, every_trial: bool) -> None:
     assert len(runs.points) >= 200
-    points = runs.points if every_trial else runs.points[:: len(runs.points) // 40]
+    points = runs.points if every_trial else runs.points[:: len(runs.points) // 20]
     for number, point in enumerate(points):
         name = f"point-{number}"
         answer = runs.go(name, kill=point)
@@ -46,7 +46,7 @@ def test_killed_at_every_point_of_the_protocol(runs: Runs, every_trial: bool) ->
 def test_killed_again_while_resuming(runs: Runs, every_trial: bool) -> None:
     """The second attempt cleans up and resumes: it must survive the same kills."""
     draw = random.Random(4)
-    for number in range(60 if every_trial else 6):
+    for number in range(60 if every_trial else 4):
         name = f"twice-{number}"
         runs.go(name, kill=draw.choice(runs.points))
         runs.go(name, resume=True, kill=draw.choice(runs.points))
@@ -56,7 +56,7 @@ def test_killed_again_while_resuming(runs: Runs, every_trial: bool) -> None:
 
 def test_killed_at_random_moments_with_three_resumes(runs: Runs, every_trial: bool) -> None:
     draw = random.Random(5)
-    wanted = 400 if every_trial else 20
+    wanted = 400 if every_trial else 10
     whole = runs.go("timing")["seconds"]
     kills = 0
     for number in range(1000):

@@ -79,7 +79,7 @@ def kills(runs: Runs, every_trial: bool, whole: int, other: int, sample: int) ->
 def test_killed_at_named_points(runs: Runs, every_trial: bool) -> None:
     points = worth_a_kill(runs.points)
     assert len(points) >= 80
-    chosen = points[:: len(points) // kills(runs, every_trial, len(points), 30, 5)]
+    chosen = points[:: len(points) // kills(runs, every_trial, len(points), 30, 3)]
     for number, point in enumerate(chosen):
         name = f"point-{number}"
         answer = runs.go(name, kill=point)
@@ -90,7 +90,7 @@ def test_killed_at_named_points(runs: Runs, every_trial: bool) -> None:
 def test_killed_at_random_moments_with_three_resumes(runs: Runs, every_trial: bool) -> None:
     draw = random.Random(11)
     whole = runs.go("timing")["seconds"]
-    wanted = kills(runs, every_trial, 100, 25, 4)
+    wanted = kills(runs, every_trial, 100, 25, 2)
     killed = 0
     for number in range(wanted * 4):
         name = f"moment-{number}"
@@ -110,7 +110,7 @@ def test_a_full_disk_at_each_write_of_a_save(runs: Runs, every_trial: bool) -> N
     of_a_save = ("mkdir checkpoint-4", "open checkpoint-4", "write checkpoint-4", "fsync checkpoint-4")
     writes = [p for p in one_of_each(runs.points) if p.startswith(of_a_save) and not p.endswith("half")]
     assert len(writes) >= 12
-    for number, point in enumerate(writes if every_trial else writes[::7]):
+    for number, point in enumerate(writes if every_trial else writes[::12]):
         name = f"full-{number}"
         answer = runs.go(name, refuse=point)
         assert answer["code"] == 4, f"{point}: {answer}\n{runs.log(name)}"

@@ -116,7 +116,7 @@ def test_killed_at_random_moments_and_started_again(
     shelf, seconds = undisturbed
     draw = random.Random(17)
     killed = Shelf(shelf.folder.parent / "killed", cli)
-    for _ in range(5 if every_trial else 2):
+    for _ in range(5 if every_trial else 1):
         process = killed.start()
         try:
             process.wait(draw.uniform(0.3, 1.0) * seconds)
