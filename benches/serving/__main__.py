@@ -2,7 +2,8 @@
 
 `agree` asks each expert's test questions through plain transformers and peft with nothing but `final/`,
 through the server one after the other, and through the server by many clients that mix the experts. The
-answers of the last two must be equal; where transformers answers otherwise, both answers are shown.
+answers of the last two must be equal. Where transformers answers otherwise, both answers are shown with the
+gap between its two tokens; only a near tie, which 16-bit products may turn, passes.
 
 `soak` keeps clients busy for minutes with questions, streams, cancelled requests, garbage and prompts that
 are too long, and counts wrong answers, errors of the server and the memory of its processes.

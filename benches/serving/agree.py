@@ -16,6 +16,7 @@ from running import Running, running
 
 from expert_worker.base import locate
 from expert_worker.events import Events
+from expert_worker.export.llama_cpp import NEAR, Reference, preference
 
 SHOWN = 5
 # A busy machine is slow, and no wrong answer.
@@ -28,10 +29,12 @@ class Said:
     question: Question
     by_transformers: str
     alone: str
+    # By how much transformers prefers its own token where the two answers part.
+    gap: float | None
 
     @property
     def same(self) -> bool:
-        return self.by_transformers.strip() == self.alone.strip()
+        return self.gap is None
 
 
 async def agree(
@@ -56,12 +59,9 @@ async def agree(
         if text != alone[place]
     ]
     say(f"{len(leaks)} of {requests} mixed answers are not those of the expert alone")
-    said = [
-        Said(question, text, served)
-        for question, text, served in zip(questions, by_transformers(questions, threads), alone, strict=True)
-    ]
+    said = by_transformers(questions, alone, threads)
     return {
-        "ok": not leaks,
+        "ok": not leaks and all(one.gap is None or one.gap < NEAR for one in said),
         "engine": engine,
         "clients": clients,
         "mixed_requests": requests,
@@ -104,7 +104,7 @@ async def _at_once(server: Running, questions: Sequence[Question], clients: int)
         return await asyncio.gather(*map(one, questions))
 
 
-def by_transformers(questions: Sequence[Question], threads: int) -> list[str]:
+def by_transformers(questions: Sequence[Question], alone: Sequence[str], threads: int) -> list[Said]:
     """As any user of peft would: the base from its folder, everything else from `final/`. In fp32: its values
     are those of the 16-bit weights that the server holds."""
     import torch
@@ -112,24 +112,30 @@ def by_transformers(questions: Sequence[Question], threads: int) -> list[str]:
     from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
     torch.set_num_threads(threads)
-    answers = []
+    answers: list[Said] = []
     loaded: Any = None
-    for question in questions:
+    for question, served in zip(questions, alone, strict=True):
         if loaded is None or loaded[0] != question.run:
             final, plan = question.run / "final", plan_of(question.run)
             base = locate(plan.recipe.base, plan.machine.paths, Events.in_memory("evaluate")[0])
             model: Any = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
             model = PeftModel.from_pretrained(model, final).eval()
             settings = GenerationConfig.from_pretrained(final)
-            loaded = (question.run, model, AutoTokenizer.from_pretrained(final), settings)
-        _, model, tokenizer, settings = loaded
+            greedy = plan.recipe.decoding.model_copy(update={"temperature": 0.0, "grammar": None})
+            loaded = (question.run, model, AutoTokenizer.from_pretrained(final), settings, greedy)
+        _, model, tokenizer, settings, greedy = loaded
         given = tokenizer.apply_chat_template(
             list(question.messages), add_generation_prompt=True, return_dict=True, return_tensors="pt"
         )
         with torch.inference_mode():
             found = model.generate(**given, generation_config=settings, tokenizer=tokenizer)
         say(f"transformers {len(answers) + 1} of {len(questions)}")
-        answers.append(_text(tokenizer, found[0, given["input_ids"].shape[1] :], settings))
+        text = _text(tokenizer, found[0, given["input_ids"].shape[1] :], settings)
+        gap = None
+        if text.strip() != served.strip():
+            reference = Reference(model, tokenizer, greedy, tokenizer.chat_template)
+            gap = preference(reference, given["input_ids"], served.strip())
+        answers.append(Said(question, text, served, gap))
     return answers
 
 
@@ -146,8 +152,14 @@ def _of_expert(said: Sequence[Said], name: str) -> dict[str, Any]:
     return {
         "questions": len(own),
         "same_as_transformers": len(own) - len(other),
+        "near_ties": sum(one.gap < NEAR for one in other if one.gap is not None),
         "other": [
-            {"question": str(one.question), "transformers": one.by_transformers, "server": one.alone}
+            {
+                "question": str(one.question),
+                "transformers": one.by_transformers,
+                "server": one.alone,
+                "gap": one.gap,
+            }
             for one in other[:SHOWN]
         ],
     }

@@ -172,11 +172,14 @@ def _own_answer(reference: Reference, ids: torch.Tensor) -> str:
 
 def _answer(reference: Reference, question: Sequence[Message], other: str) -> tuple[str, float | None]:
     """The reference's answer, and by how much it prefers it to `other` where they part."""
-    model, tokenizer, decoding = reference.model, reference.tokenizer, reference.decoding
     ids = _prompt(reference, question)
-    own, other = _own_answer(reference, ids), _whole(cut(other, decoding.stop_sequences))
-    if own == other:
-        return own, None
+    own, other = _own_answer(reference, ids), _whole(cut(other, reference.decoding.stop_sequences))
+    return own, None if own == other else preference(reference, ids, other)
+
+
+def preference(reference: Reference, ids: torch.Tensor, other: str) -> float:
+    """By how much the reference prefers its own next token to that of another answer, where the two part."""
+    model, tokenizer, decoding = reference.model, reference.tokenizer, reference.decoding
     tokens = write_tokens(model, tokenizer, ids, torch.ones_like(ids), decoding)[0].tolist()
     theirs = tokenizer(other, add_special_tokens=False)["input_ids"]
     place = next((n for n, pair in enumerate(zip(tokens, theirs, strict=False)) if pair[0] != pair[1]), None)
@@ -186,4 +189,4 @@ def _answer(reference: Reference, question: Sequence[Message], other: str) -> tu
     with torch.no_grad():
         logits = model(input_ids=seen.to(model.device)).logits[0, -1].float()
     instead = theirs[place : place + 1] or end_ids(model, tokenizer, decoding.stop_sequences)
-    return own, float(logits.max() - logits[instead].max())
+    return float(logits.max() - logits[instead].max())

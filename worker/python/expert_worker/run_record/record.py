@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Mapping
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -68,6 +69,7 @@ def package_versions() -> dict[str, str | None]:
     return {name: _version(name) for name in _PACKAGES} | {"torch": str(torch.__version__)}
 
 
+@cache
 def _version(name: str) -> str | None:
     try:
         return metadata.version(name)
