@@ -425,3 +425,103 @@ fn a_preset_is_laid_over_the_manifest_and_below_set() {
     let wrong = expert.plan(&["--preset", "production", "--set", "training.config.rank=many"]);
     assert!(!wrong.status.success());
 }
+
+/// As preparing the rows would leave it.
+#[cfg(unix)]
+fn write_cache(expert: &Expert, change: impl Fn(&mut Value)) {
+    use std::os::unix::fs::MetadataExt;
+
+    let plan = &expert.document(&[])["plan"];
+    let data = &plan["recipe"]["data"];
+    let train = expert.folder.path().join("train.jsonl");
+    let found = std::fs::metadata(&train).unwrap();
+    let nanoseconds = |seconds: i64, rest: i64| seconds * 1_000_000_000 + rest;
+    let key = "c".repeat(32);
+    let settings = [
+        "validation_split",
+        "field_mapping",
+        "train_on",
+        "on_bad_row",
+        "text_dialogue",
+        "deduplicate",
+        "min_length",
+        "max_length",
+    ];
+    let mut inputs: serde_json::Map<_, _> =
+        settings.iter().map(|name| ((*name).to_owned(), data[name].clone())).collect();
+    inputs.insert("train".to_owned(), data["train"].clone());
+    inputs.insert("validation".to_owned(), json!([]));
+    let mut record = json!({
+        "format": 2,
+        "key": key,
+        "inputs": inputs,
+        "encoder": "native",
+        "sources": [],
+        "splits": {},
+        "duplicates": {
+            "rows": {"train": 50, "test": 20},
+            "test_files": {},
+            "found": [{
+                "part": "test", "of": "train", "rows": 20, "exact": 3, "near": 1,
+                "examples": [["test.jsonl:4", "train.jsonl:9"]],
+            }],
+        },
+        "read_files": [{
+            "part": "train",
+            "name": data["train"][0]["name"],
+            "bytes": found.size(),
+            "modified": nanoseconds(found.mtime(), found.mtime_nsec()),
+            "changed": nanoseconds(found.ctime(), found.ctime_nsec()),
+            "inode": found.ino(),
+        }],
+    });
+    change(&mut record);
+    let folder = Path::new(plan["machine"]["paths"]["cache"].as_str().unwrap()).join(key);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("cache.json"), record.to_string()).unwrap();
+}
+
+#[test]
+#[cfg(unix)]
+fn copies_are_shown_while_the_files_are_as_they_were_prepared() {
+    let expert = Expert::new(&embedded());
+    assert_eq!(expert.document(&[])["duplicates"], Value::Null);
+    let text = String::from_utf8(expert.plan(&[]).stdout).unwrap();
+    let unknown = "unknown until the rows are prepared: expert-cli pretokenize ";
+    assert!(text.contains(unknown), "{text}");
+
+    write_cache(&expert, |_| ());
+    let found = &expert.document(&[])["duplicates"]["found"][0];
+    assert_eq!((&found["exact"], &found["near"], &found["rows"]), (&json!(3), &json!(1), &json!(20)));
+    let output = expert.plan(&[]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("4 of 20 test rows copy train rows (3 exact, 1 near)"), "{text}");
+    assert!(!text.contains(unknown), "{text}");
+    let said = talk(&output);
+    assert!(said.contains("4 of 20 rows (20.0%; 3 exact, 1 near) of the test set are copies"), "{said}");
+    assert!(said.contains("test.jsonl:4 copies train.jsonl:9"), "{said}");
+}
+
+#[test]
+#[cfg(unix)]
+fn copies_of_other_files_or_settings_are_unknown() {
+    let expert = Expert::new(&embedded());
+    let known = || !expert.document(&[])["duplicates"].is_null();
+    for (at, other) in
+        [("/inputs/min_length", json!(3)), ("/read_files/0/inode", json!(1)), ("/key", json!("k"))]
+    {
+        write_cache(&expert, |record| *record.pointer_mut(at).unwrap() = other.clone());
+        assert!(!known(), "{at}");
+    }
+    write_cache(&expert, |record| record["read_files"] = json!([]));
+    assert!(!known(), "no files on record");
+    write_cache(&expert, |_| ());
+    assert!(known());
+    // The same size and the same time of the last change: only the file system knows.
+    let train = expert.folder.path().join("train.jsonl");
+    let before = std::fs::metadata(&train).unwrap().modified().unwrap();
+    let content = std::fs::read_to_string(&train).unwrap().replace("one", "two");
+    std::fs::write(&train, content).unwrap();
+    std::fs::File::options().write(true).open(&train).unwrap().set_modified(before).unwrap();
+    assert!(!known(), "the rows changed");
+}

@@ -51,7 +51,8 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     }
     let here = Here { rank: rank.filter(|_| args.card.is_none()), ..Here::default() };
     let prepared = prepare_here(&options, Reads::TrainingData, here, console)?;
-    show(&prepared, &prepared.resolved.plan(request), args.all, &args.price, console);
+    let prepare = next::command("pretokenize", &options, "");
+    show(&prepared, &prepared.resolved.plan(request), args.all, &args.price, &prepare, console);
     let place = if args.card.is_some() { "next, on that machine" } else { "next" };
     console.say(&format!("{place}: {}", next::command("train", &options, "")));
     Ok(Exit::Done)

@@ -94,7 +94,8 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         let paths = &resolved.machine.paths;
         let inputs = lock::inputs::here(&resolved.recipe, paths, global.python.as_deref(), &digests);
         let plan = resolved.plan(run_options.request(run_options.evaluate));
-        show(&prepared, &Plan { inputs: Some(inputs), ..plan }, false, &args.price, console);
+        let prepare = next::command("pretokenize", &options, "");
+        show(&prepared, &Plan { inputs: Some(inputs), ..plan }, false, &args.price, &prepare, console);
         return Ok(Exit::Done);
     }
     let digests = Digests::open(&host::home());

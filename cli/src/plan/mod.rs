@@ -1,6 +1,7 @@
 //! From the command line to a plan, and a plan shown.
 
 mod against;
+mod copies;
 mod links;
 mod prepare;
 mod show;

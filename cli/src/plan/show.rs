@@ -2,30 +2,35 @@
 
 use expert_contract::plan::Plan;
 use expert_contract::resolve::{Note, Resolved, estimate_steps};
+use expert_contract::results::Duplicates;
 use serde_json::json;
 
 use super::prepare::Prepared;
-use super::{slow_encoder, text};
+use super::{copies, slow_encoder, text};
 use crate::args::Price;
 use crate::run::speed::{Projection, Speed};
 use crate::ui::Console;
 use crate::ui::wrap::columns;
 
-/// `plan` is the one that the command would carry out.
-pub fn show(prepared: &Prepared, plan: &Plan, all: bool, price: &Price, console: &Console) {
+/// `plan` is the one that the command would carry out, `prepare` the command that prepares its rows.
+pub fn show(prepared: &Prepared, plan: &Plan, all: bool, price: &Price, prepare: &str, console: &Console) {
     let projection = projection(&prepared.resolved, price.price_per_hour);
+    let found = copies::copies(&prepared.resolved);
     if console.json {
-        console.document(&document(prepared, plan, projection));
+        console.document(&document(prepared, plan, projection, found.as_ref()));
     } else {
-        console.data(&text::text(&prepared.resolved, all, projection, columns()));
-        for note in notes(prepared) {
+        let copies = copies::lines(found.as_ref(), prepare);
+        console.data(&text::text(&prepared.resolved, all, projection, &copies, columns()));
+        for note in notes(prepared, found.as_ref()) {
             console.warn(&note.message, Some(&note.hint));
         }
     }
 }
 
-fn notes(prepared: &Prepared) -> Vec<Note> {
-    prepared.resolved.notes.iter().cloned().chain(slow_encoder::note(&prepared.resolved)).collect()
+fn notes(prepared: &Prepared, found: Option<&Duplicates>) -> Vec<Note> {
+    let resolved = &prepared.resolved;
+    let leaks = found.map_or_else(Vec::new, |found| copies::leaks(found, &resolved.recipe.data));
+    resolved.notes.iter().cloned().chain(slow_encoder::note(resolved)).chain(leaks).collect()
 }
 
 /// None where no run of the same shape was measured on this machine.
@@ -36,7 +41,12 @@ fn projection(resolved: &Resolved, price: Option<f64>) -> Option<Projection> {
     Some(Projection::of(speed, recipe, &steps, price))
 }
 
-fn document(prepared: &Prepared, plan: &Plan, projection: Option<Projection>) -> serde_json::Value {
+fn document(
+    prepared: &Prepared,
+    plan: &Plan,
+    projection: Option<Projection>,
+    found: Option<&Duplicates>,
+) -> serde_json::Value {
     let resolved = &prepared.resolved;
     let recipe = &plan.recipe;
     let steps = estimate_steps(&recipe.batch, &recipe.schedule.duration, &resolved.facts, None);
@@ -52,8 +62,9 @@ fn document(prepared: &Prepared, plan: &Plan, projection: Option<Projection>) ->
         "largest_micro_batch": resolved.largest_micro_batch,
         "base": resolved.base,
         "data": resolved.facts,
+        "duplicates": found,
         "settings": settings.collect::<Vec<_>>(),
-        "notes": notes(prepared),
+        "notes": notes(prepared, found),
         "diagnostics": prepared.diagnostics,
     })
 }

@@ -17,11 +17,12 @@ use crate::ui::wrap::wrapped;
 
 const LABEL: usize = 12;
 
-/// `columns`: lines that are longer are broken between words.
+/// `copies`: the lines about copies among the rows. `columns`: lines that are longer are broken between words.
 pub fn text(
     resolved: &Resolved,
     all: bool,
     projection: Option<Projection>,
+    copies: &[String],
     columns: Option<usize>,
 ) -> String {
     let Resolved { recipe, machine, .. } = resolved;
@@ -43,6 +44,9 @@ pub fn text(
         }
     }
     page.row("rows", &rows(recipe));
+    for (place, line) in copies.iter().enumerate() {
+        page.row(if place == 0 { "copies" } else { "" }, line);
+    }
     page.row("batch", &batch(resolved));
     page.row("precision", &precision(resolved));
     page.row("optimizer", &optimizer(recipe));

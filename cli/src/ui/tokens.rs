@@ -1,7 +1,8 @@
 //! The result of `pretokenize`: the cache, the row counts, and preview rows.
 
 use expert_contract::results::{
-    DuplicateRows, PretokenizeResult, PreviewRow, RowCounts, SlowEncoder, SourceCounts, SplitStatistics,
+    DuplicateRows, Duplicates, PretokenizeResult, PreviewRow, RowCounts, SlowEncoder, SourceCounts,
+    SplitStatistics,
 };
 
 use super::number::{bytes, grouped, seconds};
@@ -53,12 +54,7 @@ fn text_as(result: &PretokenizeResult, coloured: bool) -> String {
         table.row([name.clone(), split_line(split)]);
     }
     if let Some(duplicates) = &result.duplicates {
-        let mut lines = copies(&duplicates.found);
-        if lines.is_empty() {
-            let parts: Vec<_> = duplicates.rows.keys().map(String::as_str).collect();
-            lines.push(format!("none in {}", parts.join(", ")));
-        }
-        for (place, line) in lines.into_iter().enumerate() {
+        for (place, line) in copies_or_none(duplicates).into_iter().enumerate() {
             table.row([if place == 0 { "copies" } else { "" }.to_owned(), line]);
         }
     }
@@ -83,6 +79,16 @@ fn rows(totals: &RowCounts) -> String {
         grouped(totals.tokens),
         grouped(totals.supervised_tokens)
     )
+}
+
+/// A line for each part that copies another one, or one that none does.
+pub fn copies_or_none(duplicates: &Duplicates) -> Vec<String> {
+    let lines = copies(&duplicates.found);
+    if !lines.is_empty() {
+        return lines;
+    }
+    let parts: Vec<_> = duplicates.rows.keys().map(String::as_str).collect();
+    vec![format!("none in {}", parts.join(", "))]
 }
 
 /// A line for each part that copies another one.

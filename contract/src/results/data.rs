@@ -188,6 +188,23 @@ pub struct CacheRecord {
     /// Null where nothing was compared.
     #[schemars(extend("x-added-later" = true))]
     pub duplicates: Option<Duplicates>,
+    /// The data files when their rows were read: while they are so, `duplicates` holds. Empty where a source is not one
+    /// plain file.
+    #[schemars(extend("x-added-later" = true))]
+    pub read_files: Vec<ReadFile>,
     pub sources: Vec<SourceCounts>,
     pub splits: BTreeMap<String, SplitStatistics>,
+}
+
+/// A data file as the file system describes it; times are nanoseconds since 1970.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ReadFile {
+    /// `train`, `validation`, `test`, or a test set's name.
+    pub part: String,
+    pub name: String,
+    pub bytes: u64,
+    pub modified: u64,
+    pub changed: u64,
+    pub inode: u64,
 }

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pretokenize.test_scripts import CLI, needs_cli
 from pretokenize.workshop import Workshop
 
+from expert_worker.events import Events
+from expert_worker.plan import parse_plan
+from expert_worker.pretokenize import duplicates, ensure_cache
 from expert_worker.pretokenize.cache import Cache
+from expert_worker.pretokenize.read_files import before_reading
 from expert_worker.pretokenize.record import FILE, read_description
 
 PLACES = ["Porto", "Oslo", "Lima", "Cairo", "Hanoi", "Quito", "Riga", "Accra", "Perth", "Kyoto"]
@@ -127,7 +136,9 @@ def test_repeats_are_a_leak_where_validation_rows_are_held_out_of_them(data: Dat
     assert "deduplicate" in leak.hint
 
 
-def test_a_cache_that_is_used_again_is_compared_with_the_test_rows_of_now(data: Data) -> None:
+def test_a_cache_that_is_used_again_is_compared_with_the_test_rows_of_now(
+    data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = data.caches(test=[row(number) for number in range(400, 420)])
     assert counts(first) == []
     again = data.caches(test=[*(row(number) for number in range(400, 419)), TRAIN[0]])
@@ -135,10 +146,9 @@ def test_a_cache_that_is_used_again_is_compared_with_the_test_rows_of_now(data: 
     assert counts(again) == [("test", "train", 1, 0)]
     assert len(data.leaks()) == 1
     assert read_description(again.folder) == again.description
-    before = (again.folder / FILE).stat().st_mtime_ns
+    monkeypatch.delattr(duplicates, "compare")
     third = data.caches(test=[*(row(number) for number in range(400, 419)), TRAIN[0]])
     assert third.existed and len(data.leaks()) == 1
-    assert (third.folder / FILE).stat().st_mtime_ns == before
     assert sorted(path.name for path in third.folder.iterdir()) == [FILE, "train"]
 
 
@@ -167,3 +177,96 @@ def test_test_rows_that_cannot_be_read_are_left_to_evaluate(data: Data) -> None:
     cache = data.caches({**cut, "recipe.seed": 3})
     assert cache.description.duplicates is not None
     assert cache.description.duplicates.rows == {"train": 200}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a file is known by its inode and the time of its change")
+def test_the_record_says_which_files_were_read(data: Data) -> None:
+    cache = data.caches(test=TRAIN[:2], people=TRAIN[2:4])
+    read = {(file.part, file.name): file for file in cache.description.read_files}
+    assert list(read) == [("train", "train.jsonl"), ("test", "test.jsonl"), ("people", "people.jsonl")]
+    for (_, name), file in read.items():
+        found = (data.folder / name).stat()
+        assert (file.bytes, file.inode) == (found.st_size, found.st_ino)
+        assert (file.modified, file.changed) == (found.st_mtime_ns, found.st_ctime_ns)
+    assert read_description(cache.folder) == cache.description
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a file is known by its inode and the time of its change")
+def test_files_that_were_written_again_are_on_record_when_the_cache_is_used_again(data: Data) -> None:
+    first = data.caches(test=TRAIN[:2])
+    again = data.caches(test=TRAIN[:2])
+    assert again.existed and again.key == first.key
+    changed = [file.changed for file in again.description.read_files]
+    assert all(new > old.changed for new, old in zip(changed, first.description.read_files, strict=True))
+    assert read_description(again.folder) == again.description
+    assert again.description.duplicates == first.description.duplicates
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_on_record(
+    data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(*given: Any) -> Any:
+        with (data.folder / "train.jsonl").open("a") as file:
+            file.write("\n")
+        return compare(*given)
+
+    compare = duplicates.compare
+    monkeypatch.setattr(duplicates, "compare", slowly)
+    cache = data.caches(test=TRAIN[:2])
+    assert cache.description.read_files == () and cache.description.duplicates is not None
+
+
+def test_what_is_not_one_plain_file_has_no_record(data: Data, tmp_path: Path) -> None:
+    plan = data.plan(data.jsonl(TRAIN), {"machine.paths.data": {"train.jsonl": str(tmp_path)}})
+    assert before_reading(plan) == ()
+
+
+SHAPE = {
+    "model_type": "qwen3",
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "vocab_size": 600,
+}
+
+
+@needs_cli
+@pytest.mark.skipif(os.name != "posix", reason="a file is known by its inode and the time of its change")
+def test_plan_shows_what_preparing_the_rows_has_counted(tmp_path: Path, base: Path, home: Path) -> None:
+    tiny = shutil.copytree(base, tmp_path / "tiny")
+    (tiny / "config.json").write_text(json.dumps(SHAPE))
+    (tiny / "model.safetensors").write_bytes(b"")
+    for name, rows in (("train", TRAIN), ("test", [*TRAIN[:2], row(900)])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    manifest = {
+        "name": "copied",
+        "base_models": [{"name": str(tiny)}],
+        "training": {
+            "dataset": {"path": "train.jsonl", "test_path": "test.jsonl"},
+            "config": {"rank": 4, "alpha": 8, "max_seq_length": 128, "epochs": 1},
+        },
+    }
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+
+    def planned() -> dict[str, Any]:
+        command = [CLI, "plan", "--json", "--device", "cpu", "-m", tmp_path]
+        environment = {**os.environ, "EXPERT_HOME": str(home), "EXPERT_PYTHON": sys.executable}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        assert done.returncode == 0, done.stderr
+        document: dict[str, Any] = json.loads(done.stdout)
+        return document
+
+    before = planned()
+    assert before["duplicates"] is None
+    cache = ensure_cache(parse_plan(json.dumps(before["plan"])), Events.in_memory()[0])
+    after = planned()
+    assert cache.description.duplicates is not None
+    assert after["duplicates"] == cache.description.duplicates.as_json()
+    [found] = after["duplicates"]["found"]
+    assert (found["part"], found["exact"], found["rows"]) == ("test", 2, 3)
+    assert any(note["code"] == "data-leak" for note in after["notes"])
+    (tmp_path / "test.jsonl").write_text((tmp_path / "test.jsonl").read_text())
+    assert planned()["duplicates"] is None

@@ -791,6 +791,18 @@ class Duplicates(RecordedDocument):
     test_files: dict[str, Text] = Field(default_factory=dict)
 
 
+class ReadFile(RecordedDocument):
+    """A data file as the file system describes it; times are nanoseconds since 1970."""
+
+    bytes: Count | None = None
+    changed: Count | None = None
+    inode: Count | None = None
+    modified: Count | None = None
+    name: Text | None = None
+    # `train`, `validation`, `test`, or a test set's name.
+    part: Text | None = None
+
+
 class EncoderCost(RecordedDocument):
     """Why Hugging Face tokenizers encoded the rows, and what that cost as measured on the first of them."""
 
@@ -862,6 +874,9 @@ class CacheRecord(RecordedDocument):
     # Everything that the key is made of.
     inputs: dict[str, JsonValue] = Field(default_factory=dict)
     key: Text | None = None
+    # The data files when their rows were read: while they are so, `duplicates` holds. Empty where a source is
+    # not one plain file.
+    read_files: tuple[ReadFile, ...] = ()
     # Why the native encoder was not used, and what that cost.
     slow_encoder: EncoderCost | None = None
     sources: tuple[SourceCounts, ...] = ()

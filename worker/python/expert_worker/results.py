@@ -492,6 +492,18 @@ class PretokenizeResult(OutputDocument):
     duplicates: Duplicates | None = None
 
 
+class ReadFile(OutputDocument):
+    """A data file as the file system describes it; times are nanoseconds since 1970."""
+
+    # `train`, `validation`, `test`, or a test set's name.
+    part: str
+    name: str
+    bytes: U64
+    modified: U64
+    changed: U64
+    inode: U64
+
+
 class EncoderCost(OutputDocument):
     """Why Hugging Face tokenizers encoded the rows, and what that cost as measured on the first of them."""
 
@@ -519,6 +531,9 @@ class CacheRecord(OutputDocument):
     splits: dict[str, SplitStatistics]
     # Null where nothing was compared.
     duplicates: Duplicates | None = None
+    # The data files when their rows were read: while they are so, `duplicates` holds. Empty where a source is
+    # not one plain file.
+    read_files: tuple[ReadFile, ...] = ()
     # Why the native encoder was not used, and what that cost.
     slow_encoder: EncoderCost | None = None
     # The Jinja text that the rows were rendered with.

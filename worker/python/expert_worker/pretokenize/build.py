@@ -19,6 +19,7 @@ from expert_worker.plan import Source
 from expert_worker.pretokenize import duplicates
 from expert_worker.pretokenize.coder import Coder, template_endless
 from expert_worker.pretokenize.inputs import Inputs, by_task, recipe_for
+from expert_worker.pretokenize.read_files import unchanged
 from expert_worker.pretokenize.record import (
     DATA_FILE,
     FILE,
@@ -170,6 +171,7 @@ class Builder:
             encoder=self.coder.kind,
             slow_encoder=self.slow,
             duplicates=found,
+            read_files=unchanged(self.inputs.files, self.inputs.plan),
             sources=tuple(ledgers),
             splits=splits,
         )

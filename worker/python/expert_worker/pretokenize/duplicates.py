@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from expert_worker._native import Duplicates as Found
@@ -18,6 +18,7 @@ from expert_worker.errors import ExpertError, Interrupted
 from expert_worker.events import Events
 from expert_worker.plan import Plan, Source
 from expert_worker.pretokenize.inputs import Inputs, recipe_for
+from expert_worker.pretokenize.parts import TEST, TRAIN, VALIDATION, Part, learned_parts, test_parts
 from expert_worker.pretokenize.sources import open_source, source_digest
 from expert_worker.pretokenize.watch import watched
 from expert_worker.processor import available_cores
@@ -26,28 +27,20 @@ from expert_worker.results import DuplicateRows, Duplicates
 _SILENCE_BUDGET = 600.0
 # A warning from this share of a part's rows on.
 LEAK = 0.01
-TRAIN, VALIDATION, TEST = "train", "validation", "test"
-
-
-@dataclass(frozen=True)
-class _Part:
-    name: str
-    sources: Sequence[Source]
-    places: Mapping[str, str]
 
 
 def compared(inputs: Inputs, events: Events, folder: Path) -> tuple[Found | None, Duplicates | None]:
     """Copies among the rows of all parts; unpacked files are written into `folder` meanwhile. Test files that
     cannot be read are for `evaluate` to report: the other parts are compared without them."""
     digests = test_digests(inputs.plan)
-    parts = _learned_parts(inputs.plan)
-    for test in _test_parts(inputs.plan):
+    parts = learned_parts(inputs.plan)
+    for test in test_parts(inputs.plan):
         readable = [source for source in test.sources if source.name in digests]
         if readable:
             parts.append(replace(test, sources=readable))
     found = _compare(inputs, parts, events, folder)
     if found is None:
-        parts = _learned_parts(inputs.plan)
+        parts = learned_parts(inputs.plan)
         digests = {}
         found = _compare(inputs, parts, events, folder)
     if found is None:
@@ -90,7 +83,7 @@ def test_digests(plan: Plan) -> dict[str, str]:
     threads = plan.machine.threads.pretokenize
     return {
         source.name: digest
-        for part in _test_parts(plan)
+        for part in test_parts(plan)
         for source in part.sources
         if (digest := _digest(source, part.places, threads)) is not None
     }
@@ -106,22 +99,7 @@ def _digest(source: Source, places: Mapping[str, str], threads: int | None) -> s
         return None
 
 
-def _learned_parts(plan: Plan) -> list[_Part]:
-    data, places = plan.recipe.data, plan.machine.paths.data
-    parts = [_Part(TRAIN, data.train, places), _Part(VALIDATION, data.validation, places)]
-    return [part for part in parts if part.sources]
-
-
-def _test_parts(plan: Plan) -> list[_Part]:
-    data = plan.recipe.data
-    # A search is scored on validation rows: compared with themselves, all would be copies.
-    test = [source for source in data.test if source not in data.validation]
-    parts = [_Part(TEST, test, plan.machine.paths.data)]
-    parts += [_Part(name, chosen.sources, chosen.files) for name, chosen in sorted(plan.test_sets.items())]
-    return [part for part in parts if part.sources]
-
-
-def _compare(inputs: Inputs, parts: Sequence[_Part], events: Events, folder: Path) -> Found | None:
+def _compare(inputs: Inputs, parts: Sequence[Part], events: Events, folder: Path) -> Found | None:
     names = ", ".join(source.name for part in parts for source in part.sources)
     events.stage("compare rows", _SILENCE_BUDGET, ", ".join(part.name for part in parts))
     start = time.monotonic()
@@ -155,7 +133,7 @@ def _compare(inputs: Inputs, parts: Sequence[_Part], events: Events, folder: Pat
         return None
 
 
-def _counted(found: Found, parts: Sequence[_Part], rows: Mapping[str, int]) -> list[DuplicateRows]:
+def _counted(found: Found, parts: Sequence[Part], rows: Mapping[str, int]) -> list[DuplicateRows]:
     """What is learned from or chosen by, copied elsewhere; copies within test rows harm nothing."""
     counted = []
     for part, of, exact, near, examples in found.copies():

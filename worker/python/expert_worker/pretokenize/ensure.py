@@ -16,6 +16,7 @@ from expert_worker.pretokenize.encoder_cost import cost, record, warn
 from expert_worker.pretokenize.foreign import foreign_cache
 from expert_worker.pretokenize.inputs import Inputs, gather
 from expert_worker.pretokenize.lock import builder_lock
+from expert_worker.pretokenize.read_files import unchanged
 from expert_worker.pretokenize.record import FILE, damage, is_cache_folder, read_description, sealed
 from expert_worker.pretokenize.watch import watched
 from expert_worker.results import CacheRecord
@@ -107,12 +108,15 @@ def _undamaged(target: Path, events: Events) -> CacheRecord | None:
 
 
 def _compared(inputs: Inputs, target: Path, cache: CacheRecord, events: Events) -> CacheRecord:
-    """The record, with the cache's rows compared with the test rows as they are now."""
-    if duplicates.is_current(cache.duplicates, inputs.plan):
+    """The record, with the cache's rows compared with the test rows as they are now, and the files that they
+    were read from."""
+    current = duplicates.is_current(cache.duplicates, inputs.plan)
+    if current and inputs.files in ((), cache.read_files):
         return cache
     try:
-        _, found = duplicates.compared(inputs, events, target)
-        cache = cache.model_copy(update={"duplicates": found})
+        found = cache.duplicates if current else duplicates.compared(inputs, events, target)[1]
+        read = unchanged(inputs.files, inputs.plan)
+        cache = cache.model_copy(update={"duplicates": found, "read_files": read})
         if found is not None:
             files.replace(target / FILE, sealed(cache))
     except OSError:

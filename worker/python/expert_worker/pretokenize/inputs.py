@@ -13,10 +13,12 @@ from expert_worker._native import ENCODER_VERSION, Recipe
 from expert_worker.events import Events
 from expert_worker.plan import Machine, Plan, Source
 from expert_worker.pretokenize.locate import tokenizer_folder
+from expert_worker.pretokenize.read_files import before_reading
 from expert_worker.pretokenize.record import FORMAT
 from expert_worker.pretokenize.sources import source_digest
 from expert_worker.pretokenize.template import template_damaged, template_for
 from expert_worker.pretokenize.vocabulary import Vocabulary, read_vocabulary
+from expert_worker.results import ReadFile
 
 _DIGEST_BUDGET = 600.0
 
@@ -28,6 +30,8 @@ class Inputs:
     template: str
     # The inputs of the key, as recorded in cache.json.
     parts: dict[str, Any]
+    # As they were before anything was read of them.
+    files: tuple[ReadFile, ...] = ()
 
     @property
     def key(self) -> str:
@@ -39,6 +43,7 @@ def gather(plan: Plan, events: Events) -> Inputs:
     vocabulary = read_vocabulary(tokenizer_folder(plan.recipe.base, plan.machine.paths, events))
     template = template_for(plan.recipe.template, plan.recipe.base.name, vocabulary, events)
     events.stage("digest data", _DIGEST_BUDGET)
+    files = before_reading(plan)
     data, batch = plan.recipe.data, plan.recipe.batch
     parts = {
         "format": FORMAT,
@@ -63,7 +68,7 @@ def gather(plan: Plan, events: Events) -> Inputs:
     counts = [[len(files) for files in by_task(sources)] for sources in (data.train, data.validation)]
     if any(count > 1 for split in counts for count in split):
         parts["files_by_task"] = counts
-    return Inputs(plan, vocabulary, template, parts)
+    return Inputs(plan, vocabulary, template, parts, files)
 
 
 def by_task(sources: Sequence[Source]) -> list[list[Source]]:
