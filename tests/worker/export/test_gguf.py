@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,19 @@ SIZES: dict[str, Any] = {
     "bos_token_id": 1,
 }
 CONFIGS = {"llama": LlamaConfig, "qwen3": Qwen3Config}
+# Where the architecture decides nothing.
+FIRST_BASE = pytest.mark.parametrize(
+    "base", ["llama", pytest.param("qwen3", marks=pytest.mark.full)], indirect=True
+)
+
+
+def half(*levels: Collection[Any]) -> list[Any]:
+    """All combinations; in `make test` half of them, with every pair of two levels."""
+    return [
+        pytest.param(*(value for _, value in combined), marks=[pytest.mark.full] * (odd % 2))
+        for combined in product(*map(enumerate, levels))
+        for odd in [sum(place for place, _ in combined)]
+    ]
 
 
 @cache
@@ -110,7 +125,7 @@ def prefix_answers(monkeypatch: pytest.MonkeyPatch, prefix: str) -> None:
     monkeypatch.setattr(llama_cpp, "_asked", lambda *request: [prefix + text for text in asked(*request)])
 
 
-@pytest.mark.parametrize("lora", [{}, {"use_rslora": True}], ids=["lora", "rslora"])
+@pytest.mark.parametrize(("base", "lora"), half(CONFIGS, [{}, {"use_rslora": True}]), indirect=["base"])
 def test_llama_cpp_answers_as_peft_does(lora: dict[str, Any], base: Path, tmp_path: Path) -> None:
     target = tmp_path / "out"
     found = export(base, trained(base, **lora), target)
@@ -130,12 +145,13 @@ def test_a_merged_model_answers_as_peft_does(base: Path, tmp_path: Path) -> None
     assert "expert-sample.gguf" in about["files"]
 
 
-@pytest.mark.parametrize(("quantize", "kind"), [("q8_0", "Q8_0"), ("q4_1", "Q4_1")])
-@pytest.mark.parametrize("merge", [False, True], ids=["adapter", "merged"])
+@pytest.mark.parametrize(
+    ("base", "merge", "quantize"), half(CONFIGS, [False, True], ["q8_0", "q4_1"]), indirect=["base"]
+)
 def test_quantized_weights_are_those_of_the_file(
-    merge: bool, quantize: str, kind: str, base: Path, tmp_path: Path
+    merge: bool, quantize: str, base: Path, tmp_path: Path
 ) -> None:
-    target = tmp_path / "out"
+    target, kind = tmp_path / "out", quantize.upper()
     found = export(base, trained(base), target, merge=merge, quantize=quantize)
     answers = found["answers"]
     assert answers["asked"] == 6 == answers["equal"] + answers["near_ties"]
@@ -149,7 +165,7 @@ def test_quantized_weights_are_those_of_the_file(
     assert types["token_embd.weight"] == "Q8_0" and types["blk.0.attn_norm.weight"] == "F32"
 
 
-def test_weights_that_came_from_blocks_go_back_unchanged(base: Path, tmp_path: Path) -> None:
+def test_weights_that_came_from_blocks_go_back_unchanged() -> None:
     """As the embedded base's do, which is made of 4-bit blocks."""
     torch.manual_seed(3)
     kind = GGMLQuantizationType.Q4_1
@@ -157,8 +173,11 @@ def test_weights_that_came_from_blocks_go_back_unchanged(base: Path, tmp_path: P
     assert (quants.quantize(quants.dequantize(first, kind), kind) == first).all()
 
 
-@pytest.mark.parametrize("quantize", [None, "q8_0"])
-@pytest.mark.parametrize("spoiled", ["scale", "order", "answer"])
+@pytest.mark.parametrize(
+    ("base", "quantize", "spoiled"),
+    half(CONFIGS, [None, "q8_0"], ["scale", "order", "answer"]),
+    indirect=["base"],
+)
 def test_a_file_that_answers_otherwise_is_not_exported(
     spoiled: str, quantize: str | None, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,6 +199,7 @@ def test_a_file_that_answers_otherwise_is_not_exported(
     assert not (tmp_path / "out").exists()
 
 
+@FIRST_BASE
 def test_kinds_and_architectures_without_a_form_are_refused(base: Path, tmp_path: Path) -> None:
     final = trained(base, use_dora=True)
     with pytest.raises(BadInput, match="DoRA adapter has no form in GGUF"):
@@ -195,6 +215,7 @@ def test_kinds_and_architectures_without_a_form_are_refused(base: Path, tmp_path
             gguf_files.Shape.of(base)
 
 
+@FIRST_BASE
 def test_the_modelfile_ends_answers_and_renders_as_the_template(base: Path, tmp_path: Path) -> None:
     export(base, trained(base), tmp_path / "out")
     text = (tmp_path / "out" / "Modelfile").read_text()
@@ -222,6 +243,7 @@ def test_vllms_rank_is_one_that_it_takes() -> None:
     assert [vllm_rank(rank) for rank in (1, 8, 9, 64, 300)] == [8, 8, 16, 64, 320]
 
 
+@FIRST_BASE
 def test_answers_that_part_at_nearly_equal_tokens_are_counted(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +253,7 @@ def test_answers_that_part_at_nearly_equal_tokens_are_counted(
     assert found["answers"] == {"asked": 6, "equal": 0, "near_ties": 6}
 
 
+@FIRST_BASE
 def test_without_llama_cpp_nothing_is_loaded_and_the_extra_is_named(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,6 +264,7 @@ def test_without_llama_cpp_nothing_is_loaded_and_the_extra_is_named(
     assert "expert-worker[serve]" in str(refused.value.hint) and not memory.events
 
 
+@FIRST_BASE
 def test_a_library_that_aborts_ends_the_export_with_a_message(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
