@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from expert_worker.base.embedded import NAME, _gguf, embedded, quietly
+from expert_worker.base.embedded import NAME, _gguf, _read_once, embedded, quietly
 from expert_worker.events import Events
 
 
@@ -16,13 +16,31 @@ def converted(tmp_path_factory):
     return embedded(home, events), home, said
 
 
+def read_as_the_conversion_does():
+    import gguf
+
+    with _read_once():
+        return gguf.GGUFReader(_gguf())
+
+
+@pytest.mark.full
+def test_the_file_is_read_as_its_own_library_reads_it():
+    from gguf import GGUFReader
+
+    found, expected = read_as_the_conversion_does(), GGUFReader(_gguf())
+    assert list(found.fields) == list(expected.fields)
+    for name, field in expected.fields.items():
+        assert (found.fields[name].types, found.fields[name].contents()) == (field.types, field.contents())
+    assert [tensor[:5] for tensor in found.tensors] == [tensor[:5] for tensor in expected.tensors]
+
+
 def test_the_reloaded_weights_differ_by_nothing(converted):
-    """Held against the GGUF's own numbers, read by another library."""
-    from gguf import GGUFReader, dequantize
+    """Held against the GGUF's own numbers, dequantized by another library."""
+    from gguf import dequantize
     from safetensors import safe_open
 
     folder, _, _ = converted
-    stored = {tensor.name: tensor for tensor in GGUFReader(_gguf()).tensors}
+    stored = {tensor.name: tensor for tensor in read_as_the_conversion_does().tensors}
     pairs = {
         "token_embd.weight": "model.embed_tokens.weight",
         "blk.7.ffn_down.weight": "model.layers.7.mlp.down_proj.weight",

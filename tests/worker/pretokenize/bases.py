@@ -4,6 +4,7 @@ import base64
 import json
 from functools import cache
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -84,10 +85,13 @@ def qwen() -> Tokenizer:
 def _halves(token: bytes, rank: int, ranks: dict[bytes, int]) -> tuple[bytes, bytes]:
     """The two tokens that merging by rank leaves last before `token` itself."""
     parts = [token[at : at + 1] for at in range(len(token))]
+    pairs = [ranks.get(left + right, rank) for left, right in pairwise(parts)]
     while len(parts) > 2:
-        pairs = (ranks.get(parts[at] + parts[at + 1], rank) for at in range(len(parts) - 1))
-        _, at = min((pair, at) for at, pair in enumerate(pairs))
+        at = pairs.index(min(pairs))
         parts[at : at + 2] = [parts[at] + parts[at + 1]]
+        del pairs[at]
+        for near in range(max(0, at - 1), min(at + 1, len(pairs))):
+            pairs[near] = ranks.get(parts[near] + parts[near + 1], rank)
     return parts[0], parts[1]
 
 

