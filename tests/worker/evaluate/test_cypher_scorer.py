@@ -1,6 +1,5 @@
 """Cypher is right when it returns the right rows, and reaches the engine only when it is a question."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -133,19 +132,19 @@ def test_words_in_strings_and_property_names_are_harmless(harmless: str) -> None
     assert refusal(harmless) is None
 
 
-@pytest.mark.parametrize(
-    "endless",
-    [
-        "UNWIND range(1, 1000000000) AS x RETURN count(x)",
-        "MATCH (a:Person), (b:Person), (c:Person), (d:Person), (e:Person), (f:Person), (g) RETURN count(*)",
-        "MATCH (a:Person)-[:KNOWS*1..30]-(b:Person) RETURN count(*)",
-        "UNWIND range(1, 9000) AS x RETURN x",
-    ],
-)
-def test_endless_questions_end(endless: str, tmp_path: Path) -> None:
+ENDLESS = [
+    "UNWIND range(1, 1000000000) AS x RETURN count(x)",
+    "MATCH (a:Person), (b:Person), (c:Person), (d:Person), (e:Person), (f:Person), (g) RETURN count(*)",
+    "MATCH (a:Person)-[:KNOWS*1..30]-(b:Person) RETURN count(*)",
+    "UNWIND range(1, 9000) AS x RETURN x",
+]
+
+
+def test_endless_questions_end() -> None:
     row = {"graph": GRAPH, "seed": "1", "completion": "MATCH (p:Person) RETURN p.name"}
-    found = judge_all("cypher", [row] * 2, [endless, row["completion"]])
-    assert [said.correct for said in found] == [False, True]
+    answers = [answer for endless in ENDLESS for answer in (endless, row["completion"])]
+    found = judge_all("cypher", [row] * len(answers), answers)
+    assert [said.correct for said in found] == [False, True] * len(ENDLESS)
 
 
 def test_numbers_and_booleans_have_their_types_and_a_node_may_have_many_relationships() -> None:

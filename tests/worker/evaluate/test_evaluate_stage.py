@@ -44,8 +44,21 @@ def adapted(seed: int = 4) -> Any:
     return model.eval()
 
 
+ROWS = [{"prompt": f"question {n}", "tags": ["odd" if n % 2 else "even"], "level": n % 3} for n in range(8)]
+
+
+@pytest.fixture(scope="module")
+def adapter_says(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The adapter's answers to ROWS."""
+    folder = tmp_path_factory.mktemp("said")
+    decoding = example_plan(folder, {"recipe.decoding": DECODING}).recipe.decoding
+    maker = PromptMaker(tiny.tokenizer())
+    asked = [maker.prompt({"messages": [{"role": "user", "content": row["prompt"]}]}) for row in ROWS]
+    return [answer.text for answer in answer_all(adapted(), tiny.tokenizer(), asked, decoding)]
+
+
 @pytest.fixture
-def plan(tmp_path: Path) -> Any:
+def plan(tmp_path: Path, adapter_says: list[str]) -> Any:
     datasets = tmp_path / "expert-sample" / "datasets"
     datasets.mkdir(parents=True)
     source = {"name": "datasets/test.jsonl", "format": "jsonl", "weight": 1.0, "task": None}
@@ -60,15 +73,10 @@ def plan(tmp_path: Path) -> Any:
             },
         },
     )
-    model = adapted()
-    maker = PromptMaker(tiny.tokenizer())
     rows = [
-        {"prompt": f"question {n}", "tags": ["odd" if n % 2 else "even"], "level": n % 3} for n in range(8)
+        {**row, "completion": text if row["tags"] == ["even"] else "never said"}
+        for row, text in zip(ROWS, adapter_says, strict=True)
     ]
-    asked = [maker.prompt({"messages": [{"role": "user", "content": row["prompt"]}]}) for row in rows]
-    said = answer_all(model, tiny.tokenizer(), asked, made.recipe.decoding)
-    for row, answer in zip(rows, said, strict=True):
-        row["completion"] = answer.text if row["tags"] == ["even"] else "never said"
     for name in SPLITS:
         (datasets / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return made

@@ -22,45 +22,53 @@ from expert_worker.results import Answer
 LABELS = ["positive", "not positive", "n/a"]
 
 
-def verdict(scorer: ChosenScorer, row: dict[str, Any], text: str) -> tuple[float, str]:
-    (found,) = judge_all(scorer, [row], [text])
-    assert not found.failed, found.reason
-    return found.score, found.reason
+def verdicts(scorer: ChosenScorer, *asked: tuple[dict[str, Any], str]) -> list[tuple[float, str]]:
+    """Scores and reasons of rows and answers, by one child."""
+    found = judge_all(scorer, [row for row, _ in asked], [text for _, text in asked])
+    assert not any(it.failed for it in found), [it.reason for it in found]
+    return [(it.score, it.reason) for it in found]
 
 
 def test_contains_looks_for_the_reference_or_for_each_listed_text() -> None:
-    scorer = ChosenScorer("contains")
-    assert verdict(scorer, {"completion": "New  York"}, "It is in NEW\nYORK, I think.") == (1, "")
-    assert verdict(scorer, {"completion": "York"}, "London") == (0, "does not contain 'York'")
     listed = {"completion": "", "contains": ["red", "green", "blue", "grey"]}
-    assert verdict(scorer, listed, "Green and red.") == (0.5, "does not contain 'blue', 'grey'")
+    found = verdicts(
+        ChosenScorer("contains"),
+        ({"completion": "New  York"}, "It is in NEW\nYORK, I think."),
+        ({"completion": "York"}, "London"),
+        (listed, "Green and red."),
+    )
+    assert found == [(1, ""), (0, "does not contain 'York'"), (0.5, "does not contain 'blue', 'grey'")]
 
 
-@pytest.mark.parametrize(
-    ("answer", "label"),
-    [
-        ("positive", "positive"),
-        (" Positive.\n", "positive"),
-        ("**Not positive**", "not positive"),
-        ("The review is not  positive.", "not positive"),
-        ("```\nN/A\n```", "n/a"),
-        ("positively", None),
-        ("positive or n/a", None),
-        ("", None),
-        ("I cannot say", None),
-    ],
-)
-def test_an_answer_names_one_label_or_none(answer: str, label: str | None) -> None:
-    assert Labels(LABELS).of(answer) == label
-    scorer = ChosenScorer("classification", {"labels": LABELS})
-    wanted = label or "positive"
-    assert verdict(scorer, {"completion": wanted.upper()}, answer)[0] == (label is not None)
+NAMED = {
+    "positive": "positive",
+    " Positive.\n": "positive",
+    "**Not positive**": "not positive",
+    "The review is not  positive.": "not positive",
+    "```\nN/A\n```": "n/a",
+    "positively": None,
+    "positive or n/a": None,
+    "": None,
+    "I cannot say": None,
+}
+
+
+@pytest.mark.parametrize("answer", NAMED)
+def test_an_answer_names_one_label_or_none(answer: str) -> None:
+    assert Labels(LABELS).of(answer) == NAMED[answer]
+
+
+def test_an_answer_that_names_its_label_is_right() -> None:
+    asked = [({"completion": (label or "positive").upper()}, answer) for answer, label in NAMED.items()]
+    found = verdicts(ChosenScorer("classification", {"labels": LABELS}), *asked)
+    assert [score for score, _ in found] == [label is not None for label in NAMED.values()]
 
 
 def test_a_wrong_label_is_named() -> None:
+    row = {"completion": "n/a"}
     scorer = ChosenScorer("classification", {"labels": LABELS})
-    assert verdict(scorer, {"completion": "n/a"}, "positive") == (0, "'positive' instead of 'n/a'")
-    assert verdict(scorer, {"completion": "n/a"}, "positive, n/a") == (0, "names 2 labels: 'positive, n/a'")
+    found = verdicts(scorer, (row, "positive"), (row, "positive, n/a"))
+    assert found == [(0, "'positive' instead of 'n/a'"), (0, "names 2 labels: 'positive, n/a'")]
 
 
 def test_f1_and_confusion_by_hand() -> None:
@@ -84,19 +92,20 @@ def test_rouge_by_hand() -> None:
     answer = "The cat lay on the mat."
     for variant, f1 in (("rouge1", 5 / 6), ("rouge2", 3 / 5), ("rougeL", 5 / 6)):
         scorer = ChosenScorer("rouge", {"kind": "rouge", "variant": variant})
-        score, reason = verdict(scorer, row, answer)
+        ((score, reason),) = verdicts(scorer, (row, answer))
         assert score == pytest.approx(f1)
         assert reason == f"precision {f1:.2f}, recall {f1:.2f}"
-    assert verdict(ChosenScorer("rouge"), {"completion": "Größe über alles"}, "größe über Alles!") == (1, "")
-    assert verdict(ChosenScorer("rouge"), {"completion": "b a"}, "")[0] == 0
+    umlauts = {"completion": "Größe über alles"}, "größe über Alles!"
+    whole, empty = verdicts(ChosenScorer("rouge"), umlauts, ({"completion": "b a"}, ""))
+    assert whole == (1, "") and empty[0] == 0
 
 
 def test_chrf_by_hand() -> None:
-    scorer = ChosenScorer("chrf")
-    assert verdict(scorer, {"completion": "Straße"}, "Straße") == (1, "")
-    assert verdict(scorer, {"completion": "abc"}, "xyz")[0] == 0
+    asked = {"Straße": "Straße", "abc": "xyz", "abcd": "abce"}
+    pairs = [({"completion": reference}, answer) for reference, answer in asked.items()]
+    whole, none, (score, reason) = verdicts(ChosenScorer("chrf"), *pairs)
+    assert whole == (1, "") and none[0] == 0
     # 3 of 4 letters, 2 of 3 pairs, 1 of 2 triples and no quadruple are shared; precision is recall.
-    score, reason = verdict(scorer, {"completion": "abcd"}, "abce")
     assert score == pytest.approx((3 / 4 + 2 / 3 + 1 / 2 + 0) / 4, abs=1e-6)
     assert reason == f"chrF {100 * score:.1f}"
 
