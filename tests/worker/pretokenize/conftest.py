@@ -8,6 +8,8 @@ import pytest
 from pretokenize.bases import llama3_like, write_base
 from pretokenize.workshop import Workshop
 
+from expert_worker.pretokenize import coder
+
 REAL = Path(os.environ.get("EXPERT_SHARED", Path(__file__).parents[4] / "shared")) / "real" / "datasets"
 
 
@@ -25,6 +27,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def workshop(tmp_path: Path, base: Path, home: Path) -> Workshop:
     return Workshop(tmp_path, base, home)
+
+
+@pytest.fixture
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of something else with many templates: each check runs a process for a second."""
+    monkeypatch.setattr(coder, "_verdict", lambda *_: coder.Verdict(ids=None, texts=None))
 
 
 @pytest.fixture

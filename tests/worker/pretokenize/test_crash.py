@@ -20,6 +20,7 @@ from expert_worker.pretokenize import ensure_cache
 from expert_worker.pretokenize.record import read_description
 
 KILLS = 30
+SAMPLE = 12
 ROWS = [{"prompt": f"Question {i}", "completion": f"Answer {i * i}"} for i in range(30_000)]
 CODE = (
     "import sys; from expert_worker.plan import parse_plan; from expert_worker.events import Events\n"
@@ -61,7 +62,7 @@ def build_and_leave(plan: Plan) -> NoReturn:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_builder_killed_at_any_moment(workshop: Workshop) -> None:
+def test_a_builder_killed_at_any_moment(workshop: Workshop, every_trial: bool) -> None:
     path = workshop.jsonl(ROWS)
     changes = {"recipe.data.validation_split": 0.05}
     workshop.build(path)  # Compiles and checks the tokenizer, so that the clock below sees a build alone.
@@ -72,7 +73,7 @@ def test_a_builder_killed_at_any_moment(workshop: Workshop) -> None:
     plan = workshop.plan(path, changes)
     draw = random.Random(9)
     died_before_the_end = 0
-    for _ in range(KILLS):
+    for _ in range(KILLS if every_trial else SAMPLE):
         child = os.fork()
         if child == 0:
             build_and_leave(plan)

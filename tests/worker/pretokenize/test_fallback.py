@@ -75,8 +75,8 @@ def test_a_template_larger_than_a_pipe_reaches_the_check(
     assert "tokenizer-fallback" not in codes(workshop)
 
 
-def test_an_encoder_that_is_not_exact_gives_way(workshop: Workshop, tmp_path: Path) -> None:
-    workshop.home = tmp_path / "home"
+def test_an_encoder_that_is_not_exact_gives_way(checked: Workshop) -> None:
+    workshop = checked
     native = rows(workshop, "native")
     assert "tokenizer-fallback" not in codes(workshop)
     (verdict,) = (workshop.home / "tokenizers").glob("*.exact.json")
@@ -112,9 +112,8 @@ def test_building_again_as_asked_speaks_of_no_damage(workshop: Workshop) -> None
     assert "Building it again, as asked" in said and '"warning"' not in said and "damage" not in said
 
 
-def test_a_template_that_is_rendered_differently_is_reported(workshop: Workshop, tmp_path: Path) -> None:
-    workshop.home = tmp_path / "home"
-    rows(workshop, "one")
+def test_a_template_that_is_rendered_differently_is_reported(checked: Workshop) -> None:
+    workshop = checked
     (verdict,) = (workshop.home / "tokenizers").glob("*.exact.json")
     verdict.write_text(json.dumps({"ids": None, "texts": "the template renders 'Hi' otherwise"}))
     rows(workshop, "two")

@@ -204,7 +204,7 @@ PROMPT = RUN.replace("ensure_cache(parse_plan(sys.stdin.read()), events)\n", "")
 )
 
 
-@pytest.mark.parametrize("explodes", ["template", "tokenizer"])
+@pytest.mark.parametrize("explodes", ["template", pytest.param("tokenizer", marks=pytest.mark.full)])
 def test_prompts_are_made_within_the_same_limits(workshop: Workshop, tmp_path: Path, explodes: str) -> None:
     source = CHATML
     if explodes == "template":

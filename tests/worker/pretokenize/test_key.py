@@ -51,6 +51,7 @@ CHANGES: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: next(iter(change)))
 def test_what_decides_the_rows_changes_the_key(workshop: Workshop, change: dict[str, Any]) -> None:
     path = workshop.jsonl(ROWS)
@@ -74,6 +75,7 @@ def test_a_short_file_s_digest_is_its_own(workshop: Workshop) -> None:
     assert digest_of([path], None) == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_another_tokenizer_changes_the_key(workshop: Workshop, tmp_path: Path) -> None:
     path = workshop.jsonl(ROWS)
     before = workshop.build(path).key

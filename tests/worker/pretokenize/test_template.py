@@ -12,6 +12,9 @@ from transformers.utils.chat_template_utils import render_jinja_template
 from expert_worker._native import BUILTIN_TEMPLATES, Recipe
 from expert_worker.errors import BadInput
 
+# test_fallback.py and test_families.py look at the check.
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 BUILTIN = dict(BUILTIN_TEMPLATES)
 SPECIALS = {"bos_token": "<s>", "eos_token": "</s>"}
 CONTENTS = [
