@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from expert_worker.evaluate.scorers.sql import SqlScorer, database, query
+from expert_worker.schema_rows import make
 from expert_worker.schema_rows.__main__ import main
 from expert_worker.schema_rows.copies import without_copies
 from expert_worker.schema_rows.ddl import read_ddl
@@ -37,9 +38,11 @@ def made(name: str, split: str, count: int = 100) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", SAMPLE)
-def test_every_query_gives_rows_on_each_database_and_is_right_by_the_scorer(name: str) -> None:
+def test_every_query_gives_rows_on_each_database_and_is_right_by_the_scorer(
+    name: str, every_trial: bool
+) -> None:
     scorer = SqlScorer()
-    for row in made(name, "test"):
+    for row in made(name, "test") if every_trial else made(name, "test")[::3]:
         answer = row["messages"][-1]["content"]
         for place in range(3):
             assert query(database(row, f"{row['seed']}/{place}"), answer)
@@ -98,7 +101,7 @@ def test_values_of_held_out_rows_are_not_those_of_training_rows() -> None:
 
 def test_the_users_words_are_said() -> None:
     text = (DDL / "music_shop.sql").read_text(encoding="utf-8")
-    plain, given = made_from(text, 80), made_from(text, 80, tracks=["ditty"], composer=["tunesmith"])
+    plain, given = made("music_shop", "test"), made_from(text, 50, tracks=["ditty"], composer=["tunesmith"])
     said = json.dumps([row["messages"][1]["content"] for row in given])
     assert "ditt" in said and "tunesmith" in said
     assert "ditt" not in json.dumps(plain) and "tunesmith" not in json.dumps(plain)
@@ -110,16 +113,17 @@ def test_names_that_sql_reserves_hold_spaces_or_are_not_english() -> None:
         'CREATE TABLE "größen" (id INTEGER PRIMARY KEY, name TEXT, länge REAL,'
         ' "select" INT REFERENCES "select"(id), parent INT REFERENCES "größen"(id));'
     )
-    answers = [row["messages"][-1]["content"] for row in made_from(text, 60)]
-    assert len(answers) == 60
+    answers = [row["messages"][-1]["content"] for row in made_from(text, 30)]
+    assert len(answers) == 30
     assert any('"two words"' in answer for answer in answers)
     assert any('"größen"' in answer for answer in answers)
 
 
-def test_a_wide_table_is_shown_with_what_the_question_needs() -> None:
+def test_a_wide_table_is_shown_with_what_the_question_needs(every_trial: bool) -> None:
+    count = 40 if every_trial else 14
     columns = ", ".join(f"measure_{chr(97 + n // 20)}{chr(97 + n % 20)} INT" for n in range(150))
-    rows = made_from(f"CREATE TABLE readings (id INTEGER PRIMARY KEY, name TEXT, {columns});", 40)
-    assert len(rows) == 40
+    rows = made_from(f"CREATE TABLE readings (id INTEGER PRIMARY KEY, name TEXT, {columns});", count)
+    assert len(rows) == count
     assert all(sum(len(it["content"]) for it in row["messages"]) <= LONGEST for row in rows)
 
 
@@ -136,23 +140,29 @@ def test_near_copies_are_dropped_and_other_questions_stay() -> None:
 
 
 def run(folder: Path, *more: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    code = main(["--ddl", str(DDL / "music_shop.sql"), "--output", str(folder), "--rows", "60", *more])
+    code = main(["--ddl", str(DDL / "music_shop.sql"), "--output", str(folder), *more])
     said = capsys.readouterr()
     return code, said.out, said.err
 
 
 def test_the_files_are_the_same_bytes_again_and_others_for_another_seed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    every_trial: bool,
 ) -> None:
+    assert [make.held_out_rows(rows) for rows in (60, 1000, 50_000)] == [40, 100, 400]
+    count, held_out = (60, 40) if every_trial else (20, 20)
+    monkeypatch.setattr(make, "held_out_rows", lambda rows: held_out)
     for folder, seed in (("a", "1"), ("b", "1"), ("c", "2")):
-        code, out, _ = run(tmp_path / folder, "--seed", seed, capsys=capsys)
+        code, out, _ = run(tmp_path / folder, "--rows", str(count), "--seed", seed, capsys=capsys)
         assert code == 0
-        assert json.loads(out)["rows"] == {"train": 60, "validation": 40, "test": 40}
+        assert json.loads(out)["rows"] == {"train": count, "validation": held_out, "test": held_out}
     for name in ("train.jsonl", "validation.jsonl", "test.jsonl"):
         first, again, other = ((tmp_path / folder / name).read_bytes() for folder in "abc")
         assert first == again != other
     asked = [json.loads(line)["messages"][1]["content"] for line in (tmp_path / "a/test.jsonl").open()]
-    assert len(set(asked)) == 40
+    assert len(set(asked)) == held_out
 
 
 def test_files_that_are_there_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
