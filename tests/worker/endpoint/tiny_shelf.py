@@ -94,7 +94,7 @@ class Running:
 
     def stop(self, number: int) -> int:
         self.process.send_signal(number)
-        return self.process.wait(30)
+        return self.process.wait(120)
 
 
 @contextmanager
@@ -125,7 +125,7 @@ def command(folder: Path, finals: Sequence[Path], base: Path) -> list[str]:
     return [sys.executable, "-m", "expert_worker.endpoint", *map(str, finals), *places]
 
 
-def until(condition: Any, seconds: float = 20.0) -> None:
+def until(condition: Any, seconds: float = 240.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
