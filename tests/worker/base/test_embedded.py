@@ -31,7 +31,13 @@ def test_the_file_is_read_as_its_own_library_reads_it():
     assert list(found.fields) == list(expected.fields)
     for name, field in expected.fields.items():
         assert (found.fields[name].types, found.fields[name].contents()) == (field.types, field.contents())
-    assert [tensor[:5] for tensor in found.tensors] == [tensor[:5] for tensor in expected.tensors]
+    for tensor, other in zip(found.tensors, expected.tensors, strict=True):
+        assert (tensor.name, tensor.tensor_type, *tensor.shape) == (
+            other.name,
+            other.tensor_type,
+            *other.shape,
+        )
+        assert tensor.data_offset == other.data_offset
 
 
 def test_the_reloaded_weights_differ_by_nothing(converted):
