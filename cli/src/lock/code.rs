@@ -72,8 +72,10 @@ fn digest_of_files(root: &Path, files: &[PathBuf]) -> String {
     named.sort();
     let mut digest = Sha256::new();
     for (name, file) in named {
-        let text = fs::read(file).unwrap_or_default();
-        let text: Vec<u8> = text.into_iter().filter(|byte| *byte != b'\r').collect();
+        let mut text = fs::read(file).unwrap_or_default();
+        if text.contains(&b'\r') {
+            text.retain(|byte| *byte != b'\r');
+        }
         digest.update(format!("{name} {}\n", text.len()));
         digest.update(&text);
     }
@@ -87,7 +89,7 @@ fn native_digest(package: &Path) -> Option<String> {
         library && file_name(file).starts_with(NATIVE)
     })?;
     let bytes = fs::read(module).ok()?;
-    let found = bytes.windows(MARK.len()).position(|window| window == MARK);
+    let found = memchr::memmem::find(&bytes, MARK);
     let digest = found.and_then(|at| bytes.get(at + MARK.len()..at + MARK.len() + DIGITS));
     let digest = digest.filter(|digest| digest.iter().all(u8::is_ascii_hexdigit));
     digest
