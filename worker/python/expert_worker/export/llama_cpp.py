@@ -28,6 +28,8 @@ from expert_worker.results import AnswerCheck
 NEAR = 0.05
 # On blocks of 8 or 4 bits it rounds the other factor to 8 bits too.
 NEAR_QUANTIZED = 0.5
+# How many of the likeliest tokens are compared with another answer; a less likely one is not a near tie.
+_LIKELY = 64
 
 
 @dataclass(frozen=True)
@@ -178,15 +180,28 @@ def _answer(reference: Reference, question: Sequence[Message], other: str) -> tu
 
 
 def preference(reference: Reference, ids: torch.Tensor, other: str) -> float:
-    """By how much the reference prefers its own next token to that of another answer, where the two part."""
+    """By how much the reference prefers its own next token to the best one of another answer, where the texts
+    part: the same text can be made of other tokens."""
     model, tokenizer, decoding = reference.model, reference.tokenizer, reference.decoding
     tokens = write_tokens(model, tokenizer, ids, torch.ones_like(ids), decoding)[0].tolist()
-    theirs = tokenizer(other, add_special_tokens=False)["input_ids"]
-    place = next((n for n, pair in enumerate(zip(tokens, theirs, strict=False)) if pair[0] != pair[1]), None)
-    if place is None:
-        place = min(len(tokens), len(theirs))
-    seen = torch.cat([ids, torch.tensor([tokens[:place]], dtype=torch.long)], dim=1)
+    ends = end_ids(model, tokenizer, decoding.stop_sequences)
+
+    def text(of: list[int]) -> str:
+        found: str = tokenizer.decode(of, skip_special_tokens=True)
+        return found.rstrip("\N{REPLACEMENT CHARACTER}").lstrip()
+
+    def parts(place: int) -> bool:
+        return tokens[place] in ends or not other.startswith(text(tokens[: place + 1]))
+
+    place = next((place for place in range(len(tokens)) if parts(place)), len(tokens))
+    common = tokens[:place]
+    seen = torch.cat([ids, torch.tensor([common], dtype=torch.long)], dim=1)
     with torch.no_grad():
         logits = model(input_ids=seen.to(model.device)).logits[0, -1].float()
-    instead = theirs[place : place + 1] or end_ids(model, tokenizer, decoding.stop_sequences)
-    return float(logits.max() - logits[instead].max())
+    best = logits.topk(min(_LIKELY, len(logits)))
+    over = other.strip() == text(common).strip()
+    for logit, token in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+        longer = text([*common, token])
+        if over if token in ends else longer != text(common) and other.startswith(longer):
+            return float(best.values[0]) - float(logit)
+    return float(best.values[0] - best.values[-1])

@@ -106,7 +106,8 @@ def _compiled(vocabulary: Vocabulary, folder: Path) -> Tokenizer | str:
     except (ValueError, NativeError) as error:
         return str(error)
     folder.mkdir(parents=True, exist_ok=True)
-    files.replace(path, compiled)
+    # Two experts of a shelf may meet a tokenizer for the first time at once.
+    files.replace_shared(path, compiled)
     return Tokenizer.open(str(path))
 
 
@@ -148,7 +149,7 @@ def _verdict(vocabulary: Vocabulary, template: str, folder: Path, events: Events
     found = json.loads(out)
     if (refused := found.get("refused")) is not None:
         raise template_endless(str(refused))
-    files.replace_json(path, found)
+    files.replace_shared(path, json.dumps(found).encode())
     return Verdict.model_validate(found)
 
 
