@@ -47,9 +47,9 @@ def reference(monkeypatch: pytest.MonkeyPatch) -> Reference:
     "other, gap",
     [
         ("abd", 0.004),  # the same letters before it, of other tokens
-        ("ab", 2.0),  # it ends where the reference goes on
+        ("ab", 2.0),  # it ends where the reference continues
         ("a", 0.5),
-        ("abcd", 1.0),  # it goes on where the reference ends
+        ("abcd", 1.0),  # it continues where the reference ends
         (" abd", 0.004),  # white space at the ends is not an answer's
         ("b", 14.0),  # a token without a chance
     ],
