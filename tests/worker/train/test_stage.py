@@ -207,7 +207,8 @@ def test_a_checkpoint_says_how_fast_and_how_large_the_run_was(tmp_path):
         json.loads((ran.output / f"checkpoint-{step}" / "state.json").read_text())["facts"] for step in (1, 4)
     )
     assert first["tokens_per_second"] is None and last["tokens_per_second"] > 0
-    assert 1 << 20 < first["peak_memory_bytes"] <= last["peak_memory_bytes"]
+    # The kernel counts pages per core, and adds them up with some delay.
+    assert 1 << 20 < first["peak_memory_bytes"] <= 1.01 * last["peak_memory_bytes"]
 
 
 def test_the_disk_of_the_base_is_looked_at(tmp_path, monkeypatch):
