@@ -10,6 +10,7 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 from expert_worker.evaluate import answer as answers
@@ -53,13 +54,13 @@ class SqlScorer:
         in_order = is_ordered(gold)
         for place in range(DATABASES):
             # Nothing that a query may do changes the database, so one serves both.
-            connection = database(row, f"{row['seed']}/{place}")
-            expected = query(connection, gold)
-            try:
-                found = query(connection, answer)
-            except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError, MemoryError) as error:
-                verdict = unparsed if _SYNTAX.search(str(error)) else wrong
-                return verdict(f"SQLite: {error}")
+            with closing(database(row, f"{row['seed']}/{place}")) as connection:
+                expected = _rows(connection, gold)
+                try:
+                    found = _rows(connection, answer)
+                except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError, MemoryError) as error:
+                    verdict = unparsed if _SYNTAX.search(str(error)) else wrong
+                    return verdict(f"SQLite: {error}")
             if not same(expected, found, in_order):
                 return wrong(_difference(expected, found))
         return RIGHT
@@ -81,7 +82,12 @@ def database(row: Row, seed: str) -> sqlite3.Connection:
 
 
 def query(connection: sqlite3.Connection, statement: str) -> Result:
-    """The rows of one statement under every limit."""
+    """The rows of one statement under every limit; closes the connection."""
+    with closing(connection):
+        return _rows(connection, statement)
+
+
+def _rows(connection: sqlite3.Connection, statement: str) -> Result:
     guard(connection)
     rows = connection.execute(statement).fetchmany(MAX_ROWS + 1)
     if len(rows) > MAX_ROWS:
