@@ -16,6 +16,7 @@ import regex  # type: ignore[import-untyped]
 from safetensors import SafetensorError, safe_open
 
 from expert_worker.adapter import CONFIG, WEIGHTS, AdapterTraits, peft_kinds
+from expert_worker.base import quantized
 from expert_worker.errors import BadInput, ExpertError
 
 _PEFT_KINDS = peft_kinds()
@@ -43,6 +44,7 @@ def load_adapter(model: Any, folder: Path) -> Any:
     except Exception as error:  # peft and torch raise many kinds, all of which mean the same here.
         raise _unfit(folder, f"peft cannot load it: {_first_line(error)}") from error
     _check_places(adapted, document, shapes, folder)
+    quantized.prepare_adapted(adapted)
     return adapted.eval()
 
 

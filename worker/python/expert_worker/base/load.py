@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import MethodType
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 
-from expert_worker.base import fp32_products, warm
+from expert_worker.base import fp32_products, quantized, warm
 from expert_worker.base.embedded import quietly
 from expert_worker.base.locate import locate
 from expert_worker.errors import BadInput, ExpertError, Missing
@@ -62,7 +61,7 @@ def load_base(
         hint = "Copy its folder to a local disk and name that as the base, or set HF_HOME to one."
         warn_if_slow("the base", folder, hint, events)
         model = read_model(base, machine, device, folder)
-    keep_scales(model)
+    quantized.prepare(model)
     if base.quantization not in _QUANTIZED and not sharded:
         model = model.to(device)
     model.config.name_or_path = base.name
@@ -192,12 +191,12 @@ def _report(model: Any, base: Base, wanted_attention: str, events: Events) -> No
     from expert_worker.train.fast.weights import is_4bit
 
     kinds = {type(module).__name__ for module in model.modules()}
-    quantized = (
+    stored = (
         "int4" if any(is_4bit(m) for m in model.modules()) else "int8" if "Linear8bitLt" in kinds else "none"
     )
     dtype = str(model.dtype).removeprefix("torch.")
     events.applied(
-        "base.quantization", quantized, None if quantized == "none" else f"Base quantized to {quantized}"
+        "base.quantization", stored, None if stored == "none" else f"Base quantized to {stored}"
     )
     events.applied(
         "base.dtype", dtype, {"bfloat16": "Using BF16", "float16": "Using FP16"}.get(dtype, "Using FP32")
@@ -245,20 +244,6 @@ def apply_rope_scaling(config: Any, scaling: RopeScaling) -> dict[str, Any]:
         )
     config.max_position_embeddings = longest
     return parameters
-
-
-def keep_scales(model: Any) -> None:
-    """Works around 8-bit weights on a CPU: peft's DoRA moves them in place, and the copy lacks its scales."""
-    for module in model.modules():
-        if type(module).__name__ == "Linear8bitLt":
-            module.init_8bit_state = MethodType(_take_state, module)
-
-
-def _take_state(module: Any) -> None:
-    weight, state = module.weight, module.state
-    state.CB, weight.CB = weight.CB, None
-    if weight.SCB is not None:
-        state.SCB, weight.SCB = weight.SCB, None
 
 
 def check_sizes(config: Any, folder: Path) -> None:

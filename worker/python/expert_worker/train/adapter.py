@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from expert_worker.adapter import KINDS
+from expert_worker.base import quantized
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
 from expert_worker.plan import AdaptedModules, Recipe, SoftPrompt
@@ -51,6 +52,7 @@ def build(
             parameter.requires_grad_(False)
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
+    quantized.prepare_adapted(model)
     model.train()
     count = sum(parameter.numel() for parameter in trained(model).values())
     modules.check_count(planned.parameters if planned else None, count, recipe.base.name)
