@@ -5,16 +5,15 @@ from __future__ import annotations
 import bitsandbytes
 import pytest
 import torch
+from peft import IA3Config, get_peft_model
 from scene import save_base
 from tiny import apart, flat, gradients, lora, plain_loss
-from peft import IA3Config, get_peft_model
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from expert_worker.base.quantized import prepare, prepare_adapted
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import Place
 from expert_worker.train.fast.kernels.adapted_linear import ADAPTED_LINEAR
-
 
 NF4 = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
 INT8 = {"load_in_8bit": True}

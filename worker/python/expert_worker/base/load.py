@@ -195,9 +195,7 @@ def _report(model: Any, base: Base, wanted_attention: str, events: Events) -> No
         "int4" if any(is_4bit(m) for m in model.modules()) else "int8" if "Linear8bitLt" in kinds else "none"
     )
     dtype = str(model.dtype).removeprefix("torch.")
-    events.applied(
-        "base.quantization", stored, None if stored == "none" else f"Base quantized to {stored}"
-    )
+    events.applied("base.quantization", stored, None if stored == "none" else f"Base quantized to {stored}")
     events.applied(
         "base.dtype", dtype, {"bfloat16": "Using BF16", "float16": "Using FP16"}.get(dtype, "Using FP32")
     )
