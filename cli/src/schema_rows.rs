@@ -43,8 +43,15 @@ impl Options {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
+pub struct Rows {
+    train: u64,
+    validation: u64,
+    test: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Made {
-    pub rows: BTreeMap<String, u64>,
+    pub rows: Rows,
     pub files: Vec<PathBuf>,
     pub parts: u64,
     pub ignored: BTreeMap<String, u64>,
@@ -77,8 +84,8 @@ impl Made {
     pub fn table(&self) -> Table {
         let columns = [("split", Align::Left), ("rows", Align::Right), ("file", Align::Left)];
         let mut table = Table::new(&columns);
-        for split in ["train", "validation", "test"] {
-            let rows = self.rows.get(split).copied().unwrap_or_default();
+        let Rows { train, validation, test } = self.rows;
+        for (split, rows) in [("train", train), ("validation", validation), ("test", test)] {
             let is_its = |file: &&PathBuf| file.file_stem().is_some_and(|stem| stem == split);
             let file = self.files.iter().find(is_its).map_or_else(String::new, |file| near(file));
             table.row([split.to_owned(), grouped(rows), file]);
@@ -101,7 +108,7 @@ impl Made {
         if !self.dropped.is_empty() {
             console.say(&wrap::message(&format!("rows dropped: {}", list(&self.dropped)), 2));
         }
-        let made = self.rows.get("train").copied().unwrap_or_default();
+        let made = self.rows.train;
         if made < u64::from(options.rows) {
             let message = format!(
                 "{} training rows instead of {}: no more different ones were found",

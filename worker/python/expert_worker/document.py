@@ -9,6 +9,7 @@ from pydantic import (
     Field,
     JsonValue,
     SerializerFunctionWrapHandler,
+    ValidationError,
     model_serializer,
     model_validator,
 )
@@ -59,3 +60,9 @@ def finite(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(finite(item) for item in value)
     return value
+
+
+def first_fault(error: ValidationError) -> tuple[str, str]:
+    """Where in the document, as a JSON pointer, and what is wrong there."""
+    first = error.errors(include_url=False)[0]
+    return "".join(f"/{part}" for part in first["loc"]) or "/", first["msg"]

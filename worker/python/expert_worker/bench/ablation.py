@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from expert_worker.bench.output import demand_writable, write_file
+from expert_worker.document import first_fault
 from expert_worker.errors import BadInput
 from expert_worker.report.html import Raw, charts, document, heading, section, table
 from expert_worker.report.numbers import duration, short, size
@@ -79,10 +80,9 @@ def read(path: Path) -> Ablation:
     except OSError as error:
         raise BadInput(f"Cannot read {path}: {error.strerror or error}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        place = "/".join(map(str, first["loc"])) or "the document"
+        place, what = first_fault(error)
         raise BadInput(
-            f"{path} is not a result of `expert-cli bench ablate`: {place}: {first['msg']}",
+            f"{path} is not a result of `expert-cli bench ablate`: {place}: {what}",
             hint="Name the ablation.json in the folder that it wrote.",
         ) from error
 

@@ -57,16 +57,26 @@ class Breakdown:
     checkpoint: float
 
     @property
+    def data_wait(self) -> float:
+        return math.fsum(step.data_wait for step in self.steps)
+
+    @property
+    def transfer(self) -> float:
+        return math.fsum(step.transfer for step in self.steps)
+
+    @property
+    def passes(self) -> float:
+        return math.fsum(step.passes for step in self.steps)
+
+    @property
+    def update(self) -> float:
+        return math.fsum(step.update for step in self.steps)
+
+    @property
     def seconds(self) -> dict[str, float]:
-        sums = {
-            "data wait": math.fsum(step.data_wait for step in self.steps),
-            "transfer": math.fsum(step.transfer for step in self.steps),
-            "forward and backward": math.fsum(step.passes for step in self.steps),
-            "update": math.fsum(step.update for step in self.steps),
-            "evaluate": self.evaluate,
-            "checkpoint": self.checkpoint,
-        }
-        return {name: sums[name] for name in NAMES}
+        """By name."""
+        parts = (self.data_wait, self.transfer, self.passes, self.update, self.evaluate, self.checkpoint)
+        return dict(zip(NAMES, parts, strict=True))
 
     @property
     def whole(self) -> float:
@@ -74,8 +84,12 @@ class Breakdown:
 
     @property
     def shares(self) -> dict[str, float]:
+        """By name."""
+        return {name: self.share(spent) for name, spent in self.seconds.items()}
+
+    def share(self, seconds: float) -> float:
         whole = self.whole
-        return {name: spent / whole if whole else 0.0 for name, spent in self.seconds.items()}
+        return seconds / whole if whole else 0.0
 
     @property
     def tokens_per_second(self) -> float | None:

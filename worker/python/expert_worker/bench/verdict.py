@@ -108,7 +108,7 @@ def _still(observed: Observation) -> Finding | None:
 
 
 def _data(observed: Observation) -> Finding | None:
-    share = observed.breakdown.shares["data wait"]
+    share = observed.breakdown.share(observed.breakdown.data_wait)
     if share < _DATA_WAIT:
         return None
     return Finding(
@@ -121,20 +121,19 @@ def _data(observed: Observation) -> Finding | None:
 
 
 def _apart(observed: Observation) -> Finding | None:
-    shares = observed.breakdown.shares
-    name = max(("evaluate", "checkpoint"), key=lambda it: shares[it])
-    if shares[name] < _APART:
+    spent = observed.breakdown
+    evaluating = spent.evaluate >= spent.checkpoint
+    share = spent.share(max(spent.evaluate, spent.checkpoint))
+    if share < _APART:
         return None
-    key = "eval_steps (or make the validation set smaller)" if name == "evaluate" else "save_steps"
-    doing = "evaluating" if name == "evaluate" else "saving checkpoints"
-    return Finding(
-        f"{name}-share", f"{shares[name]:.0%} of the time goes into {doing}", f"Raise {key}.",
-        {"share": shares[name]},
-    )  # fmt: skip
+    code = "evaluate-share" if evaluating else "checkpoint-share"
+    key = "eval_steps (or make the validation set smaller)" if evaluating else "save_steps"
+    doing = "evaluating" if evaluating else "saving checkpoints"
+    return Finding(code, f"{share:.0%} of the time goes into {doing}", f"Raise {key}.", {"share": share})
 
 
 def _transfer(observed: Observation) -> Finding | None:
-    share = observed.breakdown.shares["transfer"]
+    share = observed.breakdown.share(observed.breakdown.transfer)
     if share < _TRANSFER:
         return None
     return Finding(
@@ -207,17 +206,16 @@ def _crowded(observed: Observation) -> Finding | None:
 
 
 def _swap(observed: Observation) -> Finding | None:
-    free, total = (
-        observed.figures.get("machine.memory_available"),
-        observed.figures.get("machine.memory_total"),
-    )
-    if not free or not total or free.min > 0.03 * total.max:
+    machine = [sample.machine for sample in observed.samples]
+    free = min((it.memory_available for it in machine), default=0)
+    total = max((it.memory_total for it in machine), default=0)
+    if free > 0.03 * total or not machine:
         return None
     return Finding(
         "memory-short",
-        f"Only {free.min / _MIB:.0f} MiB of the machine's memory are free",
+        f"Only {free / _MIB:.0f} MiB of the machine's memory are free",
         "Lower batch_size or close other programs before the system begins to swap.",
-        {"available": free.min},
+        {"available": float(free)},
     )
 
 
@@ -239,7 +237,7 @@ def _nothing_wrong(observed: Observation) -> Finding:
             "no-steps", f"The run made no step while it was watched{where}",
             "Watch for longer (--duration), or once training has begun.",
         )  # fmt: skip
-    share = observed.breakdown.shares["forward and backward"]
+    share = observed.breakdown.share(observed.breakdown.passes)
     where = "the GPU" if observed.gpu is not None else "the processor"
     return Finding(
         "compute-bound",

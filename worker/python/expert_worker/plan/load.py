@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from expert_worker.document import first_fault
 from expert_worker.errors import BadInput, Missing
 from expert_worker.plan.models import CONTRACT_VERSION, Plan, Recipe
 
@@ -23,10 +24,9 @@ def parse_plan(text: str | bytes, name: str = "plan.json") -> Plan:
     try:
         return Plan.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        pointer = "".join(f"/{part}" for part in first["loc"])
+        pointer, what = first_fault(error)
         raise BadInput(
-            f"{name} is not a plan: {pointer or '/'}: {first['msg']}",
+            f"{name} is not a plan: {pointer}: {what}",
             code="bad-plan",
             hint="Plans are written by expert-cli; run the command again instead of editing the file.",
         ) from error
