@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use expert_contract::manifest::Options;
 use expert_contract::plan::{Device, DeviceKind, PrecisionRequest, Threads};
 use expert_contract::read;
-use expert_contract::resolve::{Site, resolve};
+use expert_contract::resolve::{ProductsInFp32, Site, resolve};
 
 fn init(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_expert-cli"))
@@ -139,6 +139,7 @@ fn site(manifest: &Path, gpu: Option<u64>) -> Site {
         device: Device { kind, index: 0, name: "a device".to_owned(), memory_bytes },
         devices: 1,
         computes_bf16: gpu.is_some(),
+        products_in_fp32: ProductsInFp32::unmeasured(gpu.is_some()),
         threads: Threads::default(),
         launched: None,
         wait_for_mirror: false,

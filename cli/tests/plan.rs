@@ -437,33 +437,21 @@ fn write_cache(expert: &Expert, change: impl Fn(&mut Value)) {
     let found = std::fs::metadata(&train).unwrap();
     let nanoseconds = |seconds: i64, rest: i64| seconds * 1_000_000_000 + rest;
     let key = "c".repeat(32);
-    let settings = [
-        "validation_split",
-        "field_mapping",
-        "train_on",
-        "on_bad_row",
-        "text_dialogue",
-        "deduplicate",
-        "min_length",
-        "max_length",
-    ];
-    let mut inputs: serde_json::Map<_, _> =
-        settings.iter().map(|name| ((*name).to_owned(), data[name].clone())).collect();
-    inputs.insert("train".to_owned(), data["train"].clone());
-    inputs.insert("validation".to_owned(), json!([]));
     let mut record = json!({
         "format": 2,
         "key": key,
-        "inputs": inputs,
+        "inputs": {},
         "encoder": "native",
         "sources": [],
         "splits": {},
         "duplicates": {
             "rows": {"train": 50, "test": 20},
             "test_files": {},
+            "data": data,
             "found": [{
                 "part": "test", "of": "train", "rows": 20, "exact": 3, "near": 1,
                 "examples": [["test.jsonl:4", "train.jsonl:9"]],
+                "leak": {"message": "4 of 20 rows of the test set are copies", "hint": "Remove them."},
             }],
         },
         "read_files": [{
@@ -498,8 +486,8 @@ fn copies_are_shown_while_the_files_are_as_they_were_prepared() {
     assert!(text.contains("4 of 20 test rows copy train rows (3 exact, 1 near)"), "{text}");
     assert!(!text.contains(unknown), "{text}");
     let said = talk(&output);
-    assert!(said.contains("4 of 20 rows (20.0%; 3 exact, 1 near) of the test set are copies"), "{said}");
-    assert!(said.contains("test.jsonl:4 copies train.jsonl:9"), "{said}");
+    assert!(said.contains("warning: 4 of 20 rows of the test set are copies"), "{said}");
+    assert!(said.contains("Remove them."), "{said}");
 }
 
 #[test]
@@ -508,7 +496,7 @@ fn copies_of_other_files_or_settings_are_unknown() {
     let expert = Expert::new(&embedded());
     let known = || !expert.document(&[])["duplicates"].is_null();
     for (at, other) in
-        [("/inputs/min_length", json!(3)), ("/read_files/0/inode", json!(1)), ("/key", json!("k"))]
+        [("/duplicates/data/min_length", json!(3)), ("/read_files/0/inode", json!(1)), ("/key", json!("k"))]
     {
         write_cache(&expert, |record| *record.pointer_mut(at).unwrap() = other.clone());
         assert!(!known(), "{at}");
@@ -524,4 +512,38 @@ fn copies_of_other_files_or_settings_are_unknown() {
     std::fs::write(&train, content).unwrap();
     std::fs::File::options().write(true).open(&train).unwrap().set_modified(before).unwrap();
     assert!(!known(), "the rows changed");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn products_are_formed_as_training_has_measured_on_this_processor() {
+    let expert = Expert::new(&embedded());
+    let home = tempfile::tempdir().unwrap();
+    let in_fp32 = || {
+        let output = Command::new(env!("CARGO_BIN_EXE_expert-cli"))
+            .args(["plan", "--json", "--device", "cpu", "--mixed-precision", "bf16", "--manifest"])
+            .arg(expert.folder.path())
+            .env("EXPERT_HOME", home.path())
+            .output()
+            .unwrap();
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        document["plan"]["machine"]["fp32_products"].as_bool().unwrap()
+    };
+    let by_flags = in_fp32();
+    let facts = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+    let named = facts.lines().find(|line| line.starts_with("model name")).unwrap();
+    let processor = named.split(": ").nth(1).unwrap();
+    std::fs::create_dir(home.path().join("products")).unwrap();
+    let measured = |processor: &str, in_fp32: bool| {
+        let speed = json!({
+            "processor": processor, "instructions": "AVX512", "torch": "2.15.0", "times_fp32": 1.8, "in_fp32": in_fp32,
+        });
+        std::fs::write(home.path().join("products/bf16.json"), speed.to_string()).unwrap();
+    };
+    for measures in [true, false] {
+        measured(processor, measures);
+        assert_eq!(in_fp32(), measures);
+        measured("another processor", measures);
+        assert_eq!(in_fp32(), by_flags);
+    }
 }

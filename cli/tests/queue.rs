@@ -14,6 +14,7 @@ const RUN: &str = "experts/a/weights/smollm2-135m-instruct";
 const NOBODY: &str = "die=9";
 
 /// Each expert with the word for how it ended.
+#[expect(clippy::print_stderr, reason = "shown where a test fails")]
 fn ends(world: &World, arguments: &str, acts: &str) -> Vec<(String, &'static str)> {
     let (output, document) = world.json(arguments, acts);
     let experts = document["experts"].as_array().unwrap_or_else(|| panic!("{}", talk(&output)));
@@ -21,7 +22,10 @@ fn ends(world: &World, arguments: &str, acts: &str) -> Vec<(String, &'static str
         (true, false) => "done",
         (true, true) => "before",
         _ if one["skipped"] == true => "skipped",
-        _ => "failed",
+        _ => {
+            eprintln!("{}", talk(&output));
+            "failed"
+        }
     };
     experts.iter().map(|one| (one["expert"].as_str().unwrap().to_owned(), how(one))).collect()
 }

@@ -11,7 +11,7 @@ use crate::manifest::ROOT;
 use crate::plan::Plan;
 use crate::results::{
     BaseResult, BenchResult, CacheRecord, CheckpointRecord, EvaluationResult, ExpertRecord, ExportResult,
-    GenerateResult, PlanRecord, PretokenizeResult, RunRecord, SearchRecord,
+    GenerateResult, PlanRecord, PretokenizeResult, ProductSpeed, RunRecord, SearchRecord,
 };
 use crate::routing::{RouteRequest, RouteResult};
 
@@ -60,6 +60,7 @@ pub fn results() -> Vec<Schema> {
         written::<CacheRecord>(),
         written::<CheckpointRecord>(),
         written::<BaseResult>(),
+        written::<ProductSpeed>(),
         written::<BenchResult>(),
         written::<ExportResult>(),
         written::<GenerateResult>(),

@@ -9,7 +9,7 @@ use expert_contract::ledger::{Class, Entry, Kind, entries};
 use expert_contract::manifest::{Manifest, Options, ROOT};
 use expert_contract::plan::{BestModel, Device, DeviceKind, GrammarKind, Recipe, Threads};
 use expert_contract::read::{Loaded, from_bytes};
-use expert_contract::resolve::{Site, resolve};
+use expert_contract::resolve::{ProductsInFp32, Site, resolve};
 use serde_json::{Value, json};
 
 const PLACE: &str = "/nowhere/expert-x/manifest.json";
@@ -82,6 +82,7 @@ fn plan(document: &Value) -> Value {
         device,
         devices: 2,
         computes_bf16: true,
+        products_in_fp32: ProductsInFp32::unmeasured(true),
         threads: Threads::default(),
         launched: None,
         wait_for_mirror: false,

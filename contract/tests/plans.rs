@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use expert_contract::manifest::Options;
 use expert_contract::plan::{Device, DeviceKind, Threads};
 use expert_contract::read::from_bytes;
-use expert_contract::resolve::{CachedRows, DataFacts, Site, estimate_steps, gibibytes, resolve};
+use expert_contract::resolve::{
+    CachedRows, DataFacts, ProductsInFp32, Site, estimate_steps, gibibytes, resolve,
+};
 use serde_json::{Value, json};
 
 const GIB: u64 = 1 << 30;
@@ -55,6 +57,7 @@ impl World {
             device: Device { kind, index: 0, name: "device".into(), memory_bytes: memory },
             devices,
             computes_bf16: kind == DeviceKind::Cuda,
+            products_in_fp32: ProductsInFp32::unmeasured(kind == DeviceKind::Cuda),
             threads: Threads::default(),
             launched: None,
             wait_for_mirror: false,

@@ -11,7 +11,7 @@ use expert_contract::plan::{
     RopeKind, Strategy, Threads, Warmup,
 };
 use expert_contract::read::from_bytes;
-use expert_contract::resolve::{Resolved, Share, Site, resolve};
+use expert_contract::resolve::{ProductsInFp32, Resolved, Share, Site, resolve};
 
 const MANIFEST: &str = r#"{
   "name": "expert-sql",
@@ -73,13 +73,18 @@ fn the_plan_says_what_the_expert_is_for_and_the_recipe_does_not() {
 #[test]
 fn sixteen_bits_without_units_for_them_are_multiplied_in_fp32() {
     let half = |kind, computes_bf16| {
-        let site = Site { computes_bf16, ..site(None, kind) };
+        let products_in_fp32 = ProductsInFp32::unmeasured(computes_bf16);
+        let site = Site { computes_bf16, products_in_fp32, ..site(None, kind) };
         plan(&manifest(&[]), 1, &site).machine
     };
     let without = half(DeviceKind::Cpu, false);
     let with = half(DeviceKind::Cpu, true);
     assert_eq!((without.dtype, without.fp32_products), (Dtype::Bf16, true));
     assert_eq!((with.dtype, with.fp32_products), (Dtype::Bf16, false));
+    let measured =
+        Site { products_in_fp32: ProductsInFp32 { bf16: true, fp16: false }, ..site(None, DeviceKind::Cpu) };
+    let measured = plan(&manifest(&[]), 1, &measured).machine;
+    assert_eq!((measured.dtype, measured.fp32_products), (Dtype::Bf16, true), "units that are slower");
     assert!(!half(DeviceKind::Cuda, true).fp32_products);
     assert!(!half(DeviceKind::Cuda, false).fp32_products);
 }
@@ -91,7 +96,8 @@ fn a_base_in_sixteen_bits_is_multiplied_in_fp32_whatever_the_rest_computes_in() 
             Set::new("training.config.bf16", "false"),
             Set::new("base_models[1].quantization", format!("\"{quantization}\"")),
         ];
-        let site = Site { computes_bf16: false, ..site(None, DeviceKind::Cpu) };
+        let products_in_fp32 = ProductsInFp32::unmeasured(false);
+        let site = Site { computes_bf16: false, products_in_fp32, ..site(None, DeviceKind::Cpu) };
         plan(&manifest(&sets), 1, &site).machine
     };
     for (quantization, in_fp32) in [("bf16", true), ("fp16", true), ("none", false)] {

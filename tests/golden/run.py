@@ -7,6 +7,7 @@ import json
 import platform
 import tempfile
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -16,6 +17,7 @@ with quick_imports():
     import torch
     from scene import put_data, rows, train
 
+T = TypeVar("T")
 RUNS = {
     "lora": {},
     "dora_dropout": {"recipe.adapter.kind": "dora", "recipe.adapter.dropout": 0.1},
@@ -28,9 +30,15 @@ STEPS = 50
 
 
 def place() -> str:
-    """What decides the bytes: MKL, for example, has different kernels for processors of different makers."""
+    """What decides the bytes: MKL, for example, has different kernels for processors of different makers, and
+    others for their models."""
     version = torch.__version__.split("+")[0]
     return f"torch {version}, {torch.backends.cpu.get_cpu_capability()}, {_maker()}"
+
+
+def recorded_at(place: str, recordings: dict[str, T]) -> list[T]:
+    """Those that must be met exactly. Some names of places have a maker without a model."""
+    return [recorded for name, recorded in recordings.items() if place.startswith(name)]
 
 
 def _maker() -> str:
@@ -38,7 +46,8 @@ def _maker() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.machine()
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("vendor_id")), "unknown")
+    named = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return f"{named.get('vendor_id')} {named.get('cpu family')}-{named.get('model')}"
 
 
 def losses(changes: dict[str, object]) -> list[float]:

@@ -19,6 +19,7 @@ adapter: lora
 lora_r: 8
 lora_alpha: 16
 """
+SHORT = ("--set", "training.config.max_steps=3", "--set", "evaluation.max_new_tokens=8")
 
 
 def serve_once(newcomer: Newcomer, *words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -53,6 +54,7 @@ def test_every_command_works_from_the_root_folder(trained: Newcomer) -> None:
         "plan": (expert,),
         "pretokenize": (expert,),
         "train": (expert, "--max-steps", "3", "--resume"),
+        "search": (expert, "--space", "lr=1e-4|1e-3", "--budget", "2", "--rows", "2", *SHORT),
         "evaluate": (expert, "--set", "evaluation.test_set_size=4"),
         "generate": (expert, "--prompt", "How many rows are there?"),
         "report": (run,),

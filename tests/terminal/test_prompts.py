@@ -75,6 +75,7 @@ def test_ctrl_c_leaves_at_once_and_the_terminal_works(shell: Terminal, typed: st
     if typed:
         shell.type("-l", typed)
     shell.type("C-c")
+    shell.waits("ready>")
     shell.type("-l", "echo code $?")
     shell.type("Enter")
     screen = shell.shows("\ncode 130")

@@ -29,7 +29,7 @@ pub fn show(prepared: &Prepared, plan: &Plan, all: bool, price: &Price, prepare:
 
 fn notes(prepared: &Prepared, found: Option<&Duplicates>) -> Vec<Note> {
     let resolved = &prepared.resolved;
-    let leaks = found.map_or_else(Vec::new, |found| copies::leaks(found, &resolved.recipe.data));
+    let leaks = found.into_iter().flat_map(copies::leaks);
     resolved.notes.iter().cloned().chain(slow_encoder::note(resolved)).chain(leaks).collect()
 }
 

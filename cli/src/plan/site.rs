@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use expert_contract::plan::{Device, DeviceKind, Threads};
-use expert_contract::resolve::Site;
+use expert_contract::resolve::{ProductsInFp32, Site};
+use expert_contract::results::ProductSpeed;
 
 use crate::args::PlanOptions;
 use crate::failure::Failure;
+use crate::sys::files::read_json;
 use crate::sys::host::{
-    computes_bf16, device, device_of_rank, home, hub_cache, threads_alone, threads_of_rank,
+    computes_bf16, device, device_of_rank, home, hub_cache, processor, threads_alone, threads_of_rank,
 };
 use crate::sys::launcher::Rank;
 
@@ -52,6 +54,7 @@ pub fn of(options: &PlanOptions, here: Here, manifest: &Path) -> Result<Site, Fa
         device: found.device,
         devices: found.devices,
         computes_bf16: found.computes_bf16,
+        products_in_fp32: products_in_fp32(),
         launched: here.rank.map(|rank| rank.of),
         wait_for_mirror: here.wait_for_mirror,
     })
@@ -73,8 +76,23 @@ pub fn on_cpu(manifest: &Path) -> Site {
         device: Device { kind: DeviceKind::Cpu, index: 0, name: String::new(), memory_bytes: None },
         devices: 1,
         computes_bf16: computes_bf16(),
+        products_in_fp32: products_in_fp32(),
         threads: Threads::default(),
         launched: None,
         wait_for_mirror: false,
+    }
+}
+
+/// What training has measured on this processor; before that, what its flags say.
+fn products_in_fp32() -> ProductsInFp32 {
+    let folder = home().join("products");
+    let measured = |format: &str| {
+        let found: ProductSpeed = read_json(&folder.join(format!("{format}.json")))?;
+        (found.processor == processor()).then_some(found.in_fp32)
+    };
+    let unmeasured = ProductsInFp32::unmeasured(computes_bf16());
+    ProductsInFp32 {
+        bf16: measured("bf16").unwrap_or(unmeasured.bf16),
+        fp16: measured("fp16").unwrap_or(unmeasured.fp16),
     }
 }

@@ -4,6 +4,7 @@ use crate::budget::{self, Load};
 use crate::plan::{DeviceKind, Dtype, MemoryEstimate, PrecisionRequest, Quantization};
 
 use super::outcome::Note;
+use super::site::ProductsInFp32;
 
 /// Share of the device's memory that a plan may fill; the rest is for fragmentation and for what the estimate misses.
 const USABLE: f64 = 0.92;
@@ -58,7 +59,7 @@ pub fn fp32_products(
     dtype: Dtype,
     quantization: Quantization,
     device: DeviceKind,
-    computes_bf16: bool,
+    products: ProductsInFp32,
 ) -> bool {
     // A base that is asked for in a 16-bit format computes in it whatever the rest does.
     let format = match quantization {
@@ -69,8 +70,8 @@ pub fn fp32_products(
     device == DeviceKind::Cpu
         && match format {
             Dtype::Fp32 => false,
-            Dtype::Bf16 => !computes_bf16,
-            Dtype::Fp16 => true,
+            Dtype::Bf16 => products.bf16,
+            Dtype::Fp16 => products.fp16,
         }
 }
 

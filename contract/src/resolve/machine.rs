@@ -39,8 +39,8 @@ pub fn build(
     let processes = distributed.map_or(1, |it| u64::from(it.processes));
     let spread = distributed.is_some_and(|it| it.strategy == DistributedStrategy::Fsdp2);
     // A shard holds weights of one format only.
-    let fp32_products =
-        !spread && fit::fp32_products(dtype, recipe.base.quantization, site.device.kind, site.computes_bf16);
+    let fp32_products = !spread
+        && fit::fp32_products(dtype, recipe.base.quantization, site.device.kind, site.products_in_fp32);
     // Only the base's own modules can work with sharded weights.
     let fast_path = !spread && recipe.adapter.takes_fast_path();
     let named = base.shape.as_ref().map(|shape| modules::named(&recipe.adapter, shape));

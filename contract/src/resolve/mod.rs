@@ -21,7 +21,7 @@ pub use fit::{MOST_ROOM, gibibytes};
 pub use modules::check as check_modules;
 pub use outcome::{Note, Resolved, Share};
 pub use recipe::base as recipe_base;
-pub use site::Site;
+pub use site::{ProductsInFp32, Site};
 pub use steps::{CachedRows, StepEstimate, estimate as estimate_steps};
 
 use crate::diagnostic::{Code, Problem};

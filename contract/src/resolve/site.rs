@@ -26,10 +26,25 @@ pub struct Site {
     pub launched: Option<u32>,
     /// Whether the device has units for bf16: tensor cores, AMX, AVX-512 BF16 or the like.
     pub computes_bf16: bool,
+    pub products_in_fp32: ProductsInFp32,
     /// What this run may use of the processor.
     pub threads: Threads,
     /// Whether training waits for each checkpoint's copy to the mirror, whatever the manifest says.
     pub wait_for_mirror: bool,
+}
+
+/// Whether a CPU forms products in fp32 where the model is in a 16-bit format.
+#[derive(Debug, Clone, Copy)]
+pub struct ProductsInFp32 {
+    pub bf16: bool,
+    pub fp16: bool,
+}
+
+impl ProductsInFp32 {
+    /// Where none was measured yet.
+    pub fn unmeasured(computes_bf16: bool) -> Self {
+        Self { bf16: !computes_bf16, fp16: true }
+    }
 }
 
 impl Site {

@@ -121,6 +121,9 @@ pub struct Duplicates {
     pub rows: BTreeMap<String, u64>,
     /// Test file -> SHA-256. The files of the other parts are inputs of the cache.
     pub test_files: BTreeMap<String, String>,
+    /// `recipe.data` of the plan by which they were read.
+    #[schemars(extend("x-added-later" = true))]
+    pub data: Option<Value>,
     /// Empty where there is no copy.
     pub found: Vec<DuplicateRows>,
 }
@@ -140,6 +143,17 @@ pub struct DuplicateRows {
     pub near: u64,
     /// The first ones: a copy and its original, each as file:line.
     pub examples: Vec<(String, String)>,
+    /// Where there are enough to make scores worthless.
+    #[schemars(extend("x-added-later" = true))]
+    pub leak: Option<Leak>,
+}
+
+/// A warning of rows that are learned and scored.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Leak {
+    pub message: String,
+    pub hint: String,
 }
 
 impl DuplicateRows {

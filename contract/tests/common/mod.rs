@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use expert_contract::plan::{Device, DeviceKind, Threads};
-use expert_contract::resolve::Site;
+use expert_contract::resolve::{ProductsInFp32, Site};
 
 /// A CPU whose memory is not known, and nothing from the command line.
 pub fn site(manifest: &Path) -> Site {
@@ -17,6 +17,7 @@ pub fn site(manifest: &Path) -> Site {
         device: Device { kind: DeviceKind::Cpu, index: 0, name: "device".into(), memory_bytes: None },
         devices: 1,
         computes_bf16: true,
+        products_in_fp32: ProductsInFp32::unmeasured(true),
         threads: Threads::default(),
         launched: None,
         wait_for_mirror: false,

@@ -59,7 +59,7 @@ def applied(said):
     ],
 )
 def test_quantization_is_what_the_weights_are_stored_as(plan_of, monkeypatch, quantization, weight, reported):
-    monkeypatch.setattr("expert_worker.base.fp32_products._slowdown", lambda dtype: 1.0)
+    monkeypatch.setattr("expert_worker.base.product_speed.slowdown", lambda dtype: 1.0)
     events, said = Events.in_memory()
     model = loaded(plan_of(recipe__base__quantization=quantization), events)
     stored = model.model.layers[0].mlp.up_proj.weight

@@ -22,7 +22,7 @@ from expert_worker.train import stage
 
 sys.path.append(str(ROOT / "tests" / "golden"))
 
-from run import place
+from run import place, recorded_at
 
 RECORDED = ROOT / "tests" / "golden" / "defaults.json"
 # Of losses between the two paths: both round activations to the format that they compute in.
@@ -133,11 +133,10 @@ def test_it_learns_resumes_to_the_same_bytes_and_agrees_with_peft(
 def hold_to_recording(name: str, losses: list[float], dtype: str) -> None:
     """As tests/golden does: exact where torch and the processor are those of a recording, close elsewhere."""
     known = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
-    here = known.setdefault(place(), {})
     if os.environ.get("EXPERT_RECORD_GOLDEN"):
-        here[name] = losses
+        known.setdefault(place(), {})[name] = losses
         RECORDED.write_text(json.dumps(known, indent=1) + "\n")
-    if here:
+    for here in recorded_at(place(), known):
         assert losses == here[name]
     for recorded in known.values():
         assert losses == pytest.approx(recorded.get(name, losses), rel=CLOSE[dtype])

@@ -9,7 +9,7 @@ import torch
 from scene import put_data, train
 from tiny import CONFIGS, apart, base, flat, gradients, lora, plain_loss
 
-from expert_worker.base import fp32_products
+from expert_worker.base import fp32_products, product_speed
 from expert_worker.errors import Interrupted
 from expert_worker.events import Events
 from expert_worker.train import checkpoints, stage
@@ -83,40 +83,67 @@ def joined(found):
     [
         (True, 8.0, True, False),
         (False, 0.3, False, False),
-        (
-            False,
-            1.5,
-            False,
-            False,
-        ),  # What the processor is said to have decides unless a measurement says otherwise.
-        (True, 0.8, True, False),
+        # What the processor is said to have decides unless a measurement says otherwise.
+        (False, 1.2, False, False),
+        (True, 0.9, True, False),
+        (False, 1.8, True, True),  # AVX512-BF16 that is slower than fp32.
         (False, 7.9, True, True),  # Units that are there but switched off.
         (True, 0.2, False, True),
     ],
 )
-def test_a_measurement_wins_only_where_it_is_clear(monkeypatch, planned, slowdown, taken, warned):
-    monkeypatch.setattr(fp32_products, "_slowdown", lambda dtype: slowdown)
+def test_a_measurement_wins_only_where_it_is_clear(monkeypatch, tmp_path, planned, slowdown, taken, warned):
+    monkeypatch.setattr(product_speed, "slowdown", lambda dtype: slowdown)
     events, said = Events.in_memory()
-    assert fp32_products.chosen(planned, torch.bfloat16, CPU, events) is taken
+    assert fp32_products.chosen(planned, torch.bfloat16, CPU, tmp_path, events) is taken
     bodies = [event.body for event in said.events]
     assert [body.value for body in bodies if body.type == "applied"] == [taken]
     assert any(body.type == "warning" for body in bodies) is warned
 
 
-def test_fp32_and_other_devices_are_never_measured(monkeypatch):
-    monkeypatch.setattr(fp32_products, "_slowdown", lambda dtype: pytest.fail("measured"))
+def test_fp32_and_other_devices_are_never_measured(monkeypatch, tmp_path):
+    monkeypatch.setattr(product_speed, "slowdown", lambda dtype: pytest.fail("measured"))
     events, said = Events.in_memory()
-    assert not fp32_products.chosen(True, torch.float32, CPU, events)
-    assert not fp32_products.chosen(True, torch.bfloat16, torch.device("cuda"), events)
+    assert not fp32_products.chosen(True, torch.float32, CPU, tmp_path, events)
+    assert not fp32_products.chosen(True, torch.bfloat16, torch.device("cuda"), tmp_path, events)
     assert said.events == []
 
 
 def test_the_product_is_really_measured():
-    assert 0.01 < fp32_products._slowdown(torch.bfloat16) < 1000
+    assert 0.01 < product_speed.slowdown(torch.bfloat16) < 1000
+
+
+def test_two_runs_on_one_machine_never_differ_by_noise(monkeypatch, tmp_path):
+    events, _ = Events.in_memory()
+    for times, taken in ((1.8, True), (1.1, True), (0.3, True)):
+        monkeypatch.setattr(product_speed, "slowdown", lambda dtype, times=times: times)
+        assert fp32_products.chosen(False, torch.bfloat16, CPU, tmp_path, events) is taken
+    # Other instructions, another processor or a new torch: measured again.
+    monkeypatch.setattr(product_speed, "_instructions", lambda: "others")
+    assert not fp32_products.chosen(False, torch.bfloat16, CPU, tmp_path, events)
+    monkeypatch.setattr(product_speed, "slowdown", lambda dtype: 5.0)
+    assert not fp32_products.chosen(False, torch.bfloat16, CPU, tmp_path, events)
+    assert [path.name for path in (tmp_path / "products").iterdir()] == ["bf16.json"]
+
+
+def test_of_two_that_measure_at_once_the_first_decides(monkeypatch, tmp_path):
+    def slow(_dtype):
+        monkeypatch.setattr(product_speed, "slowdown", lambda dtype: 0.4)
+        assert not product_speed.of(torch.bfloat16, False, tmp_path).in_fp32
+        return 8.0
+
+    monkeypatch.setattr(product_speed, "slowdown", slow)
+    assert not product_speed.of(torch.bfloat16, False, tmp_path).in_fp32
+
+
+def test_where_nothing_can_be_kept_it_is_measured_each_time(monkeypatch, tmp_path):
+    (tmp_path / "products").write_text("")
+    for times in (1.8, 0.8):
+        monkeypatch.setattr(product_speed, "slowdown", lambda dtype, times=times: times)
+        assert product_speed.of(torch.bfloat16, False, tmp_path).times_fp32 == times
 
 
 def test_a_run_learns_and_says_how_its_products_are_formed(tmp_path, monkeypatch):
-    monkeypatch.setattr(fp32_products, "_slowdown", lambda dtype: 8.0)
+    monkeypatch.setattr(product_speed, "slowdown", lambda dtype: 8.0)
     put_data(monkeypatch)
     changes = {"machine.dtype": "bf16", "machine.fp32_products": True, "recipe.precision.compute": "bf16"}
     ran = train(tmp_path, changes)
@@ -130,9 +157,10 @@ def test_a_resumed_run_keeps_the_choice_and_the_bytes_whatever_is_measured_then(
     whole = {"machine.dtype": "bf16", "recipe.precision.compute": "bf16", "machine.fp32_products": True}
 
     def measured(slowdown: float, processor: str) -> None:
-        monkeypatch.setattr(fp32_products, "_slowdown", lambda dtype: slowdown)
+        monkeypatch.setattr(product_speed, "slowdown", lambda dtype: slowdown)
         monkeypatch.setattr(stage, "name_of_processor", lambda plan: processor)
         monkeypatch.setattr(checkpoints, "name_of_processor", lambda plan: processor)
+        monkeypatch.setattr(product_speed, "cpu_name", lambda: processor)
 
     measured(8.0, "an old processor (AVX2)")
     undisturbed = train(tmp_path, whole, output="undisturbed")

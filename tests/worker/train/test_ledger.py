@@ -211,7 +211,7 @@ def test_checkpoints_are_mirrored(tmp_path, monkeypatch):
 @pytest.mark.parametrize("wanted", [False, True])
 def test_fp32_products_are_formed_where_the_plan_says(wanted, tmp_path, monkeypatch):
     """The measured speeds are near each other, so the plan decides."""
-    monkeypatch.setattr("expert_worker.base.fp32_products._slowdown", lambda dtype: 1.5)
+    monkeypatch.setattr("expert_worker.base.product_speed.slowdown", lambda dtype: 1.1)
     ran = run(tmp_path, {"machine.dtype": "bf16", "machine.fp32_products": wanted}, monkeypatch)
     assert ran.applied["fp32_products"] is wanted
 

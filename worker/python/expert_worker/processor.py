@@ -15,7 +15,7 @@ def name_of_processor(device: Device) -> str:
         return device.name
     import torch
 
-    return f"{_cpu()} ({torch.backends.cpu.get_cpu_capability()})"
+    return f"{cpu_name()} ({torch.backends.cpu.get_cpu_capability()})"
 
 
 def available_cores() -> int:
@@ -25,7 +25,7 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _cpu() -> str:
+def cpu_name() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

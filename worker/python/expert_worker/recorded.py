@@ -300,6 +300,13 @@ class Recipe(RecordedDocument):
     template: Template = Template()
 
 
+class Leak(RecordedDocument):
+    """A warning of rows that are learned and scored."""
+
+    hint: Text | None = None
+    message: Text | None = None
+
+
 class DuplicateRows(RecordedDocument):
     """Rows of a part that copy rows of another part, or earlier rows of the same one."""
 
@@ -307,6 +314,8 @@ class DuplicateRows(RecordedDocument):
     exact: Count | None = None
     # The first ones: a copy and its original, each as file:line.
     examples: tuple[tuple[Text, Text], ...] = ()
+    # Where there are enough to make scores worthless.
+    leak: Leak | None = None
     # Copies with the same answer to a similar question.
     near: Count | None = None
     # The part that has the originals.
@@ -783,6 +792,8 @@ class PlanRecord(RecordedDocument):
 class Duplicates(RecordedDocument):
     """Copies between training, validation and test rows, and within the training rows."""
 
+    # `recipe.data` of the plan by which they were read.
+    data: JsonValue | None = None
     # Empty where there is no copy.
     found: tuple[DuplicateRows, ...] = ()
     # Rows that were compared, by part: `train`, `validation`, `test`, or a test set's name.

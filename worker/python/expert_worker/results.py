@@ -40,6 +40,13 @@ class RunMachine(OutputDocument):
     python: str | None
 
 
+class Leak(OutputDocument):
+    """A warning of rows that are learned and scored."""
+
+    message: str
+    hint: str
+
+
 class DuplicateRows(OutputDocument):
     """Rows of a part that copy rows of another part, or earlier rows of the same one."""
 
@@ -54,6 +61,8 @@ class DuplicateRows(OutputDocument):
     near: U64
     # The first ones: a copy and its original, each as file:line.
     examples: tuple[tuple[str, str], ...]
+    # Where there are enough to make scores worthless.
+    leak: Leak | None = None
 
 
 class Share(OutputDocument):
@@ -382,6 +391,8 @@ class Duplicates(OutputDocument):
     test_files: dict[str, str]
     # Empty where there is no copy.
     found: tuple[DuplicateRows, ...]
+    # `recipe.data` of the plan by which they were read.
+    data: JsonValue = None
 
 
 class PreviewSpan(OutputDocument):
@@ -585,6 +596,20 @@ class BaseResult(OutputDocument):
 
     ok: bool
     folder: str | None
+
+
+class ProductSpeed(OutputDocument):
+    """`products/<format>.json` in the folder of what can be made again: how a CPU forms products in a 16-bit
+    format.
+    """
+
+    processor: str
+    # The instructions that torch and oneDNN may use.
+    instructions: str
+    torch: str
+    # The time of a product in the format, by that of one in fp32.
+    times_fp32: float
+    in_fp32: bool
 
 
 class KernelChoice(OutputDocument):

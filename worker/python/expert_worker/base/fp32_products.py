@@ -7,19 +7,16 @@ and outputs rounded back. Activations keep the 16-bit format, and so does the re
 
 from __future__ import annotations
 
-import time
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from expert_worker.base import product_speed
 from expert_worker.events import Events
 
 _MARK = "products_in_fp32"
-# The plan goes by the processor's flags. A measurement must contradict them clearly before it wins, so that
-# two runs on one machine never differ by noise: with units a 16-bit product is faster than one in fp32,
-# without units it is 4 to 8 times slower.
-_CLEARLY = 2.0
 _QUANTIZED = ("Linear4bit", "Linear8bitLt")
 
 
@@ -33,49 +30,32 @@ def is_choice(dtype: torch.dtype, device: torch.device) -> bool:
 
 
 def chosen(
-    planned: bool, dtype: torch.dtype, device: torch.device, events: Events, kept: bool | None = None
+    planned: bool,
+    dtype: torch.dtype,
+    device: torch.device,
+    home: Path,
+    events: Events,
+    kept: bool | None = None,
 ) -> bool:
-    """The plan's choice, unless a product measured here contradicts it clearly. A resumed run's choice is
-    `kept`: another one rounds differently."""
+    """The plan's choice, unless products measured on this processor contradict it clearly. A resumed run's
+    choice is `kept`: another one rounds differently."""
     if not is_choice(dtype, device):
         return False
     if kept is not None:
         events.applied("fp32_products", kept, "Products in fp32, as when the run began" if kept else None)
         return kept
-    times_slower = _slowdown(dtype)
-    contradicted = times_slower > _CLEARLY if not planned else times_slower < 1 / _CLEARLY
-    wide = planned != contradicted
+    found = product_speed.of(dtype, planned, home)
     name = str(dtype).removeprefix("torch.")
-    if contradicted:
+    if found.in_fp32 != planned:
         events.warning(
             "products-measured",
-            f"A {name} product takes {times_slower:.1f} times as long as one in fp32 here, against what the "
-            f"processor's flags say: products are formed in {'fp32' if wide else name}",
+            f"A {name} product takes {found.times_fp32:.1f} times as long as one in fp32 here, against what "
+            f"the processor's flags say: products are formed in {'fp32' if found.in_fp32 else name}",
+            "The next plan counts their memory." if found.in_fp32 else None,
         )
-    text = f"Products in fp32: {name} ones take {times_slower:.1f} times as long on this processor"
-    events.applied("fp32_products", wide, text if wide else None)
-    return wide
-
-
-def _slowdown(dtype: torch.dtype) -> float:
-    """How many times as long a product takes in `dtype` as in fp32: one thread, the best of a few."""
-    wide = torch.ones(128, 512)
-    weight = torch.ones(512, 512)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return _seconds(wide.to(dtype), weight.to(dtype)) / _seconds(wide, weight)
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _seconds(x: Tensor, weight: Tensor) -> float:
-    best = float("inf")
-    for _ in range(4):  # The first one compiles the kernel.
-        began = time.thread_time()
-        nn.functional.linear(x, weight)
-        best = min(best, time.thread_time() - began)
-    return max(best, 1e-9)
+    text = f"Products in fp32: {name} ones take {found.times_fp32:.1f} times as long on this processor"
+    events.applied("fp32_products", found.in_fp32, text if found.in_fp32 else None)
+    return found.in_fp32
 
 
 def held(model: Any) -> bool:

@@ -55,8 +55,8 @@ def load_base(
     events.stage("load base", _LOAD_BUDGET, base.name)
     dtype, device = compute_dtype(base.quantization, machine.dtype), torch_device(machine.device, process)
     model = warm.take(base, machine, folder)
-    planned = machine.fp32_products
-    wide = not as_stored and fp32_products.chosen(planned, dtype, device, events, fp32)
+    planned, home = machine.fp32_products, Path(machine.paths.home)
+    wide = not as_stored and fp32_products.chosen(planned, dtype, device, home, events, fp32)
     if model is None or fp32_products.held(model) > wide:
         hint = "Copy its folder to a local disk and name that as the base, or set HF_HOME to one."
         warn_if_slow("the base", folder, hint, events)

@@ -16,19 +16,23 @@ def prepare(model: Any) -> None:
             # peft's DoRA moves 8-bit weights on a CPU in place, and the copy lacks its scales.
             module.init_8bit_state = MethodType(_take_state, module)
         elif kind == "Linear4bit":
-            # On a CPU with AVX512-BF16 a product without gradient lays the weight out anew for good: its
-            # scales are rounded to bf16, products have no gradient any more, and rows that are not whole
-            # blocks are an error. A run that evaluates would train another base from then on.
+            # On a CPU with AVX512-BF16 a product without gradient packs the weight in another way for good:
+            # its scales are rounded to bf16, products have no gradient any more, and rows that are not
+            # whole blocks are an error. A run that evaluates would train another base from then on.
             module.support_avx512bf16_for_cpu = False
+
+
+# Modules of peft whose layers give fp32 for 16-bit inputs.
+_WIDENING = ("peft.tuners.ia3.bnb", "peft.tuners.adalora.bnb")
 
 
 def prepare_adapted(model: Any) -> None:
     """For such a base with its adapter: every layer gives the dtype that it takes.
 
-    peft's (IA)^3 widens the input of a quantized layer to fp32 and leaves the output so. The rest of the
-    model would follow, or fail where attention takes keys and queries of one dtype."""
+    The rest of the model would follow a layer that gives fp32, or fail where attention takes keys and queries
+    of one dtype."""
     for module in model.modules():
-        if type(module).__module__ == "peft.tuners.ia3.bnb":
+        if type(module).__module__ in _WIDENING:
             module.register_forward_hook(_as_taken)
 
 

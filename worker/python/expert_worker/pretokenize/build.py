@@ -63,7 +63,7 @@ class Builder:
         data = self.inputs.plan.recipe.data
         ledgers, splits = [], {}
         found, record = duplicates.compared(self.inputs, self.events, folder)
-        duplicates.warn(record, self.inputs.plan, self.events)
+        duplicates.warn(record, self.events)
         near = found if data.drop_near_copies else None
         build = self._ingest(data.train, folder, "train", without=near)
         held_out = data.validation_split if not data.validation else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,13 +16,13 @@ from expert_worker._native import Duplicates as Found
 from expert_worker._native import NativeError, compare
 from expert_worker.errors import ExpertError, Interrupted
 from expert_worker.events import Events
-from expert_worker.plan import Plan, Source
+from expert_worker.plan import Data, Plan, Source
 from expert_worker.pretokenize.inputs import Inputs, recipe_for
 from expert_worker.pretokenize.parts import TEST, TRAIN, VALIDATION, Part, learned_parts, test_parts
 from expert_worker.pretokenize.sources import open_source, source_digest
 from expert_worker.pretokenize.watch import watched
 from expert_worker.processor import available_cores
-from expert_worker.results import DuplicateRows, Duplicates
+from expert_worker.results import DuplicateRows, Duplicates, Leak
 
 _SILENCE_BUDGET = 600.0
 # A warning from this share of a part's rows on.
@@ -46,36 +46,25 @@ def compared(inputs: Inputs, events: Events, folder: Path) -> tuple[Found | None
     if found is None:
         return None, None
     rows = {part.name: count for part, count in zip(parts, found.rows(), strict=True)}
-    record = Duplicates(rows=rows, test_files=digests, found=tuple(_counted(found, parts, rows)))
+    data = inputs.plan.recipe.data
+    counted = tuple(_counted(found, parts, rows, data))
+    record = Duplicates(rows=rows, test_files=digests, found=counted, data=data.model_dump(mode="json"))
     return found, record
 
 
 def is_current(record: Duplicates | None, plan: Plan) -> bool:
-    """Whether the comparison was with the test rows of this plan."""
-    return record is not None and record.test_files == test_digests(plan)
+    """Whether the comparison was with the test rows of this plan, read as it says."""
+    return (
+        record is not None
+        and record.data == plan.recipe.data.model_dump(mode="json")
+        and record.test_files == test_digests(plan)
+    )
 
 
-def warn(record: Duplicates | None, plan: Plan, events: Events) -> None:
+def warn(record: Duplicates | None, events: Events) -> None:
     for found in record.found if record is not None else ():
-        count = found.exact + found.near
-        if count < LEAK * found.rows:
-            continue
-        share = f"{count / found.rows:.1%}; {found.exact:,} exact, {found.near:,} near"
-        counts = f"{count:,} of {found.rows:,} rows ({share})"
-        pairs = "; ".join(f"{copy} copies {original}" for copy, original in found.examples)
-        if found.part != found.of:
-            events.warning(
-                "data-leak",
-                f"{counts} of the {_named(found.part)} are copies of {found.of} rows: {pairs}",
-                "Remove them from one of the two: a score on learned rows says nothing about new ones.",
-            )
-        elif plan.recipe.data.validation_split and not plan.recipe.data.drop_near_copies:
-            events.warning(
-                "data-leak",
-                f"{counts} of the training data repeat earlier ones, and validation_split may hold out one "
-                f"of two copies: {pairs}",
-                'Set training.dataset.validation.deduplicate to "near", or name a validation file.',
-            )
+        if found.leak is not None:
+            events.warning("data-leak", found.leak.message, found.leak.hint)
 
 
 def test_digests(plan: Plan) -> dict[str, str]:
@@ -133,18 +122,40 @@ def _compare(inputs: Inputs, parts: Sequence[Part], events: Events, folder: Path
         return None
 
 
-def _counted(found: Found, parts: Sequence[Part], rows: Mapping[str, int]) -> list[DuplicateRows]:
+def _counted(
+    found: Found, parts: Sequence[Part], rows: Mapping[str, int], data: Data
+) -> Iterator[DuplicateRows]:
     """What is learned from or chosen by, copied elsewhere; copies within test rows harm nothing."""
-    counted = []
     for part, of, exact, near, examples in found.copies():
         name, original = parts[part].name, parts[of].name
         if (name == original) != (name == TRAIN) or original not in (TRAIN, VALIDATION):
             continue
         pairs = tuple((_place(copy), _place(source)) for copy, source in examples)
-        counted.append(
-            DuplicateRows(part=name, of=original, rows=rows[name], exact=exact, near=near, examples=pairs)
+        counted = DuplicateRows(
+            part=name, of=original, rows=rows[name], exact=exact, near=near, examples=pairs
         )
-    return counted
+        yield counted.model_copy(update={"leak": _leak(counted, data)})
+
+
+def _leak(found: DuplicateRows, data: Data) -> Leak | None:
+    count = found.exact + found.near
+    if count < LEAK * found.rows:
+        return None
+    share = f"{count / found.rows:.1%}; {found.exact:,} exact, {found.near:,} near"
+    counts = f"{count:,} of {found.rows:,} rows ({share})"
+    pairs = "; ".join(f"{copy} copies {original}" for copy, original in found.examples)
+    if found.part != found.of:
+        return Leak(
+            message=f"{counts} of the {_named(found.part)} are copies of {found.of} rows: {pairs}",
+            hint="Remove them from one of the two: a score on learned rows says nothing about new ones.",
+        )
+    if data.validation_split and not data.drop_near_copies:
+        return Leak(
+            message=f"{counts} of the training data repeat earlier ones, and validation_split may hold out "
+            f"one of two copies: {pairs}",
+            hint='Set training.dataset.validation.deduplicate to "near", or name a validation file.',
+        )
+    return None
 
 
 def _place(place: tuple[str, int]) -> str:

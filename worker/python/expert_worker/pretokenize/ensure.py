@@ -90,7 +90,7 @@ def _existing(inputs: Inputs, target: Path, events: Events) -> Cache | None:
         return None
     _name_unused_fields(found, events)
     found = _compared(inputs, target, found, events)
-    duplicates.warn(found.duplicates, inputs.plan, events)
+    duplicates.warn(found.duplicates, events)
     return open_cache(target, found, existed=True)
 
 
