@@ -55,7 +55,7 @@ def changes(scene: Scene, folder: Path) -> dict[str, object]:
         "recipe.schedule.duration": {"unit": "steps", "value": scene.steps + 1},
         "machine.paths.base": str(folder), "machine.dtype": scene.dtype, "machine.micro_batch": scene.rows,
         "machine.accumulation": 1, "machine.logging.trackers": [],
-        "machine.piece_tokens": 512, "machine.threads.compute": int(os.environ.get("OMP_NUM_THREADS", "1")),
+        "machine.piece_tokens": 1024, "machine.threads.compute": int(os.environ.get("OMP_NUM_THREADS", "1")),
     }  # fmt: skip
 
 

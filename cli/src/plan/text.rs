@@ -176,7 +176,7 @@ fn precision(resolved: &Resolved) -> String {
         "none" => String::new(),
         mode => format!(", {mode} activation checkpointing"),
     };
-    let products = if machine.fp32_products { ", products in fp32 (no units for 16 bits)" } else { "" };
+    let products = if machine.fp32_products { ", computed in fp32 (faster here)" } else { "" };
     format!("{} on {}{products}{tf32}{recompute}", machine.dtype, machine.device.name)
 }
 

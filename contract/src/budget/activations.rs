@@ -2,7 +2,7 @@
 //!
 //! The terms follow the worker's decoder, operation by operation; a change there needs a change here.
 
-use super::load::{Load, dtype_bytes, targets};
+use super::load::{Load, targets};
 use super::shape::{Linear, Shape};
 use crate::families::selects;
 use crate::plan::{CheckpointingMode, Quantization};
@@ -16,7 +16,7 @@ pub(super) fn activations(load: &Load<'_>, tokens: u64) -> u64 {
         CheckpointingMode::Selective => shape.layers * (shape.hidden + mlp) + attention.saturating_sub(mlp),
         CheckpointingMode::Full => shape.layers * shape.hidden + attention + mlp,
     };
-    elements * tokens * dtype_bytes(load.dtype) + working_set(load, tokens) + dequantized(load)
+    elements * tokens * load.number_bytes() + working_set(load, tokens) + dequantized(load)
 }
 
 /// Saved elements per token in one layer's attention and in its MLP.
@@ -61,9 +61,11 @@ fn eager(shape: &Shape) -> (u64, u64) {
     (5 * shape.hidden + 2 * heads, 5 * shape.hidden + 4 * shape.intermediate)
 }
 
-/// The backward pass through one MLP: gradients of their product, gate and up, and the residual stream's gradient.
+/// The backward pass through one MLP: gradients of their product, gate and up, and the residual stream's gradient. The product
+/// itself is done with by then; torch's kernels have another buffer of its size.
 pub(super) fn working_set(load: &Load<'_>, tokens: u64) -> u64 {
-    (3 * load.shape.intermediate + 2 * load.shape.hidden) * tokens * dtype_bytes(load.dtype)
+    let buffers = if load.takes_native_kernels() { 2 } else { 3 };
+    (buffers * load.shape.intermediate + 2 * load.shape.hidden) * tokens * load.number_bytes()
 }
 
 /// A quantized weight is read one matrix at a time.
@@ -71,7 +73,7 @@ fn dequantized(load: &Load<'_>) -> u64 {
     match load.quantization {
         Quantization::Int4 | Quantization::Int8 => {
             let largest = load.shape.blocks().map(|linear| linear.inputs * linear.outputs).max();
-            largest.unwrap_or(0) * if load.fp32_products { 4 } else { dtype_bytes(load.dtype) }
+            largest.unwrap_or(0) * load.number_bytes()
         }
         _ => 0,
     }

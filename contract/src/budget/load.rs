@@ -12,7 +12,7 @@ pub struct Load<'a> {
     pub adapter: &'a Adapter,
     pub optimizer: OptimizerName,
     pub dtype: Dtype,
-    /// Frozen weights are held in fp32 although activations take 16 bits.
+    /// A 16-bit base is held and computed in fp32.
     pub fp32_products: bool,
     pub device: DeviceKind,
     pub checkpointing: CheckpointingMode,
@@ -22,6 +22,18 @@ pub struct Load<'a> {
     pub piece_tokens: Option<u64>,
     pub rows: u64,
     pub row_length: u64,
+}
+
+impl Load<'_> {
+    /// Elementwise operations are those of the worker's native module.
+    pub(super) fn takes_native_kernels(&self) -> bool {
+        self.fast_path && self.device == DeviceKind::Cpu && self.number_bytes() == 4
+    }
+
+    /// Bytes of one number of the activations.
+    pub(super) fn number_bytes(&self) -> u64 {
+        if self.fp32_products { 4 } else { dtype_bytes(self.dtype) }
+    }
 }
 
 pub(super) fn dtype_bytes(dtype: Dtype) -> u64 {

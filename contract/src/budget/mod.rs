@@ -8,6 +8,6 @@ mod estimate;
 mod load;
 mod shape;
 
-pub use estimate::{adapter_parameters, estimate, largest_micro_batch, weights};
+pub use estimate::{SMALL_PIECE, adapter_parameters, estimate, largest_micro_batch, piece_tokens, weights};
 pub use load::Load;
 pub use shape::{Linear, Shape};

@@ -12,8 +12,8 @@ use super::recipe::word;
 pub struct Machine {
     pub device: Device,
     pub dtype: Dtype,
-    /// True on a CPU that has no units for the run's 16-bit format: the frozen weights are held in fp32 and products are
-    /// formed in fp32, while activations keep the 16-bit format. The result is that of the 16-bit format within rounding.
+    /// True on a CPU whose products in the run's 16-bit format are slower than those in fp32: the base, read in its format, is
+    /// held and computed in fp32. The result is that of the 16-bit format within rounding.
     pub fp32_products: bool,
     /// Rows per micro-batch; the worker halves it when memory runs out.
     pub micro_batch: u64,

@@ -53,7 +53,7 @@ fn without_bf16(notes: &mut Vec<Note>) -> Dtype {
     Dtype::Fp16
 }
 
-/// Whether products are formed in fp32 although the run computes in 16 bits: a CPU without units for the format emulates it
+/// Whether a 16-bit base is held and computed in fp32: a CPU without units for the format emulates it
 /// (AVX2: about 8 times slower than fp32; AVX-512 without BF16: about 4 times).
 pub fn fp32_products(
     dtype: Dtype,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::budget::Load;
+use crate::budget::{self, Load};
 use crate::manifest::{CompileMode, Config, Effective, Root, Together, model_slug};
 use crate::paths::{DEFAULT_CACHE, Target, anywhere, data_path, fill_placeholders, mirror_target};
 use crate::plan::{
@@ -16,9 +16,6 @@ use super::modules;
 use super::outcome::Note;
 use super::site::Site;
 use super::sources::Sources;
-
-/// Tokens whose activations stay in a CPU's cache, as `benches/train` measured it.
-const CPU_PIECE: u64 = 512;
 
 /// The machine's half of the plan, and the most rows that fit at once if that is known.
 pub fn build(
@@ -34,7 +31,6 @@ pub fn build(
     let wanted = (*config.batch_size).min(recipe.batch.rows_per_step);
     let dtype = fit::dtype(recipe.precision.compute, site.device.kind, site.computes_bf16, notes);
     let checkpointing = expert.checkpointing();
-    let piece_tokens = (site.device.kind == DeviceKind::Cpu).then_some(CPU_PIECE);
     let distributed = distributed(config, site, notes);
     let processes = distributed.map_or(1, |it| u64::from(it.processes));
     let spread = distributed.is_some_and(|it| it.strategy == DistributedStrategy::Fsdp2);
@@ -44,8 +40,10 @@ pub fn build(
     // Only the base's own modules can work with sharded weights.
     let fast_path = !spread && recipe.adapter.takes_fast_path();
     let named = base.shape.as_ref().map(|shape| modules::named(&recipe.adapter, shape));
+    let on_cpu = site.device.kind == DeviceKind::Cpu;
+    let mut piece_tokens = on_cpu.then_some(budget::SMALL_PIECE);
     let sized = base.shape.as_ref().zip(named.as_ref()).map(|(shape, adapter)| {
-        let load = Load {
+        let mut load = Load {
             shape,
             quantization: recipe.base.quantization,
             adapter,
@@ -60,6 +58,10 @@ pub fn build(
             rows: wanted,
             row_length: u64::from(recipe.batch.max_seq_length),
         };
+        if on_cpu {
+            piece_tokens = Some(budget::piece_tokens(&load));
+            load.piece_tokens = piece_tokens;
+        }
         fit::micro_batch(&load, wanted, site.device.memory_bytes, notes)
     });
     if sized.is_none() {

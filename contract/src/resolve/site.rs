@@ -33,7 +33,7 @@ pub struct Site {
     pub wait_for_mirror: bool,
 }
 
-/// Whether a CPU forms products in fp32 where the model is in a 16-bit format.
+/// Whether a CPU computes in fp32 where the model is in a 16-bit format.
 #[derive(Debug, Clone, Copy)]
 pub struct ProductsInFp32 {
     pub bf16: bool,

@@ -91,7 +91,7 @@ pub struct CheckpointFacts {
     /// The number of compute threads affects rounding, so a resumed run keeps it.
     #[schemars(extend("x-added-later" = true))]
     pub threads: Option<u32>,
-    /// Whether a 16-bit run on a CPU forms its products in fp32, which a resumed run keeps for the same reason; null
+    /// Whether a 16-bit run on a CPU computes in fp32, which a resumed run keeps for the same reason; null
     /// where there is no choice.
     #[schemars(extend("x-added-later" = true))]
     pub fp32_products: Option<bool>,

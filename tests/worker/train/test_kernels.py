@@ -12,6 +12,7 @@ from tiny import apart, flat, gradients, lora, plain_loss
 from expert_worker.errors import BadInput
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import Place
+from expert_worker.train.fast.kernels import matmul
 from expert_worker.train.fast.kernels.attention import ATTENTION, Documents
 from expert_worker.train.fast.kernels.choice import OPERATIONS
 from expert_worker.train.fast.kernels.dropout_mask import DROPOUT_MASK
@@ -60,7 +61,9 @@ def test_attention_in_16_bits_stays_near_that_in_32(lengths, name):
         assert apart(narrow, wide) < 0.02
 
 
-def test_every_product_is_that_of_torch():
+@pytest.mark.parametrize("mkl", [True, False])
+def test_every_product_is_that_of_torch(monkeypatch, mkl):
+    monkeypatch.setattr(matmul, "_MKL_IS_FASTER", mkl)
     torch.manual_seed(3)
     x, weight, out = torch.randn(7, 5), torch.randn(4, 5), torch.randn(7, 4)
     for kernel in MATMUL.kernels:

@@ -5,6 +5,7 @@
 
 pub mod arrow;
 pub mod duplicates;
+pub mod elementwise;
 pub mod encoder;
 pub mod lengths;
 pub mod ordered;

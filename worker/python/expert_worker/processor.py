@@ -26,9 +26,18 @@ def available_cores() -> int:
 
 
 def cpu_name() -> str:
+    return _of_cpuinfo("model name") or platform.processor() or platform.machine()
+
+
+def is_intel() -> bool:
+    return _of_cpuinfo("vendor_id") == "GenuineIntel" or "GenuineIntel" in platform.processor()
+
+
+def _of_cpuinfo(key: str) -> str:
+    """Of Linux; empty elsewhere."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         lines = []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, "") or platform.processor() or platform.machine()
+    named = (line.partition(":")[2].strip() for line in lines if line.partition(":")[0].strip() == key)
+    return next(named, "")

@@ -750,9 +750,8 @@ class Machine(RecordedDocument):
     # compared. The worker takes it for unknown architectures too.
     fast_path: bool | None = None
     flash_attention: bool | None = None
-    # True on a CPU that has no units for the run's 16-bit format: the frozen weights are held in fp32 and
-    # products are formed in fp32, while activations keep the 16-bit format. The result is that of the 16-bit
-    # format within rounding.
+    # True on a CPU whose products in the run's 16-bit format are slower than those in fp32: the base, read in
+    # its format, is held and computed in fp32. The result is that of the 16-bit format within rounding.
     fp32_products: bool | None = None
     # Where the model is asked that scores answers.
     judge: JudgeEndpoint | None = None

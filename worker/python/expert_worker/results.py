@@ -567,8 +567,8 @@ class CheckpointFacts(OutputDocument):
     metrics: dict[str, float]
     # True where it was saved before its answers were scored: a resumed run evaluates it first.
     evaluation_owed: bool | None = None
-    # Whether a 16-bit run on a CPU forms its products in fp32, which a resumed run keeps for the same reason;
-    # null where there is no choice.
+    # Whether a 16-bit run on a CPU computes in fp32, which a resumed run keeps for the same reason; null
+    # where there is no choice.
     fp32_products: bool | None = None
     # Digests of what the run was begun with.
     inputs: Inputs | None = None

@@ -5,6 +5,7 @@
 
 mod build;
 mod duplicates;
+mod elementwise;
 mod errors;
 mod oracle;
 mod recipe;
@@ -32,6 +33,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(rows::first_rows, module)?)?;
     module.add_function(wrap_pyfunction!(build::ingest, module)?)?;
     module.add_function(wrap_pyfunction!(duplicates::compare, module)?)?;
+    module.add_function(wrap_pyfunction!(elementwise::swiglu, module)?)?;
+    module.add_function(wrap_pyfunction!(elementwise::swiglu_backward, module)?)?;
+    module.add_function(wrap_pyfunction!(elementwise::rms_norm, module)?)?;
+    module.add_function(wrap_pyfunction!(elementwise::rms_norm_backward, module)?)?;
+    module.add_function(wrap_pyfunction!(elementwise::rotate, module)?)?;
     module.add_function(wrap_pyfunction!(build::best_fit, module)?)?;
     module.add_function(wrap_pyfunction!(build::time_best_fit, module)?)?;
     Ok(())

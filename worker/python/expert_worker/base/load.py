@@ -18,7 +18,6 @@ from expert_worker.plan import Base, Device, Dtype, Machine, Paths, Quantization
 from expert_worker.slow_disk import warn_if_slow
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-_QUANTIZED = ("int4", "int8")
 _LOAD_BUDGET = 300.0
 # At most as large as the largest dimension of any tensor.
 _DIMENSIONS = ("hidden_size", "n_embd", "vocab_size")
@@ -50,7 +49,7 @@ def load_base(
     """In evaluation mode, on the device of this process, every parameter frozen.
 
     A base that will be `sharded` stays in the host's memory until its pieces go to their devices. `as_stored`
-    never holds weights in fp32 for products, whatever the machine; `fp32` is a resumed run's choice of it."""
+    never holds a 16-bit base in fp32, whatever the machine; `fp32` is a resumed run's choice of it."""
     folder = locate(base, machine.paths, events)
     events.stage("load base", _LOAD_BUDGET, base.name)
     dtype, device = compute_dtype(base.quantization, machine.dtype), torch_device(machine.device, process)
@@ -62,7 +61,7 @@ def load_base(
         warn_if_slow("the base", folder, hint, events)
         model = read_model(base, machine, device, folder)
     quantized.prepare(model)
-    if base.quantization not in _QUANTIZED and not sharded:
+    if base.quantization not in quantized.KINDS and not sharded:
         model = model.to(device)
     model.config.name_or_path = base.name
     _report(model, base, attention_of(machine), events)
@@ -72,7 +71,7 @@ def load_base(
 
 
 def fp32_choice(dtype: torch.dtype, device: torch.device, model: Any) -> bool | None:
-    """How the loaded model forms its products; None where there is nothing to choose."""
+    """Whether the loaded model computes in fp32; None where there is nothing to choose."""
     return fp32_products.held(model) if fp32_products.is_choice(dtype, device) else None
 
 
@@ -92,7 +91,7 @@ def read_model(base: Base, machine: Machine, device: torch.device, folder: Path)
         "dtype": dtype,
         "attn_implementation": attention,
     }
-    quantizer = quantizer_of(base.quantization, dtype)
+    quantizer = quantized.config_of(base.quantization, dtype)
     if quantizer is not None:
         extra |= {"quantization_config": quantizer, "device_map": {"": str(device)}}
     check_sizes(config, folder)
@@ -169,21 +168,6 @@ def attention_of(machine: Machine) -> str:
         if find_spec("flash_attn") is not None:
             return "flash_attention_2"
     return "sdpa" if machine.sdpa else "eager"
-
-
-def quantizer_of(quantization: Quantization, dtype: torch.dtype) -> Any:
-    if quantization not in _QUANTIZED:
-        return None
-    from transformers import BitsAndBytesConfig as Bits
-
-    if quantization == "int8":
-        return Bits(load_in_8bit=True)  # type: ignore[no-untyped-call]
-    return Bits(  # type: ignore[no-untyped-call]
-        load_in_4bit=True,
-        bnb_4bit_quant_type="nf4",
-        bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=dtype,
-    )
 
 
 def _report(model: Any, base: Base, wanted_attention: str, events: Events) -> None:

@@ -1,11 +1,32 @@
-"""What bitsandbytes and peft do with a quantized base that a run cannot have: each is worked around here."""
+"""A base in NF4 or 8 bits: its configuration, and workarounds for what bitsandbytes and peft do with it that
+a run cannot have."""
 
 from __future__ import annotations
 
 from types import MethodType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+
+from expert_worker.plan import Quantization
+
+KINDS = ("int4", "int8")
+
+
+def config_of(quantization: Quantization, dtype: torch.dtype) -> Any:
+    if quantization not in KINDS:
+        return None
+    from transformers import BitsAndBytesConfig as Bits
+
+    if quantization == "int8":
+        return Bits(load_in_8bit=True)  # type: ignore[no-untyped-call]
+    return Bits(  # type: ignore[no-untyped-call]
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=dtype,
+    )
 
 
 def prepare(model: Any) -> None:

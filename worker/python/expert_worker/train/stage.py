@@ -262,7 +262,7 @@ def _mention_other_processor(device: Device, saved: Loaded, events: Events) -> N
     message = f"The run began on {before} and is resumed on {now}, which rounds differently"
     if saved.facts.fp32_products is not None and device.kind == "cpu":
         products = "fp32" if saved.facts.fp32_products else "its 16-bit format"
-        message += f"; its products stay in {products}"
+        message += f"; it still computes in {products}"
     events.warning("other-processor", message, "--fresh trains it on this processor alone.")
 
 

@@ -15,8 +15,6 @@ from torch import Tensor
 from torch.nn.functional import embedding
 from torch.utils.checkpoint import checkpoint
 
-from expert_worker.base.fp32_products import product_dtype
-
 from .batch import CPU_MULTIPLE, PackedBatch
 from .dropout import Columns, Place, uniform
 from .families import LayerParts, layout
@@ -137,7 +135,7 @@ class FastDecoder:
         inner = causal_model(model)
         self.body, self.head = inner.model, inner.lm_head
         self.dtype = self.body.norm.weight.dtype
-        target = Target(self.body.norm.weight.device, product_dtype(self.head, self.dtype), flash)
+        target = Target(self.body.norm.weight.device, self.dtype, flash, compiled is not None)
         self.kernels = Kernels(target, kernels)
         read = layout(inner.config.model_type)
         if read is None:

@@ -1,7 +1,8 @@
 """Matrix products, with the fastest available library.
 
-In fp32 on a CPU torch uses MKL, which on CPUs other than Intel's uses its AVX2 kernels; oneDNN, also part of
-torch, uses the CPU's best instructions and is never much slower.
+In fp32 on a CPU torch uses MKL. On Intel's CPUs it is the faster one: with AVX-512 by a tenth, and nearly
+twice as fast where one side is as narrow as a LoRA's rank. On others it uses its AVX2 kernels, and oneDNN,
+also part of torch, uses the CPU's best instructions.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from expert_worker.processor import is_intel
 
 from .registry import Kernel, Operation
 
@@ -21,12 +24,15 @@ def _onednn() -> Any:
 
 
 _LINEAR = _onednn()
+_MKL_IS_FASTER = torch.backends.mkl.is_available() and is_intel()  # type: ignore[no-untyped-call]
 
 
 def _runs_onednn(x: Tensor) -> bool:
     if torch.compiler.is_compiling():
         return False  # The compiler chooses its libraries, and does not know this operator.
-    return _LINEAR is not None and x.dtype == torch.float32 and x.device.type == "cpu" and x.shape[0] > 0
+    if _LINEAR is None or _MKL_IS_FASTER:
+        return False
+    return x.dtype == torch.float32 and x.device.type == "cpu" and x.shape[0] > 0
 
 
 def _by_onednn(x: Tensor, weight: Tensor, out: Tensor | None) -> Tensor:

@@ -20,11 +20,13 @@ Function_co = TypeVar("Function_co", covariant=True)
 
 @dataclass(frozen=True)
 class Target:
-    """Where the operations of a model run, and the format of its products."""
+    """Where the operations of a model run, and in which format."""
 
     device: torch.device
     dtype: torch.dtype
     flash_attention: bool = False
+    # torch's compiler makes its own kernels of what it can read.
+    compiled: bool = False
 
 
 def everywhere(_subject: object) -> bool:

@@ -9,12 +9,47 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from expert_worker import _native
+
+from . import native
+from .native import memory
 from .registry import Kernel, Operation, Target
 
 RmsNorm = Callable[[Tensor, Tensor, float], Tensor]
 
 
-class _RmsNorm(torch.autograd.Function):
+class _InOnePass(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+        x = x.contiguous()
+        out, scale = torch.empty_like(x), x.new_empty(x.shape[:-1])
+        threads = torch.get_num_threads()
+        _native.rms_norm(memory(x), memory(weight), epsilon, memory(out), memory(scale), threads)
+        ctx.save_for_backward(x, scale, weight)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        x, scale, weight = ctx.saved_tensors
+        to_x = torch.empty_like(x)
+        _native.rms_norm_backward(
+            memory(grad.contiguous()),
+            memory(x),
+            memory(weight),
+            memory(scale),
+            memory(to_x),
+            torch.get_num_threads(),
+        )
+        return to_x, None, None
+
+
+def in_one_pass(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    result: Tensor = _InOnePass.apply(x, weight, epsilon)
+    return result
+
+
+class _OneScale(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
         wide = x.float()
@@ -33,8 +68,8 @@ class _RmsNorm(torch.autograd.Function):
         return weighted.addcmul_(wide, slope, value=-1).mul_(scale).to(x.dtype), None, None
 
 
-def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-    result: Tensor = _RmsNorm.apply(x, weight, epsilon)
+def one_scale(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    result: Tensor = _OneScale.apply(x, weight, epsilon)
     return result
 
 
@@ -45,5 +80,6 @@ def reference(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
 
 
 RMS_NORM: Operation[Target, RmsNorm] = Operation(
-    "rms_norm", [Kernel("one_scale", rms_norm), Kernel("torch", reference)]
+    "rms_norm",
+    [Kernel("native", in_one_pass, native.runs), Kernel("one_scale", one_scale), Kernel("torch", reference)],
 )

@@ -11,6 +11,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from expert_worker import _native
+
+from . import native
+from .native import memory
 from .registry import Kernel, Operation, Target
 
 Rotary = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -28,7 +32,32 @@ def _rotated(x: Tensor, cos: Tensor, sin: Tensor, sign: int) -> Tensor:
     return out
 
 
-class _Rotary(torch.autograd.Function):
+def _in_one_pass(x: Tensor, cos: Tensor, sin: Tensor, sign: int) -> Tensor:
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    x, cos, sin = x.contiguous(), cos.contiguous(), sin.contiguous()
+    _native.rotate(memory(x), memory(cos), memory(sin), sign, memory(out), torch.get_num_threads())
+    return out
+
+
+class _InOnePass(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        ctx.save_for_backward(cos, sin)
+        return _in_one_pass(x, cos, sin, 1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        cos, sin = ctx.saved_tensors
+        return _in_one_pass(grad, cos, sin, -1), None, None
+
+
+def in_one_pass(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    result: Tensor = _InOnePass.apply(x, cos, sin)
+    return result
+
+
+class _Halves(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         ctx.save_for_backward(cos, sin)
@@ -41,9 +70,9 @@ class _Rotary(torch.autograd.Function):
         return _rotated(grad, cos, sin, -1), None, None
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """`x` is [tokens, heads, width]; `cos` and `sin` are [tokens, 1, width / 2]."""
-    result: Tensor = _Rotary.apply(x, cos, sin)
+    result: Tensor = _Halves.apply(x, cos, sin)
     return result
 
 
@@ -54,5 +83,6 @@ def reference(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 ROTARY: Operation[Target, Rotary] = Operation(
-    "rotary", [Kernel("halves", rotate), Kernel("torch", reference)]
+    "rotary",
+    [Kernel("native", in_one_pass, native.runs), Kernel("halves", halves), Kernel("torch", reference)],
 )

@@ -10,12 +10,46 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import silu
 
+from expert_worker import _native
+
+from . import native
+from .native import memory
 from .registry import Kernel, Operation, Target
 
 SwiGlu = Callable[[Tensor, Tensor], Tensor]
 
 
-class _SwiGlu(torch.autograd.Function):
+class _InOnePass(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
+        gate, up = gate.contiguous(), up.contiguous()
+        ctx.save_for_backward(gate, up)
+        out = torch.empty_like(gate)
+        _native.swiglu(memory(gate), memory(up), memory(out), torch.get_num_threads())
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        gate, up = ctx.saved_tensors
+        to_gate, to_up = torch.empty_like(gate), torch.empty_like(up)
+        _native.swiglu_backward(
+            memory(grad.contiguous()),
+            memory(gate),
+            memory(up),
+            memory(to_gate),
+            memory(to_up),
+            torch.get_num_threads(),
+        )
+        return to_gate, to_up
+
+
+def in_one_pass(gate: Tensor, up: Tensor) -> Tensor:
+    result: Tensor = _InOnePass.apply(gate, up)
+    return result
+
+
+class _Recomputed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
         ctx.save_for_backward(gate, up)
@@ -29,8 +63,8 @@ class _SwiGlu(torch.autograd.Function):
         return to_gate, silu(gate).mul_(grad)
 
 
-def swiglu(gate: Tensor, up: Tensor) -> Tensor:
-    result: Tensor = _SwiGlu.apply(gate, up)
+def recomputed(gate: Tensor, up: Tensor) -> Tensor:
+    result: Tensor = _Recomputed.apply(gate, up)
     return result
 
 
@@ -40,5 +74,10 @@ def reference(gate: Tensor, up: Tensor) -> Tensor:
 
 
 SWIGLU: Operation[Target, SwiGlu] = Operation(
-    "swiglu", [Kernel("recomputed", swiglu), Kernel("torch", reference)]
+    "swiglu",
+    [
+        Kernel("native", in_one_pass, native.runs),
+        Kernel("recomputed", recomputed),
+        Kernel("torch", reference),
+    ],
 )

@@ -14,8 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from expert_worker.base.fp32_products import product_dtype
-
 from ...dropout import Draw
 from ...weights import read
 from ..matmul import added, added_transposed, over_tokens, times, times_transposed
@@ -69,8 +67,6 @@ class _DoraLinear(torch.autograd.Function):
         scale: float,
         *drawn: Any,
     ) -> Tensor:
-        dtype = x.dtype
-        x = x.to(product_dtype(base, dtype))
         weight = read(base, x.dtype)
         draw = Draw(*drawn)
         mask = draw.mask()
@@ -83,20 +79,15 @@ class _DoraLinear(torch.autograd.Function):
             out = added_transposed(out, x - kept, weight)
         if isinstance(base.bias, Tensor):
             out.add_(base.bias.detach())
-        # Saved in the dtype of the activations, to save memory for the backward pass.
-        ctx.save_for_backward(
-            x.to(dtype), narrow, turned.to(dtype), down, up, magnitude, norm, draw.keys, draw.columns
-        )
+        ctx.save_for_backward(x, narrow, turned, down, up, magnitude, norm, draw.keys, draw.columns)
         ctx.base, ctx.scale, ctx.share = base, scale, draw.share
-        return out.to(dtype)
+        return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, narrow, turned, down, up, magnitude, norm, keys, columns = ctx.saved_tensors
         mask = Draw(keys, columns, ctx.share).mask()
-        dtype, wide = x.dtype, narrow.dtype
-        x, turned, grad = x.to(wide), turned.to(wide), grad.to(wide)
         kept = x if mask is None else _drop(x, mask, ctx.share)
         to_magnitude = ((grad * turned).float().sum(0) / norm).to(magnitude.dtype)
         scaled = grad * (magnitude.float() / norm).to(grad.dtype)
@@ -107,7 +98,6 @@ class _DoraLinear(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             adapter = times(back, down.to(grad.dtype))
             to_x = _to_input(grad, scaled, adapter, read(ctx.base, grad.dtype), mask, ctx.share)
-            to_x = to_x.to(dtype)
         return to_x, to_down, to_up, to_magnitude, None, None, None, None, None, None
 
 

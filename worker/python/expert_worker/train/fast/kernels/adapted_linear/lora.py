@@ -14,8 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from expert_worker.base.fp32_products import product_dtype
-
 from ...dropout import Draw
 from ...weights import read
 from ..matmul import added, added_transposed, over_tokens, times, times_transposed
@@ -34,27 +32,24 @@ class _LoraLinear(torch.autograd.Function):
         scale: float,
         *drawn: Any,
     ) -> Tensor:
-        wide = x.to(product_dtype(base, x.dtype))
-        out = times_transposed(wide, read(base, wide.dtype))
+        out = times_transposed(x, read(base, x.dtype))
         if isinstance(base.bias, Tensor):
             out.add_(base.bias.detach())
         draw = Draw(*drawn)
         mask = draw.mask()
         if mask is not None:
             scale /= 1 - draw.share
-        kept = wide if mask is None else wide.masked_fill(mask, 0)
-        narrow = times_transposed(kept, down.to(wide.dtype)).mul_(scale)
+        kept = x if mask is None else x.masked_fill(mask, 0)
+        narrow = times_transposed(kept, down.to(x.dtype)).mul_(scale)
         ctx.save_for_backward(x, narrow, down, up, draw.keys, draw.columns)
         ctx.base, ctx.scale, ctx.share = base, scale, draw.share
-        return added_transposed(out, narrow, up.to(wide.dtype)).to(x.dtype)
+        return added_transposed(out, narrow, up.to(x.dtype))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, narrow, down, up, keys, columns = ctx.saved_tensors
         mask = Draw(keys, columns, ctx.share).mask()
-        dtype = x.dtype
-        x, grad = x.to(narrow.dtype), grad.to(narrow.dtype)
         kept = x if mask is None else x.masked_fill(mask, 0)
         back = times(grad, up.to(grad.dtype)).mul_(ctx.scale)
         to_up = over_tokens(narrow, grad).t().to(up.dtype)
@@ -66,7 +61,6 @@ class _LoraLinear(torch.autograd.Function):
                 to_x = added(to_x, back, down.to(grad.dtype))
             else:
                 to_x.add_(times(back, down.to(grad.dtype)).masked_fill_(mask, 0))
-            to_x = to_x.to(dtype)
         return to_x, to_down, to_up, None, None, None, None, None
 
 

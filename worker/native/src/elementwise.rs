@@ -1,0 +1,385 @@
+//! The elementwise parts of a decoder layer in fp32, each reading memory once: torch takes three to six passes.
+//!
+//! No product is fused with a sum, and sums have a fixed order: the results are the same bytes with any instructions and any
+//! number of threads.
+
+// A function is compiled with the instructions of the one that it is inlined into.
+#![allow(clippy::inline_always)]
+
+/// Compiled for the instructions that processors have, and chosen at run time.
+macro_rules! for_this_processor {
+    ($(#[$about:meta])* fn $name:ident($($argument:ident: $kind:ty),* $(,)?) $body:block) => {
+        $(#[$about])*
+        fn $name($($argument: $kind),*) {
+            #[inline(always)]
+            fn plain($($argument: $kind),*) $body
+
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx512f")]
+                fn with_avx512($($argument: $kind),*) {
+                    plain($($argument),*);
+                }
+                #[target_feature(enable = "avx2")]
+                fn with_avx2($($argument: $kind),*) {
+                    plain($($argument),*);
+                }
+                if is_x86_feature_detected!("avx512f") {
+                    // SAFETY: this processor has the instructions.
+                    return unsafe { with_avx512($($argument),*) };
+                }
+                if is_x86_feature_detected!("avx2") {
+                    // SAFETY: as above.
+                    return unsafe { with_avx2($($argument),*) };
+                }
+            }
+            plain($($argument),*);
+        }
+    };
+}
+
+/// Elements for which a thread is worth its start.
+const SHARE: usize = 1 << 18;
+
+/// Rows of `width` elements in each part of `rows`: a part for a thread.
+fn rows_of_part(rows: usize, width: usize, threads: usize) -> usize {
+    let parts = threads.min(rows * width / SHARE).max(1);
+    rows.div_ceil(parts).max(1)
+}
+
+/// Works on every part, the first on the caller's thread.
+fn in_parallel<Part: Send>(mut parts: impl Iterator<Item = Part>, work: impl Fn(Part) + Sync) {
+    let (first, work) = (parts.next(), &work);
+    std::thread::scope(|scope| {
+        for part in parts {
+            scope.spawn(move || work(part));
+        }
+        if let Some(part) = first {
+            work(part);
+        }
+    });
+}
+
+const LOG2_E: f32 = std::f32::consts::LOG2_E;
+/// ln 2 in two parts: the product of the first with a whole number below 128 is exact.
+const LN2_HIGH: f32 = 0.693_359_4;
+const LN2_LOW: f32 = -2.121_944_4e-4;
+/// Added to a small number, it leaves the nearest whole number in the low bits.
+const ROUND: f32 = 12_582_912.0;
+
+/// e^x to three units in the last place, without branches. Below -87 and above 88 it stays at the last value.
+#[inline(always)]
+fn exp(x: f32) -> f32 {
+    let x = x.clamp(-87.0, 88.0);
+    let shifted = x * LOG2_E + ROUND;
+    let whole = shifted - ROUND;
+    let rest = x - whole * LN2_HIGH - whole * LN2_LOW;
+    // Taylor's series to the seventh power: |rest| is at most ln 2 / 2.
+    let mut sum = 1.0 / 5040.0;
+    for factor in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
+        sum = sum * rest + factor;
+    }
+    let exponent = shifted.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(127);
+    sum * f32::from_bits(exponent << 23)
+}
+
+#[inline(always)]
+fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + exp(-x))
+}
+
+/// Sums that are formed side by side, so that they fill registers.
+const LANES: usize = 32;
+
+/// The sum of `term` over the places of a row of `width`.
+#[inline(always)]
+fn sum(width: usize, term: impl Fn(usize) -> f32) -> f32 {
+    let mut lanes = [0.0f32; LANES];
+    let whole = width / LANES * LANES;
+    for start in (0..whole).step_by(LANES) {
+        for (lane, place) in lanes.iter_mut().zip(start..start + LANES) {
+            *lane += term(place);
+        }
+    }
+    for (lane, place) in lanes.iter_mut().zip(whole..width) {
+        *lane += term(place);
+    }
+    let mut count = LANES;
+    while count > 1 {
+        count /= 2;
+        for place in 0..count {
+            lanes[place] += lanes[place + count];
+        }
+    }
+    lanes[0]
+}
+
+/// silu(gate) * up.
+pub fn swiglu(gate: &[f32], up: &[f32], out: &mut [f32], threads: usize) {
+    let size = rows_of_part(gate.len(), 1, threads);
+    let parts = gate.chunks(size).zip(up.chunks(size)).zip(out.chunks_mut(size));
+    in_parallel(parts, |((gate, up), out)| swiglu_part(gate, up, out));
+}
+
+for_this_processor! {
+    fn swiglu_part(gate: &[f32], up: &[f32], out: &mut [f32]) {
+        for ((out, gate), up) in out.iter_mut().zip(gate).zip(up) {
+            *out = gate * sigmoid(*gate) * up;
+        }
+    }
+}
+
+/// The gradients of `gate` and `up`, from that of `swiglu`'s result.
+pub fn swiglu_backward(
+    grad: &[f32],
+    gate: &[f32],
+    up: &[f32],
+    to_gate: &mut [f32],
+    to_up: &mut [f32],
+    threads: usize,
+) {
+    let size = rows_of_part(gate.len(), 1, threads);
+    let read = grad.chunks(size).zip(gate.chunks(size)).zip(up.chunks(size));
+    let written = to_gate.chunks_mut(size).zip(to_up.chunks_mut(size));
+    in_parallel(read.zip(written), |(((grad, gate), up), (to_gate, to_up))| {
+        swiglu_backward_part(grad, gate, up, to_gate, to_up);
+    });
+}
+
+for_this_processor! {
+    fn swiglu_backward_part(grad: &[f32], gate: &[f32], up: &[f32], to_gate: &mut [f32], to_up: &mut [f32]) {
+        let read = grad.iter().zip(gate).zip(up);
+        for (((grad, gate), up), (to_gate, to_up)) in read.zip(to_gate.iter_mut().zip(to_up)) {
+            let share = sigmoid(*gate);
+            let silu = gate * share;
+            *to_gate = grad * up * (share + silu * (1.0 - share));
+            *to_up = grad * silu;
+        }
+    }
+}
+
+/// x / rms(x) * weight by rows; keeps 1 / rms of each row in `scales`.
+pub fn rms_norm(
+    x: &[f32],
+    weight: &[f32],
+    epsilon: f32,
+    out: &mut [f32],
+    scales: &mut [f32],
+    threads: usize,
+) {
+    let width = weight.len();
+    let rows = rows_of_part(scales.len(), width, threads);
+    let size = rows * width;
+    let parts = x.chunks(size).zip(out.chunks_mut(size)).zip(scales.chunks_mut(rows));
+    in_parallel(parts, |((x, out), scales)| rms_norm_part(x, weight, epsilon, out, scales));
+}
+
+for_this_processor! {
+    fn rms_norm_part(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32], scales: &mut [f32]) {
+        let width = weight.len();
+        let rows = x.chunks_exact(width).zip(out.chunks_exact_mut(width));
+        for ((x, out), kept) in rows.zip(scales) {
+            let square = sum(width, |place| x[place] * x[place]);
+            let scale = 1.0 / (square / width as f32 + epsilon).sqrt();
+            for ((out, x), weight) in out.iter_mut().zip(x).zip(weight) {
+                *out = x * scale * weight;
+            }
+            *kept = scale;
+        }
+    }
+}
+
+/// The gradient of `rms_norm`'s input; its weight is frozen.
+pub fn rms_norm_backward(
+    grad: &[f32],
+    x: &[f32],
+    weight: &[f32],
+    scales: &[f32],
+    to_x: &mut [f32],
+    threads: usize,
+) {
+    let width = weight.len();
+    let rows = rows_of_part(scales.len(), width, threads);
+    let size = rows * width;
+    let read = grad.chunks(size).zip(x.chunks(size)).zip(scales.chunks(rows));
+    in_parallel(read.zip(to_x.chunks_mut(size)), |(((grad, x), scales), to_x)| {
+        rms_norm_backward_part(grad, x, weight, scales, to_x);
+    });
+}
+
+for_this_processor! {
+    fn rms_norm_backward_part(grad: &[f32], x: &[f32], weight: &[f32], scales: &[f32], to_x: &mut [f32]) {
+        let width = weight.len();
+        let read = grad.chunks_exact(width).zip(x.chunks_exact(width));
+        for (((grad, x), to_x), scale) in read.zip(to_x.chunks_exact_mut(width)).zip(scales) {
+            let along = sum(width, |place| grad[place] * weight[place] * x[place]);
+            let slope = along / width as f32 * scale * scale;
+            for (((to_x, grad), x), weight) in to_x.iter_mut().zip(grad).zip(x).zip(weight) {
+                *to_x = (grad * weight - x * slope) * scale;
+            }
+        }
+    }
+}
+
+/// Cosines and sines of each token's positions: [tokens, half a head's width].
+#[derive(Clone, Copy)]
+pub struct Angles<'a> {
+    pub cos: &'a [f32],
+    pub sin: &'a [f32],
+}
+
+/// Turns the two halves of every head against each other; `direction` is 1, or -1 for the way back. `x` is [tokens, heads, width].
+pub fn rotate(
+    x: &[f32],
+    angles: Angles<'_>,
+    heads: usize,
+    width: usize,
+    direction: f32,
+    out: &mut [f32],
+    threads: usize,
+) {
+    let (row, half) = (heads * width, width / 2);
+    let tokens = rows_of_part(x.len() / row.max(1), row, threads);
+    let (size, turns) = ((tokens * row).max(1), (tokens * half).max(1));
+    let read = x.chunks(size).zip(angles.cos.chunks(turns).zip(angles.sin.chunks(turns)));
+    in_parallel(read.zip(out.chunks_mut(size)), |((x, (cos, sin)), out)| {
+        rotate_part(x, Angles { cos, sin }, heads, width, direction, out);
+    });
+}
+
+for_this_processor! {
+    fn rotate_part(x: &[f32], angles: Angles<'_>, heads: usize, width: usize, direction: f32, out: &mut [f32]) {
+        let half = width / 2;
+        let row = heads * width;
+        let angles = angles.cos.chunks_exact(half).zip(angles.sin.chunks_exact(half));
+        for ((x, out), (cos, sin)) in x.chunks_exact(row).zip(out.chunks_exact_mut(row)).zip(angles) {
+            for (x, out) in x.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
+                let ((first, second), (out_first, out_second)) = (x.split_at(half), out.split_at_mut(half));
+                for place in 0..half {
+                    let (one, other) = (first[place], second[place]);
+                    let sin = direction * sin[place];
+                    out_first[place] = one * cos[place] - other * sin;
+                    out_second[place] = other * cos[place] + one * sin;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers between -`size` and `size`, the same each time.
+    fn numbers(count: usize, size: f32, seed: u32) -> Vec<f32> {
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+        };
+        (0..count).map(|_| next() * size).collect()
+    }
+
+    fn near(found: f32, exact: f64) -> bool {
+        (f64::from(found) - exact).abs() <= 1e-6 * exact.abs() + 1e-7
+    }
+
+    #[test]
+    fn exp_is_that_of_f64_to_three_units() {
+        for step in -8700..=8800 {
+            let x = step as f32 / 100.0;
+            let exact = f64::from(x).exp();
+            assert!((f64::from(exp(x)) - exact).abs() <= 4e-7 * exact, "{x}");
+        }
+        assert!(exp(-1000.0) < 2e-38 && exp(1000.0) > 1e38 && exp(f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn swiglu_and_its_gradients_are_those_of_f64() {
+        let (gate, up, grad) = (numbers(1003, 12.0, 1), numbers(1003, 3.0, 2), numbers(1003, 2.0, 3));
+        let [mut out, mut to_gate, mut to_up] = [0; 3].map(|_| vec![f32::NAN; 1003]);
+        swiglu(&gate, &up, &mut out, 1);
+        swiglu_backward(&grad, &gate, &up, &mut to_gate, &mut to_up, 1);
+        for place in 0..1003 {
+            let [g, u, d] = [gate[place], up[place], grad[place]].map(f64::from);
+            let share = 1.0 / (1.0 + (-g).exp());
+            assert!(near(out[place], g * share * u));
+            assert!(near(to_gate[place], d * u * share * (1.0 + g * (1.0 - share))));
+            assert!(near(to_up[place], d * g * share));
+        }
+        swiglu(&[f32::NAN], &[1.0], &mut out[..1], 1);
+        assert!(out[0].is_nan(), "a NaN must not vanish");
+    }
+
+    #[test]
+    fn rms_norm_and_its_gradient_are_those_of_f64() {
+        for width in [1, 7, 64, 100] {
+            let (x, weight, grad) =
+                (numbers(9 * width, 4.0, 4), numbers(width, 2.0, 5), numbers(9 * width, 1.0, 6));
+            let [mut out, mut to_x] = [0; 2].map(|_| vec![f32::NAN; 9 * width]);
+            let mut scales = vec![f32::NAN; 9];
+            rms_norm(&x, &weight, 1e-5, &mut out, &mut scales, 1);
+            rms_norm_backward(&grad, &x, &weight, &scales, &mut to_x, 1);
+            for row in 0..9 {
+                let at = |values: &[f32], place: usize| f64::from(values[row * width + place]);
+                let mean = |term: &dyn Fn(usize) -> f64| (0..width).map(term).sum::<f64>() / width as f64;
+                let scale = 1.0 / (mean(&|place| at(&x, place).powi(2)) + 1e-5).sqrt();
+                let along = mean(&|place| at(&grad, place) * f64::from(weight[place]) * at(&x, place));
+                for place in 0..width {
+                    let w = f64::from(weight[place]);
+                    assert!(near(out[row * width + place], at(&x, place) * scale * w));
+                    let exact = (at(&grad, place) * w - at(&x, place) * along * scale * scale) * scale;
+                    assert!((at(&to_x, place) - exact).abs() < 1e-5 * scale.max(1.0), "{width}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn heads_are_turned_and_turned_back() {
+        let (tokens, heads, width) = (5, 3, 8);
+        let x = numbers(tokens * heads * width, 2.0, 7);
+        let angles = numbers(tokens * width / 2, 3.0, 8);
+        let (cos, sin): (Vec<f32>, Vec<f32>) = angles.iter().map(|it| (it.cos(), it.sin())).unzip();
+        let angles = Angles { cos: &cos, sin: &sin };
+        let [mut turned, mut back] = [0; 2].map(|_| vec![f32::NAN; x.len()]);
+        rotate(&x, angles, heads, width, 1.0, &mut turned, 1);
+        rotate(&turned, angles, heads, width, -1.0, &mut back, 1);
+        assert!(x.iter().zip(&back).all(|(x, back)| (x - back).abs() < 1e-6));
+        // The second head of the fourth token.
+        let (start, at) = ((3 * heads + 1) * width, 3 * width / 2);
+        let (first, second) = (f64::from(x[start]), f64::from(x[start + width / 2]));
+        let (cos, sin) = (f64::from(cos[at]), f64::from(sin[at]));
+        assert!(near(turned[start], first * cos - second * sin));
+        assert!(near(turned[start + width / 2], second * cos + first * sin));
+    }
+
+    #[test]
+    fn any_number_of_threads_gives_the_same_bytes() {
+        let (rows, width) = (1500, 576);
+        let (x, up, weight) =
+            (numbers(rows * width, 3.0, 9), numbers(rows * width, 3.0, 10), numbers(width, 1.0, 11));
+        let angles = Angles { cos: &x[..rows * 32], sin: &up[..rows * 32] };
+        let found = [1, 2, 3].map(|threads| {
+            let [mut silu, mut to_gate, mut to_up, mut normed, mut to_x, mut turned] =
+                [0; 6].map(|_| vec![f32::NAN; rows * width]);
+            let mut scales = vec![f32::NAN; rows];
+            swiglu(&x, &up, &mut silu, threads);
+            swiglu_backward(&up, &x, &up, &mut to_gate, &mut to_up, threads);
+            rms_norm(&x, &weight, 1e-6, &mut normed, &mut scales, threads);
+            rms_norm_backward(&up, &x, &weight, &scales, &mut to_x, threads);
+            rotate(&x, angles, 9, 64, 1.0, &mut turned, threads);
+            [silu, to_gate, to_up, normed, scales, to_x, turned]
+        });
+        assert!(found[0].iter().flatten().all(|number| number.is_finite()));
+        assert_eq!(found[0], found[1]);
+        assert_eq!(found[0], found[2]);
+    }
+
+    #[test]
+    fn what_is_empty_stays_empty() {
+        swiglu(&[], &[], &mut [], 4);
+        rms_norm(&[], &[1.0], 1e-6, &mut [], &mut [], 4);
+        rotate(&[], Angles { cos: &[], sin: &[] }, 2, 8, 1.0, &mut [], 4);
+    }
+}
