@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from .batch import CPU_MULTIPLE, PackedBatch
 from .dropout import Columns, Place, uniform
 from .families import LayerParts, layout
-from .kernels.adapted_linear import FusedLayer
+from .kernels.adapted_linear import FusedLayer, together
 from .kernels.attention import Documents
 from .kernels.choice import Kernels
 from .kernels.registry import Target
@@ -100,9 +100,9 @@ class Layer:
     def qkv(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values: [tokens, heads, width]."""
         x = self.before(x)
-        query = self._heads(self.query(x), self.query_norm)
-        key = self._heads(self.key(x), self.key_norm)
-        value = self.value(x).view(x.shape[0], -1, self.head_width)
+        query, key, value = together((self.query, self.key, self.value), x)
+        query, key = self._heads(query, self.query_norm), self._heads(key, self.key_norm)
+        value = value.view(x.shape[0], -1, self.head_width)
         return self._rotate(query, cos, sin), self._rotate(key, cos, sin), value
 
     def output_proj(self, x: Tensor, seen: Tensor) -> Tensor:
@@ -110,7 +110,7 @@ class Layer:
 
     def mlp(self, x: Tensor) -> Tensor:
         normed = self.between(x)
-        return x + self.down(self._swiglu(self.gate(normed), self.up(normed)))
+        return x + self.down(self._swiglu(*together((self.gate, self.up), normed)))
 
     def _heads(self, x: Tensor, norm: Norm | None) -> Tensor:
         x = x.view(x.shape[0], -1, self.head_width)

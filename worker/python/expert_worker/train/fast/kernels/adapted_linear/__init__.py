@@ -10,8 +10,9 @@ from ..registry import Kernel, Operation
 from .dora import FUSED_DORA
 from .layer import FusedLayer
 from .lora import FUSED_LORA
+from .together import together
 
-__all__ = ["ADAPTED_LINEAR", "FusedLayer", "Projection"]
+__all__ = ["ADAPTED_LINEAR", "FusedLayer", "Projection", "together"]
 
 Projection = Callable[[Tensor], Tensor]
 
