@@ -40,7 +40,7 @@ class _Together(torch.autograd.Function):
         downs, ups = matrices[: len(grads)], matrices[len(grads) :]
         given = zip(grads, ctx.scales, ups, strict=True)
         back = torch.cat([times(grad, up.to(grad.dtype)).mul_(scale) for grad, scale, up in given], 1)
-        to_downs = over_tokens(back, x).to(downs[0].dtype).split([len(down) for down in downs])
+        to_downs = torch.split(over_tokens(back, x).to(downs[0].dtype), [len(down) for down in downs])
         ends = zip(_parts(narrow, downs), grads, ups, strict=True)
         to_ups = [over_tokens(part, grad).t().to(up.dtype) for part, grad, up in ends]
         to_x = None
@@ -55,7 +55,7 @@ class _Together(torch.autograd.Function):
 
 def _parts(narrow: Tensor, downs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The columns of each layer."""
-    return narrow.split([len(down) for down in downs], 1)
+    return torch.split(narrow, [len(down) for down in downs], 1)
 
 
 def together(layers: Sequence[Any], x: Tensor) -> tuple[Tensor, ...]:
