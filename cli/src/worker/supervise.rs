@@ -24,6 +24,8 @@ use crate::sys::env;
 const ROUND: Duration = Duration::from_millis(100);
 /// A worker may still shut down libraries after its last event.
 const FAREWELL: Duration = Duration::from_secs(10);
+/// For the lines of a worker that has ended, where a child that left its group keeps the pipe open.
+const LAST_LINES: Duration = Duration::from_secs(2);
 const DEFAULT_GRACE: Duration = Duration::from_mins(2);
 
 /// Notices to the caller while the worker runs.
@@ -184,9 +186,12 @@ impl Run<'_> {
         }
     }
 
-    /// A remaining child of the worker may keep the pipe open: read the available lines without waiting.
+    /// The worker has ended, and its lines may still be on their way: on a busy machine the thread that reads them waits for a
+    /// core. Its children, which could keep the pipe open, are ended first; one that left the group is not waited for.
     fn drain(&mut self, inbox: &Receiver<Message>, notify: &mut dyn FnMut(Notice)) {
-        while let Ok(message) = inbox.recv_timeout(ROUND) {
+        self.watched.group.kill();
+        let deadline = Instant::now() + LAST_LINES;
+        while let Ok(message) = inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             if matches!(message, Message::End) {
                 break;
             }
