@@ -24,28 +24,28 @@ _HEAD = {
 }
 
 
-def _config(kind: str, **dimensions: Any) -> dict[str, Any]:
+def config_of(kind: str, **dimensions: Any) -> dict[str, Any]:
     architecture = {"qwen3": "Qwen3ForCausalLM", "llama": "LlamaForCausalLM"}[kind]
     return {"model_type": kind, "architectures": [architecture], "hidden_act": "silu", **_HEAD, **dimensions}
 
 
 BASES = {
-    "tiny": _config(
+    "tiny": config_of(
         "qwen3", vocab_size=512, hidden_size=64, intermediate_size=128, num_hidden_layers=2,
         num_attention_heads=4, num_key_value_heads=2, head_dim=16, max_position_embeddings=40960,
         tie_word_embeddings=True,
     ),
-    "qwen3-0.6b": _config(
+    "qwen3-0.6b": config_of(
         "qwen3", vocab_size=151936, hidden_size=1024, intermediate_size=3072, num_hidden_layers=28,
         num_attention_heads=16, num_key_value_heads=8, head_dim=128, max_position_embeddings=40960,
         tie_word_embeddings=True, rope_theta=1e6,
     ),
-    "qwen3-8b": _config(
+    "qwen3-8b": config_of(
         "qwen3", vocab_size=151936, hidden_size=4096, intermediate_size=12288, num_hidden_layers=36,
         num_attention_heads=32, num_key_value_heads=8, head_dim=128, max_position_embeddings=40960,
         tie_word_embeddings=False, rope_theta=1e6,
     ),
-    "llama-8b": _config(
+    "llama-8b": config_of(
         "llama", vocab_size=128256, hidden_size=4096, intermediate_size=14336, num_hidden_layers=32,
         num_attention_heads=32, num_key_value_heads=8, head_dim=128, max_position_embeddings=131072,
         tie_word_embeddings=False, rope_theta=5e5,
@@ -86,7 +86,7 @@ def run_all(driver: Driver, trials: Mapping[str, Trial], card: Card, folder: Pat
         place = folder / name
         place.mkdir(parents=True, exist_ok=True)
         base = write_base(place / trial.base, BASES[trial.base])
-        plans[name] = _planned(trial, base, place, environment)
+        plans[name] = _planned(trial, base, place, driver.for_cli(card))
         path = place / "plan.json"
         path.write_text(json.dumps(plans[name]))
         settings = {key: getattr(trial, key) for key in ("rows", "length", "steps", "others_take", "fault")}
@@ -134,9 +134,7 @@ def _planned(trial: Trial, base: Path, folder: Path, environment: dict[str, str]
     manifest = manifest_of(str(base), config, trial.quantization)
     (folder / "manifest.json").write_text(json.dumps(manifest))
     command = [CLI, "plan", "--json", "--device", "cuda", "-m", folder]
-    # The CLI is not a Python program: it finds the card by NVML and loads nothing else of CUDA.
-    plain = {name: text for name, text in environment.items() if name != "LD_PRELOAD"}
-    done = subprocess.run(command, env=plain, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     plan: dict[str, Any] = json.loads(done.stdout)["plan"]
     plan["request"] = {"stage": "bench", "limit_seconds": 600.0}

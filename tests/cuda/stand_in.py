@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -59,6 +60,19 @@ class Missing(Exception):
 @dataclass(frozen=True)
 class Driver:
     folder: Path
+
+    def python(self, folder: Path) -> Path:
+        """For `--python`: only the worker loads the driver, as the CLI is not a Python program."""
+        script = folder / "python"
+        script.write_text(
+            f'#!/bin/sh\nLD_PRELOAD="{self.folder / "libcuda.so.1"}" exec "{sys.executable}" "$@"\n'
+        )
+        script.chmod(0o755)
+        return script
+
+    def for_cli(self, card: Card | None) -> dict[str, str]:
+        """It finds the card by NVML and loads nothing else of CUDA."""
+        return {name: text for name, text in self.environment(card).items() if name != "LD_PRELOAD"}
 
     def environment(self, card: Card | None) -> dict[str, str]:
         """For a process that shall find this card. Without one, FAKECUDA_CARDS names the cards."""

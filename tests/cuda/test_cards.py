@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ def expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment(driver: Driver, variables: dict[str, str]) -> dict[str, str]:
-    return driver.environment(None) | {"FAKECUDA_CARDS": CARDS} | variables
+    return driver.for_cli(None) | {"FAKECUDA_CARDS": CARDS} | variables
 
 
 Planned = tuple[int, dict[str, Any]]
@@ -44,7 +43,7 @@ Planned = tuple[int, dict[str, Any]]
 
 def planned(driver: Driver, expert: Path, variables: dict[str, str], *options: str) -> Planned:
     """What the CLI plans; only its worker loads the driver."""
-    plain = {k: v for k, v in environment(driver, variables).items() if k != "LD_PRELOAD"}
+    plain = environment(driver, variables)
     command = [CLI, "plan", "--json", "-m", expert, *options]
     done = subprocess.run(command, env=plain, capture_output=True, text=True, check=False)
     document: dict[str, Any] = json.loads(done.stdout)
@@ -98,13 +97,9 @@ def test_no_card_that_is_hidden(driver: Driver, expert: Path, hidden: str) -> No
 
 def names_of_worker(driver: Driver, tmp_path: Path, variables: dict[str, str]) -> list[str]:
     """The cards that torch finds in a worker which `doctor` starts."""
-    python = tmp_path / "python"
-    library = driver.folder / "libcuda.so.1"
-    python.write_text(f'#!/bin/sh\nLD_PRELOAD="{library}" exec "{sys.executable}" "$@"\n')
-    python.chmod(0o755)
-    plain = {k: v for k, v in environment(driver, variables).items() if k != "LD_PRELOAD"}
-    command = [CLI, "--python", python, "doctor", "--json"]
-    done = subprocess.run(command, env=plain, capture_output=True, text=True, check=False)
+    command = [CLI, "--python", driver.python(tmp_path), "doctor", "--json"]
+    found = environment(driver, variables)
+    done = subprocess.run(command, env=found, capture_output=True, text=True, check=False)
     checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
     return [one.split(" (")[0] for one in checks["device"]["found"].split("; ")]
 

@@ -6,6 +6,7 @@ use expert_contract::plan::{CONTRACT_VERSION, DeviceKind};
 use sysinfo::Disks;
 
 use super::check::Check;
+use super::driver::torch_line;
 use super::probe::Report;
 use crate::sys::{env, git, host};
 use crate::ui::number::bytes;
@@ -25,7 +26,8 @@ pub fn device(report: Option<&Report>) -> Check {
     };
     let memory = found.device.memory_bytes.map_or(String::new(), |size| format!(", {}", bytes(size)));
     let shown = format!("{} ({}{memory})", found.device.name, found.device.kind);
-    let Some(torch) = report.map(|report| &report.torch) else { return Check::good("device", shown) };
+    let Some(report) = report else { return Check::good("device", shown) };
+    let torch = &report.torch;
     match found.device.kind {
         DeviceKind::Cuda if !torch.cuda_available => {
             let build = torch
@@ -35,7 +37,10 @@ pub fn device(report: Option<&Report>) -> Check {
             Check::warning(
                 "device",
                 format!("{shown}, but torch (built {build}) cannot use it"),
-                "install a torch build for the driver's CUDA version; until then use --device cpu",
+                match torch_line(report) {
+                    Some(line) => format!("install a torch build for the driver: {line}; until then use --device cpu"),
+                    None => "update the driver, which no supported torch build runs on; until then use --device cpu".to_owned(),
+                },
             )
         }
         DeviceKind::Mps if !torch.mps_available => Check::warning(

@@ -1,6 +1,7 @@
 //! What this machine has for training, and how to fix what is missing. It works without Python, too.
 
 mod check;
+mod driver;
 mod machine;
 mod probe;
 pub mod text;
@@ -14,6 +15,7 @@ pub fn checks(global: &Global) -> Vec<Check> {
     let (worker, report) = worker::checks(global);
     let mut all = vec![machine::this_program()];
     all.extend(worker);
+    all.extend(driver::check(report.as_ref()));
     all.push(machine::device(report.as_ref()));
     all.extend([machine::memory(), machine::disk(), machine::hub_cache(), machine::git_itself()]);
     all

@@ -21,6 +21,9 @@ pub struct Report {
     pub contract: u32,
     pub worker: String,
     pub python: String,
+    /// The interpreter's path.
+    #[serde(default)]
+    pub executable: String,
     pub packages: BTreeMap<String, Option<String>>,
     pub native: Native,
     /// None where Python keeps the packages compiled.

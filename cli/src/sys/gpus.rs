@@ -35,6 +35,8 @@ pub struct Gpus {
     asked_order: Option<String>,
     /// Why CUDA_VISIBLE_DEVICES selects fewer than it names.
     stopped: Option<Stopped>,
+    /// Why a GPU that the driver has cannot be used.
+    refusal: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -72,13 +74,21 @@ impl Gpus {
     pub fn here() -> &'static Self {
         static HERE: OnceLock<Gpus> = OnceLock::new();
         HERE.get_or_init(|| {
-            let Ok(nvml) = Nvml::init() else { return Self::default() };
-            let count = nvml.device_count().unwrap_or(0);
-            let cards = (0..count).filter_map(|number| card(&nvml, number).ok()).collect();
+            let nvml = match Nvml::init() {
+                Ok(nvml) => nvml,
+                Err(error) => return Self { refusal: refusal(&error), ..Self::default() },
+            };
+            let (mut cards, mut refused) = (Vec::new(), None);
+            for number in 0..nvml.device_count().unwrap_or(0) {
+                match card(&nvml, number) {
+                    Ok(card) => cards.push(card),
+                    Err(error) => refused = Some(format!("NVML does not describe GPU {number}: {error}")),
+                }
+            }
             let text = |value: OsString| value.to_string_lossy().into_owned();
             // Empty is not unset: it hides all.
             let named = std::env::var_os(env::CUDA_VISIBLE_DEVICES.name).map(text);
-            Self::of(cards, named, env::CUDA_DEVICE_ORDER.get().map(text))
+            Self { refusal: refused, ..Self::of(cards, named, env::CUDA_DEVICE_ORDER.get().map(text)) }
         })
     }
 
@@ -91,7 +101,7 @@ impl Gpus {
             None => (by_order, None),
             Some(named) => chosen(named, &mut cards, &by_order),
         };
-        Self { cards, order, named, asked_order, stopped }
+        Self { cards, order, named, asked_order, stopped, refusal: None }
     }
 
     /// As torch counts them.
@@ -122,6 +132,11 @@ impl Gpus {
         Some(card.slices.first().map_or(card.total, |slice| slice.total))
     }
 
+    /// Why a GPU that the driver has cannot be used.
+    pub fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
+    }
+
     /// Why there is none although the driver has one.
     pub fn hidden(&self) -> Option<String> {
         if self.cards.is_empty() || !self.order.is_empty() {
@@ -149,6 +164,12 @@ impl Gpus {
         if let Some(message) = self.hidden() {
             let hint = format!("unset CUDA_VISIBLE_DEVICES, or name one of {}", self.listed(None));
             notes.push(Note { code: "gpus-hidden", message, hint });
+        }
+        if let Some(refusal) = &self.refusal {
+            let used = if index.is_some() { "another GPU" } else { "the CPU" };
+            let message = format!("a GPU cannot be used, and this run uses {used}: {refusal}");
+            let hint = "`expert-cli doctor` says what to do".to_owned();
+            notes.push(Note { code: "gpu-refused", message, hint });
         }
         let Some(&at) = index.and_then(|index| self.order.get(index as usize)) else { return notes };
         notes.extend(self.order_note());
@@ -251,6 +272,17 @@ pub fn for_worker(command: &mut Command) {
         command.env(env::CUDA_VISIBLE_DEVICES.name, numbers);
     }
     command.env(env::CUDA_DEVICE_ORDER.name, BY_BUS);
+}
+
+/// Whether there is no NVIDIA driver here, which most machines do without.
+pub fn is_library_missing(error: &NvmlError) -> bool {
+    matches!(error, NvmlError::LibloadingError(_) | NvmlError::LibraryNotFound)
+}
+
+fn refusal(error: &NvmlError) -> Option<String> {
+    // A container's image may have the driver's library where the machine has no GPU.
+    let none = is_library_missing(error) || matches!(error, NvmlError::DriverNotLoaded);
+    (!none).then(|| format!("the NVIDIA driver's library (NVML) refuses: {error}"))
 }
 
 fn described(card: &Card) -> String {

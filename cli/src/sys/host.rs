@@ -31,7 +31,7 @@ pub fn device(kind: Option<DeviceKind>) -> Result<Found, Failure> {
             let gpus = Gpus::here();
             let reason = || {
                 let silent = "the NVIDIA driver's library (NVML) does not answer or lists no GPU";
-                gpus.hidden().unwrap_or_else(|| silent.to_owned())
+                gpus.hidden().unwrap_or_else(|| gpus.refusal().unwrap_or(silent).to_owned())
             };
             gpus.found().into_iter().next().ok_or_else(|| absent("cuda", &reason()))
         }

@@ -288,7 +288,11 @@ EX cudaError_t cudaMemPrefetchAsync(const void*, size_t, cudaMemLocation, unsign
 
 // ---- device
 // -----------------------------------------------------------------------------------------------------
+// FAKENVML_CUDA: the CUDA that the driver supports; torch here is built for the major version 13.
+static int supported() { return atoi(env("FAKENVML_CUDA", "13020")); }
 EX cudaError_t cudaGetDeviceCount(int* n) {
+  *n = 0;
+  if (supported() < 13000) return told(cudaErrorInsufficientDriver);
   *n = card_count();
   return *n ? cudaSuccess : cudaErrorNoDevice;
 }
@@ -301,7 +305,7 @@ EX cudaError_t cudaSetDevice(int d) {
   return cudaSuccess;
 }
 EX cudaError_t cudaDriverGetVersion(int* v) {
-  *v = 13020;
+  *v = supported();
   return cudaSuccess;
 }
 EX cudaError_t cudaRuntimeGetVersion(int* v) {

@@ -54,6 +54,7 @@ typedef struct {
 } M2;
 int nvmlDeviceGetMemoryInfo_v2(D d, M2* m) {
   FakeCard* c = card(d);
+  if (getenv("FAKENVML_NO_MEMORY")) return NOT_SUPPORTED;
   m->total = c->gib * (1ull << 30) / (slice_of(d) ? c->slices : 1);
   m->reserved = 0;
   m->used = c->others * (1ull << 30);
@@ -62,7 +63,8 @@ int nvmlDeviceGetMemoryInfo_v2(D d, M2* m) {
 }
 int nvmlDeviceGetMemoryInfo(D d, M* m) {
   M2 whole;
-  nvmlDeviceGetMemoryInfo_v2(d, &whole);
+  int refused = nvmlDeviceGetMemoryInfo_v2(d, &whole);
+  if (refused) return refused;
   m->total = whole.total;
   m->used = whole.used;
   m->free = whole.free;

@@ -1,0 +1,93 @@
+"""What `doctor` and `plan` say of a driver that is too old for torch, and of questions that NVML refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from card_trial import BASES, CLI, manifest_of, write_base
+from stand_in import MIG, RTX_4090, Driver
+
+pytestmark = pytest.mark.timeout(300)
+# NVML's numbers for its errors.
+NOT_SUPPORTED, NO_PERMISSION, MISMATCH = "3", "4", "18"
+
+
+def doctor(driver: Driver, folder: Path, variables: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """Its checks by name; a variable that is empty is left out of the environment."""
+    environment = driver.for_cli(RTX_4090) | variables
+    command = [CLI, "--python", driver.python(folder), "doctor", "--json"]
+    present = {name: text for name, text in environment.items() if text}
+    done = subprocess.run(command, env=present, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+
+
+def test_versions_of_driver_and_torch(driver: Driver, tmp_path: Path) -> None:
+    """A MIG slice's utilization is unknown, which harms nothing."""
+    found = doctor(driver, tmp_path, MIG.variables())["GPU driver"]
+    assert found["status"] == "good"
+    assert found["found"].startswith("595.00, supports CUDA 13.2; torch is built for CUDA 13.")
+    assert "(driver 580 or newer); NVML does not say the utilization of GPU 0" in found["found"]
+
+
+def test_a_driver_too_old_for_torch(driver: Driver, tmp_path: Path) -> None:
+    checks = doctor(driver, tmp_path, {"FAKENVML_DRIVER": "550.90.07", "FAKENVML_CUDA": "12040"})
+    found = checks["GPU driver"]
+    assert found["status"] == "warning" and found["found"].startswith("550.90.07, supports CUDA 12.4")
+    line = (
+        "-m pip install --force-reinstall 'torch>=2.11' --index-url https://download.pytorch.org/whl/cu126`"
+    )
+    assert "update the driver to 580 or newer, or install a torch for CUDA 12: `" in found["fix"]
+    assert found["fix"].endswith(line)
+    device = checks["device"]
+    assert device["status"] == "warning" and "cannot use it" in device["found"] and line in device["fix"]
+
+
+@pytest.mark.full
+def test_a_driver_that_no_supported_torch_runs_on(driver: Driver, tmp_path: Path) -> None:
+    checks = doctor(driver, tmp_path, {"FAKENVML_DRIVER": "470.57", "FAKENVML_CUDA": "11040"})
+    assert checks["GPU driver"]["fix"] == "update the driver to 580 or newer"
+    assert checks["device"]["fix"].startswith("update the driver")
+
+
+REFUSALS: dict[str, tuple[dict[str, str], str, str]] = {
+    "not supported": ({"FAKENVML_FAILS": NOT_SUPPORTED}, "NVML refuses: ", "`nvidia-smi` uses the same"),
+    "not allowed": ({"FAKENVML_FAILS": NO_PERMISSION}, "NVML refuses: ", "/dev/nvidia*"),
+    "updated": ({"FAKENVML_FAILS": MISMATCH}, "NVML refuses: ", "restart the machine"),
+    "card refused": ({"FAKENVML_NO_CARD": "1"}, "GPU 0 is refused: ", "/dev/nvidia*"),
+    "no memory": ({"FAKENVML_NO_MEMORY": "1"}, "does not say GPU 0's memory", "--device cpu"),
+    "no library": ({"LD_LIBRARY_PATH": ""}, "NVML is not found", "NVIDIA_DRIVER_CAPABILITIES"),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", REFUSALS)
+def test_a_refusal_of_nvml_is_one_line(driver: Driver, tmp_path: Path, case: str) -> None:
+    variables, said, fix = REFUSALS[case]
+    found = doctor(driver, tmp_path, variables)["GPU driver"]
+    assert found["status"] == "warning" and said in found["found"] and fix in found["fix"]
+    assert "\n" not in found["found"] + found["fix"]
+
+
+@pytest.mark.parametrize("case", [case for case in REFUSALS if case != "no library"])
+def test_plan_says_why_it_is_for_the_cpu(driver: Driver, tmp_path: Path, case: str) -> None:
+    base = write_base(tmp_path / "base", BASES["tiny"])
+    (tmp_path / "train.jsonl").write_text('{"text": "a"}\n')
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest_of(str(base), {})))
+    environment = driver.for_cli(RTX_4090) | REFUSALS[case][0]
+
+    def plan(*options: str) -> subprocess.CompletedProcess[str]:
+        command = [CLI, "plan", "--json", "-m", tmp_path, *options]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    document = json.loads(plan().stdout)
+    assert document["plan"]["machine"]["device"]["kind"] == "cpu"
+    (note,) = [note for note in document["notes"] if note["code"] == "gpu-refused"]
+    assert "this run uses the CPU" in note["message"] and "doctor" in note["hint"]
+    wanted = plan("--device", "cuda")
+    assert wanted.returncode == 3 and "NVML" in wanted.stdout + wanted.stderr
+    assert "gpu-refused" not in plan("--device", "cpu").stdout
