@@ -76,6 +76,19 @@ def test_a_full_disk_is_a_storage_failure():
     assert "/x/model.safetensors" in error.message
 
 
+def test_a_full_gpu_is_named_without_the_advice_on_its_allocator():
+    said = (
+        "CUDA out of memory. Tried to allocate 2.00 MiB. GPU 1 has a total capacity of 23.52 GiB of which "
+        "1.08 GiB is free. Reduce it via PYTORCH_CUDA_ALLOC_CONF expandable_segments_reserve."
+    )
+    error = as_expert_error(type("OutOfMemoryError", (RuntimeError,), {})(said))
+    words = "Out of memory on GPU 1: 2.00 MiB more did not fit; 1.08 GiB of 23.52 GiB are free"
+    assert error.code == "out-of-memory" and error.message.startswith(words)
+    assert "PYTORCH" not in error.message and "`nvidia-smi`" in error.hint
+    elsewhere = as_expert_error(MemoryError("no room"))
+    assert elsewhere.message.startswith("Out of memory: no room") and "nvidia-smi" not in elsewhere.hint
+
+
 def test_a_missing_package_is_named_with_what_to_do():
     error = as_expert_error(ModuleNotFoundError("No module named 'liger'", name="liger"))
     assert error.exit_code == 3

@@ -1,6 +1,7 @@
 """An unforeseen exception: one line for the user, the traceback in a log file."""
 
 import os
+import re
 import tempfile
 import traceback
 from collections.abc import Sequence
@@ -9,6 +10,10 @@ from pathlib import Path
 from expert_worker.errors import ExpertError, Failed, Missing, storage_error
 from expert_worker.plan import Paths, Request
 from expert_worker.process.rank import is_main_process
+
+_FULL_GPU = re.compile(
+    r"Tried to allocate (\S+ \w+)\. (GPU \d+) has a total capacity of (\S+ \w+) of which (\S+ \w+) is free"
+)
 
 
 def as_expert_error(error: BaseException, folders: Sequence[Path] = ()) -> ExpertError:
@@ -29,11 +34,7 @@ def _classify(error: BaseException) -> ExpertError:
         return storage_error(error, "continue")
     # By name: torch has its own, and this module must not import torch to know it.
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return Failed(
-            f"Out of memory: {first_line}",
-            code="out-of-memory",
-            hint="Lower batch_size or max_seq_length, or take a smaller base; see `expert-cli plan`.",
-        )
+        return _out_of_memory(first_line)
     if type(error).__module__.startswith(("torch._dynamo.", "torch._inductor.")):
         return Failed(
             f"torch.compile could not compile the model's layers: {first_line}",
@@ -42,6 +43,20 @@ def _classify(error: BaseException) -> ExpertError:
             "for a GPU, no Triton. Set torch_compile to false: the result is the same up to rounding.",
         )
     return Failed(f"{type(error).__name__}: {first_line}", code="unforeseen")
+
+
+def _out_of_memory(said: str) -> Failed:
+    """Of a GPU: what follows in torch's message are settings of its allocator, which are for developers."""
+    full = _FULL_GPU.search(said)
+    smaller = "Lower batch_size or max_seq_length, or take a smaller base; see `expert-cli plan`."
+    if full is None:
+        return Failed(f"Out of memory: {said}", code="out-of-memory", hint=smaller)
+    wanted, gpu, total, free = full.groups()
+    return Failed(
+        f"Out of memory on {gpu}: {wanted} more did not fit; {free} of {total} are free",
+        code="out-of-memory",
+        hint=f"{smaller} `nvidia-smi` shows what other programs hold.",
+    )
 
 
 def _not_importable(error: ImportError) -> ExpertError:

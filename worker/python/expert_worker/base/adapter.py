@@ -191,7 +191,8 @@ def _check_places(adapted: Any, document: Mapping[str, Any], shapes: Shapes, fol
         raise _unfit(folder, "; ".join(parts), "Use the base that it was trained on: see its README.md.")
     if _kind(document).is_soft_prompt:
         _check_width(adapted, held, folder)
-    bad = next((name for name, tensor in held.items() if not bool(tensor.isfinite().all())), None)
+    # On the host: on a GPU each would be launches and a wait.
+    bad = next((name for name, tensor in held.items() if not bool(tensor.cpu().isfinite().all())), None)
     if bad is not None:
         raise _unfit(folder, f"{bad} holds values that are not finite numbers")
 

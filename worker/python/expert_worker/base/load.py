@@ -115,7 +115,10 @@ def torch_device(device: Device, process: int = 0) -> torch.device:
     """Processes that train together have a GPU each: the planned one and those that follow it."""
     if device.kind == "cuda":
         if not torch.cuda.is_available():
-            raise Missing("The plan wants CUDA, which torch does not find here", hint="Use --device cpu.")
+            raise Missing(
+                "The plan wants CUDA, which torch does not find here",
+                hint="See `expert-cli doctor` for what its driver needs, or use --device cpu.",
+            )
         return torch.device("cuda", device.index + process)
     return torch.device(device.kind)
 
