@@ -5,8 +5,8 @@
 
 pub mod arrow;
 pub mod duplicates;
-pub mod elementwise;
 pub mod encoder;
+pub mod kernels;
 pub mod lengths;
 pub mod ordered;
 pub mod pack;

@@ -149,3 +149,23 @@ def swiglu_backward(grad: Any, gate: Any, up: Any, to_gate: Any, to_up: Any, thr
 def rms_norm(x: Any, weight: Any, epsilon: float, out: Any, scales: Any, threads: int) -> None: ...
 def rms_norm_backward(grad: Any, x: Any, weight: Any, scales: Any, to_x: Any, threads: int) -> None: ...
 def rotate(x: Any, cos: Any, sin: Any, direction: float, out: Any, threads: int) -> None: ...
+def attend(
+    q: Any, k: Any, v: Any, lengths: Sequence[int], scale: float, out: Any, log_sums: Any, threads: int
+) -> None: ...
+def attend_backward(
+    grad: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any,
+    log_sums: Any,
+    lengths: Sequence[int],
+    scale: float,
+    to_q: Any,
+    to_k: Any,
+    to_v: Any,
+    threads: int,
+) -> None: ...
+
+# Whether the processor has the instructions that `attend` needs to be fast.
+ATTENTION_RUNS_HERE: bool

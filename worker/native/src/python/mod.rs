@@ -5,8 +5,8 @@
 
 mod build;
 mod duplicates;
-mod elementwise;
 mod errors;
+mod kernels;
 mod oracle;
 mod recipe;
 mod rows;
@@ -33,11 +33,14 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(rows::first_rows, module)?)?;
     module.add_function(wrap_pyfunction!(build::ingest, module)?)?;
     module.add_function(wrap_pyfunction!(duplicates::compare, module)?)?;
-    module.add_function(wrap_pyfunction!(elementwise::swiglu, module)?)?;
-    module.add_function(wrap_pyfunction!(elementwise::swiglu_backward, module)?)?;
-    module.add_function(wrap_pyfunction!(elementwise::rms_norm, module)?)?;
-    module.add_function(wrap_pyfunction!(elementwise::rms_norm_backward, module)?)?;
-    module.add_function(wrap_pyfunction!(elementwise::rotate, module)?)?;
+    module.add_function(wrap_pyfunction!(kernels::swiglu, module)?)?;
+    module.add_function(wrap_pyfunction!(kernels::swiglu_backward, module)?)?;
+    module.add_function(wrap_pyfunction!(kernels::rms_norm, module)?)?;
+    module.add_function(wrap_pyfunction!(kernels::rms_norm_backward, module)?)?;
+    module.add_function(wrap_pyfunction!(kernels::rotate, module)?)?;
+    module.add_function(wrap_pyfunction!(kernels::attend, module)?)?;
+    module.add_function(wrap_pyfunction!(kernels::attend_backward, module)?)?;
+    module.add("ATTENTION_RUNS_HERE", crate::kernels::attention::runs_here())?;
     module.add_function(wrap_pyfunction!(build::best_fit, module)?)?;
     module.add_function(wrap_pyfunction!(build::time_best_fit, module)?)?;
     Ok(())

@@ -5,10 +5,12 @@ from .blocks_cpu import BLOCKS_CPU
 from .cuda import FLASH_ATTN, TORCH_VARLEN
 from .documents import Attention, Documents
 from .flash_cpu import FLASH_CPU
+from .native_cpu import NATIVE_CPU
 from .sdpa import SDPA_BY_DOCUMENT, SDPA_MASKED
 
 __all__ = ["ATTENTION", "Attention", "Documents"]
 
 ATTENTION: Operation[Target, Attention] = Operation(
-    "attention", [BLOCKS_CPU, FLASH_CPU, FLASH_ATTN, TORCH_VARLEN, SDPA_BY_DOCUMENT, SDPA_MASKED]
+    "attention",
+    [BLOCKS_CPU, NATIVE_CPU, FLASH_CPU, FLASH_ATTN, TORCH_VARLEN, SDPA_BY_DOCUMENT, SDPA_MASKED],
 )

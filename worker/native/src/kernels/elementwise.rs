@@ -6,6 +6,10 @@
 // A function is compiled with the instructions of the one that it is inlined into.
 #![allow(clippy::inline_always)]
 
+use super::math::{exp, sum};
+#[cfg(target_arch = "x86_64")]
+use super::processor::{Instructions, instructions};
+
 /// Compiled for the instructions that processors have, and chosen at run time.
 macro_rules! for_this_processor {
     ($(#[$about:meta])* fn $name:ident($($argument:ident: $kind:ty),* $(,)?) $body:block) => {
@@ -24,13 +28,12 @@ macro_rules! for_this_processor {
                 fn with_avx2($($argument: $kind),*) {
                     plain($($argument),*);
                 }
-                if is_x86_feature_detected!("avx512f") {
+                match instructions() {
                     // SAFETY: this processor has the instructions.
-                    return unsafe { with_avx512($($argument),*) };
-                }
-                if is_x86_feature_detected!("avx2") {
+                    Instructions::Avx512 => return unsafe { with_avx512($($argument),*) },
                     // SAFETY: as above.
-                    return unsafe { with_avx2($($argument),*) };
+                    Instructions::Avx2 => return unsafe { with_avx2($($argument),*) },
+                    Instructions::Plain => {}
                 }
             }
             plain($($argument),*);
@@ -60,58 +63,9 @@ fn in_parallel<Part: Send>(mut parts: impl Iterator<Item = Part>, work: impl Fn(
     });
 }
 
-const LOG2_E: f32 = std::f32::consts::LOG2_E;
-/// ln 2 in two parts: the product of the first with a whole number below 128 is exact.
-const LN2_HIGH: f32 = 0.693_359_4;
-const LN2_LOW: f32 = -2.121_944_4e-4;
-/// Added to a small number, it leaves the nearest whole number in the low bits.
-const ROUND: f32 = 12_582_912.0;
-
-/// e^x to three units in the last place, without branches. Below -87 and above 88 it stays at the last value.
-#[inline(always)]
-fn exp(x: f32) -> f32 {
-    let x = x.clamp(-87.0, 88.0);
-    let shifted = x * LOG2_E + ROUND;
-    let whole = shifted - ROUND;
-    let rest = x - whole * LN2_HIGH - whole * LN2_LOW;
-    // Taylor's series to the seventh power: |rest| is at most ln 2 / 2.
-    let mut sum = 1.0 / 5040.0;
-    for factor in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
-        sum = sum * rest + factor;
-    }
-    let exponent = shifted.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(127);
-    sum * f32::from_bits(exponent << 23)
-}
-
 #[inline(always)]
 fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
-}
-
-/// Sums that are formed side by side, so that they fill registers.
-const LANES: usize = 32;
-
-/// The sum of `term` over the places of a row of `width`.
-#[inline(always)]
-fn sum(width: usize, term: impl Fn(usize) -> f32) -> f32 {
-    let mut lanes = [0.0f32; LANES];
-    let whole = width / LANES * LANES;
-    for start in (0..whole).step_by(LANES) {
-        for (lane, place) in lanes.iter_mut().zip(start..start + LANES) {
-            *lane += term(place);
-        }
-    }
-    for (lane, place) in lanes.iter_mut().zip(whole..width) {
-        *lane += term(place);
-    }
-    let mut count = LANES;
-    while count > 1 {
-        count /= 2;
-        for place in 0..count {
-            lanes[place] += lanes[place + count];
-        }
-    }
-    lanes[0]
 }
 
 /// silu(gate) * up.
@@ -282,16 +236,6 @@ mod tests {
 
     fn near(found: f32, exact: f64) -> bool {
         (f64::from(found) - exact).abs() <= 1e-6 * exact.abs() + 1e-7
-    }
-
-    #[test]
-    fn exp_is_that_of_f64_to_three_units() {
-        for step in -8700..=8800 {
-            let x = step as f32 / 100.0;
-            let exact = f64::from(x).exp();
-            assert!((f64::from(exp(x)) - exact).abs() <= 4e-7 * exact, "{x}");
-        }
-        assert!(exp(-1000.0) < 2e-38 && exp(1000.0) > 1e38 && exp(f32::NAN).is_nan());
     }
 
     #[test]

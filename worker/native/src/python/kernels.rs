@@ -1,10 +1,11 @@
-//! Elementwise operations on the memory of torch's tensors, which come as NumPy arrays that share it.
+//! The kernels on the memory of torch's tensors, which come as NumPy arrays that share it.
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::elementwise::{self, Angles};
+use crate::kernels::attention::{self, Gradients, Inputs, Result, Shape};
+use crate::kernels::elementwise::{self, Angles};
 
 /// The numbers of a contiguous array, while `py` is detached.
 fn read(array: &PyBuffer<f32>) -> PyResult<&[f32]> {
@@ -25,8 +26,12 @@ fn write(array: &PyBuffer<f32>) -> PyResult<&mut [f32]> {
     Ok(unsafe { std::slice::from_raw_parts_mut(array.buf_ptr().cast::<f32>(), array.item_count()) })
 }
 
+fn unfit() -> PyErr {
+    PyValueError::new_err("the sizes of the arrays do not fit each other")
+}
+
 fn demand(fits: bool) -> PyResult<()> {
-    if fits { Ok(()) } else { Err(PyValueError::new_err("the sizes of the arrays do not fit each other")) }
+    if fits { Ok(()) } else { Err(unfit()) }
 }
 
 #[pyfunction]
@@ -110,5 +115,70 @@ pub fn rotate(
     let half = width / 2;
     demand(x.len() == out.len() && width % 2 == 0 && [cos.len(), sin.len()] == [tokens * half; 2])?;
     py.detach(|| elementwise::rotate(x, Angles { cos, sin }, heads, width, direction, out, threads));
+    Ok(())
+}
+
+/// The sizes of queries [tokens, heads, width] and of keys and values [tokens, groups, width], compared with each other.
+fn shape<'a>(
+    lengths: &'a [usize],
+    queries: &PyBuffer<f32>,
+    others: [&PyBuffer<f32>; 2],
+    scale: f32,
+) -> PyResult<Shape<'a>> {
+    let [tokens, heads, width] = *queries.shape() else { return Err(unfit()) };
+    let [_, groups, _] = *others[0].shape() else { return Err(unfit()) };
+    let shape = Shape { lengths, heads, groups, width, scale };
+    let fits = shape.tokens() == tokens && groups > 0 && heads % groups == 0 && width > 0;
+    demand(fits && others.iter().all(|it| it.shape() == [tokens, groups, width]))?;
+    Ok(shape)
+}
+
+/// Causal attention of each document; `log_sums` is [tokens, heads].
+#[pyfunction]
+pub fn attend(
+    py: Python<'_>,
+    q: PyBuffer<f32>,
+    k: PyBuffer<f32>,
+    v: PyBuffer<f32>,
+    lengths: Vec<usize>,
+    scale: f32,
+    out: PyBuffer<f32>,
+    log_sums: PyBuffer<f32>,
+    threads: usize,
+) -> PyResult<()> {
+    let shape = shape(&lengths, &q, [&k, &v], scale)?;
+    let inputs = Inputs { queries: read(&q)?, keys: read(&k)?, values: read(&v)? };
+    let result = Result { out: write(&out)?, log_sums: write(&log_sums)? };
+    demand(result.out.len() == inputs.queries.len() && result.log_sums.len() == shape.tokens() * shape.heads)?;
+    py.detach(|| attention::forward(shape, inputs, result, threads));
+    Ok(())
+}
+
+/// The gradients of queries, keys and values.
+#[pyfunction]
+pub fn attend_backward(
+    py: Python<'_>,
+    grad: PyBuffer<f32>,
+    q: PyBuffer<f32>,
+    k: PyBuffer<f32>,
+    v: PyBuffer<f32>,
+    out: PyBuffer<f32>,
+    log_sums: PyBuffer<f32>,
+    lengths: Vec<usize>,
+    scale: f32,
+    to_q: PyBuffer<f32>,
+    to_k: PyBuffer<f32>,
+    to_v: PyBuffer<f32>,
+    threads: usize,
+) -> PyResult<()> {
+    let shape = shape(&lengths, &q, [&k, &v], scale)?;
+    let inputs = Inputs { queries: read(&q)?, keys: read(&k)?, values: read(&v)? };
+    let (grad, result) = (read(&grad)?, Result { out: read(&out)?, log_sums: read(&log_sums)? });
+    let gradients = Gradients { queries: write(&to_q)?, keys: write(&to_k)?, values: write(&to_v)? };
+    let size = inputs.queries.len();
+    demand([grad.len(), result.out.len(), gradients.queries.len()].iter().all(|length| *length == size))?;
+    demand(result.log_sums.len() == shape.tokens() * shape.heads)?;
+    demand([gradients.keys.len(), gradients.values.len()].iter().all(|length| *length == inputs.keys.len()))?;
+    py.detach(|| attention::backward(shape, inputs, result, grad, gradients, threads));
     Ok(())
 }

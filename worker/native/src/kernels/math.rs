@@ -1,0 +1,91 @@
+//! Functions of numbers and rows that are compiled into the kernels.
+
+// A function is compiled with the instructions of the one that it is inlined into.
+#![allow(clippy::inline_always)]
+
+const LOG2_E: f32 = std::f32::consts::LOG2_E;
+/// ln 2 in two parts: the product of the first with a whole number below 128 is exact.
+const LN2_HIGH: f32 = 0.693_359_4;
+const LN2_LOW: f32 = -2.121_944_4e-4;
+/// Added to a small number, it leaves the nearest whole number in the low bits.
+const ROUND: f32 = 12_582_912.0;
+
+/// e^x to three units in the last place, without branches. Below -87 and above 88 it stays at the last value.
+#[inline(always)]
+pub fn exp(x: f32) -> f32 {
+    let x = x.clamp(-87.0, 88.0);
+    let shifted = x * LOG2_E + ROUND;
+    let whole = shifted - ROUND;
+    let rest = x - whole * LN2_HIGH - whole * LN2_LOW;
+    // Taylor's series to the seventh power: |rest| is at most ln 2 / 2.
+    let mut sum = 1.0 / 5040.0;
+    for factor in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
+        sum = sum * rest + factor;
+    }
+    let exponent = shifted.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(127);
+    sum * f32::from_bits(exponent << 23)
+}
+
+/// Sums that are formed side by side, so that they fill registers.
+const LANES: usize = 32;
+
+/// The sum of `term` over the places of a row of `width`.
+#[inline(always)]
+pub fn sum(width: usize, term: impl Fn(usize) -> f32) -> f32 {
+    let mut lanes = [0.0f32; LANES];
+    let whole = width / LANES * LANES;
+    for start in (0..whole).step_by(LANES) {
+        for (lane, place) in lanes.iter_mut().zip(start..start + LANES) {
+            *lane += term(place);
+        }
+    }
+    for (lane, place) in lanes.iter_mut().zip(whole..width) {
+        *lane += term(place);
+    }
+    let mut count = LANES;
+    while count > 1 {
+        count /= 2;
+        for place in 0..count {
+            lanes[place] += lanes[place + count];
+        }
+    }
+    lanes[0]
+}
+
+/// The largest of a row; a NaN is no number to compare with.
+#[inline(always)]
+pub fn largest(row: &[f32]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let parts = row.chunks_exact(LANES);
+    let rest = parts.remainder();
+    for part in parts {
+        for (lane, number) in lanes.iter_mut().zip(part) {
+            *lane = if *number > *lane { *number } else { *lane };
+        }
+    }
+    lanes.iter().chain(rest).copied().fold(f32::NEG_INFINITY, f32::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exp_is_that_of_f64_to_three_units() {
+        for step in -8700..=8800 {
+            let x = step as f32 / 100.0;
+            let exact = f64::from(x).exp();
+            assert!((f64::from(exp(x)) - exact).abs() <= 4e-7 * exact, "{x}");
+        }
+        assert!(exp(-1000.0) < 2e-38 && exp(1000.0) > 1e38 && exp(f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn the_largest_is_found_at_every_place() {
+        for (length, place) in [(1, 0), (31, 30), (32, 5), (100, 64), (100, 99)] {
+            let mut row = vec![-3.0; length];
+            row[place] = -2.0;
+            assert!((largest(&row) + 2.0).abs() < f32::EPSILON);
+        }
+    }
+}
