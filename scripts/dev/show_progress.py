@@ -49,7 +49,8 @@ def run_quietly(command: list[str], what: str, grows: Path | None, every: float)
                 code = process.wait(every)
                 break
             except subprocess.TimeoutExpired:
-                size = f", {max(0, bytes_below(grows) - before) / 1e9:.1f} GB so far" if grows else ""
+                grown = (bytes_below(grows) - before) / 1e9 if grows else 0.0
+                size = f", {grown:.1f} GB so far" if grown >= 0.1 else ""
                 seconds = shown(time.monotonic() - began)
                 print(f"  {what}: {seconds}{size}", file=sys.stderr, flush=True)
         if code:

@@ -12,12 +12,14 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::math::{exp, largest, sum};
+use super::math::{LANES, exp_fused, largest, sum, total};
 use super::processor::{Instructions, instructions};
 use super::tile::{Left, Rows, Vector, columns, product};
 
 /// Queries whose scores are held at once: a multiple of every tile's rows.
 const BLOCK: usize = 48;
+/// Tokens whose rows stay in the nearest cache while all tiles of a block read them.
+const DEPTH: usize = 128;
 /// Rows of the tallest tile.
 const TALLEST: usize = 12;
 /// Multiply-adds for which a thread is worth its start.
@@ -48,7 +50,7 @@ pub struct Inputs<'a> {
 
 /// The result, and the logarithm of each row's sum: [tokens, heads].
 #[derive(Clone, Copy)]
-pub struct Result<T> {
+pub struct Output<T> {
     pub out: T,
     pub log_sums: T,
 }
@@ -64,15 +66,16 @@ pub fn runs_here() -> bool {
     instructions() > Instructions::Plain || cfg!(target_arch = "aarch64")
 }
 
-pub fn forward(shape: Shape<'_>, inputs: Inputs<'_>, result: Result<&mut [f32]>, threads: usize) {
-    let job = Forward { shape, inputs, out: Shared::new(result.out), log_sums: Shared::new(result.log_sums) };
+pub fn forward(shape: Shape<'_>, inputs: Inputs<'_>, result: Output<&mut [f32]>, threads: usize) {
+    let Output { out, log_sums } = result;
+    let job = Forward { shape, inputs, out: Shared::new(out), log_sums: Shared::new(log_sums) };
     for_each_task(&job, shape, threads);
 }
 
 pub fn backward(
     shape: Shape<'_>,
     inputs: Inputs<'_>,
-    result: Result<&[f32]>,
+    result: Output<&[f32]>,
     grad: &[f32],
     gradients: Gradients<'_>,
     threads: usize,
@@ -271,12 +274,12 @@ struct Sizes {
 impl Sizes {
     fn new<V: Vector, const ROWS: usize>(length: usize, width: usize) -> Self {
         let tall = columns::<V>();
-        let panels = length.div_ceil(tall);
-        Self { padded: width.next_multiple_of(tall), panels, reach: panels * tall + ROWS, tall }
+        let reach = length.next_multiple_of(LANES) + ROWS;
+        Self { padded: width.next_multiple_of(tall), panels: length.div_ceil(tall), reach, tall }
     }
 }
 
-/// `scores[row, token]` of a block of rows, from panels of columns, as far as each tile of rows sees.
+/// `scores[row, token]` of a block of rows, from panels of columns, up to the last token that a tile of rows sees.
 #[inline(always)]
 unsafe fn scores<V: Vector, const ROWS: usize>(
     rows: &[f32],
@@ -301,7 +304,7 @@ unsafe fn scores<V: Vector, const ROWS: usize>(
     }
 }
 
-/// `to[row, width]` = the block's weights times rows of tokens, as far as each tile of rows sees.
+/// `to[row, width]` = the block's weights times rows of tokens, up to the last one that a tile of rows sees.
 #[inline(always)]
 unsafe fn gathered<V: Vector, const ROWS: usize>(
     weights: &[f32],
@@ -313,14 +316,16 @@ unsafe fn gathered<V: Vector, const ROWS: usize>(
     to: &mut [f32],
 ) {
     let Sizes { padded, reach, tall, .. } = sizes;
-    for row in (0..count).step_by(ROWS) {
-        let depth = (first + row + ROWS).min(length);
-        for column in (0..padded).step_by(tall) {
-            let left = Left { numbers: &weights[row * reach..], row: reach, step: 1 };
-            let right = Rows { numbers: &rows[column..], row: padded };
-            let out = Rows { numbers: &mut to[row * padded + column..], row: padded };
-            // SAFETY: the caller's.
-            unsafe { product::<V, ROWS>(left, right, depth, out, false) };
+    for from in (0..first + count).step_by(DEPTH) {
+        for row in (0..count).step_by(ROWS) {
+            let depth = (first + row + ROWS).min(length).saturating_sub(from).min(DEPTH);
+            for column in (0..padded).step_by(tall) {
+                let left = Left { numbers: &weights[row * reach + from..], row: reach, step: 1 };
+                let right = Rows { numbers: &rows[from * padded + column..], row: padded };
+                let out = Rows { numbers: &mut to[row * padded + column..], row: padded };
+                // SAFETY: the caller's.
+                unsafe { product::<V, ROWS>(left, right, depth, out, from > 0) };
+            }
         }
     }
 }
@@ -349,12 +354,23 @@ unsafe fn scattered<V: Vector, const ROWS: usize>(
     }
 }
 
-/// Rows of a block, with the number of tokens that each sees; what it does not see becomes zero.
-fn causal(numbers: &mut [f32], reach: usize, first: usize, count: usize) -> impl Iterator<Item = &mut [f32]> {
-    let end = (first + count.next_multiple_of(TALLEST) + TALLEST).min(reach);
+/// Rows of a block in parts of `LANES` numbers. Behind the last number that a row sees: `unseen` to the end of the part, and
+/// zeros to the end of the last tile.
+fn causal(
+    numbers: &mut [f32],
+    reach: usize,
+    first: usize,
+    count: usize,
+    unseen: f32,
+) -> impl Iterator<Item = &mut [[f32; LANES]]> {
+    let end = first + count.next_multiple_of(TALLEST) + TALLEST;
     numbers.chunks_exact_mut(reach).take(count).enumerate().map(move |(row, numbers)| {
-        numbers[first + row + 1..end].fill(0.0);
-        &mut numbers[..=first + row]
+        let seen = first + row + 1;
+        let (parts, rest) = numbers.split_at_mut(seen.next_multiple_of(LANES));
+        parts[seen..].fill(unseen);
+        let behind = end.saturating_sub(parts.len()).min(rest.len());
+        rest[..behind].fill(0.0);
+        parts.as_chunks_mut().0
     })
 }
 
@@ -375,7 +391,8 @@ impl Job for Forward<'_> {
         let panels = fit(&mut scratch.key_columns, sizes.panels * sizes.tall * width);
         Head::new(self.inputs.keys, start, groups, group, width).columns(length, sizes.tall, panels);
         let values = fit(&mut scratch.value_rows, length * padded);
-        Head::new(self.inputs.values, start, groups, group, width).rows(0, length, length, padded, 1.0, values);
+        Head::new(self.inputs.values, start, groups, group, width)
+            .rows(0, length, length, padded, 1.0, values);
         let queries = fit(&mut scratch.queries, BLOCK * padded);
         let weights = fit(&mut scratch.weights, BLOCK * reach);
         let block = fit(&mut scratch.block, BLOCK * padded);
@@ -389,12 +406,16 @@ impl Job for Forward<'_> {
                 let mut shares = [0.0; BLOCK];
                 // SAFETY: the caller's.
                 unsafe { scores::<V, ROWS>(queries, panels, width, sizes, first, count, weights) };
-                for (row, seen) in causal(weights, reach, first, count).enumerate() {
-                    let highest = largest(seen);
-                    for number in &mut *seen {
-                        *number = exp(*number - highest);
+                for (row, parts) in causal(weights, reach, first, count, f32::NEG_INFINITY).enumerate() {
+                    let highest = largest(parts);
+                    let mut sums = [0.0; LANES];
+                    for part in &mut *parts {
+                        for (sum, number) in sums.iter_mut().zip(part) {
+                            *number = exp_fused(*number - highest);
+                            *sum += *number;
+                        }
                     }
-                    let whole = sum(seen.len(), |place| seen[place]);
+                    let whole = total(sums);
                     log_sums[row] = highest + whole.ln();
                     shares[row] = 1.0 / whole;
                 }
@@ -418,7 +439,7 @@ impl Job for Forward<'_> {
 struct Backward<'a> {
     shape: Shape<'a>,
     inputs: Inputs<'a>,
-    result: Result<&'a [f32]>,
+    result: Output<&'a [f32]>,
     grad: &'a [f32],
     /// For queries, keys and values.
     to: [Shared<'a>; 3],
@@ -461,15 +482,18 @@ impl Job for Backward<'_> {
                     scores::<V, ROWS>(queries, key_columns, width, sizes, first, count, weights);
                     scores::<V, ROWS>(grads, value_columns, width, sizes, first, count, slopes);
                 }
-                let rows = causal(weights, reach, first, count).zip(causal(slopes, reach, first, count));
+                let rows = causal(weights, reach, first, count, f32::NEG_INFINITY)
+                    .zip(causal(slopes, reach, first, count, 0.0));
                 for (row, (weights, slopes)) in rows.enumerate() {
                     let token = first + row;
                     let log_sum = self.result.log_sums[(start + token) * heads + head];
                     let (answer, back) = (answer.at(token), back.at(token));
                     let mean = sum(width, |place| answer[place] * back[place]);
-                    for (weight, slope) in weights.iter_mut().zip(slopes) {
-                        *weight = exp(*weight - log_sum);
-                        *slope = *weight * (*slope - mean);
+                    for (weights, slopes) in weights.iter_mut().zip(slopes) {
+                        for (weight, slope) in weights.iter_mut().zip(slopes) {
+                            *weight = exp_fused(*weight - log_sum);
+                            *slope = *weight * (*slope - mean);
+                        }
                     }
                 }
                 // SAFETY: the caller's.
@@ -539,12 +563,12 @@ mod tests {
             let [queries, keys, values, grad] = &self.memory;
             let inputs = Inputs { queries, keys, values };
             let log_sums = self.shape().tokens() * self.heads;
-            let mut found =
-                [queries.len(), log_sums, queries.len(), keys.len(), values.len()].map(|size| vec![f32::NAN; size]);
+            let mut found = [queries.len(), log_sums, queries.len(), keys.len(), values.len()]
+                .map(|size| vec![f32::NAN; size]);
             let [out, log_sums, to_queries, to_keys, to_values] = &mut found;
-            forward(self.shape(), inputs, Result { out, log_sums }, threads);
+            forward(self.shape(), inputs, Output { out, log_sums }, threads);
             let gradients = Gradients { queries: to_queries, keys: to_keys, values: to_values };
-            backward(self.shape(), inputs, Result { out, log_sums }, grad, gradients, threads);
+            backward(self.shape(), inputs, Output { out, log_sums }, grad, gradients, threads);
             found
         }
 
@@ -559,22 +583,31 @@ mod tests {
                 .map(|size| vec![0.0; size]);
             let mut start = 0;
             for length in &self.lengths {
-                for (head, token) in (0..heads).flat_map(|head| (start..start + length).map(move |it| (head, it))) {
+                for (head, token) in
+                    (0..heads).flat_map(|head| (start..start + length).map(move |it| (head, it)))
+                {
                     let group = head * groups / heads;
                     let dot = |memory: &[f32], query: &[f32], other: usize| -> f64 {
-                        (0..width).map(|it| at(query, heads, token, head, it) * at(memory, groups, other, group, it)).sum()
+                        (0..width)
+                            .map(|it| {
+                                at(query, heads, token, head, it) * at(memory, groups, other, group, it)
+                            })
+                            .sum()
                     };
                     let scale = f64::from(0.3f32);
-                    let weights: Vec<f64> = (start..=token).map(|it| (dot(keys, queries, it) * scale).exp()).collect();
+                    let weights: Vec<f64> =
+                        (start..=token).map(|it| (dot(keys, queries, it) * scale).exp()).collect();
                     let whole: f64 = weights.iter().sum();
                     let slopes: Vec<f64> = (start..=token).map(|other| dot(values, grad, other)).collect();
-                    let mean = weights.iter().zip(&slopes).map(|(one, other)| one * other).sum::<f64>() / whole;
+                    let mean =
+                        weights.iter().zip(&slopes).map(|(one, other)| one * other).sum::<f64>() / whole;
                     found[1][token * heads + head] = whole.ln();
                     for (other, (weight, slope)) in (start..).zip(weights.iter().zip(&slopes)) {
                         let weight = weight / whole;
                         let slope = weight * (slope - mean) * scale;
                         for it in 0..width {
-                            let (own, shared) = ((token * heads + head) * width + it, (other * groups + group) * width + it);
+                            let (own, shared) =
+                                ((token * heads + head) * width + it, (other * groups + group) * width + it);
                             found[0][own] += weight * f64::from(values[shared]);
                             found[2][own] += slope * f64::from(keys[shared]);
                             found[3][shared] += slope * f64::from(queries[own]);
@@ -601,7 +634,10 @@ mod tests {
             for (place, (found, exact)) in case.found(1).iter().zip(&case.exact()).enumerate() {
                 for (found, exact) in found.iter().zip(exact) {
                     let bound = 2e-5 * exact.abs().max(1.0);
-                    assert!((f64::from(*found) - exact).abs() < bound, "{lengths:?} {place}: {found} {exact}");
+                    assert!(
+                        (f64::from(*found) - exact).abs() < bound,
+                        "{lengths:?} {place}: {found} {exact}"
+                    );
                 }
             }
         }
@@ -638,7 +674,8 @@ mod tests {
         };
         let chosen = run(&|job, task, scratch| work_here(job, task, scratch));
         // SAFETY: vectors of four numbers are plain Rust.
-        let plain = run(&|job, task, scratch| unsafe { job.work::<super::super::tile::Four, 12>(task, scratch) });
+        let plain =
+            run(&|job, task, scratch| unsafe { job.work::<super::super::tile::Four, 12>(task, scratch) });
         assert_eq!(chosen, plain);
         #[cfg(target_arch = "x86_64")]
         if instructions() > Instructions::Plain {

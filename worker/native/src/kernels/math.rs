@@ -10,24 +10,36 @@ const LN2_LOW: f32 = -2.121_944_4e-4;
 /// Added to a small number, it leaves the nearest whole number in the low bits.
 const ROUND: f32 = 12_582_912.0;
 
-/// e^x to three units in the last place, without branches. Below -87 and above 88 it stays at the last value.
+/// e^x to three units in the last place, without branches; 0 below -87, and above 88 the value of 88.
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
-    let x = x.clamp(-87.0, 88.0);
-    let shifted = x * LOG2_E + ROUND;
+    exp_with(x, |left, right, number| left * right + number)
+}
+
+/// The same by fused multiply-adds, for kernels that run only where they are instructions.
+#[inline(always)]
+pub fn exp_fused(x: f32) -> f32 {
+    exp_with(x, f32::mul_add)
+}
+
+#[inline(always)]
+fn exp_with(x: f32, multiply_add: impl Fn(f32, f32, f32) -> f32) -> f32 {
+    let held = x.clamp(-87.0, 88.0);
+    let shifted = multiply_add(held, LOG2_E, ROUND);
     let whole = shifted - ROUND;
-    let rest = x - whole * LN2_HIGH - whole * LN2_LOW;
+    let rest = multiply_add(whole, -LN2_LOW, multiply_add(whole, -LN2_HIGH, held));
     // Taylor's series to the seventh power: |rest| is at most ln 2 / 2.
     let mut sum = 1.0 / 5040.0;
     for factor in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
-        sum = sum * rest + factor;
+        sum = multiply_add(sum, rest, factor);
     }
     let exponent = shifted.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(127);
-    sum * f32::from_bits(exponent << 23)
+    let found = sum * f32::from_bits(exponent << 23);
+    if x < -87.0 { 0.0 } else { found }
 }
 
-/// Sums that are formed side by side, so that they fill registers.
-const LANES: usize = 32;
+/// Numbers that are treated side by side, so that they fill registers.
+pub const LANES: usize = 32;
 
 /// The sum of `term` over the places of a row of `width`.
 #[inline(always)]
@@ -42,6 +54,12 @@ pub fn sum(width: usize, term: impl Fn(usize) -> f32) -> f32 {
     for (lane, place) in lanes.iter_mut().zip(whole..width) {
         *lane += term(place);
     }
+    total(lanes)
+}
+
+/// The sum of numbers, by halves.
+#[inline(always)]
+pub fn total(mut lanes: [f32; LANES]) -> f32 {
     let mut count = LANES;
     while count > 1 {
         count /= 2;
@@ -52,18 +70,16 @@ pub fn sum(width: usize, term: impl Fn(usize) -> f32) -> f32 {
     lanes[0]
 }
 
-/// The largest of a row; a NaN is no number to compare with.
+/// The largest of a row; NaN is skipped.
 #[inline(always)]
-pub fn largest(row: &[f32]) -> f32 {
+pub fn largest(row: &[[f32; LANES]]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; LANES];
-    let parts = row.chunks_exact(LANES);
-    let rest = parts.remainder();
-    for part in parts {
+    for part in row {
         for (lane, number) in lanes.iter_mut().zip(part) {
             *lane = if *number > *lane { *number } else { *lane };
         }
     }
-    lanes.iter().chain(rest).copied().fold(f32::NEG_INFINITY, f32::max)
+    lanes.into_iter().fold(f32::NEG_INFINITY, f32::max)
 }
 
 #[cfg(test)]
@@ -75,17 +91,21 @@ mod tests {
         for step in -8700..=8800 {
             let x = step as f32 / 100.0;
             let exact = f64::from(x).exp();
-            assert!((f64::from(exp(x)) - exact).abs() <= 4e-7 * exact, "{x}");
+            for found in [exp(x), exp_fused(x)] {
+                assert!((f64::from(found) - exact).abs() <= 4e-7 * exact, "{x}");
+            }
         }
-        assert!(exp(-1000.0) < 2e-38 && exp(1000.0) > 1e38 && exp(f32::NAN).is_nan());
+        for exp in [exp, exp_fused] {
+            assert!(exp(f32::NEG_INFINITY) == 0.0 && exp(1000.0) > 1e38 && exp(f32::NAN).is_nan());
+        }
     }
 
     #[test]
     fn the_largest_is_found_at_every_place() {
-        for (length, place) in [(1, 0), (31, 30), (32, 5), (100, 64), (100, 99)] {
+        for (length, place) in [(32, 0), (32, 31), (128, 5), (128, 64), (128, 127)] {
             let mut row = vec![-3.0; length];
             row[place] = -2.0;
-            assert!((largest(&row) + 2.0).abs() < f32::EPSILON);
+            assert!((largest(row.as_chunks().0) + 2.0).abs() < f32::EPSILON);
         }
     }
 }

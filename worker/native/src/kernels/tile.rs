@@ -111,7 +111,7 @@ pub struct Left<'a> {
     pub step: usize,
 }
 
-/// The right matrix, or the result: neighbours in a row lie side by side, rows are `row` apart.
+/// The right matrix, or the result: neighbours in a row are side by side, rows are `row` apart.
 #[derive(Clone, Copy)]
 pub struct Rows<T> {
     pub numbers: T,
@@ -135,19 +135,20 @@ pub unsafe fn product<V: Vector, const ROWS: usize>(
     out: Rows<&mut [f32]>,
     add: bool,
 ) {
-    assert!(out.numbers.len() >= (ROWS - 1) * out.row + columns::<V>());
+    let Rows { numbers: out, row: out_row } = out;
+    assert!(out.len() >= (ROWS - 1) * out_row + columns::<V>());
     if depth > 0 {
         assert!(left.numbers.len() > (ROWS - 1) * left.row + (depth - 1) * left.step);
         assert!(right.numbers.len() >= (depth - 1) * right.row + columns::<V>());
     }
-    // SAFETY: all that is read and written lies within the lengths that were just compared.
+    // SAFETY: all that is read and written is within the lengths that were just compared.
     unsafe {
         let mut sums = [[V::splat(0.0); 2]; ROWS];
-        let to = out.numbers.as_mut_ptr();
+        let to = out.as_mut_ptr();
         if add {
             for (place, [one, other]) in sums.iter_mut().enumerate() {
-                *one = V::load(to.add(place * out.row));
-                *other = V::load(to.add(place * out.row + V::LANES));
+                *one = V::load(to.add(place * out_row));
+                *other = V::load(to.add(place * out_row + V::LANES));
             }
         }
         let (mut numbers, mut row) = (left.numbers.as_ptr(), right.numbers.as_ptr());
@@ -162,8 +163,8 @@ pub unsafe fn product<V: Vector, const ROWS: usize>(
             row = row.wrapping_add(right.row);
         }
         for (place, [one, other]) in sums.iter().enumerate() {
-            one.store(to.add(place * out.row));
-            other.store(to.add(place * out.row + V::LANES));
+            one.store(to.add(place * out_row));
+            other.store(to.add(place * out_row + V::LANES));
         }
     }
 }

@@ -4,7 +4,7 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::kernels::attention::{self, Gradients, Inputs, Result, Shape};
+use crate::kernels::attention::{self, Gradients, Inputs, Output, Shape};
 use crate::kernels::elementwise::{self, Angles};
 
 /// The numbers of a contiguous array, while `py` is detached.
@@ -148,8 +148,10 @@ pub fn attend(
 ) -> PyResult<()> {
     let shape = shape(&lengths, &q, [&k, &v], scale)?;
     let inputs = Inputs { queries: read(&q)?, keys: read(&k)?, values: read(&v)? };
-    let result = Result { out: write(&out)?, log_sums: write(&log_sums)? };
-    demand(result.out.len() == inputs.queries.len() && result.log_sums.len() == shape.tokens() * shape.heads)?;
+    let result = Output { out: write(&out)?, log_sums: write(&log_sums)? };
+    demand(
+        result.out.len() == inputs.queries.len() && result.log_sums.len() == shape.tokens() * shape.heads,
+    )?;
     py.detach(|| attention::forward(shape, inputs, result, threads));
     Ok(())
 }
@@ -173,7 +175,7 @@ pub fn attend_backward(
 ) -> PyResult<()> {
     let shape = shape(&lengths, &q, [&k, &v], scale)?;
     let inputs = Inputs { queries: read(&q)?, keys: read(&k)?, values: read(&v)? };
-    let (grad, result) = (read(&grad)?, Result { out: read(&out)?, log_sums: read(&log_sums)? });
+    let (grad, result) = (read(&grad)?, Output { out: read(&out)?, log_sums: read(&log_sums)? });
     let gradients = Gradients { queries: write(&to_q)?, keys: write(&to_k)?, values: write(&to_v)? };
     let size = inputs.queries.len();
     demand([grad.len(), result.out.len(), gradients.queries.len()].iter().all(|length| *length == size))?;
