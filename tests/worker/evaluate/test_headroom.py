@@ -42,7 +42,7 @@ def test_samples_depend_on_their_prompt_and_the_seed_alone() -> None:
 
 
 def test_a_prompt_is_computed_once_for_all_its_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More samples than rows of a batch continue from the same keys and values."""
+    """More samples than rows in a batch continue from the same keys and values."""
     monkeypatch.setattr(decode, "CPU_ROWS", 3)
     model, seen = tiny.model(), list[tuple[int, int]]()
     forward = model.forward
@@ -69,6 +69,25 @@ def test_what_continues_from_a_shared_prompt_is_what_a_whole_prompt_gives() -> N
     assert len(set(greedy)) > 1
 
 
+def test_samples_of_several_prompts_share_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorter prompts are padded; nothing of a prompt is computed again for its samples."""
+    monkeypatch.setattr(decode, "CPU_ROWS", 9)
+    model, seen = tiny.model(), list[tuple[int, int]]()
+    forward = model.forward
+
+    def noted(input_ids: torch.Tensor, **rest: Any) -> Any:
+        seen.append((input_ids.shape[0], input_ids.shape[1]))
+        return forward(input_ids=input_ids, **rest)
+
+    asked = prompts("why is it so?", "hm", "some longer question", "and?")
+    alone = [sampled([prompt], 4, model=model)[0] for prompt in asked]
+    monkeypatch.setattr(model, "forward", noted)
+    assert sampled(asked, 4, model=model) == alone
+    wide = [(rows, width) for rows, width in seen if width > 1]
+    assert [rows for rows, _ in wide] == [2, 2] and wide[-1][1] == max(len(it.ids) for it in asked) - 1
+    assert {rows for rows, width in seen if width == 1} == {8}
+
+
 def test_a_soft_prompt_is_sampled_too() -> None:
     """Its virtual tokens come before the text, so that the text alone cannot be computed first."""
     model = get_peft_model(
@@ -88,7 +107,8 @@ def test_stop_sequences_end_samples() -> None:
     assert not any(stop in text for text in ended) and ended != texts
 
 
-def test_a_stop_leaves_the_other_prompts() -> None:
+def test_a_stop_leaves_the_other_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "CPU_ROWS", 2)
     done: list[int] = []
     asked = prompts("a", "b", "c")
     stopped = sample_all(
@@ -97,10 +117,10 @@ def test_a_stop_leaves_the_other_prompts() -> None:
         asked,
         WARM,
         2,
-        each=lambda: done.append(1),
+        each_batch=done.append,
         stop_asked=lambda: len(done) > 0,
     )
-    assert len(stopped) == len(done) == 1
+    assert done == [1] and [len(texts) for texts in stopped] == [2, 0, 0]
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])])

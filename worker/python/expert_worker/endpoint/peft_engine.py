@@ -107,7 +107,7 @@ class PeftEngine:
             ids,
             torch.ones_like(ids),
             decoding,
-            seed=int(torch.seed() % _ANY_SEED) if sampling.seed is None else sampling.seed,
+            seeds=[int(torch.seed() % _ANY_SEED) if sampling.seed is None else sampling.seed],
             stop_asked=lambda: voice.stopped,
             streamer=streamer,
         )

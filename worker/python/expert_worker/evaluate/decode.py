@@ -17,6 +17,7 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from transformers.generation.streamers import BaseStreamer
 
 from expert_worker.base import token_vectors
+from expert_worker.evaluate.draw import Draw
 from expert_worker.evaluate.grammar import Constraint
 from expert_worker.plan import Decoding
 
@@ -77,7 +78,8 @@ def answer_all(
     for first in range(0, len(order), size):
         batch = order[first : first + size]
         ids, mask = _padded([prompts[place].ids for place in batch], pad_id(model, tokenizer))
-        written = write(model, tokenizer, ids, mask, decoding, seed=seed + first, stop_asked=stop_asked)
+        seeds = [_seed_of(seed, prompts[place], 0) for place in batch]
+        written = write(model, tokenizer, ids, mask, decoding, seeds=seeds, stop_asked=stop_asked)
         for place, answer in zip(batch, written, strict=True):
             answers[place] = answer
         each_batch(len(batch))
@@ -96,67 +98,73 @@ def sample_all(
     count: int,
     *,
     seed: int = 0,
-    each: Callable[[], None] = lambda: None,
+    each_batch: Callable[[int], None] = lambda _: None,
     stop_asked: Callable[[], bool] = lambda: False,
 ) -> list[list[str]]:
-    """`count` sampled answers to each prompt, the same whatever else is asked: a batch holds samples of one
-    prompt only, and its seed follows from the prompt. Other rows would change how logits are rounded.
-    Once a stop is asked for, the prompts that are left are not begun.
+    """`count` sampled answers to each prompt. Each has its own random numbers, which follow from the prompt:
+    what else is asked changes at most how logits are rounded. `each_batch` is called with the number of
+    prompts. Once a stop is asked for, the prompts that are left stay without answers.
     """
     token_vectors.check_ids(model, tokenizer, (prompt.ids for prompt in prompts))
-    found = []
-    for prompt in prompts:
+    order = sorted(range(len(prompts)), key=lambda place: (len(prompts[place].ids), place))
+    size = max(1, _rows_at_once(model) // count)
+    found = [list[str]() for _ in prompts]
+    for first in range(0, len(order), size):
         if stop_asked():
             break
-        found.append(_sample(model, tokenizer, prompt, decoding, count, seed, stop_asked))
-        each()
+        batch = order[first : first + size]
+        asked = [prompts[place] for place in batch]
+        samples = _samples(model, tokenizer, asked, decoding, count, seed, stop_asked)
+        for place, texts in zip(batch, samples, strict=True):
+            found[place] = texts
+        each_batch(len(batch))
     return found
 
 
-def _sample(
+def _samples(
     model: Any,
     tokenizer: Any,
-    prompt: Prompt,
+    prompts: Sequence[Prompt],
     decoding: Decoding,
     count: int,
     seed: int,
     stop_asked: Callable[[], bool],
-) -> list[str]:
-    ids = torch.tensor([list(prompt.ids)])
-    prompt_cache = _prompt_cache(model, tokenizer, ids)
-    texts: list[str] = []
-    while len(texts) < count:
-        rows = ids.repeat(min(_rows_at_once(model), count - len(texts)), 1)
+) -> list[list[str]]:
+    ids, mask = _padded([prompt.ids for prompt in prompts], pad_id(model, tokenizer))
+    prompt_cache = _prompt_cache(model, tokenizer, ids, mask)
+    found = [list[str]() for _ in prompts]
+    most = max(1, _rows_at_once(model) // len(prompts))
+    for first in range(0, count, most):
+        each = min(most, count - first)
         cache = copy.deepcopy(prompt_cache)
         if cache is not None:
-            cache.batch_repeat_interleave(len(rows))
-        own_seed = _seed_of(seed, prompt, len(texts))
+            cache.batch_repeat_interleave(each)
         written = write(
             model,
             tokenizer,
-            rows,
-            torch.ones_like(rows),
+            ids.repeat_interleave(each, 0),
+            mask.repeat_interleave(each, 0),
             decoding,
-            seed=own_seed,
+            seeds=[_seed_of(seed, prompt, first + place) for prompt in prompts for place in range(each)],
             stop_asked=stop_asked,
             cache=cache,
         )
-        texts += [answer.text for answer in written]
-    return texts
+        for place, texts in enumerate(found):
+            texts += [answer.text for answer in written[place * each : (place + 1) * each]]
+    return found
 
 
-def _prompt_cache(model: Any, tokenizer: Any, ids: torch.Tensor) -> DynamicCache | None:
+def _prompt_cache(model: Any, tokenizer: Any, ids: torch.Tensor, mask: torch.Tensor) -> DynamicCache | None:
     """The keys and values of all tokens but the last, from which generation starts. None where more than
     they decides what follows: virtual tokens of a soft prompt, or the states of a recurrent layer.
     """
     adapter = getattr(model, "active_peft_config", None)
-    if ids.shape[1] < 2 or (adapter is not None and adapter.is_prompt_learning):
+    if int(mask.sum(1).min()) < 2 or (adapter is not None and adapter.is_prompt_learning):
         return None
-    first = ids[:, :-1].to(model.device)
     with _in_eval_mode(model), torch.inference_mode():
         cache = model.generate(
-            input_ids=first,
-            attention_mask=torch.ones_like(first),
+            input_ids=ids[:, :-1].to(model.device),
+            attention_mask=mask[:, :-1].to(model.device),
             max_new_tokens=1,
             pad_token_id=pad_id(model, tokenizer),
             use_cache=True,
@@ -169,9 +177,8 @@ def _prompt_cache(model: Any, tokenizer: Any, ids: torch.Tensor) -> DynamicCache
     return cache if repeatable else None
 
 
-def _seed_of(seed: int, prompt: Prompt, first: int) -> int:
-    """Of the batch of a prompt's samples that begins with `first`."""
-    text = json.dumps([seed, first, *map(int, prompt.ids)])
+def _seed_of(seed: int, prompt: Prompt, sample: int) -> int:
+    text = json.dumps([seed, sample, *map(int, prompt.ids)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
 
 
@@ -182,19 +189,21 @@ def write(
     mask: torch.Tensor,
     decoding: Decoding,
     *,
-    seed: int = 0,
+    seeds: Sequence[int] = (),
     stop_asked: Callable[[], bool] = lambda: False,
     streamer: BaseStreamer | None = None,
     cache: DynamicCache | None = None,
 ) -> list[Written]:
-    """One batch of left-padded prompts. `cache` has the keys and values of their first tokens."""
+    """One batch of left-padded prompts, with a seed each where tokens are drawn. `cache` has the keys and
+    values of their first tokens.
+    """
     found = write_tokens(
         model,
         tokenizer,
         ids,
         mask,
         decoding,
-        seed=seed,
+        seeds=seeds,
         stop_asked=stop_asked,
         streamer=streamer,
         cache=cache,
@@ -217,7 +226,7 @@ def write_tokens(
     mask: torch.Tensor,
     decoding: Decoding,
     *,
-    seed: int = 0,
+    seeds: Sequence[int] = (),
     stop_asked: Callable[[], bool] = lambda: False,
     streamer: BaseStreamer | None = None,
     cache: DynamicCache | None = None,
@@ -226,10 +235,12 @@ def write_tokens(
     start = ids.shape[1]
     given: dict[str, Any] = {} if cache is None else {"past_key_values": cache}
     ends = end_ids(model, tokenizer, decoding.stop_sequences)
+    processors = LogitsProcessorList()
     if decoding.grammar is not None:
-        constraint = Constraint(decoding.grammar, model, tokenizer, ends, len(ids), start)
-        given["logits_processor"] = LogitsProcessorList([constraint])
-    with _in_eval_mode(model), torch.inference_mode(), _chance(decoding, seed):
+        processors.append(Constraint(decoding.grammar, model, tokenizer, ends, len(ids), start))
+    if decoding.temperature > 0:
+        processors.append(Draw(decoding, seeds))
+    with _in_eval_mode(model), torch.inference_mode():
         found: torch.Tensor = model.generate(
             input_ids=ids.to(model.device),
             attention_mask=mask.to(model.device),
@@ -239,10 +250,11 @@ def write_tokens(
             stopping_criteria=StoppingCriteriaList(
                 [_Stop(tokenizer, decoding.stop_sequences, start, stop_asked)]
             ),
+            logits_processor=processors,
             streamer=streamer,
             use_cache=True,
             **given,
-            **sampling(decoding),
+            **_GREEDY,
         )
     return found[:, start:]
 
@@ -255,17 +267,6 @@ def _in_eval_mode(model: Any) -> Iterator[None]:
         yield
     finally:
         model.train(was_training)
-
-
-@contextmanager
-def _chance(decoding: Decoding, seed: int) -> Iterator[None]:
-    """Sampling draws from its own seed and leaves training's random state alone."""
-    if decoding.temperature <= 0:
-        yield
-        return
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        yield
 
 
 def cut(text: str, stops: Sequence[str]) -> str:
@@ -291,7 +292,7 @@ def stop_texts(tokenizer: Any, stops: Sequence[str]) -> list[str]:
 
 
 def sampling(decoding: Decoding) -> dict[str, Any]:
-    """A temperature of 0 is greedy; a model's own sampling settings are overruled either way."""
+    """As transformers names them. A temperature of 0 is greedy; a model's own settings are overruled."""
     if decoding.temperature <= 0:
         return dict(_GREEDY)
     return {

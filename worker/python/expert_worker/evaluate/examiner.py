@@ -125,7 +125,7 @@ class Examiner:
             self.plan.recipe.decoding.model_copy(update={"temperature": asked.temperature}),
             asked.per_row,
             seed=self.plan.recipe.seed,
-            each=lambda: written(1),
+            each_batch=written,
             stop_asked=lambda: self.events.stop_requested,
         )
         self.events.stop.raise_if_requested()

@@ -94,7 +94,7 @@ def _write(
             ids,
             torch.ones_like(ids),
             decoding,
-            seed=recipe.seed,
+            seeds=[recipe.seed],
             stop_asked=lambda: events.stop_requested,
             streamer=streamer,
         )
