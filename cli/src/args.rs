@@ -7,6 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use expert_contract::manifest::Set;
 use expert_contract::plan::{DeviceKind, GgufQuantization};
+use serde::{Deserialize, Serialize};
 
 use crate::experts::MANIFEST;
 use crate::failure::Failure;
@@ -28,7 +29,7 @@ pub struct Global {
 }
 
 /// The expert, base, data and changes that decide a plan.
-#[derive(Args, Debug, Clone)]
+#[derive(Args, Debug, Clone, Serialize, Deserialize)]
 pub struct PlanOptions {
     /// The expert: its folder or its manifest.json (default: the working directory)
     #[arg(value_name = "EXPERT", conflicts_with = "manifest")]
@@ -53,6 +54,7 @@ pub struct PlanOptions {
     pub set: Vec<Set>,
     /// The machine that the plan is for, where it is not this one.
     #[arg(skip)]
+    #[serde(skip)]
     pub card: Option<Card>,
     /// The most memory of the device to use, where the command computes.
     #[arg(skip)]
@@ -121,7 +123,7 @@ struct Shorthands {
     seed: Option<u64>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum DeviceChoice {
     Auto,
     Cuda,
@@ -129,7 +131,7 @@ pub enum DeviceChoice {
     Cpu,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum MixedPrecision {
     No,
     Fp16,

@@ -11,6 +11,7 @@ use crate::commands::{
 };
 use crate::failure::Failure;
 use crate::sys::env;
+use crate::train::run_task;
 use crate::ui::Console;
 
 /// Trains a shelf of small LoRA experts from one manifest.json each.
@@ -80,6 +81,9 @@ pub enum Command {
     Completions(completions::Args),
     /// Run a plan that was written before (train --dry-run --json prints one)
     Work(work::Args),
+    /// What `train --all --engine ray` runs on a node
+    #[command(hide = true)]
+    RayTask,
 }
 
 pub fn command() -> clap::Command {
@@ -120,6 +124,7 @@ pub fn run(cli: &Cli, console: &Console) -> Result<Exit, Failure> {
         Command::Import(args) => import::run(args, console),
         Command::Matrix(args) => matrix::run(args, &cli.global, console),
         Command::Work(args) => work::run(args, &cli.global, console),
+        Command::RayTask => run_task(&cli.global),
     }
 }
 

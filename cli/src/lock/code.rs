@@ -14,7 +14,7 @@ use crate::sys::paths::{file_name, portable};
 use crate::worker::{PACKAGE, find_package};
 
 /// What of the worker cannot decide the bytes of an adapter. Whatever is not named here counts.
-const NEUTRAL: [&str; 5] = ["bench", "export", "generate", "report", "tracking"];
+const NEUTRAL: [&str; 6] = ["bench", "export", "generate", "ray_engine", "report", "tracking"];
 const NATIVE: &str = "_native.";
 /// The native module holds the digest of its sources behind this word.
 const MARK: &[u8] = b"expert-native-sources:";

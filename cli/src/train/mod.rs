@@ -2,9 +2,11 @@
 
 pub mod changed;
 mod decide;
+mod engine;
 mod follow;
 mod options;
 mod order;
+mod ray;
 mod runner;
 mod select;
 pub mod shelf;
@@ -17,6 +19,7 @@ pub use decide::Asked;
 pub use follow::follow;
 pub use options::{RunOptions, ShelfOptions, has_test_set};
 pub use order::{Timed, longest_first, timed};
+pub use ray::run_task;
 pub use runner::{Runner, Trained};
 pub use slots::Slots;
 pub use trainer::Trainer;

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use expert_contract::plan::{Recipe, Request, Resume};
+use serde::{Deserialize, Serialize};
 
 use super::decide::Asked;
 use crate::failure::Failure;
@@ -13,7 +15,7 @@ use crate::sys::paths::{absolute, near};
 const SHELF: &str = "Every expert of a folder";
 
 /// What becomes of the run that the folder holds, and of the new one.
-#[derive(clap::Args, Clone)]
+#[derive(clap::Args, Clone, Serialize, Deserialize)]
 pub struct RunOptions {
     /// Resume from the newest checkpoint that verifies (auto), from this one, or from the newest of a mirror's folder
     #[arg(long, value_name = "auto|PATH", num_args = 0..=1, default_missing_value = "auto", conflicts_with = "fresh")]
@@ -67,6 +69,27 @@ pub struct ShelfOptions {
     /// Start a new Python for every expert, with --all, instead of forking it from a process that has everything loaded (Linux)
     #[arg(long, help_heading = SHELF, requires = "all", conflicts_with = "manifest")]
     pub separate: bool,
+    /// Where experts train, with --all: in processes of this machine, or as tasks of a Ray cluster
+    #[arg(long, help_heading = SHELF, value_enum, default_value_t = EngineChoice::Here, requires = "all", conflicts_with = "manifest")]
+    pub engine: EngineChoice,
+    /// The Ray cluster, with --engine ray, such as 10.0.0.1:6379 (default: RAY_ADDRESS, or the one that runs on this machine)
+    #[arg(long, help_heading = SHELF, value_name = "ADDRESS", requires = "all", conflicts_with = "manifest")]
+    pub ray_address: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum EngineChoice {
+    Here,
+    Ray,
+}
+
+impl ShelfOptions {
+    /// For one expert of a shelf that another machine goes through.
+    pub fn of_one(no_evaluate: bool) -> Self {
+        let engine = EngineChoice::Here;
+        let (all, changed_since, jobs, ray_address) = Default::default();
+        Self { all, only: Vec::new(), changed_since, jobs, no_evaluate, separate: false, engine, ray_address }
+    }
 }
 
 pub fn has_test_set(recipe: &Recipe) -> bool {

@@ -9,8 +9,10 @@ use expert_contract::exit::Exit;
 use expert_contract::resolve::Resolved;
 use serde_json::{Value, json};
 
-use super::options::{RunOptions, ShelfOptions};
+use super::engine::Engine;
+use super::options::{EngineChoice, RunOptions, ShelfOptions};
 use super::order::timed;
+use super::ray::Cluster;
 use super::runner::{Runner, Trained};
 use super::slots::Slots;
 use super::trainer::Trainer;
@@ -41,6 +43,7 @@ pub struct Shelf<'a> {
 
 pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     let Shelf { folder, options, mut run, selection, supervision, global } = shelf;
+    refuse_without_effect(selection)?;
     // A stopped queue can be resumed.
     if run.resume.is_none() && !run.fresh {
         run.resume = Some("auto".into());
@@ -58,12 +61,22 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
         refuse_unlocked(&waiting, &trainer)?;
     }
     let machines: Vec<_> = waiting.iter().filter_map(Waiting::resolved).map(|it| &it.machine).collect();
-    let slots = Slots::of(&machines, selection.jobs);
+    let mut slots = Slots::of(&machines, selection.jobs);
     for one in &mut waiting {
         one.seconds = one.resolved().and_then(|it| timed(it, &slots.share(0))).map(|it| it.seconds);
     }
-    trainer.runner.warm = (!selection.separate).then(|| warm_parent(&waiting, &trainer)).flatten();
-    let ended = work::work(waiting, &slots, &trainer, console, &Watch::NONE);
+    let on_ray = selection.engine == EngineChoice::Ray;
+    trainer.runner.warm = (!selection.separate && !on_ray).then(|| warm_parent(&waiting, &trainer)).flatten();
+    let mut cluster = None;
+    if on_ray && waiting.iter().filter_map(Waiting::resolved).any(|it| !trainer.is_done(it)) {
+        let (address, console) = (selection.ray_address.as_deref(), console);
+        cluster = Some(Cluster::connect(address, folder, &trainer, options, console)?);
+        // All are submitted at once: the cluster has them wait for its nodes. Their threads stay those of this machine's queue.
+        slots.jobs = selection.jobs.map_or(waiting.len(), |jobs| slots.jobs.min(jobs as usize));
+    }
+    let engine: &dyn Engine = cluster.as_ref().map_or(&trainer, |cluster| cluster);
+    let ended = work::work(waiting, &slots, engine, console, &Watch::NONE);
+    drop(cluster);
     report(&ended, folder, console);
     let page = folder.join(page::PAGE);
     if ended.iter().any(|one| matches!(one.outcome, Some(Ok(Trained::Now(_))))) {
@@ -91,6 +104,20 @@ fn prepare_one(manifest: &Path, options: &PlanOptions, here: Here, console: &Con
         console.trouble(&expert, failure);
     }
     Waiting { expert, prepared, seconds: None }
+}
+
+fn refuse_without_effect(selection: &ShelfOptions) -> Result<(), Failure> {
+    let on_ray = selection.engine == EngineChoice::Ray;
+    let (message, hint) = match selection {
+        ShelfOptions { ray_address: Some(_), .. } if !on_ray => {
+            ("--ray-address is for --engine ray", "add --engine ray, or leave --ray-address out")
+        }
+        ShelfOptions { separate: true, .. } if on_ray => {
+            ("--separate has no effect with --engine ray", "leave it out: every task starts a new Python")
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::bad_input("engine-options", message).hint(hint))
 }
 
 /// Only for two experts or more. This thread outlives every worker, and so does the warm parent.

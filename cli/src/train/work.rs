@@ -6,10 +6,10 @@ use std::thread;
 
 use expert_contract::resolve::Resolved;
 
+use super::engine::Engine;
 use super::order::longest_first;
 use super::runner::Trained;
 use super::slots::Slots;
-use super::trainer::Trainer;
 use crate::failure::Failure;
 use crate::plan::Prepared;
 use crate::ui::{Console, Live};
@@ -54,7 +54,7 @@ struct Shift<'a> {
     /// Places of `waiting`, in the order in which they start.
     order: Vec<usize>,
     next: AtomicUsize,
-    trainer: &'a Trainer<'a>,
+    engine: &'a dyn Engine,
     slots: &'a Slots,
     console: &'a Console,
     watch: &'a Watch<'a>,
@@ -65,7 +65,7 @@ struct Shift<'a> {
 pub fn work(
     waiting: Vec<Waiting>,
     slots: &Slots,
-    trainer: &Trainer,
+    engine: &dyn Engine,
     console: &Console,
     watch: &Watch,
 ) -> Vec<Ended> {
@@ -85,7 +85,7 @@ pub fn work(
         names: names.clone(),
         waiting: waiting.into_iter().map(|one| Mutex::new(Some(one.prepared))).collect(),
         next: AtomicUsize::new(0),
-        trainer,
+        engine,
         slots,
         console,
         watch,
@@ -136,7 +136,7 @@ impl Shift<'_> {
         }
         let resolved = expert.resolved.on(&self.slots.share(job));
         let mut board = Board::of_several(self.console, self.live.as_ref(), index, &self.names[index]);
-        let trained = self.trainer.train(&resolved, &mut |notice| board.notify(notice));
+        let trained = self.engine.train(&resolved, &mut |notice| board.notify(notice));
         board.finish();
         if let Err(failure) = &trained {
             self.aside(|| self.console.trouble(&self.names[index], failure));

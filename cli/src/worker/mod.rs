@@ -3,6 +3,7 @@
 mod board;
 mod ending;
 mod feed;
+mod helper;
 mod inbox;
 mod interrupt;
 mod launch;
@@ -20,12 +21,15 @@ mod typed;
 mod warm;
 
 pub use board::Board;
+pub use ending::Interrupt;
+pub use helper::Helper;
 pub use interrupt::requested as interrupted;
 pub use locate::{Found, Search};
 pub use module::{hand_over, run_module};
 pub use outcome::result;
 pub use package::{PACKAGE, find_package};
 pub use process::keep_on_at_file_limit;
+pub use silence::Quiet;
 pub use stage::{Home, Start, carry_out, carry_out_with};
-pub use supervise::Notice;
+pub use supervise::{Notice, stop_grace};
 pub use warm::Warm;

@@ -3,13 +3,14 @@
 use std::time::{Duration, Instant};
 
 use expert_contract::event::Body;
+use serde::{Deserialize, Serialize};
 
 /// Starting Python and importing torch and transformers, on a cold disk or a busy machine.
 const STARTING: Duration = Duration::from_mins(3);
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Quiet {
-    pub stage: &'static str,
+    pub stage: String,
     pub lasted: Duration,
     /// Heartbeats still arrive, so the process is alive but its main loop makes no progress.
     pub beating: bool,
@@ -73,7 +74,7 @@ impl Silence {
 
     pub fn quiet(&self, now: Instant) -> Quiet {
         let beating = now.saturating_duration_since(self.last_beat) < Duration::from_secs(10);
-        Quiet { stage: self.stage, lasted: self.lasted(now), beating }
+        Quiet { stage: self.stage.to_owned(), lasted: self.lasted(now), beating }
     }
 }
 
@@ -102,7 +103,10 @@ mod tests {
             assert_eq!(silence.check(at(second)), None);
         }
         let quiet = silence.check(at(20)).unwrap();
-        assert_eq!(quiet, Quiet { stage: "load base", lasted: Duration::from_secs(20), beating: true });
+        assert_eq!(
+            quiet,
+            Quiet { stage: "load base".to_owned(), lasted: Duration::from_secs(20), beating: true }
+        );
         assert_eq!(silence.check(at(39)), None);
         assert!(!silence.check(at(40)).unwrap().beating);
         assert!(

@@ -1,5 +1,7 @@
 //! `--set dotted.path=value`: changes to the tree before anything is checked, so that they are checked like the file.
 
+use serde::{Deserialize, Serialize};
+
 use super::base::{BASE_MODEL, DECODING};
 use super::config::CONFIG;
 use super::dataset::DATASET;
@@ -16,7 +18,7 @@ use crate::source::{Source, Span};
 pub const PRESET: &str = "--preset";
 
 /// One argument: a dotted path of the manifest and a JSON value; values that are not JSON are strings.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Set {
     pub path: String,
     pub value: String,

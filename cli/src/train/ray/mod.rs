@@ -1,0 +1,287 @@
+//! A shelf on a Ray cluster: one task per expert.
+//!
+//! A Python driver on this machine submits the tasks and passes on what they say. Each task runs `expert-cli ray-task` on its node,
+//! which decides, trains, scores and writes `expert.lock` as `train --all` does here.
+
+mod order;
+mod task;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use expert_contract::event::{Body, Event};
+use expert_contract::exit::Exit;
+use expert_contract::resolve::Resolved;
+use serde::Deserialize;
+use serde_json::json;
+
+use order::{Failed, Line, Order, Resources, Training};
+pub use task::run as run_task;
+
+use super::engine::Engine;
+use super::runner::Trained;
+use super::trainer::Trainer;
+use crate::args::PlanOptions;
+use crate::failure::Failure;
+use crate::lock::code;
+use crate::sys::paths::absolute;
+use crate::ui::Console;
+use crate::worker::{self, Found, Helper, Interrupt, Notice, Search};
+
+const MODULE: &str = "expert_worker.ray_engine";
+const ROUND: Duration = Duration::from_millis(100);
+/// To connect to the cluster and to look at each of its nodes; the driver's own limits are shorter.
+const START: Duration = Duration::from_mins(5);
+
+/// The cluster, as long as a shelf trains on it.
+pub struct Cluster<'a> {
+    trainer: &'a Trainer<'a>,
+    options: &'a PlanOptions,
+    python: PathBuf,
+    helper: Helper,
+    desk: Arc<Desk>,
+    next: AtomicUsize,
+    log: PathBuf,
+}
+
+/// What the driver says of one expert.
+struct Said {
+    node: Option<String>,
+    line: Line,
+}
+
+/// Who waits for lines of which expert.
+#[derive(Default)]
+struct Desk {
+    open: Mutex<HashMap<usize, Sender<Said>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Message {
+    Ready { nodes: usize },
+    Failed(Failed),
+    Task { id: usize, node: Option<String>, line: Line },
+}
+
+impl<'a> Cluster<'a> {
+    /// Connects to the cluster, and refuses nodes that do not see `folder` or that would train by other code.
+    pub fn connect(
+        address: Option<&str>,
+        folder: &Path,
+        trainer: &'a Trainer<'a>,
+        options: &'a PlanOptions,
+        console: &Console,
+    ) -> Result<Self, Failure> {
+        let python = Search::here(trainer.runner.global.python.as_deref(), None).find()?.of_this_version()?;
+        let (log, path) = log_file()?;
+        let desk = Arc::new(Desk::default());
+        let (first, begun) = channel();
+        let hear = {
+            let desk = Arc::clone(&desk);
+            move |line: Option<&[u8]>| match line.map(serde_json::from_slice::<Message>) {
+                None => desk.close(),
+                Some(Ok(Message::Task { id, node, line })) => desk.pass(id, Said { node, line }),
+                Some(Ok(message)) => drop(first.send(message)),
+                Some(Err(_)) => {}
+            }
+        };
+        let check = Order { code: code::of(Some(&python.python)), training: None };
+        let arguments = arguments(address, folder);
+        let helper = Helper::start(&python, MODULE, &arguments, log, hear)?;
+        let lost = || lost(&path);
+        helper.send(&check).map_err(|_| lost())?;
+        let nodes = await_ready(&begun).unwrap_or_else(|| Err(lost()))?;
+        let next = AtomicUsize::new(0);
+        let Found { python, .. } = python;
+        let plural = if nodes == 1 { "node" } else { "nodes" };
+        console.say(&format!("training on a Ray cluster of {nodes} {plural}"));
+        Ok(Self { trainer, options, python, helper, desk, next, log: path })
+    }
+
+    fn order(&self, resolved: &Resolved) -> Order {
+        let machine = &resolved.machine;
+        let own = |path: &PathBuf| PathBuf::from(absolute(path));
+        let model = self.options.model.as_ref();
+        let options = PlanOptions {
+            expert: None,
+            manifest: Some(machine.paths.manifest.clone().into()),
+            model: model
+                .map(|name| if Path::new(name).is_dir() { absolute(Path::new(name)) } else { name.clone() }),
+            allow_path: self.options.allow_path.iter().map(own).collect(),
+            ..self.options.clone()
+        };
+        let mut run = self.trainer.options.clone();
+        run.resume = run.resume.map(|path| if path == Path::new("auto") { path } else { own(&path) });
+        let training = Training {
+            options,
+            run,
+            no_evaluate: self.trainer.shelf.is_some_and(|shelf| shelf.no_evaluate),
+            threads: machine.threads.compute,
+            stall_seconds: self.trainer.runner.supervision.stall_timeout.map(|it| it.as_secs_f64()),
+        };
+        Order { code: code::of(Some(&self.python)), training: Some(training) }
+    }
+
+    /// Until the task's last line.
+    fn follow(
+        &self,
+        id: usize,
+        said: &Receiver<Said>,
+        notify: &mut dyn FnMut(Notice),
+    ) -> Result<Trained, Failure> {
+        let mut deadline: Option<Instant> = None;
+        loop {
+            if let (None, Some(signal)) = (deadline, worker::interrupted()) {
+                let grace = worker::stop_grace();
+                deadline = Some(Instant::now() + grace);
+                let word = if signal == Interrupt::Interrupt { "interrupt" } else { "terminate" };
+                let _ = self.helper.send(&json!({"stop": {"id": id, "signal": word}}));
+                notify(Notice::Stopping(signal, grace));
+            }
+            match said.recv_timeout(ROUND) {
+                Ok(Said { node, line }) => {
+                    if let Some(outcome) = pass_on(line, node.as_deref(), notify) {
+                        return outcome;
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return Err(lost(&self.log)),
+                Err(RecvTimeoutError::Timeout) if deadline.is_some_and(|it| Instant::now() >= it) => {
+                    return Err(silent(worker::interrupted()));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+}
+
+impl Engine for Cluster<'_> {
+    fn train(&self, resolved: &Resolved, notify: &mut dyn FnMut(Notice)) -> Result<Trained, Failure> {
+        // Nothing is left to do for a node.
+        if self.trainer.is_done(resolved) {
+            return self.trainer.train(resolved, notify);
+        }
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let said = self.desk.open(id);
+        let order = self.order(resolved);
+        let resources = Resources::of(&resolved.machine);
+        let submit = json!({"submit": {"id": id, "resources": resources, "order": order}});
+        self.helper.send(&submit).map_err(|_| lost(&self.log))?;
+        let outcome = self.follow(id, &said, notify);
+        self.desk.close_one(id);
+        outcome
+    }
+}
+
+impl Desk {
+    fn open(&self, id: usize) -> Receiver<Said> {
+        let (sender, receiver) = channel();
+        self.held().insert(id, sender);
+        receiver
+    }
+
+    fn pass(&self, id: usize, said: Said) {
+        if let Some(sender) = self.held().get(&id) {
+            let _ = sender.send(said);
+        }
+    }
+
+    fn close_one(&self, id: usize) {
+        self.held().remove(&id);
+    }
+
+    /// The driver has ended: whoever waits learns it.
+    fn close(&self) {
+        self.held().clear();
+    }
+
+    fn held(&self) -> std::sync::MutexGuard<'_, HashMap<usize, Sender<Said>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn arguments(address: Option<&str>, folder: &Path) -> Vec<String> {
+    let cli = std::env::current_exe().unwrap_or_default();
+    let mut arguments = vec!["--folder".to_owned(), absolute(folder), "--cli".to_owned(), absolute(&cli)];
+    arguments.extend(address.into_iter().flat_map(|address| ["--address".to_owned(), address.to_owned()]));
+    arguments
+}
+
+/// None where the driver ended without a word.
+fn await_ready(begun: &Receiver<Message>) -> Option<Result<usize, Failure>> {
+    let deadline = Instant::now() + START;
+    loop {
+        if let Some(signal) = worker::interrupted() {
+            return Some(Err(Failure::new(
+                signal.exit(),
+                "interrupted",
+                "stopped on request before anything was trained",
+            )));
+        }
+        match begun.recv_timeout(ROUND) {
+            Ok(Message::Ready { nodes }) => return Some(Ok(nodes)),
+            Ok(Message::Failed(failed)) => return Some(Err(failed.into())),
+            Ok(Message::Task { .. }) => {}
+            Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// The outcome, where this line is the last one.
+fn pass_on(
+    line: Line,
+    node: Option<&str>,
+    notify: &mut dyn FnMut(Notice),
+) -> Option<Result<Trained, Failure>> {
+    match line {
+        Line::Event(event) => notify(Notice::Event(&event)),
+        Line::Garbage(text) => notify(Notice::Garbage(&text)),
+        Line::Remark(text) => notify(Notice::Remark(&text)),
+        Line::Quiet(quiet) => notify(Notice::Quiet(quiet)),
+        Line::Lost(message) => notify(Notice::Event(&warning(message))),
+        Line::Trained { before: true, result } => return Some(Ok(Trained::Before(result))),
+        Line::Trained { before: false, result } => return Some(Ok(Trained::Now(result))),
+        Line::Failed(failed) => return Some(Err(on_node(failed.into(), node))),
+        Line::SameCode => {}
+    }
+    None
+}
+
+fn warning(message: String) -> Event {
+    let body = Body::Warning { code: "node-lost".to_owned(), message, hint: None };
+    Event { time: 0.0, attempt: 0, body }
+}
+
+fn on_node(failure: Failure, node: Option<&str>) -> Failure {
+    match node {
+        Some(node) => Failure { message: format!("{} (on node {node})", failure.message), ..failure },
+        None => failure,
+    }
+}
+
+fn log_file() -> Result<(std::fs::File, PathBuf), Failure> {
+    let file = tempfile::Builder::new().prefix("expert-cli-ray-").suffix(".log").tempfile();
+    let kept = file.and_then(|file| file.keep().map_err(|error| error.error));
+    kept.map_err(|error| Failure::writing("write to", &std::env::temp_dir(), &error))
+}
+
+fn lost(log: &Path) -> Failure {
+    let message = format!("the connection to the Ray cluster is lost; the driver's log is {}", log.display());
+    Failure::new(Exit::Failed, "ray-lost", message)
+        .hint("start the cluster again if its head has ended, and repeat the command: it resumes each expert from its newest checkpoint")
+}
+
+/// Stopped, and a task did not say in time how it ended.
+fn silent(signal: Option<Interrupt>) -> Failure {
+    let exit = signal.map_or(Exit::Interrupted, Interrupt::exit);
+    Failure::new(
+        exit,
+        "interrupted",
+        "the task did not stop in time; progress since its last checkpoint is lost",
+    )
+}

@@ -1,0 +1,126 @@
+//! `train --all --engine ray` without a cluster, and the task that it runs on a node. Tests with nodes are in
+//! `tests/ray_shelf`.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use common::{World, alive, await_that, repository, talk};
+use serde_json::{Value, json};
+
+const ALL: &str = "train --all experts --device cpu --engine ray";
+
+fn refused(arguments: &str) -> (Option<i32>, Value) {
+    let world = World::shelf_without_pages(&["a"]);
+    let (output, document) = world.json(arguments, "die=9");
+    (output.status.code(), document["error"].clone())
+}
+
+#[test]
+fn without_ray_the_command_says_how_to_install_it() {
+    let world = World::shelf_without_pages(&["a"]);
+    let absent = world.path("absent");
+    std::fs::create_dir(&absent).unwrap();
+    std::fs::write(absent.join("sitecustomize.py"), "import sys\nsys.modules['ray'] = None\n").unwrap();
+    let places = [absent, repository().join("worker/python")];
+    let mut command = world.expert_cli(&ALL.split(' ').collect::<Vec<_>>(), "die=9");
+    let output = command.env("PYTHONPATH", std::env::join_paths(places).unwrap()).output().unwrap();
+    let said = talk(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("pip install 'expert-worker[ray]'"), "{said}");
+}
+
+#[test]
+fn options_without_effect_are_refused() {
+    let (code, error) = refused("train --all experts --device cpu --ray-address 127.0.0.2:1");
+    assert_eq!((code, &error["code"]), (Some(2), &json!("engine-options")));
+    let (code, error) = refused(&format!("{ALL} --separate"));
+    assert_eq!((code, &error["code"]), (Some(2), &json!("engine-options")));
+}
+
+fn task(world: &World) -> Command {
+    let mut command = world.expert_cli(&["ray-task"], "steps=2,wait");
+    command.stdin(Stdio::piped());
+    command
+}
+
+fn answer(mut command: Command, order: &str) -> (Output, Value) {
+    let mut child = command.spawn().unwrap();
+    writeln!(child.stdin.as_ref().unwrap(), "{order}").unwrap();
+    // Its input stays open until it has ended.
+    let held = child.stdin.take();
+    let output = child.wait_with_output().unwrap();
+    drop(held);
+    let last = String::from_utf8_lossy(&output.stdout).lines().last().map(str::to_owned).unwrap_or_default();
+    let last = serde_json::from_str(&last).unwrap_or(Value::Null);
+    (output, last)
+}
+
+/// The code of this checkout, as a plan records it.
+fn code(world: &World) -> Value {
+    let (output, document) = world.json("train -m experts/a --device cpu --dry-run", "die=9");
+    assert!(output.status.success(), "{}", talk(&output));
+    document["plan"]["inputs"]["code"].clone()
+}
+
+#[test]
+fn a_node_with_other_code_is_refused_and_the_difference_named() {
+    let world = World::shelf_without_pages(&["a"]);
+    let here = code(&world);
+    let (output, last) = answer(task(&world), &json!({"code": here, "training": null}).to_string());
+    assert_eq!((output.status.code(), &last), (Some(0), &json!("same_code")), "{}", talk(&output));
+    let mut other = here;
+    other["worker"] = json!("0".repeat(64));
+    let (output, last) = answer(task(&world), &json!({"code": other, "training": null}).to_string());
+    assert_eq!((output.status.code(), &last["failed"]["code"]), (Some(3), &json!("node-differs")));
+    assert!(last["failed"]["message"].as_str().unwrap().contains("\n  worker: 000000000000 -> "), "{last}");
+    let (output, last) = answer(task(&world), "no order");
+    assert_eq!((output.status.code(), &last), (Some(2), &Value::Null), "{}", talk(&output));
+}
+
+fn training(world: &World) -> Value {
+    let manifest = world.path("experts/a/manifest.json");
+    let options = json!({
+        "expert": null, "manifest": manifest, "model": null, "data": null, "test": null, "output": null, "set": [],
+        "max_memory": null, "device": "Cpu", "mixed_precision": null, "allow_path": []
+    });
+    let run = json!({
+        "resume": "auto", "fresh": false, "extend": false, "evaluate": false, "locked": false, "profile": false,
+        "no_background_upload": false
+    });
+    json!({"options": options, "run": run, "no_evaluate": true, "threads": 1, "stall_seconds": null})
+}
+
+#[test]
+fn a_task_passes_on_events_and_ends_with_its_result() {
+    let world = World::shelf_without_pages(&["a"]);
+    let order = json!({"code": code(&world), "training": training(&world)}).to_string();
+    let mut command = world.expert_cli(&["ray-task"], "steps=2,final=w");
+    command.stdin(Stdio::piped());
+    let (output, last) = answer(command, &order);
+    assert_eq!(
+        (output.status.code(), &last["trained"]["before"]),
+        (Some(0), &json!(false)),
+        "{}",
+        talk(&output)
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.lines().any(|line| line.contains("\"type\":\"progress\"")), "{text}");
+    assert!(world.path("experts/a/expert.lock").is_file());
+}
+
+#[test]
+fn a_task_ends_with_the_process_that_started_it() {
+    let world = World::shelf_without_pages(&["a"]);
+    let order = json!({"code": code(&world), "training": training(&world)}).to_string();
+    let mut command = world.expert_cli(&["ray-task"], "stall=600");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    writeln!(child.stdin.as_ref().unwrap(), "{order}").unwrap();
+    let worker = world.worker();
+    drop(child.stdin.take());
+    await_that(|| child.try_wait().unwrap().is_some());
+    await_that(|| !alive(worker));
+}

@@ -1,0 +1,162 @@
+"""A Ray cluster of several nodes on one machine, each with processes, an address and a session, and a shelf
+of two experts on a tiny base that they share."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from command import manifest_of, rows_of, save_base, surroundings, write_rows
+
+STEPS = 12
+EXPERTS = ("ash", "birch")
+HEAD = "127.0.0.2"
+PATIENCE = 120.0
+
+
+class Shelf:
+    def __init__(self, folder: Path, cli: Path, **settings: object) -> None:
+        self.folder, self.cli = folder, cli
+        save_base(folder / "base")
+        for number, name in enumerate(EXPERTS):
+            place = folder / "experts" / name
+            place.mkdir(parents=True)
+            write_rows(place / "train.jsonl", rows_of(number))
+            changes = {"max_steps": STEPS, "save_total_limit": 2, **settings}
+            (place / "manifest.json").write_text(json.dumps(manifest_of(name, "../../base", **changes)))
+
+    def start(self, *more: str) -> subprocess.Popen[bytes]:
+        command = [self.cli, "train", "--all", "experts", "--device", "cpu", "--no-evaluate", "--json", *more]
+        with (self.folder / "out").open("wb") as out, (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                command, env=environment(self.folder / "home"), cwd=self.folder, stdout=out, stderr=log
+            )
+
+    def finish(self, *more: str, code: int = 0) -> dict[str, Any]:
+        return self.result(self.start(*more), code)
+
+    def result(self, process: subprocess.Popen[bytes], code: int = 0) -> dict[str, Any]:
+        try:
+            ended = process.wait(300)
+        finally:
+            process.kill()
+        assert ended == code, f"exit {ended}: {self.said()}"
+        found: dict[str, Any] = json.loads((self.folder / "out").read_text())
+        return found
+
+    def said(self) -> str:
+        return (self.folder / "log").read_text() + (self.folder / "out").read_text()
+
+    def run(self, expert: str) -> Path:
+        return self.folder / "experts" / expert / "weights" / "base"
+
+    def adapter(self, expert: str) -> bytes:
+        return (self.run(expert) / "final" / "adapter_model.safetensors").read_bytes()
+
+    def assert_same(self, other: "Shelf") -> None:
+        for expert in EXPERTS:
+            assert self.adapter(expert) == other.adapter(expert), f"{expert} differs"
+
+    def await_checkpoint(self, expert: str, step: int) -> None:
+        wait_for((self.run(expert) / f"checkpoint-{step}" / "state.json").is_file, self.said)
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    found = surroundings(1)
+    # Of these tests' own launcher nothing may reach a node.
+    return {**found, "EXPERT_HOME": str(home), "RAY_USAGE_STATS_ENABLED": "0", **more}
+
+
+class Cluster:
+    """Every node is a session of the operating system: all of its processes can be killed or paused."""
+
+    def __init__(self) -> None:
+        # Paths of sockets are short.
+        self.folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
+        self._nodes: dict[str, subprocess.Popen[bytes]] = {}
+        self.address = f"{HEAD}:{_free_port()}"
+
+    def add(self, ip: str, *, cpus: int = 1, **variables: str) -> None:
+        """The first node is the head. A node's address is its name."""
+        place = self.folder / ip.rpartition(".")[2]
+        place.mkdir()
+        head = ip == HEAD
+        port = self.address.rpartition(":")[2]
+        role = (
+            ["--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={place / 'ray'}"]
+            if head
+            else [f"--address={self.address}"]
+        )
+        command = [
+            str(Path(sys.executable).with_name("ray")), "start", *role, f"--node-ip-address={ip}",
+            f"--num-cpus={cpus}", "--num-gpus=0", "--object-store-memory=80000000", "--block",
+            "--disable-usage-stats",
+        ]  # fmt: skip
+        quick = {"RAY_health_check_period_ms": "1000", "RAY_health_check_failure_threshold": "3"}
+        with (place / "log").open("wb") as log:
+            self._nodes[ip] = subprocess.Popen(
+                command,
+                env=environment(place / "home", **quick, **variables),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        wait_for(lambda: b"Ray runtime started" in (place / "log").read_bytes(), (place / "log").read_text)
+
+    def processes(self, ip: str) -> list[int]:
+        """Also those that left the node's process group, such as workers."""
+        leader = self._nodes[ip].pid
+        return [pid for pid, session in _sessions() if session == leader]
+
+    def signal(self, ip: str, number: int) -> None:
+        for pid in self.processes(ip):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def kill(self, ip: str) -> None:
+        while self.processes(ip):
+            self.signal(ip, signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):
+                self._nodes[ip].wait(0.1)
+        del self._nodes[ip]
+
+    def close(self) -> None:
+        for ip in list(self._nodes):
+            self.kill(ip)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def wait_for(holds: Any, said: Any) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, said()
+        time.sleep(0.05)
+
+
+def _sessions() -> list[tuple[int, int]]:
+    found = []
+    for place in Path("/proc").iterdir():
+        if place.name.isdecimal():
+            with suppress(OSError):  # it may end at any time
+                fields = (place / "stat").read_text().rpartition(")")[2].split()
+                if fields[0] != "Z":
+                    found.append((int(place.name), int(fields[3])))
+    return found
+
+
+def _free_port() -> int:
+    """Below the ports that Ray gives to its workers."""
+    for port in range(6400, 6500):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((HEAD, port))
+            return port
+    raise RuntimeError("no free port")

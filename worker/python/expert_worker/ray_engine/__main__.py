@@ -1,0 +1,109 @@
+"""`python -m expert_worker.ray_engine --folder DIR --cli PATH [--address A]`: the driver that `train --all
+--engine ray` talks to. The first line on standard input is the order that compares a node's code with ours,
+each further line submits or stops a task, and the end of the input ends the driver.
+"""
+
+import argparse
+import json
+import logging
+import os
+import socket
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from expert_worker.crash import as_expert_error
+from expert_worker.errors import BadInput, ExpertError, Missing
+from expert_worker.process import bind_to_parent
+from expert_worker.process.stdout import claim_stdout
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m expert_worker.ray_engine", description=__doc__)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--cli", required=True)
+    parser.add_argument("--address")
+    options = parser.parse_args()
+    bind_to_parent(reads_stdin=True)
+    channel = claim_stdout()
+    try:
+        serve(options.folder, options.cli, options.address, channel)
+    except BaseException as error:
+        known = as_expert_error(error, [])
+        told = {
+            "exit": int(known.exit_code),
+            "code": known.code,
+            "message": known.message,
+            "hint": known.hint,
+        }
+        os.write(channel, json.dumps({"failed": told}).encode() + b"\n")
+        return int(known.exit_code)
+    return 0
+
+
+def serve(folder: Path, cli: str, address: str | None, channel: int) -> None:
+    if find_spec("ray") is None:
+        raise Missing(
+            "--engine ray needs the package ray",
+            hint="Install it on every machine of the cluster: pip install 'expert-worker[ray]'",
+            code="ray-missing",
+        )
+    connect(address)
+    from expert_worker.ray_engine.driver import Driver
+
+    driver = Driver(folder, cli, channel)
+    with driver.shared():
+        check = json.loads(sys.stdin.readline())
+        nodes = driver.check_nodes(check)
+        driver.write(json.dumps({"ready": {"nodes": nodes}}))
+        for line in sys.stdin:
+            act(driver, json.loads(line))
+
+
+def act(driver: Any, message: dict[str, Any]) -> None:
+    if submit := message.get("submit"):
+        driver.submit(submit["id"], submit["resources"], submit["order"])
+    elif stop := message.get("stop"):
+        driver.stop(stop["id"], stop["signal"])
+
+
+def connect(address: str | None) -> None:
+    import ray
+
+    try:
+        if address is not None:
+            _await_answer(address)
+        ray.init(
+            address=address or "auto",
+            logging_level=logging.ERROR,
+            log_to_driver=False,
+            configure_logging=False,
+        )
+    except (OSError, RuntimeError, ValueError) as error:
+        raise _unreachable(address, error) from error
+
+
+def _await_answer(address: str) -> None:
+    """Ray itself tries for more than a minute."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ValueError(f"{address} is not HOST:PORT")
+    with socket.create_connection((host.strip("[]"), int(port)), timeout=10):
+        pass
+
+
+def _unreachable(address: str | None, error: Exception) -> ExpertError:
+    where = f"at {address}" if address else "on this machine"
+    reason = str(error).strip().splitlines()
+    return BadInput(
+        f"Cannot connect to a Ray cluster {where}: {reason[0] if reason else type(error).__name__}",
+        hint="Start one with `ray start --head` and name it with --ray-address HOST:PORT.",
+        code="no-cluster",
+    )
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)
