@@ -73,10 +73,7 @@ fn from_text(text: String, before: Option<Problem>, path: &Path, options: &Optio
     if let Some(manifest) = &manifest {
         rules::check(manifest, &mut problems);
         paths::check(manifest, options, &mut problems);
-        for effective in manifest.all_effective() {
-            let base = find_base(&effective.base.name, &manifest.folder, None);
-            problems.extend(check_modules(&effective, &base));
-        }
+        check_bases(manifest, &options.bases, &mut problems);
     }
     let mut found = document.locate(problems);
     if let Some(used) = manifest.as_ref().and_then(|manifest| used_base(manifest, &options.bases)) {
@@ -90,6 +87,30 @@ fn from_text(text: String, before: Option<Problem>, path: &Path, options: &Optio
     diagnostics.sort_by_key(|diagnostic| (diagnostic.span.source, diagnostic.span.start));
     let manifest = manifest.filter(|_| syntax_holds && !errors);
     Loaded { manifest, document, diagnostics }
+}
+
+/// A setting of all bases, or a `--set`, may not suit a base that is not used: that is a warning. The used base is checked first,
+/// so an error of both bases remains an error.
+fn check_bases(manifest: &Manifest, bases: &Bases, problems: &mut Vec<Problem>) {
+    let used = used_base(manifest, bases);
+    let is_used = |place: usize| used.is_none_or(|used| used == place);
+    let mut all: Vec<_> = manifest.all_effective().enumerate().collect();
+    all.sort_by_key(|(place, _)| !is_used(*place));
+    for (place, effective) in all {
+        let mut found = Vec::new();
+        rules::check_base(&effective, &mut found);
+        let base = find_base(&effective.base.name, &manifest.folder, None);
+        found.extend(check_modules(&effective, &base));
+        if !is_used(place) {
+            found.retain(|problem| !problems.contains(problem));
+            for problem in found.iter_mut().filter(|problem| problem.severity == Severity::Error) {
+                problem.severity = Severity::Warning;
+                problem.message =
+                    format!("{}, which is not used here: {}", *effective.base.name, problem.message);
+            }
+        }
+        problems.append(&mut found);
+    }
 }
 
 fn with_types(document: &Document, path: &Path, problems: &mut Vec<Problem>) -> Option<Manifest> {

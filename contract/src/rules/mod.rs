@@ -93,15 +93,17 @@ const BASE_RULES: &[fn(&Effective<'_>, &mut Problems)] = &[
     credentials::check,
 ];
 
-/// Rules that do not need the machine.
+/// Rules of the manifest that do not need the machine.
 pub fn check(manifest: &Manifest, problems: &mut Problems) {
     for rule in MANIFEST_RULES {
         rule(manifest, problems);
     }
-    for effective in manifest.all_effective() {
-        for rule in BASE_RULES {
-            rule(&effective, problems);
-        }
+}
+
+/// Rules of one base that do not need the machine.
+pub fn check_base(effective: &Effective<'_>, problems: &mut Problems) {
+    for rule in BASE_RULES {
+        rule(effective, problems);
     }
 }
 
