@@ -45,17 +45,21 @@ def load_base(
     sharded: bool = False,
     as_stored: bool = False,
     fp32: bool | None = None,
+    like: Any | None = None,
 ) -> Any:
     """In evaluation mode, on the device of this process, every parameter frozen.
 
     A base that will be `sharded` stays in the host's memory until its pieces go to their devices. `as_stored`
-    never holds a 16-bit base in fp32, whatever the machine; `fp32` is a resumed run's choice of it."""
+    never holds a 16-bit base in fp32, whatever the machine; `fp32` is a resumed run's choice of it. `like` is
+    the same base, read before, which is returned unless its arithmetic is another."""
     folder = locate(base, machine.paths, events)
     events.stage("load base", _LOAD_BUDGET, base.name)
     dtype, device = compute_dtype(base.quantization, machine.dtype), torch_device(machine.device, process)
-    model = warm.take(base, machine, folder)
+    model = warm.take(base, machine, folder) if like is None else like
     planned, home = machine.fp32_products, Path(machine.paths.home)
     wide = not as_stored and fp32_products.chosen(planned, dtype, device, home, events, fp32)
+    if like is not None and fp32_products.held(like) != wide:
+        model = None
     if model is None or fp32_products.held(model) > wide:
         hint = "Copy its folder to a local disk and name that as the base, or set HF_HOME to one."
         warn_if_slow("the base", folder, hint, events)

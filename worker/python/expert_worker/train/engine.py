@@ -46,61 +46,62 @@ class FastEngine:
         device: torch.device,
         lanes: ChunkPool | None,
     ) -> None:
-        self._model, self._decoder, self._device, self._lanes = model, decoder, device, lanes
+        self._model, self.decoder, self._device, self.lanes = model, decoder, device, lanes
         self._objective = objective
-        self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
     def backward(self, batch: PackedBatch, scale: float) -> Tensor:
-        if self._lanes is None:
+        if self.lanes is None:
             loss = self._summed(batch.to(self._device))
             if loss.requires_grad:
                 # One launch instead of three for a product and its gradient.
                 loss.backward(torch.full_like(loss, scale))  # type: ignore[no-untyped-call]
             return loss.detach()
         total = torch.zeros(())
-        for found, gradients in self._lanes.walk(
+        for found, gradients in self.lanes.walk(
             lambda piece: self._gradients(piece, scale), self._pieces(batch)
         ):
             total += found
-            for parameter, gradient in zip(self._trained, gradients, strict=True):
-                _accumulate(parameter, gradient)
+            for parameter, gradient in zip(self.trained, gradients, strict=True):
+                accumulate(parameter, gradient)
         return total
 
     def loss(self, batch: PackedBatch) -> Tensor:
         self._model.eval()
         try:
-            if self._lanes is None:
+            if self.lanes is None:
                 return self._loss(batch.to(self._device))
-            return sum(self._lanes.walk(self._loss, self._pieces(batch)), torch.zeros(()))
+            return sum(self.lanes.walk(self._loss, self._pieces(batch)), torch.zeros(()))
         finally:
             self._model.train()
 
     def parameters_changed(self) -> None:
-        self._decoder.parameters_changed()
+        self.decoder.parameters_changed()
 
     @property
     def kernels(self) -> Mapping[str, Choice]:
-        return self._decoder.kernels.choices
+        return self.decoder.kernels.choices
 
     def _loss(self, piece: PackedBatch) -> Tensor:
         with torch.no_grad():
             return self._summed(piece)
 
     def _summed(self, batch: PackedBatch) -> Tensor:
-        return self._objective.loss(self._decoder.loss, batch)
+        return self._objective.loss(self.decoder.loss, batch)
 
     def _gradients(self, piece: PackedBatch, scale: float) -> tuple[Tensor, Sequence[Tensor | None]]:
         loss = self._summed(piece)
         if not loss.requires_grad:
-            return loss, [None] * len(self._trained)
-        return loss.detach(), torch.autograd.grad(loss * scale, self._trained, allow_unused=True)
+            return loss, [None] * len(self.trained)
+        return loss.detach(), torch.autograd.grad(loss * scale, self.trained, allow_unused=True)
 
     def _pieces(self, batch: PackedBatch) -> list[PackedBatch]:
-        assert self._lanes is not None
-        return [piece.filled(CPU_MULTIPLE) for piece in self._lanes.pieces(batch.to(self._device))]
+        assert self.lanes is not None
+        return [piece.filled(CPU_MULTIPLE) for piece in self.lanes.pieces(batch.to(self._device))]
 
 
-def _accumulate(parameter: Tensor, gradient: Tensor | None) -> None:
+def accumulate(parameter: Tensor, gradient: Tensor | None) -> None:
+    """Adds to the parameter's gradient."""
     if gradient is None:
         return
     if parameter.grad is None:
@@ -193,7 +194,7 @@ def build(
     sharded: bool = False,
 ) -> Engine:
     """Chooses the path and reports it, with the reason if it is not the fast one."""
-    reason = _obstacle(model, sharded, plan.machine.fast_path)
+    reason = obstacle_here(model, sharded, plan.machine.fast_path)
     lanes = _lanes(plan.machine, device) if reason is None else None
     place = PlaceByThread() if lanes is not None and lanes.count > 1 else Place()
     replaced = install(model, place)
@@ -214,7 +215,8 @@ def build(
     return PlainEngine(model, objective, place, plan.recipe.seed, device, alpha)
 
 
-def _obstacle(model: Any, sharded: bool, wanted: bool) -> str | None:
+def obstacle_here(model: Any, sharded: bool, wanted: bool) -> str | None:
+    """Why the model does not take the fast path."""
     if sharded:
         return "the base's weights are sharded over the processes, which only its own modules support"
     return obstacle(model) or (None if wanted else "it is switched off")

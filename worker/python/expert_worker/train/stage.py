@@ -36,6 +36,7 @@ from expert_worker.train.checkpoints import CheckpointManager, restore
 from expert_worker.train.dataset import Dataset, Rows, check_ids, open_dataset
 from expert_worker.train.distributed import DistContext, process_group, shard
 from expert_worker.train.finalize import Finish, Settings
+from expert_worker.train.fused import Member
 from expert_worker.train.memory_probe import try_largest
 from expert_worker.train.objective import Objective, objective_of
 from expert_worker.train.profiler import profiled
@@ -52,12 +53,13 @@ from expert_worker.train.validation import (
 _TRAIN_BUDGET = 900.0
 
 
-def run(plan: Plan, events: Events) -> JsonValue:
-    """Tokenizes if needed, trains, and returns the result for `train --json`."""
+def run(plan: Plan, events: Events, member: Member | None = None) -> JsonValue:
+    """Tokenizes if needed, trains, and returns the result for `train --json`. `member` is the expert's part in a
+    group that trains fused."""
     rows = rows_to_score(plan, events)
     with process_group(plan.machine, events) as dist:
         plan = agreed(plan, dist)
-        result, model, tokenizer = _train(plan, events, dist)
+        result, model, tokenizer = _train(plan, events, dist, member)
     # If the base is sharded, `expert-cli` runs the scoring in one process that holds all of it.
     if result is None:
         return {}
@@ -68,7 +70,9 @@ def run(plan: Plan, events: Events) -> JsonValue:
     return result.as_json()
 
 
-def _train(plan: Plan, events: Events, dist: DistContext) -> tuple[TrainResult | None, Any, Any]:
+def _train(
+    plan: Plan, events: Events, dist: DistContext, member: Member | None
+) -> tuple[TrainResult | None, Any, Any]:
     """The run's result in the main process, and the model and tokenizer as they are in `final/`, without
     gradients and optimizer."""
     began = time.monotonic()
@@ -86,12 +90,15 @@ def _train(plan: Plan, events: Events, dist: DistContext) -> tuple[TrainResult |
         _mention_other_processor(plan.machine.device, saved, events)
     trackers = start_trackers(plan, events, saved.step if saved else 0) if dist.is_main_process else None
     try:
-        session = prepare(plan, events, dataset, store, saved, dist)
+        session = prepare(plan, events, dataset, store, saved, dist, member)
         events.stage("train", _TRAIN_BUDGET, f"{session.trainer.total_steps} steps")
         try:
             profiles = dist.is_main_process and request is not None and request.profile
             output = Path(plan.machine.paths.output)
-            with profiled(output, session.trainer.device, events) if profiles else nullcontext():
+            with (
+                profiled(output, session.trainer.device, events) if profiles else nullcontext(),
+                member.training() if member else nullcontext(),
+            ):
                 session.trainer.run()
         finally:
             session.checkpoints.drain()
@@ -130,7 +137,13 @@ class Session:
 
 
 def prepare(
-    plan: Plan, events: Events, dataset: Dataset, store: Store, saved: Loaded | None, dist: DistContext
+    plan: Plan,
+    events: Events,
+    dataset: Dataset,
+    store: Store,
+    saved: Loaded | None,
+    dist: DistContext,
+    member: Member | None = None,
 ) -> Session:
     """The model with its adapter, the optimizer and the loop, as they were at `saved` if that is given."""
     recipe, machine = plan.recipe, plan.machine
@@ -141,7 +154,10 @@ def prepare(
     steps = loader.total_steps(recipe.schedule.duration, order)
     tokenizer = load_tokenizer(recipe.base, machine.paths, events)
     fp32 = saved.facts.fp32_products if saved else None
-    base = load_base(recipe.base, machine, events, process=dist.offset, sharded=dist.sharded, fp32=fp32)
+    if member is not None:
+        base = member.load_base(recipe.base, machine, events, fp32)
+    else:
+        base = load_base(recipe.base, machine, events, process=dist.offset, sharded=dist.sharded, fp32=fp32)
     for rows_of_split in filter(None, (dataset.train, dataset.validation)):
         check_ids(rows_of_split, tokenizer, base)
     model = adapter.build(recipe, machine.modules, base, tokenizer, steps, events)
@@ -153,6 +169,9 @@ def prepare(
     scale = precision.LossScale.of(compute_dtype(recipe.base.quantization, machine.dtype))
     objective = objective_of(recipe)
     training_engine = engine.build(plan, model, objective, device, events, sharded=dist.sharded)
+    if member is not None:
+        reason = engine.obstacle_here(model, dist.sharded, machine.fast_path)
+        training_engine = member.engine(training_engine, reason)
     micro = saved.facts.micro_batch if saved else int(machine.micro_batch)
     state = TrainerState.from_json(saved.facts.totals) if saved else TrainerState()
     rows = _rows(machine, dataset, order, state.step, steps, events, dist)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapreplace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
@@ -29,6 +29,31 @@ class PackedBatch:
     lengths: tuple[int, ...]
     keys: Tensor | None = None
     step: int = 0
+    experts: tuple[int, ...] = ()
+    """Whose each document is, where several experts train together; one expert's follow each other."""
+
+    @classmethod
+    def of_experts(cls, batches: Sequence[PackedBatch]) -> PackedBatch:
+        """The batches of several experts, end to end."""
+        keys = [batch.keys for batch in batches if batch.keys is not None]
+        return cls(
+            torch.cat([batch.ids for batch in batches]),
+            torch.cat([batch.labels for batch in batches]),
+            torch.cat([batch.positions for batch in batches]),
+            tuple(length for batch in batches for length in batch.lengths),
+            torch.cat(keys) if len(keys) == len(batches) else None,
+            experts=tuple(number for number, batch in enumerate(batches) for _ in batch.lengths),
+        )
+
+    def tokens_of_experts(self, count: int, chosen: Tensor | None = None) -> tuple[int, ...]:
+        """How many tokens are each expert's: of all, or of the chosen ones, which are in the batch's order."""
+        ends = [0] * count
+        for expert, length in zip(self.experts, self.lengths, strict=True):
+            ends[expert] += length
+        ends = list(accumulate(ends))
+        if chosen is not None:
+            ends = torch.searchsorted(chosen, torch.tensor(ends)).tolist()
+        return tuple(end - start for start, end in pairwise([0, *ends]))
 
     @cached_property
     def documents(self) -> Documents:
@@ -49,8 +74,10 @@ class PackedBatch:
         missing = -len(self.sources) % multiple
         if not missing:
             return self.sources, self.targets
-        nothing = self.sources.new_zeros(missing)
-        return torch.cat([self.sources, nothing]), torch.cat([self.targets, nothing + IGNORED])
+        # The last token once more, which is the last expert's: another's could spread a NaN.
+        again = self.sources[-1:].expand(missing)
+        ignored = self.targets.new_full((missing,), IGNORED)
+        return torch.cat([self.sources, again]), torch.cat([self.targets, ignored])
 
     def pieces(self, count: int) -> list[PackedBatch]:
         """At most `count` sets of whole documents, as equal as can be."""
@@ -71,6 +98,7 @@ class PackedBatch:
             (*self.lengths, missing),
             keys,
             self.step,
+            (*self.experts, *self.experts[-1:]),
         )
 
     def _part(self, chosen: list[int]) -> PackedBatch:
@@ -78,8 +106,9 @@ class PackedBatch:
         place = torch.cat([torch.arange(starts[i], starts[i + 1], device=self.ids.device) for i in chosen])
         keys = self.keys[place] if self.keys is not None else None
         lengths = tuple(self.lengths[i] for i in chosen)
+        experts = tuple(self.experts[i] for i in chosen) if self.experts else ()
         return PackedBatch(
-            self.ids[place], self.labels[place], self.positions[place], lengths, keys, self.step
+            self.ids[place], self.labels[place], self.positions[place], lengths, keys, self.step, experts
         )
 
     def to(self, device: torch.device) -> PackedBatch:
@@ -93,7 +122,13 @@ class PackedBatch:
 
         keys = move(self.keys) if self.keys is not None else None
         moved = PackedBatch(
-            move(self.ids), move(self.labels), move(self.positions), self.lengths, keys, self.step
+            move(self.ids),
+            move(self.labels),
+            move(self.positions),
+            self.lengths,
+            keys,
+            self.step,
+            self.experts,
         )
         moved.__dict__.update(sources=move(self.sources), targets=move(self.targets))
         return moved

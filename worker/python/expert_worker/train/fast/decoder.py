@@ -16,7 +16,7 @@ from torch.nn.functional import embedding
 from torch.utils.checkpoint import checkpoint
 
 from .batch import CPU_MULTIPLE, PackedBatch
-from .dropout import Columns, Place, uniform
+from .dropout import Columns, Place, Tokens, uniform
 from .families import LayerParts, layout
 from .kernels.adapted_linear import FusedLayer, together
 from .kernels.attention import Documents
@@ -54,6 +54,8 @@ class BatchContext:
 class Layer:
     """One decoder layer."""
 
+    PROJECTIONS = ("query", "key", "value", "output", "gate", "up", "down")
+
     def __init__(self, parts: LayerParts, kernels: Kernels) -> None:
         self._attend, self._rotate, self._swiglu = kernels.attention, kernels.rotary, kernels.swiglu
         self.query, self.key, self.value, self.output, self.gate, self.up, self.down = (
@@ -88,7 +90,7 @@ class Layer:
             fused.invalidate()
 
     def _fused(self) -> Iterator[FusedLayer]:
-        for it in (self.query, self.key, self.value, self.output, self.gate, self.up, self.down):
+        for it in (getattr(self, name) for name in self.PROJECTIONS):
             if isinstance(it, FusedLayer):
                 yield it
 
@@ -158,40 +160,49 @@ class FastDecoder:
         """Summed over the supervised tokens; a batch without any gives an exact zero without gradient."""
         if batch.sources.numel() == 0:
             return torch.zeros((), device=batch.ids.device)
-        x, context = self._embed(batch), self._context(batch)
+        x, targets, _ = self._hidden(batch)
+        return self.kernels.head_loss(x, self.head.weight.detach(), targets)
+
+    def _hidden(self, batch: PackedBatch) -> tuple[Tensor, Tensor, Tokens]:
+        """What the head reads, for the supervised tokens alone, with their targets."""
+        x, context, tokens = self._embed(batch), self._context(batch), self._tokens(batch)
         if self._compiled:
             for layer in self.layers:
                 layer.make_ready()
         *layers, last = self.layers
         for layer in layers:
-            x = self._layer(layer, x, context, batch.keys)
+            x = self._layer(layer, x, context, tokens)
         # After the last attention, tokens are independent: unsupervised ones do not affect the loss.
         sources, targets = batch.supervised_targets(CPU_MULTIPLE if x.device.type == "cpu" else 1)
-        x = self._attention(last, x, context, batch.keys).index_select(0, sources)
-        keys = batch.keys[sources] if batch.keys is not None else None
-        x = self.norm(self._mlp(last, x, keys))
-        return self.kernels.head_loss(x, self.head.weight.detach(), targets)
+        x = self._attention(last, x, context, tokens).index_select(0, sources)
+        tokens = self._tokens(batch, sources)
+        return self.norm(self._mlp(last, x, tokens)), targets, tokens
 
-    def _layer(self, layer: Layer, x: Tensor, context: BatchContext, keys: Tensor | None) -> Tensor:
+    def _tokens(self, batch: PackedBatch, chosen: Tensor | None = None) -> Tokens:
+        """All tokens of the batch, or the chosen ones."""
+        keys = batch.keys
+        return Tokens(keys if keys is None or chosen is None else keys[chosen])
+
+    def _layer(self, layer: Layer, x: Tensor, context: BatchContext, tokens: Tokens) -> Tensor:
         if self.checkpointing != "full":
-            return self._mlp(layer, self._attention(layer, x, context, keys), keys)
+            return self._mlp(layer, self._attention(layer, x, context, tokens), tokens)
 
         def whole(x: Tensor) -> Tensor:
-            self.place.keys = keys
+            self.place.enter(tokens)
             return layer.mlp(layer.attention(x, context))
 
         return _again(whole, x)
 
-    def _attention(self, layer: Layer, x: Tensor, context: BatchContext, keys: Tensor | None) -> Tensor:
+    def _attention(self, layer: Layer, x: Tensor, context: BatchContext, tokens: Tokens) -> Tensor:
         def part(x: Tensor) -> Tensor:
-            self.place.keys = keys
+            self.place.enter(tokens)
             return layer.attention(x, context)
 
         return part(x) if self.checkpointing == "none" else _again(part, x)
 
-    def _mlp(self, layer: Layer, x: Tensor, keys: Tensor | None) -> Tensor:
+    def _mlp(self, layer: Layer, x: Tensor, tokens: Tokens) -> Tensor:
         def part(x: Tensor) -> Tensor:
-            self.place.keys = keys
+            self.place.enter(tokens)
             return layer.mlp(x)
 
         return _again(part, x) if self.checkpointing == "full" else part(x)

@@ -46,6 +46,14 @@ def token_keys(
     return scramble_(keys).to(device)
 
 
+class Tokens(NamedTuple):
+    """The tokens that pass through a module: their dropout keys, and how many are each expert's where several
+    train together."""
+
+    keys: Tensor | None
+    of_experts: tuple[int, ...] = ()
+
+
 class Place:
     """Where the tokens of the current forward pass stand; shared by every module that draws.
 
@@ -54,6 +62,9 @@ class Place:
 
     def __init__(self, keys: Tensor | None = None) -> None:
         self.keys = keys
+
+    def enter(self, tokens: Tokens) -> None:
+        self.keys = tokens.keys
 
 
 class PlaceByThread(Place, threading.local):

@@ -38,7 +38,7 @@ def _chunk(hidden: Tensor, head: Tensor, labels: Tensor, want_grad: bool) -> tup
     chosen = logits.gather(-1, labels)
     logits.sub_(peak).exp_()
     total = logits.sum(-1, keepdim=True)
-    loss = (counted * (total.log() + peak - chosen)).sum()
+    loss = counted * (total.log() + peak - chosen)
     if not want_grad:
         return loss, None
     logits.mul_(counted / total)
@@ -46,20 +46,28 @@ def _chunk(hidden: Tensor, head: Tensor, labels: Tensor, want_grad: bool) -> tup
     return loss, times(logits.to(head.dtype), head)
 
 
+def _walk(ctx: Any, hidden: Tensor, head: Tensor, labels: Tensor) -> list[Tensor]:
+    """The losses of each chunk's rows; their gradients are saved."""
+    rows, want_grad = _chunk_rows(head), ctx.needs_input_grad[0]
+    losses = []
+    grads = torch.empty_like(hidden) if want_grad else None
+    for start in range(0, hidden.shape[0], rows):
+        part = slice(start, start + rows)
+        loss, grad = _chunk(hidden[part].to(head.dtype), head, labels[part], want_grad)
+        losses.append(loss)
+        if grads is not None and grad is not None:
+            grads[part] = grad
+    if grads is not None:
+        ctx.save_for_backward(grads)
+    return losses
+
+
 class _HeadLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
-        rows, want_grad = _chunk_rows(head), ctx.needs_input_grad[0]
         loss = hidden.new_zeros((), dtype=torch.float32)
-        grads = torch.empty_like(hidden) if want_grad else None
-        for start in range(0, hidden.shape[0], rows):
-            part = slice(start, start + rows)
-            added, grad = _chunk(hidden[part].to(head.dtype), head, labels[part], want_grad)
-            loss += added
-            if grads is not None and grad is not None:
-                grads[part] = grad
-        if grads is not None:
-            ctx.save_for_backward(grads)
+        for part in _walk(ctx, hidden, head, labels):
+            loss += part.sum()
         return loss
 
     @staticmethod
@@ -68,6 +76,26 @@ class _HeadLoss(torch.autograd.Function):
         (grads,) = ctx.saved_tensors
         # Multiplied in fp32: rounded to 16 bits first, the scale would be off by up to 0.2 percent.
         return (grads.float() * grad.float()).to(grads.dtype), None, None
+
+
+class _RowLosses(torch.autograd.Function):
+    """Of each row, for rows of several experts, whose losses have scales of their own."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
+        return torch.cat(_walk(ctx, hidden, head, labels)).squeeze(-1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (grads,) = ctx.saved_tensors
+        return (grads.float() * grad.float().unsqueeze(-1)).to(grads.dtype), None, None
+
+
+def row_losses(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
+    """The loss of each row of `hidden`; 0 for ignored ones."""
+    result: Tensor = _RowLosses.apply(hidden, head, labels)
+    return result
 
 
 def head_loss(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:

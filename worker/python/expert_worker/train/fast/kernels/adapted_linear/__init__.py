@@ -8,11 +8,12 @@ from torch import Tensor, nn
 
 from ..registry import Kernel, Operation
 from .dora import FUSED_DORA
+from .grouped import GroupedLora
 from .layer import FusedLayer
-from .lora import FUSED_LORA
+from .lora import FUSED_LORA, FusedLora
 from .together import together
 
-__all__ = ["ADAPTED_LINEAR", "FusedLayer", "Projection", "together"]
+__all__ = ["ADAPTED_LINEAR", "FusedLayer", "FusedLora", "GroupedLora", "Projection", "together"]
 
 Projection = Callable[[Tensor], Tensor]
 

@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from ...weights import read
 from ..matmul import added, added_transposed, over_tokens, times, times_transposed
+from .grouped import GroupedLora, grouped
 from .lora import FusedLora
 
 
@@ -59,7 +60,10 @@ def _parts(narrow: Tensor, downs: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 
 def together(layers: Sequence[Any], x: Tensor) -> tuple[Tensor, ...]:
-    """The outputs of layers that take `x`: at once where all are LoRA without dropout, else one by one."""
+    """The outputs of layers that take `x`: at once where all are LoRA without dropout, else one by one; of several
+    experts always at once."""
+    if all(isinstance(layer, GroupedLora) for layer in layers):
+        return grouped(layers, x)
     alike = all(isinstance(layer, FusedLora) and layer.draw(x).keys is None for layer in layers)
     # The compiler finds what the layers share by itself.
     if not alike or torch.compiler.is_compiling():

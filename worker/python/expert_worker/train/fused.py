@@ -1,0 +1,223 @@
+"""Several experts in one forward and backward pass through the frozen base that they share.
+
+Each expert trains as it does alone, in its own thread: its rows, optimizer, schedule, evaluations and
+checkpoints are its own. One thread runs at a time. Its engine hands each micro-batch to the group and waits;
+once every expert that is still training has handed one over, the group takes all of them through the base and gives
+each its loss and its gradients. Experts need not be at the same step, and one that ends leaves the others in it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from expert_worker.base import load_base, locate
+from expert_worker.errors import BadInput
+from expert_worker.events import Events
+from expert_worker.plan import Base, Machine
+from expert_worker.train import memory
+from expert_worker.train.engine import Engine, FastEngine, accumulate
+from expert_worker.train.fast.batch import CPU_MULTIPLE, PackedBatch
+from expert_worker.train.fast.group import GroupDecoder
+from expert_worker.train.fast.kernels.choice import Choice
+
+Result = TypeVar("Result")
+
+
+@dataclass
+class _Request:
+    """A micro-batch that waits for the others, and what became of it."""
+
+    batch: PackedBatch
+    scale: float
+    outcome: Tensor | BaseException | None = None
+
+
+class FusedGroup:
+    def __init__(self) -> None:
+        # Held by the expert that runs.
+        self._turn = threading.Condition()
+        self._members: list[Member] = []
+        self._waiting: dict[Member, _Request] = {}
+        self._base: tuple[tuple[Base, str, Path], Any] | None = None
+        self._decoder: GroupDecoder | None = None
+
+    def member(self, expert: str) -> Member:
+        """All of them join before the first one runs."""
+        joined = Member(expert, self)
+        self._members.append(joined)
+        return joined
+
+    def carry_out(self, member: Member, work: Callable[[], Result]) -> Result:
+        """An expert's whole run, called in its own thread."""
+        with self._turn:
+            try:
+                return work()
+            finally:
+                self.leave(member)
+
+    def leave(self, member: Member) -> None:
+        """It hands over no more, and nobody waits for it."""
+        if member in self._members:
+            self._members.remove(member)
+            self._decoder = None
+            self._turn.notify_all()
+
+    def load_base(self, member: Member, base: Base, machine: Machine, events: Events, fp32: bool | None) -> Any:
+        """The base with modules of the member's own around the same tensors."""
+        folder = locate(base, machine.paths, events)
+        wanted = (base.model_copy(update={"sha256": None}), machine.dtype, folder)
+        if self._base is not None and self._base[0] != wanted:
+            raise BadInput(
+                f"{member.expert} has another base or number format than the experts that it trains with",
+                hint="Fuse experts with the same base, quantization and --mixed-precision.",
+                code="cannot-fuse",
+            )
+        like = None if self._base is None else _copied(self._base[1])
+        model = load_base(base, machine, events, fp32=fp32, like=like)
+        if self._base is None:
+            self._base = (wanted, model)
+            model = _copied(model)
+        elif model is not like:
+            raise BadInput(
+                f"{member.expert} began in another arithmetic than the experts that it trains with: "
+                "a 16-bit base in fp32 or not",
+                hint="Resume it alone, without --fuse.",
+                code="cannot-fuse",
+            )
+        return model
+
+    def backward(self, member: Member, batch: PackedBatch, scale: float) -> Tensor:
+        request = _Request(batch, scale)
+        self._waiting[member] = request
+        while request.outcome is None:
+            if len(self._waiting) == len(self._members):
+                self._answer()
+                self._turn.notify_all()
+            else:
+                self._turn.wait()
+        if isinstance(request.outcome, BaseException):
+            raise request.outcome
+        return request.outcome
+
+    def _answer(self) -> None:
+        requests = [(member, self._waiting[member]) for member in self._members]
+        self._waiting = {}
+        if len(requests) > 1:
+            try:
+                return self._pass(requests)
+            except Exception as error:
+                if memory.ran_out(error):
+                    # Each tries again with fewer rows.
+                    for _, request in requests:
+                        request.outcome = error
+                    return
+        # The last expert, or a pass that failed: only whose rows fail is to fail.
+        for member, request in requests:
+            try:
+                request.outcome = member.alone.backward(request.batch, request.scale)
+            except Exception as error:
+                request.outcome = error
+
+    def _pass(self, requests: Sequence[tuple[Member, _Request]]) -> None:
+        if self._decoder is None:
+            self._decoder = GroupDecoder([member.alone.decoder for member, _ in requests])
+        decoder = self._decoder
+        trained = [member.alone.trained for member, _ in requests]
+        every = [parameter for parameters in trained for parameter in parameters]
+        scales = torch.tensor([request.scale for _, request in requests])
+
+        def gradients(piece: PackedBatch) -> tuple[Tensor, Sequence[Tensor | None]]:
+            losses = decoder.losses(piece)
+            if not losses.requires_grad:
+                return losses, [None] * len(every)
+            return losses.detach(), torch.autograd.grad((losses * scales).sum(), every, allow_unused=True)
+
+        pool = requests[0][0].alone.lanes
+        assert pool is not None
+        batch = PackedBatch.of_experts([request.batch for _, request in requests])
+        pieces = [piece.filled(CPU_MULTIPLE) for piece in pool.pieces(batch)]
+        totals = torch.zeros(len(requests))
+        # Added to the parameters only once all pieces are through: a pass that fails leaves nothing behind.
+        sums: list[Tensor | None] = [None] * len(every)
+        for losses, found in pool.walk(gradients, pieces):
+            totals += losses
+            for place, gradient in enumerate(found):
+                if gradient is not None:
+                    held = sums[place]
+                    sums[place] = gradient.contiguous() if held is None else held.add_(gradient)
+        for parameter, gradient in zip(every, sums, strict=True):
+            accumulate(parameter, gradient)
+        for (_, request), loss in zip(requests, totals, strict=True):
+            request.outcome = loss
+
+
+class Member:
+    """One expert's part in the group."""
+
+    def __init__(self, expert: str, group: FusedGroup) -> None:
+        self.expert = expert
+        self._group = group
+        self.alone: FastEngine
+        self.is_training = False
+
+    def load_base(self, base: Base, machine: Machine, events: Events, fp32: bool | None) -> Any:
+        return self._group.load_base(self, base, machine, events, fp32)
+
+    def engine(self, alone: Engine, reason: str | None) -> FusedEngine:
+        """`reason`: why its batches cannot take the fast path."""
+        if not isinstance(alone, FastEngine) or alone.lanes is None:
+            raise BadInput(
+                f"{self.expert} cannot be fused: {reason or 'it does not train in pieces on a CPU'}",
+                hint="Train it by itself, without --fuse.",
+                code="cannot-fuse",
+            )
+        self.alone = alone
+        return FusedEngine(self, self._group)
+
+    @contextmanager
+    def training(self) -> Iterator[None]:
+        """Its micro-batches are computed with those of the others; before and after, alone."""
+        self.is_training = True
+        try:
+            yield
+        finally:
+            self.is_training = False
+            self._group.leave(self)
+
+
+class FusedEngine:
+    """An `Engine`: evaluations, and the largest batch that is tried before training, are the expert's alone."""
+
+    def __init__(self, member: Member, group: FusedGroup) -> None:
+        self._member, self._group = member, group
+
+    @property
+    def kernels(self) -> Mapping[str, Choice]:
+        return self._member.alone.kernels
+
+    def backward(self, batch: PackedBatch, scale: float) -> Tensor:
+        # Rows without supervised tokens have neither loss nor gradient, as when the expert trains alone.
+        if not self._member.is_training or batch.sources.numel() == 0:
+            return self._member.alone.backward(batch, scale)
+        return self._group.backward(self._member, batch, scale)
+
+    def loss(self, batch: PackedBatch) -> Tensor:
+        return self._member.alone.loss(batch)
+
+    def parameters_changed(self) -> None:
+        self._member.alone.parameters_changed()
+
+
+def _copied(model: Any) -> Any:
+    """Other modules around the same parameters and buffers."""
+    tensors = [*model.parameters(), *model.buffers()]
+    return deepcopy(model, {id(tensor): tensor for tensor in tensors})
