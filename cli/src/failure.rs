@@ -6,7 +6,7 @@ use std::path::Path;
 use expert_contract::diagnostic::{Diagnostic, Severity};
 use expert_contract::exit::Exit;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Failure {
     pub exit: Exit,
     /// Stable and machine-readable: `worker-missing`, `output-used`.

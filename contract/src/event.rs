@@ -23,6 +23,14 @@ pub struct Event {
     pub body: Body,
 }
 
+/// A line of a worker that trains several experts: whose it is. Their records hold the event alone.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExpertEvent {
+    pub expert: String,
+    pub event: Event,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Body {

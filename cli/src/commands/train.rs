@@ -19,6 +19,7 @@ use crate::sys::digests::Digests;
 use crate::sys::host;
 use crate::sys::launcher::{self, Launched, Rank};
 use crate::sys::paths::{near, portable};
+use crate::train::fuse::{self, Fused};
 use crate::train::shelf::{self, Shelf};
 use crate::train::{RunOptions, Runner, ShelfOptions, Trained, Trainer, follow};
 use crate::ui::Console;
@@ -43,6 +44,16 @@ pub struct Args {
     card: Option<String>,
     #[command(flatten)]
     shelf: ShelfOptions,
+    /// Train these experts of one base in one pass through it: names in experts/ or paths, separated by commas. Each gets
+    /// the run that it would have alone; LoRA and rsLoRA on a CPU, in fp32 or bf16
+    #[arg(
+        long,
+        help_heading = "Several experts in one pass",
+        value_name = "EXPERTS",
+        value_delimiter = ',',
+        conflicts_with_all = ["expert", "manifest", "data", "output", "all", "profile", "price_per_hour", "no_evaluate"]
+    )]
+    fuse: Vec<String>,
     #[command(flatten)]
     supervision: Supervision,
 }
@@ -57,8 +68,15 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     }
     let options = args.options.plan();
     let rank = rank_here(console)?;
+    if !args.fuse.is_empty() {
+        refuse_many_of_ranks("--fuse", rank)?;
+        let (run, supervision) = (&args.run, &args.supervision);
+        let asked =
+            Fused { experts: &args.fuse, options: &options, run, dry_run: args.dry_run, supervision, global };
+        return fuse::run(&asked, console);
+    }
     if let Some(folder) = &args.shelf.all {
-        refuse_shelf_of_ranks(rank)?;
+        refuse_many_of_ranks("--all", rank)?;
         let (run, supervision) = (args.run.clone(), &args.supervision);
         let shelf = Shelf { folder, options: &options, run, selection: &args.shelf, supervision, global };
         if args.price.price_per_hour.is_some() {
@@ -99,7 +117,8 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         return Ok(Exit::Done);
     }
     let digests = Digests::open(&host::home());
-    let runner = Runner { supervision: &args.supervision, global, digests: &digests, warm: None, rank };
+    let runner =
+        Runner { supervision: &args.supervision, global, digests: &digests, warm: None, rank, group: None };
     match rank {
         Some(rank) if !is_main => return follow(rank, resolved, &run_options, &runner, console),
         Some(rank) => say_joined(rank, resolved, console),
@@ -145,12 +164,12 @@ fn rank_here(console: &Console) -> Result<Option<Rank>, Failure> {
     }
 }
 
-fn refuse_shelf_of_ranks(rank: Option<Rank>) -> Result<(), Failure> {
+fn refuse_many_of_ranks(option: &str, rank: Option<Rank>) -> Result<(), Failure> {
     let Some(rank) = rank else { return Ok(()) };
     let message =
-        format!("--all trains many experts, and this is {rank} of a launcher, which trains one together");
+        format!("{option} trains many experts, and this is {rank} of a launcher, which trains one together");
     Err(Failure::bad_input("shelf-of-ranks", message)
-        .hint("name one expert, or run train --all in one process without the launcher"))
+        .hint(format!("name one expert, or run train {option} in one process without the launcher")))
 }
 
 fn say_joined(rank: Rank, resolved: &Resolved, console: &Console) {

@@ -44,7 +44,14 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
 /// As `train` does, with the plan's request in place of flags.
 fn train(plan: Plan, args: &Args, global: &Global, console: &Console) -> Result<Value, Failure> {
     let digests = Digests::open(Path::new(&plan.machine.paths.home));
-    let runner = Runner { supervision: &args.supervision, global, digests: &digests, warm: None, rank: None };
+    let runner = Runner {
+        supervision: &args.supervision,
+        global,
+        digests: &digests,
+        warm: None,
+        rank: None,
+        group: None,
+    };
     let output = plan.machine.paths.output.clone();
     let mut board = Board::new(console);
     let mut notify = |notice: Notice| board.notify(notice);

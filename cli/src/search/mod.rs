@@ -71,6 +71,7 @@ pub fn run(search: &Search, console: &Console) -> Result<Found, Failure> {
         digests: &digests,
         warm: None,
         rank: None,
+        group: None,
     };
     let mut board = Board::new(console);
     let base = runner.fetch_base(&own.recipe, &own.machine, &mut |notice| board.notify(notice))?;

@@ -51,7 +51,7 @@ fn train(
     let plan = Plan { machine, inputs: Some(inputs), ..resolved.plan(options.request(false)) };
     // It rightly makes no progress while rank 0 tokenizes or evaluates: rank 0 alone is watched.
     let supervision = Supervision { stall_timeout: None };
-    let start = Start { rank: Some(rank), warm: None };
+    let start = Start { rank: Some(rank), ..Start::default() };
     carry_out_with(&plan, Home::passing()?, &supervision, runner.global, start, notify)?;
     console.say(&format!("{rank}: done; rank 0 writes the result"));
     Ok(Exit::Done)

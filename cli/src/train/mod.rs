@@ -4,6 +4,7 @@ pub mod changed;
 mod decide;
 mod engine;
 mod follow;
+pub mod fuse;
 mod options;
 mod order;
 mod ray;

@@ -14,7 +14,7 @@ use crate::lock;
 use crate::run::RunFolder;
 use crate::sys::digests::Digests;
 use crate::sys::launcher::Rank;
-use crate::worker::{self, Home, Notice, Start, Warm, carry_out_with};
+use crate::worker::{self, FusedGroup, Home, Notice, Start, Warm, carry_out_with};
 
 /// How one expert's training ended.
 pub enum Trained {
@@ -51,6 +51,8 @@ pub struct Runner<'a> {
     pub warm: Option<Warm>,
     /// Which of a launcher's processes this one trains as.
     pub rank: Option<Rank>,
+    /// Experts that train in one worker.
+    pub group: Option<&'a FusedGroup>,
 }
 
 impl Runner<'_> {
@@ -107,7 +109,7 @@ impl Runner<'_> {
 
     /// A run that cannot start leaves the one before as it was; one that has made a step keeps it as `previous/`.
     fn run(&self, folder: &RunFolder, plan: &Plan, notify: &mut dyn FnMut(Notice)) -> Result<Value, Failure> {
-        let start = Start { warm: self.warm.as_ref(), rank: self.rank };
+        let start = Start { warm: self.warm.as_ref(), rank: self.rank, group: self.group };
         let home = Home::Run(folder.clone());
         let result = carry_out_with(plan, home, self.supervision, self.global, start, notify);
         if result.is_ok() {
@@ -124,7 +126,7 @@ impl Runner<'_> {
         home: Home,
         notify: &mut dyn FnMut(Notice),
     ) -> Result<Value, Failure> {
-        let start = Start { warm: self.warm.as_ref(), rank: None };
+        let start = Start { warm: self.warm.as_ref(), rank: None, group: None };
         carry_out_with(plan, home, self.supervision, self.global, start, notify)
     }
 }

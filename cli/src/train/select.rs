@@ -33,6 +33,27 @@ pub fn select(
     Ok(manifests)
 }
 
+/// What `--fuse` names, in that order: folders or manifests, or names of experts in `experts/`.
+pub fn each(named: &[String]) -> Result<Vec<PathBuf>, Failure> {
+    named.iter().map(|wanted| one(wanted)).collect()
+}
+
+fn one(wanted: &str) -> Result<PathBuf, Failure> {
+    let path = PathBuf::from(wanted);
+    if path.join(experts::MANIFEST).is_file() {
+        return Ok(path.join(experts::MANIFEST));
+    }
+    if path.is_file() {
+        return Ok(path);
+    }
+    let shelf = experts::below(&experts::usual())?;
+    let found = self::named(&shelf, &[wanted.to_owned()])?;
+    found
+        .into_iter()
+        .next()
+        .ok_or_else(|| Failure::bad_input("unknown-expert", format!("there is no expert `{wanted}`")))
+}
+
 /// An expert is selected by its folder's name or by the name in its manifest.
 fn named(manifests: &[PathBuf], only: &[String]) -> Result<Vec<PathBuf>, Failure> {
     let names: Vec<[String; 2]> = manifests.iter().map(|manifest| names_of(manifest)).collect();

@@ -55,7 +55,7 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     let mut waiting: Vec<Waiting> =
         manifests.iter().map(|manifest| prepare_one(manifest, options, here, console)).collect();
     let digests = Digests::open(&host::home());
-    let runner = Runner { supervision, global, digests: &digests, warm: None, rank: None };
+    let runner = Runner { supervision, global, digests: &digests, warm: None, rank: None, group: None };
     let mut trainer = Trainer { options: &run, shelf: Some(selection), runner };
     if run.locked {
         refuse_unlocked(&waiting, &trainer)?;
@@ -96,7 +96,7 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     Ok(exit_of(&ended))
 }
 
-fn prepare_one(manifest: &Path, options: &PlanOptions, here: Here, console: &Console) -> Waiting {
+pub(super) fn prepare_one(manifest: &Path, options: &PlanOptions, here: Here, console: &Console) -> Waiting {
     let options = PlanOptions { manifest: Some(manifest.to_owned()), ..options.clone() };
     let expert = experts::folder_name(manifest);
     let prepared = prepare_here(&options, Reads::TrainingData, here, console);
@@ -132,7 +132,7 @@ fn warm_parent(waiting: &[Waiting], trainer: &Trainer) -> Option<Warm> {
 }
 
 /// Checked for all experts before anything is trained.
-fn refuse_unlocked(waiting: &[Waiting], trainer: &Trainer) -> Result<(), Failure> {
+pub(super) fn refuse_unlocked(waiting: &[Waiting], trainer: &Trainer) -> Result<(), Failure> {
     let refusals: Vec<Failure> = waiting
         .iter()
         .filter_map(Waiting::resolved)
@@ -159,7 +159,7 @@ fn report(ended: &[Ended], folder: &Path, console: &Console) {
     }
 }
 
-fn document(ended: &Ended) -> Value {
+pub(super) fn document(ended: &Ended) -> Value {
     match &ended.outcome {
         Some(Ok(trained)) => {
             let before = matches!(trained, Trained::Before(_));
@@ -177,7 +177,7 @@ fn document(ended: &Ended) -> Value {
 }
 
 /// An interrupt has its own exit code; otherwise one failure fails the queue.
-fn exit_of(ended: &[Ended]) -> Exit {
+pub(super) fn exit_of(ended: &[Ended]) -> Exit {
     if let Some(signal) = worker::interrupted() {
         return signal.exit();
     }

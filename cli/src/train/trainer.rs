@@ -43,7 +43,9 @@ impl Trainer<'_> {
         let asked = self.options.asked(self.shelf.is_some());
         let (mut trained, plan) = self.runner.train(&folder, plan, &inputs, asked, notify)?;
         let _held = matches!(trained, Trained::Now(_)).then_some(folder);
-        if let (Trained::Now(_), Some(speed)) = (&trained, Speed::of(&trained.result()?)) {
+        // A step of a group takes the time of all its experts.
+        let is_alone = self.runner.group.is_none();
+        if let (Trained::Now(_), true, Some(speed)) = (&trained, is_alone, Speed::of(&trained.result()?)) {
             speed.keep(&plan.recipe, &plan.machine);
         }
         // A run that trained now has scores; one that was finished before may have none, or those of another scorer or of

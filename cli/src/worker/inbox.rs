@@ -4,7 +4,7 @@ use std::io::{BufReader, Read};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
-use expert_contract::event::Event;
+use expert_contract::event::{Event, ExpertEvent};
 
 use super::lines::{LONGEST, Line, next_line};
 
@@ -13,7 +13,8 @@ const WAITING: usize = 1024;
 const EXCERPT: usize = 120;
 
 pub enum Message {
-    Event(Box<Event>),
+    /// With the expert's name, where the worker trains several.
+    Event(Option<String>, Box<Event>),
     /// The beginning of a line that is not an event.
     Garbage(String),
     End,
@@ -39,8 +40,11 @@ pub fn read(stream: impl Read + Send + 'static) -> Receiver<Message> {
 }
 
 fn parse(line: &[u8]) -> Message {
+    if let Ok(event) = serde_json::from_slice(line) {
+        return Message::Event(None, Box::new(event));
+    }
     match serde_json::from_slice(line) {
-        Ok(event) => Message::Event(Box::new(event)),
+        Ok(ExpertEvent { expert, event }) => Message::Event(Some(expert), Box::new(event)),
         Err(_) => Message::Garbage(excerpt(line)),
     }
 }
@@ -71,7 +75,14 @@ mod tests {
         let received: Vec<_> = read(stream).iter().collect();
         assert!(matches!(
             &received[..],
-            [Message::Garbage(_), Message::Event(_), Message::Garbage(_), Message::End]
+            [Message::Garbage(_), Message::Event(None, _), Message::Garbage(_), Message::End]
         ));
+    }
+
+    #[test]
+    fn a_line_of_several_experts_names_its_own() {
+        let line =
+            br#"{"expert":"a","event":{"time":1.0,"attempt":1,"body":{"type":"heartbeat","ticks":3}}}"#;
+        assert!(matches!(parse(line), Message::Event(Some(expert), _) if expert == "a"));
     }
 }

@@ -29,14 +29,15 @@ pub enum Stdin {
 pub struct Launch<'a> {
     pub python: Found,
     pub task: Task,
-    pub plan: PathBuf,
+    /// Several where their experts train fused.
+    pub plans: Vec<PathBuf>,
     /// Receives output of the worker and its libraries that is not an event.
     pub log: PathBuf,
     pub stdin: Stdin,
     /// Whether a stop gives it time to save; otherwise it is ended at once.
     pub saves: bool,
-    /// Held by the worker too, so that no other writer enters the run's folder before it has ended.
-    pub run_lock: Option<&'a RunLock>,
+    /// Held by the worker too, so that no other writer enters a run's folder before it has ended.
+    pub run_locks: Vec<&'a RunLock>,
     /// Which of a launcher's processes it trains as.
     pub rank: Option<Rank>,
 }

@@ -3,6 +3,7 @@
 mod board;
 mod ending;
 mod feed;
+mod fused;
 mod helper;
 mod inbox;
 mod interrupt;
@@ -22,6 +23,7 @@ mod warm;
 
 pub use board::Board;
 pub use ending::Interrupt;
+pub use fused::FusedGroup;
 pub use helper::Helper;
 pub use interrupt::requested as interrupted;
 pub use locate::{Found, Search};

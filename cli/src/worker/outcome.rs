@@ -15,7 +15,7 @@ use super::silence::Quiet;
 use crate::failure::Failure;
 
 /// The facts when the worker has ended.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Facts {
     /// The `finished` or `failed` event, if one came.
     pub last: Option<Body>,
@@ -39,13 +39,8 @@ pub fn judge(facts: Facts, status: ExitStatus, launch: &Launch) -> Result<Value,
     if let Some(theirs) = facts.contract {
         return Err(other_contract(theirs, launch));
     }
-    match facts.last {
-        Some(Body::Finished { result }) => return Ok(result),
-        Some(Body::Failed { exit, code, message, hint }) => {
-            let failure = Failure::new(Exit::from_code(exit.into()), code, message);
-            return Err(Failure { hint, ..failure });
-        }
-        _ => {}
+    if let Some(ended) = facts.last.as_ref().and_then(end) {
+        return ended;
     }
     if let Some(quiet) = facts.stalled {
         return Err(stalled(&quiet));
@@ -54,6 +49,18 @@ pub fn judge(facts: Facts, status: ExitStatus, launch: &Launch) -> Result<Value,
         return Err(interrupted(asked, facts.killed_after_grace, launch.saves));
     }
     Err(if facts.started { died(status, launch) } else { never_started(status, launch) })
+}
+
+/// What a run's last event says; None for any other event.
+pub fn end(body: &Body) -> Option<Result<Value, Failure>> {
+    match body {
+        Body::Finished { result } => Some(Ok(result.clone())),
+        Body::Failed { exit, code, message, hint } => {
+            let failure = Failure::new(Exit::from_code((*exit).into()), code.clone(), message.clone());
+            Some(Err(Failure { hint: hint.clone(), ..failure }))
+        }
+        _ => None,
+    }
 }
 
 fn other_contract(theirs: u32, launch: &Launch) -> Failure {

@@ -32,16 +32,17 @@ pub fn start(launch: &Launch, warm: Option<&Warm>) -> Result<Started, Failure> {
 fn spawn(launch: &Launch) -> Result<Child, Failure> {
     let log = launch.open_log()?;
     let mut command = Command::new(&launch.python.python);
-    command.args(["-m", "expert_worker", launch.task.as_str(), "--plan"]).arg(&launch.plan);
+    command.args(["-m", "expert_worker", launch.task.as_str()]);
+    for plan in &launch.plans {
+        command.arg("--plan").arg(plan);
+    }
     command.env(env::PARENT_PID.name, std::process::id().to_string());
     command.env(env::SAFE_PATH.name, "1");
     gpus::for_worker(&mut command);
     number(&mut command, launch);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
     process::prepare(&mut command);
-    if let Some(lock) = launch.run_lock {
-        process::share(&mut command, lock);
-    }
+    process::share(&mut command, &launch.run_locks);
     command.spawn().map_err(|error| {
         let python = launch.python.python.display();
         Failure::missing("worker-not-started", format!("cannot start {python}: {}", reason(&error)))

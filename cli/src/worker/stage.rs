@@ -7,6 +7,7 @@ use expert_contract::plan::{Plan, Request};
 use serde_json::Value;
 
 use super::board::Board;
+use super::fused::FusedGroup;
 use super::launch::{Launch, Stdin};
 use super::locate::Search;
 use super::supervise::{Limits, Notice, supervise};
@@ -85,6 +86,8 @@ pub struct Start<'a> {
     pub warm: Option<&'a Warm>,
     /// Which of a launcher's processes it trains as.
     pub rank: Option<Rank>,
+    /// The experts that it trains with, in one worker.
+    pub group: Option<&'a FusedGroup>,
 }
 
 /// The same for callers with their own display, or that start the worker in another way.
@@ -96,18 +99,21 @@ pub fn carry_out_with(
     start: Start,
     notify: &mut dyn FnMut(Notice),
 ) -> Result<Value, Failure> {
+    if let (Some(group), Home::Run(folder)) = (start.group, &home) {
+        return group.carry_out(plan, folder, notify);
+    }
     let expert = Path::new(&plan.machine.paths.expert_dir);
     let launch = Launch {
         python: Search::here(global.python.as_deref(), Some(expert)).find()?.of_this_version()?,
         task: plan.request.task(),
-        plan: home.file("plan.json"),
+        plans: vec![home.file("plan.json")],
         log: home.file("worker.log"),
         stdin: stdin_of(&plan.request),
         saves: !matches!(plan.request, Request::Generate { .. }),
-        run_lock: home.lock(),
+        run_locks: home.lock().into_iter().collect(),
         rank: start.rank,
     };
-    durable::write_json(&launch.plan, plan)?;
+    durable::write_json(&launch.plans[0], plan)?;
     let result = supervise(&launch, start.warm, &Limits::new(supervision.stall_timeout), notify);
     if result.as_ref().is_err_and(|failure| failure.message.contains(&*launch.log.to_string_lossy())) {
         home.keep();

@@ -67,6 +67,23 @@ pub fn supervise(
     limits: &Limits,
     notify: &mut dyn FnMut(Notice),
 ) -> Result<Value, Failure> {
+    let one = [String::new()];
+    let results = supervise_several(launch, warm, limits, &one, &mut |_, notice| notify(notice))?;
+    results
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()
+        .map(|values| values.into_iter().next().unwrap_or_default())
+}
+
+/// The same for a worker that trains several experts: the result of each. A notice is of the expert with this number, or
+/// of all.
+pub fn supervise_several(
+    launch: &Launch,
+    warm: Option<&Warm>,
+    limits: &Limits,
+    experts: &[String],
+    notify: &mut dyn FnMut(Option<usize>, Notice),
+) -> Result<Vec<Result<Value, Failure>>, Failure> {
     let Started { mut worker, stdin, stdout } = spawn::start(launch, warm)?;
     let group = Group::adopt(&worker).map_err(|error| Failure::supervising("take charge of", &error))?;
     let watched =
@@ -79,6 +96,9 @@ pub fn supervise(
         saves: launch.saves,
         silence: Silence::new(Instant::now()),
         facts: Facts::default(),
+        experts,
+        ends: vec![None; experts.len()],
+        ticks: vec![0; experts.len()],
         deadline: None,
         feed,
     };
@@ -88,7 +108,8 @@ pub fn supervise(
     // The worker's remaining child processes are ended too.
     run.watched.group.kill();
     let status = worker.wait().map_err(|error| Failure::supervising("wait for", &error))?;
-    judge(run.facts, status, launch)
+    let facts = run.facts;
+    Ok(run.ends.into_iter().map(|last| judge(Facts { last, ..facts.clone() }, status, launch)).collect())
 }
 
 struct Run<'a> {
@@ -97,13 +118,23 @@ struct Run<'a> {
     saves: bool,
     silence: Silence,
     facts: Facts,
+    experts: &'a [String],
+    /// The last event of each expert, once it has come.
+    ends: Vec<Option<Body>>,
+    /// Of each expert's heartbeats.
+    ticks: Vec<u64>,
     /// When the worker is killed if it is still there.
     deadline: Option<Instant>,
     feed: Feed,
 }
 
 impl Run<'_> {
-    fn listen(&mut self, inbox: &Receiver<Message>, worker: &mut Worker, notify: &mut dyn FnMut(Notice)) {
+    fn listen(
+        &mut self,
+        inbox: &Receiver<Message>,
+        worker: &mut Worker,
+        notify: &mut dyn FnMut(Option<usize>, Notice),
+    ) {
         loop {
             match inbox.recv_timeout(ROUND) {
                 Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => break self.await_end(worker),
@@ -118,20 +149,33 @@ impl Run<'_> {
         }
     }
 
-    fn hear(&mut self, message: Message, notify: &mut dyn FnMut(Notice)) {
+    fn hear(&mut self, message: Message, notify: &mut dyn FnMut(Option<usize>, Notice)) {
         match message {
-            Message::Event(event) => {
-                self.silence.hear(&event.body, Instant::now());
-                self.note(&event.body);
-                notify(Notice::Event(&event));
+            Message::Event(expert, event) => {
+                let whose = expert.and_then(|name| self.experts.iter().position(|it| *it == name));
+                self.listen_for_life(whose, &event.body);
+                self.note(whose, &event.body);
+                notify(whose, Notice::Event(&event));
                 self.feed.hear(&event.body);
             }
-            Message::Garbage(text) => notify(Notice::Garbage(&text)),
+            Message::Garbage(text) => notify(None, Notice::Garbage(&text)),
             Message::End => {}
         }
     }
 
-    fn note(&mut self, body: &Body) {
+    /// One expert that makes progress is a sign of life for all: they share a process.
+    fn listen_for_life(&mut self, whose: Option<usize>, body: &Body) {
+        let now = Instant::now();
+        match (whose, body) {
+            (Some(index), Body::Heartbeat { ticks }) => {
+                self.ticks[index] = *ticks;
+                self.silence.hear(&Body::Heartbeat { ticks: self.ticks.iter().sum() }, now);
+            }
+            _ => self.silence.hear(body, now),
+        }
+    }
+
+    fn note(&mut self, whose: Option<usize>, body: &Body) {
         match body {
             Body::Started { contract, .. } => {
                 self.facts.started = true;
@@ -141,14 +185,24 @@ impl Run<'_> {
                 }
             }
             Body::Finished { .. } | Body::Failed { .. } => {
-                self.facts.last = Some(body.clone());
-                self.deadline = Some(Instant::now() + FAREWELL);
+                for (index, last) in self.ends.iter_mut().enumerate() {
+                    if last.is_none() && whose.is_none_or(|whose| whose == index) {
+                        *last = Some(body.clone());
+                    }
+                }
+                if self.all_ended() {
+                    self.deadline = Some(Instant::now() + FAREWELL);
+                }
             }
             _ => {}
         }
     }
 
-    fn look_after(&mut self, notify: &mut dyn FnMut(Notice)) {
+    fn all_ended(&self) -> bool {
+        self.ends.iter().all(Option::is_some)
+    }
+
+    fn look_after(&mut self, notify: &mut dyn FnMut(Option<usize>, Notice)) {
         let now = Instant::now();
         if self.facts.asked.is_none()
             && let Some(signal) = interrupt::requested()
@@ -158,13 +212,13 @@ impl Run<'_> {
             if self.saves {
                 self.deadline = Some(now + self.limits.grace);
                 self.watched.group.ask(signal);
-                notify(Notice::Stopping(signal, self.limits.grace));
+                notify(None, Notice::Stopping(signal, self.limits.grace));
             } else {
                 self.watched.group.kill();
             }
         }
         if self.deadline.is_some_and(|deadline| now >= deadline) {
-            if self.facts.last.is_none() {
+            if !self.all_ended() {
                 self.facts.killed_after_grace = Some(self.limits.grace);
             }
             self.watched.group.kill();
@@ -173,9 +227,9 @@ impl Run<'_> {
         }
     }
 
-    fn mind_silence(&mut self, now: Instant, notify: &mut dyn FnMut(Notice)) {
+    fn mind_silence(&mut self, now: Instant, notify: &mut dyn FnMut(Option<usize>, Notice)) {
         if let Some(quiet) = self.silence.check(now) {
-            notify(Notice::Quiet(quiet));
+            notify(None, Notice::Quiet(quiet));
         }
         if self.limits.stall.is_some_and(|stall| self.silence.stalled(stall, now)) {
             self.facts.stalled = Some(self.silence.quiet(now));
@@ -193,7 +247,7 @@ impl Run<'_> {
 
     /// The worker has ended, and its lines may still be on their way: on a busy machine the thread that reads them waits for a
     /// core. Its children, which could keep the pipe open, are ended first; one that left the group is not waited for.
-    fn drain(&mut self, inbox: &Receiver<Message>, notify: &mut dyn FnMut(Notice)) {
+    fn drain(&mut self, inbox: &Receiver<Message>, notify: &mut dyn FnMut(Option<usize>, Notice)) {
         self.watched.group.kill();
         let deadline = Instant::now() + LAST_LINES;
         while let Ok(message) = inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())) {

@@ -7,7 +7,7 @@ use super::outcome::Note;
 use super::site::ProductsInFp32;
 
 /// Share of the device's memory that a plan may fill; the rest is for fragmentation and for what the estimate misses.
-const USABLE: f64 = 0.92;
+pub(super) const USABLE: f64 = 0.92;
 /// The search for free room ends at this many times the rows that are wanted.
 pub const MOST_ROOM: u64 = 64;
 

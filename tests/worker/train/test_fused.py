@@ -14,12 +14,12 @@ import torch
 from plans import example_plan
 from safetensors.torch import load
 from scene import DEFAULTS, Ran, put_data, rows, save_base, train
-from tiny import EVERY_LINEAR
 
 from expert_worker.errors import ExpertError, Failed, Interrupted
 from expert_worker.events import Events
 from expert_worker.train import stage
-from expert_worker.train.fused import FusedGroup
+from expert_worker.train.fast.batch import PackedBatch
+from expert_worker.train.fused import FusedEngine, FusedGroup
 
 STEPS = "recipe.schedule.duration"
 EVALUATION = "recipe.evaluation"
@@ -109,3 +109,172 @@ def test_unlike_experts_equal_their_runs_alone(tmp_path):
     for name, changes in UNLIKE.items():
         assert done[name].error is None
         assert_equal(done[name].ran, train(tmp_path, changes, output=f"{name}-alone"))
+
+
+def test_experts_are_computed_together(tmp_path, monkeypatch):
+    passes, whole = [], FusedGroup._pass
+
+    def counted(group, requests):
+        passes.append(sorted(member.expert for member, _ in requests))
+        return whole(group, requests)
+
+    monkeypatch.setattr(FusedGroup, "_pass", counted)
+    fused(tmp_path, *(Trial(name, changes) for name, changes in UNLIKE.items()))
+    # `c` has seven micro-batches, `a` ten and `b` thirty, of which the last it computes alone.
+    assert passes == [["a", "b", "c"]] * 7 + [["a", "b"]] * 3
+
+
+def test_the_base_is_in_memory_once(tmp_path, monkeypatch):
+    found, load_base = [], FusedGroup.load_base
+
+    def noted(*given):
+        found.append(load_base(*given))
+        return found[-1]
+
+    monkeypatch.setattr(FusedGroup, "load_base", noted)
+    fused(tmp_path, Trial("a", UNLIKE["a"]), Trial("b", UNLIKE["b"]))
+    one, other = found
+    head = [model.get_input_embeddings().weight.data_ptr() for model in found]
+    assert one is not other and head[0] == head[1]
+
+
+@pytest.mark.parametrize("checkpointing", ["selective", "full"])
+def test_recomputed_layers_know_whose_tokens_they_see(tmp_path, checkpointing):
+    more = {"machine.checkpointing": checkpointing}
+    changes = {name: UNLIKE[name] | more for name in ("b", "c")}
+    done = fused(tmp_path, *(Trial(name, it) for name, it in changes.items()))
+    for name, it in changes.items():
+        assert_equal(done[name].ran, train(tmp_path, it, output=f"{name}-alone"))
+
+
+def test_bf16_stays_near(tmp_path):
+    more = {"machine.dtype": "bf16"}
+    done = fused(tmp_path, *(Trial(name, UNLIKE[name] | more) for name in ("a", "b")))
+    for name in ("a", "b"):
+        alone = train(tmp_path, UNLIKE[name] | more, output=f"{name}-alone")
+        torch.testing.assert_close(done[name].ran.losses, alone.losses, rtol=0.02, atol=0.02)
+
+
+def poison(monkeypatch, output: str, at: int) -> None:
+    """Puts a NaN into the adapter of one expert before a step's update."""
+    prepare = stage.prepare
+
+    def prepared(plan, *given):
+        session = prepare(plan, *given)
+        if Path(plan.machine.paths.output).name == output:
+            trainer, rate = session.trainer, session.trainer.rate
+
+            def poisoned(step):
+                if step == at:
+                    trainer.parameters[0].data[0] = float("nan")
+                return rate(step)
+
+            trainer.rate = poisoned
+        return session
+
+    monkeypatch.setattr(stage, "prepare", prepared)
+
+
+def test_a_nan_stays_with_its_expert(tmp_path, monkeypatch):
+    poison(monkeypatch, "b", at=2)
+    done = fused(tmp_path, *(Trial(name, changes) for name, changes in UNLIKE.items()))
+    assert isinstance(done["b"].error, Failed) and done["b"].error.code == "diverged"
+    assert len(done["b"].ran.of("recovered")) == 3
+    for name in ("a", "c"):
+        assert done[name].error is None
+        assert_equal(done[name].ran, train(tmp_path, UNLIKE[name], output=f"{name}-alone"))
+
+
+def test_an_error_fails_its_expert_alone(tmp_path, monkeypatch):
+    """Whose rows fail is found out one by one, and the pass that failed leaves no gradient."""
+    decode = PackedBatch.of_experts.__func__
+
+    def refused(cls, batches):
+        raise IndexError("a pass that fails")
+
+    def failing(member, batch, scale, alone=FusedEngine.backward):
+        if member._member.expert == "b" and batch.step == 2:
+            raise IndexError("a row that fails")
+        return alone(member, batch, scale)
+
+    monkeypatch.setattr(FusedEngine, "backward", failing)
+    monkeypatch.setattr(PackedBatch, "of_experts", classmethod(refused))
+    done = fused(tmp_path, *(Trial(name, changes) for name, changes in UNLIKE.items()))
+    monkeypatch.setattr(PackedBatch, "of_experts", classmethod(decode))
+    assert isinstance(done["b"].error, IndexError) and len(done["b"].ran.losses) == 2
+    for name in ("a", "c"):
+        assert done[name].error is None
+        assert_equal(done[name].ran, train(tmp_path, UNLIKE[name], output=f"{name}-alone"))
+
+
+def test_out_of_memory_halves_every_micro_batch(tmp_path, monkeypatch):
+    whole = FusedGroup._pass
+
+    def full(group, requests):
+        if max(len(request.batch.lengths) for _, request in requests) > 3:
+            raise MemoryError("not enough memory")
+        return whole(group, requests)
+
+    monkeypatch.setattr(FusedGroup, "_pass", full)
+    changes = {name: {STEPS: steps(4), "recipe.seed": seed} for seed, name in enumerate(("a", "b"))}
+    done = fused(tmp_path, *(Trial(name, it) for name, it in changes.items()))
+    for name, it in changes.items():
+        assert done[name].ran.of("recovered")[0].kind == "out_of_memory"
+        assert_equal(done[name].ran, train(tmp_path, it, output=f"{name}-alone"))
+
+
+def test_early_stopping_ends_one(tmp_path):
+    stops = {
+        STEPS: steps(12),
+        "recipe.optimizer.learning_rate": 1.0,
+        f"{EVALUATION}.strategy": "steps",
+        f"{EVALUATION}.steps": 1,
+        f"{EVALUATION}.best": {"metric": "eval_loss", "greater_is_better": False, "patience": 2},
+    }
+    done = fused(tmp_path, Trial("a", UNLIKE["a"]), Trial("b", stops))
+    assert done["b"].ran.applied["early_stopping"] < 12 and done["b"].error is None
+    assert done["b"].ran.result["best_checkpoint"]
+    assert_equal(done["a"].ran, train(tmp_path, UNLIKE["a"], output="a-alone"))
+
+
+def stopping(at: int):
+    def listen(events, event):
+        if event.body.type == "progress" and event.body.step == at:
+            events.stop.request(terminated=False)
+
+    return listen
+
+
+NEWEST = {"request.resume": {"from": "newest"}}
+
+
+def test_a_run_begun_fused_is_resumed_alone_and_back(tmp_path):
+    whole = train(tmp_path, UNLIKE["b"], output="b-alone")
+    done = fused(tmp_path, Trial("a", UNLIKE["a"]), Trial("b", UNLIKE["b"], stopping(3)))
+    assert isinstance(done["b"].error, Interrupted)
+    assert done["b"].ran.of("checkpoint")[-1].step == 3
+    assert_equal(done["a"].ran, train(tmp_path, UNLIKE["a"], output="a-alone"))
+    # Alone from step 3 to 5, and fused with another to the end.
+    with pytest.raises(Interrupted):
+        train(tmp_path, UNLIKE["b"] | NEWEST, output="b", listen=stopping(5))
+    done = fused(tmp_path, Trial("b", UNLIKE["b"] | NEWEST), Trial("c", UNLIKE["c"]))
+    assert done["b"].ran.result["resumed_from"] == 5
+    end = done["b"].ran
+    torch.testing.assert_close(end.losses, whole.losses[5:], rtol=1e-5, atol=1e-5)
+    ours, theirs = (load(ran.final("adapter_model.safetensors")) for ran in (end, whole))
+    for name in ours:
+        torch.testing.assert_close(ours[name], theirs[name], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"machine.fast_path": False}, "cannot be fused: it is switched off"),
+        ({"machine.dtype": "bf16"}, "another base or number format"),
+        ({"machine.piece_tokens": None}, "pieces on a CPU"),
+    ],
+)
+def test_what_cannot_be_fused_is_refused(tmp_path, changes, words):
+    done = fused(tmp_path, Trial("a", UNLIKE["a"]), Trial("b", changes))
+    assert isinstance(done["b"].error, ExpertError) and words in done["b"].error.message
+    assert done["b"].error.code == "cannot-fuse" and done["a"].error is None

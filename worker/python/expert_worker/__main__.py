@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from expert_worker.crash import as_expert_error, log_folders
-from expert_worker.errors import BadInput, ExpertError, Failed
+from expert_worker.crash import ending_of
+from expert_worker.errors import BadInput, ExpertError
 from expert_worker.events import Events
 from expert_worker.events.models import Task
 from expert_worker.events.sinks import Pipe, Record
@@ -20,12 +20,9 @@ from expert_worker.process import bind_to_parent, run_lock
 from expert_worker.process.leader import lead, leads
 from expert_worker.process.leave import leave
 from expert_worker.process.rank import follow_leader, has_leader, is_main_process
-from expert_worker.stages import READS_STDIN, RECORDED, STAGES, find_stage, loads_torch
+from expert_worker.stages import IMPORT_BUDGET, READS_STDIN, RECORDED, STAGES, find_stage, loads_torch
 from expert_worker.stop import Stop
 from expert_worker.terminal import report_failure
-
-# From a slow disk that has never read them.
-_IMPORT_BUDGET = 300.0
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -33,7 +30,12 @@ def main(arguments: list[str] | None = None) -> int:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     parser = argparse.ArgumentParser(prog="python -m expert_worker", description=__doc__)
     parser.add_argument("stage", choices=[*STAGES, "doctor", "warm"])
-    parser.add_argument("--plan", type=Path, help="the plan.json that expert-cli wrote")
+    parser.add_argument(
+        "--plan",
+        type=Path,
+        action="append",
+        help="the plan.json that expert-cli wrote; several train their experts fused",
+    )
     options = parser.parse_args(arguments)
     if options.stage == "warm":
         from expert_worker.warm import serve
@@ -48,7 +50,11 @@ def main(arguments: list[str] | None = None) -> int:
         return Exit.DONE
     if options.plan is None:
         parser.error("--plan is required")
-    return carry_out(options.stage, options.plan, Pipe.of_stdout())
+    if len(options.plan) > 1:
+        from expert_worker.together import carry_out_fused
+
+        return carry_out_fused(options.plan, Pipe.of_stdout())
+    return carry_out(options.stage, options.plan[0], Pipe.of_stdout())
 
 
 def carry_out(stage: Task, plan_path: Path, pipe: Pipe) -> int:
@@ -70,10 +76,7 @@ def carry_out(stage: Task, plan_path: Path, pipe: Pipe) -> int:
         events.finished(result)
         code = Exit.DONE
     except BaseException as error:
-        if isinstance(error, SystemExit):
-            error = Failed(f"The stage {stage} tried to leave by itself (status {error.code})")
-        folders = log_folders(plan.request, plan.machine.paths) if plan else []
-        known = as_expert_error(error, folders)
+        known = ending_of(error, stage, plan)
         events.failed(known)
         code = known.exit_code
     finally:
@@ -104,7 +107,7 @@ def _run(stage: Task, plan: Plan, events: Events) -> JsonValue:
     if stage not in RECORDED:
         events.begin()
     if loads_torch(stage):
-        events.stage("load libraries", _IMPORT_BUDGET)
+        events.stage("load libraries", IMPORT_BUDGET)
     with quick_imports():
         run = find_stage(stage)
     events.stop.raise_if_requested()

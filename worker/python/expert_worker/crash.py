@@ -8,12 +8,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from expert_worker.errors import ExpertError, Failed, Missing, storage_error
-from expert_worker.plan import Paths, Request
+from expert_worker.plan import Paths, Plan, Request
 from expert_worker.process.rank import is_main_process
 
 _FULL_GPU = re.compile(
     r"Tried to allocate (\S+ \w+)\. (GPU \d+) has a total capacity of (\S+ \w+) of which (\S+ \w+) is free"
 )
+
+
+def ending_of(error: BaseException, stage: str, plan: Plan | None) -> ExpertError:
+    """What a stage that ended with `error` reports; the traceback goes to the run's log, or another."""
+    if isinstance(error, SystemExit):
+        error = Failed(f"The stage {stage} tried to leave by itself (status {error.code})")
+    return as_expert_error(error, log_folders(plan.request, plan.machine.paths) if plan else [])
 
 
 def as_expert_error(error: BaseException, folders: Sequence[Path] = ()) -> ExpertError:

@@ -19,6 +19,8 @@ STAGES: tuple[Task, ...] = get_args(Task)
 # Only training owns the output folder, and with it the record of its events.
 RECORDED: frozenset[Task] = frozenset({"train"})
 READS_STDIN: frozenset[Task] = frozenset({"generate"})
+# Seconds of imports, from a slow disk that has never read them.
+IMPORT_BUDGET = 300.0
 _WITHOUT_TORCH: frozenset[Task] = frozenset({"pretokenize"})
 
 

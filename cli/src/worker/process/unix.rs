@@ -1,7 +1,7 @@
 //! Linux and macOS: process groups and signals. (The worker ends itself when this process dies.)
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
@@ -25,17 +25,24 @@ pub fn prepare(command: &mut Command) {
     command.process_group(0);
 }
 
-/// The command has the lock's descriptor, and finds its number in the environment.
-pub fn share(command: &mut Command, lock: &RunLock) {
-    let descriptor = lock.shared().as_raw_fd();
-    command.env(env::RUN_LOCK.name, descriptor.to_string());
+/// The command has the locks' descriptors, and finds their numbers in the environment.
+pub fn share(command: &mut Command, locks: &[&RunLock]) {
+    if locks.is_empty() {
+        return;
+    }
+    let descriptors: Vec<RawFd> = locks.iter().map(|lock| lock.shared().as_raw_fd()).collect();
+    let numbers: Vec<String> = descriptors.iter().map(ToString::to_string).collect();
+    command.env(env::RUN_LOCK.name, numbers.join(","));
     let keep = move || {
-        // SAFETY: the caller holds the lock until the command has been started.
-        let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
-        fcntl_setfd(descriptor, FdFlags::empty()).map_err(io::Error::from)
+        for descriptor in &descriptors {
+            // SAFETY: the caller holds the locks until the command has been started.
+            let descriptor = unsafe { BorrowedFd::borrow_raw(*descriptor) };
+            fcntl_setfd(descriptor, FdFlags::empty())?;
+        }
+        Ok(())
     };
-    // SAFETY: between fork and exec this makes one system call. In this process the descriptor stays closed to every
-    // other program that is started.
+    // SAFETY: between fork and exec this makes one system call per lock. In this process the descriptors stay closed to
+    // every other program that is started.
     unsafe { command.pre_exec(keep) };
 }
 

@@ -21,7 +21,7 @@ pub fn prepare(command: &mut Command) {
 }
 
 /// The worker ends with this program, by its job object: it needs no lock.
-pub fn share(_command: &mut Command, _lock: &RunLock) {}
+pub fn share(_command: &mut Command, _locks: &[&RunLock]) {}
 
 /// A process that this one has started.
 pub struct Worker {

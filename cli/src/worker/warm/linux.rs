@@ -18,7 +18,6 @@ use super::super::interrupt::{self, Watched};
 use super::super::launch::{Launch, Started};
 use super::super::locate::Found;
 use super::super::process::{self, Group, Worker};
-use crate::sys::run_lock::RunLock;
 use crate::sys::{env, gpus};
 
 /// Importing torch and reading a base's weights from a cold disk.
@@ -87,9 +86,9 @@ impl Server {
         let log = launch.open_log().map_err(|failure| io::Error::other(failure.message))?;
         let (their_input, input) = io::pipe()?;
         let (output, their_output) = io::pipe()?;
-        let request = json!({"stage": launch.task, "plan": launch.plan}).to_string();
+        let request = json!({"stage": launch.task, "plan": launch.plans.first()}).to_string();
         let streams: [OwnedFd; 3] = [their_input.into(), their_output.into(), log.into()];
-        let lock = launch.run_lock.map(RunLock::shared);
+        let lock = launch.run_locks.first().map(|lock| lock.shared());
         let handles: Vec<BorrowedFd> = streams.iter().map(AsFd::as_fd).chain(lock).collect();
         self.send(&request, &handles)?;
         let Some(pid) = self.await_answer()?.pid else {

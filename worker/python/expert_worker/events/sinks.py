@@ -1,6 +1,8 @@
 """Where event lines go: the CLI's pipe, the run's record, a list in tests."""
 
+import json
 import os
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +50,22 @@ class Pipe:
 
     def close(self) -> None:
         os.close(self.descriptor)
+
+
+class ExpertPipe:
+    """One expert's part of a pipe that several share: each line names the expert."""
+
+    def __init__(self, pipe: Pipe, lock: threading.Lock, expert: str) -> None:
+        self._pipe, self._lock = pipe, lock
+        self._head = b'{"expert":' + json.dumps(expert).encode() + b',"event":'
+
+    def write(self, event: Event, line: bytes) -> None:
+        del event
+        with self._lock:
+            self._pipe.write_raw(self._head + line.rstrip(b"\n") + b"}\n")
+
+    def close(self) -> None:
+        """The pipe stays open for the others."""
 
 
 class Memory:

@@ -13,9 +13,9 @@ _held: list[int] = []
 
 
 def hold_inherited() -> None:
-    """The descriptor that the CLI has left open and named. Programs started here do not get it."""
-    number = os.environ.pop(NAME, "")
-    if number.isdecimal():
+    """The descriptors that the CLI has left open and named: one for each run of this process. Programs started
+    here do not get them."""
+    for number in filter(str.isdecimal, os.environ.pop(NAME, "").split(",")):
         # A worker that a person starts by hand may find a number that means nothing here.
         with contextlib.suppress(OSError):
             hold(int(number))

@@ -63,6 +63,8 @@ class FusedGroup:
                 return work()
             finally:
                 self.leave(member)
+                # Its adapter and what was computed with it.
+                member.__dict__.pop("alone", None)
 
     def leave(self, member: Member) -> None:
         """It hands over no more, and nobody waits for it."""

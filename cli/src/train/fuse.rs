@@ -1,0 +1,153 @@
+//! `train --fuse`: several experts of one base in one worker. Each has its own run, as if it was trained alone.
+
+use std::path::Path;
+use std::thread;
+
+use expert_contract::exit::Exit;
+use expert_contract::plan::MemoryEstimate;
+use expert_contract::resolve::{Resolved, fuse};
+use serde_json::{Value, json};
+
+use super::options::RunOptions;
+use super::runner::{Runner, Trained};
+use super::shelf::{document, exit_of, prepare_one, refuse_unlocked};
+use super::slots::Slots;
+use super::trainer::Trainer;
+use super::work::{Waiting, Watch};
+use super::{select, summary, work};
+use crate::args::{Global, PlanOptions, Supervision};
+use crate::failure::Failure;
+use crate::next;
+use crate::sys::digests::Digests;
+use crate::sys::host::{self, threads_alone};
+use crate::ui::number::bytes;
+use crate::ui::{Align, Console, Table};
+use crate::worker::{Board, FusedGroup};
+
+/// Experts by name or path, and how they are to be trained.
+pub struct Fused<'a> {
+    pub experts: &'a [String],
+    pub options: &'a PlanOptions,
+    pub run: &'a RunOptions,
+    pub dry_run: bool,
+    pub supervision: &'a Supervision,
+    pub global: &'a Global,
+}
+
+pub fn run(asked: &Fused, console: &Console) -> Result<Exit, Failure> {
+    refuse_few(asked.experts)?;
+    refuse_checkpoint(asked.run)?;
+    let manifests = select::each(asked.experts)?;
+    let here = asked.run.here();
+    let waiting: Vec<Waiting> =
+        manifests.iter().map(|manifest| prepare_one(manifest, asked.options, here, console)).collect();
+    let resolved: Vec<&Resolved> = waiting.iter().filter_map(Waiting::resolved).collect();
+    if resolved.len() < waiting.len() {
+        let failed =
+            waiting.into_iter().find_map(|one| one.prepared.err().map(|failure| (one.expert, failure)));
+        return failed.map_or(Ok(Exit::Done), |(expert, failure)| {
+            Err(Failure { message: format!("{expert}: {}", failure.message), ..failure })
+        });
+    }
+    let memory = fuse(&resolved)
+        .map_err(|refused| Failure::bad_input("cannot-fuse", refused.message).hint(refused.hint))?;
+    if asked.dry_run {
+        show(&resolved, &memory, console);
+        return Ok(Exit::Done);
+    }
+    for one in &resolved {
+        for note in &one.notes {
+            console.warn(&format!("{}: {}", one.recipe.expert, note.message), Some(&note.hint));
+        }
+    }
+    let names: Vec<String> = resolved.iter().map(|one| one.recipe.expert.clone()).collect();
+    let device = resolved.first().map(|one| one.machine.device.clone());
+    let threads = device.as_ref().and_then(threads_alone);
+    let slots = Slots { jobs: names.len(), threads, devices: Vec::new() };
+    let group = FusedGroup::new(names.clone());
+    let digests = Digests::open(&host::home());
+    let runner = Runner {
+        supervision: asked.supervision,
+        global: asked.global,
+        digests: &digests,
+        warm: None,
+        rank: None,
+        group: Some(&group),
+    };
+    let trainer = Trainer { options: asked.run, shelf: None, runner };
+    if asked.run.locked {
+        refuse_unlocked(&waiting, &trainer)?;
+    }
+    console.say(&format!("{} experts train fused: about {} of memory", names.len(), bytes(memory.total)));
+    let left = |index: usize, outcome: &Result<Trained, Failure>| group.left(&names[index], outcome.is_err());
+    let watch = Watch { ended: &left, ..Watch::NONE };
+    let ended = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut board = Board::new(console);
+            group.conduct(asked.supervision, asked.global, &mut |notice| board.notify(notice));
+            board.finish();
+        });
+        work::work(waiting, &slots, &trainer, console, &watch)
+    });
+    if console.json {
+        let experts: Vec<Value> = ended.iter().map(document).collect();
+        console.document(&json!({"ok": exit_of(&ended) == Exit::Done, "experts": experts}));
+    } else {
+        let (text, left_out) = summary::text(&ended);
+        console.data(&text);
+        console.left_out(&left_out);
+    }
+    if exit_of(&ended) != Exit::Done {
+        let again =
+            next::command("train", asked.options, &format!("--fuse {} --resume", asked.experts.join(",")));
+        console.say(&format!("to continue: {again}"));
+    }
+    Ok(exit_of(&ended))
+}
+
+fn refuse_few(experts: &[String]) -> Result<(), Failure> {
+    if experts.len() > 1 {
+        return Ok(());
+    }
+    Err(Failure::bad_input("fuse-of-one", "--fuse names one expert")
+        .hint("name two or more, separated by commas; for one write expert-cli train EXPERT"))
+}
+
+/// A checkpoint belongs to one expert.
+fn refuse_checkpoint(run: &RunOptions) -> Result<(), Failure> {
+    match &run.resume {
+        Some(path) if path != Path::new("auto") => Err(Failure::bad_input(
+            "fuse-checkpoint",
+            "--resume names a checkpoint, which is one expert's",
+        )
+        .hint("--resume alone takes each expert's newest checkpoint; or resume that expert without --fuse")),
+        _ => Ok(()),
+    }
+}
+
+/// What the group takes of the memory, and each adapter of it.
+fn show(experts: &[&Resolved], memory: &MemoryEstimate, console: &Console) {
+    let own = |one: &Resolved| {
+        let estimate = &one.machine.estimate;
+        estimate.adapter + 2 * estimate.gradients + estimate.optimizer
+    };
+    if console.json {
+        let each: Vec<Value> = experts
+            .iter()
+            .map(|one| json!({"expert": one.recipe.expert, "bytes": own(one), "alone": one.machine.estimate.total}))
+            .collect();
+        return console.document(&json!({"experts": each, "estimate": memory}));
+    }
+    let mut table = Table::new(&[("memory", Align::Left), ("fused", Align::Right), ("alone", Align::Right)]);
+    for one in experts {
+        table.row(vec![one.recipe.expert.clone(), bytes(own(one)), bytes(one.machine.estimate.total)]);
+    }
+    table.row(vec![
+        "base and process, once".to_owned(),
+        bytes(memory.process + memory.weights),
+        String::new(),
+    ]);
+    table.row(vec!["batch".to_owned(), bytes(memory.activations + memory.logits), String::new()]);
+    table.row(vec!["together".to_owned(), bytes(memory.total), String::new()]);
+    console.data(&table.stacked());
+}

@@ -1,0 +1,144 @@
+//! Which experts can train in one pass through their base, and the memory that they need together.
+
+use std::collections::BTreeSet;
+
+use super::fit::{USABLE, gibibytes};
+use super::outcome::Resolved;
+use crate::plan::{AdapterKind, DeviceKind, Dtype, Machine, MemoryEstimate, Quantization, Recipe, Tracker};
+
+/// Why experts cannot be fused, and what to do instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotFused {
+    pub message: String,
+    pub hint: String,
+}
+
+/// The memory of the group: process and base once, and what each adapter adds.
+pub fn fuse(experts: &[&Resolved]) -> Result<MemoryEstimate, NotFused> {
+    let mut names = BTreeSet::new();
+    for expert in experts {
+        let name = &expert.recipe.expert;
+        if !names.insert(name) {
+            return Err(refused(format!("{name} is named twice"), "name each expert once"));
+        }
+        if let Some(reason) = obstacle(expert) {
+            return Err(refused(format!("{name} cannot be fused: {reason}"), "train it without --fuse"));
+        }
+    }
+    if let Some((first, others)) = experts.split_first() {
+        for other in others {
+            if let Some(what) = difference(first, other) {
+                let (one, two) = (&first.recipe.expert, &other.recipe.expert);
+                let message = format!("{one} and {two} cannot be fused: {what}");
+                return Err(refused(message, "fuse experts that have these in common"));
+            }
+        }
+    }
+    let estimate = together(experts);
+    let memory = experts.first().and_then(|expert| expert.machine.device.memory_bytes);
+    match memory {
+        Some(memory) if estimate.total as f64 > memory as f64 * USABLE => {
+            let (need, have) = (gibibytes(estimate.total), gibibytes(memory));
+            let message = format!("{} experts fused need about {need} of {have}", experts.len());
+            Err(refused(message, "fuse fewer experts, lower batch_size, or train them one after another"))
+        }
+        _ => Ok(estimate),
+    }
+}
+
+fn refused(message: String, hint: &str) -> NotFused {
+    NotFused { message, hint: hint.to_owned() }
+}
+
+/// What an expert has that no group computes.
+fn obstacle(expert: &Resolved) -> Option<String> {
+    let Resolved { recipe, machine, base, .. } = expert;
+    let kind = recipe.adapter.kind;
+    let plain = base.shape.as_ref().is_some_and(|shape| !shape.fast_path) || !machine.fast_path;
+    let found = [
+        (machine.device.kind != DeviceKind::Cpu, format!("it would train on {}", machine.device.kind)),
+        (machine.distributed.is_some(), "it trains in several processes".to_owned()),
+        (!matches!(kind, AdapterKind::Lora | AdapterKind::Rslora), format!("its adapter is {kind}")),
+        (
+            matches!(recipe.base.quantization, Quantization::Int4 | Quantization::Int8),
+            format!("its base is quantized to {}", recipe.base.quantization),
+        ),
+        (plain, "it takes the plain path".to_owned()),
+        (number_format(recipe, machine) == Dtype::Fp16, "it computes in fp16".to_owned()),
+        (machine.compile.is_some(), "torch_compile is set".to_owned()),
+        (recipe.optimizer.neftune.is_some(), "neftune is set".to_owned()),
+        (
+            machine.logging.trackers.contains(&Tracker::Wandb),
+            "it reports to W&B, which follows one run per process".to_owned(),
+        ),
+    ];
+    found.into_iter().find_map(|(is_so, reason)| is_so.then_some(reason))
+}
+
+fn number_format(recipe: &Recipe, machine: &Machine) -> Dtype {
+    match recipe.base.quantization {
+        Quantization::Fp16 => Dtype::Fp16,
+        Quantization::Bf16 => Dtype::Bf16,
+        _ => machine.dtype,
+    }
+}
+
+/// The first thing in which two experts differ, and must not.
+fn difference(one: &Resolved, two: &Resolved) -> Option<String> {
+    let (ours, theirs) = (&one.recipe.base, &two.recipe.base);
+    let (here, there) = (&one.machine, &two.machine);
+    if ours.name != theirs.name || here.paths.base != there.paths.base {
+        return Some(format!("their bases are {} and {}", ours.name, theirs.name));
+    }
+    if ours.quantization != theirs.quantization || here.dtype != there.dtype {
+        return Some(format!(
+            "their number formats are {} and {}",
+            number_format(&one.recipe, here),
+            number_format(&two.recipe, there)
+        ));
+    }
+    if ours.rope_scaling != theirs.rope_scaling {
+        return Some("their rope_scaling differs".to_owned());
+    }
+    if here.checkpointing != there.checkpointing {
+        return Some(format!(
+            "their gradient_checkpointing is {} and {}",
+            here.checkpointing, there.checkpointing
+        ));
+    }
+    (here.sdpa != there.sdpa).then(|| "their use_sdpa differs".to_owned())
+}
+
+fn together(experts: &[&Resolved]) -> MemoryEstimate {
+    let each = || experts.iter().map(|expert| &expert.machine.estimate);
+    let most = |part: fn(&MemoryEstimate) -> u64| each().map(part).max().unwrap_or(0);
+    let all = |part: fn(&MemoryEstimate) -> u64| each().map(part).sum::<u64>();
+    // A batch is computed in pieces: an expert that fills them leaves no more to add.
+    let is_full = experts.iter().any(|expert| fills_pieces(expert));
+    let activations = |it: &MemoryEstimate| it.activations;
+    let mut parts = MemoryEstimate {
+        process: most(|it| it.process),
+        weights: most(|it| it.weights),
+        adapter: all(|it| it.adapter),
+        // Those of the step, and those of the pass, which are added once all of it has succeeded.
+        gradients: 2 * all(|it| it.gradients),
+        optimizer: all(|it| it.optimizer),
+        activations: if is_full { most(activations) } else { all(activations) },
+        logits: all(|it| it.logits),
+        context: 0,
+        total: 0,
+    };
+    parts.total = parts.process
+        + parts.weights
+        + parts.adapter
+        + parts.gradients
+        + parts.optimizer
+        + parts.activations
+        + parts.logits;
+    parts
+}
+
+fn fills_pieces(expert: &Resolved) -> bool {
+    let rows = expert.machine.micro_batch * u64::from(expert.recipe.batch.max_seq_length);
+    expert.machine.piece_tokens.is_some_and(|piece| rows >= 2 * piece)
+}
