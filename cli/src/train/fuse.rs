@@ -10,14 +10,16 @@ use serde_json::{Value, json};
 
 use super::options::RunOptions;
 use super::runner::{Runner, Trained};
-use super::shelf::{document, exit_of, prepare_one, refuse_unlocked};
+use super::shelf::{document, exit_of, refuse_unlocked};
 use super::slots::Slots;
 use super::trainer::Trainer;
 use super::work::{Waiting, Watch};
 use super::{select, summary, work};
 use crate::args::{Global, PlanOptions, Supervision};
+use crate::experts;
 use crate::failure::Failure;
 use crate::next;
+use crate::plan::{Reads, prepare_here};
 use crate::sys::digests::Digests;
 use crate::sys::host::{self, threads_alone};
 use crate::ui::number::bytes;
@@ -38,17 +40,8 @@ pub fn run(asked: &Fused, console: &Console) -> Result<Exit, Failure> {
     refuse_few(asked.experts)?;
     refuse_checkpoint(asked.run)?;
     let manifests = select::each(asked.experts)?;
-    let here = asked.run.here();
-    let waiting: Vec<Waiting> =
-        manifests.iter().map(|manifest| prepare_one(manifest, asked.options, here, console)).collect();
+    let waiting = manifests.iter().map(|it| prepared(it, asked, console)).collect::<Result<Vec<_>, _>>()?;
     let resolved: Vec<&Resolved> = waiting.iter().filter_map(Waiting::resolved).collect();
-    if resolved.len() < waiting.len() {
-        let failed =
-            waiting.into_iter().find_map(|one| one.prepared.err().map(|failure| (one.expert, failure)));
-        return failed.map_or(Ok(Exit::Done), |(expert, failure)| {
-            Err(Failure { message: format!("{expert}: {}", failure.message), ..failure })
-        });
-    }
     let memory = fuse(&resolved)
         .map_err(|refused| Failure::bad_input("cannot-fuse", refused.message).hint(refused.hint))?;
     if asked.dry_run {
@@ -103,6 +96,15 @@ pub fn run(asked: &Fused, console: &Console) -> Result<Exit, Failure> {
         console.say(&format!("to continue: {again}"));
     }
     Ok(exit_of(&ended))
+}
+
+/// Before any other is looked at: what is wrong with one stops the group.
+fn prepared(manifest: &Path, asked: &Fused, console: &Console) -> Result<Waiting, Failure> {
+    let options = PlanOptions { manifest: Some(manifest.to_owned()), ..asked.options.clone() };
+    let expert = experts::folder_name(manifest);
+    let prepared = prepare_here(&options, Reads::TrainingData, asked.run.here(), console)
+        .map_err(|failure| Failure { message: format!("{expert}: {}", failure.message), ..failure })?;
+    Ok(Waiting { expert, prepared: Ok(prepared), seconds: None })
 }
 
 fn refuse_few(experts: &[String]) -> Result<(), Failure> {

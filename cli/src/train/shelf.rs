@@ -96,7 +96,7 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     Ok(exit_of(&ended))
 }
 
-pub(super) fn prepare_one(manifest: &Path, options: &PlanOptions, here: Here, console: &Console) -> Waiting {
+fn prepare_one(manifest: &Path, options: &PlanOptions, here: Here, console: &Console) -> Waiting {
     let options = PlanOptions { manifest: Some(manifest.to_owned()), ..options.clone() };
     let expert = experts::folder_name(manifest);
     let prepared = prepare_here(&options, Reads::TrainingData, here, console);

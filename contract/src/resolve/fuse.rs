@@ -1,6 +1,7 @@
 //! Which experts can train in one pass through their base, and the memory that they need together.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use super::fit::{USABLE, gibibytes};
 use super::outcome::Resolved;
@@ -87,7 +88,7 @@ fn number_format(recipe: &Recipe, machine: &Machine) -> Dtype {
 fn difference(one: &Resolved, two: &Resolved) -> Option<String> {
     let (ours, theirs) = (&one.recipe.base, &two.recipe.base);
     let (here, there) = (&one.machine, &two.machine);
-    if ours.name != theirs.name || here.paths.base != there.paths.base {
+    if ours.name != theirs.name || folder(here) != folder(there) {
         return Some(format!("their bases are {} and {}", ours.name, theirs.name));
     }
     if ours.quantization != theirs.quantization || here.dtype != there.dtype {
@@ -107,6 +108,12 @@ fn difference(one: &Resolved, two: &Resolved) -> Option<String> {
         ));
     }
     (here.sdpa != there.sdpa).then(|| "their use_sdpa differs".to_owned())
+}
+
+/// One folder may be written in several ways.
+fn folder(machine: &Machine) -> Option<PathBuf> {
+    let base = machine.paths.base.as_ref()?;
+    Some(Path::new(base).canonicalize().unwrap_or_else(|_| PathBuf::from(base)))
 }
 
 fn together(experts: &[&Resolved]) -> MemoryEstimate {

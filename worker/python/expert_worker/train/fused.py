@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
@@ -49,6 +50,14 @@ class FusedGroup:
         self._waiting: dict[Member, _Request] = {}
         self._base: tuple[tuple[Base, str, Path], Any] | None = None
         self._decoder: GroupDecoder | None = None
+        self._computing: ThreadPoolExecutor | None = None
+
+    def compute(self, work: Callable[[], Result]) -> Result:
+        """Always on the same thread: each thread keeps the memory of what it has computed for itself."""
+        if self._computing is None:
+            threads = torch.get_num_threads()
+            self._computing = ThreadPoolExecutor(1, "fused", torch.set_num_threads, (threads,))
+        return self._computing.submit(work).result()
 
     def member(self, expert: str) -> Member:
         """All of them join before the first one runs."""
@@ -75,7 +84,7 @@ class FusedGroup:
 
     def load_base(self, member: Member, base: Base, machine: Machine, events: Events, fp32: bool | None) -> Any:
         """The base with modules of the member's own around the same tensors."""
-        folder = locate(base, machine.paths, events)
+        folder = locate(base, machine.paths, events).resolve()
         wanted = (base.model_copy(update={"sha256": None}), machine.dtype, folder)
         if self._base is not None and self._base[0] != wanted:
             raise BadInput(
@@ -102,7 +111,7 @@ class FusedGroup:
         self._waiting[member] = request
         while request.outcome is None:
             if len(self._waiting) == len(self._members):
-                self._answer()
+                self.compute(self._answer)
                 self._turn.notify_all()
             else:
                 self._turn.wait()
@@ -209,11 +218,11 @@ class FusedEngine:
     def backward(self, batch: PackedBatch, scale: float) -> Tensor:
         # Rows without supervised tokens have neither loss nor gradient, as when the expert trains alone.
         if not self._member.is_training or batch.sources.numel() == 0:
-            return self._member.alone.backward(batch, scale)
+            return self._group.compute(lambda: self._member.alone.backward(batch, scale))
         return self._group.backward(self._member, batch, scale)
 
     def loss(self, batch: PackedBatch) -> Tensor:
-        return self._member.alone.loss(batch)
+        return self._group.compute(lambda: self._member.alone.loss(batch))
 
     def parameters_changed(self) -> None:
         self._member.alone.parameters_changed()

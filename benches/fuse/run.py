@@ -1,0 +1,94 @@
+"""Experts of one base in one pass against one after another: tokens per second and peak memory.
+
+    python -m benches.fuse            every scene
+    python -m benches.fuse "4 experts"    scenes whose name begins so
+
+Each side is a process of its own and they take turns, several times; the ratio is that of the medians. The side
+that trains one after another reads the base once for all of them, and its peak is compared with that of one expert
+alone, as two processes would need it twice.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "train"))
+
+from side import run  # noqa: E402
+
+THREADS, TURNS = 2, 3
+TINY: dict[str, Any] = {"length": 128, "steps": 12, "mean_document": 60}
+EMBEDDED: dict[str, Any] = {"length": 256, "steps": 4, "embedded": True}
+SCENES: dict[str, dict[str, Any]] = {
+    "2 experts, tiny base, 1 row of 128": {"experts": 2, "scene": {**TINY, "rows": 1}},
+    "4 experts, tiny base, 1 row of 128": {"experts": 4, "scene": {**TINY, "rows": 1}},
+    "4 experts, tiny base, 4 rows of 128": {"experts": 4, "scene": {**TINY, "rows": 4}},
+    "2 experts, embedded base, 1 row of 256": {"experts": 2, "scene": {**EMBEDDED, "rows": 1}},
+    "4 experts, embedded base, 1 row of 256": {"experts": 4, "scene": {**EMBEDDED, "rows": 1}},
+}
+
+
+def main() -> None:
+    names = tuple(sys.argv[1:])
+    found = {name: compared(it) for name, it in SCENES.items() if name.startswith(names or "")}
+    rows = [row(name, it) for name, it in found.items()]
+    print(json.dumps({"processor": processor(), "threads": THREADS, "scenes": found, "rows": rows}))
+
+
+def processor() -> dict[str, Any]:
+    """As `lscpu` describes it."""
+    told = subprocess.run(["lscpu", "--json"], capture_output=True, text=True, check=False).stdout
+    fields = {it["field"].rstrip(":"): it["data"] for it in json.loads(told)["lscpu"]} if told else {}
+    features = ("avx2", "avx512f", "avx512_bf16", "amx_tile")
+    flags = str(fields.get("Flags", "")).split()
+    return {
+        "model": [fields.get(name) for name in ("Vendor ID", "CPU family", "Model")],
+        "cores": fields.get("CPU(s)"),
+        "features": [name for name in features if name in flags],
+    }
+
+
+def compared(wanted: dict[str, Any]) -> dict[str, Any]:
+    sides: dict[str, list[dict[str, Any]]] = {"fused": [], "one_after_another": [], "one": []}
+    for _ in range(TURNS):
+        for side, done in sides.items():
+            done.append(measured(side, wanted))
+    speed = {
+        side: statistics.median(it["tokens"] / it["wall"] for it in done) for side, done in sides.items()
+    }
+    peak = {side: statistics.median(it["peak"] for it in done) for side, done in sides.items()}
+    return {
+        "experts": wanted["experts"],
+        "tokens_per_second": {name: speed[name] for name in ("fused", "one_after_another")},
+        "ratio": speed["fused"] / speed["one_after_another"],
+        "peak_bytes": {"fused": peak["fused"], "one": peak["one"]},
+        "memory": peak["fused"] / (wanted["experts"] * peak["one"]),
+        "losses_apart": apart(sides["fused"][0]["losses"], sides["one_after_another"][0]["losses"]),
+    }
+
+
+def measured(side: str, wanted: dict[str, Any]) -> dict[str, Any]:
+    told, _ = run([str(HERE / "side.py"), side, json.dumps(wanted)], THREADS)
+    document: dict[str, Any] = json.loads(told.splitlines()[-1])
+    return document
+
+
+def apart(ours: list[list[float]], theirs: list[list[float]]) -> float:
+    pairs = [pair for one, other in zip(ours, theirs, strict=True) for pair in zip(one, other, strict=True)]
+    return max(abs(one - other) / abs(other) for one, other in pairs)
+
+
+def row(name: str, it: dict[str, Any]) -> dict[str, Any]:
+    what = f"{name}: tokens per second, with {it['memory']:.2f}x the peak memory of a process per expert"
+    print(f"{what}: {it['ratio']:.2f}x", file=sys.stderr)
+    return {"what": what, "against": "one after another", "ratio": it["ratio"]}
+
+
+if __name__ == "__main__":
+    main()
