@@ -3,9 +3,8 @@
     python -m benches.fuse            every scene
     python -m benches.fuse "4 experts"    scenes whose name begins so
 
-Each side is a process of its own and they take turns, several times; the ratio is that of the medians. The side
-that trains one after another reads the base once for all of them, and its peak is compared with that of one expert
-alone, as two processes would need it twice.
+Each side is a separate process, and they take turns, several times; ratios are of medians. Peak memory is
+compared with that of a process for each expert.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""One side of the benchmark: experts fused, one after another, or one alone. The time is that of the steps after
-each run's first."""
+"""One side of the benchmark: experts fused, one after another, or one alone. The time is that of the steps
+after each run's first."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "train"))
 
-from our_side import changes, put_rows  # noqa: E402
-from plans import example_plan  # noqa: E402
-from rows import packed  # noqa: E402
-from scene import Scene, base, documents  # noqa: E402
+from our_side import changes, put_rows
+from plans import example_plan
+from rows import packed
+from scene import Scene, base, documents
 
-import expert_worker.train  # noqa: E402, F401  (before torch: it sets how OpenMP waits)
-from expert_worker.events import Events  # noqa: E402
-from expert_worker.events.models import Event, Progress  # noqa: E402
-from expert_worker.train import stage  # noqa: E402
-from expert_worker.train.fused import FusedGroup  # noqa: E402
+import expert_worker.train  # noqa: F401  (before torch: it sets how OpenMP waits)
+from expert_worker.events import Events
+from expert_worker.events.models import Event, Progress
+from expert_worker.train import stage
+from expert_worker.train.fused import FusedGroup
 
 
 class Clock:

@@ -84,9 +84,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shelf, dic
         folder.mkdir(parents=True)
         write_rows(folder / "train.jsonl", rows_of(number))
         more = {"bf16": False, "fp16": False, **SETTINGS[name]}
-        (folder / "manifest.json").write_text(
-            json.dumps(manifest_of(name, "../../base", SAMPLE, **more))
-        )
+        (folder / "manifest.json").write_text(json.dumps(manifest_of(name, "../../base", SAMPLE, **more)))
         alone = shelf.folder / f"{name}-alone"
         trained = shelf.run(*TRAIN, str(folder), "-o", str(alone))
         assert trained.returncode == 0, trained.stderr[-3000:]
@@ -125,7 +123,7 @@ def test_each_expert_has_the_run_that_it_has_alone(whole: tuple[Shelf, dict[str,
         files = {path.name for path in run.iterdir()}
         assert files == {path.name for path in alone[name].iterdir()}
         assert (shelf.expert(name) / "expert.lock").is_file()
-        assert [body["type"] for body in bodies(run)][0] == "started" and bodies(run)[-1]["type"] == "finished"
+        assert bodies(run)[0]["type"] == "started" and bodies(run)[-1]["type"] == "finished"
         record, solo = (json.loads((it / "run.json").read_text()) for it in (run, alone[name]))
         assert record["applied"].keys() == solo["applied"].keys() and record["recipe"] == solo["recipe"]
     # What is finished is not trained again, in a group or alone.

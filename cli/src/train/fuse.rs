@@ -98,7 +98,7 @@ pub fn run(asked: &Fused, console: &Console) -> Result<Exit, Failure> {
     Ok(exit_of(&ended))
 }
 
-/// Before any other is looked at: what is wrong with one stops the group.
+/// An expert that cannot be prepared fails the group.
 fn prepared(manifest: &Path, asked: &Fused, console: &Console) -> Result<Waiting, Failure> {
     let options = PlanOptions { manifest: Some(manifest.to_owned()), ..asked.options.clone() };
     let expert = experts::folder_name(manifest);

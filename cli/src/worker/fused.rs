@@ -86,10 +86,8 @@ impl FusedGroup {
 
     /// An expert's thread is through; without effect where it was ready before.
     pub fn left(&self, expert: &str, is_refused: bool) {
-        let report = match is_refused {
-            true => Report::Refused { expert: expert.to_owned() },
-            false => Report::NothingToDo,
-        };
+        let report =
+            if is_refused { Report::Refused { expert: expert.to_owned() } } else { Report::NothingToDo };
         self.report(expert, report);
     }
 
@@ -111,11 +109,10 @@ impl FusedGroup {
             loop {
                 match reported.recv_timeout(ROUND) {
                     Ok(Report::Ready(one)) => ready.push(one),
-                    Ok(Report::NothingToDo) => {}
                     Ok(Report::Refused { expert }) => refused = Some(expert),
                     // After a stop, an expert whose turn never came reports nothing.
                     Err(_) if interrupt::requested().is_none() => continue,
-                    Err(_) => {}
+                    Ok(Report::NothingToDo) | Err(_) => {}
                 }
                 break;
             }
@@ -179,7 +176,7 @@ fn train(
     };
     let experts: Vec<String> = ready.iter().map(|one| one.expert.clone()).collect();
     let limits = Limits::new(supervision.stall_timeout);
-    // A single one is not told by its name.
+    // The events of a single run have no name.
     let alone = (ready.len() == 1).then_some(0);
     let results = supervise_several(&launch, None, &limits, &experts, &mut |whose, notice| {
         match (whose.or(alone), notice) {
@@ -189,7 +186,7 @@ fn train(
             (_, notice) => notify(notice),
         }
     })?;
-    // Each run has the log, as if it had had a worker of its own.
+    // Each run has the log, as after a separate worker.
     for place in &places[1..] {
         let _ = fs::copy(&launch.log, place.join(LOG));
     }
@@ -200,7 +197,7 @@ fn train(
 }
 
 impl Ready {
-    /// Its thread goes on as soon as its own run has ended, while the others still train.
+    /// Its thread continues as soon as its own run has ended, while the others still train.
     fn hear(&self, event: &Event) {
         let _ = self.told.send(Told::Event(Box::new(event.clone())));
         if let Some(result) = end(&event.body) {

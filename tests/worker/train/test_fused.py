@@ -55,6 +55,7 @@ def fused(folder: Path, *trials: Trial) -> dict[str, Trial]:
         plan = example_plan(folder, {**DEFAULTS, "machine.paths.output": str(output), **trial.changes})
         events, memory = Events.in_memory()
         if trial.listen is not None:
+
             def write(event, line, trial=trial, events=events):
                 trial.listen(events, event)
 

@@ -1,5 +1,5 @@
-"""Several plans in one process: experts that train fused. Each run has its own events, record and end; all share the
-pipe to the CLI, where every line says whose it is."""
+"""Several plans in one process: experts that train fused. Each run has its own events, record and end; all
+share the pipe to the CLI, where every line says whose it is."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from expert_worker.crash import ending_of
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
+from expert_worker.events.models import Task
 from expert_worker.events.sinks import ExpertPipe, Pipe, Record
 from expert_worker.exit import Exit
 from expert_worker.heartbeat import heartbeat
@@ -22,7 +23,7 @@ from expert_worker.stages import IMPORT_BUDGET
 if TYPE_CHECKING:
     from expert_worker.train.fused import FusedGroup, Member
 
-_STAGE = "train"
+_STAGE: Task = "train"
 
 
 @dataclass

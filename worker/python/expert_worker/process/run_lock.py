@@ -13,8 +13,8 @@ _held: list[int] = []
 
 
 def hold_inherited() -> None:
-    """The descriptors that the CLI has left open and named: one for each run of this process. Programs started
-    here do not get them."""
+    """The descriptors that the CLI has left open and named: one for each run of this process. Programs that
+    are started here do not get them."""
     for number in filter(str.isdecimal, os.environ.pop(NAME, "").split(",")):
         # A worker that a person starts by hand may find a number that means nothing here.
         with contextlib.suppress(OSError):

@@ -2,8 +2,9 @@
 
 Each expert trains as it does alone, in its own thread: its rows, optimizer, schedule, evaluations and
 checkpoints are its own. One thread runs at a time. Its engine hands each micro-batch to the group and waits;
-once every expert that is still training has handed one over, the group takes all of them through the base and gives
-each its loss and its gradients. Experts need not be at the same step, and one that ends leaves the others in it.
+once every expert that is still training has handed one over, the group takes all of them through the base
+and gives each its loss and its gradients. Experts need not be at the same step, and one that ends leaves the
+others in it.
 """
 
 from __future__ import annotations
@@ -82,7 +83,9 @@ class FusedGroup:
             self._decoder = None
             self._turn.notify_all()
 
-    def load_base(self, member: Member, base: Base, machine: Machine, events: Events, fp32: bool | None) -> Any:
+    def load_base(
+        self, member: Member, base: Base, machine: Machine, events: Events, fp32: bool | None
+    ) -> Any:
         """The base with modules of the member's own around the same tensors."""
         folder = locate(base, machine.paths, events).resolve()
         wanted = (base.model_copy(update={"sha256": None}), machine.dtype, folder)
@@ -124,7 +127,8 @@ class FusedGroup:
         self._waiting = {}
         if len(requests) > 1:
             try:
-                return self._pass(requests)
+                self._pass(requests)
+                return
             except Exception as error:
                 if memory.ran_out(error):
                     # Each tries again with fewer rows.
@@ -206,7 +210,7 @@ class Member:
 
 
 class FusedEngine:
-    """An `Engine`: evaluations, and the largest batch that is tried before training, are the expert's alone."""
+    """An `Engine`: evaluations, and the largest batch that is tried before training, are its own."""
 
     def __init__(self, member: Member, group: FusedGroup) -> None:
         self._member, self._group = member, group

@@ -54,8 +54,8 @@ _TRAIN_BUDGET = 900.0
 
 
 def run(plan: Plan, events: Events, member: Member | None = None) -> JsonValue:
-    """Tokenizes if needed, trains, and returns the result for `train --json`. `member` is the expert's part in a
-    group that trains fused."""
+    """Tokenizes if needed, trains, and returns the result for `train --json`. `member` is the expert's part
+    in a group that trains fused."""
     rows = rows_to_score(plan, events)
     with process_group(plan.machine, events) as dist:
         plan = agreed(plan, dist)

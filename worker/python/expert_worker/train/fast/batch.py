@@ -46,7 +46,7 @@ class PackedBatch:
         )
 
     def tokens_of_experts(self, count: int, chosen: Tensor | None = None) -> tuple[int, ...]:
-        """How many tokens are each expert's: of all, or of the chosen ones, which are in the batch's order."""
+        """How many tokens are each expert's: of all, or of the chosen ones, in the batch's order."""
         ends = [0] * count
         for expert, length in zip(self.experts, self.lengths, strict=True):
             ends[expert] += length

@@ -1,5 +1,5 @@
-"""Several experts on one frozen base in one pass: attention, norms and the base's products see one packed batch;
-adapters see their own expert's tokens.
+"""Several experts on one frozen base in one pass: attention, norms and the base's products see one packed
+batch; adapters see their own expert's tokens.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from .kernels.head_loss import row_losses
 
 
 class GroupPlace(PlaceByThread):
-    """Which tokens are whose, and the experts' own places, whose modules draw for all tokens: the group's layers
-    take what is theirs."""
+    """Which tokens are whose, and the experts' own places, whose modules draw for all tokens: the group's
+    layers take what is theirs."""
 
     def __init__(self, places: Sequence[Place]) -> None:
         super().__init__()
@@ -58,11 +58,11 @@ class GroupDecoder(FastDecoder):
             return torch.zeros(self._count)
         x, targets, tokens = self._hidden(batch)
         rows = row_losses(x, self.head.weight.detach(), targets)
-        return torch.stack([part.sum() for part in torch.split(rows, tokens.of_experts)])
+        return torch.stack([part.sum() for part in torch.split(rows, list(tokens.of_experts))])
 
     def _tokens(self, batch: PackedBatch, chosen: Tensor | None = None) -> Tokens:
-        return super()._tokens(batch, chosen)._replace(
-            of_experts=batch.tokens_of_experts(self._count, chosen)
+        return (
+            super()._tokens(batch, chosen)._replace(of_experts=batch.tokens_of_experts(self._count, chosen))
         )
 
 

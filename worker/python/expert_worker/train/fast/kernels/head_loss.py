@@ -79,7 +79,7 @@ class _HeadLoss(torch.autograd.Function):
 
 
 class _RowLosses(torch.autograd.Function):
-    """Of each row, for rows of several experts, whose losses have scales of their own."""
+    """Of each row, for rows of several experts, each with a separate scale."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:

@@ -1,5 +1,5 @@
-"""Linear layers of one frozen base with the LoRA of several experts: one product with the base's weight for all
-tokens, and products with each expert's matrices for its own, which lie end to end.
+"""Linear layers of one frozen base with the LoRA of several experts: one product with the base's weight for
+all tokens, and products with each expert's matrices for its own, which follow each other.
 """
 
 from __future__ import annotations
@@ -127,11 +127,13 @@ def _keep(rows: Tensor, product: Tensor) -> None:
 
 def _of_segments(
     segments: Sequence[_Segment], matrices: Sequence[Tensor]
-) -> list[tuple[Sequence[Tensor], Sequence[Tensor]]]:
-    found, start = [], 0
+) -> list[tuple[list[Tensor], list[Tensor]]]:
+    found: list[tuple[list[Tensor], list[Tensor]]] = []
+    start = 0
     for segment in segments:
         count = len(segment.layers)
-        found.append((matrices[start : start + count], matrices[start + count : start + 2 * count]))
+        own = list(matrices[start : start + 2 * count])
+        found.append((own[:count], own[count:]))
         start += 2 * count
     return found
 
@@ -146,7 +148,9 @@ def grouped(layers: Sequence[GroupedLora], x: Tensor) -> tuple[Tensor, ...]:
             continue
         draws = {number: lora.draw(x) for number, lora in adapted.items()}
         # Each layer drops other elements: only without dropout do they read the same.
-        together = [list(draws)] if all(draw.keys is None for draw in draws.values()) else [[n] for n in draws]
+        together = (
+            [list(draws)] if all(draw.keys is None for draw in draws.values()) else [[n] for n in draws]
+        )
         for numbers in together:
             draw = draws[numbers[0]]
             share = 1 - draw.share if draw.keys is not None else 1.0

@@ -60,8 +60,8 @@ def _parts(narrow: Tensor, downs: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 
 def together(layers: Sequence[Any], x: Tensor) -> tuple[Tensor, ...]:
-    """The outputs of layers that take `x`: at once where all are LoRA without dropout, else one by one; of several
-    experts always at once."""
+    """The outputs of layers that take `x`: at once where all are LoRA without dropout, else one by one; of
+    several experts always at once."""
     if all(isinstance(layer, GroupedLora) for layer in layers):
         return grouped(layers, x)
     alike = all(isinstance(layer, FusedLora) and layer.draw(x).keys is None for layer in layers)
