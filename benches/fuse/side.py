@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "train"))
 
 from our_side import changes, put_rows
 from plans import example_plan
-from rows import packed
+from rows import Pair, packed
 from scene import Scene, base, documents
 
 import expert_worker.train  # noqa: F401  (before torch: it sets how OpenMP waits)
@@ -52,7 +52,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         weights = base(scene, folder / "base")
-        put_rows(packed(documents(scene, weights), scene.length))
+        pairs = cut(documents(scene, weights), wanted.get("cut"))
+        put_rows(packed(pairs, wanted.get("cut", scene.length)))
         runs = []
         for number in range(1 if side == "one" else count):
             own = {"recipe.seed": number, "machine.paths.output": str(folder / f"expert-{number}")}
@@ -62,6 +63,14 @@ def main() -> None:
             runs.append((example_plan(folder, {**changes(scene, weights), **own}), events))
         fused(runs) if side == "fused" else in_turn(runs)
     print(json.dumps(summary(side, clocks)))
+
+
+def cut(pairs: list[Pair], tokens: int | None) -> list[Pair]:
+    """Each row by itself, cut to its last words and the first of its answer."""
+    if tokens is None:
+        return pairs
+    half = tokens // 2
+    return [(prompt[-half:], answer[:half]) for prompt, answer in pairs if len(answer) >= half]
 
 
 def in_turn(runs: list[tuple[Any, Events]]) -> None:
