@@ -24,7 +24,7 @@ use crate::sys::digests::Digests;
 use crate::sys::host::{self, threads_alone};
 use crate::ui::number::bytes;
 use crate::ui::{Align, Console, Table};
-use crate::worker::{Board, FusedGroup};
+use crate::worker::FusedGroup;
 
 /// Experts by name or path, and how they are to be trained.
 pub struct Fused<'a> {
@@ -75,11 +75,7 @@ pub fn run(asked: &Fused, console: &Console) -> Result<Exit, Failure> {
     let left = |index: usize, outcome: &Result<Trained, Failure>| group.left(&names[index], outcome.is_err());
     let watch = Watch { ended: &left, ..Watch::NONE };
     let ended = thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut board = Board::new(console);
-            group.conduct(asked.supervision, asked.global, &mut |notice| board.notify(notice));
-            board.finish();
-        });
+        scope.spawn(|| group.conduct(asked.supervision, asked.global));
         work::work(waiting, &slots, &trainer, console, &watch)
     });
     if console.json {

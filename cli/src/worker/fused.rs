@@ -12,10 +12,12 @@ use expert_contract::plan::{Plan, Task};
 use fs_err as fs;
 use serde_json::Value;
 
+use super::ending::Interrupt;
 use super::interrupt;
 use super::launch::{Launch, Stdin};
 use super::locate::Search;
 use super::outcome::end;
+use super::silence::Quiet;
 use super::supervise::{Limits, Notice, supervise_several};
 use crate::args::{Global, Supervision};
 use crate::failure::Failure;
@@ -29,6 +31,9 @@ const LOG: &str = "worker.log";
 /// What an expert's thread hears of its run.
 enum Told {
     Event(Box<Event>),
+    Stopping(Interrupt, Duration),
+    Quiet(Quiet),
+    Garbage(String),
     End(Result<Value, Failure>),
 }
 
@@ -74,6 +79,9 @@ impl FusedGroup {
         for told in hears {
             match told {
                 Told::Event(event) => notify(Notice::Event(&event)),
+                Told::Stopping(signal, grace) => notify(Notice::Stopping(signal, grace)),
+                Told::Quiet(quiet) => notify(Notice::Quiet(quiet)),
+                Told::Garbage(text) => notify(Notice::Garbage(&text)),
                 Told::End(result) => return result,
             }
         }
@@ -99,9 +107,9 @@ impl FusedGroup {
         }
     }
 
-    /// Waits for every expert, and supervises the worker that trains those that are ready. `notify` hears what is not of
-    /// one expert. The worker ends with the thread that calls this.
-    pub fn conduct(&self, supervision: &Supervision, global: &Global, notify: &mut dyn FnMut(Notice)) {
+    /// Waits for every expert, and supervises the worker that trains those that are ready. The worker ends with the thread
+    /// that calls this.
+    pub fn conduct(&self, supervision: &Supervision, global: &Global) {
         let mut ready = Vec::new();
         let mut refused = None;
         let reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
@@ -128,7 +136,7 @@ impl FusedGroup {
             let message = "stopped on request before the worker was started";
             return end_all(&ready, || Failure::new(signal.exit(), "interrupted", message));
         }
-        if let Err(failure) = train(&ready, supervision, global, notify) {
+        if let Err(failure) = train(&ready, supervision, global) {
             end_all(&ready, || failure.clone());
         }
     }
@@ -146,7 +154,12 @@ struct Ready {
 impl Ready {
     /// The first end counts.
     fn end(&self, result: Result<Value, Failure>) {
-        let _ = self.told.send(Told::End(result));
+        self.tell(Told::End(result));
+    }
+
+    /// A thread that has ended hears nothing more.
+    fn tell(&self, what: Told) {
+        let _ = self.told.send(what);
     }
 }
 
@@ -156,12 +169,7 @@ fn end_all(ready: &[Ready], failure: impl Fn() -> Failure) {
     }
 }
 
-fn train(
-    ready: &[Ready],
-    supervision: &Supervision,
-    global: &Global,
-    notify: &mut dyn FnMut(Notice),
-) -> Result<(), Failure> {
+fn train(ready: &[Ready], supervision: &Supervision, global: &Global) -> Result<(), Failure> {
     let Some(first) = ready.first() else { return Ok(()) };
     let places: Vec<PathBuf> = ready.iter().map(|one| one.folder.path().to_owned()).collect();
     let launch = Launch {
@@ -181,9 +189,16 @@ fn train(
     let results = supervise_several(&launch, None, &limits, &experts, &mut |whose, notice| {
         match (whose.or(alone), notice) {
             (Some(index), Notice::Event(event)) => ready[index].hear(event),
-            // The end of all, before any has begun.
-            (None, Notice::Event(_)) => {}
-            (_, notice) => notify(notice),
+            (_, Notice::Stopping(signal, grace)) => {
+                for one in ready {
+                    one.tell(Told::Stopping(signal, grace));
+                }
+            }
+            // Once is enough.
+            (_, Notice::Quiet(quiet)) => first.tell(Told::Quiet(quiet)),
+            (_, Notice::Garbage(text)) => first.tell(Told::Garbage(text.to_owned())),
+            // An event of all is the worker's end, before any run has begun.
+            (None, Notice::Event(_)) | (_, Notice::Remark(_)) => {}
         }
     })?;
     // Each run has the log, as after a separate worker.
@@ -199,7 +214,7 @@ fn train(
 impl Ready {
     /// Its thread continues as soon as its own run has ended, while the others still train.
     fn hear(&self, event: &Event) {
-        let _ = self.told.send(Told::Event(Box::new(event.clone())));
+        self.tell(Told::Event(Box::new(event.clone())));
         if let Some(result) = end(&event.body) {
             self.end(result);
         }
