@@ -154,11 +154,11 @@ struct Ready {
 impl Ready {
     /// The first end counts.
     fn end(&self, result: Result<Value, Failure>) {
-        self.tell(Told::End(result));
+        self.send(Told::End(result));
     }
 
     /// A thread that has ended hears nothing more.
-    fn tell(&self, what: Told) {
+    fn send(&self, what: Told) {
         let _ = self.told.send(what);
     }
 }
@@ -191,12 +191,12 @@ fn train(ready: &[Ready], supervision: &Supervision, global: &Global) -> Result<
             (Some(index), Notice::Event(event)) => ready[index].hear(event),
             (_, Notice::Stopping(signal, grace)) => {
                 for one in ready {
-                    one.tell(Told::Stopping(signal, grace));
+                    one.send(Told::Stopping(signal, grace));
                 }
             }
             // Once is enough.
-            (_, Notice::Quiet(quiet)) => first.tell(Told::Quiet(quiet)),
-            (_, Notice::Garbage(text)) => first.tell(Told::Garbage(text.to_owned())),
+            (_, Notice::Quiet(quiet)) => first.send(Told::Quiet(quiet)),
+            (_, Notice::Garbage(text)) => first.send(Told::Garbage(text.to_owned())),
             // An event of all is the worker's end, before any run has begun.
             (None, Notice::Event(_)) | (_, Notice::Remark(_)) => {}
         }
@@ -214,7 +214,7 @@ fn train(ready: &[Ready], supervision: &Supervision, global: &Global) -> Result<
 impl Ready {
     /// Its thread continues as soon as its own run has ended, while the others still train.
     fn hear(&self, event: &Event) {
-        self.tell(Told::Event(Box::new(event.clone())));
+        self.send(Told::Event(Box::new(event.clone())));
         if let Some(result) = end(&event.body) {
             self.end(result);
         }
