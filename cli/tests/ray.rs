@@ -91,7 +91,7 @@ fn training(world: &World) -> Value {
         "resume": "auto", "fresh": false, "extend": false, "evaluate": false, "locked": false, "profile": false,
         "no_background_upload": false
     });
-    json!({"options": options, "run": run, "no_evaluate": true, "threads": 1, "stall_seconds": null})
+    json!({"options": options, "run": run, "no_evaluate": true, "threads": 1, "stall_seconds": null, "succeeds": null})
 }
 
 #[test]

@@ -1,3 +1,4 @@
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,13 @@ TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(Path(__file__).parent), str(TESTS / "crash"), str(TESTS / "worker" / "train")]
 
 from command import find_cli  # noqa: E402
-from nodes import Cluster, Shelf  # noqa: E402
+from nodes import HOME, Cluster, Shelf  # noqa: E402
+
+
+@pytest.fixture(autouse=True, scope="session")
+def home() -> Iterator[None]:
+    yield
+    shutil.rmtree(HOME, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")

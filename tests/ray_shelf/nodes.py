@@ -20,6 +20,8 @@ STEPS = 12
 EXPERTS = ("ash", "birch")
 HEAD = "127.0.0.2"
 PATIENCE = 120.0
+# One for all: it holds what training has measured of the processor, which decides how it rounds.
+HOME = Path(tempfile.gettempdir()) / f"expert-ray-home-{os.getpid()}"
 
 
 class Shelf:
@@ -36,9 +38,7 @@ class Shelf:
     def start(self, *more: str) -> subprocess.Popen[bytes]:
         command = [self.cli, "train", "--all", "experts", "--device", "cpu", "--no-evaluate", "--json", *more]
         with (self.folder / "out").open("wb") as out, (self.folder / "log").open("ab") as log:
-            return subprocess.Popen(
-                command, env=environment(self.folder / "home"), cwd=self.folder, stdout=out, stderr=log
-            )
+            return subprocess.Popen(command, env=environment(), cwd=self.folder, stdout=out, stderr=log)
 
     def finish(self, *more: str, code: int = 0) -> dict[str, Any]:
         return self.result(self.start(*more), code)
@@ -69,10 +69,8 @@ class Shelf:
         wait_for((self.run(expert) / f"checkpoint-{step}" / "state.json").is_file, self.said)
 
 
-def environment(home: Path, **more: str) -> dict[str, str]:
-    found = surroundings(1)
-    # Of these tests' own launcher nothing may reach a node.
-    return {**found, "EXPERT_HOME": str(home), "RAY_USAGE_STATS_ENABLED": "0", **more}
+def environment(**more: str) -> dict[str, str]:
+    return {**surroundings(1), "EXPERT_HOME": str(HOME), "RAY_USAGE_STATS_ENABLED": "0", **more}
 
 
 class Cluster:
@@ -104,7 +102,7 @@ class Cluster:
         with (place / "log").open("wb") as log:
             self._nodes[ip] = subprocess.Popen(
                 command,
-                env=environment(place / "home", **quick, **variables),
+                env=environment(**quick, **variables),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -116,6 +114,15 @@ class Cluster:
         """Also those that left the node's process group, such as workers."""
         leader = self._nodes[ip].pid
         return [pid for pid, session in _sessions() if session == leader]
+
+    def worker(self, ip: str) -> int:
+        """The process that trains."""
+        found = [pid for pid in self.processes(ip) if b"expert_worker\0train" in _command(pid)]
+        assert len(found) == 1, [_command(pid) for pid in self.processes(ip)]
+        return found[0]
+
+    def lives(self, pid: int) -> bool:
+        return pid in [living for living, _ in _sessions()]
 
     def signal(self, ip: str, number: int) -> None:
         for pid in self.processes(ip):
@@ -151,6 +158,12 @@ def _sessions() -> list[tuple[int, int]]:
                 if fields[0] != "Z":
                     found.append((int(place.name), int(fields[3])))
     return found
+
+
+def _command(pid: int) -> bytes:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
 
 
 def _free_port() -> int:

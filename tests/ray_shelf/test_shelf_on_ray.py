@@ -1,15 +1,21 @@
 """`train --all --engine ray` with real nodes on the loopback."""
 
+import json
+import os
+import re
+import signal
 import sys
+from pathlib import Path
 
 import pytest
-from nodes import EXPERTS, HEAD, Cluster, Shelf
+from nodes import EXPERTS, HEAD, Cluster, Shelf, wait_for
 
 pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.skipif(sys.platform != "linux", reason="nodes with addresses 127.0.0.2 and 127.0.0.3"),
 ]
 SECOND = "127.0.0.3"
+THIRD = "127.0.0.4"
 
 
 @pytest.mark.full
@@ -30,3 +36,137 @@ def test_two_nodes_train_the_adapters_of_the_plain_shelf(
     cluster.kill(SECOND)
     again = shelf.finish("--engine", "ray", "--ray-address", "127.0.0.9:1")
     assert [one["finished_before"] for one in again["experts"]] == [True, True]
+
+
+# Long enough for a node to be lost meanwhile.
+LONG = {"max_steps": 800, "save_steps": 25, "eval_steps": 100, "save_total_limit": 3}
+
+
+@pytest.fixture(scope="module")
+def long_plain(cli: Path, tmp_path_factory: pytest.TempPathFactory) -> Shelf:
+    shelf = Shelf(tmp_path_factory.mktemp("long"), cli, **LONG)
+    shelf.finish()
+    return shelf
+
+
+def node_of(shelf: Shelf, expert: str) -> str | None:
+    """The newest one that it trains on."""
+    found = re.findall(rf"^{expert}: on node (\S+)$", shelf.said(), re.MULTILINE)
+    return found[-1] if found else None
+
+
+def expert_on(shelf: Shelf, node: str) -> str:
+    wait_for(lambda: any(node_of(shelf, one) == node for one in EXPERTS), shelf.said)
+    return next(one for one in EXPERTS if node_of(shelf, one) == node)
+
+
+def steps(run: Path) -> list[int]:
+    bodies = [json.loads(line)["body"] for line in (run / "events.jsonl").read_text().splitlines()]
+    return [body["step"] for body in bodies if body["type"] == "progress"]
+
+
+@pytest.mark.full
+def test_an_expert_of_a_killed_node_resumes_on_another_one(
+    long_plain: Shelf, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    cluster.add(HEAD)
+    cluster.add(SECOND)
+    shelf = Shelf(tmp_path_factory.mktemp("shared"), long_plain.cli, **LONG)
+    process = shelf.start("--engine", "ray", "--ray-address", cluster.address)
+    lost = expert_on(shelf, SECOND)
+    shelf.await_checkpoint(lost, 50)
+    cluster.kill(SECOND)
+    found = {one["expert"]: one for one in shelf.result(process)["experts"]}
+    assert found[lost]["result"]["resumed_from"] is not None, shelf.said()
+    assert f"{lost}: node {SECOND} was lost" in shelf.said()
+    assert node_of(shelf, lost) == HEAD
+    shelf.assert_same(long_plain)
+
+
+@pytest.mark.full
+def test_a_node_that_returns_from_a_pause_changes_nothing(
+    long_plain: Shelf, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    cluster.add(HEAD, cpus=0)
+    cluster.add(SECOND)
+    shelf = Shelf(tmp_path_factory.mktemp("shared"), long_plain.cli, **LONG)
+    process = shelf.start("--engine", "ray", "--ray-address", cluster.address, "--only", EXPERTS[0])
+    expert = EXPERTS[0]
+    shelf.await_checkpoint(expert, 50)
+    assert node_of(shelf, expert) == SECOND
+    # One that joins later takes over.
+    cluster.add(THIRD)
+    cluster.signal(SECOND, signal.SIGSTOP)
+    worker = cluster.worker(SECOND)
+    lease = shelf.run(expert) / "lease"
+    wait_for(lambda: not (lease / "1").exists() and (lease / "2").exists(), shelf.said)
+    wait_for(lambda: node_of(shelf, expert) == THIRD, shelf.said)
+    # The worker alone: Ray and expert-cli would end it before it saves.
+    os.kill(worker, signal.SIGCONT)
+    wait_for(lambda: not cluster.lives(worker), shelf.said)
+    failed = [
+        json.loads(line)["body"] for line in (shelf.run(expert) / "events.jsonl").read_text().splitlines()
+    ]
+    assert "lease-lost" in [body.get("code") for body in failed], failed[-5:]
+    assert not (lease / "1").exists()
+    cluster.signal(SECOND, signal.SIGCONT)
+    found = shelf.result(process)["experts"]
+    assert [one["ok"] for one in found] == [True], shelf.said()
+    assert shelf.adapter(expert) == long_plain.adapter(expert)
+    assert [path.name for path in lease.iterdir()] == ["2"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("asked", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stop_saves_every_expert_and_another_start_resumes(
+    long_plain: Shelf, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, asked: int, code: int
+) -> None:
+    cluster.add(HEAD)
+    cluster.add(SECOND)
+    shelf = Shelf(tmp_path_factory.mktemp("shared"), long_plain.cli, **LONG)
+    process = shelf.start("--engine", "ray", "--ray-address", cluster.address)
+    for expert in EXPERTS:
+        shelf.await_checkpoint(expert, 25)
+    process.send_signal(asked)
+    found = shelf.result(process, code)["experts"]
+    assert [one["exit"] for one in found] == [code, code], shelf.said()
+    for expert in EXPERTS:
+        last = steps(shelf.run(expert))[-1]
+        assert (shelf.run(expert) / f"checkpoint-{last}" / "state.json").is_file(), shelf.said()
+    shelf.finish("--engine", "ray", "--ray-address", cluster.address)
+    shelf.assert_same(long_plain)
+
+
+@pytest.mark.full
+def test_a_lost_head_ends_the_command_and_another_start_resumes(
+    long_plain: Shelf, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    cluster.add(HEAD)
+    cluster.add(SECOND)
+    shelf = Shelf(tmp_path_factory.mktemp("shared"), long_plain.cli, **LONG)
+    process = shelf.start("--engine", "ray", "--ray-address", cluster.address)
+    for expert in EXPERTS:
+        shelf.await_checkpoint(expert, 25)
+    cluster.kill(HEAD)
+    found = shelf.result(process, 1)["experts"]
+    assert {one["error"]["code"] for one in found} == {"ray-lost"}, shelf.said()
+    cluster.kill(SECOND)
+    cluster.add(HEAD)
+    again = shelf.finish("--engine", "ray", "--ray-address", cluster.address)["experts"]
+    assert all(one["result"]["resumed_from"] for one in again), shelf.said()
+    shelf.assert_same(long_plain)
+
+
+@pytest.mark.full
+def test_a_node_with_another_package_or_without_the_folder_ends_the_command(
+    plain: Shelf, cluster: Cluster, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (tmp_path / "torch-1.2.3.dist-info").mkdir()
+    (tmp_path / "torch-1.2.3.dist-info" / "METADATA").write_text("Name: torch\nVersion: 1.2.3\n")
+    cluster.add(HEAD)
+    cluster.add(SECOND, PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    shelf = Shelf(tmp_path_factory.mktemp("shared"), plain.cli)
+    error = shelf.finish("--engine", "ray", "--ray-address", cluster.address, code=3)["error"]
+    assert error["code"] == "node-differs"
+    assert f"node {SECOND}: " in error["message"] and "torch 1.2.3 (driver: " in error["message"], error
+    assert not shelf.run(EXPERTS[0]).exists()

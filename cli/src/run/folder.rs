@@ -9,6 +9,7 @@ use super::events::made_a_step;
 use super::own;
 use super::record::{CONFIG, FINAL, Finished, checkpoints};
 use crate::failure::Failure;
+use crate::sys::lease;
 use crate::sys::run_lock::RunLock;
 
 /// A run's folder, locked until the last clone of this is dropped and no worker shares it any more.
@@ -32,7 +33,8 @@ pub enum State {
 impl RunFolder {
     pub fn claim(path: &Path) -> Result<Self, Failure> {
         fs::create_dir_all(path).map_err(|error| Failure::writing("create", path, &error))?;
-        let lock = RunLock::take(path)?;
+        // The holder of a lease locks the lease's own folder: one that is paused would keep the run's lock.
+        let lock = RunLock::take(lease::folder_for(path).unwrap_or(path))?;
         own::recover(path)?;
         Ok(Self { path: path.to_owned(), lock: Arc::new(lock) })
     }

@@ -9,7 +9,9 @@ use fs_err as fs;
 use super::events::{holds_an_event, made_a_step};
 use super::record::{Begun, CONFIG, FINAL, Finished, read_plan};
 use crate::failure::Failure;
-use crate::sys::files::{children, remove};
+use crate::sys::durable::{remove, rename};
+use crate::sys::files::children;
+use crate::sys::lease;
 use crate::sys::paths::file_name;
 
 /// The run before, whole, kept until another one takes its place.
@@ -21,8 +23,8 @@ const LOCK: &str = "lock";
 
 /// Written by replacing: a crash may leave their temporary names.
 const REPLACEABLE: [&str; 4] = ["run.json", FINAL, "report.html", "evaluation.json"];
-const OTHERS: [&str; 8] =
-    [EVENTS, "plan.json", "inputs.json", "tensorboard", "worker.log", PREVIOUS, REPLACED, LOCK];
+const OTHERS: [&str; 9] =
+    [EVENTS, "plan.json", "inputs.json", "tensorboard", "worker.log", PREVIOUS, REPLACED, LOCK, lease::NAME];
 
 /// Whether expert-cli gives this name to what a run leaves.
 pub fn is_own(name: &str) -> bool {
@@ -40,7 +42,8 @@ pub fn is_own(name: &str) -> bool {
 
 /// Files with a run's names in a folder where expert-cli never ran.
 pub fn refuse_foreign(run: &Path) -> Result<(), Failure> {
-    const HARMLESS: [&str; 5] = [LOCK, "report.html", "evaluation.json", "worker.log", "tensorboard"];
+    const HARMLESS: [&str; 6] =
+        [LOCK, lease::NAME, "report.html", "evaluation.json", "worker.log", "tensorboard"];
     let mut found: Vec<String> = children(run).iter().map(|path| file_name(path)).collect();
     found.retain(|name| is_own(name) && !HARMLESS.contains(&name.as_str()) && !name.starts_with('.'));
     if found.is_empty() || shows_a_run(run) {
@@ -72,7 +75,8 @@ pub fn set_aside(run: &Path) -> Result<(), Failure> {
     let mut paths: Vec<PathBuf> = children(run)
         .into_iter()
         .filter(|path| {
-            is_own(&file_name(path)) && ![LOCK, PREVIOUS, REPLACED].contains(&file_name(path).as_str())
+            is_own(&file_name(path))
+                && ![LOCK, lease::NAME, PREVIOUS, REPLACED].contains(&file_name(path).as_str())
         })
         .collect();
     if paths.is_empty() {
@@ -112,7 +116,7 @@ pub fn keep_as_previous(run: &Path) -> Result<(), Failure> {
     };
     remove(old).map_err(|error| Failure::writing("remove", old, &error))?;
     if let Some(new) = new {
-        fs::rename(new, &previous).map_err(|error| Failure::writing("move", new, &error))?;
+        rename(new, &previous).map_err(|error| Failure::writing("move", new, &error))?;
     }
     Ok(())
 }
@@ -134,7 +138,7 @@ fn has_adapter(run: &Path) -> bool {
 fn move_to(path: &Path, folder: &Path) -> io::Result<()> {
     let target = folder.join(path.file_name().unwrap_or_default());
     remove(&target)?;
-    fs::rename(path, target)
+    rename(path, &target)
 }
 
 #[cfg(test)]

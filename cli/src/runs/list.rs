@@ -10,6 +10,7 @@ use crate::experts;
 use crate::failure::Failure;
 use crate::run::{checkpoint_step, read_evaluation, read_plan, recorded};
 use crate::sys::files::{children, read_json};
+use crate::sys::lease;
 use crate::sys::run_lock::holder;
 
 /// In the order in which an unfinished run is chosen: the run furthest along comes first.
@@ -175,7 +176,7 @@ fn owner(path: &Path) -> String {
 }
 
 fn state(path: &Path, recorded: bool) -> State {
-    if holder(path).is_some() {
+    if holder(path).or_else(|| lease::holder(path)).is_some() {
         State::Running
     } else if recorded {
         State::Finished

@@ -1,11 +1,12 @@
 //! Writes a file atomically, so that it survives a crash.
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 use serde::Serialize;
 
+use super::{files, lease};
 use crate::failure::Failure;
 
 /// Temp file beside it, sync, rename, sync the folder.
@@ -44,16 +45,44 @@ fn place(
 ) -> io::Result<()> {
     let folder = parent(path);
     fs::create_dir_all(folder)?;
+    let beside = lease::folder_for(path).unwrap_or(folder);
     let mut builder = tempfile::Builder::new();
     // As any new file: readable by all whom the umask allows.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut temporary = builder.prefix(".writing-").tempfile_in(folder)?;
+    let mut temporary = lease::explained(builder.prefix(".writing-").tempfile_in(beside))?;
     fill(temporary.as_file_mut())?;
     temporary.as_file().sync_all()?;
     let placed = if replace { temporary.persist(path) } else { temporary.persist_noclobber(path) };
-    placed.map_err(|error| error.error)?;
+    lease::explained(placed.map_err(|error| error.error))?;
     sync_folder(folder)
+}
+
+/// Moves a file or folder of a run.
+pub fn rename(path: &Path, target: &Path) -> io::Result<()> {
+    match lease::folder_for(path) {
+        None => fs::rename(path, target),
+        Some(lease) => {
+            let taken = taken(path, lease)?;
+            lease::explained(fs::rename(taken, target))
+        }
+    }
+}
+
+/// Removes a file or folder of a run; nothing there is no error.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match lease::folder_for(path) {
+        Some(lease) if path.symlink_metadata().is_ok() => files::remove(&taken(path, lease)?),
+        _ => files::remove(path),
+    }
+}
+
+/// Out of the run into the lease's folder, which only its holder has.
+fn taken(path: &Path, lease: &Path) -> io::Result<PathBuf> {
+    let target = lease.join(path.file_name().unwrap_or_default());
+    files::remove(&target)?;
+    lease::explained(fs::rename(path, &target))?;
+    Ok(target)
 }
 
 pub fn write_json(path: &Path, document: &impl Serialize) -> Result<(), Failure> {

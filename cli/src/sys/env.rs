@@ -54,10 +54,12 @@ pub const RENDEZVOUS: Variable =
 pub const PARENT_PID: Variable = internal("EXPERT_PARENT_PID", "the CLI's process id");
 pub const RUN_LOCK: Variable =
     internal("EXPERT_RUN_LOCK", "the number of the descriptor by which the worker holds its run's lock");
+pub const LEASE: Variable =
+    internal("EXPERT_LEASE", "the folder of the lease that a task of a cluster holds on its run");
 /// Keeps the working directory, which may be a downloaded expert's, off the worker's import path.
 pub const SAFE_PATH: Variable = internal("PYTHONSAFEPATH", "always set for the worker");
 
-pub const ALL: [&Variable; 26] = [
+pub const ALL: [&Variable; 27] = [
     &PYTHON,
     &STOP_GRACE,
     &VIRTUAL_ENV,
@@ -83,6 +85,7 @@ pub const ALL: [&Variable; 26] = [
     &RENDEZVOUS,
     &PARENT_PID,
     &RUN_LOCK,
+    &LEASE,
     &SAFE_PATH,
 ];
 

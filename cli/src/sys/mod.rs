@@ -9,5 +9,6 @@ pub mod git;
 pub mod gpus;
 pub mod host;
 pub mod launcher;
+pub mod lease;
 pub mod paths;
 pub mod run_lock;

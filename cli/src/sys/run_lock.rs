@@ -15,6 +15,7 @@ use expert_contract::exit::Exit;
 use fs_err as fs;
 
 use super::files::without_following;
+use super::lease;
 use crate::failure::Failure;
 
 const NAME: &str = "lock";
@@ -49,7 +50,11 @@ impl RunLock {
             Some(Ok(true)) | None => {}
         }
         sign(&mut file).map_err(|error| Failure::writing("write", &path, &error))?;
-        Ok(Self { file, folder: whole })
+        // Where tasks of a cluster write, no lock of this machine reaches.
+        match lease::holder(folder) {
+            Some(holder) => Err(busy_with(folder, &holder)),
+            None => Ok(Self { file, folder: whole }),
+        }
     }
 
     /// What the worker is to hold too.
@@ -88,6 +93,11 @@ pub fn holder(folder: &Path) -> Option<String> {
     }
     let whole = opened(folder)?;
     taken(whole.try_lock_shared()).then(|| holder_of_folder(folder).to_string())
+}
+
+/// `holder` as [`holder`] names it.
+pub fn busy_with(folder: &Path, holder: &str) -> Failure {
+    busy(folder, &Holder::Process(holder.to_owned()))
 }
 
 fn busy(folder: &Path, holder: &Holder) -> Failure {

@@ -7,7 +7,7 @@ use super::launch::{Launch, Started};
 use super::process::{self, Worker};
 use super::warm::Warm;
 use crate::failure::{Failure, reason};
-use crate::sys::{env, gpus};
+use crate::sys::{env, gpus, lease};
 
 /// The worker's parent-death signal is tied to the *thread* that calls this: it must outlive the worker.
 /// `warm`: a warm parent, if it is running.
@@ -42,6 +42,9 @@ fn spawn(launch: &Launch) -> Result<Child, Failure> {
     number(&mut command, launch);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
     process::prepare(&mut command);
+    if let Some((name, folder)) = lease::for_worker() {
+        command.env(name, folder);
+    }
     process::share(&mut command, &launch.run_locks);
     command.spawn().map_err(|error| {
         let python = launch.python.python.display();

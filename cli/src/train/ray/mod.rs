@@ -122,6 +122,7 @@ impl<'a> Cluster<'a> {
             run,
             no_evaluate: self.trainer.shelf.is_some_and(|shelf| shelf.no_evaluate),
             threads: machine.threads.compute,
+            succeeds: None,
             stall_seconds: self.trainer.runner.supervision.stall_timeout.map(|it| it.as_secs_f64()),
         };
         Order { code: code::of(Some(&self.python)), training: Some(training) }
@@ -247,7 +248,7 @@ fn pass_on(
         Line::Trained { before: true, result } => return Some(Ok(Trained::Before(result))),
         Line::Trained { before: false, result } => return Some(Ok(Trained::Now(result))),
         Line::Failed(failed) => return Some(Err(on_node(failed.into(), node))),
-        Line::SameCode => {}
+        Line::Lease(_) | Line::SameCode => {}
     }
     None
 }

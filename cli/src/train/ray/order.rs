@@ -29,6 +29,8 @@ pub struct Training {
     /// As on the driver's machine, where their number is part of rounding.
     pub threads: Option<u32>,
     pub stall_seconds: Option<f64>,
+    /// The lease of a task that was lost, which may be taken over at once. The driver writes it.
+    pub succeeds: Option<u64>,
 }
 
 /// One line of a task's standard output. The last one is `Trained`, `Failed` or `SameCode`.
@@ -39,6 +41,8 @@ pub enum Line {
     Garbage(String),
     Remark(String),
     Quiet(Quiet),
+    /// The token of the lease that the task has taken.
+    Lease(u64),
     /// From the driver: the expert trains again elsewhere.
     Lost(String),
     Trained {

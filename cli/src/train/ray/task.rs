@@ -1,6 +1,7 @@
 //! `expert-cli ray-task`: one task of a shelf on a Ray cluster, on the node where it runs.
 
 use std::io::{Read, Write, stdin, stdout};
+use std::path::Path;
 use std::process::exit;
 use std::thread;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::lock::{code, inputs};
 use crate::plan::{Reads, prepare_here};
 use crate::sys::digests::Digests;
 use crate::sys::host;
+use crate::sys::lease::Lease;
 use crate::train::options::ShelfOptions;
 use crate::train::runner::{Runner, Trained};
 use crate::train::trainer::Trainer;
@@ -65,7 +67,7 @@ fn carry_out(order: Order, global: &Global) -> Result<Line, Failure> {
 
 fn train(training: &Training, global: &Global) -> Result<Line, Failure> {
     let console = Console { warns: false, ..Console::new(false, true) };
-    let Training { options, run, no_evaluate, threads, stall_seconds } = training;
+    let Training { options, run, no_evaluate, threads, stall_seconds, succeeds } = training;
     let prepared = prepare_here(options, Reads::TrainingData, run.here(), &console)?;
     let resolved = prepared.resolved.on(&Share { device: None, threads: *threads });
     let stall_timeout = stall_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -75,9 +77,21 @@ fn train(training: &Training, global: &Global) -> Result<Line, Failure> {
         Runner { supervision: &supervision, global, digests: &digests, warm: None, rank: None, group: None };
     let shelf = ShelfOptions::of_one(*no_evaluate);
     let trainer = Trainer { options: run, shelf: Some(&shelf), runner };
+    let paths = &resolved.machine.paths;
+    let (run, expert) = (Path::new(&paths.output), Path::new(&paths.expert_dir));
+    let lease = Lease::take(run, expert, *succeeds, || {
+        say(&Line::Failed(taken_over().into()));
+        exit(Exit::Locked.code().into());
+    })?;
+    say(&Line::Lease(lease.token));
     let outcome = trainer.train(&resolved, &mut |notice| pass_on(&notice))?;
     let before = matches!(outcome, Trained::Before(_));
     Ok(Line::Trained { before, result: outcome.document().clone() })
+}
+
+fn taken_over() -> Failure {
+    Failure::new(Exit::Locked, "lease-lost", "another task has taken over this expert")
+        .hint("its node was paused or cut off from the others; what it had saved is kept")
 }
 
 fn pass_on(notice: &Notice) {

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from expert_worker import lease
+
 Chunk = bytes | memoryview
 PARTIAL = ".partial"
 TRASH = ".trash"
@@ -55,13 +57,14 @@ def _write_all(handle: int, view: memoryview) -> None:
 
 def replace(path: Path, content: Chunk) -> Written:
     """Put a whole file in the place of whatever stood there."""
-    temp = path.with_name(path.name + PARTIAL)
-    try:
-        written = write(temp, [content])
-        temp.replace(path)
-    except OSError:
-        temp.unlink(missing_ok=True)
-        raise
+    temp = lease.beside(path, PARTIAL)
+    with lease.held():
+        try:
+            written = write(temp, [content])
+            temp.replace(path)
+        except OSError:
+            temp.unlink(missing_ok=True)
+            raise
     sync_folder(path.parent)
     return written
 
@@ -99,12 +102,14 @@ def json_bytes(document: Any) -> bytes:
 
 def build_folder(target: Path, fill: Callable[[Path], None]) -> None:
     """Fill a temp folder beside `target`, then publish it under its name; an older one gives way."""
-    temp = target.with_name(target.name + PARTIAL)
+    temp = lease.beside(target, PARTIAL)
     remove_tree(temp)
-    temp.mkdir()
+    with lease.held():
+        temp.mkdir()
     try:
-        fill(temp)
-        publish_folder(temp, target)
+        with lease.held():
+            fill(temp)
+            publish_folder(temp, target)
     except BaseException:
         # Best effort only: on a failing disk the first error is the one to report.
         shutil.rmtree(temp, ignore_errors=True)
@@ -123,9 +128,11 @@ def sync_tree(folder: Path) -> None:
 
 
 def publish_folder(temp: Path, target: Path) -> None:
+    if lease.folder_for(target) is None:
+        lease.confirm()
     for folder in [*(f for f in sorted(temp.rglob("*"), reverse=True) if f.is_dir()), temp]:
         sync_folder(folder)
-    old = target.with_name(target.name + TRASH)
+    old = lease.beside(target, TRASH)
     if target.exists():
         remove_tree(old)
         target.rename(old)
@@ -136,11 +143,26 @@ def publish_folder(temp: Path, target: Path) -> None:
 
 def discard_folder(folder: Path) -> None:
     """Delete a folder such that a crash leaves either all of it or nothing under its name."""
-    trash = folder.with_name(folder.name + TRASH)
+    trash = lease.beside(folder, TRASH)
     remove_tree(trash)
-    folder.rename(trash)
+    with lease.held():
+        folder.rename(trash)
     sync_folder(folder.parent)
     remove_tree(trash)
+
+
+def move_folder(folder: Path, target: Path) -> None:
+    """Another name in the same folder; a folder that has the name already is deleted."""
+    if target.exists():
+        discard_folder(target)
+    with lease.held():
+        taken = lease.beside(folder, TRASH)
+        if lease.folder_for(folder) is not None:
+            remove_tree(taken)
+            folder.rename(taken)
+            folder = taken
+        folder.rename(target)
+    sync_folder(target.parent)
 
 
 def remove_tree(folder: Path) -> None:
@@ -154,6 +176,7 @@ def remove_leftovers(parent: Path, own: re.Pattern[str]) -> list[str]:
     if not parent.is_dir():
         return []
     gone = []
+    lease.confirm()
     for path in sorted(parent.iterdir()):
         bare = path.name.removesuffix(PARTIAL).removesuffix(TRASH)
         if bare != path.name and own.fullmatch(bare):

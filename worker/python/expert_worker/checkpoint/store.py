@@ -189,9 +189,7 @@ class Store:
     def _set_aside(self, path: Path, why: str) -> None:
         target = path.with_name(f"{path.name}.{why}")
         with self._storage(f"rename {path.name}"):
-            files.remove_tree(target)
-            path.rename(target)
-            files.sync_folder(self.output)
+            files.move_folder(path, target)
 
     def _set_aside_folders(self) -> list[Path]:
         return sorted(p for p in self.output.iterdir() if _ASIDE.fullmatch(p.name))

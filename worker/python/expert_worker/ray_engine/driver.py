@@ -152,6 +152,9 @@ class Driver:
             for reference in lines:
                 text = ray.get(reference)
                 self._say_text(task, name, text)
+                if text.startswith('{"lease"'):
+                    # Should this task be lost, the next one need not wait until its lease expires.
+                    task.order["training"]["succeeds"] = json.loads(text)["lease"]
                 if text.startswith(('{"trained"', '{"failed"')):
                     return True
                 if '"type":"progress"' in text:
