@@ -20,6 +20,12 @@ STEPS = 12
 EXPERTS = ("ash", "birch")
 HEAD = "127.0.0.2"
 PATIENCE = 120.0
+# How soon a node, or the head, counts as lost.
+QUICK = {
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_failure_threshold": "3",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "10",
+}
 # One for all: it holds what training has measured of the processor, which decides how it rounds.
 HOME = Path(tempfile.gettempdir()) / f"expert-ray-home-{os.getpid()}"
 
@@ -66,11 +72,17 @@ class Shelf:
             assert self.adapter(expert) == other.adapter(expert), f"{expert} differs"
 
     def await_checkpoint(self, expert: str, step: int) -> None:
-        wait_for((self.run(expert) / f"checkpoint-{step}" / "state.json").is_file, self.said)
+        """Or one after it: old ones are deleted."""
+
+        def is_there() -> bool:
+            found = self.run(expert).glob("checkpoint-*/state.json")
+            return any(int(path.parent.name.rpartition("-")[2]) >= step for path in found)
+
+        wait_for(is_there, self.said)
 
 
 def environment(**more: str) -> dict[str, str]:
-    return {**surroundings(1), "EXPERT_HOME": str(HOME), "RAY_USAGE_STATS_ENABLED": "0", **more}
+    return {**surroundings(1), "EXPERT_HOME": str(HOME), **QUICK, "RAY_USAGE_STATS_ENABLED": "0", **more}
 
 
 class Cluster:
@@ -98,11 +110,10 @@ class Cluster:
             f"--num-cpus={cpus}", "--num-gpus=0", "--object-store-memory=80000000", "--block",
             "--disable-usage-stats",
         ]  # fmt: skip
-        quick = {"RAY_health_check_period_ms": "1000", "RAY_health_check_failure_threshold": "3"}
         with (place / "log").open("wb") as log:
             self._nodes[ip] = subprocess.Popen(
                 command,
-                env=environment(**quick, **variables),
+                env=environment(**variables),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

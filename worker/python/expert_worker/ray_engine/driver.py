@@ -112,7 +112,7 @@ class Driver:
         """An actor that no node has room for never answers."""
         with suppress(RayError):
             actor = task.actor
-            if actor is not None and not ray.wait([actor.stop.remote(task.stopping)], timeout=5.0)[0]:
+            if actor is not None and not ray.wait([actor.name.remote()], timeout=5.0)[0]:
                 ray.kill(actor)
 
     def _follow(self, task: _Task) -> None:
