@@ -97,6 +97,7 @@ class Cluster:
     def add(self, ip: str, *, cpus: int = 1, **variables: str) -> None:
         """The first node is the head. A node's address is its name."""
         place = self.folder / ip.rpartition(".")[2]
+        shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
         head = ip == HEAD
         port = self.address.rpartition(":")[2]

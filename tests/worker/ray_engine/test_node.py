@@ -72,6 +72,8 @@ def test_a_cluster_that_does_not_answer_is_an_error(tmp_path: Path, address: str
         "expert_worker.ray_engine",
         "--folder",
         str(tmp_path),
+        "--mark",
+        "mark",
         "--cli",
         "expert-cli",
     ]

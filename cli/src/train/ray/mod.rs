@@ -7,8 +7,9 @@ mod order;
 mod task;
 
 use std::collections::HashMap;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ use expert_contract::exit::Exit;
 use expert_contract::resolve::Resolved;
 use serde::Deserialize;
 use serde_json::json;
+use tempfile::NamedTempFile;
 
 use order::{Failed, Line, Order, Resources, Training};
 pub use task::run as run_task;
@@ -28,7 +30,8 @@ use super::trainer::Trainer;
 use crate::args::PlanOptions;
 use crate::failure::Failure;
 use crate::lock::code;
-use crate::sys::paths::absolute;
+use crate::sys::files::{remove, without_following};
+use crate::sys::paths::{absolute, file_name};
 use crate::ui::Console;
 use crate::worker::{self, Found, Helper, Interrupt, Notice, Search};
 
@@ -45,7 +48,9 @@ pub struct Cluster<'a> {
     helper: Helper,
     desk: Arc<Desk>,
     next: AtomicUsize,
-    log: PathBuf,
+    log: Log,
+    /// In the experts' folder: a node sees it only where it sees that folder.
+    _mark: NamedTempFile,
 }
 
 /// What the driver says of one expert.
@@ -78,7 +83,8 @@ impl<'a> Cluster<'a> {
         console: &Console,
     ) -> Result<Self, Failure> {
         let python = Search::here(trainer.runner.global.python.as_deref(), None).find()?.of_this_version()?;
-        let (log, path) = log_file()?;
+        let log = Log::new()?;
+        let mark = mark(folder)?;
         let desk = Arc::new(Desk::default());
         let (first, begun) = channel();
         let hear = {
@@ -91,16 +97,15 @@ impl<'a> Cluster<'a> {
             }
         };
         let check = Order { code: code::of(Some(&python.python)), training: None };
-        let arguments = arguments(address, folder);
-        let helper = Helper::start(&python, MODULE, &arguments, log, hear)?;
-        let lost = || lost(&path);
-        helper.send(&check).map_err(|_| lost())?;
-        let nodes = await_ready(&begun).unwrap_or_else(|| Err(lost()))?;
+        let arguments = arguments(address, folder, &mark);
+        let helper = Helper::start(&python, MODULE, &arguments, log.open()?, hear)?;
+        helper.send(&check).map_err(|_| log.lost())?;
+        let nodes = await_ready(&begun).unwrap_or_else(|| Err(log.lost()))?;
         let next = AtomicUsize::new(0);
         let Found { python, .. } = python;
         let plural = if nodes == 1 { "node" } else { "nodes" };
         console.say(&format!("training on a Ray cluster of {nodes} {plural}"));
-        Ok(Self { trainer, options, python, helper, desk, next, log: path })
+        Ok(Self { trainer, options, python, helper, desk, next, log, _mark: mark })
     }
 
     fn order(&self, resolved: &Resolved) -> Order {
@@ -150,7 +155,7 @@ impl<'a> Cluster<'a> {
                         return outcome;
                     }
                 }
-                Err(RecvTimeoutError::Disconnected) => return Err(lost(&self.log)),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.log.lost()),
                 Err(RecvTimeoutError::Timeout) if deadline.is_some_and(|it| Instant::now() >= it) => {
                     return Err(silent(worker::interrupted()));
                 }
@@ -171,7 +176,7 @@ impl Engine for Cluster<'_> {
         let order = self.order(resolved);
         let resources = Resources::of(&resolved.machine);
         let submit = json!({"submit": {"id": id, "resources": resources, "order": order}});
-        self.helper.send(&submit).map_err(|_| lost(&self.log))?;
+        self.helper.send(&submit).map_err(|_| self.log.lost())?;
         let outcome = self.follow(id, &said, notify);
         self.desk.close_one(id);
         outcome
@@ -205,9 +210,12 @@ impl Desk {
     }
 }
 
-fn arguments(address: Option<&str>, folder: &Path) -> Vec<String> {
+fn arguments(address: Option<&str>, folder: &Path, mark: &NamedTempFile) -> Vec<String> {
     let cli = std::env::current_exe().unwrap_or_default();
-    let mut arguments = vec!["--folder".to_owned(), absolute(folder), "--cli".to_owned(), absolute(&cli)];
+    let named =
+        [("--folder", absolute(folder)), ("--mark", file_name(mark.path())), ("--cli", absolute(&cli))];
+    let mut arguments: Vec<String> =
+        named.into_iter().flat_map(|(option, value)| [option.to_owned(), value]).collect();
     arguments.extend(address.into_iter().flat_map(|address| ["--address".to_owned(), address.to_owned()]));
     arguments
 }
@@ -265,16 +273,54 @@ fn on_node(failure: Failure, node: Option<&str>) -> Failure {
     }
 }
 
-fn log_file() -> Result<(std::fs::File, PathBuf), Failure> {
-    let file = tempfile::Builder::new().prefix("expert-cli-ray-").suffix(".log").tempfile();
-    let kept = file.and_then(|file| file.keep().map_err(|error| error.error));
-    kept.map_err(|error| Failure::writing("write to", &std::env::temp_dir(), &error))
+/// The driver's standard error, kept where a failure names it.
+struct Log {
+    path: PathBuf,
+    is_named: AtomicBool,
 }
 
-fn lost(log: &Path) -> Failure {
-    let message = format!("the connection to the Ray cluster is lost; the driver's log is {}", log.display());
-    Failure::new(Exit::Failed, "ray-lost", message)
-        .hint("start the cluster again if its head has ended, and repeat the command: it resumes each expert from its newest checkpoint")
+impl Log {
+    fn new() -> Result<Self, Failure> {
+        let folder = std::env::temp_dir();
+        let file = tempfile::Builder::new().prefix("expert-cli-ray-").suffix(".log").tempfile();
+        let kept = file.and_then(|file| file.keep().map_err(|error| error.error));
+        let (_, path) = kept.map_err(|error| Failure::writing("write to", &folder, &error))?;
+        Ok(Self { path, is_named: AtomicBool::new(false) })
+    }
+
+    fn open(&self) -> Result<std::fs::File, Failure> {
+        let opened = without_following().append(true).open(&self.path);
+        opened.map(fs_err::File::into_file).map_err(|error| Failure::writing("write", &self.path, &error))
+    }
+
+    fn lost(&self) -> Failure {
+        self.is_named.store(true, Ordering::Relaxed);
+        let log = self.path.display();
+        let message = format!("the connection to the Ray cluster is lost; the driver's log is {log}");
+        Failure::new(Exit::Failed, "ray-lost", message).hint(
+            "start the cluster again if its head has ended, and repeat the command: it resumes each expert from its newest checkpoint",
+        )
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        if !self.is_named.load(Ordering::Relaxed) {
+            let _ = remove(&self.path);
+        }
+    }
+}
+
+/// A node reads it by its name and compares the content.
+fn mark(folder: &Path) -> Result<NamedTempFile, Failure> {
+    let refused = |error: io::Error| Failure::writing("write to", folder, &error);
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut mark = builder.prefix(".expert-cli-").tempfile_in(folder).map_err(refused)?;
+    let name = file_name(mark.path());
+    mark.write_all(name.as_bytes()).and_then(|()| mark.as_file().sync_all()).map_err(refused)?;
+    Ok(mark)
 }
 
 /// Stopped, and a task did not say in time how it ended.

@@ -1,4 +1,4 @@
-"""`python -m expert_worker.ray_engine --folder DIR --cli PATH [--address A]`: the driver that `train --all
+"""`python -m expert_worker.ray_engine --folder DIR --mark NAME --cli PATH [--address A]`: what `train --all
 --engine ray` talks to. The first line on standard input is the order that compares a node's code with ours,
 each further line submits or stops a task, and the end of the input ends the driver.
 """
@@ -22,13 +22,14 @@ from expert_worker.process.stdout import claim_stdout
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m expert_worker.ray_engine", description=__doc__)
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--mark", required=True)
     parser.add_argument("--cli", required=True)
     parser.add_argument("--address")
     options = parser.parse_args()
     bind_to_parent(reads_stdin=True)
     channel = claim_stdout()
     try:
-        serve(options.folder, options.cli, options.address, channel)
+        serve(options, channel)
     except BaseException as error:
         known = as_expert_error(error, [])
         told = {
@@ -42,23 +43,22 @@ def main() -> int:
     return 0
 
 
-def serve(folder: Path, cli: str, address: str | None, channel: int) -> None:
+def serve(options: argparse.Namespace, channel: int) -> None:
     if find_spec("ray") is None:
         raise Missing(
             "--engine ray needs the package ray",
             hint="Install it on every machine of the cluster: pip install 'expert-worker[ray]'",
             code="ray-missing",
         )
-    connect(address)
+    connect(options.address)
     from expert_worker.ray_engine.driver import Driver
 
-    driver = Driver(folder, cli, channel)
-    with driver.shared():
-        check = json.loads(sys.stdin.readline())
-        nodes = driver.check_nodes(check)
-        driver.write(json.dumps({"ready": {"nodes": nodes}}))
-        for line in sys.stdin:
-            act(driver, json.loads(line))
+    driver = Driver(options.folder, options.mark, options.cli, channel)
+    check = json.loads(sys.stdin.readline())
+    nodes = driver.check_nodes(check)
+    driver.write(json.dumps({"ready": {"nodes": nodes}}))
+    for line in sys.stdin:
+        act(driver, json.loads(line))
 
 
 def act(driver: Any, message: dict[str, Any]) -> None:

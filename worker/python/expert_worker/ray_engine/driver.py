@@ -2,10 +2,8 @@
 
 import json
 import os
-import secrets
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,29 +34,20 @@ class _Task:
 
 
 class Driver:
-    def __init__(self, folder: Path, cli: str, channel: int) -> None:
+    def __init__(self, folder: Path, mark: str, cli: str, channel: int) -> None:
+        """`mark` is a file that a node sees only where it sees the experts' folder."""
         self._channel = channel
         self._writing = threading.Lock()
         self._tasks: dict[int, _Task] = {}
         self._here: dict[str, Any] = {
             "folder": str(folder),
-            "mark": f".expert-cli-{secrets.token_hex(8)}",
-            "content": secrets.token_hex(16),
+            "mark": mark,
+            "content": (folder / mark).read_text(encoding="utf-8"),
             "environment": node.environment(),
             "cli": cli,
         }
         ray.cloudpickle.register_pickle_by_value(node)
         self._node = ray.remote(node.Node)
-
-    @contextmanager
-    def shared(self) -> Iterator[None]:
-        """A file that a node sees only where it sees the experts' folder."""
-        mark = Path(self._here["folder"], self._here["mark"])
-        mark.write_text(self._here["content"], encoding="utf-8")
-        try:
-            yield
-        finally:
-            mark.unlink(missing_ok=True)
 
     def check_nodes(self, order: dict[str, Any]) -> int:
         """How many nodes there are. Every one that could be given a task must be able to train it."""
