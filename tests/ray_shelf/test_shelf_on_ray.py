@@ -129,8 +129,10 @@ def test_a_stop_saves_every_expert_and_another_start_resumes(
         shelf.await_checkpoint(expert, 25)
     process.send_signal(asked)
     found = shelf.result(process, code)["experts"]
-    assert [one["exit"] for one in found] == [code, code], shelf.said()
-    for expert in EXPERTS:
+    # One that started sooner may have finished.
+    stopped = [one["expert"] for one in found if not one["ok"]]
+    assert stopped and {one["exit"] for one in found if not one["ok"]} == {code}, shelf.said()
+    for expert in stopped:
         last = steps(shelf.run(expert))[-1]
         assert (shelf.run(expert) / f"checkpoint-{last}" / "state.json").is_file(), shelf.said()
     shelf.finish("--engine", "ray", "--ray-address", cluster.address)
