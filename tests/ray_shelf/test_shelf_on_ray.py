@@ -39,7 +39,7 @@ def test_two_nodes_train_the_adapters_of_the_plain_shelf(
 
 
 # Long enough for a node to be lost meanwhile.
-LONG = {"max_steps": 600, "save_steps": 25, "evaluation_strategy": "no", "save_total_limit": 3}
+LONG = {"max_steps": 1500, "save_steps": 25, "evaluation_strategy": "no", "save_total_limit": 3}
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +92,10 @@ def test_a_node_that_returns_from_a_pause_changes_nothing(
     shelf = Shelf(tmp_path_factory.mktemp("shared"), long_plain.cli, **LONG)
     process = shelf.start("--engine", "ray", "--ray-address", cluster.address, "--only", EXPERTS[0])
     expert = EXPERTS[0]
-    shelf.await_checkpoint(expert, 50)
-    assert node_of(shelf, expert) == SECOND
+    wait_for(lambda: node_of(shelf, expert) == SECOND, shelf.said)
     # One that joins later takes over.
     cluster.add(THIRD)
+    shelf.await_checkpoint(expert, 50)
     cluster.signal(SECOND, signal.SIGSTOP)
     worker = cluster.worker(SECOND)
     lease = shelf.run(expert) / "lease"

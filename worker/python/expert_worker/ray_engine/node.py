@@ -64,6 +64,9 @@ class Node:
             yield json.dumps({"failed": refused})
             return
         command = [cli, "ray-task", "--python", sys.executable]
+        if sys.platform != "win32":
+            # Ray's threads block SIGINT, and a program inherits what the thread that starts it blocks.
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS.values())
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
         )
