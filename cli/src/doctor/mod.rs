@@ -2,6 +2,7 @@
 
 mod check;
 mod driver;
+pub mod kernels;
 mod machine;
 mod probe;
 pub mod text;

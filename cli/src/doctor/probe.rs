@@ -14,7 +14,7 @@ use crate::failure::reason;
 use crate::sys::{env, gpus};
 
 /// Importing torch from a cold network disk is slow; a broken driver may hang.
-const PATIENCE: Duration = Duration::from_mins(3);
+pub const PATIENCE: Duration = Duration::from_mins(3);
 
 #[derive(Debug, Deserialize)]
 pub struct Report {
@@ -108,7 +108,7 @@ pub fn ask(python: &Path) -> Result<Report, String> {
         .map_err(|_| last_words(&stderr.recv_timeout(PATIENCE).unwrap_or_default()))
 }
 
-fn read_all(stream: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
+pub fn read_all(stream: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -120,7 +120,7 @@ fn read_all(stream: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String
     receiver
 }
 
-fn last_words(stderr: &str) -> String {
+pub fn last_words(stderr: &str) -> String {
     let last = stderr.lines().rev().map(str::trim).find(|line| !line.is_empty());
     last.unwrap_or("it ended without output").to_owned()
 }

@@ -29,13 +29,14 @@ def main(arguments: list[str] | None = None) -> int:
     # To find plugins, pydantic reads the entry points of every installed package: a tenth of a start.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     parser = argparse.ArgumentParser(prog="python -m expert_worker", description=__doc__)
-    parser.add_argument("stage", choices=[*STAGES, "doctor", "warm"])
+    parser.add_argument("stage", choices=[*STAGES, "doctor", "prove", "warm"])
     parser.add_argument(
         "--plan",
         type=Path,
         action="append",
         help="the plan.json that expert-cli wrote; several train their experts fused",
     )
+    parser.add_argument("--home", type=Path, help="where `prove` keeps what it finds")
     options = parser.parse_args(arguments)
     if options.stage == "warm":
         from expert_worker.warm import serve
@@ -47,6 +48,13 @@ def main(arguments: list[str] | None = None) -> int:
         from expert_worker.probe import print_probe
 
         print_probe()
+        return Exit.DONE
+    if options.stage == "prove":
+        if options.home is None:
+            parser.error("--home is required")
+        from expert_worker.prove import print_proof
+
+        print_proof(options.home, Pipe.of_stdout())
         return Exit.DONE
     if options.plan is None:
         parser.error("--plan is required")

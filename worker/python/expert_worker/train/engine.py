@@ -1,6 +1,7 @@
 """The two paths from a batch to a loss: the fast path, and plain transformers + peft."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -12,9 +13,10 @@ from expert_worker.plan import Compile, Machine, Plan
 from expert_worker.train import gradient_checkpointing
 from expert_worker.train.chunk_pool import ChunkPool
 from expert_worker.train.fast.batch import CPU_MULTIPLE, IGNORED, PackedBatch
-from expert_worker.train.fast.decoder import FastDecoder, Wrapper
+from expert_worker.train.fast.decoder import FastDecoder, Wrapper, causal_model
 from expert_worker.train.fast.dropout import Place, PlaceByThread, install
 from expert_worker.train.fast.eligible import obstacle
+from expert_worker.train.fast.kernels import verdicts
 from expert_worker.train.fast.kernels.choice import Choice
 from expert_worker.train.objective import Objective
 from expert_worker.train.random import FORWARD, seed_everything
@@ -232,6 +234,8 @@ def _fast(
     lanes: ChunkPool | None,
     events: Events,
 ) -> FastEngine:
+    dtype = causal_model(model).model.norm.weight.dtype
+    refused = verdicts.refused(Path(machine.paths.home), device, dtype)
     decoder = FastDecoder(
         model,
         place,
@@ -240,10 +244,17 @@ def _fast(
         neftune=alpha,
         compiled=_compiler(machine.compile) if machine.compile else None,
         kernels=machine.kernels,
+        refused=refused,
     )
     events.applied("path", "fast", "Fast path: fused adapters, loss over supervised tokens only")
     for operation, choice in decoder.kernels.choices.items():
         events.applied(f"kernels.{operation}", choice.chosen, choice.label)
+        for name, reason in choice.refused.items():
+            events.warning(
+                "kernel-off",
+                f"{operation} is computed by {choice.chosen}, not by {name}, on this device: {reason} "
+                f"(`expert-cli doctor --prove`, {refused.date})",
+            )
     events.applied("gradient_checkpointing", decoder.checkpointing)
     if machine.compile:
         events.applied(

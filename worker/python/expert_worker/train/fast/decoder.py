@@ -23,6 +23,7 @@ from .kernels.attention import Documents
 from .kernels.choice import Kernels
 from .kernels.registry import Target
 from .kernels.rms_norm import RmsNorm
+from .kernels.verdicts import NOTHING, Refused
 
 # Compiles a function.
 Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -121,7 +122,7 @@ class Layer:
 
 class FastDecoder:
     """Summed loss of a packed batch. `checkpointing` is none, selective (attention only) or full (each
-    layer); `kernels` names kernels by operation."""
+    layer); `kernels` names kernels by operation, and `refused` those that this device does not use."""
 
     def __init__(
         self,
@@ -133,12 +134,13 @@ class FastDecoder:
         neftune: float = 0.0,
         compiled: Wrapper | None = None,
         kernels: Mapping[str, str] | None = None,
+        refused: Refused = NOTHING,
     ) -> None:
         inner = causal_model(model)
         self.body, self.head = inner.model, inner.lm_head
         self.dtype = self.body.norm.weight.dtype
         target = Target(self.body.norm.weight.device, self.dtype, flash, compiled is not None)
-        self.kernels = Kernels(target, kernels)
+        self.kernels = Kernels(target, kernels, refused)
         read = layout(inner.config.model_type)
         if read is None:
             raise ValueError(f"the fast path does not compute {inner.config.model_type}")

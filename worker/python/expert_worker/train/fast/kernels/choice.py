@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from torch import nn
@@ -17,6 +17,7 @@ from .registry import Kernel, Operation, Target
 from .rms_norm import RMS_NORM, RmsNorm
 from .rotary import ROTARY, Rotary
 from .swiglu import SWIGLU, SwiGlu
+from .verdicts import NOTHING, Refused
 
 Function = TypeVar("Function")
 
@@ -33,13 +34,19 @@ class Choice:
     chosen: str
     others: tuple[str, ...] = ()
     label: str | None = None
+    # Of the kernels that would run here, those that this device refused, with the reason.
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 class Kernels:
-    """`wanted` names kernels by operation; every other operation takes its first kernel that runs."""
+    """`wanted` names kernels by operation; every other operation takes its first kernel that runs and is not
+    refused.
+    """
 
-    def __init__(self, target: Target, wanted: Mapping[str, str] | None = None) -> None:
-        self._target, self._wanted = target, dict(wanted or {})
+    def __init__(
+        self, target: Target, wanted: Mapping[str, str] | None = None, refused: Refused = NOTHING
+    ) -> None:
+        self._target, self._wanted, self._refused = target, dict(wanted or {}), refused
         if unknown := sorted(self._wanted.keys() - OPERATIONS.keys()):
             raise BadInput(
                 f"`kernels` names {', '.join(unknown)}, which is not an operation of the fast path",
@@ -57,16 +64,19 @@ class Kernels:
         """A linear layer with its adapter, if it has one."""
         names = ADAPTED_LINEAR.names(module)
         several = len(names) > 1
-        kernel = ADAPTED_LINEAR.choose(module, self._wanted.get(ADAPTED_LINEAR.name) if several else None)
+        wanted = self._wanted.get(ADAPTED_LINEAR.name) if several else None
+        kernel = ADAPTED_LINEAR.choose(module, wanted, self._refused.of(ADAPTED_LINEAR.name))
         if several or ADAPTED_LINEAR.name not in self.choices:
             self._note(ADAPTED_LINEAR, kernel, names)
         return kernel.function(module)
 
     def _choose(self, operation: Operation[Target, Function]) -> Function:
-        kernel = operation.choose(self._target, self._wanted.get(operation.name))
+        name = operation.name
+        kernel = operation.choose(self._target, self._wanted.get(name), self._refused.of(name))
         self._note(operation, kernel, operation.names(self._target))
         return kernel.function
 
     def _note(self, operation: Operation[Any, Any], kernel: Kernel[Any, Any], names: list[str]) -> None:
         others = tuple(name for name in names if name != kernel.name)
-        self.choices[operation.name] = Choice(kernel.name, others, kernel.label)
+        refused = {name: why for name, why in self._refused.of(operation.name).items() if name in others}
+        self.choices[operation.name] = Choice(kernel.name, others, kernel.label, refused)

@@ -6,7 +6,7 @@ every kernel that runs on the machine with transformers and peft, and `expert-cl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -48,10 +48,13 @@ class Operation(Generic[Subject_contra, Function_co]):
     def __init__(self, name: str, kernels: Sequence[Kernel[Subject_contra, Function_co]]) -> None:
         self.name, self.kernels = name, tuple(kernels)
 
-    def choose(self, subject: Subject_contra, name: str | None = None) -> Kernel[Subject_contra, Function_co]:
-        """The first that runs for `subject`, or the one called `name`."""
+    def choose(
+        self, subject: Subject_contra, name: str | None = None, without: Container[str] = ()
+    ) -> Kernel[Subject_contra, Function_co]:
+        """The first that runs for `subject` and is not in `without`, or the one called `name`."""
         for kernel in self.kernels:
-            if name in (None, kernel.name) and kernel.runs(subject):
+            is_wanted = kernel.name not in without if name is None else kernel.name == name
+            if (is_wanted or (name is None and kernel is self.kernels[-1])) and kernel.runs(subject):
                 return kernel
         raise BadInput(
             f"The kernel {name} of {self.name} is unknown or does not run here",

@@ -1,0 +1,147 @@
+"""Kernels against their references on this device, and what a run makes of the findings."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+import torch
+from scene import put_data, train
+from torch import Tensor
+
+from expert_worker.train.fast import prove as proving
+from expert_worker.train.fast.kernels import verdicts
+from expert_worker.train.fast.kernels.choice import OPERATIONS
+from expert_worker.train.fast.kernels.registry import Kernel
+from expert_worker.train.fast.kernels.swiglu import SWIGLU
+from expert_worker.train.fast.kernels.verdicts import Trial
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """Two steps of a small model; a busy machine makes any of them slow."""
+    monkeypatch.setattr(proving.Scene, "of", lambda _: proving.Scene(128, (30, 1, 61)))
+    monkeypatch.setattr(proving, "STEPS", 2)
+    monkeypatch.setattr(proving, "SLOWER", 50.0)
+    monkeypatch.setattr(proving, "formats", lambda _: [torch.float32])
+
+
+def with_kernel(monkeypatch: pytest.MonkeyPatch, function: Any) -> None:
+    monkeypatch.setattr(SWIGLU, "kernels", (Kernel("new", function), *SWIGLU.kernels))
+
+
+def trial_of(name: str) -> Trial:
+    return next(trial for trial in proving.prove(CPU) if trial.kernel == name)
+
+
+def reference(gate: Tensor, up: Tensor) -> Tensor:
+    result: Tensor = SWIGLU.kernels[-1].function(gate, up)
+    return result
+
+
+def test_every_kernel_that_runs_here_is_compared_and_right(monkeypatch):
+    monkeypatch.setattr(proving, "formats", lambda _: [torch.float32, torch.bfloat16])
+    threads, seen = torch.get_num_threads(), list[Trial]()
+    found = proving.prove(CPU, seen.append)
+    assert found == seen and torch.get_num_threads() == threads
+    assert {trial.operation for trial in found} == set(OPERATIONS)
+    assert {trial.format for trial in found} == {"fp32", "bf16"}
+    assert {trial.kernel for trial in found if trial.operation == "adapted_linear"} == {
+        "fused_lora",
+        "fused_dora",
+    }
+    assert not [trial for trial in found if trial.verdict != "right"]
+
+
+class _NoGradient(torch.autograd.Function):
+    """The right values, and gradients that are a tenth too large."""
+
+    @staticmethod
+    def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
+        ctx.save_for_backward(gate, up)
+        return reference(gate, up)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+        leaves = [x.detach().requires_grad_() for x in ctx.saved_tensors]
+        with torch.enable_grad():
+            out = reference(*leaves)
+        return torch.autograd.grad(out, leaves, grad * 1.1)
+
+
+def fails(_gate: Tensor, _up: Tensor) -> Tensor:
+    raise RuntimeError("no kernel image is available\nsecond line")
+
+
+def slow(gate: Tensor, up: Tensor) -> Tensor:
+    time.sleep(0.2)
+    return reference(gate, up)
+
+
+@pytest.mark.parametrize(
+    ("function", "verdict", "reason"),
+    [
+        (_NoGradient.apply, "differs", "its gradients differ by "),
+        (lambda gate, up: reference(gate, up) * 2, "differs", "its loss differs by "),
+        (lambda gate, up: reference(gate, up) / 0, "differs", "its loss differs by nan"),
+        (fails, "fails", "it fails: RuntimeError: no kernel image is available"),
+        (slow, "slower", "a step takes "),
+    ],
+)
+def test_a_kernel_that_is_wrong_or_slow_is_found(monkeypatch, function, verdict, reason):
+    with_kernel(monkeypatch, function)
+    if verdict == "slower":
+        monkeypatch.setattr(proving, "SLOWER", 3.0)
+    trial = trial_of("new")
+    assert trial.verdict == verdict and trial.reason.startswith(reason) and "\n" not in trial.reason
+    json.dumps(trial.__dict__, allow_nan=False)
+
+
+def test_a_run_leaves_out_what_this_device_refused(monkeypatch, tmp_path):
+    with_kernel(monkeypatch, lambda gate, up: reference(gate, up) * 2)
+    verdicts.keep(tmp_path, CPU, [trial_of("new")], "2026-01-02")
+    refused = verdicts.refused(tmp_path, CPU, torch.float32)
+    assert "its loss differs by" in refused.of("swiglu")["new"]
+    assert not verdicts.refused(tmp_path, CPU, torch.bfloat16).reasons, "only in the format that was tried"
+    put_data(monkeypatch)
+    run = train(tmp_path / "run", {"machine.paths.home": str(tmp_path)})
+    assert run.applied["kernels.swiglu"] == SWIGLU.kernels[1].name
+    (warning,) = [body for body in run.of("warning") if body.code == "kernel-off"]
+    assert (
+        "not by new, on this device: its loss differs" in warning.message and "2026-01-02" in warning.message
+    )
+
+
+def test_a_plan_that_names_a_kernel_gets_it_all_the_same(tmp_path):
+    name = SWIGLU.kernels[0].name
+    found = verdicts.Refused({"swiglu": {name: "slow"}})
+    assert SWIGLU.choose(proving_target(), name, found.of("swiglu")).name == name
+    assert SWIGLU.choose(proving_target(), None, found.of("swiglu")).name != name
+    everything = {kernel.name: "slow" for kernel in SWIGLU.kernels}
+    assert SWIGLU.choose(proving_target(), None, everything).name == SWIGLU.kernels[-1].name
+
+
+def proving_target() -> Any:
+    from expert_worker.train.fast.kernels.registry import Target
+
+    return Target(CPU, torch.float32)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"trials": [{"operation": 1}]}', '{"trials": [], "date": 1}']
+)
+def test_a_damaged_file_refuses_nothing(tmp_path, text):
+    path = verdicts.place(tmp_path, CPU)
+    path.parent.mkdir()
+    path.write_text(text)
+    assert not verdicts.refused(tmp_path, CPU, torch.float32).reasons
+
+
+def test_another_torch_or_device_has_its_own_findings(monkeypatch, tmp_path):
+    here = verdicts.place(tmp_path, CPU)
+    monkeypatch.setattr(torch, "__version__", "9.9.9")
+    assert verdicts.place(tmp_path, CPU) != here

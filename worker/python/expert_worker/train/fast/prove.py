@@ -1,0 +1,204 @@
+"""Each kernel of the fast path against the reference of its operation on this device: loss, gradients, speed.
+
+A small decoder with LoRA, and one with DoRA, trains one step on a packed batch. The other operations take
+their references, so that a difference is the kernel's. In a 16-bit format, it may be twice as far from fp32
+as the reference.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from expert_worker.train.fast.batch import PackedBatch, positions_of
+from expert_worker.train.fast.decoder import FastDecoder
+from expert_worker.train.fast.dropout import Place
+from expert_worker.train.fast.kernels.choice import OPERATIONS
+from expert_worker.train.fast.kernels.verdicts import Trial, format_name
+
+# Sums in another order.
+EXACT = 1e-4
+# Of the reference's own distance from fp32.
+TIMES_IN_16_BITS = 2.0
+# A kernel that needs this many times the reference's step is not used.
+SLOWER = 1.25
+STEPS = 5
+_LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The model and the batch: small on a CPU, large enough on a GPU that its kernels matter."""
+
+    width: int
+    lengths: tuple[int, ...]
+
+    @classmethod
+    def of(cls, device: torch.device) -> Scene:
+        small = device.type == "cpu"
+        return cls(256, (150, 64, 9, 289)) if small else cls(1024, (1300, 700, 9, 2087))
+
+
+@dataclass(frozen=True)
+class _Step:
+    loss: Tensor
+    gradients: Tensor
+    seconds: float
+
+
+def formats(device: torch.device) -> list[torch.dtype]:
+    """Those that a run on this device may use."""
+    if device.type == "cpu":
+        return [torch.float32, torch.bfloat16]
+    bf16 = device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
+    return [torch.float32, torch.bfloat16 if bf16 else torch.float16]
+
+
+def prove(device: torch.device, tell: Callable[[Trial], None] = lambda _: None) -> list[Trial]:
+    """Every kernel that runs on `device`, in every format."""
+    found = []
+    scene = Scene.of(device)
+    exact_products, threads = torch.backends.cuda.matmul.allow_tf32, torch.get_num_threads()
+    torch.backends.cuda.matmul.allow_tf32 = False
+    if device.type == "cpu":
+        # Threads that wait for each other would measure what else this machine does.
+        torch.set_num_threads(1)
+    try:
+        for dtype in formats(device):
+            for dora in (False, True):
+                for trial in _trials(scene, device, dtype, dora):
+                    found.append(trial)
+                    tell(trial)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = exact_products
+        torch.set_num_threads(threads)
+    return found
+
+
+def _trials(scene: Scene, device: torch.device, dtype: torch.dtype, dora: bool) -> Iterator[Trial]:
+    """With DoRA only the adapter's own kernels: the others do not see the adapter."""
+    model, batch = _model(scene, device, dtype, dora), _batch(scene, device)
+    references = {name: operation.kernels[-1].name for name, operation in OPERATIONS.items()}
+    exact = _step(_decoder(deepcopy(model).float(), references), batch, 1)
+    plain = _step(_decoder(model, references), batch)
+    if dtype == torch.float32:
+        accepted = EXACT
+    else:
+        own = max(_apart(plain.loss, exact.loss), _apart(plain.gradients, exact.gradients))
+        accepted = TIMES_IN_16_BITS * own + EXACT
+    for name in ("adapted_linear",) if dora else OPERATIONS:
+        for kernel in _others(model, name, references):
+            trial = _trial(model, batch, exact, plain, {**references, name: kernel}, accepted)
+            yield Trial(operation=name, kernel=kernel, format=format_name(dtype), **trial)
+
+
+def _others(model: Any, name: str, references: dict[str, str]) -> list[str]:
+    choice = _decoder(model, references).kernels.choices[name]
+    return [kernel for kernel in choice.others if kernel != references[name]]
+
+
+def _trial(
+    model: Any, batch: PackedBatch, exact: _Step, plain: _Step, kernels: dict[str, str], accepted: float
+) -> dict[str, Any]:
+    try:
+        found = _step(_decoder(model, kernels), batch)
+    except Exception as error:
+        words = str(error).strip().splitlines() or [""]
+        return {"verdict": "fails", "reason": f"it fails: {type(error).__name__}: {words[0][:200]}"}
+    loss, gradients = _apart(found.loss, exact.loss), _apart(found.gradients, exact.gradients)
+    measured = {
+        "loss_apart": loss if isfinite(loss) else None,
+        "gradients_apart": gradients if isfinite(gradients) else None,
+        "accepted": accepted,
+        "seconds": found.seconds,
+        "reference_seconds": plain.seconds,
+    }
+    # Written so that NaN differs.
+    if not (loss <= accepted and gradients <= accepted):
+        what, apart = ("gradients differ", gradients) if loss <= accepted else ("loss differs", loss)
+        reason = f"its {what} by {apart:.1e}, and {accepted:.1e} is accepted"
+        return {**measured, "verdict": "differs", "reason": reason}
+    if found.seconds > SLOWER * plain.seconds:
+        reason = f"a step takes {found.seconds / plain.seconds:.2f} times as long as without it"
+        return {**measured, "verdict": "slower", "reason": reason}
+    return {**measured, "verdict": "right"}
+
+
+def _decoder(model: Any, kernels: dict[str, str]) -> FastDecoder:
+    return FastDecoder(model, Place(), flash=True, kernels=kernels)
+
+
+def _step(decoder: FastDecoder, batch: PackedBatch, steps: int = STEPS) -> _Step:
+    """The best time of several: other programs only add to it."""
+    trained = [parameter for parameter in _parameters(decoder) if parameter.requires_grad]
+    seconds = []
+    for _ in range(steps):
+        for parameter in trained:
+            parameter.grad = None
+        _wait(batch.ids.device)
+        began = time.perf_counter()
+        loss = decoder.loss(batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        _wait(batch.ids.device)
+        seconds.append(time.perf_counter() - began)
+    gradients = [parameter.grad.double().flatten() for parameter in trained if parameter.grad is not None]
+    return _Step(loss.detach(), torch.cat(gradients).cpu(), min(seconds))
+
+
+def _parameters(decoder: FastDecoder) -> Sequence[torch.nn.Parameter]:
+    return list(decoder.body.parameters())
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _apart(one: Tensor, other: Tensor) -> float:
+    one, other = one.double().cpu(), other.double().cpu()
+    return float((one - other).norm() / other.norm().clamp_min(1e-12))
+
+
+def _model(scene: Scene, device: torch.device, dtype: torch.dtype, dora: bool) -> Any:
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM, Qwen3Config
+
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        kind: Any = AutoModelForCausalLM
+        base = kind.from_config(
+            Qwen3Config(
+                vocab_size=2048,
+                hidden_size=scene.width,
+                intermediate_size=3 * scene.width,
+                num_hidden_layers=2,
+                num_attention_heads=scene.width // 64,
+                num_key_value_heads=scene.width // 128,
+                head_dim=64,
+                tie_word_embeddings=True,
+            ),
+            dtype=dtype,
+        )
+        settings: dict[str, Any] = {"target_modules": _LINEAR, "task_type": "CAUSAL_LM"}
+        adapter = LoraConfig(r=16, lora_alpha=32, use_dora=dora, **settings)
+        model = get_peft_model(base, adapter, autocast_adapter_dtype=True)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.requires_grad:
+                    parameter.add_(torch.randn_like(parameter) * 0.02)
+    return model.to(device).train()
+
+
+def _batch(scene: Scene, device: torch.device) -> PackedBatch:
+    generator = torch.Generator().manual_seed(11)
+    total = sum(scene.lengths)
+    ids = torch.randint(1, 2048, (total,), generator=generator)
+    labels = torch.where(torch.rand(total, generator=generator) < 0.3, ids, -100)
+    return PackedBatch(ids, labels, positions_of(scene.lengths), scene.lengths).to(device)
