@@ -233,22 +233,95 @@ def test_ranks_that_are_not_alike_are_refused_by_all(expert: Expert) -> None:
 
 
 @pytest.mark.full
-def test_a_killed_rank_ends_the_others_and_the_run_resumes(expert: Expert, by_itself: Path) -> None:
-    draw = random.Random(7)
-    for victim in (1, 0, 1):
-        run = expert.folder / f"killed-{expert.launches}"
-        launched = expert.ranks(run.name)
+@pytest.mark.parametrize("launcher", ["torchrun", "ranks"])
+def test_ranks_learn_why_rank_0_refuses_to_start(expert: Expert, by_itself: Path, launcher: str) -> None:
+    other = ["--learning-rate", "0.02"]
+    start = expert.torchrun if launcher == "torchrun" else expert.ranks
+    launched = start(by_itself.name, *other)
+    codes = launched.finish()
+    assert codes == ([1, 1] if launcher == "torchrun" else [2, 2])
+    both = [launched.said(number) for number in range(2)]
+    heard = next(said for said in both if "waits for rank 0" in said)
+    assert "Rank 0 of 2 refused to start" in heard and "learning_rate" in heard, heard
+    assert "--fresh starts over" in heard, heard
+
+
+@pytest.mark.full
+def test_ranks_learn_that_another_run_holds_the_folder(expert: Expert) -> None:
+    run = expert.folder / "held"
+    first = expert.ranks(run.name, "--set", "training.config.max_steps=5000")
+    await_checkpoint(first, run, 2)
+    second = expert.ranks(run.name, "--set", "training.config.max_steps=5000", "--resume")
+    assert second.finish() == [5, 5], second.said(0) + second.said(1)
+    assert "Rank 0 of 2 refused to start" in second.said(1)
+    first.processes[1].terminate()
+    assert first.finish() == [143, 143]
+
+
+def assert_ended(launched: Ranks, victim: int) -> None:
+    """The other rank ends by itself once the two have met; before that a launcher ends it."""
+    survivor = launched.processes[1 - victim]
+    try:
+        code = survivor.wait(timeout=60)
+    except subprocess.TimeoutExpired:
+        survivor.terminate()
+        try:
+            code = survivor.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            survivor.kill()
+            code = survivor.wait()
+        assert code in (143, -signal.SIGKILL), launched.said(1 - victim)[-2000:]
+        return
+    said = launched.said(1 - victim)
+    reasons = ("is gone", "has failed", "no sign of life")
+    assert code == 0 or (code == 1 and any(reason in said for reason in reasons)), said
+
+
+@pytest.fixture(scope="module")
+def pair_seconds(expert: Expert, by_itself: Path) -> float:
+    """How long two ranks take from their start to their end."""
+    run = expert.folder / "timed"
+    began = time.monotonic()
+    launched = expert.ranks(run.name)
+    assert launched.finish() == [0, 0], launched.said(0)[-3000:]
+    assert adapters_apart(run, by_itself) < 1e-6
+    return time.monotonic() - began
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("number", range(10))
+def test_a_rank_killed_at_any_moment_and_resumed_by_two_or_one(
+    expert: Expert, by_itself: Path, pair_seconds: float, number: int
+) -> None:
+    draw = random.Random(number)
+    run, victim = expert.folder / f"killed-{number}", number % 2
+    launched = expert.ranks(run.name)
+    if draw.random() < 0.3:  # While it starts.
+        time.sleep(draw.uniform(0, pair_seconds / 2))
+    else:
         await_checkpoint(launched, run, 2 * draw.randint(1, STEPS // 2 - 2))
-        time.sleep(draw.random() / 2)
-        launched.processes[victim].kill()
-        codes = launched.finish()
-        if codes[1 - victim] == 0:
-            continue  # All steps were done.
-        assert codes[1 - victim] == 1
-        assert "Another process of this run is gone" in launched.said(1 - victim)
-        resumed = expert.ranks(run.name, "--resume")
-        assert resumed.finish() == [0, 0], resumed.said(0)[-3000:]
-        assert adapters_apart(run, by_itself) < 1e-6
+        time.sleep(draw.uniform(0, 0.5))
+    launched.processes[victim].kill()
+    print(f"rank {victim} killed, checkpoint {newest(run)}")
+    assert_ended(launched, victim)
+    if number % 3 == 0:  # With fewer processes than before.
+        resumed = expert.alone(*expert.words(run.name, "--resume"))
+        assert resumed.returncode == 0, resumed.stderr[-3000:]
+    else:
+        again = expert.ranks(run.name, "--resume")
+        assert again.finish() == [0, 0], again.said(0)[-3000:]
+    assert adapters_apart(run, by_itself) < 1e-6
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_rank_ends_the_other_with_process_lost(expert: Expert, by_itself: Path, victim: int) -> None:
+    run = expert.folder / f"lost-{victim}"
+    launched = expert.ranks(run.name, "--set", "training.config.max_steps=5000")
+    await_checkpoint(launched, run, 4)
+    launched.processes[victim].kill()
+    assert launched.finish()[1 - victim] == 1
+    assert "Another process of this run is gone" in launched.said(1 - victim)
 
 
 @pytest.mark.full

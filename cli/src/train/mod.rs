@@ -8,6 +8,7 @@ pub mod fuse;
 mod options;
 mod order;
 mod ray;
+mod refusal;
 mod runner;
 mod select;
 pub mod shelf;

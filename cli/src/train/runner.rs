@@ -8,6 +8,7 @@ use expert_contract::results::{BaseResult, TrainResult};
 use serde_json::Value;
 
 use super::decide::{Asked, Decision, Now, decide};
+use super::refusal::report_to_ranks;
 use crate::args::{Global, Supervision};
 use crate::failure::Failure;
 use crate::lock;
@@ -67,15 +68,25 @@ impl Runner<'_> {
         notify: &mut dyn FnMut(Notice),
     ) -> Result<(Trained, Plan), Failure> {
         let now = Now { recipe: &plan.recipe, paths: &plan.machine.paths, inputs };
-        match decide(folder.path(), &now, asked)? {
+        match self.or_report_to_ranks(decide(folder.path(), &now, asked))? {
             Decision::Done(result) => Ok((Trained::Before(result), plan)),
             decision => {
                 let plan = Plan { inputs: Some(inputs.clone()), ..plan };
-                let plan = made_ready(folder, plan, decision, asked.resume, notify)?;
+                let ready = made_ready(folder, plan, decision, asked.resume, notify);
+                let plan = self.or_report_to_ranks(ready)?;
                 let result = self.run(folder, &plan, notify)?;
                 Ok((Trained::Now(result), plan))
             }
         }
+    }
+
+    /// Before the worker joins the others: ranks that wait for this one learn why it does not come.
+    pub fn or_report_to_ranks<T>(&self, ready: Result<T, Failure>) -> Result<T, Failure> {
+        ready.inspect_err(|failure| {
+            if let Some(rank) = self.rank {
+                report_to_ranks(rank, failure, self.global);
+            }
+        })
     }
 
     pub fn inputs(&self, recipe: &Recipe, paths: &Paths) -> Inputs {

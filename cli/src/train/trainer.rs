@@ -32,14 +32,8 @@ impl Trainer<'_> {
         if self.options.evaluate {
             refuse_without_test_set(recipe)?;
         }
-        let base = self.runner.fetch_base(recipe, &resolved.machine, notify)?;
-        let machine = resolved.machine.clone().with_base(base);
-        let inputs = self.runner.inputs(recipe, &machine.paths);
-        if self.options.locked {
-            lock::check(recipe, &machine.paths, &inputs)?;
-        }
-        let folder = RunFolder::claim(Path::new(&machine.paths.output))?;
-        let plan = Plan { machine, ..resolved.plan(self.options.request(self.evaluates(recipe))) };
+        let claimed = self.claim(resolved, notify);
+        let (folder, plan, inputs) = self.runner.or_report_to_ranks(claimed)?;
         let asked = self.options.asked(self.shelf.is_some());
         let (mut trained, plan) = self.runner.train(&folder, plan, &inputs, asked, notify)?;
         let _held = matches!(trained, Trained::Now(_)).then_some(folder);
@@ -63,6 +57,23 @@ impl Trainer<'_> {
         }
         self.enter(&plan, &trained.result()?, notify)?;
         Ok(trained)
+    }
+
+    fn claim(
+        &self,
+        resolved: &Resolved,
+        notify: &mut dyn FnMut(Notice),
+    ) -> Result<(RunFolder, Plan, Inputs), Failure> {
+        let recipe = &resolved.recipe;
+        let base = self.runner.fetch_base(recipe, &resolved.machine, notify)?;
+        let machine = resolved.machine.clone().with_base(base);
+        let inputs = self.runner.inputs(recipe, &machine.paths);
+        if self.options.locked {
+            lock::check(recipe, &machine.paths, &inputs)?;
+        }
+        let folder = RunFolder::claim(Path::new(&machine.paths.output))?;
+        let plan = Plan { machine, ..resolved.plan(self.options.request(self.evaluates(recipe))) };
+        Ok((folder, plan, inputs))
     }
 
     /// Whether this expert is finished, and scored if requested. Takes no lock, so the answer may be outdated.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from typing import Any
@@ -67,6 +68,18 @@ def test_ranks_that_are_alike_have_no_difference():
 def test_a_difference_is_named(changes, words):
     found = difference(FACTS, {**FACTS, **changes})
     assert found is not None and all(word in found for word in words), found
+
+
+def test_a_rank_that_waits_reads_why_rank_0_refuses():
+    store = HashStore()
+    launched.raise_if_refused(1, 3, store)
+    said = {"exit": 5, "code": "locked", "message": "another run holds it", "hint": "wait"}
+    store.set("refused", json.dumps(said))
+    with pytest.raises(launched.Refused) as refused:
+        launched.raise_if_refused(1, 3, store)
+    assert (refused.value.exit_code, refused.value.code, refused.value.hint) == (5, "locked", "wait")
+    assert refused.value.message == "Rank 0 of 3 refused to start: another run holds it"
+    assert store.check(["refused/1"]) and not store.check(["refused/2"])
 
 
 def watch(store: Any, events: Events, ended: threading.Event) -> launched.Watch:

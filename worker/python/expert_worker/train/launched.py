@@ -4,6 +4,7 @@ that another is gone: no process of ours watches all of them, and a collective o
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 import threading
@@ -12,12 +13,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
-from expert_worker.errors import Failed
+from expert_worker.errors import ExpertError, Failed
 from expert_worker.events import Events
+from expert_worker.exit import Exit
 from expert_worker.process.leave import leave
 from expert_worker.stop import Stop
 
@@ -31,6 +33,9 @@ _SILENCE = 120.0
 # A broken collective ends a process with a better message, if it notices.
 _LAST_WORDS = 10.0
 _LEFT, _FAILED = b"left", b"failed"
+# Rank 0 waits so long for ranks that have not read its refusal; some may have ended before.
+_UNTIL_READ = 60.0
+_REFUSED = "refused"
 
 
 class KeyStore(Protocol):
@@ -43,11 +48,57 @@ class KeyStore(Protocol):
     def check(self, keys: list[str]) -> bool: ...
 
 
+class Refused(ExpertError):
+    """What rank 0 said when it refused to start."""
+
+    def __init__(self, size: int, said: dict[str, Any]) -> None:
+        super().__init__(
+            f"Rank 0 of {size} refused to start: {said['message']}", hint=said["hint"], code=said["code"]
+        )
+        self._exit = Exit(said["exit"])
+
+    @property
+    def exit_code(self) -> Exit:
+        return self._exit
+
+
 def meet(number: int, size: int, stop: Stop) -> Store:
     """The store that all ranks share, once all of them are there."""
+    deadline = time.monotonic() + _PATIENCE
+    shared = _shared_store(number, stop, deadline)
+    shared.set(f"here/{number}", "")
+    expected = [f"here/{other}" for other in range(size)]
+    while not shared.check(expected):
+        stop.raise_if_requested()
+        raise_if_refused(number, size, shared)
+        if time.monotonic() > deadline:
+            absent = [str(other) for other in range(size) if not shared.check([f"here/{other}"])]
+            raise _cannot_meet(f"rank {', '.join(absent)} did not come within an hour")
+        time.sleep(_ROUND)
+    return shared
+
+
+def publish_refusal(size: int, said: dict[str, Any], stop: Stop) -> None:
+    """In the place of rank 0, which does not join the others. Returns when they have read it."""
+    store = _shared_store(0, stop, time.monotonic() + _UNTIL_READ)
+    store.set(_REFUSED, json.dumps(said))
+    readers = [f"{_REFUSED}/{other}" for other in range(1, size)]
+    deadline = time.monotonic() + _UNTIL_READ
+    while not store.check(readers) and time.monotonic() < deadline:
+        stop.raise_if_requested()
+        time.sleep(_ROUND)
+
+
+def raise_if_refused(number: int, size: int, store: KeyStore) -> None:
+    if store.check([_REFUSED]):
+        said = json.loads(store.get(_REFUSED))
+        store.set(f"{_REFUSED}/{number}", "")
+        raise Refused(size, said)
+
+
+def _shared_store(number: int, stop: Stop, deadline: float) -> Store:
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     _prefer_loopback(address)
-    deadline = time.monotonic() + _PATIENCE
     # The agent of torchrun serves a store at that port already; elsewhere rank 0 does.
     serves = number == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     while True:
@@ -57,23 +108,15 @@ def meet(number: int, size: int, stop: Stop) -> Store:
             break
         except (RuntimeError, OSError) as error:
             if serves or time.monotonic() > deadline:
-                raise _cannot_meet(address, port, str(error).splitlines()[0]) from error
+                raise _cannot_meet(str(error).splitlines()[0]) from error
             time.sleep(_ROUND)
     # A store of torchrun outlives a restart of the ranks.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    shared = PrefixStore(f"expert/{attempt}", store)
-    shared.set(f"here/{number}", "")
-    expected = [f"here/{other}" for other in range(size)]
-    while not shared.check(expected):
-        stop.raise_if_requested()
-        if time.monotonic() > deadline:
-            absent = [str(other) for other in range(size) if not shared.check([f"here/{other}"])]
-            raise _cannot_meet(address, port, f"rank {', '.join(absent)} did not come within an hour")
-        time.sleep(_ROUND)
-    return shared
+    return PrefixStore(f"expert/{attempt}", store)
 
 
-def _cannot_meet(address: str, port: int, reason: str) -> Failed:
+def _cannot_meet(reason: str) -> Failed:
+    address, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
     return Failed(
         f"The ranks cannot meet at {address}:{port} (MASTER_ADDR, MASTER_PORT): {reason}",
         hint="See the output of the other ranks, rank 0 first. The port must be free there and open.",

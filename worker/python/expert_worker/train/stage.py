@@ -56,8 +56,9 @@ _TRAIN_BUDGET = 900.0
 def run(plan: Plan, events: Events, member: Member | None = None) -> JsonValue:
     """Tokenizes if needed, trains, and returns the result for `train --json`. `member` is the expert's part
     in a group that trains fused."""
-    rows = rows_to_score(plan, events)
     with process_group(plan.machine, events) as dist:
+        # Together with the others: a refusal of rank 0 ends them too.
+        rows = rows_to_score(plan, events)
         plan = agreed(plan, dist)
         result, model, tokenizer = _train(plan, events, dist, member)
     # If the base is sharded, `expert-cli` runs the scoring in one process that holds all of it.
