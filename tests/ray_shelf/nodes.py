@@ -1,5 +1,5 @@
-"""A Ray cluster of several nodes on one machine, each with processes, an address and a session, and a shelf
-of two experts on a tiny base that they share."""
+"""A Ray cluster of several nodes on one machine, each with processes, an address, a session and a work
+folder, and a shelf of experts on a tiny base that they share."""
 
 import json
 import os
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from command import manifest_of, rows_of, save_base, surroundings, write_rows
 
 STEPS = 12
 EXPERTS = ("ash", "birch")
+FOUR = (*EXPERTS, "cedar", "dogwood")
 HEAD = "127.0.0.2"
-PATIENCE = 120.0
+PATIENCE = 300.0
 # How soon a node, or the head, counts as lost.
 QUICK = {
     "RAY_health_check_period_ms": "1000",
@@ -31,10 +33,10 @@ HOME = Path(tempfile.gettempdir()) / f"expert-ray-home-{os.getpid()}"
 
 
 class Shelf:
-    def __init__(self, folder: Path, cli: Path, **settings: object) -> None:
-        self.folder, self.cli = folder, cli
+    def __init__(self, folder: Path, cli: Path, experts: Sequence[str] = EXPERTS, **settings: object) -> None:
+        self.folder, self.cli, self.experts = folder, cli, experts
         save_base(folder / "base")
-        for number, name in enumerate(EXPERTS):
+        for number, name in enumerate(experts):
             place = folder / "experts" / name
             place.mkdir(parents=True)
             write_rows(place / "train.jsonl", rows_of(number))
@@ -49,11 +51,15 @@ class Shelf:
     def finish(self, *more: str, code: int = 0) -> dict[str, Any]:
         return self.result(self.start(*more), code)
 
-    def result(self, process: subprocess.Popen[bytes], code: int = 0) -> dict[str, Any]:
+    def ended(self, process: subprocess.Popen[bytes]) -> int:
+        """The exit code."""
         try:
-            ended = process.wait(300)
+            return process.wait(600)
         finally:
             process.kill()
+
+    def result(self, process: subprocess.Popen[bytes], code: int = 0) -> dict[str, Any]:
+        ended = self.ended(process)
         assert ended == code, f"exit {ended}: {self.said()}"
         found: dict[str, Any] = json.loads((self.folder / "out").read_text())
         return found
@@ -68,17 +74,22 @@ class Shelf:
         return (self.run(expert) / "final" / "adapter_model.safetensors").read_bytes()
 
     def assert_same(self, other: "Shelf") -> None:
-        for expert in EXPERTS:
+        for expert in self.experts:
             assert self.adapter(expert) == other.adapter(expert), f"{expert} differs"
+
+    def checkpoint(self, expert: str) -> int:
+        """The newest one's step."""
+        found = self.run(expert).glob("checkpoint-*/state.json")
+        return max((int(path.parent.name.rpartition("-")[2]) for path in found), default=0)
 
     def await_checkpoint(self, expert: str, step: int) -> None:
         """Or one after it: old ones are deleted."""
+        wait_for(lambda: self.checkpoint(expert) >= step, self.said)
 
-        def is_there() -> bool:
-            found = self.run(expert).glob("checkpoint-*/state.json")
-            return any(int(path.parent.name.rpartition("-")[2]) >= step for path in found)
-
-        wait_for(is_there, self.said)
+    def events(self, expert: str) -> list[dict[str, Any]]:
+        """What the run has on record, each with the number of its attempt."""
+        path = self.run(expert) / "events.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -99,12 +110,16 @@ class Cluster:
         place = self.folder / ip.rpartition(".")[2]
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
+        work, home = place / "work", place / "home"
+        work.mkdir()
+        # With what the first run has measured of the processor, which the nodes share.
+        shutil.copytree(HOME, home) if HOME.exists() else home.mkdir()
         head = ip == HEAD
         port = self.address.rpartition(":")[2]
         role = (
             ["--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={place / 'ray'}"]
             if head
-            else [f"--address={self.address}"]
+            else [f"--address={self.address}", f"--temp-dir={place / 'ray'}"]
         )
         command = [
             str(Path(sys.executable).with_name("ray")), "start", *role, f"--node-ip-address={ip}",
@@ -114,7 +129,8 @@ class Cluster:
         with (place / "log").open("wb") as log:
             self._nodes[ip] = subprocess.Popen(
                 command,
-                env=environment(**variables),
+                env=environment(TMPDIR=str(work), EXPERT_HOME=str(home), **variables),
+                cwd=work,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -127,9 +143,12 @@ class Cluster:
         leader = self._nodes[ip].pid
         return [pid for pid, session in _sessions() if session == leader]
 
+    def workers(self, ip: str) -> list[int]:
+        """The processes that train."""
+        return [pid for pid in self.processes(ip) if b"expert_worker\0train" in _command(pid)]
+
     def worker(self, ip: str) -> int:
-        """The process that trains."""
-        found = [pid for pid in self.processes(ip) if b"expert_worker\0train" in _command(pid)]
+        found = self.workers(ip)
         assert len(found) == 1, [_command(pid) for pid in self.processes(ip)]
         return found[0]
 

@@ -1,6 +1,5 @@
 """`train --all --engine ray` with real nodes on the loopback."""
 
-import json
 import os
 import re
 import signal
@@ -56,12 +55,18 @@ def node_of(shelf: Shelf, expert: str) -> str | None:
 
 
 def expert_on(shelf: Shelf, node: str) -> str:
-    wait_for(lambda: any(node_of(shelf, one) == node for one in EXPERTS), shelf.said)
-    return next(one for one in EXPERTS if node_of(shelf, one) == node)
+    """The one that the node trains."""
+
+    def trained_there() -> str | None:
+        open_ones = [one for one in shelf.experts if not (shelf.run(one) / "final").exists()]
+        return next((one for one in open_ones if node_of(shelf, one) == node), None)
+
+    wait_for(lambda: trained_there() is not None, shelf.said)
+    return trained_there() or ""
 
 
-def steps(run: Path) -> list[int]:
-    bodies = [json.loads(line)["body"] for line in (run / "events.jsonl").read_text().splitlines()]
+def steps(shelf: Shelf, expert: str) -> list[int]:
+    bodies = [event["body"] for event in shelf.events(expert)]
     return [body["step"] for body in bodies if body["type"] == "progress"]
 
 
@@ -104,9 +109,7 @@ def test_a_node_that_returns_from_a_pause_changes_nothing(
     # The worker alone: Ray and expert-cli would end it before it saves.
     os.kill(worker, signal.SIGCONT)
     wait_for(lambda: not cluster.lives(worker), shelf.said)
-    failed = [
-        json.loads(line)["body"] for line in (shelf.run(expert) / "events.jsonl").read_text().splitlines()
-    ]
+    failed = [event["body"] for event in shelf.events(expert)]
     assert "lease-lost" in [body.get("code") for body in failed], failed[-5:]
     assert not (lease / "1").exists()
     cluster.signal(SECOND, signal.SIGCONT)
@@ -133,7 +136,7 @@ def test_a_stop_saves_every_expert_and_another_start_resumes(
     stopped = [one["expert"] for one in found if not one["ok"]]
     assert stopped and {one["exit"] for one in found if not one["ok"]} == {code}, shelf.said()
     for expert in stopped:
-        last = steps(shelf.run(expert))[-1]
+        last = steps(shelf, expert)[-1]
         assert (shelf.run(expert) / f"checkpoint-{last}" / "state.json").is_file(), shelf.said()
     shelf.finish("--engine", "ray", "--ray-address", cluster.address)
     shelf.assert_same(long_plain)
