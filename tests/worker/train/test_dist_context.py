@@ -19,13 +19,15 @@ def test_every_row_has_one_process(size):
 
 @pytest.mark.parametrize(("rows", "micro_batch"), [(5, 2), (4, 4), (1, 3), (12, 1)])
 def test_with_a_sharded_base_all_pass_through_the_model_equally_often(rows, micro_batch):
-    passes = set()
+    walked = []
     for number in range(3):
         dist = DistContext(number, 3, sharded=True)
-        walked = -(-len(dist.share(range(rows))) // micro_batch)
-        passes.add(walked + dist.idle_rounds(rows, micro_batch, walked))
-        assert DistContext(number, 3).idle_rounds(rows, micro_batch, walked) == 0
-    assert len(passes) == 1
+        walked.append(-(-len(dist.share(range(rows))) // micro_batch))
+        assert dist.rounds(rows, micro_batch) >= walked[-1]
+        assert dist.largest_share(range(rows)) == len(DistContext(0, 3).share(range(rows)))
+        alone = DistContext(number, 3)
+        assert alone.largest_share(range(rows)) == len(alone.share(range(rows)))
+    assert DistContext(0, 3).rounds(rows, micro_batch) == max(walked)
 
 
 def test_each_process_has_a_device_or_its_part_of_the_cores(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@ both can resume, and an end of all if one is lost."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -96,6 +97,25 @@ def test_a_base_sharded_over_two_processes_comes_to_the_same(tmp_path, alone):
     assert code == 0, said[-1]
     applied = {body["key"]: body["value"] for body in said if body["type"] == "applied"}
     assert applied["fsdp2.units"] == 3 and applied["path"] == "plain"
+    assert losses(said) == pytest.approx(alone.losses, rel=1e-5)
+    assert said[-1]["result"]["eval_loss"] == pytest.approx(alone.result["eval_loss"], rel=1e-5)
+    assert adapters_apart(tmp_path / "pair", alone.output) < 1e-4
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("where", ["forward", "backward"])
+@pytest.mark.parametrize("strategy", ["fsdp2", "ddp"])
+def test_one_that_runs_out_of_memory_repeats_the_step_with_fewer_rows(tmp_path, alone, strategy, where):
+    changes = {**RECIPE, **together(strategy), "machine.micro_batch": 4, "machine.fast_path": False}
+    tight = {"stage": "expert_test_tight", "EXPERT_TEST_TIGHT": where}
+    code, said = start(tmp_path, changes, "pair", **tight).finish()
+    assert code == 0, said[-1]
+    recovered = [body for body in said if body["type"] == "recovered"]
+    assert {body["kind"] for body in recovered} == {"out_of_memory"}
+    state = json.loads((tmp_path / "pair" / "checkpoint-5" / "state.json").read_text())
+    if strategy == "fsdp2":  # All agree, and one reports.
+        assert state["facts"]["micro_batch"] < 4
+        assert not any("Process 1" in body["detail"] for body in recovered)
     assert losses(said) == pytest.approx(alone.losses, rel=1e-5)
     assert said[-1]["result"]["eval_loss"] == pytest.approx(alone.result["eval_loss"], rel=1e-5)
     assert adapters_apart(tmp_path / "pair", alone.output) < 1e-4

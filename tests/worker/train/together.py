@@ -41,16 +41,19 @@ class Worker:
         return [json.loads(line)["body"] for line in lines]
 
 
-def start(folder: Path, changes: Mapping[str, Any], output: str) -> Worker:
+def start(
+    folder: Path, changes: Mapping[str, Any], output: str, stage: str = "expert_test_training", **more: str
+) -> Worker:
     save_base(folder / "base")
     document = example_document(folder, {**DEFAULTS, "machine.paths.output": str(folder / output), **changes})
     plan = folder / f"{output}.json"
     plan.write_text(json.dumps(document))
     environment = {
         **os.environ,
-        "EXPERT_TEST_STAGE": "expert_test_training",
+        "EXPERT_TEST_STAGE": stage,
         "PYTHONPATH": os.pathsep.join(map(str, PLACES)),
         "OMP_NUM_THREADS": "1",
+        **more,
     }
     process = subprocess.Popen(
         [sys.executable, "-m", "expert_worker", "train", "--plan", str(plan)],

@@ -70,11 +70,13 @@ class DistContext:
             return machine.threads.compute
         return max(1, (machine.threads.compute or available_cores()) // self.size)
 
-    def idle_rounds(self, rows: int, micro_batch: int, walked: int) -> int:
-        """If each pass needs all processes: how often one without remaining rows must still take part."""
-        if not self.sharded:
-            return 0
-        return math.ceil(math.ceil(rows / self.size) / micro_batch) - walked
+    def largest_share(self, rows: Sequence[int]) -> int:
+        """The most rows of a step that any process has, where all must agree; else those of this one."""
+        return math.ceil(len(rows) / self.size) if self.sharded else len(self.share(rows))
+
+    def rounds(self, rows: int, micro_batch: int) -> int:
+        """The passes that every process takes part in, if each pass needs all of them."""
+        return math.ceil(math.ceil(rows / self.size) / micro_batch)
 
     def sum(self, *numbers: float) -> list[float]:
         if self.size == 1:

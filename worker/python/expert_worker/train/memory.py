@@ -114,18 +114,9 @@ def ran_out(error: BaseException) -> bool:
     return any(words in said for words in _OUT_OF_MEMORY)
 
 
-def too_large_together(rows: int) -> Failed:
-    """Processes that run the model in lockstep cannot use smaller micro-batches independently."""
-    return Failed(
-        f"{rows} rows at once do not fit into the device's memory",
-        hint="Lower batch_size, which leaves the result as it is if gradient_accumulation_steps makes up for "
-        "it; or lower max_seq_length, or switch gradient_checkpointing on.",
-        code="out-of-memory",
-    )
-
-
-def halve_after_oom(rows: int, step: int, what: str, events: Events) -> int:
-    """The number of rows to try after `rows` did not fit; `what` is repeated with them."""
+def halve_after_oom(rows: int, step: int, what: str, events: Events, *, reports: bool = True) -> int:
+    """The number of rows to try after `rows` did not fit; `what` is repeated with them. Of processes that
+    agreed on it one reports."""
     if rows <= 1:
         raise Failed(
             "One row alone does not fit into the device's memory",
@@ -135,5 +126,6 @@ def halve_after_oom(rows: int, step: int, what: str, events: Events) -> int:
     fewer = (rows + 1) // 2
     release()
     detail = f"Out of memory with {rows} rows at once: {what} is repeated with {fewer}"
-    events.recovered("out_of_memory", step, detail)
+    if reports:
+        events.recovered("out_of_memory", step, detail)
     return fewer

@@ -40,6 +40,7 @@ from expert_worker.train.fused import Member
 from expert_worker.train.memory_probe import try_largest
 from expert_worker.train.objective import Objective, objective_of
 from expert_worker.train.profiler import profiled
+from expert_worker.train.sharded import ShardedEngine
 from expert_worker.train.trainer import Evaluate, GradientAccumulator, Interval, Trainer, TrainerState
 from expert_worker.train.validation import (
     AgreedStop,
@@ -170,6 +171,8 @@ def prepare(
     scale = precision.LossScale.of(compute_dtype(recipe.base.quantization, machine.dtype))
     objective = objective_of(recipe)
     training_engine = engine.build(plan, model, objective, device, events, sharded=dist.sharded)
+    if dist.sharded:
+        training_engine = ShardedEngine(training_engine, model)
     if member is not None:
         reason = engine.obstacle_here(model, dist.sharded, machine.fast_path)
         training_engine = member.engine(training_engine, reason)

@@ -473,20 +473,22 @@ class GradientAccumulator:
         it short."""
         while True:
             try:
-                return self._backward(step, rows, batches, scale)
+                if not self._dist.sharded:
+                    return self._backward(step, batches, scale)
+                if (found := self._backward_in_lockstep(step, rows, batches, scale)) is not None:
+                    return found
             except (RuntimeError, MemoryError) as error:
                 if not memory.ran_out(error):
                     raise
             self.clear()
             self.before_retry()
-            held = min(self.micro_batch, len(self._dist.share(rows)))
-            if self._dist.sharded:
-                raise memory.too_large_together(held)
-            self.micro_batch = memory.halve_after_oom(held, step, "the step", self._events)
+            held = min(self.micro_batch, self._dist.largest_share(rows))
+            reports = not self._dist.sharded or self._dist.is_main_process
+            self.micro_batch = memory.halve_after_oom(held, step, "the step", self._events, reports=reports)
             batches = self._batches(step, rows)
 
     def _backward(
-        self, step: int, rows: Sequence[int], batches: list[PackedBatch], scale: float
+        self, step: int, batches: list[PackedBatch], scale: float
     ) -> tuple[Tensor | float, StepTimer] | None:
         self.clear()
         loss: Tensor | None = None
@@ -497,10 +499,31 @@ class GradientAccumulator:
             self._events.accumulating(step, number, len(batches))
             if self._events.stop_requested and number < len(batches) and self._dist.size == 1:
                 return None
-        for _ in range(self._dist.idle_rounds(len(rows), self.micro_batch, len(batches))):
-            self._engine.backward(nothing(), 0.0)
         watch.launched()
         return 0.0 if loss is None else loss, watch
+
+    def _backward_in_lockstep(
+        self, step: int, rows: Sequence[int], batches: list[PackedBatch], scale: float
+    ) -> tuple[Tensor | float, StepTimer] | None:
+        """Each pass needs all processes: one without remaining rows, or that ran out of memory, takes part
+        without rows. None where any ran out: then all repeat the step with fewer rows at once."""
+        self.clear()
+        loss: Tensor | float = 0.0
+        watch = StepTimer(self._device)
+        ran_out = False
+        for number in range(self._dist.rounds(len(rows), self.micro_batch)):
+            try:
+                if number < len(batches) and not ran_out:
+                    loss = loss + self._engine.backward(batches[number], scale)
+                    self._events.accumulating(step, number + 1, len(batches))
+                else:
+                    self._engine.backward(nothing(), 0.0)
+            except (RuntimeError, MemoryError) as error:
+                if not memory.ran_out(error):
+                    raise
+                ran_out = True
+        watch.launched()
+        return None if self._dist.any(ran_out) else (loss, watch)
 
     def _batches(self, step: int, rows: Sequence[int]) -> list[PackedBatch]:
         mine = self._dist.share(rows)

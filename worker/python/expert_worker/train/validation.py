@@ -73,6 +73,8 @@ class Validation:
 
     def run(self, step: int, stop: AgreedStop | None = None) -> dict[str, float]:
         """Each process measures its share of the rows."""
+        if self._dist.sharded:
+            return self._run_in_lockstep(step)
         mine = self._dist.share(self.chosen)
         measured: list[tuple[float, int]] = []
         start = 0
@@ -85,18 +87,61 @@ class Validation:
                 self._events.advance("evaluate", start, len(mine))
             if stop is not None:
                 stop.check_alone()
-        for _ in range(self._dist.idle_rounds(len(self.chosen), self.micro_batch, len(measured))):
-            self._engine.loss(nothing())
         total, weight = self._dist.sum(
             sum(loss for loss, _ in measured), sum(weight for _, weight in measured)
         )
         return self._objective.metrics(total / max(1, weight))
 
+    def _run_in_lockstep(self, step: int) -> dict[str, float]:
+        """Each pass needs all processes; where one runs out of memory, all repeat with fewer rows at once."""
+        mine = self._dist.share(self.chosen)
+        while True:
+            batches = [
+                mine[start : start + self.micro_batch] for start in range(0, len(mine), self.micro_batch)
+            ]
+            rounds = self._dist.rounds(len(self.chosen), self.micro_batch)
+            held = min(self.micro_batch, self._dist.largest_share(self.chosen))
+            measured = self._measured_in_lockstep(step, batches, rounds, held)
+            if measured is not None:
+                total, weight = self._dist.sum(*measured)
+                return self._objective.metrics(total / max(1, weight))
+
+    def _measured_in_lockstep(
+        self, step: int, batches: Sequence[Sequence[int]], rounds: int, held: int
+    ) -> tuple[float, float] | None:
+        """Summed loss and weight of this process; None where the rows of any did not fit. `held` is the
+        number of rows in the largest batch of all."""
+        total, weight, ran_out = 0.0, 0, False
+        for number in range(rounds):
+            try:
+                if number < len(batches) and not ran_out:
+                    batch = self._objective.batch(self.rows, batches[number])
+                    total += float(self._engine.loss(batch))
+                    weight += self._objective.weight(batch)
+                    self._events.advance("evaluate", number + 1, rounds)
+                else:
+                    self._engine.loss(nothing())
+            except (RuntimeError, MemoryError) as error:
+                if not memory.ran_out(error):
+                    raise
+                ran_out = True
+        if not self._dist.any(ran_out):
+            return total, weight
+        self.micro_batch = memory.halve_after_oom(
+            held, step, "The evaluation", self._events, reports=self._dist.is_main_process
+        )
+        return None
+
     def try_largest(self) -> None:
         """The longest rows together, fewer and fewer until they fit."""
         lengths = self.lengths()
-        while self._measured(0, [self.chosen[i] for i in longest(lengths, self.micro_batch)]) is None:
+        while not self._fits([self.chosen[i] for i in longest(lengths, self.micro_batch)]):
             pass
+
+    def _fits(self, indices: Sequence[int]) -> bool:
+        if self._dist.sharded:
+            return self._measured_in_lockstep(0, [indices], 1, len(indices)) is not None
+        return self._measured(0, indices) is not None
 
     def lengths(self) -> list[int]:
         """Tokens of each row that is looked at."""
@@ -111,8 +156,6 @@ class Validation:
         except (RuntimeError, MemoryError) as error:
             if not memory.ran_out(error):
                 raise
-        if self._dist.sharded:
-            raise memory.too_large_together(len(indices))
         self.micro_batch = memory.halve_after_oom(len(indices), step, "The evaluation", self._events)
         return None
 
