@@ -20,7 +20,9 @@ from command import manifest_of, rows_of, save_base, surroundings, write_rows
 STEPS = 12
 EXPERTS = ("ash", "birch")
 FOUR = (*EXPERTS, "cedar", "dogwood")
-HEAD = "127.0.0.2"
+# Addresses of this process alone: two clusters with the same ones would want the same ports.
+_NET = f"127.{20 + os.getpid() % 200}.{os.getpid() // 200 % 250}"
+HEAD, SECOND, THIRD, FOURTH = (f"{_NET}.{number}" for number in range(2, 6))
 PATIENCE = 300.0
 # How soon a node, or the head, counts as lost.
 QUICK = {
@@ -35,6 +37,7 @@ HOME = Path(tempfile.gettempdir()) / f"expert-ray-home-{os.getpid()}"
 class Shelf:
     def __init__(self, folder: Path, cli: Path, experts: Sequence[str] = EXPERTS, **settings: object) -> None:
         self.folder, self.cli, self.experts = folder, cli, experts
+        self.logs = folder
         save_base(folder / "base")
         for number, name in enumerate(experts):
             place = folder / "experts" / name
@@ -45,7 +48,7 @@ class Shelf:
 
     def start(self, *more: str) -> subprocess.Popen[bytes]:
         command = [self.cli, "train", "--all", "experts", "--device", "cpu", "--no-evaluate", "--json", *more]
-        with (self.folder / "out").open("wb") as out, (self.folder / "log").open("ab") as log:
+        with (self.logs / "out").open("wb") as out, (self.logs / "log").open("ab") as log:
             return subprocess.Popen(command, env=environment(), cwd=self.folder, stdout=out, stderr=log)
 
     def finish(self, *more: str, code: int = 0) -> dict[str, Any]:
@@ -61,11 +64,11 @@ class Shelf:
     def result(self, process: subprocess.Popen[bytes], code: int = 0) -> dict[str, Any]:
         ended = self.ended(process)
         assert ended == code, f"exit {ended}: {self.said()}"
-        found: dict[str, Any] = json.loads((self.folder / "out").read_text())
+        found: dict[str, Any] = json.loads((self.logs / "out").read_text())
         return found
 
     def said(self) -> str:
-        return (self.folder / "log").read_text() + (self.folder / "out").read_text()
+        return (self.logs / "log").read_text() + (self.logs / "out").read_text()
 
     def run(self, expert: str) -> Path:
         return self.folder / "experts" / expert / "weights" / "base"

@@ -14,14 +14,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from nodes import FOUR, HEAD, Cluster, Shelf, wait_for
+from nodes import FOUR, FOURTH, HEAD, SECOND, THIRD, Cluster, Shelf, wait_for
 
 pytestmark = [
     pytest.mark.full,
     pytest.mark.timeout(3600),
-    pytest.mark.skipif(sys.platform != "linux", reason="nodes with addresses 127.0.0.2 and 127.0.0.3"),
+    pytest.mark.skipif(sys.platform != "linux", reason="each node has an address of the loopback"),
 ]
-SECOND, THIRD, FOURTH = "127.0.0.3", "127.0.0.4", "127.0.0.5"
 SAVED = 20
 LONG = {"max_steps": 900, "save_steps": SAVED, "evaluation_strategy": "no", "save_total_limit": 3}
 # A round is mostly the start of Ray and of four workers.
@@ -125,7 +124,7 @@ def test_a_killed_node_a_lost_head_and_a_paused_node_in_one_run(
     cluster.add(HEAD)
     cluster.add(THIRD)
 
-    (shelf.folder / "log").write_text("")
+    (shelf.logs / "log").write_text("")
     process = start(shelf, cluster)
     paused = await_progress(shelf, THIRD)
     cluster.signal(THIRD, signal.SIGSTOP)

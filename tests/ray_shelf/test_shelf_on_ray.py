@@ -7,14 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from nodes import EXPERTS, HEAD, Cluster, Shelf, wait_for
+from nodes import EXPERTS, HEAD, SECOND, THIRD, Cluster, Shelf, wait_for
 
 pytestmark = [
     pytest.mark.timeout(600),
-    pytest.mark.skipif(sys.platform != "linux", reason="nodes with addresses 127.0.0.2 and 127.0.0.3"),
+    pytest.mark.skipif(sys.platform != "linux", reason="each node has an address of the loopback"),
 ]
-SECOND = "127.0.0.3"
-THIRD = "127.0.0.4"
 
 
 @pytest.mark.full
@@ -35,6 +33,22 @@ def test_two_nodes_train_the_adapters_of_the_plain_shelf(
     cluster.kill(SECOND)
     again = shelf.finish("--engine", "ray", "--ray-address", "127.0.0.9:1")
     assert [one["finished_before"] for one in again["experts"]] == [True, True]
+
+
+@pytest.mark.full
+def test_a_finished_expert_whose_task_was_lost_at_its_end_is_skipped(
+    plain: Shelf, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    cluster.add(HEAD)
+    shelf = Shelf(tmp_path_factory.mktemp("shared"), plain.cli)
+    shelf.finish()
+    for expert in EXPERTS:
+        lease = shelf.run(expert) / "lease" / "1"
+        lease.mkdir(parents=True)
+        (lease / "holder").write_text("process 1 on a node that is gone\n")
+    again = shelf.finish("--engine", "ray", "--ray-address", cluster.address)
+    assert [one["finished_before"] for one in again["experts"]] == [True, True], shelf.said()
+    assert "waits for a node" in shelf.said()
 
 
 # Long enough for a node to be lost meanwhile.

@@ -30,6 +30,8 @@ const RELEASED: &str = "released";
 const EVERY: Duration = Duration::from_secs(5);
 /// Without a sign of life for this long a lease may be taken over.
 const EXPIRES: Duration = Duration::from_secs(30);
+/// A task whose driver was killed may renew its lease once more before it ends: only later renewals count.
+const DYING: Duration = Duration::from_secs(10);
 const ROUND: Duration = Duration::from_millis(500);
 const REMOVING: Duration = Duration::from_secs(20);
 
@@ -194,7 +196,7 @@ fn next(all: &Path, succeeds: Option<u64>) -> Result<u64, Failure> {
 
 /// Until it is released or expires; its holder, if it gives a sign of life meanwhile.
 fn await_end(lease: &Newest) -> Result<(), String> {
-    let first = lease.signed_at();
+    let mut first = lease.signed_at();
     let begun = Instant::now();
     loop {
         // One that was just made is not signed yet.
@@ -202,7 +204,9 @@ fn await_end(lease: &Newest) -> Result<(), String> {
         if lease.is_released() || silent >= EXPIRES {
             return Ok(());
         }
-        if lease.signed_at() != first {
+        if begun.elapsed() < DYING {
+            first = lease.signed_at();
+        } else if lease.signed_at() != first {
             return Err(lease.holder());
         }
         thread::sleep(ROUND);
@@ -247,6 +251,8 @@ fn machine() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     /// What another process would have left.
@@ -290,15 +296,19 @@ mod tests {
         let run = tempfile::tempdir().unwrap();
         let folder = leave(run.path(), 7);
         assert!(holder(run.path()).unwrap().starts_with("process "));
-        let living = thread::spawn({
-            let folder = folder.clone();
+        let living = Arc::new(AtomicBool::new(true));
+        let signing = thread::spawn({
+            let (folder, living) = (folder.clone(), Arc::clone(&living));
             move || {
-                thread::sleep(ROUND);
-                sign(&folder, false).unwrap();
+                while living.load(Ordering::Relaxed) {
+                    thread::sleep(ROUND);
+                    sign(&folder, false).unwrap();
+                }
             }
         });
         let refused = next(&run.path().join(NAME), Some(6)).unwrap_err();
-        living.join().unwrap();
+        living.store(false, Ordering::Relaxed);
+        signing.join().unwrap();
         assert_eq!((refused.exit, refused.code.as_str()), (Exit::Locked, "locked"));
         assert!(run_lock::RunLock::take(run.path()).is_err(), "nor by a process of one machine");
         signed_before(&folder, EXPIRES * 2);

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::engine::Engine;
 use super::options::{EngineChoice, RunOptions, ShelfOptions};
 use super::order::timed;
-use super::ray::Cluster;
+use super::ray::{Cluster, needs_task};
 use super::runner::{Runner, Trained};
 use super::slots::Slots;
 use super::trainer::Trainer;
@@ -68,7 +68,7 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     let on_ray = selection.engine == EngineChoice::Ray;
     trainer.runner.warm = (!selection.separate && !on_ray).then(|| warm_parent(&waiting, &trainer)).flatten();
     let mut cluster = None;
-    if on_ray && waiting.iter().filter_map(Waiting::resolved).any(|it| !trainer.is_done(it)) {
+    if on_ray && waiting.iter().filter_map(Waiting::resolved).any(|it| needs_task(&trainer, it)) {
         let (address, console) = (selection.ray_address.as_deref(), console);
         cluster = Some(Cluster::connect(address, folder, &trainer, options, console)?);
         // All are submitted at once: the cluster has them wait for its nodes. Their threads stay those of this machine's queue.

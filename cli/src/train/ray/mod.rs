@@ -31,6 +31,7 @@ use crate::args::PlanOptions;
 use crate::failure::Failure;
 use crate::lock::code;
 use crate::sys::files::{remove, without_following};
+use crate::sys::lease;
 use crate::sys::paths::{absolute, file_name};
 use crate::ui::Console;
 use crate::worker::{self, Found, Helper, Interrupt, Notice, Search};
@@ -165,10 +166,15 @@ impl<'a> Cluster<'a> {
     }
 }
 
+/// Whether a node has something to do. A task that was killed at its end leaves a lease that nobody released: a task waits
+/// until it expires, where this process would be refused.
+pub fn needs_task(trainer: &Trainer, resolved: &Resolved) -> bool {
+    !trainer.is_done(resolved) || lease::holder(Path::new(&resolved.machine.paths.output)).is_some()
+}
+
 impl Engine for Cluster<'_> {
     fn train(&self, resolved: &Resolved, notify: &mut dyn FnMut(Notice)) -> Result<Trained, Failure> {
-        // Nothing is left to do for a node.
-        if self.trainer.is_done(resolved) {
+        if !needs_task(self.trainer, resolved) {
             return self.trainer.train(resolved, notify);
         }
         let id = self.next.fetch_add(1, Ordering::Relaxed);
