@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from command import SAMPLE, find_cli, manifest_of, rows_of, save_base, surroundings, write_rows
+from disks import Disk
 from learnt import assert_learnt
 from safetensors.torch import load_file
 from tiny import apart
@@ -336,3 +337,29 @@ def test_one_rank_that_is_asked_to_stop_stops_all_at_one_step(expert: Expert, as
     last = max(body["step"] for body in bodies if body["type"] == "progress")
     assert (run / f"checkpoint-{last}" / "state.json").is_file()
     assert bodies[-1]["code"] == "interrupted"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    disk = Disk(tmp_path)
+    yield disk
+    disk.close()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("how", ["full", "read-only"])
+def test_an_output_folder_that_fails_in_mid_run_loses_nothing(expert: Expert, disk: Disk, how: str) -> None:
+    run, longer = disk.folder / "run", ["--set", "training.config.max_steps=40"]
+    reference = expert.folder / "longer"
+    if not (reference / "final").exists():
+        assert expert.ranks(reference.name, *longer).finish() == [0, 0]
+    launched = expert.ranks(str(run), *longer)
+    await_checkpoint(launched, run, 10)
+    disk.fail(how)
+    assert launched.finish() == [4, 1], launched.said(0)[-2000:] + launched.said(1)[-2000:]
+    assert str(run) in " ".join(launched.said(0).split()), launched.said(0)[-2000:]
+    disk.repair()
+    assert newest(run) >= 10
+    resumed = expert.ranks(str(run), *longer, "--resume")
+    assert resumed.finish() == [0, 0], resumed.said(0)[-3000:]
+    assert adapters_apart(run, reference) < 1e-6
