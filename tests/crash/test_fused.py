@@ -105,6 +105,11 @@ def bodies(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line)["body"] for line in lines]
 
 
+def peak_memory(run: Path) -> int:
+    peak: int = bodies(run)[-1]["result"]["peak_memory_bytes"]
+    return peak
+
+
 def losses(run: Path) -> list[float]:
     found = {body["step"]: body["loss"] for body in bodies(run) if body["type"] == "progress"}
     return [found[step] for step in sorted(found)]
@@ -126,6 +131,10 @@ def test_each_expert_has_the_run_that_it_has_alone(whole: tuple[Shelf, dict[str,
         assert bodies(run)[0]["type"] == "started" and bodies(run)[-1]["type"] == "finished"
         record, solo = (json.loads((it / "run.json").read_text()) for it in (run, alone[name]))
         assert record["applied"].keys() == solo["applied"].keys() and record["recipe"] == solo["recipe"]
+    # One worker with the base once takes less memory than two workers side by side.
+    together = max(peak_memory(shelf.run_of(name)) for name in NAMES)
+    side_by_side = sum(peak_memory(alone[name]) for name in NAMES)
+    assert together < 0.8 * side_by_side, (together, side_by_side)
     # What is finished is not trained again, in a group or alone.
     again = shelf.run(*FUSE, "--json")
     assert [one["finished_before"] for one in json.loads(again.stdout)["experts"]] == [True, True]
