@@ -37,6 +37,7 @@ class Disk:
                         while True:
                             ballast.write(b"\0" * size)
         else:  # What ext4 does after an error of its disk; a plain remount waits for open files.
+            os.sync()  # The files of the test itself are on the disk.
             subprocess.run(["mount", "-o", "remount,abort", self.folder], check=True)
 
     def repair(self) -> None:

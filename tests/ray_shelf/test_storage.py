@@ -32,7 +32,7 @@ def undisturbed(cli: Path, tmp_path_factory: pytest.TempPathFactory) -> Shelf:
     return shelf
 
 
-@pytest.mark.parametrize("how", ["read-only"])
+@pytest.mark.parametrize("how", ["full", "read-only"])
 def test_storage_that_fails_in_mid_run_loses_nothing(
     undisturbed: Shelf, cluster: Cluster, disk: Disk, tmp_path: Path, how: str
 ) -> None:
