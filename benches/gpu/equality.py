@@ -19,6 +19,7 @@ from torch.nn.functional import cross_entropy
 from transformers import Qwen3ForCausalLM
 
 from expert_worker.train.fast.batch import IGNORED, PackedBatch, positions_of
+from expert_worker.train.fast.compiler import compiler
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import Place, install, token_keys
 from expert_worker.train.fast.kernels.choice import OPERATIONS
@@ -119,7 +120,7 @@ def ways(device: torch.device, dtype: torch.dtype, dora: bool) -> dict[str, dict
         names = fused if operation.name == "adapted_linear" else operation.names(Target(device, dtype))
         found |= {f"{operation.name}: {name}": {"kernels": {operation.name: name}} for name in names[1:]}
     if device.type == "cuda":
-        found["compiled"] = {"compiled": torch.compile}
+        found["compiled"] = {"compiled": compiler("inductor")}
     return found
 
 

@@ -86,7 +86,8 @@ def run_all(driver: Driver, trials: Mapping[str, Trial], card: Card, folder: Pat
         place = folder / name
         place.mkdir(parents=True, exist_ok=True)
         base = write_base(place / trial.base, BASES[trial.base])
-        plans[name] = _planned(trial, base, place, driver.for_cli(card))
+        home = {"EXPERT_HOME": str(folder / "home")}
+        plans[name] = _planned(trial, base, place, driver.for_cli(card) | home)
         path = place / "plan.json"
         path.write_text(json.dumps(plans[name]))
         settings = {key: getattr(trial, key) for key in ("rows", "length", "steps", "others_take", "fault")}

@@ -28,6 +28,7 @@ PLACES = ("worker/python", "benches/train", "benches/gpu")
 sys.path[:0] = [str(ROOT / place) for place in PLACES]
 
 import torch  # noqa: E402
+import torch._dynamo.utils  # noqa: E402
 from data import PackedRows, documents  # noqa: E402
 from shapes import Case, Shape  # noqa: E402
 
@@ -223,6 +224,9 @@ def measured(path: str, base: str, settings: dict[str, Any]) -> dict[str, Any]:
     plan = load_plan(Path(path))
     stage.load_base = partial(base_on_device, base)  # type: ignore[assignment]
     meter, kept = Meter(settings), Kept()
+    compiled = torch._dynamo.utils.counters
+    torch._dynamo.reset()
+    compiled.clear()
     gc.collect()
     torch.cuda.empty_cache()
     reserved = torch.cuda.memory_reserved()
@@ -238,6 +242,8 @@ def measured(path: str, base: str, settings: dict[str, Any]) -> dict[str, Any]:
         "applied": kept.applied,
         "events": kept.others,
         "step": meter.found,
+        "graphs": compiled["stats"]["unique_graphs"],
+        "kept": compiled["inductor"]["fxgraph_cache_hit"],
     }
 
 

@@ -53,6 +53,21 @@ COSTS = {
     "qwen3-8b qlora 1x2048": Trial(base="qwen3-8b", rows=1, quantization="int4"),
     "llama-8b qlora 2x2048": Trial(base="llama-8b", rows=2, quantization="int4"),
 }
+# Compiled: the same step, its figures under the name with "compiled" before the batch.
+_COMPILED: dict[str, Any] = {"torch_compile": True}
+COMPILED = {
+    # More steps: the packed batches of each have another number of tokens.
+    "qwen3-0.6b lora compiled 4x2048": Trial(steps=6, config=_COMPILED),
+    "qwen3-0.6b qlora compiled 4x2048": Trial(quantization="int4", config=_COMPILED),
+    "qwen3-0.6b lora selective compiled 4x2048": Trial(
+        config={"gradient_checkpointing": "selective", **_COMPILED}
+    ),
+    "qwen3-0.6b dora dropout compiled 4x2048": Trial(config=DORA | _COMPILED),
+    "llama-8b qlora compiled 2x2048": Trial(base="llama-8b", rows=2, quantization="int4", config=_COMPILED),
+}
+# Heads and SwiGLU; norm, and sum and norm, of the first layer, whose input needs no gradient, and of the
+# others.
+MOST_GRAPHS = 6
 # What is kept is small beside what the loss of the last micro-batch needs for a moment.
 LEAST = {"qwen3-0.6b lora checkpointed 4x2048": 0.90}
 
@@ -60,13 +75,34 @@ LEAST = {"qwen3-0.6b lora checkpointed 4x2048": 0.90}
 @pytest.fixture(scope="module")
 def on_one_card(driver: Driver, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
     faults = {fault: Trial(fault=fault) for fault in FAULTS}
-    return run_all(driver, COSTS | SMALL | faults, RTX_4090, tmp_path_factory.mktemp("4090"))
+    return run_all(driver, COSTS | COMPILED | SMALL | faults, RTX_4090, tmp_path_factory.mktemp("4090"))
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", COSTS)
 def test_costs(on_one_card: dict[str, Found], name: str) -> None:
     check_costs(name, on_one_card[name], least=LEAST.get(name, 0.95))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", COMPILED)
+def test_costs_of_compiled_steps(on_one_card: dict[str, Found], name: str) -> None:
+    """Nothing is compiled again for another number of tokens, and memory is that of the uncompiled step: no
+    dequantized weight is kept."""
+    check_costs(name, on_one_card[name])
+    _, found = on_one_card[name]
+    assert found["applied"]["torch_compile"] == "inductor" and found["graphs"] <= MOST_GRAPHS
+    other = on_one_card.get(name.replace(" compiled", ""))
+    if other is not None:
+        peak, uncompiled = found["step"]["peak_allocated"], other[1]["step"]["peak_allocated"]
+        assert peak <= 1.01 * uncompiled
+        assert found["step"]["kernels"] < 0.85 * other[1]["step"]["kernels"]
+
+
+@pytest.mark.full
+def test_another_trial_finds_it_compiled(on_one_card: dict[str, Found]) -> None:
+    for name in list(COMPILED)[1:3]:
+        assert on_one_card[name][1]["kept"] > 0
 
 
 @pytest.mark.full

@@ -85,11 +85,11 @@ section! {
         activation_checkpointing ["activation_checkpointing"]: Option<ActivationCheckpointing> = None,
             Kind::OneOf(&[Kind::Word(ActivationCheckpointing::WORDS), Kind::Null]),
             "What `gradient_checkpointing: true` recomputes.";
-        torch_compile ["torch_compile"]: bool = false, Kind::Bool, "Compile the model's layers with torch.compile.";
+        torch_compile ["torch_compile"]: bool = false, Kind::Bool, "Compile norms, rotary positions and SwiGLU with torch.compile; products and attention are library kernels.";
         torch_compile_backend ["torch_compile_backend"]: String = "inductor".to_owned(), Kind::Text, "Backend of torch.compile.";
         torch_compile_mode ["torch_compile_mode"]: CompileMode = CompileMode::Default, Kind::Word(CompileMode::WORDS),
             "Mode of torch.compile.";
-        use_cuda_graphs ["use_cuda_graphs"]: bool = false, Kind::Bool, "Replay captured CUDA graphs: `torch_compile` in its mode `reduce-overhead`.";
+        use_cuda_graphs ["use_cuda_graphs"]: bool = false, Kind::Bool, "Choose the mode `reduce-overhead` of `torch_compile`. No graph is captured: batches differ in their number of tokens.";
 
         dataloader_num_workers ["dataloader_num_workers"]: u32 = 0, WORKERS,
             "Loader processes; not used with the token cache.";

@@ -153,8 +153,7 @@ def _host(observed: Observation) -> Finding | None:
         "host-bound",
         f"The GPU is busy {busy:.0f}% of the time and waits for the host, which needs {ratio:.0%} of the "
         "step to issue the work",
-        "Raise batch_size (longer kernels for the same launches), or set torch_compile, with use_cuda_graphs "
-        "where rows have one length.",
+        "Raise batch_size (longer kernels for the same launches), or set torch_compile.",
         {"utilization": busy, "launch_to_compute": ratio},
     )
 

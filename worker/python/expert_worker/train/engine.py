@@ -12,8 +12,10 @@ from expert_worker.events import Events
 from expert_worker.plan import Compile, Machine, Plan
 from expert_worker.train import gradient_checkpointing
 from expert_worker.train.chunk_pool import ChunkPool
+from expert_worker.train.fast import compiler
 from expert_worker.train.fast.batch import CPU_MULTIPLE, IGNORED, PackedBatch
-from expert_worker.train.fast.decoder import FastDecoder, Wrapper, causal_model
+from expert_worker.train.fast.between import Wrapper
+from expert_worker.train.fast.decoder import FastDecoder, causal_model
 from expert_worker.train.fast.dropout import Place, PlaceByThread, install
 from expert_worker.train.fast.eligible import obstacle
 from expert_worker.train.fast.kernels import verdicts
@@ -235,14 +237,16 @@ def _fast(
     events: Events,
 ) -> FastEngine:
     dtype = causal_model(model).model.norm.weight.dtype
-    refused = verdicts.refused(Path(machine.paths.home), device, dtype)
+    home = Path(machine.paths.home)
+    refused = verdicts.refused(home, device, dtype)
+    compiled = _compiled(machine.compile, home, device, events) if machine.compile else None
     decoder = FastDecoder(
         model,
         place,
         checkpointing=machine.checkpointing,
         flash=machine.flash_attention,
         neftune=alpha,
-        compiled=_compiler(machine.compile) if machine.compile else None,
+        compiled=compiled,
         kernels=machine.kernels,
         refused=refused,
     )
@@ -256,12 +260,6 @@ def _fast(
                 f"(`expert-cli doctor --prove`, {refused.date})",
             )
     events.applied("gradient_checkpointing", decoder.checkpointing)
-    if machine.compile:
-        events.applied(
-            "torch_compile",
-            machine.compile.backend,
-            "Decoder layers are compiled at their first batches, which takes about a minute",
-        )
     events.applied("piece_tokens", machine.piece_tokens)
     if lanes is not None:
         events.applied("lanes", lanes.count)
@@ -277,10 +275,28 @@ def _lanes(machine: Machine, device: torch.device) -> ChunkPool | None:
     return ChunkPool(tokens, 1 if machine.compile else torch.get_num_threads())
 
 
-def _compiler(wanted: Compile) -> Wrapper:
-    """Layer by layer: a few small graphs serve all of them, and start-up stays short. Batches differ in their
-    number of tokens."""
-    return lambda part: torch.compile(part, backend=wanted.backend, mode=_mode(wanted), dynamic=True)
+def _compiled(wanted: Compile, home: Path, device: torch.device, events: Events) -> Wrapper | None:
+    """None where the compiler lacks something: the result is the same up to rounding."""
+
+    def failed(why: str) -> None:
+        events.warning("not-compiled", f"torch_compile has no effect, the run continues uncompiled: {why}")
+
+    if lacks := compiler.missing(device, wanted.backend):
+        failed(lacks)
+        return None
+    if wanted.mode == "reduce-overhead":
+        events.warning(
+            "no-cuda-graphs",
+            "use_cuda_graphs and torch_compile_mode reduce-overhead capture no CUDA graphs: what is compiled "
+            "is a kernel or two between two products, and batches differ in their number of tokens",
+        )
+    compiler.keep_between_runs(home)
+    events.applied(
+        "torch_compile",
+        wanted.backend,
+        "Norms, rotary positions and SwiGLU are compiled at the first batches; later runs find them compiled",
+    )
+    return compiler.compiler(wanted.backend, _mode(wanted), lambda error: failed(compiler.reason(error)))
 
 
 def _mode(wanted: Compile) -> str | None:

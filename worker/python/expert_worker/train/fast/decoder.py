@@ -16,31 +16,14 @@ from torch.nn.functional import embedding
 from torch.utils.checkpoint import checkpoint
 
 from .batch import CPU_MULTIPLE, PackedBatch
+from .between import Between, Norm, Wrapper
 from .dropout import Columns, Place, Tokens, uniform
 from .families import LayerParts, layout
 from .kernels.adapted_linear import FusedLayer, together
 from .kernels.attention import Documents
 from .kernels.choice import Kernels
 from .kernels.registry import Target
-from .kernels.rms_norm import RmsNorm
 from .kernels.verdicts import NOTHING, Refused
-
-# Compiles a function.
-Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-
-@dataclass(frozen=True)
-class Norm:
-    weight: Tensor
-    epsilon: float
-    kernel: RmsNorm
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return self.kernel(x, self.weight, self.epsilon)
-
-    @classmethod
-    def of(cls, module: Any, kernels: Kernels) -> Norm:
-        return cls(module.weight.detach(), float(module.variance_epsilon), kernels.rms_norm)
 
 
 @dataclass(frozen=True)
@@ -57,8 +40,8 @@ class Layer:
 
     PROJECTIONS = ("query", "key", "value", "output", "gate", "up", "down")
 
-    def __init__(self, parts: LayerParts, kernels: Kernels) -> None:
-        self._attend, self._rotate, self._swiglu = kernels.attention, kernels.rotary, kernels.swiglu
+    def __init__(self, parts: LayerParts, kernels: Kernels, between: Between) -> None:
+        self._attend, self._between = kernels.attention, between
         self.query, self.key, self.value, self.output, self.gate, self.up, self.down = (
             kernels.projection(module)
             for module in (
@@ -72,19 +55,10 @@ class Layer:
             )
         )
         self.head_width, self.scale = parts.head_width, parts.scale
-        self.before = Norm.of(parts.before, kernels)
-        self.between = Norm.of(parts.between, kernels)
-        self.query_norm = None if parts.query_norm is None else Norm.of(parts.query_norm, kernels)
-        self.key_norm = None if parts.key_norm is None else Norm.of(parts.key_norm, kernels)
-
-    def compile(self, compiled: Wrapper) -> None:
-        """Everything except attention, which is one kernel already and differs for every batch."""
-        for part in ("qkv", "output_proj", "mlp"):
-            setattr(self, part, compiled(getattr(self, part)))
-
-    def make_ready(self) -> None:
-        for fused in self._fused():
-            fused.make_ready()
+        self.before, self.between = Norm.of(parts.before), Norm.of(parts.between)
+        self.head_norms = None
+        if parts.query_norm is not None and parts.key_norm is not None:
+            self.head_norms = Norm.of(parts.query_norm), Norm.of(parts.key_norm)
 
     def invalidate(self) -> None:
         for fused in self._fused():
@@ -96,28 +70,28 @@ class Layer:
                 yield it
 
     def attention(self, x: Tensor, context: BatchContext) -> Tensor:
-        query, key, value = self.qkv(x, context.cos, context.sin)
+        """What attention adds to `x`."""
+        query, key, value = self._qkv(x, context)
         seen = self._attend(query, key, value, context.documents, self.scale)
-        return self.output_proj(x, seen)
+        return self.output(seen.reshape(seen.shape[0], -1))
 
-    def qkv(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def mlp(self, x: Tensor, attended: Tensor | None = None) -> Tensor:
+        """Of the sum of both."""
+        if attended is None:
+            normed = self._between.norm(x, self.between)
+        else:
+            x, normed = self._between.summed(x, attended, self.between)
+        del attended  # As large as the batch, and not needed for the products.
+        return x + self.down(self._between.swiglu(*together((self.gate, self.up), normed)))
+
+    def _qkv(self, x: Tensor, context: BatchContext) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values: [tokens, heads, width]."""
-        x = self.before(x)
-        query, key, value = together((self.query, self.key, self.value), x)
-        query, key = self._heads(query, self.query_norm), self._heads(key, self.key_norm)
-        value = value.view(x.shape[0], -1, self.head_width)
-        return self._rotate(query, cos, sin), self._rotate(key, cos, sin), value
-
-    def output_proj(self, x: Tensor, seen: Tensor) -> Tensor:
-        return x + self.output(seen.reshape(seen.shape[0], -1))
-
-    def mlp(self, x: Tensor) -> Tensor:
-        normed = self.between(x)
-        return x + self.down(self._swiglu(*together((self.gate, self.up), normed)))
-
-    def _heads(self, x: Tensor, norm: Norm | None) -> Tensor:
-        x = x.view(x.shape[0], -1, self.head_width)
-        return x if norm is None else norm(x)
+        normed = self._between.norm(x, self.before)
+        query, key, value = together((self.query, self.key, self.value), normed)
+        query, key = self._between.heads(
+            query, key, self.head_norms, self.head_width, context.cos, context.sin
+        )
+        return query, key, value.view(x.shape[0], -1, self.head_width)
 
 
 class FastDecoder:
@@ -144,12 +118,9 @@ class FastDecoder:
         read = layout(inner.config.model_type)
         if read is None:
             raise ValueError(f"the fast path does not compute {inner.config.model_type}")
-        self.layers = [Layer(read.layer(block), self.kernels) for block in self.body.layers]
-        self._compiled = compiled is not None
-        if compiled is not None:
-            for layer in self.layers:
-                layer.compile(compiled)
-        self.norm = Norm.of(self.body.norm, self.kernels)
+        self.between = Between(self.kernels, compiled)
+        self.layers = [Layer(read.layer(block), self.kernels, self.between) for block in self.body.layers]
+        self.norm = Norm.of(self.body.norm)
         self.place, self.checkpointing, self.neftune = place, checkpointing, neftune
         self._noise = Columns("neftune")
 
@@ -168,17 +139,14 @@ class FastDecoder:
     def _hidden(self, batch: PackedBatch) -> tuple[Tensor, Tensor, Tokens]:
         """What the head reads, for the supervised tokens alone, with their targets."""
         x, context, tokens = self._embed(batch), self._context(batch), self._tokens(batch)
-        if self._compiled:
-            for layer in self.layers:
-                layer.make_ready()
         *layers, last = self.layers
         for layer in layers:
             x = self._layer(layer, x, context, tokens)
         # After the last attention, tokens are independent: unsupervised ones do not affect the loss.
         sources, targets = batch.supervised_targets(CPU_MULTIPLE if x.device.type == "cpu" else 1)
-        x = self._attention(last, x, context, tokens).index_select(0, sources)
+        x = (x + self._attention(last, x, context, tokens)).index_select(0, sources)
         tokens = self._tokens(batch, sources)
-        return self.norm(self._mlp(last, x, tokens)), targets, tokens
+        return self.between.norm(self._mlp(last, x, tokens), self.norm), targets, tokens
 
     def _tokens(self, batch: PackedBatch, chosen: Tensor | None = None) -> Tokens:
         """All tokens of the batch, or the chosen ones."""
@@ -187,15 +155,17 @@ class FastDecoder:
 
     def _layer(self, layer: Layer, x: Tensor, context: BatchContext, tokens: Tokens) -> Tensor:
         if self.checkpointing != "full":
-            return self._mlp(layer, self._attention(layer, x, context, tokens), tokens)
+            return layer.mlp(x, self._attention(layer, x, context, tokens))
 
         def whole(x: Tensor) -> Tensor:
             self.place.enter(tokens)
-            return layer.mlp(layer.attention(x, context))
+            return layer.mlp(x, layer.attention(x, context))
 
         return _again(whole, x)
 
     def _attention(self, layer: Layer, x: Tensor, context: BatchContext, tokens: Tokens) -> Tensor:
+        """What attention adds to `x`."""
+
         def part(x: Tensor) -> Tensor:
             self.place.enter(tokens)
             return layer.attention(x, context)
@@ -229,7 +199,12 @@ class FastDecoder:
         like = self.norm.weight.new_empty((1, 1, 1))
         cos, sin = self.body.rotary_emb(like, batch.positions.unsqueeze(0))
         half = cos.shape[-1] // 2
-        return BatchContext(batch.documents, cos[0, :, None, :half], sin[0, :, None, :half])
+        cos, sin = cos[0, :, None, :half], sin[0, :, None, :half]
+        if self.between.is_compiled:
+            # The compiler would take the number of tokens for a constant: in what this is a view of, it is
+            # not the first dimension.
+            cos, sin = cos.contiguous(), sin.contiguous()
+        return BatchContext(batch.documents, cos, sin)
 
 
 def _again(part: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ class GroupDecoder(FastDecoder):
         self._count = len(experts)
         self.body, self.head, self.dtype = first.body, first.head, first.dtype
         self.kernels, self.norm, self.checkpointing = first.kernels, first.norm, first.checkpointing
-        self.neftune, self._compiled = 0.0, False
+        self.neftune, self.between = 0.0, first.between
         place = GroupPlace([expert.place for expert in experts])
         self.place = place
         rows = zip(*(expert.layers for expert in experts), strict=True)

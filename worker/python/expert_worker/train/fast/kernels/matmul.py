@@ -28,8 +28,6 @@ _MKL_IS_FASTER = torch.backends.mkl.is_available() and is_intel()  # type: ignor
 
 
 def _runs_onednn(x: Tensor) -> bool:
-    if torch.compiler.is_compiling():
-        return False  # The compiler chooses its libraries, and does not know this operator.
     if _LINEAR is None or _MKL_IS_FASTER:
         return False
     return x.dtype == torch.float32 and x.device.type == "cpu" and x.shape[0] > 0

@@ -40,7 +40,7 @@ class RowNorm:
 
     @torch.no_grad()
     def of(self, down: Tensor, up: Tensor) -> Tensor:
-        if not torch.compiler.is_compiling() and not self._valid:
+        if not self._valid:
             weight = read(self._base, torch.float32)
             if self._base_squared is None:
                 self._base_squared = weight.square().sum(1)
@@ -129,7 +129,7 @@ def dora_linear(
     scale: float,
     draw: Draw,
 ) -> Tensor:
-    # The parts are separate arguments: autograd and the compiler see only tensors among the arguments.
+    # The parts are separate arguments: autograd sees only tensors among the arguments.
     result: Tensor = _DoraLinear.apply(x, down, up, magnitude, norm.of(down, up), base, scale, *draw)
     return result
 
@@ -142,10 +142,6 @@ class FusedDora(FusedLayer):
         down, up = self.matrices()
         magnitude = self.module.lora_magnitude_vector[self.adapter].weight  # type: ignore[index, union-attr]
         return dora_linear(x, down, up, magnitude, self.norm, self.base, self.scale, self.draw(x))
-
-    def make_ready(self) -> None:
-        super().make_ready()
-        self.norm.of(*self.matrices())
 
     def invalidate(self) -> None:
         self.norm.invalidate()

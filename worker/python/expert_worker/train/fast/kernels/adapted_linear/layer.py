@@ -19,13 +19,6 @@ class FusedLayer:
     adapter: str
     scale: float
 
-    def make_ready(self) -> None:
-        """Makes what is kept between calls: a compiled call only reads it, and so serves every layer."""
-        down, _ = self.matrices()
-        dropout = self.module.lora_dropout[self.adapter]  # type: ignore[index]
-        if isinstance(dropout, CounterDropout):
-            dropout.columns.of(down.shape[1], down.device)
-
     def invalidate(self) -> None:
         """The trained parameters have changed."""
 

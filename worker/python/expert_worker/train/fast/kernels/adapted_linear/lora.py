@@ -65,7 +65,7 @@ class _LoraLinear(torch.autograd.Function):
 
 
 def lora_linear(x: Tensor, down: Tensor, up: Tensor, base: nn.Module, scale: float, draw: Draw) -> Tensor:
-    # The parts are separate arguments: autograd and the compiler see only tensors among the arguments.
+    # The parts are separate arguments: autograd sees only tensors among the arguments.
     result: Tensor = _LoraLinear.apply(x, down, up, base, scale, *draw)
     return result
 

@@ -65,8 +65,7 @@ def together(layers: Sequence[Any], x: Tensor) -> tuple[Tensor, ...]:
     if all(isinstance(layer, GroupedLora) for layer in layers):
         return grouped(layers, x)
     alike = all(isinstance(layer, FusedLora) and layer.draw(x).keys is None for layer in layers)
-    # The compiler finds what the layers share by itself.
-    if not alike or torch.compiler.is_compiling():
+    if not alike:
         return tuple(layer(x) for layer in layers)
     matrices = [layer.matrices() for layer in layers]
     bases, scales = [layer.base for layer in layers], [layer.scale for layer in layers]

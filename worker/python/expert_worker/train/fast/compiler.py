@@ -1,0 +1,92 @@
+"""torch.compile for functions whose tensors begin with the tokens, whose number differs for every batch."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .between import Wrapper
+
+# torch compiles one row, as one expert's only supervised token, for itself.
+_FEWEST_TOKENS = 2
+
+
+def missing(device: torch.device, backend: str) -> str | None:
+    """What inductor needs and is not installed, for the user."""
+    if backend != "inductor":
+        return None
+    if device.type == "cuda" and find_spec("triton") is None:
+        return "Triton is not installed"
+    named = ("CC", ("gcc", "clang")) if device.type == "cuda" else ("CXX", ("g++", "clang++", "c++"))
+    variable, programs = named
+    if os.environ.get(variable) or any(shutil.which(program) for program in programs):
+        return None
+    return f"there is no {'C' if device.type == 'cuda' else 'C++'} compiler"
+
+
+def keep_between_runs(home: Path) -> None:
+    """Keep compiled code with the other caches: torch's default is a folder for temporary files."""
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(home / "compiled"))
+
+
+def compiler(
+    backend: str, mode: str | None = None, failed: Callable[[BaseException], None] | None = None
+) -> Wrapper:
+    """Only the first dimension of its tensors is dynamic, except of vectors, which are weights. With
+    `failed`, called once, functions that cannot be compiled run uncompiled; else the error is raised."""
+    broken: list[BaseException] = []
+    options = _options(mode) if backend == "inductor" else None
+
+    def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+        # `dynamic=False`: a size that differs in the next model is compiled again, not made dynamic too.
+        made = torch.compile(function, backend=backend, options=options, dynamic=False)
+
+        def call(*tensors: Tensor) -> Any:
+            tokens = tensors[0].shape[0]
+            if broken or tokens < _FEWEST_TOKENS:
+                return function(*tensors)
+            for tensor in tensors:
+                if tensor.dim() > 1:
+                    torch._dynamo.maybe_mark_dynamic(tensor, 0)
+            try:
+                # The backward pass is compiled with the forward pass: a failure in it could not be caught.
+                with torch._functorch.config.patch(force_non_lazy_backward_lowering=True):
+                    return made(*tensors)
+            except Exception as error:
+                if failed is None or not _of_the_compiler(error):
+                    raise
+                broken.append(error)
+                failed(error)
+                return function(*tensors)
+
+        return call
+
+    return compiled
+
+
+def _options(mode: str | None) -> dict[str, Any]:
+    """Of the mode, without CUDA graphs: each would hold a kernel or two, for one number of tokens."""
+    import torch._inductor
+
+    # Compiled here: helper processes take longer to start than these few functions to compile, 400 MiB each,
+    # and the exit may wait five minutes for them.
+    torch._inductor.config.compile_threads = 1
+    chosen = torch._inductor.list_mode_options(mode) if mode else {}
+    return {**chosen, "triton.cudagraphs": False}
+
+
+def _of_the_compiler(error: Exception) -> bool:
+    return type(error).__module__.startswith(("torch._dynamo.", "torch._inductor."))
+
+
+def reason(error: BaseException) -> str:
+    """In one line, without what torch adds for its developers."""
+    inner = getattr(error, "inner_exception", error)
+    return f"{type(inner).__name__}: {str(inner).strip()}".split("\n", 1)[0]
