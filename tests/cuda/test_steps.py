@@ -101,8 +101,9 @@ def test_costs_of_compiled_steps(on_one_card: dict[str, Found], name: str) -> No
 
 @pytest.mark.full
 def test_another_trial_finds_it_compiled(on_one_card: dict[str, Found]) -> None:
-    for name in list(COMPILED)[1:3]:
-        assert on_one_card[name][1]["kept"] > 0
+    first, second, *_ = (on_one_card[name][1] for name in COMPILED)
+    # In one run two graphs are the same code.
+    assert first["kept"] <= 1 < second["kept"]
 
 
 @pytest.mark.full

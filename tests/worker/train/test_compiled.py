@@ -141,10 +141,18 @@ def test_a_run_says_that_no_cuda_graphs_are_captured(tmp_path):
     assert [kind for kind, _ in said.warnings] == ["no-cuda-graphs"]
 
 
+def test_a_folder_that_the_user_named_is_kept(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/named")
+    compiler.keep_between_runs(tmp_path)
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == "/named"
+
+
 AGAIN = """
 import torch
+import torch._inductor.runtime.cache_dir_utils
 from pathlib import Path
 from expert_worker.train.fast import compiler
+torch._inductor.runtime.cache_dir_utils.cache_dir()
 compiler.keep_between_runs(Path({home!r}))
 function = compiler.compiler("inductor")(lambda x, y: (x * y).sin() + x)
 x = torch.ones(40, 16, requires_grad=True)

@@ -16,6 +16,7 @@ from .between import Wrapper
 
 # torch compiles one row, as one expert's only supervised token, for itself.
 _FEWEST_TOKENS = 2
+_CACHE = "TORCHINDUCTOR_CACHE_DIR"
 
 
 def missing(device: torch.device, backend: str) -> str | None:
@@ -33,7 +34,11 @@ def missing(device: torch.device, backend: str) -> str | None:
 
 def keep_between_runs(home: Path) -> None:
     """Keep compiled code with the other caches: torch's default is a folder for temporary files."""
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(home / "compiled"))
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+    # torch enters its default into the environment when one of its modules first asks for it.
+    if os.environ.get(_CACHE) in (None, str(Path(default_cache_dir()).absolute())):
+        os.environ[_CACHE] = str(home / "compiled")
 
 
 def compiler(
