@@ -360,10 +360,18 @@ fn a_plan_for_another_machine_is_decided_as_on_its_card() {
     let output = run(&["--for", "rtx4090"]);
     let said = talk(&output);
     assert!(
-        said.contains("Its speed is not known") && said.contains("next, on that machine: expert-cli train"),
+        said.contains("Its speed is calculated, not measured")
+            && said.contains("next, on that machine: expert-cli train"),
         "{said}"
     );
-    assert!(String::from_utf8_lossy(&output.stdout).contains("of 24.0 GiB on NVIDIA GeForce RTX 4090"));
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.contains("of 24.0 GiB on NVIDIA GeForce RTX 4090"));
+    assert!(shown.contains("tokens/s, calculated for this card and not measured"), "{shown}");
+    let any = run(&["--for", "24GB"]);
+    assert!(talk(&any).contains("Its speed is not known"), "{}", talk(&any));
+    assert!(
+        String::from_utf8_lossy(&any.stdout).contains("unknown: a card's size does not say how fast it is")
+    );
     for (more, part) in [
         (&["--for", "a100"][..], "name one of a100-40gb, a100-80gb"),
         (&["--for", "rtx4090", "--device", "cpu"], "cannot be used with"),

@@ -25,5 +25,6 @@ pub mod schema;
 pub mod secret;
 pub mod serving;
 pub mod source;
+pub mod speed;
 pub mod words;
 pub mod wrap;

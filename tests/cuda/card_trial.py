@@ -68,10 +68,12 @@ class Trial:
     """GiB that other processes take before the measured step."""
     fault: str | None = None
     """What is done to the measured step to see that it is found: see FAULTS in measure_steps.py."""
+    traced: bool = False
+    """Whether the measured step's operations are listed (op_trace.py). Its launches are not counted then."""
 
 
 Found = tuple[dict[str, Any], dict[str, Any]]
-"""The plan, and what was measured."""
+"""The plan, and what was measured, with the plan's forecast."""
 
 
 def run(driver: Driver, trial: Trial, card: Card, folder: Path) -> Found:
@@ -81,16 +83,18 @@ def run(driver: Driver, trial: Trial, card: Card, folder: Path) -> Found:
 def run_all(driver: Driver, trials: Mapping[str, Trial], card: Card, folder: Path) -> dict[str, Found]:
     """One after another in one process: importing torch takes longer than a small trial."""
     environment = driver.environment(card)
-    asked, plans = [], {}
+    asked, plans, forecasts = [], {}, []
     for name, trial in trials.items():
         place = folder / name
         place.mkdir(parents=True, exist_ok=True)
         base = write_base(place / trial.base, BASES[trial.base])
         home = {"EXPERT_HOME": str(folder / "home")}
-        plans[name] = _planned(trial, base, place, driver.for_cli(card) | home)
+        plans[name], forecast = _planned(trial, base, place, driver.for_cli(card) | home)
+        forecasts.append(forecast)
         path = place / "plan.json"
         path.write_text(json.dumps(plans[name]))
-        settings = {key: getattr(trial, key) for key in ("rows", "length", "steps", "others_take", "fault")}
+        keys = ("rows", "length", "steps", "others_take", "fault", "traced")
+        settings = {key: getattr(trial, key) for key in keys}
         asked.append({"path": str(path), "base": str(base), "settings": settings})
     (folder / "trials.json").write_text(json.dumps(asked))
     done = subprocess.run(
@@ -102,6 +106,7 @@ def run_all(driver: Driver, trials: Mapping[str, Trial], card: Card, folder: Pat
     )
     assert done.returncode == 0, done.stderr[-4000:]
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    found = [one | {"forecast": forecast} for one, forecast in zip(found, forecasts, strict=True)]
     return {name: (plans[name], one) for name, one in zip(trials, found, strict=True)}
 
 
@@ -124,7 +129,9 @@ def manifest_of(base: str, config: dict[str, Any], quantization: str = "none") -
     }
 
 
-def _planned(trial: Trial, base: Path, folder: Path, environment: dict[str, str]) -> dict[str, Any]:
+def _planned(
+    trial: Trial, base: Path, folder: Path, environment: dict[str, str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     (folder / "train.jsonl").write_text('{"text": "a"}\n')
     config = {
         "batch_size": trial.rows,
@@ -137,11 +144,12 @@ def _planned(trial: Trial, base: Path, folder: Path, environment: dict[str, str]
     command = [CLI, "plan", "--json", "--device", "cuda", "-m", folder]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    plan: dict[str, Any] = json.loads(done.stdout)["plan"]
+    document = json.loads(done.stdout)
+    plan: dict[str, Any] = document["plan"]
     plan["request"] = {"stage": "bench", "limit_seconds": 600.0}
     plan["machine"]["logging"]["trackers"] = []
     plan["recipe"]["saving"]["strategy"] = "no"
-    return plan
+    return plan, document["forecast"]
 
 
 def write_base(folder: Path, config: dict[str, Any]) -> Path:

@@ -30,6 +30,7 @@ sys.path[:0] = [str(ROOT / place) for place in PLACES]
 import torch  # noqa: E402
 import torch._dynamo.utils  # noqa: E402
 from data import PackedRows, documents  # noqa: E402
+from op_trace import OpTrace  # noqa: E402
 from shapes import Case, Shape  # noqa: E402
 
 from expert_worker.bench import stage as bench  # noqa: E402
@@ -129,6 +130,7 @@ class Meter:
         self.started, self.size = False, {"tokens": 0, "supervised": 0}
         self._waits: Counter[str] = Counter()
         self._fault = FAULTS.get(settings["fault"] or "", lambda: None)
+        self._trace = OpTrace() if settings["traced"] else None
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -162,11 +164,15 @@ class Meter:
         warnings.simplefilter("always")
         warnings.showwarning = self._waited  # type: ignore[assignment]
         torch.cuda.set_sync_debug_mode("warn")
+        if self._trace:
+            self._trace.__enter__()
         self._counts = self._count()
         self._cpu = time.process_time()
 
     def _end(self) -> None:
         cpu, counts = time.process_time() - self._cpu, self._count()
+        if self._trace:
+            self._trace.__exit__(None, None, None)
         torch.cuda.set_sync_debug_mode("default")
         memory = torch.cuda.memory_stats()
         self.found = {
@@ -177,6 +183,7 @@ class Meter:
             "peak_reserved": memory["reserved_bytes.all.peak"],
             "retries": memory["num_alloc_retries"],
             "waited": dict(self._waits),
+            "traced": self._trace.found() if self._trace else None,
         }
 
     def _count(self) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 mod against;
 mod copies;
+mod forecast;
 mod links;
 mod prepare;
 mod show;
@@ -10,6 +11,7 @@ mod slow_encoder;
 mod text;
 
 pub use against::against;
+pub use forecast::correct as correct_forecasts;
 pub use links::{leads_out, refuse_links_out};
 pub use prepare::{Prepared, Reads, prepare, prepare_here, resolved};
 pub use show::show;

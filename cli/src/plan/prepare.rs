@@ -21,6 +21,9 @@ use crate::sys::cards::Card;
 use crate::sys::gpus::Gpus;
 use crate::ui::Console;
 
+/// The note of a plan for a machine that is not this one.
+pub const ANOTHER_MACHINE: &str = "another-machine";
+
 pub struct Prepared {
     pub resolved: Resolved,
     /// The manifest's warnings and advice.
@@ -130,11 +133,12 @@ pub(super) fn base_elsewhere(model: &str) -> Option<String> {
 }
 
 fn for_another(card: &Card) -> Note {
+    let speed = if card.has_limits() { "calculated, not measured" } else { "not known" };
     Note {
-        code: "another-machine",
+        code: ANOTHER_MACHINE,
         message: format!(
-            "this plan is for {}. Its speed is not known, nor what else uses its memory (a display takes up to 1 GiB), nor which \
-             software it has",
+            "this plan is for {}. Its speed is {speed}, and what else uses its memory (a display takes up to 1 GiB) and which software \
+             it has are not known",
             card.description()
         ),
         hint: "on that machine, run `expert-cli doctor` and plan without --for".to_owned(),

@@ -5,7 +5,8 @@ use expert_contract::resolve::{Note, Resolved, estimate_steps};
 use expert_contract::results::Duplicates;
 use serde_json::json;
 
-use super::prepare::Prepared;
+use super::forecast::Expectation;
+use super::prepare::{ANOTHER_MACHINE, Prepared};
 use super::{copies, slow_encoder, text};
 use crate::args::Price;
 use crate::run::speed::{Projection, Speed};
@@ -14,13 +15,13 @@ use crate::ui::wrap::columns;
 
 /// `plan` is the one that the command would carry out, `prepare` the command that prepares its rows.
 pub fn show(prepared: &Prepared, plan: &Plan, all: bool, price: &Price, prepare: &str, console: &Console) {
-    let projection = projection(&prepared.resolved, price.price_per_hour);
+    let time = Time::of(&prepared.resolved, price.price_per_hour);
     let found = copies::copies(&prepared.resolved);
     if console.json {
-        console.document(&document(prepared, plan, projection, found.as_ref()));
+        console.document(&document(prepared, plan, time, found.as_ref()));
     } else {
         let copies = copies::lines(found.as_ref(), prepare);
-        console.data(&text::text(&prepared.resolved, all, projection, &copies, columns()));
+        console.data(&text::text(&prepared.resolved, all, time, &copies, columns()));
         for note in notes(prepared, found.as_ref()) {
             console.warn(&note.message, Some(&note.hint));
         }
@@ -33,20 +34,44 @@ fn notes(prepared: &Prepared, found: Option<&Duplicates>) -> Vec<Note> {
     resolved.notes.iter().cloned().chain(slow_encoder::note(resolved)).chain(leaks).collect()
 }
 
-/// None where no run of the same shape was measured on this machine.
-fn projection(resolved: &Resolved, price: Option<f64>) -> Option<Projection> {
-    let Resolved { recipe, machine, facts, .. } = resolved;
-    let speed = Speed::find(recipe, machine)?;
-    let steps = estimate_steps(&recipe.batch, &recipe.schedule.duration, facts, None)?;
-    Some(Projection::of(speed, recipe, &steps, price))
+/// How long training takes.
+#[derive(Clone, Copy)]
+pub enum Time {
+    /// A run of the same shape was measured on this machine.
+    Measured(Projection),
+    Calculated(Expectation),
+    /// Of a card that is not here and has no name.
+    OfNoCard,
+    Unknown,
 }
 
-fn document(
-    prepared: &Prepared,
-    plan: &Plan,
-    projection: Option<Projection>,
-    found: Option<&Duplicates>,
-) -> serde_json::Value {
+impl Time {
+    fn of(resolved: &Resolved, price: Option<f64>) -> Self {
+        let unknown = if resolved.notes.iter().any(|it| it.code == ANOTHER_MACHINE) {
+            Self::OfNoCard
+        } else {
+            Self::Unknown
+        };
+        let Resolved { recipe, machine, facts, .. } = resolved;
+        let Some(steps) = estimate_steps(&recipe.batch, &recipe.schedule.duration, facts, None) else {
+            return unknown;
+        };
+        match Speed::find(recipe, machine) {
+            Some(speed) => Self::Measured(Projection::of(speed, recipe, &steps, price)),
+            None => Expectation::of(resolved, &steps, price).map_or(unknown, Self::Calculated),
+        }
+    }
+
+    fn measured(self) -> Option<Projection> {
+        if let Self::Measured(found) = self { Some(found) } else { None }
+    }
+
+    fn calculated(self) -> Option<Expectation> {
+        if let Self::Calculated(found) = self { Some(found) } else { None }
+    }
+}
+
+fn document(prepared: &Prepared, plan: &Plan, time: Time, found: Option<&Duplicates>) -> serde_json::Value {
     let resolved = &prepared.resolved;
     let recipe = &plan.recipe;
     let steps = estimate_steps(&recipe.batch, &recipe.schedule.duration, &resolved.facts, None);
@@ -58,7 +83,8 @@ fn document(
         "ok": true,
         "plan": plan,
         "steps": steps,
-        "time": projection,
+        "time": time.measured(),
+        "forecast": time.calculated(),
         "largest_micro_batch": resolved.largest_micro_batch,
         "base": resolved.base,
         "data": resolved.facts,

@@ -9,6 +9,8 @@ use expert_contract::resolve::{MOST_ROOM, Place, Resolved, ShapeSource, estimate
 
 use serde_json::Value;
 
+use super::forecast::Expectation;
+use super::show::Time;
 use crate::run::speed::{Projection, amount};
 use crate::sys::paths::near;
 use crate::ui::number::{bytes, grouped as count, minute, seconds, short};
@@ -18,13 +20,7 @@ use crate::ui::wrap::wrapped;
 const LABEL: usize = 12;
 
 /// `copies`: the lines about copies among the rows. `columns`: lines that are longer are broken between words.
-pub fn text(
-    resolved: &Resolved,
-    all: bool,
-    projection: Option<Projection>,
-    copies: &[String],
-    columns: Option<usize>,
-) -> String {
+pub fn text(resolved: &Resolved, all: bool, time: Time, copies: &[String], columns: Option<usize>) -> String {
     let Resolved { recipe, machine, .. } = resolved;
     let recipe_digest = recipe.digest();
     let mut page = Page { text: String::new(), columns };
@@ -51,9 +47,15 @@ pub fn text(
     page.row("precision", &precision(resolved));
     page.row("optimizer", &optimizer(recipe));
     page.row("steps", &steps(resolved));
-    page.row("time", &time(projection));
-    if let Some(cost) = projection.and_then(|it| it.cost) {
-        page.row("cost", &format!("about {} for training", amount(cost)));
+    page.row("time", &duration(time));
+    match time {
+        Time::Measured(Projection { cost: Some(cost), .. }) => {
+            page.row("cost", &format!("about {} for training", amount(cost)));
+        }
+        Time::Calculated(Expectation { highest_cost: Some(cost), .. }) => {
+            page.row("cost", &format!("up to {} for training", amount(cost)));
+        }
+        _ => {}
     }
     page.row("evaluation", &evaluation(recipe));
     page.row("saving", &saving(resolved));
@@ -208,11 +210,19 @@ fn steps(resolved: &Resolved) -> String {
     }
 }
 
-fn time(projection: Option<Projection>) -> String {
-    let Some(it) = projection else {
-        return "unknown until a run with these settings was measured on this machine (train --max-steps 10 -o DIR is enough)"
-            .to_owned();
-    };
+fn duration(time: Time) -> String {
+    match time {
+        Time::Measured(it) => measured(&it),
+        Time::Calculated(it) => calculated(&it),
+        Time::OfNoCard => "unknown: a card's size does not say how fast it is; name the card (--for rtx4090)".to_owned(),
+        Time::Unknown => {
+            "unknown until a run with these settings was measured on this machine (train --max-steps 10 -o DIR is enough)"
+                .to_owned()
+        }
+    }
+}
+
+fn measured(it: &Projection) -> String {
     format!(
         "about {}, {} an epoch: {:.3} steps/s, {} tokens/s measured here on {}; validation, saving and scoring are not in it",
         seconds(it.seconds),
@@ -220,6 +230,19 @@ fn time(projection: Option<Projection>) -> String {
         it.speed.steps_per_second,
         short(it.speed.tokens_per_second),
         minute(it.speed.measured_at),
+    )
+}
+
+fn calculated(it: &Expectation) -> String {
+    let (speed, source) =
+        (&it.speed, if it.speed.corrected_by.is_some() { ", corrected by a run on it" } else { "" });
+    format!(
+        "about {} to {}: {} to {} tokens/s, calculated for this card{source} and not measured; most of it takes {}",
+        seconds(it.shortest_seconds),
+        seconds(it.longest_seconds),
+        short(speed.slow),
+        short(speed.fast),
+        speed.bound.words(),
     )
 }
 

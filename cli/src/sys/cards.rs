@@ -2,6 +2,7 @@
 
 use expert_contract::diagnostic::did_you_mean;
 use expert_contract::plan::{Device, DeviceKind};
+use expert_contract::speed::Limits;
 
 use crate::sys::host::Found;
 
@@ -22,54 +23,87 @@ struct Known {
     /// As the driver reports it.
     mebibytes: u64,
     capability: (u32, u32),
+    /// As its maker says: 10^12 dense 16-bit operations a second with sums in 32 bits, and 10^9 bytes a second.
+    speed: (f64, f64),
 }
 
-const fn card(word: &'static str, name: &'static str, mebibytes: u64, capability: (u32, u32)) -> Known {
-    Known { word, name, mebibytes, capability }
+const fn card(
+    word: &'static str,
+    name: &'static str,
+    mebibytes: u64,
+    capability: (u32, u32),
+    speed: (f64, f64),
+) -> Known {
+    Known { word, name, mebibytes, capability, speed }
 }
 
 const CARDS: [Known; 37] = [
-    card("v100-16gb", "Tesla V100 16GB", 16_384, (7, 0)),
-    card("v100-32gb", "Tesla V100 32GB", 32_768, (7, 0)),
-    card("t4", "Tesla T4", 15_360, (7, 5)),
-    card("rtx2080ti", "NVIDIA GeForce RTX 2080 Ti", 11_264, (7, 5)),
-    card("a100-40gb", "NVIDIA A100 40GB", 40_960, (8, 0)),
-    card("a100-80gb", "NVIDIA A100 80GB", 81_920, (8, 0)),
-    card("a10", "NVIDIA A10", 23_028, (8, 6)),
-    card("a10g", "NVIDIA A10G", 23_028, (8, 6)),
-    card("a40", "NVIDIA A40", 46_068, (8, 6)),
-    card("rtx3060", "NVIDIA GeForce RTX 3060", 12_288, (8, 6)),
-    card("rtx3070", "NVIDIA GeForce RTX 3070", 8_192, (8, 6)),
-    card("rtx3080", "NVIDIA GeForce RTX 3080", 10_240, (8, 6)),
-    card("rtx3090", "NVIDIA GeForce RTX 3090", 24_576, (8, 6)),
-    card("rtxa4000", "NVIDIA RTX A4000", 16_376, (8, 6)),
-    card("rtxa5000", "NVIDIA RTX A5000", 24_564, (8, 6)),
-    card("rtxa6000", "NVIDIA RTX A6000", 49_140, (8, 6)),
-    card("l4", "NVIDIA L4", 23_034, (8, 9)),
-    card("l40", "NVIDIA L40", 46_068, (8, 9)),
-    card("l40s", "NVIDIA L40S", 46_068, (8, 9)),
-    card("rtx4060", "NVIDIA GeForce RTX 4060", 8_188, (8, 9)),
-    card("rtx4060ti-16gb", "NVIDIA GeForce RTX 4060 Ti 16GB", 16_380, (8, 9)),
-    card("rtx4070", "NVIDIA GeForce RTX 4070", 12_282, (8, 9)),
-    card("rtx4080", "NVIDIA GeForce RTX 4080", 16_376, (8, 9)),
-    card("rtx4090", "NVIDIA GeForce RTX 4090", 24_564, (8, 9)),
-    card("rtx6000ada", "NVIDIA RTX 6000 Ada Generation", 49_140, (8, 9)),
-    card("h100", "NVIDIA H100 80GB", 81_559, (9, 0)),
-    card("h100-80gb", "NVIDIA H100 80GB", 81_559, (9, 0)),
-    card("h100-nvl", "NVIDIA H100 NVL", 95_830, (9, 0)),
-    card("gh200", "NVIDIA GH200 96GB", 97_871, (9, 0)),
-    card("h200", "NVIDIA H200", 143_771, (9, 0)),
-    card("b200", "NVIDIA B200", 183_359, (10, 0)),
-    card("rtx5060ti-16gb", "NVIDIA GeForce RTX 5060 Ti 16GB", 16_311, (12, 0)),
-    card("rtx5070", "NVIDIA GeForce RTX 5070", 12_227, (12, 0)),
-    card("rtx5070ti", "NVIDIA GeForce RTX 5070 Ti", 16_303, (12, 0)),
-    card("rtx5080", "NVIDIA GeForce RTX 5080", 16_303, (12, 0)),
-    card("rtx5090", "NVIDIA GeForce RTX 5090", 32_607, (12, 0)),
-    card("rtxpro6000", "NVIDIA RTX PRO 6000 Blackwell", 97_887, (12, 0)),
+    card("v100-16gb", "Tesla V100 16GB", 16_384, (7, 0), (125.0, 900.0)),
+    card("v100-32gb", "Tesla V100 32GB", 32_768, (7, 0), (125.0, 900.0)),
+    card("t4", "Tesla T4", 15_360, (7, 5), (65.0, 320.0)),
+    card("rtx2080ti", "NVIDIA GeForce RTX 2080 Ti", 11_264, (7, 5), (53.8, 616.0)),
+    card("a100-40gb", "NVIDIA A100 40GB", 40_960, (8, 0), (312.0, 1555.0)),
+    card("a100-80gb", "NVIDIA A100 80GB", 81_920, (8, 0), (312.0, 2039.0)),
+    card("a10", "NVIDIA A10", 23_028, (8, 6), (125.0, 600.0)),
+    card("a10g", "NVIDIA A10G", 23_028, (8, 6), (70.0, 600.0)),
+    card("a40", "NVIDIA A40", 46_068, (8, 6), (149.7, 696.0)),
+    card("rtx3060", "NVIDIA GeForce RTX 3060", 12_288, (8, 6), (25.5, 360.0)),
+    card("rtx3070", "NVIDIA GeForce RTX 3070", 8_192, (8, 6), (40.6, 448.0)),
+    card("rtx3080", "NVIDIA GeForce RTX 3080", 10_240, (8, 6), (59.5, 760.0)),
+    card("rtx3090", "NVIDIA GeForce RTX 3090", 24_576, (8, 6), (71.2, 936.0)),
+    card("rtxa4000", "NVIDIA RTX A4000", 16_376, (8, 6), (76.7, 448.0)),
+    card("rtxa5000", "NVIDIA RTX A5000", 24_564, (8, 6), (111.1, 768.0)),
+    card("rtxa6000", "NVIDIA RTX A6000", 49_140, (8, 6), (154.8, 768.0)),
+    card("l4", "NVIDIA L4", 23_034, (8, 9), (121.0, 300.0)),
+    card("l40", "NVIDIA L40", 46_068, (8, 9), (181.0, 864.0)),
+    card("l40s", "NVIDIA L40S", 46_068, (8, 9), (362.0, 864.0)),
+    card("rtx4060", "NVIDIA GeForce RTX 4060", 8_188, (8, 9), (30.2, 272.0)),
+    card("rtx4060ti-16gb", "NVIDIA GeForce RTX 4060 Ti 16GB", 16_380, (8, 9), (44.1, 288.0)),
+    card("rtx4070", "NVIDIA GeForce RTX 4070", 12_282, (8, 9), (58.3, 504.0)),
+    card("rtx4080", "NVIDIA GeForce RTX 4080", 16_376, (8, 9), (97.5, 717.0)),
+    card("rtx4090", "NVIDIA GeForce RTX 4090", 24_564, (8, 9), (165.2, 1008.0)),
+    card("rtx6000ada", "NVIDIA RTX 6000 Ada Generation", 49_140, (8, 9), (364.2, 960.0)),
+    card("h100", "NVIDIA H100 80GB", 81_559, (9, 0), (989.0, 3350.0)),
+    card("h100-80gb", "NVIDIA H100 80GB", 81_559, (9, 0), (989.0, 3350.0)),
+    card("h100-nvl", "NVIDIA H100 NVL", 95_830, (9, 0), (835.0, 3900.0)),
+    card("gh200", "NVIDIA GH200 96GB", 97_871, (9, 0), (990.0, 4000.0)),
+    card("h200", "NVIDIA H200", 143_771, (9, 0), (989.0, 4800.0)),
+    card("b200", "NVIDIA B200", 183_359, (10, 0), (2250.0, 8000.0)),
+    card("rtx5060ti-16gb", "NVIDIA GeForce RTX 5060 Ti 16GB", 16_311, (12, 0), (47.4, 448.0)),
+    card("rtx5070", "NVIDIA GeForce RTX 5070", 12_227, (12, 0), (61.7, 672.0)),
+    card("rtx5070ti", "NVIDIA GeForce RTX 5070 Ti", 16_303, (12, 0), (87.9, 896.0)),
+    card("rtx5080", "NVIDIA GeForce RTX 5080", 16_303, (12, 0), (112.6, 960.0)),
+    card("rtx5090", "NVIDIA GeForce RTX 5090", 32_607, (12, 0), (209.5, 1792.0)),
+    card("rtxpro6000", "NVIDIA RTX PRO 6000 Blackwell", 97_887, (12, 0), (503.8, 1792.0)),
 ];
 
 /// The first capability whose tensor cores compute in bf16.
 const BF16: u32 = 8;
+/// Shares of their products' limit that cards reach: those with the most are held back by their power.
+const REACHED: f64 = 0.9;
+const REACHED_BY_LARGE: f64 = 0.64;
+const LARGE_TERA_FLOPS: f64 = 800.0;
+
+impl Known {
+    fn limits(&self) -> Limits {
+        let (tera_flops, gigabytes) = self.speed;
+        let reached = if tera_flops >= LARGE_TERA_FLOPS { REACHED_BY_LARGE } else { REACHED };
+        Limits { tera_flops, gigabytes, reached }
+    }
+}
+
+/// Of a card as its driver names it. Those of laptops, slices and PCIe boards of data centres have other limits.
+pub fn limits(name: &str) -> Option<Limits> {
+    let name = fold(name).replace("sxm2", "").replace("sxm4", "").replace("hbm3", "");
+    let find = |is_it: &dyn Fn(&str) -> bool| CARDS.iter().find(|known| is_it(&fold(known.name)));
+    // Drivers leave the memory's size out of most names.
+    find(&|known| known == name).or_else(|| find(&|known| without_size(known) == name)).map(Known::limits)
+}
+
+fn without_size(folded: &str) -> &str {
+    let sizes = ["16gb", "32gb", "40gb", "80gb", "96gb"];
+    sizes.iter().find_map(|size| folded.strip_suffix(size)).unwrap_or(folded)
+}
 
 impl Card {
     /// `rtx4090`, `24GB`, `2xh100`.
@@ -113,6 +147,11 @@ impl Card {
             devices: self.count,
             computes_bf16: self.capability.is_none_or(|(major, _)| major >= BF16),
         }
+    }
+
+    /// Whether its products and bandwidth are known.
+    pub fn has_limits(&self) -> bool {
+        limits(&self.name).is_some()
     }
 
     /// What the plan takes for granted.
@@ -213,6 +252,32 @@ mod tests {
         assert!(error("mi300x").contains("such as 24GB"));
         for text in ["", "0GB", "9999GB", "99999999999999999999GB", "0xh100", "99xh100", "GB", "x", "é"] {
             assert!(Card::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn limits_are_those_of_the_card_that_the_driver_names() {
+        for (name, gigabytes) in [
+            ("NVIDIA GeForce RTX 4090", 1008.0),
+            ("NVIDIA H100 80GB HBM3", 3350.0),
+            ("NVIDIA A100-SXM4-80GB", 2039.0),
+            ("NVIDIA A100-SXM4-40GB", 1555.0),
+            ("Tesla V100-SXM2-32GB", 900.0),
+            ("NVIDIA GeForce RTX 5060 Ti", 448.0),
+        ] {
+            assert_eq!(limits(name).map(|it| it.gigabytes), Some(gigabytes), "{name}");
+        }
+        for other in [
+            "NVIDIA GeForce RTX 4060 Laptop GPU",
+            "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
+            "NVIDIA H100 PCIe",
+            "a card with 24GB",
+            "",
+        ] {
+            assert_eq!(limits(other), None, "{other}");
+        }
+        for known in &CARDS {
+            assert!(limits(known.name).is_some(), "{}", known.name);
         }
     }
 

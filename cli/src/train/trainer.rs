@@ -12,6 +12,7 @@ use super::options::{RunOptions, ShelfOptions, has_test_set};
 use super::runner::{Runner, Trained};
 use crate::failure::Failure;
 use crate::lock::{self, Copied, Entry, Outcome, Score, Scoring};
+use crate::plan::correct_forecasts;
 use crate::run::speed::Speed;
 use crate::run::{Begun, Finished, RunFolder, adapter};
 use crate::sys::files::read_json;
@@ -41,6 +42,7 @@ impl Trainer<'_> {
         let is_alone = self.runner.group.is_none();
         if let (Trained::Now(_), true, Some(speed)) = (&trained, is_alone, Speed::of(&trained.result()?)) {
             speed.keep(&plan.recipe, &plan.machine);
+            correct_forecasts(resolved, speed);
         }
         // A run that trained now has scores; one that was finished before may have none, or those of another scorer or of
         // other test sets.

@@ -30,6 +30,11 @@ impl Load<'_> {
         self.fast_path && self.device == DeviceKind::Cpu && self.number_bytes() == 4
     }
 
+    /// Whether this layer gets an adapter.
+    pub fn targets(&self, linear: &Linear) -> bool {
+        targets(self.adapter, linear)
+    }
+
     /// Bytes of one number of the activations.
     pub(super) fn number_bytes(&self) -> u64 {
         if self.fp32_products { 4 } else { dtype_bytes(self.dtype) }

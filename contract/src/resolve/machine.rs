@@ -7,25 +7,35 @@ use crate::manifest::{CompileMode, Config, Effective, Root, Together, model_slug
 use crate::paths::{DEFAULT_CACHE, Target, anywhere, data_path, fill_placeholders, mirror_target};
 use crate::plan::{
     Compile, DeviceKind, Distributed, DistributedStrategy, JudgeEndpoint, Loader, Logging, Machine,
-    MemoryEstimate, Mirror, Paths, Recipe, ScorerSettings,
+    MemoryEstimate, Mirror, Paths, Recipe, ScorerSettings, TrainOn,
 };
+use crate::speed::{Reading, Work};
 
 use super::base::FoundBase;
+use super::data::DataFacts;
 use super::fit;
 use super::modules;
 use super::outcome::Note;
 use super::site::Site;
 use super::sources::Sources;
 
-/// The machine's half of the plan, and the most rows that fit at once if that is known.
+/// The machine's half of the plan, and what follows from the base's shape where that is known.
+pub struct Built {
+    pub machine: Machine,
+    /// The most rows that fit at once.
+    pub largest_micro_batch: Option<u64>,
+    pub work: Option<Work>,
+}
+
 pub fn build(
     expert: &Effective<'_>,
     recipe: &Recipe,
     base: &FoundBase,
     sources: &Sources,
+    facts: &[DataFacts],
     site: &Site,
     notes: &mut Vec<Note>,
-) -> (Machine, Option<u64>) {
+) -> Built {
     let config = &expert.config;
     // A step that the data chose may have fewer rows.
     let wanted = (*config.batch_size).min(recipe.batch.rows_per_step);
@@ -62,8 +72,12 @@ pub fn build(
             piece_tokens = Some(budget::piece_tokens(&load));
             load.piece_tokens = piece_tokens;
         }
-        fit::micro_batch(&load, wanted, site.device.memory_bytes, notes)
+        let found = fit::micro_batch(&load, wanted, site.device.memory_bytes, notes);
+        let compiled = *config.torch_compile;
+        let work = Work::of(&Load { rows: found.rows, ..load }, compiled, reading(recipe, facts));
+        (found, work)
     });
+    let (sized, work) = sized.unzip();
     if sized.is_none() {
         notes.push(Note::new(
             "no-budget",
@@ -109,7 +123,23 @@ pub fn build(
             .filter(|(shape, _)| shape.names_known)
             .map(|(shape, adapter)| modules::adapted(adapter, shape)),
     };
-    (machine, sized.and_then(|it| it.largest))
+    Built { machine, largest_micro_batch: sized.and_then(|it| it.largest), work: work.flatten() }
+}
+
+/// Share of the tokens that are answers, where only those are learnt: known once the rows are tokenized.
+const ANSWERS: f64 = 0.3;
+/// Tokens of a document whose rows are not counted.
+const DOCUMENT: f64 = 400.0;
+
+fn reading(recipe: &Recipe, facts: &[DataFacts]) -> Reading {
+    let tokens: Option<u64> = facts.iter().map(DataFacts::tokens).sum();
+    let rows: Option<u64> = facts.iter().map(|it| it.rows).sum();
+    let known = tokens.zip(rows).filter(|(_, rows)| *rows > 0);
+    let document = known.map_or(DOCUMENT, |(tokens, rows)| tokens as f64 / rows as f64);
+    Reading {
+        supervised: if recipe.data.train_on == TrainOn::All { 1.0 } else { ANSWERS },
+        document: document.min(f64::from(recipe.batch.max_seq_length)),
+    }
 }
 
 fn distributed(config: &Config, site: &Site, notes: &mut Vec<Note>) -> Option<Distributed> {

@@ -47,7 +47,8 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
     let grammar = read_grammar(expert.manifest)?;
     let recipe =
         recipe::build(expert, &base, template, &sources, &cases::read(expert, site)?, &facts, grammar);
-    let (machine, largest_micro_batch) = machine::build(expert, &recipe, &base, &sources, site, &mut notes);
+    let machine::Built { machine, largest_micro_batch, work } =
+        machine::build(expert, &recipe, &base, &sources, &facts, site, &mut notes);
     notes.extend(steps::few(&recipe, &facts).or_else(|| steps::unusual(&recipe)));
     let license = expert.manifest.root.license.value.clone();
     let routing = expert.manifest.root.routing.as_ref().map(Keywords::from).unwrap_or_default();
@@ -60,6 +61,7 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
         facts,
         notes,
         largest_micro_batch,
+        work,
         settings: expert.shown(),
         license,
         routing,

@@ -9,6 +9,7 @@ use super::data::DataFacts;
 use crate::manifest::Shown;
 use crate::plan::{Device, Machine, Plan, Recipe, Request, TestSet, Threads};
 use crate::routing::Keywords;
+use crate::speed::Work;
 
 /// Something that follows from the machine or from how settings meet, which the manifest alone does not show.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -45,6 +46,8 @@ pub struct Resolved {
     pub notes: Vec<Note>,
     /// The most rows that fit at once, where the device's memory and the base's shape are known.
     pub largest_micro_batch: Option<u64>,
+    /// What a token costs, where the fast path computes it on a GPU and the base's shape is known.
+    pub work: Option<Work>,
     /// Every setting of `training.config`, with its value and who decided it.
     pub settings: Vec<Shown>,
     /// The expert's licence.

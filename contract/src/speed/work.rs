@@ -1,0 +1,370 @@
+//! Products, memory traffic and launches of training, as the fast path computes it on a GPU.
+
+use serde::Serialize;
+
+use crate::budget::{Linear, Load};
+use crate::families::selects;
+use crate::plan::{AdapterKind, CheckpointingMode, DeviceKind, Dtype, Quantization};
+
+/// What is known of the data, or assumed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reading {
+    /// Share of the tokens that loss is computed for.
+    pub supervised: f64,
+    /// Tokens of a document.
+    pub document: f64,
+}
+
+/// Bytes and operations of a token, forward and backward, and what a micro-batch costs whatever its size.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Work {
+    /// Of the base's products, the head's included.
+    pub product_flops: f64,
+    /// Their inputs, outputs and weights.
+    pub product_bytes: f64,
+    pub attention_flops: f64,
+    /// Of norms, rotary positions, activations, residuals and the loss.
+    pub elementwise_bytes: f64,
+    pub low_rank_bytes: f64,
+    /// Of a micro-batch: weights that are read in 4 or 8 bits and written in 16.
+    pub dequantized_bytes: f64,
+    /// Of a micro-batch.
+    pub launches: f64,
+    /// Of a micro-batch.
+    pub tokens: f64,
+}
+
+/// Bytes for each number of a layer, of one forward and one backward pass.
+#[derive(Clone, Copy)]
+struct Passes {
+    forward: f64,
+    backward: f64,
+}
+
+impl Passes {
+    /// `again`: forward passes that are computed once more.
+    fn bytes(self, again: bool) -> f64 {
+        self.forward * if again { 2.0 } else { 1.0 } + self.backward
+    }
+}
+
+/// Numbers of 16 bits, with sums in 32: each of torch's operations reads its inputs and writes its output.
+struct Kernels {
+    norm: Passes,
+    rotary: Passes,
+    swiglu: Passes,
+    residual: Passes,
+}
+
+const PLAIN: Kernels = Kernels {
+    norm: Passes { forward: 36.0, backward: 62.0 },
+    rotary: Passes { forward: 10.0, backward: 10.0 },
+    swiglu: Passes { forward: 10.0, backward: 22.0 },
+    residual: Passes { forward: 6.0, backward: 6.0 },
+};
+
+/// The compiler's kernels read each input once; the norms of queries and keys are one with their positions.
+const COMPILED: Kernels = Kernels {
+    norm: Passes { forward: 4.0, backward: 8.0 },
+    rotary: Passes { forward: 0.0, backward: 0.0 },
+    swiglu: Passes { forward: 6.0, backward: 10.0 },
+    residual: Passes { forward: 6.0, backward: 6.0 },
+};
+
+/// For each logit of a supervised token, in 32 bits.
+const HEAD_BYTES: f64 = 44.0;
+/// For each input of a layer with dropout: the mask is formed in both passes.
+const DROPOUT_BYTES: f64 = 111.0;
+/// For each output of a layer with a magnitude.
+const MAGNITUDE_BYTES: f64 = 26.0;
+const BITS_16: f64 = 2.0;
+
+/// Launches of a layer, as the stand-in driver counts them (`tests/cuda/ledger.json`).
+struct Launches {
+    layer: f64,
+    query_key_norms: f64,
+    recomputed_attention: f64,
+    recomputed: f64,
+}
+
+const PLAIN_LAUNCHES: Launches =
+    Launches { layer: 185.0, query_key_norms: 36.0, recomputed_attention: 55.0, recomputed: 83.0 };
+const COMPILED_LAUNCHES: Launches =
+    Launches { layer: 132.0, query_key_norms: 0.0, recomputed_attention: 26.0, recomputed: 40.0 };
+/// Compiled or not: they belong to the products.
+const DEQUANTIZED: f64 = 42.0;
+const DROPOUT: f64 = 127.0;
+const MAGNITUDE: f64 = 190.0;
+
+const QUERY: [&str; 3] = ["q_proj", "k_proj", "v_proj"];
+const GATE: [&str; 2] = ["gate_proj", "up_proj"];
+
+impl Work {
+    /// None where the fast path does not compute it on a GPU in 16 bits.
+    pub fn of(load: &Load<'_>, compiled: bool, reading: Reading) -> Option<Self> {
+        let shape = load.shape;
+        let is_counted =
+            matches!(load.adapter.kind, AdapterKind::Lora | AdapterKind::Rslora | AdapterKind::Dora);
+        if !is_counted || !load.fast_path || load.device != DeviceKind::Cuda || load.dtype == Dtype::Fp32 {
+            return None;
+        }
+        let first = |name: &str| shape.blocks().find(|linear| selects(name, &linear.name));
+        let layer = Layer {
+            query: QUERY.iter().map(|name| first(name)).collect::<Option<Vec<_>>>()?,
+            output: first("o_proj")?,
+            gate: GATE.iter().map(|name| first(name)).collect::<Option<Vec<_>>>()?,
+            down: first("down_proj")?,
+        };
+        let layers = shape.layers as f64;
+        let again = load.checkpointing;
+        let (attention_again, mlp_again) =
+            (again != CheckpointingMode::None, again == CheckpointingMode::Full);
+        let tokens = (load.rows * load.row_length) as f64;
+        let weights = |linears: &[&Linear]| -> f64 {
+            linears.iter().map(|it| it.inputs as f64 * it.outputs as f64).sum()
+        };
+        let (attending, rest) = (layer.attending(), layer.rest());
+        let passes = |again: bool| if again { 3.0 } else { 2.0 };
+        let products =
+            layers * (passes(attention_again) * weights(&attending) + passes(mlp_again) * weights(&rest));
+        let sides =
+            |linears: &[&Linear]| -> f64 { linears.iter().map(|it| (it.inputs + it.outputs) as f64).sum() };
+        let product_bytes = layers
+            * BITS_16
+            * (passes(attention_again) * sides(&attending) + passes(mlp_again) * sides(&rest));
+        // The loss forms its gradient with its logits.
+        let logits = reading.supervised * shape.vocabulary as f64;
+        let head = 2.0 * logits * shape.hidden as f64;
+        Some(Self {
+            product_flops: 2.0 * (products + head),
+            product_bytes: product_bytes + 2.0 * BITS_16 * logits + BITS_16 * products / tokens,
+            attention_flops: attention_flops(load, reading, attention_again),
+            elementwise_bytes: layers * layer.elementwise(load, compiled) + logits * HEAD_BYTES,
+            low_rank_bytes: layers * layer.low_rank(load, attention_again, mlp_again),
+            dequantized_bytes: products * dequantized_bytes(load.quantization),
+            launches: layers * per_layer(load, compiled),
+            tokens,
+        })
+    }
+}
+
+struct Layer<'a> {
+    query: Vec<&'a Linear>,
+    output: &'a Linear,
+    gate: Vec<&'a Linear>,
+    down: &'a Linear,
+}
+
+impl<'a> Layer<'a> {
+    fn attending(&self) -> Vec<&'a Linear> {
+        self.query.iter().copied().chain([self.output]).collect()
+    }
+
+    fn rest(&self) -> Vec<&'a Linear> {
+        self.gate.iter().copied().chain([self.down]).collect()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &'a Linear> {
+        self.attending().into_iter().chain(self.rest())
+    }
+
+    fn elementwise(&self, load: &Load<'_>, compiled: bool) -> f64 {
+        let shape = load.shape;
+        let kernels = if compiled { &COMPILED } else { &PLAIN };
+        let (hidden, inner) = (shape.hidden as f64, shape.intermediate as f64);
+        let rotated = ((shape.heads + shape.kv_heads) * shape.head_dim) as f64;
+        let normed = if shape.qk_norm { rotated } else { 0.0 };
+        let attention_again = load.checkpointing != CheckpointingMode::None;
+        let mlp_again = load.checkpointing == CheckpointingMode::Full;
+        // A compiled base without these norms reads and writes queries and keys all the same.
+        let rotary =
+            if compiled && !shape.qk_norm { Passes { forward: 4.0, backward: 4.0 } } else { kernels.rotary };
+        let attention = (hidden + normed) * kernels.norm.bytes(attention_again)
+            + rotated * rotary.bytes(attention_again)
+            + hidden * kernels.residual.bytes(attention_again);
+        let mlp = hidden * kernels.norm.bytes(mlp_again)
+            + inner * kernels.swiglu.bytes(mlp_again)
+            + hidden * kernels.residual.bytes(mlp_again);
+        attention + mlp + self.beside(load)
+    }
+
+    /// What dropout and magnitudes add.
+    fn beside(&self, load: &Load<'_>) -> f64 {
+        let adapted = || self.all().filter(|it| load.targets(it));
+        let dropout = if load.adapter.dropout > 0.0 { DROPOUT_BYTES } else { 0.0 };
+        let magnitude = if load.adapter.kind.traits().saves_outputs { MAGNITUDE_BYTES } else { 0.0 };
+        adapted().map(|it| it.inputs as f64 * dropout + it.outputs as f64 * magnitude).sum()
+    }
+
+    /// An output is read and written to add the adapter's part, and its gradient is read twice. An input is read in both
+    /// passes and its gradient is read and written, once for the layers that share it.
+    fn low_rank(&self, load: &Load<'_>, attention_again: bool, mlp_again: bool) -> f64 {
+        let outputs = |it: &Linear, again: bool| it.outputs as f64 * if again { 12.0 } else { 8.0 };
+        let inputs = |it: &Linear, again: bool| it.inputs as f64 * if again { 10.0 } else { 8.0 };
+        let shares = load.adapter.dropout == 0.0 && !load.adapter.kind.traits().saves_outputs;
+        let group = |linears: &[&Linear], again: bool| -> f64 {
+            let adapted: Vec<_> = linears.iter().filter(|it| load.targets(it)).collect();
+            let read = if shares { adapted.len().min(1) } else { adapted.len() };
+            adapted.iter().map(|it| outputs(it, again)).sum::<f64>()
+                + adapted.iter().take(read).map(|it| inputs(it, again)).sum::<f64>()
+        };
+        group(&self.query, attention_again)
+            + group(&[self.output], attention_again)
+            + group(&self.gate, mlp_again)
+            + group(&[self.down], mlp_again)
+    }
+}
+
+/// Half of a document is before a token, on average; the backward pass has five products where the forward pass has two.
+fn attention_flops(load: &Load<'_>, reading: Reading, again: bool) -> f64 {
+    let width = (load.shape.heads * load.shape.head_dim) as f64;
+    let forward = 2.0 * reading.document * width;
+    load.shape.layers as f64 * forward * if again { 4.5 } else { 3.5 }
+}
+
+/// For each weight, in each pass that reads it.
+fn dequantized_bytes(quantization: Quantization) -> f64 {
+    match quantization {
+        Quantization::Int4 => 0.5 + BITS_16,
+        Quantization::Int8 => 1.0 + BITS_16,
+        Quantization::None | Quantization::Bf16 | Quantization::Fp16 => 0.0,
+    }
+}
+
+fn per_layer(load: &Load<'_>, compiled: bool) -> f64 {
+    let when = |is: bool, launches: f64| if is { launches } else { 0.0 };
+    let counts = if compiled { &COMPILED_LAUNCHES } else { &PLAIN_LAUNCHES };
+    let quantized = matches!(load.quantization, Quantization::Int4 | Quantization::Int8);
+    let again = match load.checkpointing {
+        CheckpointingMode::None => 0.0,
+        CheckpointingMode::Selective => counts.recomputed_attention,
+        CheckpointingMode::Full => counts.recomputed,
+    };
+    counts.layer
+        + again
+        + when(load.shape.qk_norm, counts.query_key_norms)
+        + when(quantized, DEQUANTIZED)
+        + when(load.adapter.dropout > 0.0, DROPOUT)
+        + when(load.adapter.kind.traits().saves_outputs, MAGNITUDE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::Shape;
+    use crate::plan::{Adapter, OptimizerName};
+    use crate::speed::{Bound, Forecast, Limits};
+
+    const RTX_4090: Limits = Limits { tera_flops: 165.2, gigabytes: 1008.0, reached: 0.9 };
+    const H100: Limits = Limits { tera_flops: 989.0, gigabytes: 3350.0, reached: 0.64 };
+    const READING: Reading = Reading { supervised: 0.3, document: 500.0 };
+
+    fn adapter(kind: AdapterKind, dropout: f64) -> Adapter {
+        let names = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
+        Adapter {
+            kind,
+            rank: Some(16),
+            alpha: Some(32.0),
+            dropout,
+            target_modules: names.map(str::to_owned).to_vec(),
+            feedforward_modules: Vec::new(),
+            soft_prompts: Vec::new(),
+        }
+    }
+
+    fn load<'a>(shape: &'a Shape, adapter: &'a Adapter) -> Load<'a> {
+        Load {
+            shape,
+            quantization: Quantization::None,
+            adapter,
+            optimizer: OptimizerName::AdamwTorchFused,
+            dtype: Dtype::Bf16,
+            fp32_products: false,
+            device: DeviceKind::Cuda,
+            checkpointing: CheckpointingMode::None,
+            fast_path: true,
+            spread_over: 1,
+            piece_tokens: None,
+            rows: 4,
+            row_length: 2048,
+        }
+    }
+
+    /// As a trace of a step and the limits of the cards gave them: 22 and 74 thousand tokens a second, floors of 69 and 268.
+    #[test]
+    fn speeds_are_those_that_a_trace_gave() {
+        let shape = Shape::known("Qwen/Qwen3-0.6B").unwrap();
+        let lora = adapter(AdapterKind::Lora, 0.0);
+        let load = Load { rows: 16, ..load(&shape, &lora) };
+        let work = Work::of(&load, false, READING).unwrap();
+        for (limits, expected, floor) in [(RTX_4090, 22.0, 69.0), (H100, 74.0, 268.0)] {
+            let found = Forecast::of(work, limits, 1, None);
+            assert!((found.expected / 1e3 / expected - 1.0).abs() < 0.1, "{found:?}");
+            assert!((found.floor / 1e3 / floor - 1.0).abs() < 0.1, "{found:?}");
+            assert_eq!(found.bound, Bound::Memory);
+            assert!(found.slow < found.expected && found.expected < found.fast);
+        }
+    }
+
+    #[test]
+    fn what_is_added_costs_time_and_what_is_compiled_saves_it() {
+        let shape = Shape::known("Qwen/Qwen3-0.6B").unwrap();
+        let speed = |kind, dropout, checkpointing, quantization, compiled| {
+            let adapter = adapter(kind, dropout);
+            let load = Load { checkpointing, quantization, ..load(&shape, &adapter) };
+            Forecast::of(Work::of(&load, compiled, READING).unwrap(), RTX_4090, 1, None).expected
+        };
+        use AdapterKind::{Dora, Lora};
+        use CheckpointingMode::{Full, None as Kept, Selective};
+        let plain = speed(Lora, 0.0, Kept, Quantization::None, false);
+        for slower in [
+            speed(Lora, 0.1, Kept, Quantization::None, false),
+            speed(Dora, 0.0, Kept, Quantization::None, false),
+            speed(Lora, 0.0, Selective, Quantization::None, false),
+            speed(Lora, 0.0, Full, Quantization::None, false),
+            speed(Lora, 0.0, Kept, Quantization::Int4, false),
+        ] {
+            assert!(slower < plain, "{slower} {plain}");
+        }
+        let compiled = speed(Lora, 0.0, Kept, Quantization::None, true);
+        assert!((1.2..2.0).contains(&(compiled / plain)), "{compiled} {plain}");
+    }
+
+    #[test]
+    fn few_tokens_at_a_time_are_bound_by_launches_and_two_cards_are_twice_as_fast() {
+        let shape = Shape::known("Qwen/Qwen3-0.6B").unwrap();
+        let lora = adapter(AdapterKind::Lora, 0.0);
+        let small = Load { rows: 1, row_length: 512, ..load(&shape, &lora) };
+        let work = Work::of(&small, false, READING).unwrap();
+        let found = Forecast::of(work, H100, 1, None);
+        assert_eq!(found.bound, Bound::Launches);
+        let two = Forecast::of(work, H100, 2, None).expected;
+        assert!((two / found.expected - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_run_on_the_card_moves_and_narrows_the_range() {
+        let shape = Shape::known("Qwen/Qwen3-0.6B").unwrap();
+        let lora = adapter(AdapterKind::Lora, 0.0);
+        let work = Work::of(&load(&shape, &lora), false, READING).unwrap();
+        let (before, after) =
+            (Forecast::of(work, RTX_4090, 1, None), Forecast::of(work, RTX_4090, 1, Some(0.5)));
+        assert!(after.fast < before.slow);
+        assert!(after.fast / after.slow < before.fast / before.slow);
+    }
+
+    #[test]
+    fn what_is_not_counted_has_no_forecast() {
+        let shape = Shape::known("Qwen/Qwen3-0.6B").unwrap();
+        let (lora, ia3) = (adapter(AdapterKind::Lora, 0.0), adapter(AdapterKind::Ia3, 0.0));
+        let on_card = load(&shape, &lora);
+        for other in [
+            Load { fast_path: false, ..on_card },
+            Load { device: DeviceKind::Cpu, ..on_card },
+            Load { dtype: Dtype::Fp32, ..on_card },
+            Load { adapter: &ia3, ..on_card },
+        ] {
+            assert_eq!(Work::of(&other, false, READING), None);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+"""What a step reads, writes and multiplies on the device: every operation that torch dispatches, by kind.
+
+Kernels that one operation launches are not seen apart, so an operation counts as if it read each input and
+wrote each output once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+# They move nothing.
+FREE = {
+    "view", "_unsafe_view", "t", "transpose", "permute", "slice", "select", "unsqueeze", "squeeze", "expand",
+    "detach", "alias", "as_strided", "unbind", "split", "split_with_sizes", "narrow", "reshape", "_reshape_alias",
+    "lift_fresh", "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "record_stream",
+    "_local_scalar_dense", "is_pinned", "resize_", "set_", "unfold", "diagonal", "view_as",
+}  # fmt: skip
+PRODUCTS = {"mm", "addmm", "addmm_", "bmm", "baddbmm", "matmul", "_addmm_activation"}
+OPTIMIZER = ("_fused_", "_foreach_", "linalg_vector_norm")
+FILLS = {"zero_", "fill_", "zeros", "ones", "full", "arange", "new_zeros", "zeros_like", "new_full", "ones_like"}
+# They read as much as they write, whatever the size of their source.
+SELECTIONS = {"index_select", "embedding", "index", "gather"}
+# A side of a product that is no longer than this belongs to an adapter.
+RANK = 64
+
+
+class OpTrace(TorchDispatchMode):
+    """`bytes`, `flops` and `calls` by kind: product, low_rank, attention, dequantize, optimizer, elementwise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes: Counter[str] = Counter()
+        self.flops: Counter[str] = Counter()
+        self.calls: Counter[str] = Counter()
+        self.by_name: Counter[str] = Counter()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = func._schema.name.split("::")[1]
+        if name not in FREE:
+            inputs, outputs = list(_on_card([args, kwargs or {}])), list(_on_card(result))
+            if outputs or (inputs and name.endswith("_")):
+                self._count(func._schema.name, name, inputs, outputs)
+        return result
+
+    def _count(self, whole: str, name: str, inputs: list[Tensor], outputs: list[Tensor]) -> None:
+        kind = _kind(whole, name)
+        flops = 0
+        if kind == "product":
+            left, right = inputs[-2:]
+            flops = 2 * left.numel() * right.shape[-1]
+            if min(left.shape[-2], left.shape[-1], right.shape[-1]) <= RANK:
+                kind = "low_rank"
+        moved = _moved(name, inputs, outputs)
+        self.bytes[kind] += moved
+        self.flops[kind] += flops
+        self.calls[kind] += 1
+        shape = str(tuple(inputs[0].shape)) if inputs else ""
+        self.by_name[f"{kind} {name} {shape}"] += moved
+
+    def found(self) -> dict[str, Any]:
+        return {
+            "bytes": dict(self.bytes),
+            "flops": dict(self.flops),
+            "calls": dict(self.calls),
+            "by_name": dict(self.by_name.most_common(60)),
+        }
+
+
+def _kind(whole: str, name: str) -> str:
+    if name in PRODUCTS:
+        return "product"
+    if "varlen" in name or "flash" in name or "scaled_dot" in name:
+        return "attention"
+    if name.startswith(OPTIMIZER):
+        return "optimizer"
+    return "dequantize" if whole.startswith("bitsandbytes") else "elementwise"
+
+
+def _moved(name: str, inputs: list[Tensor], outputs: list[Tensor]) -> int:
+    read, written = sum(map(_size, inputs)), sum(map(_size, outputs))
+    if name in FILLS:
+        read = 0
+    elif name in SELECTIONS:
+        read = written
+    elif name == "copy_" and len(inputs) > 1:
+        read = _size(inputs[1])
+    elif name == "scatter_add_":
+        read = written = 2 * _size(inputs[1])
+    return read + written
+
+
+def _size(tensor: Tensor) -> int:
+    """An expanded dimension is read once."""
+    count = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        count *= size if stride else 1
+    return count * tensor.element_size()
+
+
+def _on_card(found: Any) -> Iterator[Tensor]:
+    if isinstance(found, torch.Tensor):
+        if found.device.type == "cuda":
+            yield found
+    elif isinstance(found, (list, tuple)):
+        for one in found:
+            yield from _on_card(one)
+    elif isinstance(found, dict):
+        yield from _on_card(list(found.values()))
+
+
+Traced = Callable[[], dict[str, Any]]
