@@ -7,7 +7,7 @@ wrote each output once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -17,13 +17,25 @@ from torch.utils._python_dispatch import TorchDispatchMode
 # They move nothing.
 FREE = {
     "view", "_unsafe_view", "t", "transpose", "permute", "slice", "select", "unsqueeze", "squeeze", "expand",
-    "detach", "alias", "as_strided", "unbind", "split", "split_with_sizes", "narrow", "reshape", "_reshape_alias",
+    "detach", "alias", "as_strided", "unbind", "split", "split_with_sizes", "narrow", "reshape",
+    "_reshape_alias",
     "lift_fresh", "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "record_stream",
     "_local_scalar_dense", "is_pinned", "resize_", "set_", "unfold", "diagonal", "view_as",
 }  # fmt: skip
 PRODUCTS = {"mm", "addmm", "addmm_", "bmm", "baddbmm", "matmul", "_addmm_activation"}
 OPTIMIZER = ("_fused_", "_foreach_", "linalg_vector_norm")
-FILLS = {"zero_", "fill_", "zeros", "ones", "full", "arange", "new_zeros", "zeros_like", "new_full", "ones_like"}
+FILLS = {
+    "zero_",
+    "fill_",
+    "zeros",
+    "ones",
+    "full",
+    "arange",
+    "new_zeros",
+    "zeros_like",
+    "new_full",
+    "ones_like",
+}
 # They read as much as they write, whatever the size of their source.
 SELECTIONS = {"index_select", "embedding", "index", "gather"}
 # A side of a product that is no longer than this belongs to an adapter.
@@ -31,7 +43,8 @@ RANK = 64
 
 
 class OpTrace(TorchDispatchMode):
-    """`bytes`, `flops` and `calls` by kind: product, low_rank, attention, dequantize, optimizer, elementwise."""
+    """`bytes`, `flops` and `calls` by kind: product, low_rank, attention, dequantize, optimizer and
+    elementwise."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,6 +128,3 @@ def _on_card(found: Any) -> Iterator[Tensor]:
             yield from _on_card(one)
     elif isinstance(found, dict):
         yield from _on_card(list(found.values()))
-
-
-Traced = Callable[[], dict[str, Any]]

@@ -23,7 +23,7 @@ struct Known {
     /// As the driver reports it.
     mebibytes: u64,
     capability: (u32, u32),
-    /// As its maker says: 10^12 dense 16-bit operations a second with sums in 32 bits, and 10^9 bytes a second.
+    /// As its maker says: TFLOP/s of dense 16-bit products with sums in 32 bits, and GB/s of its memory.
     speed: (f64, f64),
 }
 

@@ -254,6 +254,8 @@ mod tests {
     use crate::budget::Shape;
     use crate::plan::{Adapter, OptimizerName};
     use crate::speed::{Bound, Forecast, Limits};
+    use AdapterKind::{Dora, Lora};
+    use CheckpointingMode::{Full, None as Kept, Selective};
 
     const RTX_4090: Limits = Limits { tera_flops: 165.2, gigabytes: 1008.0, reached: 0.9 };
     const H100: Limits = Limits { tera_flops: 989.0, gigabytes: 3350.0, reached: 0.64 };
@@ -290,7 +292,7 @@ mod tests {
         }
     }
 
-    /// As a trace of a step and the limits of the cards gave them: 22 and 74 thousand tokens a second, floors of 69 and 268.
+    /// As a trace of a step and the limits of the cards gave them: 22k and 74k tokens/s, floors of 69k and 268k.
     #[test]
     fn speeds_are_those_that_a_trace_gave() {
         let shape = Shape::known("Qwen/Qwen3-0.6B").unwrap();
@@ -311,11 +313,9 @@ mod tests {
         let shape = Shape::known("Qwen/Qwen3-0.6B").unwrap();
         let speed = |kind, dropout, checkpointing, quantization, compiled| {
             let adapter = adapter(kind, dropout);
-            let load = Load { checkpointing, quantization, ..load(&shape, &adapter) };
+            let load = Load { quantization, checkpointing, ..load(&shape, &adapter) };
             Forecast::of(Work::of(&load, compiled, READING).unwrap(), RTX_4090, 1, None).expected
         };
-        use AdapterKind::{Dora, Lora};
-        use CheckpointingMode::{Full, None as Kept, Selective};
         let plain = speed(Lora, 0.0, Kept, Quantization::None, false);
         for slower in [
             speed(Lora, 0.1, Kept, Quantization::None, false),
