@@ -2,7 +2,7 @@
 //!
 //! The terms follow the worker's decoder, operation by operation; a change there needs a change here.
 
-use super::load::{Load, targets};
+use super::load::Load;
 use super::shape::{Linear, Shape};
 use crate::families::selects;
 use crate::plan::{CheckpointingMode, Quantization};
@@ -24,7 +24,7 @@ fn fast(load: &Load<'_>) -> (u64, u64) {
     let shape = load.shape;
     let (query, key) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
     let first = |name: &str| shape.blocks().find(|linear| selects(name, &linear.name));
-    let kept = |names: &[&str]| names.iter().filter_map(|it| first(it)).any(|it| targets(load.adapter, it));
+    let kept = |names: &[&str]| names.iter().filter_map(|it| first(it)).any(|it| load.targets(it));
     let own =
         |names: &[&str]| names.iter().filter_map(|it| first(it)).map(|it| beside(load, it)).sum::<u64>();
     // The residual stream, the norm's output if an adapter reads it, q, k, v and the attention output.
@@ -48,7 +48,7 @@ fn fast(load: &Load<'_>) -> (u64, u64) {
 
 /// An adapter saves, besides its input, the low-rank product, and for DoRA the direction's output.
 fn beside(load: &Load<'_>, linear: &Linear) -> u64 {
-    if !targets(load.adapter, linear) {
+    if !load.targets(linear) {
         return 0;
     }
     let rank = u64::from(load.adapter.rank.unwrap_or(0));

@@ -116,9 +116,7 @@ impl Work {
             down: first("down_proj")?,
         };
         let layers = shape.layers as f64;
-        let again = load.checkpointing;
-        let (attention_again, mlp_again) =
-            (again != CheckpointingMode::None, again == CheckpointingMode::Full);
+        let (attention_again, mlp_again) = computed_again(load);
         let tokens = (load.rows * load.row_length) as f64;
         let weights = |linears: &[&Linear]| -> f64 {
             linears.iter().map(|it| it.inputs as f64 * it.outputs as f64).sum()
@@ -138,14 +136,19 @@ impl Work {
         Some(Self {
             product_flops: 2.0 * (products + head),
             product_bytes: product_bytes + 2.0 * BITS_16 * logits + BITS_16 * products / tokens,
-            attention_flops: attention_flops(load, reading, attention_again),
+            attention_flops: attention_flops(load, reading),
             elementwise_bytes: layers * layer.elementwise(load, compiled) + logits * HEAD_BYTES,
-            low_rank_bytes: layers * layer.low_rank(load, attention_again, mlp_again),
+            low_rank_bytes: layers * layer.low_rank(load),
             dequantized_bytes: products * dequantized_bytes(load.quantization),
             launches: layers * per_layer(load, compiled),
             tokens,
         })
     }
+}
+
+/// Whether the backward pass computes a layer's attention and its MLP once more.
+fn computed_again(load: &Load<'_>) -> (bool, bool) {
+    (load.checkpointing != CheckpointingMode::None, load.checkpointing == CheckpointingMode::Full)
 }
 
 struct Layer<'a> {
@@ -174,8 +177,7 @@ impl<'a> Layer<'a> {
         let (hidden, inner) = (shape.hidden as f64, shape.intermediate as f64);
         let rotated = ((shape.heads + shape.kv_heads) * shape.head_dim) as f64;
         let normed = if shape.qk_norm { rotated } else { 0.0 };
-        let attention_again = load.checkpointing != CheckpointingMode::None;
-        let mlp_again = load.checkpointing == CheckpointingMode::Full;
+        let (attention_again, mlp_again) = computed_again(load);
         // A compiled base without these norms reads and writes queries and keys all the same.
         let rotary =
             if compiled && !shape.qk_norm { Passes { forward: 4.0, backward: 4.0 } } else { kernels.rotary };
@@ -198,7 +200,8 @@ impl<'a> Layer<'a> {
 
     /// An output is read and written to add the adapter's part, and its gradient is read twice. An input is read in both
     /// passes and its gradient is read and written, once for the layers that share it.
-    fn low_rank(&self, load: &Load<'_>, attention_again: bool, mlp_again: bool) -> f64 {
+    fn low_rank(&self, load: &Load<'_>) -> f64 {
+        let (attention_again, mlp_again) = computed_again(load);
         let outputs = |it: &Linear, again: bool| it.outputs as f64 * if again { 12.0 } else { 8.0 };
         let inputs = |it: &Linear, again: bool| it.inputs as f64 * if again { 10.0 } else { 8.0 };
         let shares = load.adapter.dropout == 0.0 && !load.adapter.kind.traits().saves_outputs;
@@ -216,7 +219,8 @@ impl<'a> Layer<'a> {
 }
 
 /// Half of a document is before a token, on average; the backward pass has five products where the forward pass has two.
-fn attention_flops(load: &Load<'_>, reading: Reading, again: bool) -> f64 {
+fn attention_flops(load: &Load<'_>, reading: Reading) -> f64 {
+    let (again, _) = computed_again(load);
     let width = (load.shape.heads * load.shape.head_dim) as f64;
     let forward = 2.0 * reading.document * width;
     load.shape.layers as f64 * forward * if again { 4.5 } else { 3.5 }
