@@ -367,6 +367,10 @@ fn a_plan_for_another_machine_is_decided_as_on_its_card() {
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(shown.contains("of 24.0 GiB on NVIDIA GeForce RTX 4090"));
     assert!(shown.contains("tokens/s, calculated for this card and not measured"), "{shown}");
+    // The card has a name, and nothing is calculated for fp32.
+    let wide = run(&["--for", "rtx4090", "--mixed-precision", "no"]);
+    let wide = String::from_utf8_lossy(&wide.stdout);
+    assert!(wide.contains("unknown until a run with these settings was measured"), "{wide}");
     let any = run(&["--for", "24GB"]);
     assert!(talk(&any).contains("Its speed is not known"), "{}", talk(&any));
     assert!(

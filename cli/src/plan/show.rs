@@ -10,6 +10,7 @@ use super::prepare::{ANOTHER_MACHINE, Prepared};
 use super::{copies, slow_encoder, text};
 use crate::args::Price;
 use crate::run::speed::{Projection, Speed};
+use crate::sys::cards::limits;
 use crate::ui::Console;
 use crate::ui::wrap::columns;
 
@@ -47,12 +48,13 @@ pub enum Time {
 
 impl Time {
     fn of(resolved: &Resolved, price: Option<f64>) -> Self {
-        let unknown = if resolved.notes.iter().any(|it| it.code == ANOTHER_MACHINE) {
+        let Resolved { recipe, machine, facts, .. } = resolved;
+        let is_elsewhere = resolved.notes.iter().any(|it| it.code == ANOTHER_MACHINE);
+        let unknown = if is_elsewhere && limits(&machine.device.name).is_none() {
             Self::OfNoCard
         } else {
             Self::Unknown
         };
-        let Resolved { recipe, machine, facts, .. } = resolved;
         let Some(steps) = estimate_steps(&recipe.batch, &recipe.schedule.duration, facts, None) else {
             return unknown;
         };
