@@ -1,13 +1,70 @@
-"""Storage that fails while processes use it: a small file system that fills up or turns read-only."""
+"""Storage that fails while processes use it: a small file system that fills up or turns read-only, and calls
+that take long."""
 
 import os
 import shutil
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+
+_SLOW = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <unistd.h>
+
+static void wait_for_storage(void) {
+    usleep(150000);
+    while (access(HELD, F_OK) == 0) usleep(50000);
+}
+
+int fsync(int file) {
+    wait_for_storage();
+    return ((int (*)(int))dlsym(RTLD_NEXT, "fsync"))(file);
+}
+
+int fdatasync(int file) {
+    wait_for_storage();
+    return ((int (*)(int))dlsym(RTLD_NEXT, "fdatasync"))(file);
+}
+
+int rename(const char *from, const char *to) {
+    wait_for_storage();
+    return ((int (*)(const char *, const char *))dlsym(RTLD_NEXT, "rename"))(from, to);
+}
+
+int mkdir(const char *path, unsigned mode) {
+    wait_for_storage();
+    return ((int (*)(const char *, unsigned))dlsym(RTLD_NEXT, "mkdir"))(path, mode);
+}
+"""
+
+
+class SlowStorage:
+    """For LD_PRELOAD: calls that wait for a file server take 150 ms longer; none returns while it is held."""
+
+    def __init__(self, folder: Path) -> None:
+        if sys.platform != "linux" or shutil.which("gcc") is None:
+            pytest.skip("needs Linux with gcc")
+        source, self._library, self._held = folder / "slow.c", folder / "slow.so", folder / "held"
+        source.write_text(_SLOW)
+        define = f'-DHELD="{self._held}"'
+        subprocess.run(["gcc", "-shared", "-fPIC", define, "-o", self._library, source, "-ldl"], check=True)
+        self.variables = {"LD_PRELOAD": str(self._library)}
+
+    def slows(self, pid: int) -> bool:
+        return str(self._library) in Path(f"/proc/{pid}/maps").read_text()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        self._held.touch()
+        try:
+            yield
+        finally:
+            self._held.unlink()
 
 
 class Disk:

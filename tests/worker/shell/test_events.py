@@ -1,11 +1,14 @@
 import json
 import math
+import os
 import threading
+import time
 
 import pytest
 
+from expert_worker import heartbeat
 from expert_worker.events import Events
-from expert_worker.events.sinks import Record
+from expert_worker.events.sinks import Memory, Record
 
 PROGRESS = {
     "total_steps": 9,
@@ -140,3 +143,33 @@ def test_the_first_signal_asks_and_the_second_interrupts():
     with pytest.raises(Exception, match="at once") as caught:
         events.stop._receive(2, None)
     assert caught.value.exit_code == 130
+
+
+def test_storage_that_does_not_answer_is_named_while_the_worker_beats(tmp_path, monkeypatch):
+    path = tmp_path / "events.jsonl"
+    answers = threading.Event()
+    memory = Memory()
+    events = Events([memory], Record(path), task="train")
+    events.begin()
+    synced = os.fsync
+
+    def fsync(handle: int) -> None:
+        answers.wait(30)
+        synced(handle)
+
+    def types() -> list[str]:
+        return [event.body.type for event in memory.events]
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(heartbeat, "_STORAGE_SECONDS", 0.05)
+    with heartbeat.heartbeat(events, 0.01):
+        saving = threading.Thread(target=events.checkpoint, args=(4, tmp_path, 1, 0.1))
+        saving.start()
+        while "warning" not in types() or "heartbeat" not in types()[types().index("warning") :]:
+            time.sleep(0.01)
+        answers.set()
+        saving.join(30)
+    warnings = [event.body for event in memory.events if event.body.type == "warning"]
+    assert [warning.code for warning in warnings] == ["storage-slow"]
+    assert warnings[0].message.startswith(f"{path} has not answered for ")
+    assert [line["body"]["type"] for line in lines_of(path)] == ["started", "checkpoint"]

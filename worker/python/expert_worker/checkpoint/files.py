@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_worker import lease
+from expert_worker.storage import waits_for
 
 Chunk = bytes | memoryview
 PARTIAL = ".partial"
@@ -43,16 +44,33 @@ def write(path: Path, chunks: Iterable[Chunk]) -> Written:
             view = memoryview(chunk).cast("B")
             digest.update(view)
             size += len(view)
-            _write_all(handle, view)
-        os.fsync(handle)
+            _write_all(handle, view, path)
+        _sync(handle, path)
     finally:
         os.close(handle)
     return Written(digest.hexdigest(), size)
 
 
-def _write_all(handle: int, view: memoryview) -> None:
+def _write_all(handle: int, view: memoryview, path: Path) -> None:
     while view:
-        view = view[os.write(handle, view) :]
+        with waits_for(path):
+            written = os.write(handle, view)
+        view = view[written:]
+
+
+def _sync(handle: int, path: Path) -> None:
+    with waits_for(path):
+        os.fsync(handle)
+
+
+def _rename(path: Path, target: Path) -> None:
+    with waits_for(target):
+        path.replace(target)
+
+
+def _rename_folder(folder: Path, target: Path) -> None:
+    with waits_for(target):
+        folder.rename(target)
 
 
 def replace(path: Path, content: Chunk) -> Written:
@@ -61,7 +79,7 @@ def replace(path: Path, content: Chunk) -> Written:
     with lease.held():
         try:
             written = write(temp, [content])
-            temp.replace(path)
+            _rename(temp, path)
         except OSError:
             temp.unlink(missing_ok=True)
             raise
@@ -75,11 +93,11 @@ def replace_shared(path: Path, content: bytes) -> None:
     temp = Path(name)
     try:
         try:
-            _write_all(handle, memoryview(content))
-            os.fsync(handle)
+            _write_all(handle, memoryview(content), path)
+            _sync(handle, path)
         finally:
             os.close(handle)
-        temp.replace(path)
+        _rename(temp, path)
     except BaseException:
         temp.unlink(missing_ok=True)
         raise
@@ -104,7 +122,7 @@ def build_folder(target: Path, fill: Callable[[Path], None]) -> None:
     """Fill a temp folder beside `target`, then publish it under its name; an older one gives way."""
     temp = lease.beside(target, PARTIAL)
     remove_tree(temp)
-    with lease.held():
+    with lease.held(), waits_for(temp):
         temp.mkdir()
     try:
         with lease.held():
@@ -122,7 +140,7 @@ def sync_tree(folder: Path) -> None:
         if path.is_file():
             handle = os.open(path, os.O_RDWR)
             try:
-                os.fsync(handle)
+                _sync(handle, path)
             finally:
                 os.close(handle)
 
@@ -135,8 +153,8 @@ def publish_folder(temp: Path, target: Path) -> None:
     old = lease.beside(target, TRASH)
     if target.exists():
         remove_tree(old)
-        target.rename(old)
-    temp.rename(target)
+        _rename_folder(target, old)
+    _rename_folder(temp, target)
     sync_folder(target.parent)
     remove_tree(old)
 
@@ -146,7 +164,7 @@ def discard_folder(folder: Path) -> None:
     trash = lease.beside(folder, TRASH)
     remove_tree(trash)
     with lease.held():
-        folder.rename(trash)
+        _rename_folder(folder, trash)
     sync_folder(folder.parent)
     remove_tree(trash)
 
@@ -159,9 +177,9 @@ def move_folder(folder: Path, target: Path) -> None:
         taken = lease.beside(folder, TRASH)
         if lease.folder_for(folder) is not None:
             remove_tree(taken)
-            folder.rename(taken)
+            _rename_folder(folder, taken)
             folder = taken
-        folder.rename(target)
+        _rename_folder(folder, target)
     sync_folder(target.parent)
 
 
@@ -191,7 +209,7 @@ def sync_folder(folder: Path) -> None:
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        _sync(handle, folder)
     finally:
         os.close(handle)
 

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Self
 
 from pydantic import JsonValue
@@ -40,6 +41,7 @@ class Events:
         self._record = record
         self._clock = clock
         self._lock = threading.RLock()
+        self._recording = threading.RLock()
         self._begun = False
         self._held: list[tuple[lines.Event, bytes]] = []
         self._last_accumulating = -math.inf
@@ -67,7 +69,7 @@ class Events:
         """The attempt's first line in the record. `train` calls it once it knows the step that it resumes
         from.
         """
-        with self._lock:
+        with self._recording:
             if self._begun:
                 return
             self._begun = True
@@ -185,8 +187,13 @@ class Events:
         self.tick()
         self._emit(lines.Text(source=source, text=text, done=done, cut=cut))
 
+    def storage_waits(self, path: Path, seconds: float) -> None:
+        message = f"{path} has not answered for {seconds:.0f} s: its disk or file server is slow or gone"
+        hint = "The run waits for it, and loses nothing; Ctrl-C stops it, and --resume continues."
+        self._say(lines.WarningLine(code="storage-slow", message=message, hint=hint))
+
     def heartbeat(self) -> None:
-        self._emit(lines.Heartbeat(ticks=self.ticks))
+        self._say(lines.Heartbeat(ticks=self.ticks))
 
     def finished(self, result: JsonValue) -> None:
         self._begin_where_the_record_ends()
@@ -199,7 +206,7 @@ class Events:
         )
 
     def close(self) -> None:
-        with self._lock:
+        with self._recording, self._lock:
             for sink in [*self._live, *([self._record] if self._record else [])]:
                 sink.close()
             self._live, self._record = [], None
@@ -209,15 +216,22 @@ class Events:
         self.begin(self._record.past.last_step if self._record else 0)
 
     def _emit(self, body: lines.Body) -> None:
+        # The record may be on storage that does not answer: heartbeats must not wait for it.
+        with self._recording:
+            event, line = self._say(body)
+            if self._begun:
+                self._keep(event, line)
+            elif self._record:
+                self._held.append((event, line))
+
+    def _say(self, body: lines.Body) -> tuple[lines.Event, bytes]:
+        """To whoever listens now."""
         with self._lock:
             event = lines.Event(time=self._clock(), attempt=self.attempt, body=body)
             line = event.model_dump_json().encode() + b"\n"
             for sink in self._live:
                 sink.write(event, line)
-            if self._begun:
-                self._keep(event, line)
-            elif self._record:
-                self._held.append((event, line))
+        return event, line
 
     def _keep(self, event: lines.Event, line: bytes) -> None:
         """A record that cannot be written is a loss, never a reason to stop training."""

@@ -13,6 +13,7 @@ from expert_worker.errors import BadInput
 from expert_worker.events.models import Event, Heartbeat, Progress, Text
 from expert_worker.events.reader import parse
 from expert_worker.process.stdout import claim_stdout
+from expert_worker.storage import waits_for
 
 _TAIL_BYTES = 1 << 20
 _MOST_ATTEMPTS = 2**32 - 2
@@ -94,6 +95,7 @@ class Record:
     """`events.jsonl` of a run. Signs of life (heartbeats, streamed text) are not history and stay out."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_symlink():
             raise BadInput(
@@ -110,9 +112,10 @@ class Record:
     def write(self, event: Event, line: bytes) -> None:
         if isinstance(event.body, Heartbeat | Text):
             return
-        _write_all(self._descriptor, line)
-        if event.body.type in {"checkpoint", "best", "finished", "failed"}:
-            os.fsync(self._descriptor)
+        with waits_for(self._path):
+            _write_all(self._descriptor, line)
+            if event.body.type in {"checkpoint", "best", "finished", "failed"}:
+                os.fsync(self._descriptor)
 
     def close(self) -> None:
         os.close(self._descriptor)

@@ -1,0 +1,38 @@
+"""The calls that wait for storage now, so that a disk or file server that does not answer can be named."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass
+class _Wait:
+    path: Path
+    since: float
+    is_named: bool = False
+
+
+_waits: dict[int, _Wait] = {}
+
+
+@contextmanager
+def waits_for(path: Path) -> Iterator[None]:
+    wait = _Wait(path, time.monotonic())
+    _waits[id(wait)] = wait
+    try:
+        yield
+    finally:
+        del _waits[id(wait)]
+
+
+def unanswered(seconds: float) -> list[Path]:
+    """What a call has waited for at least that long; each call once."""
+    now = time.monotonic()
+    found = [wait for wait in list(_waits.values()) if not wait.is_named and now - wait.since >= seconds]
+    for wait in found:
+        wait.is_named = True
+    return [wait.path for wait in found]
