@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from typing import Any
@@ -70,16 +69,46 @@ def test_a_difference_is_named(changes, words):
     assert found is not None and all(word in found for word in words), found
 
 
+def rounds(*parts: launched.Gathering | launched.Join) -> list[str | None]:
+    """What each says once they have taken turns."""
+    for _ in range(3):
+        names = [part.round() for part in parts]
+    return names
+
+
+def test_ranks_that_start_again_meet_only_each_other():
+    meeting = launched.Meeting(HashStore(), 3)
+    first = rounds(*(parts := [launched.Gathering(meeting), *(launched.Join(meeting, it) for it in (1, 2))]))
+    assert first[0] and first == [first[0]] * 3 == rounds(*parts)
+
+    # As agents of torchrun start them, in any order, with everything of before in the store.
+    early = launched.Join(meeting, 1)
+    assert early.round() is None
+    gathering = launched.Gathering(meeting)
+    # Rank 2 of before has ended: it is named, and does not answer.
+    assert rounds(gathering, early) == [None, None] and meeting.absent(gathering.group()) == [2]
+    late = launched.Join(meeting, 2)
+    second = rounds(gathering, early, late)
+    assert second[0] not in (None, first[0]) and second == [second[0]] * 3
+
+    # With fewer ranks.
+    fewer = launched.Meeting(meeting.store, 2)
+    third = rounds(launched.Join(fewer, 1), launched.Gathering(fewer))
+    assert third[0] not in (None, first[0], second[0]) and third == [third[0]] * 2
+
+
 def test_a_rank_that_waits_reads_why_rank_0_refuses():
-    store = HashStore()
-    launched.raise_if_refused(1, 3, store)
+    meeting = launched.Meeting(HashStore(), 3)
     said = {"exit": 5, "code": "locked", "message": "another run holds it", "hint": "wait"}
-    store.set("refused", json.dumps(said))
+    refusing, waiting = launched.Gathering(meeting, said), launched.Join(meeting, 1)
+    assert refusing.round() is None
     with pytest.raises(launched.Refused) as refused:
-        launched.raise_if_refused(1, 3, store)
+        waiting.round()
     assert (refused.value.exit_code, refused.value.code, refused.value.hint) == (5, "locked", "wait")
     assert refused.value.message == "Rank 0 of 3 refused to start: another run holds it"
-    assert store.check(["refused/1"]) and not store.check(["refused/2"])
+    assert refusing.round() is None and meeting.absent(refusing.group()) == [2]
+    # A refusal is of one attempt.
+    assert len({*rounds(launched.Gathering(meeting), *(launched.Join(meeting, it) for it in (1, 2)))}) == 1
 
 
 def watch(store: Any, events: Events, ended: threading.Event) -> launched.Watch:

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Protocol, Self
+from uuid import uuid4
 
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
@@ -34,8 +35,8 @@ _SILENCE = 120.0
 _LAST_WORDS = 10.0
 _LEFT, _FAILED = b"left", b"failed"
 # Rank 0 waits so long for ranks that have not read its refusal; some may have ended before.
-_UNTIL_READ = 60.0
-_REFUSED = "refused"
+_UNTIL_READ = 180.0
+_MEETING = "expert"
 
 
 class KeyStore(Protocol):
@@ -65,35 +66,120 @@ class Refused(ExpertError):
 def meet(number: int, size: int, stop: Stop) -> Store:
     """The store that all ranks share, once all of them are there."""
     deadline = time.monotonic() + _PATIENCE
-    shared = _shared_store(number, stop, deadline)
-    shared.set(f"here/{number}", "")
-    expected = [f"here/{other}" for other in range(size)]
-    while not shared.check(expected):
+    store = _shared_store(number, stop, deadline)
+    meeting = Meeting(store, size)
+    part = Join(meeting, number) if number else Gathering(meeting)
+    while (name := part.round()) is None:
         stop.raise_if_requested()
-        raise_if_refused(number, size, shared)
         if time.monotonic() > deadline:
-            absent = [str(other) for other in range(size) if not shared.check([f"here/{other}"])]
-            raise _cannot_meet(f"rank {', '.join(absent)} did not come within an hour")
+            absent = ", ".join(map(str, meeting.absent(part.group())))
+            raise _cannot_meet(f"rank {absent} did not come within an hour")
         time.sleep(_ROUND)
-    return shared
+    return PrefixStore(name, store)
 
 
 def publish_refusal(size: int, said: dict[str, Any], stop: Stop) -> None:
     """In the place of rank 0, which does not join the others. Returns when they have read it."""
-    store = _shared_store(0, stop, time.monotonic() + _UNTIL_READ)
-    store.set(_REFUSED, json.dumps(said))
-    readers = [f"{_REFUSED}/{other}" for other in range(1, size)]
     deadline = time.monotonic() + _UNTIL_READ
-    while not store.check(readers) and time.monotonic() < deadline:
+    gathering = Gathering(Meeting(_shared_store(0, stop, deadline), size), said)
+    while gathering.round() is None and time.monotonic() < deadline:
         stop.raise_if_requested()
         time.sleep(_ROUND)
 
 
-def raise_if_refused(number: int, size: int, store: KeyStore) -> None:
-    if store.check([_REFUSED]):
-        said = json.loads(store.get(_REFUSED))
-        store.set(f"{_REFUSED}/{number}", "")
-        raise Refused(size, said)
+class Meeting:
+    """The keys by which ranks find each other in a store that may hold keys of ranks that have ended.
+
+    torchrun's store outlives a restart of the ranks, and its agents count restarts differently. So each rank
+    has a token: rank 0 names the tokens that it has found, and the group is complete when each has answered.
+    """
+
+    def __init__(self, store: KeyStore, size: int) -> None:
+        self.store, self.size = store, size
+
+    def come(self, number: int, token: str) -> None:
+        self.store.set(f"{_MEETING}/come/{number}", token)
+
+    def present(self) -> dict[str, str]:
+        """The newest token of each rank but the first."""
+        found = {str(number): self._read(f"come/{number}") for number in range(1, self.size)}
+        return {number: token for number, token in found.items() if token is not None}
+
+    def absent(self, group: dict[str, Any] | None) -> list[int]:
+        """Without a group nobody knows more than that rank 0 has not proposed one."""
+        others = range(1, self.size)
+        return [0] if group is None else [one for one in others if not self.has_answered(group, one)]
+
+    def group(self) -> dict[str, Any] | None:
+        text = self._read("group")
+        return None if text is None else json.loads(text)
+
+    def propose(self, group: dict[str, Any]) -> None:
+        self.store.set(f"{_MEETING}/group", json.dumps(group))
+
+    def answer(self, group: dict[str, Any], number: int) -> None:
+        self.store.set(f"{group['name']}/answer/{number}", "")
+
+    def has_answered(self, group: dict[str, Any], number: int) -> bool:
+        return self.store.check([f"{group['name']}/answer/{number}"])
+
+    def complete(self, group: dict[str, Any]) -> None:
+        self.store.set(f"{group['name']}/complete", "")
+
+    def is_complete(self, group: dict[str, Any]) -> bool:
+        return self.store.check([f"{group['name']}/complete"])
+
+    def _read(self, key: str) -> str | None:
+        key = f"{_MEETING}/{key}"
+        return self.store.get(key).decode() if self.store.check([key]) else None
+
+
+class Gathering:
+    """Rank 0: proposes a group whenever another rank has come."""
+
+    def __init__(self, meeting: Meeting, refusal: dict[str, Any] | None = None) -> None:
+        self._meeting, self._refusal = meeting, refusal
+        self._token = uuid4().hex
+        self._proposed: list[dict[str, str]] = [{}]
+
+    def group(self) -> dict[str, Any]:
+        name = f"{_MEETING}/{self._token}-{len(self._proposed)}"
+        return {"name": name, "tokens": self._proposed[-1], "refusal": self._refusal}
+
+    def round(self) -> str | None:
+        """The name of the group, once it is complete."""
+        tokens = self._meeting.present()
+        if tokens != self._proposed[-1]:
+            self._proposed.append(tokens)
+            self._meeting.propose(self.group())
+        group = self.group()
+        if self._meeting.absent(group):
+            return None
+        self._meeting.complete(group)
+        return str(group["name"])
+
+
+class Join:
+    """Another rank: answers the group that names its token."""
+
+    def __init__(self, meeting: Meeting, number: int) -> None:
+        self._meeting, self._number, self._token = meeting, number, uuid4().hex
+        meeting.come(number, self._token)
+
+    def group(self) -> dict[str, Any] | None:
+        group = self._meeting.group()
+        named = group is not None and group["tokens"].get(str(self._number)) == self._token
+        return group if named else None
+
+    def round(self) -> str | None:
+        """The name of the group, once it is complete."""
+        group = self.group()
+        if group is None:
+            return None
+        self._meeting.answer(group, self._number)
+        if group["refusal"] is not None:
+            raise Refused(self._meeting.size, group["refusal"])
+        return str(group["name"]) if self._meeting.is_complete(group) else None
 
 
 def _shared_store(number: int, stop: Stop, deadline: float) -> Store:
@@ -104,15 +190,11 @@ def _shared_store(number: int, stop: Stop, deadline: float) -> Store:
     while True:
         stop.raise_if_requested()
         try:
-            store = TCPStore(address, port, is_master=serves, timeout=_ATTEMPT, wait_for_workers=False)
-            break
+            return TCPStore(address, port, is_master=serves, timeout=_ATTEMPT, wait_for_workers=False)
         except (RuntimeError, OSError) as error:
             if serves or time.monotonic() > deadline:
                 raise _cannot_meet(str(error).splitlines()[0]) from error
             time.sleep(_ROUND)
-    # A store of torchrun outlives a restart of the ranks.
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return PrefixStore(f"expert/{attempt}", store)
 
 
 def _cannot_meet(reason: str) -> Failed:
