@@ -6,124 +6,29 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from command import SAMPLE, find_cli, manifest_of, rows_of, save_base, surroundings, write_rows
-from disks import Disk
+from disks import Disk, SlowStorage
+from launches import STEPS, Expert, Ranks, adapters_apart, await_checkpoint, expert_in, newest, rank_variables
 from learnt import assert_learnt
-from safetensors.torch import load_file
-from tiny import apart
 
-STEPS = 12
-LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 pytestmark = [
     pytest.mark.timeout(1800),
     pytest.mark.skipif(sys.platform != "linux", reason="ends processes as Linux does"),
 ]
 
 
-def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
-        return port
-
-
-@dataclass
-class Ranks:
-    """Processes of one launch. `said` is what each has written, on both streams."""
-
-    folder: Path
-    processes: list[subprocess.Popen[str]] = field(default_factory=list)
-
-    def said(self, number: int) -> str:
-        return (self.folder / f"rank-{number}.log").read_text()
-
-    def finish(self) -> list[int]:
-        return [process.wait(timeout=900) for process in self.processes]
-
-
-@dataclass
-class Expert:
-    folder: Path
-    cli: Path
-    launches: int = 0
-    started: list[Ranks] = field(default_factory=list)
-
-    def environment(self, **more: str) -> dict[str, str]:
-        known = surroundings(1) | {"EXPERT_HOME": str(self.folder / "home")}
-        kept = {name: value for name, value in known.items() if name not in LAUNCHERS}
-        return {name: value for name, value in kept.items() if not name.startswith("SLURM_")} | more
-
-    def words(self, output: str, *more: str) -> list[str]:
-        place = self.folder / output
-        manifest = self.folder / "manifest.json"
-        return [str(self.cli), "train", "-m", str(manifest), "-o", str(place), "--device", "cpu", *more]
-
-    def alone(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            words, env=self.environment(**environment), capture_output=True, text=True, check=False
-        )
-
-    def ranks(self, output: str, *more: str, other: list[str] | None = None) -> Ranks:
-        """Two processes that a launcher has numbered; `other` is rank 1's command, where it is another."""
-        port = free_port()
-        launched = self._launch()
-        for number in range(2):
-            words = other if other and number == 1 else self.words(output, *more)
-            self._start(launched, number, words, rank_variables(number, port))
-        return launched
-
-    def torchrun(self, output: str, *more: str) -> Ranks:
-        """Two agents with a process each, as on two machines."""
-        launched, port = self._launch(), free_port()
-        agent = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1"]
-        meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "test"]
-        for number in range(2):
-            self._start(launched, number, [*agent, *meeting, "--no-python", *self.words(output, *more)], {})
-        return launched
-
-    def _launch(self) -> Ranks:
-        self.launches += 1
-        folder = self.folder / f"launch-{self.launches}"
-        folder.mkdir()
-        self.started.append(Ranks(folder))
-        return self.started[-1]
-
-    def _start(self, launched: Ranks, number: int, words: list[str], more: dict[str, str]) -> None:
-        with (launched.folder / f"rank-{number}.log").open("w") as log:
-            process = subprocess.Popen(words, env=self.environment(**more), stdout=log, stderr=log, text=True)
-        launched.processes.append(process)
-
-
-def rank_variables(number: int, port: int) -> dict[str, str]:
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    return {"RANK": str(number), "WORLD_SIZE": "2", "LOCAL_RANK": str(number), **meeting}
-
-
 @pytest.fixture(scope="module")
 def expert(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Expert]:
-    cli = find_cli()
-    if cli is None:
-        pytest.skip("expert-cli is not built: make setup")
-    folder = tmp_path_factory.mktemp("launched")
-    save_base(folder / "base")
-    write_rows(folder / "train.jsonl", rows_of())
-    manifest = manifest_of("expert-tiny", "./base", SAMPLE, max_steps=STEPS, bf16=False, fp16=False)
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    expert = Expert(folder, cli)
-    yield expert
-    for launched in expert.started:
-        for process in launched.processes:
-            process.kill()
+    with expert_in(tmp_path_factory.mktemp("launched")) as expert:
+        yield expert
 
 
 @pytest.fixture(scope="module")
@@ -133,23 +38,6 @@ def by_itself(expert: Expert) -> Path:
     assert trained.returncode == 0, trained.stderr[-3000:]
     assert_learnt(expert.folder / "alone")
     return expert.folder / "alone"
-
-
-def adapters_apart(one: Path, other: Path) -> float:
-    first, second = (load_file(run / "final" / "adapter_model.safetensors") for run in (one, other))
-    assert first.keys() == second.keys()
-    return max(apart(first[name], second[name]) for name in first)
-
-
-def newest(run: Path) -> int:
-    steps = [path.name.removeprefix("checkpoint-") for path in run.glob("checkpoint-*")]
-    return max((int(step) for step in steps if step.isdecimal()), default=0)
-
-
-def await_checkpoint(launched: Ranks, run: Path, step: int) -> None:
-    while newest(run) < step:
-        assert all(process.poll() is None for process in launched.processes), launched.said(0)[-3000:]
-        time.sleep(0.02)
 
 
 def test_some_variables_of_a_launcher_are_an_error_that_names_the_others(expert: Expert) -> None:
@@ -244,7 +132,7 @@ def test_ranks_learn_why_rank_0_refuses_to_start(expert: Expert, by_itself: Path
     both = [launched.said(number) for number in range(2)]
     heard = next(said for said in both if "waits for rank 0" in said)
     assert "Rank 0 of 2 refused to start" in heard and "learning_rate" in heard, heard
-    assert "--fresh starts over" in heard, heard
+    assert "--fresh" in heard, heard
 
 
 @pytest.mark.full
@@ -363,3 +251,42 @@ def test_an_output_folder_that_fails_in_mid_run_loses_nothing(expert: Expert, di
     resumed = expert.ranks(str(run), *longer, "--resume")
     assert resumed.finish() == [0, 0], resumed.said(0)[-3000:]
     assert adapters_apart(run, reference) < 1e-6
+
+
+@pytest.mark.full
+def test_an_output_folder_that_is_slow_and_hangs_for_a_while_gives_the_same_adapter(
+    expert: Expert, by_itself: Path, tmp_path: Path
+) -> None:
+    slow, run = SlowStorage(tmp_path), expert.folder / "slow"
+    launched = expert.ranks(run.name, environment=slow.variables)
+    await_checkpoint(launched, run, 4)
+    assert all(slow.slows(pid) for number in range(2) for pid in launched.below(number, b"expert_worker"))
+    with slow.held():
+        time.sleep(5)
+        before = newest(run)
+        time.sleep(35)
+        assert newest(run) == before and all(process.poll() is None for process in launched.processes)
+    waited = re.findall(r"(\S+) has not answered for 20 s", launched.said(0))
+    assert len(waited) == 1 and str(run) in waited[0], launched.said(0)[-3000:]
+    assert launched.finish() == [0, 0], launched.said(0)[-3000:]
+    assert adapters_apart(run, by_itself) < 1e-6
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("strategy", "limit"), [("ddp", 1e-6), ("fsdp2", 1e-4)])
+@pytest.mark.parametrize(("before", "after"), [(3, 2), (2, 3)])
+def test_a_run_resumes_with_fewer_or_more_processes(
+    expert: Expert, by_itself: Path, strategy: str, limit: float, before: int, after: int
+) -> None:
+    run = expert.folder / f"{strategy}-{before}-{after}"
+    asked = [] if strategy == "ddp" else ["--set", "training.config.distributed=fsdp2"]
+    launched = expert.ranks(run.name, *asked, count=before)
+    await_checkpoint(launched, run, 4)
+    launched.processes[-1].kill()
+    launched.finish()
+    assert newest(run) >= 4 and not (run / "final").exists()
+    resumed = expert.ranks(run.name, *asked, "--resume", count=after)
+    assert resumed.finish() == [0] * after, resumed.said(0)[-3000:]
+    started = [json.loads(line)["body"] for line in (run / "events.jsonl").read_text().splitlines()]
+    assert [body["resumed_from"] >= 4 for body in started if body["type"] == "started"] == [False, True]
+    assert adapters_apart(run, by_itself) < limit
