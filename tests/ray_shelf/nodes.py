@@ -29,6 +29,8 @@ QUICK = {
     "RAY_health_check_period_ms": "1000",
     "RAY_health_check_failure_threshold": "3",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "10",
+    # Ray gives its workers 15, so that beside other work they would hardly run.
+    "RAY_worker_niceness": "0",
 }
 # One for all: it holds what training has measured of the processor, which decides how it rounds.
 HOME = Path(tempfile.gettempdir()) / f"expert-ray-home-{os.getpid()}"
@@ -69,6 +71,11 @@ class Shelf:
 
     def said(self) -> str:
         return (self.logs / "log").read_text() + (self.logs / "out").read_text()
+
+    def steps(self, expert: str) -> int:
+        manifest = json.loads((self.folder / "experts" / expert / "manifest.json").read_text())
+        steps: int = manifest["training"]["config"]["max_steps"]
+        return steps
 
     def run(self, expert: str) -> Path:
         return self.folder / "experts" / expert / "weights" / "base"

@@ -23,6 +23,7 @@ pytestmark = [
 ]
 SAVED = 20
 LONG = {"max_steps": 900, "save_steps": SAVED, "evaluation_strategy": "no", "save_total_limit": 3}
+EXPIRES = 30  # Seconds; a task that lives renews its lease every five.
 # A round is mostly the start of Ray and of four workers.
 SHORT = {**LONG, "max_steps": 160}
 # What a disturbance costs: the steps since the newest checkpoint, which is written meanwhile, and those of a
@@ -77,15 +78,15 @@ def await_progress(shelf: Shelf, node: str) -> str:
 
 
 def assert_trained_once(shelf: Shelf, disturbances: int) -> None:
-    """By the records of the runs: each has one end, the steps of an attempt follow a checkpoint, and one
-    lease is left, which was released."""
+    """By the records of the runs: no attempt follows an end, the steps of an attempt follow a checkpoint, and
+    one lease is left, which nobody holds."""
     repeated = 0
     for expert in shelf.experts:
         events = shelf.events(expert)
         ends = [number for number, event in enumerate(events) if event["body"]["type"] == "finished"]
-        assert len(ends) == 1, (expert, ends)
-        last = events[ends[0]]["attempt"]
-        assert all(event["attempt"] <= last for event in events), expert
+        # A task that was killed between `final/` and its last line has finished without it.
+        assert len(ends) <= 1, (expert, ends)
+        assert all(event["attempt"] <= events[end]["attempt"] for end in ends for event in events), expert
         walked = [
             (event["attempt"], event["body"]["step"])
             for event in events
@@ -96,10 +97,12 @@ def assert_trained_once(shelf: Shelf, disturbances: int) -> None:
             ours = [step for number, step in walked if number == attempt]
             assert ours == list(range(ours[0], ours[0] + len(ours))), (expert, attempt, "steps out of order")
             assert (ours[0] - 1) % SAVED == 0, (expert, attempt, ours[0])
-        assert {step for _, step in walked} == set(range(1, max(step for _, step in walked) + 1)), expert
+        assert {step for _, step in walked} == set(range(1, shelf.steps(expert) + 1)), expert
         repeated += sum(times - 1 for times in Counter(step for _, step in walked).values())
         (lease,) = (shelf.run(expert) / "lease").iterdir()
-        assert (lease / "released").exists(), f"{expert}: {list(lease.iterdir())}"
+        # A task that was killed between its last write and the release has left it to expire.
+        silent = time.time() - (lease / "holder").stat().st_mtime
+        assert (lease / "released").exists() or silent > EXPIRES, f"{expert}: {list(lease.iterdir())}"
     assert repeated <= REPEATED * disturbances, repeated
 
 
