@@ -20,6 +20,15 @@ def eat() -> None:
     time.sleep(60)
 
 
+KEPT: list[bytes] = []
+
+
+def keep() -> None:
+    """As a scorer that keeps what earlier answers needed, and waits, so that its memory is looked at."""
+    KEPT.append(b"x" * (120 << 20))
+    time.sleep(0.3)
+
+
 def write() -> None:
     Path("big").write_bytes(bytes(64 << 20))
 
@@ -72,6 +81,7 @@ MISDEEDS = {
     "hang": hang,
     "crash": os.abort,
     "eat": eat,
+    "keep": keep,
     "write": write,
     "files": files,
     "raise": fail,

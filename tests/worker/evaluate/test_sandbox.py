@@ -34,6 +34,10 @@ def test_an_answer_that_crashes_or_eats_memory_spoils_only_itself(offered: None)
     ]
 
 
+def test_memory_that_other_answers_left_is_no_fault_of_an_answer(offered: None) -> None:
+    assert ask(*["keep"] * 6, "right") == [""] * 7
+
+
 def test_files_are_bounded_and_thrown_away(offered: None, tmp_path: Path) -> None:
     reasons = ask("where", "write", "files", "secret")
     folder = Path(reasons[0])

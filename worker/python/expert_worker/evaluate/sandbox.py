@@ -1,8 +1,8 @@
 """Runs a scorer on model output in a child process that may hang, crash or be hostile.
 
 Each child has a temporary folder and a minimal environment, and confines itself (`confinement`).
-Its parent enforces time and memory; an answer that exceeds a limit is wrong, its child is killed, and a new
-one continues.
+Its parent enforces time and memory; a child that exceeds a limit is killed, and a new one continues. An answer
+is wrong if it ends a child that has judged no other answer, or takes too long.
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ class _Broken(Exception):
     """The child ended or was killed; the message says why."""
 
 
+class _TooSlow(_Broken):
+    """An answer alone is to blame: its time does not include that of earlier ones."""
+
+
 def judge_all(
     scorer: ChosenScorer | str,
     rows: Sequence[Row],
@@ -59,6 +63,9 @@ def judge_all(
                 verdicts.append(verdict)
                 each()
         except _Broken as broken:
+            if len(verdicts) > before and not isinstance(broken, _TooSlow):
+                # What earlier answers left in memory may be to blame: a fresh child is asked again.
+                continue
             # An answer that breaks an engine is wrong; the expert's own function may be at fault itself.
             verdicts.append(failed(str(broken)) if chosen.is_own else wrong(str(broken)))
             each()
@@ -202,7 +209,7 @@ def _next(
         if line is not None:
             return line
         if time.monotonic() > deadline:
-            raise _Broken(f"the answer took longer than {seconds:g} s")
+            raise _TooSlow(f"the answer took longer than {seconds:g} s")
         if _resident(child) > limits.resident_bytes:
             raise _Broken("the answer needs too much memory")
 
