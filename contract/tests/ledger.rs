@@ -370,6 +370,10 @@ fn a_grammar_is_read_from_its_file_and_leaves_the_digest_of_the_adapter() {
     let recipe = |changes: &[(&str, Value)]| -> Recipe {
         serde_json::from_value(plan(&with(changes))["recipe"].clone()).unwrap()
     };
+    for (word, kind) in [("sql", GrammarKind::Sql), ("cypher", GrammarKind::Cypher)] {
+        let found = grammar(&[json[0].clone(), ("training.decoding.grammar_type", json!(word))]).unwrap();
+        assert_eq!((found.kind, found.name.as_str(), found.text.as_str()), (kind, word, word));
+    }
     let (free, constrained) = (recipe(&[]), recipe(&json));
     assert_ne!(free, constrained);
     assert_eq!(free.digest(), constrained.digest());

@@ -5,7 +5,7 @@ use super::section::section;
 use super::setting::Setting;
 use super::vocabulary::{Modules, RopeWord};
 use crate::ledger::{COUNT, Class, FRACTION, Kind, NOT_NEGATIVE, POSITIVE, Range, TEXTS, Unknown};
-use crate::plan::{AdapterKind, Quantization, SoftPromptInit, TemplateKind};
+use crate::plan::{AdapterKind, GrammarKind, Quantization, SoftPromptInit, TemplateKind};
 
 const TEXT_OR_NULL: Kind = Kind::OneOf(&[Kind::Text, Kind::Null]);
 const POSITIVE_OR_NULL: Kind = Kind::OneOf(&[POSITIVE, Kind::Null]);
@@ -126,7 +126,7 @@ section! {
         grammar_file ["grammar_file"]: Option<String> = None, TEXT_OR_NULL,
             "A file of the expert's folder that constrains every answer of `generate`, `evaluate` and `serve`: a grammar in GBNF (`.gbnf`) or a JSON Schema (`.json`).";
         grammar_type ["grammar_type"]: Option<String> = None, TEXT_OR_NULL,
-            "Without `grammar_file`, `json` with `use_grammar` stands for any JSON value. Other types need a file.";
+            "A built-in grammar instead of a file, with `use_grammar`: `json` (any JSON value), `sql` or `cypher` (one query with the names of the schema in the prompt).";
         use_grammar ["use_grammar"]: Option<bool> = None, Kind::OneOf(&[Kind::Bool, Kind::Null]),
             "Whether answers are constrained; by default, where `grammar_file` is given.";
     }
@@ -145,6 +145,8 @@ pub enum GrammarChoice<'a> {
     Free,
     /// Any JSON value.
     Json,
+    /// One query, with the names of the schema in the prompt.
+    Query(GrammarKind),
     File(&'a str),
     /// `use_grammar` without a grammar.
     Missing,
@@ -156,6 +158,8 @@ impl Decoding {
             (Some(false), ..) | (None, None, _) => GrammarChoice::Free,
             (_, Some(file), _) => GrammarChoice::File(file),
             (Some(true), None, Some("json")) => GrammarChoice::Json,
+            (Some(true), None, Some("sql")) => GrammarChoice::Query(GrammarKind::Sql),
+            (Some(true), None, Some("cypher")) => GrammarChoice::Query(GrammarKind::Cypher),
             (Some(true), None, _) => GrammarChoice::Missing,
         }
     }

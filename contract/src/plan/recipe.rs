@@ -401,12 +401,13 @@ pub struct Decoding {
 #[serde(deny_unknown_fields)]
 pub struct Grammar {
     pub kind: GrammarKind,
-    /// The file in the expert's folder, with forward slashes; `json` for any JSON value.
+    /// The file in the expert's folder, with forward slashes; `json`, `sql` or `cypher` for a built-in one.
     pub name: String,
+    /// Of `sql` and `cypher` their name: the worker writes the grammar for the schema in each prompt.
     pub text: String,
 }
 
-word! { GrammarKind { Gbnf = "gbnf", JsonSchema = "json_schema" } }
+word! { GrammarKind { Gbnf = "gbnf", JsonSchema = "json_schema", Sql = "sql", Cypher = "cypher" } }
 
 impl Grammar {
     /// SHA-256 of the text.

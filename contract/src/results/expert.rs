@@ -45,7 +45,7 @@ pub struct ExpertRecord {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ExpertGrammar {
-    /// `grammar.gbnf`, or `grammar.json` for a JSON Schema.
+    /// `grammar.gbnf`, or `grammar.json` for a JSON Schema; `sql` or `cypher` for a built-in one, which has no file.
     #[schemars(with = "String")]
     pub name: Option<String>,
     #[schemars(with = "String", regex(pattern = "^[0-9a-f]{64}$"))]

@@ -22,7 +22,7 @@ pub fn check(manifest: &Manifest, problems: &mut Problems) {
         };
         let problem = Problem::new(Code::GrammarMissing, decoding.use_grammar.span, message);
         problems.push(problem.hint(
-            "name a file in GBNF (.gbnf) or a JSON Schema (.json) as `grammar_file`, or write \"grammar_type\": \"json\"",
+            "name a file in GBNF (.gbnf) or a JSON Schema (.json) as `grammar_file`, or choose the `grammar_type` json, sql or cypher",
         ));
     }
     match read(manifest) {
@@ -46,6 +46,10 @@ pub fn read(manifest: &Manifest) -> Result<Option<Grammar>, Problem> {
             let text = "{}".to_owned();
             return Ok(Some(Grammar { kind: GrammarKind::JsonSchema, name: JSON.to_owned(), text }));
         }
+        GrammarChoice::Query(kind) => {
+            let word = kind.as_str().to_owned();
+            return Ok(Some(Grammar { kind, name: word.clone(), text: word }));
+        }
         GrammarChoice::File(name) => name.replace('\\', "/"),
     };
     let kind = match name.rsplit_once('.').map(|(_, ending)| ending) {
@@ -61,10 +65,7 @@ pub fn read(manifest: &Manifest) -> Result<Option<Grammar>, Problem> {
         }
     };
     let text = text(manifest, decoding, &name)?;
-    let found = match kind {
-        GrammarKind::Gbnf => gbnf::check(&text),
-        GrammarKind::JsonSchema => schema(&text),
-    };
+    let found = if kind == GrammarKind::Gbnf { gbnf::check(&text) } else { schema(&text) };
     found.map_err(|mistake| broken(decoding, &name, kind, &mistake))?;
     Ok(Some(Grammar { kind, name, text }))
 }
@@ -103,9 +104,10 @@ fn text(manifest: &Manifest, decoding: &Decoding, name: &str) -> Result<String, 
 fn broken(decoding: &Decoding, name: &str, kind: GrammarKind, mistake: &Mistake) -> Problem {
     let Mistake { line, column, message } = mistake;
     let message = format!("{name}, line {line}, column {column}: {message}");
-    let hint = match kind {
-        GrammarKind::Gbnf => "correct the grammar; docs/scorers.md shows the notation",
-        GrammarKind::JsonSchema => "correct the JSON Schema",
+    let hint = if kind == GrammarKind::Gbnf {
+        "correct the grammar; docs/scorers.md shows the notation"
+    } else {
+        "correct the JSON Schema"
     };
     Problem::new(Code::GrammarBroken, decoding.grammar_file.span, message).hint(hint)
 }

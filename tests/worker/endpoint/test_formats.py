@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from export.test_gguf import tokenizer
+from schema_grammar.accepts import refused_at
 
 from expert_worker.endpoint.engine import Engine, GrammarRefused, Question, Sampling
 from expert_worker.endpoint.gguf_cache import adapter_gguf, base_gguf
@@ -22,6 +24,7 @@ from expert_worker.endpoint.shelf import models, read_experts
 from expert_worker.errors import BadInput
 from expert_worker.plan import Grammar
 from expert_worker.run_record.expert import replace_grammar
+from expert_worker.schema_grammar import OF_PROMPT
 
 from .test_engines import question, whole
 from .test_server import CHAT, FakeEngine, server, within
@@ -34,6 +37,8 @@ SCHEMA = {
     "additionalProperties": False,
 }
 WORDS = Grammar(kind="gbnf", name="grammar.gbnf", text='root ::= ("yes" | "no") (" " "maybe")?')
+QUERY = Grammar(kind="sql", name="sql", text="sql")
+SHOP = "CREATE TABLE shop (town TEXT);\nwhich towns?"
 FORM = Grammar(kind="json_schema", name="grammar.json", text=json.dumps(SCHEMA))
 WARM = Sampling(1.0, 1.0, 0, 0.0, 1.0, 7)
 
@@ -62,7 +67,7 @@ def engine(name: str, final: Path, folder: Path) -> Iterator[Engine]:
     adapters = [adapter_gguf(folder, base, made, expert, print)]
     with (folder / "log").open("w+b") as log:
         texts = {end: str(tokenizer().decode([end])) for end in expert.generation.end_ids}
-        yield LlamaEngine(made.path, adapters, 2, 512, 1, texts, log)
+        yield LlamaEngine(made.path, adapters, 2, 512, 1, texts, tokenizer().decode, log)
 
 
 @pytest.mark.parametrize("name", ["transformers", "llama.cpp"])
@@ -98,6 +103,8 @@ def test_each_engine_keeps_to_a_grammar_and_survives_what_it_cannot_use(
                 else:
                     assert re.fullmatch("(yes|no)( maybe)?", text)
             assert not any(re.match("yes|no|{", text) for text, _, _ in texts[2::3])
+        query = await whole(one, question(model, SHOP, grammar=QUERY, most_tokens=40, stops=()))
+        assert query[0] and refused_at(OF_PROMPT["sql"](SHOP), query[0]) in (None, ""), query
         cut = await whole(one, question(model, "Say one", grammar=FORM, most_tokens=3, stops=()))
         assert cut[1] == "length"
         for schema in hostile:
@@ -113,6 +120,14 @@ def test_each_engine_keeps_to_a_grammar_and_survives_what_it_cannot_use(
 
     with engine(name, ash, tmp_path) as one:
         asyncio.run(asyncio.wait_for(ask(one), 120))
+
+
+def test_a_grammar_of_the_prompt_has_no_file(ash: Path, tmp_path: Path) -> None:
+    final = tmp_path / "final"
+    shutil.copytree(ash, final)
+    replace_grammar(final, QUERY)
+    (expert,) = read_experts([final])
+    assert expert.grammar == QUERY and not list(final.glob("grammar.*"))
 
 
 def test_a_request_asks_for_a_form_in_the_words_of_openai() -> None:

@@ -12,6 +12,7 @@ import torch
 from evaluate import tiny
 from plans import example_plan
 from pretokenize.test_encoder import smollm2
+from schema_grammar.accepts import refused_at
 from tokenizers import decoders
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
@@ -21,6 +22,7 @@ from expert_worker.evaluate.decode import Prompt, Written, answer_all, sample_al
 from expert_worker.evaluate.grammar import check_grammar
 from expert_worker.evaluate.scored_rows import scored_rows
 from expert_worker.plan import Decoding, Grammar
+from expert_worker.schema_grammar import OF_PROMPT
 
 JSON = r"""# Short documents.
 root   ::= object
@@ -103,8 +105,8 @@ def test_a_stop_sequence_ends_an_answer_early_and_a_limit_cuts_it() -> None:
     assert all(found.cut and it.text.startswith(found.text) for found, it in zip(cut, whole, strict=True))
 
 
-def test_the_tokens_of_the_embedded_base_keep_to_a_grammar() -> None:
-    """Tokens of several characters, also parts of characters beyond ASCII."""
+def small_model_of_many_tokens() -> tuple[Any, Any]:
+    """With the tokenizer of the embedded base."""
     inner = smollm2()
     inner.decoder = decoders.ByteLevel()
     tokenizer: Any = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<|im_end|>")
@@ -119,7 +121,38 @@ def test_the_tokens_of_the_embedded_base_keep_to_a_grammar() -> None:
         eos_token_id=tokenizer.eos_token_id,
         initializer_range=0.5,
     )
-    model = LlamaForCausalLM(config).eval()
+    return tokenizer, LlamaForCausalLM(config).eval()
+
+
+SCHEMAS = {
+    "sql": (
+        "CREATE TABLE shop (id INT, town TEXT);\nwhich towns?",
+        "create table pump (bar REAL);\nmean bar?",
+    ),
+    "cypher": ("(:Town {name:STRING})\n(:Road)-[:ENDS_IN]->(:Town)\nall towns", "Pump(bar)\nall pumps"),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(SCHEMAS))
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_each_answer_keeps_to_the_names_in_its_prompt(kind: Any, temperature: float) -> None:
+    tokenizer, model = small_model_of_many_tokens()
+    asked = [Prompt(tokenizer(text)["input_ids"]) for text in SCHEMAS[kind]]
+    wanted = decoding(Grammar(kind=kind, name=kind, text=kind), temperature=temperature, max_new_tokens=40)
+    answers = answer_all(model, tokenizer, asked, wanted, seed=3)
+    sampled = sample_all(model, tokenizer, asked, wanted, 6, seed=3)
+    for prompt, answer, samples in zip(SCHEMAS[kind], answers, sampled, strict=True):
+        for text in (answer.text, *samples):
+            # Of a cut answer, the grammar accepts all there is.
+            assert refused_at(OF_PROMPT[kind](prompt), text) in (None, ""), text
+    if temperature:
+        other = OF_PROMPT[kind](SCHEMAS[kind][1])
+        assert any(refused_at(other, text) for text in sampled[0]), "each prompt has its own names"
+
+
+def test_the_tokens_of_the_embedded_base_keep_to_a_grammar() -> None:
+    """Tokens of several characters, also parts of characters beyond ASCII."""
+    tokenizer, model = small_model_of_many_tokens()
     asked = prompts(tokenizer)[:3]
     for temperature in (0.0, 1.0):
         wanted = decoding(gbnf(JSON), temperature=temperature, max_new_tokens=200)
@@ -169,5 +202,5 @@ def test_without_llguidance_nothing_is_answered(monkeypatch: pytest.MonkeyPatch,
     for asked in (lambda: answers(gbnf(WORDS)), lambda: scored_rows(plan)):
         with pytest.raises(Missing, match="llguidance") as refused:
             asked()
-        assert "pip install 'expert-worker[grammar]'" in str(refused.value.hint)
+        assert "pip install llguidance" in str(refused.value.hint)
     assert answers(None)

@@ -34,7 +34,7 @@ def test_an_answer_that_crashes_or_eats_memory_spoils_only_itself(offered: None)
     ]
 
 
-def test_memory_that_other_answers_left_is_no_fault_of_an_answer(offered: None) -> None:
+def test_an_answer_is_not_wrong_because_of_memory_that_others_left(offered: None) -> None:
     assert ask(*["keep"] * 6, "right") == [""] * 7
 
 

@@ -172,8 +172,9 @@ class Data(RecordedDocument):
 
 class Grammar(RecordedDocument):
     kind: Text | None = None
-    # The file in the expert's folder, with forward slashes; `json` for any JSON value.
+    # The file in the expert's folder, with forward slashes; `json`, `sql` or `cypher` for a built-in one.
     name: Text | None = None
+    # Of `sql` and `cypher` their name: the worker writes the grammar for the schema in each prompt.
     text: Text | None = None
 
 

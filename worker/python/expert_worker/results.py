@@ -707,7 +707,8 @@ class ExpertBase(OutputDocument):
 class ExpertGrammar(OutputDocument):
     """The file beside `expert.json` that constrains answers."""
 
-    # `grammar.gbnf`, or `grammar.json` for a JSON Schema.
+    # `grammar.gbnf`, or `grammar.json` for a JSON Schema; `sql` or `cypher` for a built-in one, which has no
+    # file.
     name: str
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 

@@ -269,6 +269,7 @@ def _llama(given: _EngineInputs) -> Engine:
         context=given.context,
         threads=options.threads or _threads(),
         token_texts={end: str(tokenizer.decode([end])) for end in ends if end is not None},
+        text_of=lambda ids: str(tokenizer.decode(ids, skip_special_tokens=True)),
         log=given.log,
     )
 

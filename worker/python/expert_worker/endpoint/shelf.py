@@ -13,10 +13,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from expert_worker.adapter import CONFIG, check_adapter
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.prompts import PromptMaker
-from expert_worker.plan import Grammar
+from expert_worker.plan import Grammar, GrammarKind
 from expert_worker.results import ExpertRecord
 from expert_worker.run_record.digests import EXPERT
 from expert_worker.run_record.inference import CHAT_TEMPLATE, GENERATION, GRAMMAR_FILES, sha256
+from expert_worker.schema_grammar import OF_PROMPT
 
 BASE = "base"
 AUTO = "auto"
@@ -163,11 +164,15 @@ def _grammar(folder: Path, record: ExpertRecord) -> Grammar | None:
     """As it was when the expert was scored."""
     if record.grammar is None:
         return None
-    kinds = {name: kind for kind, name in GRAMMAR_FILES.items()}
     name = record.grammar.name
-    if name not in kinds:
+    kinds: dict[str, GrammarKind] = {file: kind for kind, file in GRAMMAR_FILES.items()}
+    of_prompt = next((kind for kind in OF_PROMPT if kind == name), None)
+    if of_prompt is not None:
+        grammar = Grammar(kind=of_prompt, name=name, text=name)
+    elif name in kinds:
+        grammar = Grammar(kind=kinds[name], name=name, text=_text(folder, name))
+    else:
         raise _unreadable(folder / EXPERT, f"{name!r} is not the name of a grammar")
-    grammar = Grammar(kind=kinds[name], name=name, text=_text(folder, name))
     if sha256(grammar) != record.grammar.sha256:
         raise BadInput(
             f"{folder / name} is not the grammar that {EXPERT} names",

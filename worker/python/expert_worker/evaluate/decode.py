@@ -237,7 +237,7 @@ def write_tokens(
     ends = end_ids(model, tokenizer, decoding.stop_sequences)
     processors = LogitsProcessorList()
     if decoding.grammar is not None:
-        processors.append(Constraint(decoding.grammar, model, tokenizer, ends, len(ids), start))
+        processors.append(Constraint(decoding.grammar, model, tokenizer, ends, ids, mask))
     if decoding.temperature > 0:
         processors.append(Draw(decoding, seeds))
     with _in_eval_mode(model), torch.inference_mode():

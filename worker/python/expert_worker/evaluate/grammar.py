@@ -20,8 +20,9 @@ from transformers import LogitsProcessor
 from expert_worker.base import token_vectors
 from expert_worker.errors import BadInput, Failed, Missing
 from expert_worker.plan import Grammar
+from expert_worker.schema_grammar import OF_PROMPT
 
-INSTALL = "pip install 'expert-worker[grammar]'"
+INSTALL = "pip install llguidance"
 # As llama.cpp has it between the parts of a JSON document: endless white space would never end an answer.
 _JSON_SPACE = r"( |\n[ \t]{0,20})?"
 _tokenizers: WeakKeyDictionary[Any, dict[tuple[int, ...], Any]] = WeakKeyDictionary()
@@ -43,7 +44,7 @@ def check_grammar(grammar: Grammar | None) -> None:
         )
     from llguidance import LLMatcher
 
-    reason = LLMatcher.validate_grammar(_guidance(grammar))
+    reason = LLMatcher.validate_grammar(_guidance(grammar, ""))
     if reason:
         raise _unusable(grammar, reason)
 
@@ -52,13 +53,21 @@ class Constraint(LogitsProcessor):
     """Of one batch. `ends` are the tokens that end an answer, allowed where the grammar is complete."""
 
     def __init__(
-        self, grammar: Grammar, model: Any, tokenizer: Any, ends: Sequence[int], rows: int, start: int
+        self,
+        grammar: Grammar,
+        model: Any,
+        tokenizer: Any,
+        ends: Sequence[int],
+        ids: torch.Tensor,
+        mask: torch.Tensor,
     ) -> None:
         check_grammar(grammar)
-        first = _matcher(grammar, _llguidance_tokenizer(model, tokenizer, ends))
-        self._grammar, self._start, self._ends = grammar, start, frozenset(ends)
+        self._grammar, self._start, self._ends = grammar, ids.shape[1], frozenset(ends)
+        known = _llguidance_tokenizer(model, tokenizer, ends)
+        prompts = _texts(tokenizer, ids, mask) if grammar.kind in OF_PROMPT else [""] * len(ids)
+        first = {prompt: _matcher(grammar, prompt, known) for prompt in set(prompts)}
         # None is an answer that has ended: transformers fills it up.
-        self._rows = [first.deep_copy() for _ in range(rows)]
+        self._rows = [first[prompt].deep_copy() for prompt in prompts]
         self._allowed: torch.Tensor | None = None
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
@@ -106,10 +115,15 @@ class Constraint(LogitsProcessor):
             )
 
 
-def _matcher(grammar: Grammar, tokenizer: Any) -> Any:
+def _texts(tokenizer: Any, ids: torch.Tensor, mask: torch.Tensor) -> list[str]:
+    rows = [row[kept.bool()].tolist() for row, kept in zip(ids, mask, strict=True)]
+    return [str(text) for text in tokenizer.batch_decode(rows, skip_special_tokens=True)]
+
+
+def _matcher(grammar: Grammar, prompt: str, tokenizer: Any) -> Any:
     from llguidance import LLMatcher
 
-    matcher = LLMatcher(tokenizer, _guidance(grammar), log_level=0)
+    matcher = LLMatcher(tokenizer, _guidance(grammar, prompt), log_level=0)
     if matcher.is_error():
         raise _unusable(grammar, matcher.get_error())
     return matcher
@@ -141,12 +155,14 @@ def _llguidance_tokenizer(model: Any, tokenizer: Any, ends: Sequence[int]) -> An
 
 
 @lru_cache(maxsize=16)
-def _guidance(grammar: Grammar) -> str:
-    """As llguidance takes it."""
+def _guidance(grammar: Grammar, prompt: str) -> str:
+    """As llguidance takes it. `prompt` is empty where the grammar does not depend on it."""
     from llguidance import LLMatcher
     from llguidance.gbnf_to_lark import gbnf_to_lark
 
     try:
+        if grammar.kind in OF_PROMPT:
+            return str(LLMatcher.grammar_from_lark(OF_PROMPT[grammar.kind](prompt).lark()))
         if grammar.kind == "gbnf":
             return str(LLMatcher.grammar_from_lark(gbnf_to_lark(_plain_characters(grammar.text))))
         return str(

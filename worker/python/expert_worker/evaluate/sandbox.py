@@ -1,8 +1,8 @@
 """Runs a scorer on model output in a child process that may hang, crash or be hostile.
 
 Each child has a temporary folder and a minimal environment, and confines itself (`confinement`).
-Its parent enforces time and memory; a child that exceeds a limit is killed, and a new one continues. An answer
-is wrong if it ends a child that has judged no other answer, or takes too long.
+Its parent enforces time and memory; a child that exceeds a limit is killed, and a new one continues. An
+answer is wrong if it ends a child that has judged no other answer, or takes too long.
 """
 
 from __future__ import annotations

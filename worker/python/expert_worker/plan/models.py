@@ -320,13 +320,14 @@ class Data(Document):
     validation_split: float | None = None
 
 
-GrammarKind = Literal["gbnf", "json_schema"]
+GrammarKind = Literal["gbnf", "json_schema", "sql", "cypher"]
 
 
 class Grammar(Document):
     kind: GrammarKind
-    # The file in the expert's folder, with forward slashes; `json` for any JSON value.
+    # The file in the expert's folder, with forward slashes; `json`, `sql` or `cypher` for a built-in one.
     name: str
+    # Of `sql` and `cypher` their name: the worker writes the grammar for the schema in each prompt.
     text: str
 
 

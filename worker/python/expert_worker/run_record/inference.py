@@ -25,12 +25,18 @@ _NO_THINKING = "{% set enable_thinking = false %}"
 def inference_files(
     template: Template, decoding: Decoding, model: Any, tokenizer: Any
 ) -> Mapping[str, bytes]:
-    grammar = decoding.grammar
     return {
-        **({} if grammar is None else {GRAMMAR_FILES[grammar.kind]: grammar.text.encode()}),
+        **_grammar_file(decoding.grammar),
         CHAT_TEMPLATE: chat_template(template, tokenizer).encode(),
         GENERATION: files.json_bytes(generation_config(decoding, model, tokenizer)),
     }
+
+
+def _grammar_file(grammar: Grammar | None) -> Mapping[str, bytes]:
+    """A grammar that depends on the prompt has none: the worker writes it for each."""
+    if grammar is None or grammar.kind not in GRAMMAR_FILES:
+        return {}
+    return {GRAMMAR_FILES[grammar.kind]: grammar.text.encode()}
 
 
 def sha256(grammar: Grammar | None) -> str | None:
@@ -38,12 +44,11 @@ def sha256(grammar: Grammar | None) -> str | None:
 
 
 def named(grammar: Grammar | None) -> ExpertGrammar | None:
-    """As `expert.json` names the file beside it."""
-    if grammar is None:
+    """As `expert.json` names the file beside it, or a grammar without one."""
+    digest = sha256(grammar)
+    if grammar is None or digest is None:
         return None
-    return ExpertGrammar(
-        name=GRAMMAR_FILES[grammar.kind], sha256=hashlib.sha256(grammar.text.encode()).hexdigest()
-    )
+    return ExpertGrammar(name=GRAMMAR_FILES.get(grammar.kind, grammar.kind), sha256=digest)
 
 
 def chat_template(template: Template, tokenizer: Any) -> str:

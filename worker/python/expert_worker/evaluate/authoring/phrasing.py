@@ -59,8 +59,9 @@ WORD = re.compile(r"[a-z]{5,}")
 _HELD = re.compile("\0(\\d+)\0")
 
 
-def as_typed(sentence: str, draw: Draw, keep: Sequence[str] = ()) -> str:
-    """A plain sentence as one of many people would type it; half of them type it as it is, or nearly."""
+def as_typed(sentence: str, draw: Draw, keep: Sequence[str] = (), *, small_names: float = 0.0) -> str:
+    """A plain sentence as one of many people would type it; half of them type it as it is, or nearly.
+    `small_names` is how many of those who use small letters write the words to keep so, too."""
     text, kept = _hold(sentence, keep)
     if draw.chance(0.2):
         text = polite(text, draw)
@@ -70,6 +71,8 @@ def as_typed(sentence: str, draw: Draw, keep: Sequence[str] = ()) -> str:
         text = text.rstrip(".?!")
     if draw.chance(0.4):
         text = text.lower()
+        if small_names and draw.chance(small_names):
+            kept = [word.lower() for word in kept]
     elif draw.chance(0.5):
         text = text[:1].upper() + text[1:]
     if draw.chance(0.06):

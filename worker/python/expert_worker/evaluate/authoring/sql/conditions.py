@@ -72,7 +72,10 @@ def condition(
 ) -> Condition | None:
     """One condition on a column of the table; `qualified` puts the table's name before the column's in SQL."""
     columns = [column for column in table.columns if column.name not in avoid]
-    weights = [WEIGHTS[column.kind] * (0.5 if column in table.shown else 1) for column in columns]
+    weights = [
+        WEIGHTS[column.kind] * (0.5 if column in table.shown else 3 if column.nullable else 1)
+        for column in columns
+    ]
     if not columns:
         return None
     column = draw.weighted(columns, weights)
@@ -282,12 +285,16 @@ def _like(table: Placed, column: Column, sql: str, draw: Draw) -> Condition | No
     if column.pool in ("code", "email"):
         return None
     part = value.rsplit(" ", 1)[-1] if " " in value else value[: draw.between(2, 3)]
-    if draw.chance(0.6):
+    contains = ("with {v} in the {n}", "whose {n} contains {v}", "with {a} containing {v}", "that have {v} in their {n}", "where {n} has {v} in it")  # fmt: skip
+    if draw.chance(0.35):
         text, pattern = value[0], f"{value[0]}%"
         form = draw.one(("whose {n} starts with {v}", "with {a} starting with {v}", "whose {n} begins with {v}", "where {n} starts with {v}"))  # fmt: skip
     elif " " in value:
         text, pattern = part, f"%{part}%"
-        form = draw.one(("with {v} in the {n}", "whose {n} contains {v}", "with {a} containing {v}", "that have {v} in their {n}"))  # fmt: skip
+        form = draw.one(contains)
+    elif len(value) > 3 and draw.chance(0.6):
+        text, pattern = value, f"%{value}%"
+        form = draw.one(contains)
     else:
         text, pattern = value[-1], f"%{value[-1]}"
         form = draw.one(("whose {n} ends with {v}", "with {a} ending in {v}", "whose {n} ends in {v}"))

@@ -87,14 +87,14 @@ class Scene:
 
 
 def stage(world: World, draw: Draw, held_out: bool) -> Scene:
-    style = draw.weighted(("snake", "pascal", "camel", "upper", "spaced"), (68, 21, 4, 4, 3))
+    style = draw.weighted(("snake", "pascal", "camel", "upper", "spaced"), (64, 20, 5, 4, 7))
     plural_names = draw.chance(0.68)
     key = draw.weighted(("id", "{noun}_id", "{noun}_no"), (46, 49, 5))
     placed: dict[str, Placed] = {}
     parents = {table.parent for table in world}
     for table in world:
         found = _placed(table, draw, style, plural_names, key, held_out, table.names[0] in parents)
-        if table.parent:
+        if table.parent in placed:
             found = _referring(found, placed[table.parent], draw, style, key)
         placed[table.names[0]] = found
     return Scene(tuple(placed.values()), style, draw, held_out)

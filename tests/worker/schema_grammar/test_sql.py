@@ -1,0 +1,145 @@
+"""A query may use only the names that the prompt's CREATE TABLE statements define."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from schema_grammar.accepts import refused_at, stops_in
+
+from expert_worker.schema_grammar.ddl_names import tables_of
+from expert_worker.schema_grammar.links import links
+from expert_worker.schema_grammar.sql import MOST_SCOPES, rules
+
+ROOT = Path(__file__).parents[3]
+SHOP = """CREATE TABLE customers (
+  id INTEGER PRIMARY KEY, company VARCHAR(40) NOT NULL, "Signed Up" DATE, -- day
+  city TEXT CHECK (city <> ''), FOREIGN KEY (id) REFERENCES x(id));
+create table if not exists [Order Details] (
+  order_no int, customer_id int references customers(id), amount decimal(10, 2) DEFAULT 1.5 /* euros, net */
+);
+which companies are based in Porto?"""
+
+ACCEPTED = """
+SELECT company FROM customers WHERE city = 'Porto'
+select company from customers where city like '%o''s%' order by "Signed Up" desc limit 3;
+SELECT COUNT(*), AVG(amount) AS mean FROM [Order Details]
+SELECT "amount" FROM "Order Details" WHERE amount BETWEEN 3 AND 5.5 AND NOT order_no IN (1, 2)
+SELECT c.company FROM customers AS c JOIN [Order Details] d ON d.customer_id = c.id GROUP BY c.id
+SELECT company FROM customers WHERE id NOT IN (SELECT customer_id FROM [Order Details])
+SELECT company FROM customers WHERE EXISTS (SELECT 1 FROM [Order Details] WHERE customer_id = customers.id)
+SELECT city, COUNT(*) AS n FROM customers GROUP BY city ORDER BY n DESC
+SELECT city FROM customers GROUP BY city HAVING COUNT(*) > 3
+WITH sums AS (SELECT SUM(amount) AS value FROM [Order Details]) SELECT value FROM sums WHERE value > 3
+SELECT MAX(n) FROM (SELECT COUNT(*) AS n FROM customers GROUP BY city)
+SELECT city FROM customers UNION SELECT company FROM customers
+SELECT company, RANK() OVER (PARTITION BY city ORDER BY "Signed Up") FROM customers
+SELECT CASE WHEN amount > 3 THEN 'big' ELSE 'small' END FROM [Order Details]
+SELECT company FROM customers WHERE strftime('%Y', "Signed Up") = '2024' AND city IS NOT NULL
+"""
+# With the last word that is read of each.
+REFUSED = {
+    "SELECT companies FROM customers": "companies",
+    "SELECT name FROM customers": "name",
+    "SELECT company FROM clients": "clients",
+    "SELECT company FROM customers WHERE amount > 3": "amount",
+    "SELECT customers.amount FROM customers": "amount",
+    "SELECT x FROM customers ORDER BY y": "x",
+    # A join along other columns than those of the foreign key.
+    "SELECT c.company FROM customers c JOIN [Order Details] d ON d.order_no = c.id": "order_no",
+    "DELETE FROM customers": "DELETE",
+    "SELECT company FROM customers; DROP TABLE customers": " DROP",
+}
+
+
+@pytest.mark.parametrize("query", ACCEPTED.strip().splitlines())
+def test_queries_over_the_schema_are_accepted(query: str) -> None:
+    assert refused_at(rules(SHOP), query) is None
+
+
+@pytest.mark.parametrize("query", REFUSED)
+def test_other_names_and_statements_are_refused_at_once(query: str) -> None:
+    assert stops_in(rules(SHOP), query, REFUSED[query])
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["SELECT company FROM ", "SELECT amount FROM customers", "SELECT customers.company FROM [Order Details]"],
+)
+def test_a_query_is_unfinished_without_the_table_of_its_columns(query: str) -> None:
+    assert refused_at(rules(SHOP), query) == ""
+
+
+def test_without_a_schema_names_are_free() -> None:
+    assert refused_at(rules("How many orders?"), "SELECT anything FROM it JOIN them ON a = b") is None
+    assert refused_at(rules("How many orders?"), "DROP TABLE it") == "DROP TABLE it"
+
+
+LINKED = {
+    "CREATE TABLE club (id INT, name TEXT); CREATE TABLE member (no INT, club_id INT)": [("club_id", "id")],
+    "CREATE TABLE Cities (CityId INT); CREATE TABLE Flats (FlatId INT, CityId INT)": [("CityId", "CityId")],
+    "CREATE TABLE people (person_no INT, a INT); CREATE TABLE pets (id INT, owner INT REFERENCES people)": [
+        ("owner", "person_no")
+    ],
+    "CREATE TABLE a (x INT, y INT, FOREIGN KEY (y) REFERENCES b (z)); CREATE TABLE b (z INT)": [("y", "z")],
+}
+
+
+@pytest.mark.parametrize("ddl", LINKED)
+def test_foreign_keys_are_read_or_recognised_by_their_names(ddl: str) -> None:
+    found = links(tables_of(ddl))
+    assert found is not None
+    assert {frozenset((it.column.text, it.other_column.text)) for it in found} == {
+        frozenset(pair) for pair in LINKED[ddl]
+    }
+
+
+def test_tables_without_a_recognised_key_are_joined_in_any_way() -> None:
+    prompt = "CREATE TABLE cats (id INT, home INT); CREATE TABLE flats (id INT, floor INT)"
+    assert links(tables_of(prompt)) is None
+    assert refused_at(rules(prompt), "SELECT floor FROM cats JOIN flats ON home = flats.id") is None
+
+
+def test_many_tables_share_a_scope() -> None:
+    prompt = "".join(f"CREATE TABLE t{n} (a{n} INT, b{n} INT);\n" for n in range(MOST_SCOPES + 1))
+    assert refused_at(rules(prompt), "SELECT a3 FROM t3 WHERE b3 = 1") is None
+    assert stops_in(rules(prompt), "SELECT c FROM t3", "c")
+
+
+def test_names_are_those_of_the_last_group_of_statements() -> None:
+    found = tables_of("CREATE TABLE old (x INT);\nquestion?\nSELECT x FROM old\n" + SHOP)
+    assert [(table.name.text, [column.text for column in table.columns]) for table in found] == [
+        ("customers", ["id", "company", "Signed Up", "city"]),
+        ("Order Details", ["order_no", "customer_id", "amount"]),
+    ]
+
+
+BROKEN = """
+CREATE TABLE
+CREATE TABLE t
+CREATE TABLE t (
+CREATE TABLE t (a INT
+CREATE TABLE ()
+CREATE TABLE t (')
+CREATE TABLE 'a' (b INT)
+"""
+
+
+@pytest.mark.parametrize("broken", BROKEN.strip().splitlines())
+def test_broken_statements_leave_names_free(broken: str) -> None:
+    assert tables_of(broken) == []
+    assert refused_at(rules(broken), "SELECT a FROM t") is None
+
+
+def test_reserved_words_and_quotes_in_names() -> None:
+    prompt = 'CREATE TABLE "a""b\\c" ("x ""y""" INT, `group` INT, "Größe" INT)'
+    assert refused_at(rules(prompt), 'SELECT "x ""y""", "group", `group`, "Größe" FROM "a""b\\c"') is None
+
+
+@pytest.mark.parametrize("name", ["validation", "test", "people"])
+def test_every_reference_of_the_expert_is_accepted(name: str) -> None:
+    lines = (ROOT / f"experts/expert-sql/datasets/{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    for line in lines[::5]:
+        asked, answer = json.loads(line)["messages"][-2:]
+        assert refused_at(rules(asked["content"]), answer["content"]) is None, answer
