@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
@@ -15,6 +14,7 @@ from expert_worker.evaluate.authoring.sql.proof import Databases, proven
 from expert_worker.evaluate.authoring.sql.question import Question
 from expert_worker.evaluate.authoring.sql.scene import Placed, Scene, stage
 from expert_worker.evaluate.authoring.sql.skeleton import skeleton
+from expert_worker.evaluate.authoring.sql.tables import Table
 from expert_worker.evaluate.authoring.sql.words import UnsayableError
 from expert_worker.evaluate.authoring.turns import in_turn
 
@@ -28,10 +28,13 @@ SYSTEM = "Answer with one SQLite query."
 SHARED_LEVEL = 2
 TRIES = 400
 # Characters of a row, so that it fits into 512 tokens.
-LONGEST = 1200
-# How many of the training rows have several questions on the same tables, and how many rows show a table too many.
+LONGEST = 1400
+# How many of the training rows have several questions on the same tables.
 CONVERSATIONS = 0.75
-DISTRACTED = 0.2
+# How many tables a row shows. Most questions are about one of them, whatever else there is.
+TABLES = {1: 20, 2: 38, 3: 30, 4: 12}
+# How many of the questions in small letters have the names in them in small letters, too: "italian" is 'Italian'.
+SMALL_NAMES = 0.25
 TRAINED = ("messages", "tags", "level")
 
 
@@ -56,7 +59,7 @@ def _asked(row: dict[str, Any]) -> str:
 
 def _attempts(composition: Composition, draw: Draw, split: str) -> Iterator[dict[str, Any]]:
     for _ in range(TRIES):
-        scene = stage(draw.one(worlds(split)), draw, split != "train")
+        scene = _scene(split, draw)
         question = _question(composition, scene, split)
         if question is None:
             continue
@@ -68,11 +71,29 @@ def _attempts(composition: Composition, draw: Draw, split: str) -> Iterator[dict
             yield row
             continue
         if draw.chance(CONVERSATIONS):
-            further = _further(scene, question, draw.between(2, 4))
+            further = _further(scene, question, draw.between(2, 5))
             questions = [question, *(one for one in further if proven(data, one))]
             while _length(row := _row(scene, questions, row["seed"], row["ddl"])) > LONGEST:
                 questions.pop()
         yield {key: row[key] for key in TRAINED}
+
+
+def _scene(split: str, draw: Draw) -> Scene:
+    """Whole worlds, until there are as many tables as wanted. What people ask about one of them must not mean
+    another."""
+    wanted = draw.weighted(tuple(TABLES), tuple(TABLES.values()))
+    tables: list[Table] = []
+    for world in draw.shuffled(worlds(split)):
+        fits = world if wanted > 1 else (draw.one(world),)
+        if len(tables) + len(fits) <= wanted and not _names(tables) & _names(fits):
+            tables += fits
+        if len(tables) == wanted:
+            break
+    return stage(tuple(tables), draw, split != "train")
+
+
+def _names(tables: Iterable[Table]) -> set[str]:
+    return {name for table in tables for name in (*table.names, *table.nouns)}
 
 
 def _length(row: dict[str, Any]) -> int:
@@ -90,12 +111,10 @@ def _question(composition: Composition, scene: Scene, split: str) -> Question | 
 
 
 def _further(scene: Scene, first: Question, count: int) -> list[Question]:
-    """Other questions about the tables that the first one shows, each of another kind."""
-    names = {table.name for table in first.tables}
-    near = replace(scene, tables=tuple(table for table in scene.tables if table.name in names))
+    """Other questions about the tables of the scene, each of another kind."""
     found: dict[str, Question] = {}
     for composition in scene.draw.some(TURNS, 4 * count):
-        question = _question(composition, near, "train")
+        question = _question(composition, scene, "train")
         if question and question.intent not in (first.intent, *found):
             found[question.intent] = question
         if len(found) == count:
@@ -105,35 +124,26 @@ def _further(scene: Scene, first: Question, count: int) -> list[Question]:
 
 def _row(scene: Scene, questions: list[Question], seed: str, ddl: str = "") -> dict[str, Any]:
     """The first question below the statements, the others after its answer."""
-    tables = _shown(scene, questions[0].tables) if not ddl else questions[0].tables
-    ddl = ddl or statements(scene, tables)
+    ddl = ddl or statements(scene, scene.tables)
     turns: list[dict[str, str]] = []
     for question in questions:
-        text = as_typed(question.text, scene.draw, question.keep)
+        text = as_typed(question.text, scene.draw, question.keep, small_names=SMALL_NAMES)
         asked = text if turns else f"{ddl}\n{text}"
         turns += conversation(SYSTEM, asked, question.sql)[1 if turns else 0 :]
     return {
         "messages": turns,
         "tags": list(dict.fromkeys(tag for question in questions for tag in question.tags)),
         "level": max(question.level for question in questions),
-        "schema": [_described(scene, table) for table in tables],
+        "schema": [_described(scene, table) for table in scene.tables],
         "ddl": ddl,
         "seed": seed,
     }
 
 
-def _shown(scene: Scene, needed: tuple[Placed, ...]) -> tuple[Placed, ...]:
-    """The question's tables in the world's order, now and then with one that it does not need."""
-    names = {table.name for table in needed}
-    others = [table for table in scene.tables if table.name not in names]
-    if others and scene.draw.chance(DISTRACTED):
-        names.add(scene.draw.one(others).name)
-    return tuple(table for table in scene.tables if table.name in names)
-
-
 def _described(scene: Scene, table: Placed) -> dict[str, Any]:
     columns: list[list[Any]] = [[table.key, "key"]]
     if table.ref:
-        parent = next(parent for parent, child in scene.pairs() if child.name == table.name)
-        columns.append([table.ref, "ref", parent.name])
+        # A parent that is not shown has no rows either, only numbers that refer to them.
+        names = (parent.name for parent, child in scene.pairs() if child.name == table.name)
+        columns.append([table.ref, "ref", next(names, table.table.parent)])
     return {"table": table.name, "rows": table.rows, "columns": [*columns, *table.specs]}

@@ -62,7 +62,7 @@ class _Manner:
         self.keyed = draw.weighted(("inline", "end", "none"), (55, 8, 37))
         self.linked = draw.weighted(("inline", "end", "none"), (26, 14, 60))
         self.not_null = draw.chance(0.22)
-        self.quoted = draw.chance(0.05)
+        self.quoted = draw.chance(0.08)
         self.commented = draw.chance(0.07)
         self.listed = draw.chance(0.04)
         self.parents = {child.table.names[0]: parent for parent, child in scene.pairs() if parent in tables}

@@ -109,7 +109,7 @@ def test_notations(notation: str) -> None:
     assert not {"which", "people", "own"} & set(graph.properties)
 
 
-def test_examples_before_the_question_have_graphs_of_their_own() -> None:
+def test_graphs_of_examples_before_the_question_do_not_count() -> None:
     example = (
         "(:Film {title:STRING})\n(:Film)-[:SHOWN_IN]->(:Cinema)\nall films\nMATCH (f:Film) RETURN f.title\n"
     )

@@ -45,7 +45,7 @@ class NamedTable:
 
 
 def tables_of(prompt: str) -> list[NamedTable]:
-    """Of the last group of statements: examples before it have schemas of their own."""
+    """Of the last group of statements: examples before it have other schemas."""
     group: list[NamedTable] = []
     end = 0
     for found in _CREATE.finditer(prompt):

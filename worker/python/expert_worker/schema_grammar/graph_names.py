@@ -49,7 +49,7 @@ class GraphNames:
 
 
 def graph_of(prompt: str) -> GraphNames | None:
-    """Of the last description in the prompt: examples before it have graphs of their own. None where there is
+    """Of the last description in the prompt: examples before it have other graphs. None where there is
     none that can be read."""
     text = _QUOTED.sub("", _description(prompt))
     relationships = tuple(dict.fromkeys(_relationships(text)))
