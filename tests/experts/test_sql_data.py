@@ -164,7 +164,9 @@ def test_easy_questions_are_the_most(split: str) -> None:
 
 
 def test_most_rows_show_several_tables_and_most_questions_are_about_one() -> None:
-    shown = [len(re.findall("create table", str(row["messages"][1]["content"]), re.I)) for row in rows("train")]
+    shown = [
+        len(re.findall("create table", str(row["messages"][1]["content"]), re.I)) for row in rows("train")
+    ]
     counts = Counter(shown)
     assert set(counts) == {1, 2, 3, 4}
     assert all(0.05 < count / len(shown) < 0.5 for count in counts.values())

@@ -67,7 +67,7 @@ def engine(name: str, final: Path, folder: Path) -> Iterator[Engine]:
     adapters = [adapter_gguf(folder, base, made, expert, print)]
     with (folder / "log").open("w+b") as log:
         texts = {end: str(tokenizer().decode([end])) for end in expert.generation.end_ids}
-        yield LlamaEngine(made.path, adapters, 2, 512, 1, texts, tokenizer().decode, log)
+        yield LlamaEngine(made.path, adapters, 2, 512, 1, texts, log)
 
 
 @pytest.mark.parametrize("name", ["transformers", "llama.cpp"])
@@ -104,7 +104,9 @@ def test_each_engine_keeps_to_a_grammar_and_survives_what_it_cannot_use(
                     assert re.fullmatch("(yes|no)( maybe)?", text)
             assert not any(re.match("yes|no|{", text) for text, _, _ in texts[2::3])
         query = await whole(one, question(model, SHOP, grammar=QUERY, most_tokens=40, stops=()))
-        assert query[0] and refused_at(OF_PROMPT["sql"](SHOP), query[0]) in (None, ""), query
+        # llama.cpp would be too slow: `serve` says that it leaves this grammar out.
+        kept = refused_at(OF_PROMPT["sql"](SHOP), query[0]) in (None, "")
+        assert query[0] and kept == (name == "transformers"), query
         cut = await whole(one, question(model, "Say one", grammar=FORM, most_tokens=3, stops=()))
         assert cut[1] == "length"
         for schema in hostile:

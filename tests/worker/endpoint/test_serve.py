@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import shutil
 import signal
 import socket
 import urllib.parse
@@ -24,6 +25,8 @@ from expert_worker.errors import BadInput
 from expert_worker.evaluate.subject import open_subject
 from expert_worker.events import Events
 from expert_worker.generate.stage import reply
+from expert_worker.plan import Grammar
+from expert_worker.run_record.expert import replace_grammar
 
 from .tiny_shelf import (
     ANSWER_TOKENS,
@@ -111,13 +114,20 @@ def test_answers_are_those_of_generate(shelf: Shelf, alone: dict[tuple[str, str]
     assert len({alone[name, PROMPTS[0]] for name in MODELS}) == len(MODELS)
 
 
-def test_a_quantized_base_answers_and_its_size_is_said(shelf: Shelf, tmp_path: Path) -> None:
-    with served(tmp_path, shelf.finals[:1], shelf.base, "--quantize", "q8_0") as running:
+def test_a_quantized_base_answers_and_a_grammar_that_is_left_out_is_said(
+    shelf: Shelf, tmp_path: Path
+) -> None:
+    final = tmp_path / NAMES[0] / "final"
+    shutil.copytree(shelf.finals[0], final)
+    replace_grammar(final, Grammar(kind="sql", name="sql", text="sql"))
+    with served(tmp_path, [final], shelf.base, "--quantize", "q8_0") as running:
         body = json.dumps({"model": NAMES[0], "messages": [{"role": "user", "content": PROMPTS[0]}]})
         status, found = post(running, "/v1/chat/completions", body.encode())
         assert status == 200 and found["usage"]["completion_tokens"] > 0
         assert running.ready["engine"] == "llama.cpp"
-        assert "The base is held in q8_0: " in running.log.read_text()
+        log = running.log.read_text()
+        assert "The base is held in q8_0: " in log
+        assert f"answers of {NAMES[0]} are not constrained by it" in log
 
 
 def test_a_quantized_base_is_refused_where_it_would_have_no_effect(shelf: Shelf, tmp_path: Path) -> None:

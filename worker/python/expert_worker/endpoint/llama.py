@@ -8,7 +8,7 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,7 @@ import aiohttp
 from expert_worker.endpoint.ending import Ending
 from expert_worker.endpoint.engine import EngineFailed, GrammarRefused, Piece, Question
 from expert_worker.errors import Failed
+from expert_worker.plan import Grammar
 from expert_worker.process.child import child_environment
 from expert_worker.schema_grammar import OF_PROMPT
 
@@ -36,8 +37,6 @@ class LlamaEngine:
     threads: int
     # Texts of token ids: llama.cpp ends an answer at a text.
     token_texts: dict[int, str]
-    # The text of a prompt, for the grammars that depend on it.
-    text_of: Callable[[Sequence[int]], str]
     log: IO[bytes]
     name: str = "llama.cpp"
     one_adapter_at_a_time: bool = True
@@ -132,7 +131,7 @@ class LlamaEngine:
     def _body(self, question: Question) -> dict[str, Any]:
         sampling = question.sampling
         return {
-            **self._constraint(question),
+            **_constraint(question.grammar),
             "prompt": list(question.prompt),
             "stream": True,
             # The last document otherwise repeats the prompt.
@@ -157,17 +156,6 @@ class LlamaEngine:
                 for place in range(len(self.adapters))
             ],
         }
-
-    def _constraint(self, question: Question) -> dict[str, Any]:
-        """llama.cpp reads GBNF, and makes it from a JSON Schema itself."""
-        grammar = question.grammar
-        if grammar is None:
-            return {}
-        if grammar.kind in OF_PROMPT:
-            return {"grammar": OF_PROMPT[grammar.kind](self.text_of(question.prompt)).gbnf()}
-        if grammar.kind == "gbnf":
-            return {"grammar": grammar.text}
-        return {"json_schema": json.loads(grammar.text)}
 
     async def ended(self) -> int:
         """Waits for the process to end."""
@@ -194,6 +182,16 @@ class LlamaEngine:
         self.log.seek(0)
         lines = self.log.read().decode(errors="replace").strip().splitlines()
         return lines[-1][:300] if lines else "it printed nothing"
+
+
+def _constraint(grammar: Grammar | None) -> dict[str, Any]:
+    """llama.cpp reads GBNF, and makes it from a JSON Schema itself. The grammar of a query would take it
+    seconds for each token: `serve` warns that it is left out."""
+    if grammar is None or grammar.kind in OF_PROMPT:
+        return {}
+    if grammar.kind == "gbnf":
+        return {"grammar": grammar.text}
+    return {"json_schema": json.loads(grammar.text)}
 
 
 def _reason(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A grammar as the two programs that constrain answers read it: llama.cpp in GBNF, llguidance in Lark."""
+"""A grammar in the notation of GBNF, with keywords, and as llguidance reads it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,6 @@ class Rules:
     bodies: Mapping[str, str]
     terminals: frozenset[str]
 
-    def gbnf(self) -> str:
-        def part(text: str) -> str:
-            return _either(text) if text[0].isupper() else text
-
-        return "".join(f"{name} ::= {_each(body, part)}\n" for name, body in self.bodies.items())
-
     def lark(self) -> str:
         def part(text: str) -> str:
             if text[0] == "[":
@@ -36,16 +30,15 @@ class Rules:
                 return _either(text)
             return self._name(text) if text[0].islower() else text
 
-        rules = [f"{self._name(name)}: {_each(body, part)}\n" for name, body in self.bodies.items()]
+        rules = [
+            f"{self._name(name)}: {_PARTS.sub(lambda found: part(found[0]), body)}\n"
+            for name, body in self.bodies.items()
+        ]
         return "%llguidance {}\n" + "".join(rules)
 
     def _name(self, name: str) -> str:
         plain = "start" if name == "root" else name.replace("-", "_")
         return plain.upper() if name in self.terminals else plain
-
-
-def _each(body: str, part: Callable[[str], str]) -> str:
-    return _PARTS.sub(lambda found: part(found[0]), body)
 
 
 def _either(keyword: str) -> str:
