@@ -10,18 +10,18 @@ import re
 from dataclasses import dataclass
 
 _FIELDS = r"(?:\{[^{}]*\}[ \t]*)?"
-_NODE = (
-    r"(?:\([ \t]*(?:\w*[ \t]*:[ \t]*)?(?P<{0}_inside>\w+)[ \t]*"
-    + _FIELDS.replace("{", "{{").replace("}", "}}")
-    + r"\)|(?P<{0}_bare>\w+)[ \t]*"
-    + _FIELDS.replace("{", "{{").replace("}", "}}")
-    + ")"
-)
 _TYPE = r"\[?[ \t]*(?:\w*[ \t]*:[ \t]*)?(?P<type>\w+)[ \t]*" + _FIELDS + r"(?:\*[\d.]*)?[ \t]*\]?"
+
+
+def _node(name: str) -> str:
+    inside = rf"\([ \t]*(?:\w*[ \t]*:[ \t]*)?(?P<{name}_inside>\w+)[ \t]*{_FIELDS}\)"
+    return rf"(?:{inside}|(?P<{name}_bare>\w+)[ \t]*{_FIELDS})"
+
+
 # The second node may be the first of another arrow.
 _ARROW = re.compile(
-    rf"{_NODE.format('start')}[ \t]*(?P<back><)?-[ \t]*{_TYPE}[ \t]*-[ \t]*(?P<on>>)?[ \t]*"
-    rf"(?={_NODE.format('end')})"
+    rf"{_node('start')}[ \t]*(?P<back><)?-[ \t]*{_TYPE}[ \t]*-[ \t]*(?P<on>>)?[ \t]*"
+    rf"(?={_node('end')})"
 )
 _IN_BRACKETS = re.compile(r"\([ \t]*(?:\w*[ \t]*:[ \t]*)?(\w+)[ \t]*[){]")
 _LISTED = re.compile(r"^[ \t]*[-*]?[ \t]*(\w+)[ \t]*(?:\{|\(|:[ \t]*\S)", re.M)

@@ -58,7 +58,7 @@ def _named(tables: Sequence[NamedTable]) -> Iterator[Link]:
 
 def _stem(column: str) -> str:
     """What a key is of: `clientId` is of a client, and `id` says nothing."""
-    return _plain(_KEY.sub("", column)) if _KEY.search(column) else _plain(column)
+    return _plain(_KEY.sub("", column))
 
 
 def _plain(name: str) -> str:
