@@ -173,3 +173,25 @@ def test_storage_that_does_not_answer_is_named_while_the_worker_beats(tmp_path, 
     assert [warning.code for warning in warnings] == ["storage-slow"]
     assert warnings[0].message.startswith(f"{path} has not answered for ")
     assert [line["body"]["type"] for line in lines_of(path)] == ["started", "checkpoint"]
+
+
+def test_a_task_that_lost_its_lease_appends_to_no_record(tmp_path, monkeypatch):
+    path = tmp_path / "events.jsonl"
+
+    def attempt(token: int) -> Events:
+        folder = tmp_path / "lease" / str(token)
+        folder.mkdir(parents=True)
+        monkeypatch.setenv("EXPERT_LEASE", str(folder))
+        events = Events([], Record(path), task="train", recipe_digest="ab")
+        events.begin()
+        return events
+
+    paused = attempt(1)
+    paused.progress(step=1, **PROGRESS)
+    (tmp_path / "lease" / "1").rmdir()
+    taken = attempt(2)
+    paused.progress(step=2, **PROGRESS)
+    taken.progress(step=3, **PROGRESS)
+    paused.progress(step=4, **PROGRESS)
+    found = [(line["attempt"], line["body"]["type"], line["body"].get("step")) for line in lines_of(path)]
+    assert found == [(1, "started", None), (1, "progress", 1), (2, "started", None), (2, "progress", 3)]

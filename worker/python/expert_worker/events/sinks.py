@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
-from expert_worker.checkpoint.files import NO_FOLLOW
+from expert_worker import lease
+from expert_worker.checkpoint.files import NO_FOLLOW, replace
 from expert_worker.errors import BadInput
 from expert_worker.events.models import Event, Heartbeat, Progress, Text
 from expert_worker.events.reader import parse
@@ -103,6 +104,9 @@ class Record:
                 hint="Remove the link, or choose another folder with -o.",
                 code="link-out",
             )
+        if lease.folder_for(path) is not None and path.exists():
+            # A task that lost its lease appends to the file that it has open, which is no longer this one.
+            replace(path, path.read_bytes())
         _end_last_line(path)
         self.past = _read_past(path)
         self._descriptor = os.open(
