@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -73,7 +74,7 @@ def test_what_is_lost_at_any_moment_is_resumed(expert: Expert, undisturbed: Path
     nodes = "1:2" if kind == "fewer" else "2"
     variables = FRESH_STORE if kind in ("node", "fewer") else {}
     launched = expert.torchrun(run.name, *ASKED, nodes=nodes, restarts=3, **variables)
-    # While it starts; a rank that is left alone before the others have come waits for them up to an hour.
+    # While it starts; a rank that is left alone before the others have come ends at its limit.
     if draw.random() < 0.3 and kind != "fewer":
         await_rank(launched, 0)
         await_rank(launched, 1)
@@ -91,3 +92,15 @@ def test_what_is_lost_at_any_moment_is_resumed(expert: Expert, undisturbed: Path
         launched.said(0)[-3000:] + launched.said(1)[-3000:]
     )
     assert adapters_apart(run, undisturbed) < 1e-6
+
+
+def test_a_rank_whose_peer_is_lost_before_it_came_ends_by_itself(expert: Expert) -> None:
+    """No agent ends it: that of its machine lives, and sees nothing wrong."""
+    launched = expert.torchrun("left-alone", *ASKED, EXPERT_RANK_TIMEOUT="20")
+    await_rank(launched, 0)
+    await_rank(launched, 1)
+    launched.kill_node(1)
+    assert launched.processes[0].wait(300) != 0
+    said = launched.said(0)
+    assert "20s" in said, said[-3000:]
+    assert re.search(r"rank [01] did not come within 20 s \(EXPERT_RANK_TIMEOUT\)", said), said[-3000:]

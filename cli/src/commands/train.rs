@@ -16,6 +16,7 @@ use crate::next;
 use crate::plan::{Here, Reads, prepare_here, show};
 use crate::run::speed;
 use crate::sys::digests::Digests;
+use crate::sys::env;
 use crate::sys::host;
 use crate::sys::launcher::{self, Launched, Rank};
 use crate::sys::paths::{near, portable};
@@ -23,6 +24,7 @@ use crate::train::fuse::{self, Fused};
 use crate::train::shelf::{self, Shelf};
 use crate::train::{RunOptions, Runner, ShelfOptions, Trained, Trainer, follow};
 use crate::ui::Console;
+use crate::ui::number::duration;
 use crate::ui::summary::{self, Spent};
 use crate::worker::Board;
 
@@ -121,7 +123,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         Runner { supervision: &args.supervision, global, digests: &digests, warm: None, rank, group: None };
     match rank {
         Some(rank) if !is_main => return follow(rank, resolved, &run_options, &runner, console),
-        Some(rank) => say_joined(rank, resolved, console),
+        Some(rank) => say_joined(rank, resolved, console)?,
         None => {}
     }
     for note in &prepared.resolved.notes {
@@ -172,15 +174,19 @@ fn refuse_many_of_ranks(option: &str, rank: Option<Rank>) -> Result<(), Failure>
         .hint(format!("name one expert, or run train {option} in one process without the launcher")))
 }
 
-fn say_joined(rank: Rank, resolved: &Resolved, console: &Console) {
+fn say_joined(rank: Rank, resolved: &Resolved, console: &Console) -> Result<(), Failure> {
     let strategy = resolved.machine.distributed.map_or(DistributedStrategy::Ddp, |it| it.strategy);
     let is_default =
         resolved.settings.iter().any(|it| it.key == DISTRIBUTED && it.value == Some(Value::Null));
     let origin = if is_default { "; the manifest names no strategy" } else { "" };
     let count = rank.of;
     console.say(&format!(
-        "training in the {count} processes of the launcher ({strategy}{origin}); this is rank 0"
+        "training in the {count} processes of the launcher ({strategy}{origin}); this is rank 0, which waits {} at most for \
+         the others ({})",
+        duration(launcher::patience()?),
+        env::RANK_TIMEOUT.name
     ));
+    Ok(())
 }
 
 /// The result, with what it cost where a price is given.

@@ -18,6 +18,10 @@ const fn internal(name: &'static str, meaning: &'static str) -> Variable {
 pub const PYTHON: Variable = public("EXPERT_PYTHON", "the Python interpreter that runs the worker");
 pub const STOP_GRACE: Variable =
     public("EXPERT_STOP_GRACE", "seconds that a worker has to save after the first Ctrl-C (120)");
+pub const RANK_TIMEOUT: Variable = public(
+    "EXPERT_RANK_TIMEOUT",
+    "seconds that each process of a launcher waits for the others at its start (900)",
+);
 pub const VIRTUAL_ENV: Variable =
     public("VIRTUAL_ENV", "the active virtual environment, searched for the worker");
 pub const HOME: Variable =
@@ -59,9 +63,10 @@ pub const LEASE: Variable =
 /// Keeps the working directory, which may be a downloaded expert's, off the worker's import path.
 pub const SAFE_PATH: Variable = internal("PYTHONSAFEPATH", "always set for the worker");
 
-pub const ALL: [&Variable; 27] = [
+pub const ALL: [&Variable; 28] = [
     &PYTHON,
     &STOP_GRACE,
+    &RANK_TIMEOUT,
     &VIRTUAL_ENV,
     &HOME,
     &HF_HUB_CACHE,

@@ -1,6 +1,8 @@
 //! Whether a launcher (torchrun, Slurm, Kubernetes) started this process as one of several that train together, as its
 //! environment says.
 
+use std::time::Duration;
+
 use expert_contract::diagnostic::listed;
 
 use super::env::{self, Variable};
@@ -50,6 +52,19 @@ const SLURM: Names = Names { rank: &env::SLURM_PROCID, size: &env::SLURM_NTASKS,
 
 pub fn here() -> Result<Launched, Failure> {
     read(&|variable| variable.get().map(|value| value.to_string_lossy().into_owned()))
+}
+
+/// How long a rank waits for the others at its start: one that is lost before it has come is noticed by nobody else.
+pub fn patience() -> Result<Duration, Failure> {
+    const USUAL: Duration = Duration::from_mins(15);
+    let Some(text) = env::RANK_TIMEOUT.get() else { return Ok(USUAL) };
+    let text = text.to_string_lossy();
+    let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
+    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).ok_or_else(|| {
+        let message =
+            format!("{} is {text}, and must be a number of seconds above 0", env::RANK_TIMEOUT.name);
+        Failure::bad_input("rank-timeout", message).hint("unset it for 900")
+    })
 }
 
 type Get<'a> = &'a dyn Fn(&Variable) -> Option<String>;

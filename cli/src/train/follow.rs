@@ -13,8 +13,10 @@ use super::options::RunOptions;
 use super::runner::Runner;
 use crate::args::Supervision;
 use crate::failure::Failure;
-use crate::sys::launcher::Rank;
+use crate::sys::env;
+use crate::sys::launcher::{self, Rank};
 use crate::ui::Console;
+use crate::ui::number::duration;
 use crate::worker::{Home, Notice, Start, carry_out_with};
 
 pub fn follow(
@@ -47,7 +49,12 @@ fn train(
         console.say(&format!("{rank}: this recipe is finished"));
         return Ok(Exit::Done);
     }
-    console.say(&format!("{rank} waits for rank 0 to prepare the output folder and the token cache"));
+    console.say(&format!(
+        "{rank} waits for rank 0 to prepare the output folder and the token cache; a rank that is not there within {} \
+         ends the others ({})",
+        duration(launcher::patience()?),
+        env::RANK_TIMEOUT.name
+    ));
     let plan = Plan { machine, inputs: Some(inputs), ..resolved.plan(options.request(false)) };
     // It rightly makes no progress while rank 0 tokenizes or evaluates: rank 0 alone is watched.
     let supervision = Supervision { stall_timeout: None };

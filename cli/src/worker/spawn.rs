@@ -7,7 +7,7 @@ use super::launch::{Launch, Started};
 use super::process::{self, Worker};
 use super::warm::Warm;
 use crate::failure::{Failure, reason};
-use crate::sys::{env, gpus, lease};
+use crate::sys::{env, gpus, launcher, lease};
 
 /// The worker's parent-death signal is tied to the *thread* that calls this: it must outlive the worker.
 /// `warm`: a warm parent, if it is running.
@@ -64,6 +64,9 @@ fn number(command: &mut Command, launch: &Launch) {
     };
     command.env(env::WORKER_RANK.name, rank.number.to_string()).env(env::RENDEZVOUS.name, "env://");
     command.env(env::RANK.name, rank.number.to_string()).env(env::WORLD_SIZE.name, rank.of.to_string());
+    if let Ok(limit) = launcher::patience() {
+        command.env(env::RANK_TIMEOUT.name, limit.as_secs_f64().to_string());
+    }
     command.env(env::LOCAL_RANK.name, rank.local.to_string());
     command.env(env::LOCAL_WORLD_SIZE.name, rank.local_of.unwrap_or(1).to_string());
 }

@@ -166,7 +166,7 @@ def test_ranks_meet_at_the_port_that_rank_0_opens(monkeypatch, unused_port):
     stores: dict[int, Any] = {}
 
     def come(number: int) -> None:
-        stores[number] = launched.meet(number, 2, Stop())
+        stores[number] = launched.meet(number, 2, Events())
 
     early = threading.Thread(target=come, args=(1,))
     early.start()
@@ -179,14 +179,17 @@ def test_ranks_meet_at_the_port_that_rank_0_opens(monkeypatch, unused_port):
 def test_a_rank_that_waits_alone_can_be_stopped_and_gives_up(monkeypatch, unused_port):
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", str(unused_port))
-    monkeypatch.setattr(launched, "_PATIENCE", 0.5)
-    with pytest.raises(Failed, match="rank 1 did not come") as refused:
-        launched.meet(0, 2, Stop())
+    monkeypatch.setattr(launched, "_SOON", 0.1)
+    monkeypatch.setenv("EXPERT_RANK_TIMEOUT", "0.7")
+    events, said = Events.in_memory()
+    with pytest.raises(Failed, match=r"rank 1 did not come within 0\.7 s \(EXPERT_RANK_TIMEOUT\)") as refused:
+        launched.meet(0, 2, events)
     assert refused.value.code == "processes-cannot-join"
-    stop = Stop()
-    stop.request(terminated=True)
+    details = [event.body.detail for event in said.events if event.body.type == "stage"]
+    assert details == ["waits for rank 1, 0.7 s at most (EXPERT_RANK_TIMEOUT)"]
+    events.stop.request(terminated=True)
     with pytest.raises(Interrupted):
-        launched.meet(1, 2, stop)
+        launched.meet(1, 2, events)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from expert_worker.process.rank import Rank, has_leader, this_rank
 from expert_worker.processor import available_cores
 from expert_worker.stop import Stop
 from expert_worker.train.adapter import trained
-from expert_worker.train.launched import Watch, lost, meet
+from expert_worker.train.launched import Watch, lost, meet, patience
 
 # The leader or a watch ends waiting processes when another is lost; a save or a tokenization may take hours.
 _PATIENCE = timedelta(days=7)
@@ -168,14 +168,14 @@ def process_group(machine: Machine, events: Events) -> Iterator[DistContext]:
     if rank is None or together is None:
         yield DistContext()
         return
-    events.stage("processes", 120.0, f"{together.processes} processes, {together.strategy}")
+    events.stage("processes", max(120.0, patience()), f"{together.processes} processes, {together.strategy}")
     if not rank.is_launched:
         with _joined(machine.device, together, rank, events, init_method=f"file://{rank.rendezvous}") as dist:
             yield dist
         return
     if machine.device.kind == "cuda":  # What accelerate reads.
         os.environ["LOCAL_RANK"] = str(machine.device.index)
-    store = meet(rank.number, together.processes, events.stop)
+    store = meet(rank.number, together.processes, events)
     with (
         Watch(rank.number, together.processes, events, store.clone()),
         _joined(machine.device, together, rank, events, store=store) as dist,

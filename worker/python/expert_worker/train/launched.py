@@ -24,8 +24,11 @@ from expert_worker.exit import Exit
 from expert_worker.process.leave import leave
 from expert_worker.stop import Stop
 
-# Rank 0 may fetch a base or digest data before it comes.
-_PATIENCE = 3600.0
+# Where the CLI does not say it. Rank 0 may fetch a base or digest data before it comes.
+_PATIENCE = 900.0
+_TIMEOUT = "EXPERT_RANK_TIMEOUT"
+# Ranks that come one after the other, as usual, are not worth a word.
+_SOON = 10.0
 _ATTEMPT = timedelta(seconds=5)
 _ROUND = 0.2
 _BEAT = 5.0
@@ -63,17 +66,29 @@ class Refused(ExpertError):
         return self._exit
 
 
-def meet(number: int, size: int, stop: Stop) -> Store:
-    """The store that all ranks share, once all of them are there."""
-    deadline = time.monotonic() + _PATIENCE
+def patience() -> float:
+    """Seconds that a rank waits for the others at its start."""
+    return float(os.environ.get(_TIMEOUT) or _PATIENCE)
+
+
+def meet(number: int, size: int, events: Events) -> Store:
+    """The store that all ranks share, once all of them are there.
+
+    A rank whose peer was lost before it came is ended by nobody else: a launcher's agent sees only the
+    processes of its machine."""
+    stop, limit, began = events.stop, patience(), time.monotonic()
+    deadline, said = began + limit, ""
     store = _shared_store(number, stop, deadline)
     meeting = Meeting(store, size)
     part = Join(meeting, number) if number else Gathering(meeting)
     while (name := part.round()) is None:
         stop.raise_if_requested()
+        absent = ", ".join(map(str, meeting.absent(part.group())))
         if time.monotonic() > deadline:
-            absent = ", ".join(map(str, meeting.absent(part.group())))
-            raise _cannot_meet(f"rank {absent} did not come within an hour")
+            raise _cannot_meet(f"rank {absent} did not come within {limit:g} s ({_TIMEOUT})")
+        if absent != said and time.monotonic() - began > _SOON:
+            said = absent
+            events.stage("processes", limit, f"waits for rank {absent}, {limit:g} s at most ({_TIMEOUT})")
         time.sleep(_ROUND)
     return PrefixStore(name, store)
 
