@@ -6,7 +6,7 @@ use expert_contract::exit::Exit;
 use crate::args::Global;
 use crate::commands::{
     bench, clean, completions, datasets, doctor, evaluate, export, generate, import, init, install, keygen,
-    matrix, package, plan, pretokenize, recommend, report, route, runs, schema, search, serve, train,
+    matrix, package, plan, pretokenize, recommend, report, route, runs, schema, search, serve, stop, train,
     validate, verify, work,
 };
 use crate::failure::Failure;
@@ -53,6 +53,10 @@ pub enum Command {
     Report(Box<report::Args>),
     /// List runs, or compare them
     Runs(runs::Args),
+    /// Ask a run to save a checkpoint and end
+    ///
+    /// The others of its worker or its shelf continue, which Ctrl-C stops as well. It looks for the request between steps, at most once per second.
+    Stop(stop::Args),
     /// Write the merged model or the plain adapter to a new folder
     Export(export::Args),
     /// Make one .expert file of a finished run, signed or not; two packages of one run are the same bytes
@@ -117,6 +121,7 @@ pub fn run(cli: &Cli, console: &Console) -> Result<Exit, Failure> {
         Command::Report(args) => report::run(args, &cli.global, console),
         Command::Route(args) => route::run(args, &cli.global, console),
         Command::Runs(args) => runs::run(args, console),
+        Command::Stop(args) => stop::run(args, console),
         Command::Datasets(args) => datasets::run(args, &cli.global, console),
         Command::Clean(args) => clean::run(args, console),
         Command::Doctor(args) => doctor::run(args, &cli.global, console),

@@ -258,6 +258,7 @@ fn an_expert_is_named_without_a_flag() {
         "runs",
         "datasets",
         "clean",
+        "stop",
     ] {
         let words: Vec<&str> = command.split(' ').chain(["nowhere/expert"]).collect();
         let output = run(&words);

@@ -63,6 +63,7 @@ def test_every_command_works_from_the_root_folder(trained: Newcomer) -> None:
         "bench": ("timeline", "--run", run),
         "datasets": (expert,),
         "clean": (expert,),
+        "stop": (expert,),
         "matrix": (folder,),
         "route": ("How many rows are there?", folder),
         "keygen": ("--output", folder / "key.pem"),

@@ -23,6 +23,7 @@ pub mod runs;
 pub mod schema;
 pub mod search;
 pub mod serve;
+pub mod stop;
 pub mod train;
 pub mod validate;
 pub mod verify;

@@ -8,6 +8,7 @@ use fs_err as fs;
 use super::events::made_a_step;
 use super::own;
 use super::record::{CONFIG, FINAL, Finished, checkpoints};
+use super::stop;
 use crate::failure::Failure;
 use crate::sys::lease;
 use crate::sys::run_lock::RunLock;
@@ -36,6 +37,7 @@ impl RunFolder {
         // The holder of a lease locks the lease's own folder: one that is paused would keep the run's lock.
         let lock = RunLock::take(lease::folder_for(path).unwrap_or(path))?;
         own::recover(path)?;
+        stop::forget(path)?;
         Ok(Self { path: path.to_owned(), lock: Arc::new(lock) })
     }
 

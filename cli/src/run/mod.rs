@@ -7,6 +7,7 @@ pub mod measured;
 mod own;
 mod record;
 pub mod speed;
+mod stop;
 
 pub use events::recorded;
 pub use folder::{RunFolder, State, state};
@@ -15,3 +16,4 @@ pub use record::{
     Arithmetic, Begun, CONFIG, EXPERT, FINAL, Finished, WEIGHTS, checkpoint_step, checkpoints,
     has_whole_checkpoint, is_checkpoint, read_evaluation, read_plan,
 };
+pub use stop::ask_to_stop;

@@ -103,7 +103,9 @@ def _hear_of_stops(stop: Stop) -> None:
 def _events_for(plan: Plan, pipe: Pipe, early: Events) -> Events:
     record = None
     if plan.request.stage in RECORDED and is_main_process():
-        record = Record(Path(plan.machine.paths.output) / "events.jsonl")
+        folder = Path(plan.machine.paths.output)
+        record = Record(folder / "events.jsonl")
+        early.stop.watch(folder)
     events = Events([pipe], record, task=plan.request.stage, recipe_digest=plan.recipe_digest)
     events.stop = early.stop
     return events

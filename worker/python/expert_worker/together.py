@@ -19,6 +19,7 @@ from expert_worker.heartbeat import heartbeat
 from expert_worker.imports import quick_imports
 from expert_worker.plan import Plan, load_plan
 from expert_worker.stages import IMPORT_BUDGET
+from expert_worker.stop import Stop
 
 if TYPE_CHECKING:
     from expert_worker.train.fused import FusedGroup, Member
@@ -63,7 +64,8 @@ def carry_out_fused(plan_paths: Sequence[Path], pipe: Pipe) -> int:
         lock = threading.Lock()
         runs = [_Run(plan, _events_of(plan, ExpertPipe(pipe, lock, plan.recipe.expert))) for plan in plans]
         for run in runs:
-            run.events.stop = common.stop
+            run.events.stop = Stop(common.stop)
+            run.events.stop.watch(Path(run.plan.machine.paths.output))
             run.events.stage("load libraries", IMPORT_BUDGET)
         _train(runs)
     except BaseException as error:

@@ -1,0 +1,27 @@
+//! The wish that one run ends: a file in its folder, which its worker looks for between steps. A signal reaches all runs of a
+//! worker, and those of this machine only.
+
+use std::path::Path;
+
+use fs_err as fs;
+
+use crate::failure::Failure;
+use crate::sys::durable;
+
+const NAME: &str = "stop";
+
+pub fn ask_to_stop(run: &Path) -> Result<(), Failure> {
+    let path = run.join(NAME);
+    durable::write(&path, b"").map_err(|error| Failure::writing("write", &path, &error))
+}
+
+/// It was for the attempt before.
+pub(super) fn forget(run: &Path) -> Result<(), Failure> {
+    let path = run.join(NAME);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Failure::writing("remove", &path, &error))
+        }
+        _ => Ok(()),
+    }
+}
