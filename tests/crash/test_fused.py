@@ -130,6 +130,7 @@ def test_each_expert_has_the_run_that_it_has_alone(whole: tuple[Shelf, dict[str,
         assert (shelf.expert(name) / "expert.lock").is_file()
         assert bodies(run)[0]["type"] == "started" and bodies(run)[-1]["type"] == "finished"
         record, solo = (json.loads((it / "run.json").read_text()) for it in (run, alone[name]))
+        assert record["applied"].pop("fused") == [other for other in NAMES if other != name]
         assert record["applied"].keys() == solo["applied"].keys() and record["recipe"] == solo["recipe"]
     # One worker with the base once takes less memory than two workers side by side.
     together = max(peak_memory(shelf.run_of(name)) for name in NAMES)

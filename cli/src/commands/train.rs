@@ -39,7 +39,7 @@ pub struct Args {
     #[command(flatten)]
     price: Price,
     /// Show the plan and stop
-    #[arg(long, conflicts_with = "all")]
+    #[arg(long)]
     dry_run: bool,
     /// Refused: `plan --for` plans for another machine
     #[arg(long = "for", value_name = "CARD", hide = true)]
@@ -80,7 +80,15 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     if let Some(folder) = &args.shelf.all {
         refuse_many_of_ranks("--all", rank)?;
         let (run, supervision) = (args.run.clone(), &args.supervision);
-        let shelf = Shelf { folder, options: &options, run, selection: &args.shelf, supervision, global };
+        let shelf = Shelf {
+            folder,
+            options: &options,
+            run,
+            selection: &args.shelf,
+            dry_run: args.dry_run,
+            supervision,
+            global,
+        };
         if args.price.price_per_hour.is_some() {
             return Err(Failure::bad_input(
                 "price-of-many",
@@ -119,8 +127,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         return Ok(Exit::Done);
     }
     let digests = Digests::open(&host::home());
-    let runner =
-        Runner { supervision: &args.supervision, global, digests: &digests, warm: None, rank, group: None };
+    let runner = Runner { supervision: &args.supervision, global, digests: &digests, warm: None, rank };
     match rank {
         Some(rank) if !is_main => return follow(rank, resolved, &run_options, &runner, console),
         Some(rank) => say_joined(rank, resolved, console)?,

@@ -44,14 +44,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
 /// As `train` does, with the plan's request in place of flags.
 fn train(plan: Plan, args: &Args, global: &Global, console: &Console) -> Result<Value, Failure> {
     let digests = Digests::open(Path::new(&plan.machine.paths.home));
-    let runner = Runner {
-        supervision: &args.supervision,
-        global,
-        digests: &digests,
-        warm: None,
-        rank: None,
-        group: None,
-    };
+    let runner = Runner { supervision: &args.supervision, global, digests: &digests, warm: None, rank: None };
     let output = plan.machine.paths.output.clone();
     let mut board = Board::new(console);
     let mut notify = |notice: Notice| board.notify(notice);
@@ -65,7 +58,7 @@ fn train(plan: Plan, args: &Args, global: &Global, console: &Console) -> Result<
         let request = plan.request.clone();
         let folder = RunFolder::claim(Path::new(&output))?;
         let plan = Plan { machine, ..plan };
-        let trained = runner.train(&folder, plan, &inputs, asked(&request), &mut notify);
+        let trained = runner.train(&folder, plan, &inputs, asked(&request), None, &mut notify);
         trained.map(|(trained, _)| trained).map_err(with_flags_of_train)
     })();
     board.finish();

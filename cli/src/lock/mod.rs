@@ -46,6 +46,9 @@ pub struct Outcome {
     /// The environment that reproduces these bytes.
     pub device: String,
     pub threads: Option<u32>,
+    /// Trained in one pass with other experts: the bytes are not those that it has alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fused: bool,
     pub score: Option<Score>,
     /// Rows that copy rows of another part of the data, or earlier training rows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -247,6 +250,7 @@ mod tests {
             ..Inputs::default()
         };
         let result = Outcome {
+            fused: false,
             adapter: "a".to_owned(),
             steps: Some(3),
             device: "cpu".to_owned(),

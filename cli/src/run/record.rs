@@ -28,6 +28,8 @@ pub struct Finished(RunRecord);
 pub struct Arithmetic {
     pub threads: Option<u32>,
     pub fp32_products: Option<bool>,
+    /// None where no step is saved.
+    pub fused: Option<bool>,
 }
 
 impl Arithmetic {
@@ -119,7 +121,11 @@ impl Begun {
             recipe_digest: facts.recipe_digest?,
             recipe: facts.recipe.unwrap_or_default(),
             inputs: facts.inputs,
-            arithmetic: Arithmetic { threads: facts.threads, fp32_products: facts.fp32_products },
+            arithmetic: Arithmetic {
+                threads: facts.threads,
+                fp32_products: facts.fp32_products,
+                fused: Some(facts.fused == Some(true)),
+            },
         })
     }
 }

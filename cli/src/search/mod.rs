@@ -71,7 +71,6 @@ pub fn run(search: &Search, console: &Console) -> Result<Found, Failure> {
         digests: &digests,
         warm: None,
         rank: None,
-        group: None,
     };
     let mut board = Board::new(console);
     let base = runner.fetch_base(&own.recipe, &own.machine, &mut |notice| board.notify(notice))?;
@@ -198,6 +197,7 @@ impl Halving<'_> {
         }
         let waiting = open.iter().map(|trial| self.waiting(*trial, rung)).collect();
         let watch = Watch {
+            group_needs_all: false,
             ended: &|index, outcome| self.ended(open[index], rung, outcome),
             may_start: &|| self.may_start(),
         };
@@ -210,7 +210,7 @@ impl Halving<'_> {
 
     fn waiting(&self, trial: usize, rung: usize) -> Waiting {
         let expert = if trial == 0 { "own recipe".to_owned() } else { format!("trial {trial}") };
-        Waiting { expert, prepared: self.prepared(trial, rung), seconds: None }
+        Waiting { expert, prepared: self.prepared(trial, rung), seconds: None, group: None }
     }
 
     fn prepared(&self, trial: usize, rung: usize) -> Result<Prepared, Failure> {

@@ -1,7 +1,6 @@
 //! `train --fuse`: several experts of one base in one worker. Each has its own run, as if it was trained alone.
 
 use std::path::Path;
-use std::thread;
 
 use expert_contract::exit::Exit;
 use expert_contract::plan::MemoryEstimate;
@@ -9,7 +8,7 @@ use expert_contract::resolve::{Resolved, fuse};
 use serde_json::{Value, json};
 
 use super::options::RunOptions;
-use super::runner::{Runner, Trained};
+use super::runner::Runner;
 use super::shelf::{document, exit_of, refuse_unlocked};
 use super::slots::Slots;
 use super::trainer::Trainer;
@@ -24,7 +23,6 @@ use crate::sys::digests::Digests;
 use crate::sys::host::{self, threads_alone};
 use crate::ui::number::bytes;
 use crate::ui::{Align, Console, Table};
-use crate::worker::FusedGroup;
 
 /// Experts by name or path, and how they are to be trained.
 pub struct Fused<'a> {
@@ -53,11 +51,9 @@ pub fn run(asked: &Fused, console: &Console) -> Result<Exit, Failure> {
             console.warn(&format!("{}: {}", one.recipe.expert, note.message), Some(&note.hint));
         }
     }
-    let names: Vec<String> = resolved.iter().map(|one| one.recipe.expert.clone()).collect();
     let device = resolved.first().map(|one| one.machine.device.clone());
     let threads = device.as_ref().and_then(threads_alone);
-    let slots = Slots { jobs: names.len(), threads, devices: Vec::new() };
-    let group = FusedGroup::new(names.clone());
+    let slots = Slots { jobs: 1, threads, devices: Vec::new() };
     let digests = Digests::open(&host::home());
     let runner = Runner {
         supervision: asked.supervision,
@@ -65,19 +61,14 @@ pub fn run(asked: &Fused, console: &Console) -> Result<Exit, Failure> {
         digests: &digests,
         warm: None,
         rank: None,
-        group: Some(&group),
     };
     let trainer = Trainer { options: asked.run, shelf: None, runner };
     if asked.run.locked {
         refuse_unlocked(&waiting, &trainer)?;
     }
-    console.say(&format!("{} experts train fused: about {} of memory", names.len(), bytes(memory.total)));
-    let left = |index: usize, outcome: &Result<Trained, Failure>| group.left(&names[index], outcome.is_err());
-    let watch = Watch { ended: &left, ..Watch::NONE };
-    let ended = thread::scope(|scope| {
-        scope.spawn(|| group.conduct(asked.supervision, asked.global));
-        work::work(waiting, &slots, &trainer, console, &watch)
-    });
+    console.say(&format!("{} experts train fused: about {} of memory", waiting.len(), bytes(memory.total)));
+    let watch = Watch { group_needs_all: true, ..Watch::NONE };
+    let ended = work::work(waiting, &slots, &trainer, console, &watch);
     if console.json {
         let experts: Vec<Value> = ended.iter().map(document).collect();
         console.document(&json!({"ok": exit_of(&ended) == Exit::Done, "experts": experts}));
@@ -100,7 +91,7 @@ fn prepared(manifest: &Path, asked: &Fused, console: &Console) -> Result<Waiting
     let expert = experts::folder_name(manifest);
     let prepared = prepare_here(&options, Reads::TrainingData, asked.run.here(), console)
         .map_err(|failure| Failure { message: format!("{expert}: {}", failure.message), ..failure })?;
-    Ok(Waiting { expert, prepared: Ok(prepared), seconds: None })
+    Ok(Waiting { expert, prepared: Ok(prepared), seconds: None, group: Some(0) })
 }
 
 fn refuse_few(experts: &[String]) -> Result<(), Failure> {

@@ -5,6 +5,8 @@ mod decide;
 mod engine;
 mod follow;
 pub mod fuse;
+mod gain;
+mod grouping;
 mod options;
 mod order;
 mod ray;

@@ -52,19 +52,18 @@ pub struct Runner<'a> {
     pub warm: Option<Warm>,
     /// Which of a launcher's processes this one trains as.
     pub rank: Option<Rank>,
-    /// Experts that train in one worker.
-    pub group: Option<&'a FusedGroup>,
 }
 
 impl Runner<'_> {
     /// Carries out the plan's training, unless its folder says that there is nothing to do or that it must not be touched.
-    /// Returns the plan as it was carried out, too.
+    /// Returns the plan as it was carried out, too. `group`: the experts that train in the same worker.
     pub fn train(
         &self,
         folder: &RunFolder,
         plan: Plan,
         inputs: &Inputs,
         asked: Asked,
+        group: Option<&FusedGroup>,
         notify: &mut dyn FnMut(Notice),
     ) -> Result<(Trained, Plan), Failure> {
         let now = Now { recipe: &plan.recipe, paths: &plan.machine.paths, inputs };
@@ -74,7 +73,7 @@ impl Runner<'_> {
                 let plan = Plan { inputs: Some(inputs.clone()), ..plan };
                 let ready = made_ready(folder, plan, decision, asked.resume, notify);
                 let plan = self.or_report_to_ranks(ready)?;
-                let result = self.run(folder, &plan, notify)?;
+                let result = self.run(folder, &plan, group, notify)?;
                 Ok((Trained::Now(result), plan))
             }
         }
@@ -119,8 +118,14 @@ impl Runner<'_> {
     }
 
     /// A run that cannot start leaves the one before as it was; one that has made a step keeps it as `previous/`.
-    fn run(&self, folder: &RunFolder, plan: &Plan, notify: &mut dyn FnMut(Notice)) -> Result<Value, Failure> {
-        let start = Start { warm: self.warm.as_ref(), rank: self.rank, group: self.group };
+    fn run(
+        &self,
+        folder: &RunFolder,
+        plan: &Plan,
+        group: Option<&FusedGroup>,
+        notify: &mut dyn FnMut(Notice),
+    ) -> Result<Value, Failure> {
+        let start = Start { warm: self.warm.as_ref(), rank: self.rank, group };
         let home = Home::Run(folder.clone());
         let result = carry_out_with(plan, home, self.supervision, self.global, start, notify);
         if result.is_ok() {

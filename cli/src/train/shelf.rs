@@ -10,6 +10,7 @@ use expert_contract::resolve::Resolved;
 use serde_json::{Value, json};
 
 use super::engine::Engine;
+use super::grouping::{Probe, Shape, fuse_where_faster};
 use super::options::{EngineChoice, RunOptions, ShelfOptions};
 use super::order::timed;
 use super::ray::{Cluster, needs_task};
@@ -28,7 +29,8 @@ use crate::runs::report as page;
 use crate::sys::digests::Digests;
 use crate::sys::host;
 use crate::sys::paths::{near, portable};
-use crate::ui::Console;
+use crate::ui::number::seconds;
+use crate::ui::{Align, Console, Table};
 use crate::worker::{self, Search, Warm};
 
 /// A folder of experts, and how they are to be trained.
@@ -37,12 +39,13 @@ pub struct Shelf<'a> {
     pub options: &'a PlanOptions,
     pub run: RunOptions,
     pub selection: &'a ShelfOptions,
+    pub dry_run: bool,
     pub supervision: &'a Supervision,
     pub global: &'a Global,
 }
 
 pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
-    let Shelf { folder, options, mut run, selection, supervision, global } = shelf;
+    let Shelf { folder, options, mut run, selection, dry_run, supervision, global } = shelf;
     refuse_without_effect(selection)?;
     // A stopped queue can be resumed.
     if run.resume.is_none() && !run.fresh {
@@ -55,7 +58,7 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     let mut waiting: Vec<Waiting> =
         manifests.iter().map(|manifest| prepare_one(manifest, options, here, console)).collect();
     let digests = Digests::open(&host::home());
-    let runner = Runner { supervision, global, digests: &digests, warm: None, rank: None, group: None };
+    let runner = Runner { supervision, global, digests: &digests, warm: None, rank: None };
     let mut trainer = Trainer { options: &run, shelf: Some(selection), runner };
     if run.locked {
         refuse_unlocked(&waiting, &trainer)?;
@@ -66,6 +69,15 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
         one.seconds = one.resolved().and_then(|it| timed(it, &slots.share(0))).map(|it| it.seconds);
     }
     let on_ray = selection.engine == EngineChoice::Ray;
+    let mut shapes = Vec::new();
+    if fuses(selection, &run) {
+        let probe = if dry_run { Probe::Never } else { Probe::Allowed };
+        shapes = fuse_where_faster(&mut waiting, &slots, &trainer, probe, console);
+    }
+    if dry_run {
+        show(&waiting, &shapes, &slots, &trainer, console);
+        return Ok(Exit::Done);
+    }
     trainer.runner.warm = (!selection.separate && !on_ray).then(|| warm_parent(&waiting, &trainer)).flatten();
     let mut cluster = None;
     if on_ray && waiting.iter().filter_map(Waiting::resolved).any(|it| needs_task(&trainer, it)) {
@@ -103,7 +115,13 @@ fn prepare_one(manifest: &Path, options: &PlanOptions, here: Here, console: &Con
     if let Err(failure) = &prepared {
         console.trouble(&expert, failure);
     }
-    Waiting { expert, prepared, seconds: None }
+    Waiting { expert, prepared, seconds: None, group: None }
+}
+
+/// Where each expert's bytes are checked, or each is to have a process, every one trains by itself. A profile is of one run.
+fn fuses(selection: &ShelfOptions, run: &RunOptions) -> bool {
+    let alone = selection.no_fuse || selection.separate || selection.engine == EngineChoice::Ray;
+    !alone && !run.locked && !run.profile
 }
 
 fn refuse_without_effect(selection: &ShelfOptions) -> Result<(), Failure> {
@@ -144,6 +162,45 @@ pub(super) fn refuse_unlocked(waiting: &[Waiting], trainer: &Trainer) -> Result<
     let messages: Vec<&str> = refusals.iter().map(|failure| failure.message.as_str()).collect();
     let message = messages.join("\n");
     refusals.into_iter().next().map_or(Ok(()), |first| Err(Failure { message, ..first }))
+}
+
+/// What would be trained, and which experts in one pass.
+fn show(waiting: &[Waiting], shapes: &[Shape], slots: &Slots, trainer: &Trainer, console: &Console) {
+    let beside = |index: usize| -> Vec<&str> {
+        let group = waiting[index].group;
+        let others = waiting.iter().enumerate().filter(|(other, one)| *other != index && one.group == group);
+        others.filter(|_| group.is_some()).map(|(_, one)| one.expert.as_str()).collect()
+    };
+    let state = |one: &Waiting| match one.resolved() {
+        None => "cannot be trained",
+        Some(resolved) if trainer.is_done(resolved) => "finished",
+        Some(_) => "to train",
+    };
+    if console.json {
+        let experts: Vec<Value> = waiting
+            .iter()
+            .enumerate()
+            .map(|(index, one)| {
+                json!({"expert": one.expert, "state": state(one), "fused_with": beside(index), "seconds": one.seconds})
+            })
+            .collect();
+        return console.document(
+            &json!({"at_once": slots.jobs, "threads": slots.threads, "experts": experts, "shapes": shapes}),
+        );
+    }
+    let columns = [
+        ("expert", Align::Left),
+        ("state", Align::Left),
+        ("fused with", Align::Left),
+        ("time", Align::Right),
+    ];
+    let mut table = Table::new(&columns);
+    for (index, one) in waiting.iter().enumerate() {
+        let time = one.seconds.map(seconds).unwrap_or_default();
+        table.row(vec![one.expert.clone(), state(one).to_owned(), beside(index).join(", "), time]);
+    }
+    console.data(&table.stacked());
+    console.say(&format!("{} at once", slots.jobs));
 }
 
 fn report(ended: &[Ended], folder: &Path, console: &Console) {

@@ -54,11 +54,19 @@ impl Slots {
 
 /// One core each, up to what memory allows.
 fn side_by_side(cores: u32, memory: Option<u64>, largest: u64) -> usize {
-    let room = match (memory, largest) {
+    room(memory, largest).clamp(1, cores as usize)
+}
+
+fn room(memory: Option<u64>, largest: u64) -> usize {
+    match (memory, largest) {
         (Some(memory), 1..) => (MEMORY_SHARE * memory as f64 / largest as f64) as usize,
         _ => 1,
-    };
-    room.clamp(1, cores as usize)
+    }
+}
+
+/// Whether so many workers of this size fit side by side.
+pub fn fits(jobs: usize, memory: Option<u64>, largest: u64) -> bool {
+    room(memory, largest) >= jobs
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::plan::correct_forecasts;
 use crate::run::speed::Speed;
 use crate::run::{Begun, Finished, RunFolder, adapter};
 use crate::sys::files::read_json;
-use crate::worker::{self, Home, Notice};
+use crate::worker::{self, FusedGroup, Home, Notice};
 
 /// What is the same for every expert of one command.
 pub struct Trainer<'a> {
@@ -29,6 +29,16 @@ pub struct Trainer<'a> {
 impl Trainer<'_> {
     /// Trains the expert, unless its folder says that there is nothing to do or that it must not be touched.
     pub fn train(&self, resolved: &Resolved, notify: &mut dyn FnMut(Notice)) -> Result<Trained, Failure> {
+        self.train_in(None, resolved, notify)
+    }
+
+    /// The same, with the experts of `group` in one worker.
+    pub(super) fn train_in(
+        &self,
+        group: Option<&FusedGroup>,
+        resolved: &Resolved,
+        notify: &mut dyn FnMut(Notice),
+    ) -> Result<Trained, Failure> {
         let recipe = &resolved.recipe;
         if self.options.evaluate {
             refuse_without_test_set(recipe)?;
@@ -36,10 +46,10 @@ impl Trainer<'_> {
         let claimed = self.claim(resolved, notify);
         let (folder, plan, inputs) = self.runner.or_report_to_ranks(claimed)?;
         let asked = self.options.asked(self.shelf.is_some());
-        let (mut trained, plan) = self.runner.train(&folder, plan, &inputs, asked, notify)?;
+        let (mut trained, plan) = self.runner.train(&folder, plan, &inputs, asked, group, notify)?;
         let _held = matches!(trained, Trained::Now(_)).then_some(folder);
         // A step of a group takes the time of all its experts.
-        let is_alone = self.runner.group.is_none();
+        let is_alone = group.is_none();
         if let (Trained::Now(_), true, Some(speed)) = (&trained, is_alone, Speed::of(&trained.result()?)) {
             speed.keep(&plan.recipe, &plan.machine);
             correct_forecasts(resolved, speed);
@@ -89,6 +99,25 @@ impl Trainer<'_> {
         matches!(decision, Ok(Decision::Done(_))) && has_score
     }
 
+    /// Whether the queue may train it with others in one pass, which gives other bytes: not where a lock of the same inputs has
+    /// those that it has alone, nor where its run was begun alone.
+    pub fn may_fuse(&self, resolved: &Resolved) -> bool {
+        let (recipe, paths) = (&resolved.recipe, &resolved.machine.paths);
+        let inputs = self.runner.inputs(recipe, paths);
+        let entry = lock::Place::of(&recipe.base.name, paths).and_then(|place| place.entry());
+        let promised =
+            |it: lock::Entry| !it.result.fused && lock::differences(&it.inputs, &inputs).is_empty();
+        if entry.is_some_and(promised) {
+            return false;
+        }
+        let asked = self.options.asked(self.shelf.is_some());
+        match decide(Path::new(&paths.output), &Now { recipe, paths, inputs: &inputs }, asked) {
+            Ok(Decision::Begin | Decision::Replace { .. }) => true,
+            Ok(Decision::Resume { arithmetic, .. }) => arithmetic.fused != Some(false),
+            Ok(Decision::Done(_)) | Err(_) => false,
+        }
+    }
+
     /// A shelf is scored where there are test sets.
     fn evaluates(&self, recipe: &Recipe) -> bool {
         let wanted = |shelf: &ShelfOptions| !shelf.no_evaluate && has_test_set(recipe);
@@ -119,7 +148,7 @@ impl Trainer<'_> {
             if before.is_some_and(|entry| entry.result.adapter != adapter) {
                 notify(Notice::Remark(
                     "inputs match expert.lock, but the adapter's bytes differ: expected on a different CPU, thread \
-                     count or torch version",
+                     count or torch version, or where experts train fused",
                 ));
             }
             return Ok(());
@@ -129,14 +158,14 @@ impl Trainer<'_> {
         let now = Scoring::here(&plan.recipe, &plan.machine.paths, &plan.test_sets, self.runner.digests);
         let is_current = |score: &Score| score.is_of(&now);
         let score = score.or_else(|| same.and_then(|entry| entry.result.score)).filter(is_current);
+        let arithmetic = Begun::of_run(run).map(|begun| begun.arithmetic).unwrap_or_default();
         let duplicates = result.duplicates.iter().map(Copied::from).collect();
         let result = Outcome {
             adapter: adapter.to_owned(),
             steps: result.steps,
             device: plan.machine.device.kind.as_str().to_owned(),
-            threads: Begun::of_run(run)
-                .and_then(|begun| begun.arithmetic.threads)
-                .or(plan.machine.threads.compute),
+            threads: arithmetic.threads.or(plan.machine.threads.compute),
+            fused: arithmetic.fused == Some(true),
             score,
             duplicates,
         };

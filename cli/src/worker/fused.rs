@@ -54,13 +54,14 @@ pub struct FusedGroup {
     reported: Mutex<Receiver<Report>>,
     /// Those that have reported.
     heard: Mutex<Vec<String>>,
+    needs_all: bool,
 }
 
 impl FusedGroup {
-    /// Names are distinct.
-    pub fn new(experts: Vec<String>) -> Self {
+    /// Names are distinct. `needs_all`: where one cannot be trained, none of them is.
+    pub fn new(experts: Vec<String>, needs_all: bool) -> Self {
         let (reports, reported) = mpsc::channel();
-        Self { experts, reports, reported: Mutex::new(reported), heard: Mutex::default() }
+        Self { experts, reports, reported: Mutex::new(reported), heard: Mutex::default(), needs_all }
     }
 
     /// Called by an expert's thread: its part of the one worker's work.
@@ -125,7 +126,7 @@ impl FusedGroup {
                 break;
             }
         }
-        if let Some(expert) = refused {
+        if let Some(expert) = refused.filter(|_| self.needs_all) {
             return end_all(&ready, || {
                 let message = format!("not started: {expert} cannot be trained with it");
                 Failure::new(Exit::Failed, "group-refused", message)

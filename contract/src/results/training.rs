@@ -95,6 +95,10 @@ pub struct CheckpointFacts {
     /// where there is no choice.
     #[schemars(extend("x-added-later" = true))]
     pub fp32_products: Option<bool>,
+    /// Whether steps of the run were computed in passes with other experts, which rounds differently; the queue of
+    /// `train --all` continues it as it was begun.
+    #[schemars(extend("x-added-later" = true))]
+    pub fused: Option<bool>,
     /// What computed the run: another one rounds differently.
     #[schemars(extend("x-added-later" = true))]
     pub processor: Option<String>,

@@ -570,6 +570,9 @@ class CheckpointFacts(OutputDocument):
     # Whether a 16-bit run on a CPU computes in fp32, which a resumed run keeps for the same reason; null
     # where there is no choice.
     fp32_products: bool | None = None
+    # Whether steps of the run were computed in passes with other experts, which rounds differently; the queue
+    # of `train --all` continues it as it was begun.
+    fused: bool | None = None
     # Digests of what the run was begun with.
     inputs: Inputs | None = None
     # The most memory that the attempt has held so far: resident on a CPU, reserved on a GPU.

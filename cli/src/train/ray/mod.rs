@@ -24,7 +24,7 @@ use tempfile::NamedTempFile;
 use order::{Failed, Line, Order, Resources, Training};
 pub use task::run as run_task;
 
-use super::engine::Engine;
+use super::engine::{Engine, Turn};
 use super::runner::Trained;
 use super::trainer::Trainer;
 use crate::args::PlanOptions;
@@ -34,7 +34,7 @@ use crate::sys::files::{remove, without_following};
 use crate::sys::lease;
 use crate::sys::paths::{absolute, file_name};
 use crate::ui::Console;
-use crate::worker::{self, Found, Helper, Interrupt, Notice, Search};
+use crate::worker::{self, Found, FusedGroup, Helper, Interrupt, Notice, Search};
 
 const MODULE: &str = "expert_worker.ray_engine";
 const ROUND: Duration = Duration::from_millis(100);
@@ -173,8 +173,15 @@ pub fn needs_task(trainer: &Trainer, resolved: &Resolved) -> bool {
 }
 
 impl Engine for Cluster<'_> {
-    fn train(&self, resolved: &Resolved, notify: &mut dyn FnMut(Notice)) -> Result<Trained, Failure> {
+    fn train(
+        &self,
+        resolved: &Resolved,
+        turn: Option<Turn>,
+        _group: Option<&FusedGroup>,
+        notify: &mut dyn FnMut(Notice),
+    ) -> Result<Trained, Failure> {
         if !needs_task(self.trainer, resolved) {
+            drop(turn);
             return self.trainer.train(resolved, notify);
         }
         let id = self.next.fetch_add(1, Ordering::Relaxed);
@@ -183,10 +190,14 @@ impl Engine for Cluster<'_> {
         let resources = Resources::of(&resolved.machine);
         let submit = json!({"submit": {"id": id, "resources": resources, "order": order}});
         self.helper.send(&submit).map_err(|_| self.log.lost())?;
+        drop(turn);
         let outcome = self.follow(id, &said, notify);
         self.desk.close_one(id);
         outcome
     }
+
+    /// Each task trains one expert.
+    fn conduct(&self, _group: &FusedGroup) {}
 }
 
 impl Desk {

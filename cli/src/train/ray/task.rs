@@ -73,8 +73,7 @@ fn train(training: &Training, global: &Global) -> Result<Line, Failure> {
     let stall_timeout = stall_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let supervision = Supervision { stall_timeout };
     let digests = Digests::open(&host::home());
-    let runner =
-        Runner { supervision: &supervision, global, digests: &digests, warm: None, rank: None, group: None };
+    let runner = Runner { supervision: &supervision, global, digests: &digests, warm: None, rank: None };
     let shelf = ShelfOptions::of_one(*no_evaluate);
     let trainer = Trainer { options: run, shelf: Some(&shelf), runner };
     let paths = &resolved.machine.paths;

@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,7 +85,11 @@ class Driver:
     def submit(self, number: int, resources: dict[str, Any], order: dict[str, Any]) -> None:
         task = _Task(number, resources, order)
         self._tasks[number] = task
-        threading.Thread(target=self._follow, args=(task,), name=f"task-{number}", daemon=True).start()
+        # In the caller's thread: nodes get tasks in the order in which they are submitted.
+        has_begun = self._tried(task, self._begin)
+        threading.Thread(
+            target=self._follow, args=(task, has_begun), name=f"task-{number}", daemon=True
+        ).start()
 
     def stop(self, number: int, word: str) -> None:
         """The task saves and ends; one that waits for a node ends at once."""
@@ -104,21 +109,25 @@ class Driver:
             if actor is not None and not ray.wait([actor.name.remote()], timeout=5.0)[0]:
                 ray.kill(actor)
 
-    def _follow(self, task: _Task) -> None:
+    def _follow(self, task: _Task, has_begun: bool) -> None:
+        while has_begun:
+            has_begun = self._tried(task, self._is_lost) and self._tried(task, self._begin)
+
+    def _tried(self, task: _Task, step: Callable[[_Task], bool]) -> bool:
         try:
-            while not self._attempt(task):
-                pass
+            return step(task)
         except Exception as error:
             self._say(
                 task, None, _failed(Failed(f"The driver failed: {_first_line(error)}", code="ray-failed"))
             )
+            return False
 
-    def _attempt(self, task: _Task) -> bool:
-        """False where the task was lost and is to be submitted again."""
+    def _begin(self, task: _Task) -> bool:
+        """False where its end is said."""
         needs = task.resources
         if not any(_fits(needs, one["Resources"]) for one in ray.nodes() if one["Alive"]):
             self._say(task, None, _failed(_no_room(needs)))
-            return True
+            return False
         with task.lock:
             if task.stopping is None:
                 task.actor = self._node.options(
@@ -129,7 +138,11 @@ class Driver:
                 ).remote(self._here)
         if task.actor is None:
             self._say(task, None, _interrupted(task))
-            return True
+            return False
+        return True
+
+    def _is_lost(self, task: _Task) -> bool:
+        """Until it ends: whether it is to be submitted again."""
         name = None
         reason = "it ended without a last word"
         self._say(task, None, {"remark": "waits for a node"})
@@ -145,7 +158,7 @@ class Driver:
                     # Should this task be lost, the next one need not wait until its lease expires.
                     task.order["training"]["succeeds"] = json.loads(text)["lease"]
                 if text.startswith(('{"trained"', '{"failed"')):
-                    return True
+                    return False
                 if '"type":"progress"' in text:
                     task.losses = 0
         except RayError as error:
@@ -156,10 +169,11 @@ class Driver:
             task.actor = None
         if task.stopping is not None:
             self._say(task, name, _interrupted(task))
-            return True
+            return False
         return self._lose(task, name, reason)
 
     def _lose(self, task: _Task, name: str | None, reason: str) -> bool:
+        """Whether it is tried again."""
         task.losses += 1
         where = f"node {name}" if name else "a node"
         if task.losses >= _LOSSES:
@@ -168,13 +182,13 @@ class Driver:
             )
             hint = "The logs of Ray on that node say more; another start resumes from the newest checkpoint."
             self._say(task, None, _failed(Failed(message, hint=hint, code="task-lost")))
-            return True
+            return False
         self._say(
             task,
             None,
             {"lost": f"{where} was lost ({reason}): the expert resumes from its newest checkpoint"},
         )
-        return False
+        return True
 
     def _say(self, task: _Task, name: str | None, line: dict[str, Any]) -> None:
         self._say_text(task, name, json.dumps(line))

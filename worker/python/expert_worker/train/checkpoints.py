@@ -51,6 +51,7 @@ class CheckpointManager:
         events: Events,
         dist: DistContext,
         unscored: int | None = None,
+        fused: bool = False,
     ) -> None:
         """`inputs` are the digests recorded when the run started, `saves` the number of remaining saves,
         `unscored` the step of the checkpoint that the run resumes from if its evaluation is owed."""
@@ -59,6 +60,7 @@ class CheckpointManager:
         self._cache_key, self._total_steps = cache_key, total_steps
         self._saved: int | None = None
         self._unscored = unscored
+        self._fused = fused
         self._dist = dist
         wanted = plan.machine.mirror
         self._mirror = (
@@ -165,6 +167,7 @@ class CheckpointManager:
             inputs=self._inputs,
             threads=self._dist.threads(machine),
             fp32_products=fp32_choice(dtype, device, self._model),
+            fused=self._fused,
             processor=name_of_processor(machine.device),
             tokens_per_second=tokens_per_second,
             peak_memory_bytes=memory.peak(device),

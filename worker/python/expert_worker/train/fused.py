@@ -76,6 +76,10 @@ class FusedGroup:
                 # Its adapter and what was computed with it.
                 member.__dict__.pop("alone", None)
 
+    def names_beside(self, member: Member) -> list[str]:
+        """Of those that have not ended yet."""
+        return [one.expert for one in self._members if one is not member]
+
     def leave(self, member: Member) -> None:
         """It hands over no more, and nobody waits for it."""
         if member in self._members:
@@ -143,36 +147,54 @@ class FusedGroup:
                 request.outcome = error
 
     def _pass(self, requests: Sequence[tuple[Member, _Request]]) -> None:
+        members = [member for member, _ in requests]
         if self._decoder is None:
-            self._decoder = GroupDecoder([member.alone.decoder for member, _ in requests])
-        decoder = self._decoder
-        trained = [member.alone.trained for member, _ in requests]
-        every = [parameter for parameters in trained for parameter in parameters]
-        scales = torch.tensor([request.scale for _, request in requests])
-
-        def gradients(piece: PackedBatch) -> tuple[Tensor, Sequence[Tensor | None]]:
-            losses = decoder.losses(piece)
-            if not losses.requires_grad:
-                return losses, [None] * len(every)
-            return losses.detach(), torch.autograd.grad((losses * scales).sum(), every, allow_unused=True)
-
-        pool = requests[0][0].alone.lanes
-        assert pool is not None
-        batch = PackedBatch.of_experts([request.batch for _, request in requests])
-        pieces = [piece.filled(CPU_MULTIPLE) for piece in pool.pieces(batch)]
-        totals = torch.zeros(len(requests))
-        # Added to the parameters only once all pieces are through: a pass that fails leaves nothing behind.
-        sums: list[Tensor | None] = [None] * len(every)
-        for losses, found in pool.walk(gradients, pieces):
-            totals += losses
-            for place, gradient in enumerate(found):
-                if gradient is not None:
-                    held = sums[place]
-                    sums[place] = gradient.contiguous() if held is None else held.add_(gradient)
-        for parameter, gradient in zip(every, sums, strict=True):
-            accumulate(parameter, gradient)
-        for (_, request), loss in zip(requests, totals, strict=True):
+            self._decoder = _decoder(members)
+        batches, scales = [it.batch for _, it in requests], [it.scale for _, it in requests]
+        losses = _backward(self._decoder, members, batches, scales)
+        for (_, request), loss in zip(requests, losses, strict=True):
             request.outcome = loss
+
+    @staticmethod
+    def passes(members: Sequence[Member]) -> Callable[[Sequence[PackedBatch]], Tensor]:
+        """Passes of these members only, of batches with scale 1: to measure how long they take."""
+        decoder = _decoder(members)
+        return lambda batches: _backward(decoder, members, batches, [1.0] * len(members))
+
+
+def _decoder(members: Sequence[Member]) -> GroupDecoder:
+    return GroupDecoder([member.alone.decoder for member in members])
+
+
+def _backward(
+    decoder: GroupDecoder, members: Sequence[Member], batches: Sequence[PackedBatch], scales: Sequence[float]
+) -> Tensor:
+    """Each member's summed loss; adds the gradients to its parameters."""
+    trained = [member.alone.trained for member in members]
+    every = [parameter for parameters in trained for parameter in parameters]
+    factors = torch.tensor(scales)
+
+    def gradients(piece: PackedBatch) -> tuple[Tensor, Sequence[Tensor | None]]:
+        losses = decoder.losses(piece)
+        if not losses.requires_grad:
+            return losses, [None] * len(every)
+        return losses.detach(), torch.autograd.grad((losses * factors).sum(), every, allow_unused=True)
+
+    pool = members[0].alone.lanes
+    assert pool is not None
+    pieces = [piece.filled(CPU_MULTIPLE) for piece in pool.pieces(PackedBatch.of_experts(batches))]
+    totals = torch.zeros(len(members))
+    # Added to the parameters only once all pieces are through: a pass that fails leaves nothing behind.
+    sums: list[Tensor | None] = [None] * len(every)
+    for losses, found in pool.walk(gradients, pieces):
+        totals += losses
+        for place, gradient in enumerate(found):
+            if gradient is not None:
+                held = sums[place]
+                sums[place] = gradient.contiguous() if held is None else held.add_(gradient)
+    for parameter, gradient in zip(every, sums, strict=True):
+        accumulate(parameter, gradient)
+    return totals
 
 
 class Member:
@@ -197,6 +219,9 @@ class Member:
             )
         self.alone = alone
         return FusedEngine(self, self._group)
+
+    def companions(self) -> list[str]:
+        return self._group.names_beside(self)
 
     @contextmanager
     def training(self) -> Iterator[None]:

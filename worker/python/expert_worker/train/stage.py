@@ -176,6 +176,7 @@ def prepare(
     if member is not None:
         reason = engine.obstacle_here(model, dist.sharded, machine.fast_path)
         training_engine = member.engine(training_engine, reason)
+        events.applied("fused", list[JsonValue](member.companions()))
     micro = saved.facts.micro_batch if saved else int(machine.micro_batch)
     state = TrainerState.from_json(saved.facts.totals) if saved else TrainerState()
     rows = _rows(machine, dataset, order, state.step, steps, events, dist)
@@ -204,6 +205,7 @@ def prepare(
         events,
         dist,
         unscored=owed,
+        fused=member is not None or (saved is not None and bool(saved.facts.fused)),
     )
     state_bytes = 0 if saved else optimizer.state_bytes(parameters)
     try_largest(accumulator, dataset.train, order, validation, device, events, dist, state_bytes)
