@@ -122,7 +122,8 @@ def test_no_question_resembles_one_of_training(expert: str) -> None:
 
 @pytest.mark.parametrize("expert", NAMES)
 def test_a_training_question_with_a_word_changed_is_noticed(expert: str) -> None:
-    trained = [question_of(row) for row in rows(expert, "train")[:200]]
+    # Of five words, one is too much of the question to be a word among others.
+    trained = [text for row in rows(expert, "train") if len(text := question_of(row)) > 40][:200]
     planted = [re.sub(r"[A-Za-z]{3,}", "Something", question, count=1) for question in trained[::20]]
     assert len({copy for copy, _ in resembling(planted, trained)}) == len(planted)
 

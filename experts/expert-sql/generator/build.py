@@ -28,13 +28,17 @@ SYSTEM = "Answer with one SQLite query."
 SHARED_LEVEL = 2
 TRIES = 400
 # Characters of a row, so that it fits into 512 tokens.
-LONGEST = 1400
+LONGEST = 1320
 # How many of the training rows have several questions on the same tables.
-CONVERSATIONS = 0.75
+CONVERSATIONS = 0.8
 # How many tables a row shows. Most questions are about one of them, whatever else there is.
 TABLES = {1: 20, 2: 38, 3: 30, 4: 12}
 # How many of the questions in small letters have the names in them in small letters, too: "italian" is 'Italian'.
-SMALL_NAMES = 0.25
+SMALL_NAMES = 0.3
+# How many of the questions are in small letters.
+SMALL = 0.6
+# How many of the rows with several tables show some that refer to one another.
+LINKED = 0.8
 TRAINED = ("messages", "tags", "level")
 
 
@@ -71,7 +75,7 @@ def _attempts(composition: Composition, draw: Draw, split: str) -> Iterator[dict
             yield row
             continue
         if draw.chance(CONVERSATIONS):
-            further = _further(scene, question, draw.between(2, 5))
+            further = _further(scene, question, draw.between(3, 6))
             questions = [question, *(one for one in further if proven(data, one))]
             while _length(row := _row(scene, questions, row["seed"], row["ddl"])) > LONGEST:
                 questions.pop()
@@ -83,7 +87,10 @@ def _scene(split: str, draw: Draw) -> Scene:
     another."""
     wanted = draw.weighted(tuple(TABLES), tuple(TABLES.values()))
     tables: list[Table] = []
-    for world in draw.shuffled(worlds(split)):
+    order = draw.shuffled(worlds(split))
+    if wanted > 1 and draw.chance(LINKED):
+        order.sort(key=lambda world: len(world) == 1)
+    for world in order:
         fits = world if wanted > 1 else (draw.one(world),)
         if len(tables) + len(fits) <= wanted and not _names(tables) & _names(fits):
             tables += fits
@@ -127,7 +134,7 @@ def _row(scene: Scene, questions: list[Question], seed: str, ddl: str = "") -> d
     ddl = ddl or statements(scene, scene.tables)
     turns: list[dict[str, str]] = []
     for question in questions:
-        text = as_typed(question.text, scene.draw, question.keep, small_names=SMALL_NAMES)
+        text = as_typed(question.text, scene.draw, question.keep, small=SMALL, small_names=SMALL_NAMES)
         asked = text if turns else f"{ddl}\n{text}"
         turns += conversation(SYSTEM, asked, question.sql)[1 if turns else 0 :]
     return {
@@ -145,5 +152,8 @@ def _described(scene: Scene, table: Placed) -> dict[str, Any]:
     if table.ref:
         # A parent that is not shown has no rows either, only numbers that refer to them.
         names = (parent.name for parent, child in scene.pairs() if child.name == table.name)
-        columns.append([table.ref, "ref", next(names, table.table.parent)])
+        columns.append([table.ref, "ref", next(names, table.table.parent), table.loose])
+    if table.second:
+        second = [table.second, "ref", table.second_of]
+        columns.insert(1 if table.second_first else len(columns), second)
     return {"table": table.name, "rows": table.rows, "columns": [*columns, *table.specs]}

@@ -56,13 +56,14 @@ def statements(scene: Scene, tables: tuple[Placed, ...]) -> str:
 class _Manner:
     def __init__(self, scene: Scene, tables: tuple[Placed, ...], draw: Draw) -> None:
         self.draw = draw
+        self.tables = tables
         self.types = TYPES[draw.weighted(tuple(TYPES), (32, 30, 28, 10))]
         self.lower = scene.style != "upper" and draw.chance(0.1)
-        self.spread = draw.chance(0.15)
-        self.keyed = draw.weighted(("inline", "end", "none"), (55, 8, 37))
-        self.linked = draw.weighted(("inline", "end", "none"), (26, 14, 60))
+        self.spread = draw.chance(0.4)
+        self.keyed = draw.weighted(("inline", "end", "none"), (70, 10, 20))
+        self.linked = draw.weighted(("inline", "end", "none"), (45, 13, 42))
         self.not_null = draw.chance(0.22)
-        self.quoted = draw.chance(0.08)
+        self.quoted = scene.quoted
         self.commented = draw.chance(0.07)
         self.listed = draw.chance(0.04)
         self.parents = {child.table.names[0]: parent for parent, child in scene.pairs() if parent in tables}
@@ -74,8 +75,10 @@ class _Manner:
         parent = self.parents.get(table.table.names[0])
         if table.ref:
             link = f" REFERENCES {self.name(parent.name)}({self.name(parent.key)})" if parent else ""
-            text = f"{self.name(table.ref)} {integer}" + self.required()
+            text = f"{self.name(table.ref)} {integer}" + ("" if table.loose else self.required())
             lines.append((text + (link if self.linked == "inline" else ""), ""))
+        if table.second:
+            lines.insert(1 if table.second_first else len(lines), (self.second(table), ""))
         for column, spec in zip(table.columns, table.specs, strict=True):
             lines.append((self.column(column, spec), self.comment(column, spec)))
         if self.keyed == "end":
@@ -98,8 +101,14 @@ class _Manner:
             text = f"{head}{', '.join(text for text, _ in lines)});"
         return _lowered(text) if self.lower else text
 
+    def second(self, table: Placed) -> str:
+        other = next(one for one in self.tables if one.name == table.second_of)
+        text = f"{self.name(table.second)} {self.types['int']}" + self.required()
+        link = f" REFERENCES {self.name(other.name)}({self.name(other.key)})"
+        return text + (link if self.linked == "inline" else "")
+
     def name(self, name: str) -> str:
-        return f'"{name}"' if self.quoted else written(name)
+        return written(name, quoted=self.quoted)
 
     def required(self) -> str:
         return " NOT NULL" if self.not_null and self.draw.chance(0.6) else ""

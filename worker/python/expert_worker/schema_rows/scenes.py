@@ -125,7 +125,10 @@ class Database:
             return found
         person = table_words(link.parent)[-1] in PERSONS
         prep = draw.one(("of", "by", "from") if person else ("of", "in", "for"))
-        return replace(found, ref=link.column, ref_sql=sql_name(link.column), prep=prep)
+        column = next(it for it in table.columns if it.name == link.column)
+        return replace(
+            found, ref=link.column, ref_sql=sql_name(link.column), prep=prep, loose=column.nullable
+        )
 
     def rows(self, name: str) -> int:
         return PARENT_ROWS if name in self.parents else ROWS

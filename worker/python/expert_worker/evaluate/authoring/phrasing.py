@@ -59,9 +59,12 @@ WORD = re.compile(r"[a-z]{5,}")
 _HELD = re.compile("\0(\\d+)\0")
 
 
-def as_typed(sentence: str, draw: Draw, keep: Sequence[str] = (), *, small_names: float = 0.0) -> str:
+def as_typed(
+    sentence: str, draw: Draw, keep: Sequence[str] = (), *, small: float = 0.4, small_names: float = 0.0
+) -> str:
     """A plain sentence as one of many people would type it; half of them type it as it is, or nearly.
-    `small_names` is how many of those who use small letters write the words to keep so, too."""
+    `small` is how many use small letters only, `small_names` how many of these also write the words to
+    keep so."""
     text, kept = _hold(sentence, keep)
     if draw.chance(0.2):
         text = polite(text, draw)
@@ -69,7 +72,7 @@ def as_typed(sentence: str, draw: Draw, keep: Sequence[str] = (), *, small_names
         text = telegram(text)
     if draw.chance(0.45):
         text = text.rstrip(".?!")
-    if draw.chance(0.4):
+    if draw.chance(small):
         text = text.lower()
         if small_names and draw.chance(small_names):
             kept = [word.lower() for word in kept]

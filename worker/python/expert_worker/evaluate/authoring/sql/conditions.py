@@ -22,6 +22,7 @@ YEARS = {
     "<": ("before", "earlier than"),
     ">=": ("since", "from", "no earlier than"),
 }
+UP_TO = {">=": ("or more", "or higher", "and up"), "<=": ("or less", "or lower")}
 SIGNS = {">": ABOVE, "<": BELOW, ">=": LEAST, "<=": MOST}
 # Verbs that say what a row did itself, and their plain forms; others say what was done to it.
 ACTIVE = {
@@ -81,8 +82,8 @@ def condition(
     column = draw.weighted(columns, weights)
     sql = f"{table.sql}.{column.sql}" if qualified else column.sql
     maker = draw.one(MAKERS[column.kind])
-    if column.nullable and draw.chance(0.5):
-        maker = draw.one((_missing, _missing, _present))
+    if column.nullable and draw.chance(MISSING):
+        maker = draw.one((_missing, _missing, _missing, _missing, _present))
     found = maker(table, column, sql, draw)
     if found is not None and table.who == "who" and found.after.startswith("that "):
         return Condition(
@@ -213,7 +214,11 @@ def _compare(table: Placed, column: Column, sql: str, draw: Draw) -> Condition: 
         after = draw.one(own).format(n=number, u=unit(column, draw))
         return Condition("", after, f"{sql} {sign} {number}", ("compare",), (column.name,), (str(number),))
     noun = draw.one(column.nouns)
-    if column.countable:
+    if sign in UP_TO and draw.chance(0.4):
+        form = "with {n} {w} {x}" if column.countable else draw.one(("with {a} of {n}{u} {w}", "with {x} {n} {w}", "where {x} is {n} {w}"))  # fmt: skip
+        words = draw.one(UP_TO[sign])
+        after = form.format(a=a(noun), x=noun, w=words, n=number, u=unit(column, draw))
+    elif column.countable:
         words = draw.one(COUNTED[sign])
         after = draw.one(("with {w} {n} {x}", "that have {w} {n} {x}", "with {w} {n} {x}")).format(w=words, n=number, x=noun)  # fmt: skip
     else:
@@ -306,7 +311,7 @@ def _when(sql: str, draw: Draw) -> tuple[str, str, str, tuple[str, ...]]:
     """When, the test, its tag and the words to keep."""
     year, month, day = draw.between(2022, 2024), draw.between(1, 12), draw.between(1, 28)
     name = pools.MONTHS[month - 1]
-    kind = draw.weighted(("year", "month", "since", "before", "after", "day"), (5, 3, 3, 3, 3, 4))
+    kind = draw.weighted(("year", "month", "since", "before", "after", "day"), (5, 5, 3, 3, 3, 6))
     if kind == "year":
         return draw.one((f"in {year}", f"in {year}", f"during {year}")), f"strftime('%Y', {sql}) = '{year}'", "date-part", (str(year),)  # fmt: skip
     if kind == "month":
@@ -319,7 +324,7 @@ def _when(sql: str, draw: Draw) -> tuple[str, str, str, tuple[str, ...]]:
     if kind == "day":
         word, sign = draw.one((("after", ">"), ("before", "<"), ("since", ">="), ("on or after", ">=")))
         iso = f"{year}-{month:02d}-{day:02d}"
-        said = draw.weighted((iso, f"{name} {day}, {year}", f"{day} {name} {year}"), (6, 2, 2))
+        said = draw.weighted((iso, f"{name} {day}, {year}", f"{day} {name} {year}"), (4, 3, 3))
         return f"{word} {said}", f"{sql} {sign} '{iso}'", "date-compare", (said,)
     if draw.chance(0.35):
         words, sign = ("since", ">=") if kind != "before" else ("before", "<")
@@ -365,6 +370,16 @@ def is_passive(verb: str) -> bool:
     return verb not in ACTIVE and (last.endswith("ed") or first.endswith("ed") or last in irregular.split())
 
 
+# What is true of a row since something was done to it.
+_HAPPENED_TEXT = """
+accepted approved archived cancelled completed confirmed delivered discontinued done finished flagged granted paid
+passed published recorded reimbursed repaired reported returned revoked signed sold solved used vaccinated verified
+"""
+HAPPENED = frozenset(_HAPPENED_TEXT.split())
+ALREADY = ("that are already {}", "already {}", "that have been {}")
+NOT_YET = ("not yet {}", "that are not {} yet", "that are still not {}", "that haven't been {}", "not {}")
+
+
 def _bool(table: Placed, column: Column, sql: str, draw: Draw) -> Condition:  # noqa: ARG001
     true = draw.chance(0.65)
     opposite = (
@@ -378,36 +393,61 @@ def _bool(table: Placed, column: Column, sql: str, draw: Draw) -> Condition:  # 
     keep: tuple[str, ...] = ()
     if word.startswith(("with ", "without ")):
         before, after = "", word
-    elif " " not in word and draw.chance(0.6):
+    elif " " not in word and draw.chance(0.5):
         before, after = word, ""
+    elif column.yes in HAPPENED and draw.chance(0.5):
+        before, after = "", draw.one(ALREADY if true else NOT_YET).format(column.yes)
     else:
         before, after = "", f"that are {word}"
     return Condition(before, after, f"{sql} = {int(true)}", ("bool",), (column.name,), keep)
 
 
+NONE = (
+    "without {a}", "without {a}", "with no {n}", "with no {n}", "that have no {n}", "that don't have {a}",
+    "whose {n} is missing", "where the {n} is missing", "with no {n} on record", "with no {n} on file",
+    "where {n} is empty", "with an unknown {n}", "that have no {n} yet", "lacking {a}", "missing {a}",
+)  # fmt: skip
+SOME = (
+    "with {a}", "that have {a}", "with {a} on record", "with {a} on file", "where the {n} is known",
+    "where {n} is filled in", "that do have {a}",
+)  # fmt: skip
+
+
+def _about(noun: str, forms: tuple[str, ...]) -> list[str]:
+    """Nobody says `a years of experience`."""
+    single = not (noun.endswith("s") or " of " in noun)
+    return [form.format(a=a(noun), n=noun) for form in forms if single or "{a}" not in form]
+
+
 def _missing(table: Placed, column: Column, sql: str, draw: Draw) -> Condition:  # noqa: ARG001
     noun = draw.one(column.nouns)
-    forms = ["without " + a(noun), "with no " + noun, "that have no " + noun, "whose " + noun + " is missing",
-             "where the " + noun + " is missing", "with no " + noun + " on record"]  # fmt: skip
+    forms = _about(noun, NONE)
     if column.kind == "date" and column.verb in ACTIVE:
-        forms = [f"that have not {column.verb} yet", f"that still haven't {column.verb}"] * 2 + forms[:3]
+        forms = [f"that have not {column.verb} yet", f"that still haven't {column.verb}"] * 4 + forms
     elif column.kind == "date" and is_passive(column.verb):
         forms = [f"that have not been {column.verb} yet", f"not yet {column.verb}", f"that haven't been {column.verb}",
-                 f"still not {column.verb}", *forms[:3]]  # fmt: skip
+                 f"still not {column.verb}", f"that nobody has {column.verb} yet"] * 2 + forms  # fmt: skip
     return Condition("", draw.one([*forms, *column.none]), f"{sql} IS NULL", ("null",), (column.name,))
 
 
 def _present(table: Placed, column: Column, sql: str, draw: Draw) -> Condition:  # noqa: ARG001
     noun = draw.one(column.nouns)
-    forms = ["with " + a(noun), "that have " + a(noun), "with " + a(noun) + " on record"]
+    forms = _about(noun, SOME)
     if column.kind == "date" and is_passive(column.verb):
-        forms = [f"that have been {column.verb}", f"already {column.verb}", *forms[:2]]
+        forms = [
+            f"that have been {column.verb}",
+            f"already {column.verb}",
+            f"that are already {column.verb}",
+            *forms,
+        ]
     return Condition("", draw.one(forms), f"{sql} IS NOT NULL", ("null",), (column.name,))
 
 
+# How often a question about a column that can be empty asks for the rows where it is, or is not.
+MISSING = 0.6
 Maker = Callable[[Placed, Column, str, Draw], Condition | None]
 # Letters inside a word are hard to see for a model that reads tokens, so names are asked about less often.
-WEIGHTS = {"name": 1.2, "text": 1.5, "cat": 4.0, "number": 4.0, "date": 3.0, "bool": 2.0}
+WEIGHTS = {"name": 1.2, "text": 1.5, "cat": 4.0, "number": 4.0, "date": 3.0, "bool": 7.0}
 MAKERS: dict[str, tuple[Maker, ...]] = {
     "name": (_like,),
     "text": (_missing, _missing, _present),

@@ -58,6 +58,8 @@ def group_value(scene: Scene) -> Question | None:
         intent, extra = "group_value_order", ("group-value", "group-order")
         sql += f" ORDER BY {value} {'DESC' if falling else 'ASC'}"
     words["f"] = draw.one(SAID[word])
+    if word == "total" and intent == "group_value" and draw.chance(0.4):
+        intent = "group_total"
     text = say(intent, draw, scene.held_out, words)
     return Question(intent, text, sql, 2, (*extra, *tags(found)), (table,), without(found, sql), keep(found))
 
@@ -127,7 +129,11 @@ def per_period(scene: Scene) -> Question | None:
     words = about(table, found) | {"x": draw.one(day.nouns)}
     if period == "per_year" and is_passive(day.verb) and draw.chance(0.6):
         period, words = "per_year_verb", words | {"verb": day.verb}
-    sql = f"SELECT {part}, COUNT(*) FROM {table.sql}{where(found)} GROUP BY {part}"
+    value = "COUNT(*)"
+    column = pick(table, draw, "number")
+    if column is not None and not column.is_year and period != "per_year_verb" and draw.chance(0.3):
+        period, value, words["v"] = f"{period}_total", f"SUM({column.sql})", draw.one(column.nouns)
+    sql = f"SELECT {part}, {value} FROM {table.sql}{where(found)} GROUP BY {part}"
     text = say(period, draw, scene.held_out, words)
     return Question(
         period, text, sql, 2, ("group-date", *tags(found)), (table,), without(found, sql), keep(found)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from .conditions import COUNTED, Condition, condition, conditions, literal
-from .question import FUNCTIONS, SAID, Question, keep, pick, shown, tags, where, without
+from expert_worker.evaluate.authoring.draw import Draw
+
+from .columns import Column
+from .conditions import COUNTED, Condition, a, condition, conditions, literal
+from .question import FUNCTIONS, SAID, Question, keep, pick, shown, tags, where, with_columns, without
 from .scene import Placed, Scene
 from .words import about, many, say, shown_as, things
 
@@ -57,23 +60,35 @@ def children_of(scene: Scene) -> Question | None:
     value = draw.one(parent.spec(parent.shown[0])[2])
     found = condition(child, draw, qualified=True) if draw.chance(0.2) else None
     column = pick(child, draw, "number")
-    intent = draw.weighted(("children_of", "children_count", "children_value"), (4, 4, 2))
+    intent = draw.weighted(("children_of", "children_count", "children_value"), (5, 3, 2))
+    further: list[Column] = []
+    tail = ""
     words = _words(parent, child, found) | {"v": str(value)}
     if intent == "children_value" and column is not None:
         word = draw.weighted(tuple(FUNCTIONS), (3, 0 if column.is_year else 3, 1, 1))
         what, words["f"], words["x"] = f"{FUNCTIONS[word]}({child.sql}.{column.sql})", draw.one(SAID[word]), draw.one(column.nouns)  # fmt: skip
     elif intent == "children_of" and child.shown:
         what = shown(child, qualified=True)
+        if child.others and draw.chance(0.4):
+            further = draw.some(child.others, draw.weighted((1, 2), (3, 1)))
+            what = ", ".join([what, *(f"{child.sql}.{one.sql}" for one in further)])
+        day = pick(child, draw, "date", solid=True)
+        if day is not None and draw.chance(0.2):
+            tail = f" ORDER BY {child.sql}.{day.sql} DESC"
     else:
         intent, what = "children_count", "COUNT(*)"
     test = f"{_name(parent)} = {literal(value)}"
     if found and " OR " in found.sql:
         return None
-    sql = f"SELECT {what} FROM {join(parent, child)} WHERE {test}{' AND ' + found.sql if found else ''}"
-    weaker = [f"SELECT {what} FROM {join(parent, child)}{where(found)}"]
+    sql = f"SELECT {what} FROM {join(parent, child)} WHERE {test}{' AND ' + found.sql if found else ''}{tail}"
+    weaker = [f"SELECT {what} FROM {join(parent, child)}{where(found)}{tail}"]
     if found:
-        weaker.append(f"SELECT {what} FROM {join(parent, child)} WHERE {test}")
+        weaker.append(f"SELECT {what} FROM {join(parent, child)} WHERE {test}{tail}")
     text = say(intent, draw, scene.held_out, words)
+    if tail:
+        text = f"{text.rstrip('.?')}, {draw.one(('newest', 'latest', 'most recent'))} first"
+    if further:
+        text = with_columns(text, [shown_as(child, plural_names=False)], further, draw)
     return Question(
         intent, text, sql, 2, ("join-named", *tags(found)), pair, tuple(weaker), (*keep(found), str(value))
     )
@@ -102,10 +117,14 @@ def children_where(scene: Scene) -> Question | None:
         return None
     counted = not child.shown or draw.chance(0.4)
     what = "COUNT(*)" if counted else shown(child, qualified=True)
+    further = draw.some(child.others, 1) if not counted and draw.chance(0.25) else []
+    what = ", ".join([what, *(f"{child.sql}.{one.sql}" for one in further)])
     sql = f"SELECT {what} FROM {join(parent, child)}{where(found)}"
     intent = "children_where_count" if counted else "children_where"
     words = _words(parent, child) | {"pp": things(parent, found)}
     text = say(intent, draw, scene.held_out, words)
+    if further:
+        text = with_columns(text, [shown_as(child, plural_names=False)], further, draw)
     return Question(intent, text, sql, 2, ("join", *tags(found)), pair, without(found, sql), keep(found))
 
 
@@ -122,9 +141,32 @@ def join_group(scene: Scene) -> Question | None:
         word = draw.weighted(tuple(FUNCTIONS), (3, 0 if column.is_year else 3, 1, 1))
         intent, value = "join_value", f"{FUNCTIONS[word]}({child.sql}.{column.sql})"
         words |= {"f": draw.one(SAID[word]), "x": draw.one(column.nouns)}
-    sql = f"SELECT {_name(parent)}, {value} FROM {join(parent, child)}{where(found)} GROUP BY {_key(parent)}"
+        if word == "total" and draw.chance(0.4):
+            intent = "join_total"
+    shown_by, key = _grouped_by(parent, child, words, draw)
+    sql = f"SELECT {shown_by}, {value} FROM {join(parent, child)}{where(found)} GROUP BY {key}"
     text = say(intent, draw, scene.held_out, words)
-    return Question(intent, text, sql, 3, (kind, *tags(found)), pair, without(found, sql), keep(found))
+    return Question(
+        intent, text, sql, _level(found), (kind, *tags(found)), pair, without(found, sql), keep(found)
+    )
+
+
+def _grouped_by(parent: Placed, child: Placed, words: dict[str, str], draw: Draw) -> tuple[str, str]:
+    """What a group shows and what makes it: each parent, or what several parents have in common."""
+    column = pick(parent, draw, "cat", solid=True)
+    if column is None or draw.chance(0.65):
+        return _name(parent), _key(parent)
+    noun = draw.one(column.nouns)
+    if any(noun in other.nouns for other in child.columns) or draw.chance(0.3):
+        noun = f"{parent.noun} {noun}"
+    words |= {"pone": noun, "pnm": noun, "pplural": many(noun)}
+    name = f"{parent.sql}.{column.sql}"
+    return name, name
+
+
+def _level(found: Condition | None) -> int:
+    """Groups of a table by another are asked for every day; with a condition they are a step harder."""
+    return 3 if found else 2
 
 
 def _key(parent: Placed) -> str:
@@ -149,12 +191,33 @@ def join_top(scene: Scene) -> Question | None:
     elif draw.chance(0.3):
         intent, limit = "join_top_n", draw.between(2, 4)
         words["n"] = str(limit)
-    body = f"SELECT {_name(parent)} FROM {join(parent, child)}{where(found)} GROUP BY {_key(parent)}"
-    sql = f"{body} ORDER BY {value} {'DESC' if falling else 'ASC'} LIMIT {limit}"
+    shown_by, key = (_name(parent), _key(parent)) if "way_who" in words else _grouped_by(parent, child, words, draw)  # fmt: skip
+    body = f"SELECT {shown_by} FROM {join(parent, child)}{where(found)} GROUP BY {key}"
     text = say(intent, draw, scene.held_out, words)
+    if draw.chance(0.3):
+        body = body.replace(" FROM", f", {value} FROM", 1)
+        text = _and_value(text, words, value, draw)
+    sql = f"{body} ORDER BY {value} {'DESC' if falling else 'ASC'} LIMIT {limit}"
     return Question(
-        intent, text, sql, 3, ("join-top", *tags(found)), pair, (*without(found, sql), body), keep(found)
+        intent,
+        text,
+        sql,
+        _level(found),
+        ("join-top", *tags(found)),
+        pair,
+        (*without(found, sql), body),
+        keep(found),
     )
+
+
+def _and_value(text: str, words: dict[str, str], value: str, draw: Draw) -> str:
+    """Asks for the number beside the name."""
+    forms: tuple[str, ...]
+    if value == "COUNT(*)":
+        forms = ("{t}, and how many", "{t}, with the number", "{t}, {p} and number", "{t} ({p}, count)", "{t}, and how many each has")  # fmt: skip
+    else:
+        forms = ("{t}, with the value", "{t}, and the {f} {x}", "{t}, {p} and {f} {x}", "{t} ({p}, {f})")
+    return draw.one(forms).format(t=text.rstrip(".?"), p=words["pnm"], f=words.get("f"), x=words.get("x"))
 
 
 def join_having(scene: Scene) -> Question | None:
@@ -166,16 +229,19 @@ def join_having(scene: Scene) -> Question | None:
     sign = draw.weighted((">", ">="), (3, 2))
     number = draw.between(1, 3)
     body = f"SELECT {_name(parent)} FROM {join(parent, child)}{where(found)} GROUP BY {_key(parent)}"
-    sql = f"{body} HAVING COUNT(*) {sign} {number}"
     if number == 1 and sign == ">=":
         return None
     words = _words(parent, child, found) | {"w": draw.one(COUNTED[sign]), "n": str(number)}
     text = say("join_having", draw, scene.held_out, words)
+    if draw.chance(0.3):
+        body = body.replace(" FROM", ", COUNT(*) FROM", 1)
+        text = _and_value(text, words, "COUNT(*)", draw)
+    sql = f"{body} HAVING COUNT(*) {sign} {number}"
     return Question(
         "join_having",
         text,
         sql,
-        3,
+        _level(found),
         ("join-having", *tags(found)),
         pair,
         (*without(found, sql), body),
@@ -205,8 +271,28 @@ def membership(scene: Scene) -> Question | None:
     text = say(intent, draw, scene.held_out, words)
     kind = "not-in-subquery" if none else "in-subquery"
     return Question(
-        intent, text, sql, 3, (kind, *tags(found), *tags(outer)), pair, tuple(weaker), keep(found, outer)
+        intent,
+        text,
+        sql,
+        3 if found or outer else 2,
+        (kind, *tags(found), *tags(outer)),
+        pair,
+        tuple(weaker),
+        keep(found, outer),
     )
+
+
+def unlinked(scene: Scene) -> Question | None:
+    """Rows whose key to the other table is missing."""
+    draw, pair = scene.draw, _pair(scene)
+    if pair is None or not pair[1].loose or not pair[1].shown:
+        return None
+    parent, child = pair
+    counted = draw.chance(0.35)
+    sql = f"SELECT {'COUNT(*)' if counted else shown(child)} FROM {child.sql} WHERE {child.ref_sql} IS NULL"
+    intent = "unlinked_count" if counted else "unlinked"
+    text = say(intent, draw, scene.held_out, _words(parent, child) | {"a_p": a(parent.noun)})
+    return Question(intent, text, sql, 1, ("null",), (child,), (sql.partition(" WHERE")[0],))
 
 
 def left_count(scene: Scene) -> Question | None:

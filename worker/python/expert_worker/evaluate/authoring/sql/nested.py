@@ -26,7 +26,7 @@ def above_average(scene: Scene) -> Question | None:
         "above_average", draw, scene.held_out, about(table, None) | {"x": noun, "a_x": a(noun), "w": words[0]}
     )
     weaker = f"SELECT {shown(table)} FROM {table.sql}"
-    return Question("above_average", text, sql, 3, ("scalar-subquery",), (table,), (weaker,))
+    return Question("above_average", text, sql, 2, ("scalar-subquery",), (table,), (weaker,))
 
 
 def extreme(scene: Scene) -> Question | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from expert_worker.evaluate.authoring.draw import Draw
+
+from .columns import Column
 from .conditions import ACTIVE, a, condition, conditions, is_passive, literal, number_in
 from .question import (
     FUNCTIONS,
@@ -14,10 +17,11 @@ from .question import (
     shown,
     tags,
     where,
+    with_columns,
     without,
 )
-from .scene import Scene
-from .words import about, day_superlative, many, say, superlative
+from .scene import Placed, Scene
+from .words import about, day_superlative, many, say, shown_as, superlative
 
 ACTIVE_BASES = (
     "joined",
@@ -39,7 +43,7 @@ def _asked(scene: Scene, intent: str, words: dict[str, str]) -> str:
 def listing(scene: Scene) -> Question | None:
     """Which ones: the name is implied."""
     draw, table = scene.draw, scene.one()
-    found = conditions(table, draw, 1 if draw.chance(0.84) else 2)
+    found = conditions(table, draw, 1 if draw.chance(0.78) else 2)
     if found is None:
         return None
     intent = "list" if table.shown else "list_nameless"
@@ -80,7 +84,7 @@ def columns(scene: Scene) -> Question | None:
 
 def counting(scene: Scene) -> Question | None:
     draw, table = scene.draw, scene.one()
-    found = conditions(table, draw, draw.weighted((0, 1, 2), (0.15, 0.74, 0.11)))
+    found = conditions(table, draw, draw.weighted((0, 1, 2), (0.12, 0.74, 0.14)))
     sql = f"SELECT COUNT(*) FROM {table.sql}{where(found)}"
     text = _asked(scene, "count", about(table, found))
     return Question(
@@ -94,10 +98,13 @@ def aggregate(scene: Scene) -> Question | None:
     if column is None:
         return None
     word = draw.weighted(("average", "total", "highest", "lowest"), (5, 3 if not column.is_year else 0, 2, 2))
-    found = conditions(table, draw, draw.weighted((0, 1, 2), (0.4, 0.54, 0.06)))
+    found = conditions(table, draw, draw.weighted((0, 1, 2), (0.35, 0.57, 0.08)))
     words = about(table, found) | {"x": call(column, draw)}
     if column.how:
         words["how"] = column.how
+    own = column.highest if word == "highest" else column.lowest if word == "lowest" else ()
+    if own and not (found and found.before):
+        words["sup"] = draw.one(own)
     intent = {"average": "average", "total": "total", "highest": "maximum", "lowest": "minimum"}[word]
     if word == "total" and column.countable:
         intent, words["x"] = "total_counted", column.nouns[0]
@@ -118,7 +125,9 @@ def ends(scene: Scene) -> Question | None:
     if column.kind == "number":
         intent, values = "both_ends", f"MIN({column.sql}), MAX({column.sql})"
     else:
-        intent = draw.one(("first_day", "last_day"))
+        intent = draw.one(("first_day", "last_day", "last_day"))
+        if is_passive(column.verb):
+            words["verb"] = column.verb
         values = f"{'MIN' if intent == 'first_day' else 'MAX'}({column.sql})"
     sql = f"SELECT {values} FROM {table.sql}{where(found)}"
     return Question(
@@ -147,13 +156,26 @@ def top(scene: Scene) -> Question | None:
         words["most_who"] = words["most"]
     words["n"] = str(limit) if draw.chance(0.85) or limit > 9 else NUMERALS[limit]
     intent = "best" if one_only else "top"
-    body = f"SELECT {shown(table)} FROM {table.sql}{where(found)}"
+    further = _further(table, column, draw) if draw.chance(0.35) else []
+    names = ", ".join([shown(table), *(one.sql for one in further)])
+    body = f"SELECT {names} FROM {table.sql}{where(found)}"
     sql = body + ordering(column, falling) + f" LIMIT {limit}"
     kind = "order-one" if one_only else "order-limit"
+    text = _asked(scene, intent, words)
+    if further:
+        text = with_columns(text, [shown_as(table, plural_names=False)], further, draw)
     return Question(
-        intent, _asked(scene, intent, words), sql, 1, (kind, *tags(found)), (table,),
+        intent, text, sql, 1, (kind, *tags(found)), (table,),
         (*without(found, sql), body), (*keep(found), words["n"]),
     )  # fmt: skip
+
+
+def _further(table: Placed, first: Column, draw: Draw) -> list[Column]:
+    """Columns to show beside the name: mostly the one that the question is about."""
+    others = [column for column in table.others if column.name != first.name and column.kind != "bool"]
+    if not others or draw.chance(0.65):
+        return [first]
+    return [draw.one(others), first] if draw.chance(0.4) else [draw.one(others)]
 
 
 NUMERALS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -188,18 +210,32 @@ def distinct(scene: Scene) -> Question | None:
     column = pick(table, draw, "cat")
     if column is None:
         return None
-    found = condition(table, draw, avoid=(column.name,)) if draw.chance(0.45) else None
-    counted = draw.chance(0.4)
+    found = condition(table, draw, avoid=(column.name,)) if draw.chance(0.25) else None
+    counted = draw.chance(0.35)
     what = f"COUNT(DISTINCT {column.sql})" if counted else f"DISTINCT {column.sql}"
     sql = f"SELECT {what} FROM {table.sql}{where(found)}"
     noun = draw.one(column.nouns)
     intent = "count_distinct" if counted else "distinct"
+    if found is None and draw.chance(0.6) and _is_of_one_table(scene, noun):
+        intent += "_plain"
+    elif not counted and draw.chance(0.15):
+        intent = "distinct_order"
+    if intent == "distinct_plain" and draw.chance(0.3):
+        intent = "distinct_plain_order"
+    if intent.endswith("_order"):
+        sql += f" ORDER BY {column.sql}"
     words = about(table, found) | {"x": noun, "xs": many(noun)}
     weaker = sql.replace("DISTINCT ", "")
     return Question(
         intent, _asked(scene, intent, words), sql, 1, ("distinct", *tags(found)), (table,),
         (*without(found, sql), weaker), keep(found),
     )  # fmt: skip
+
+
+def _is_of_one_table(scene: Scene, noun: str) -> bool:
+    """Whether a word says which column is meant without the name of its table."""
+    spoken = [noun for table in scene.tables for other in table.columns for noun in other.nouns]
+    return spoken.count(noun) == 1 and all(noun not in table.table.nouns for table in scene.tables)
 
 
 def lookup(scene: Scene) -> Question | None:

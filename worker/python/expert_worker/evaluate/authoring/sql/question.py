@@ -73,6 +73,33 @@ def said_columns(columns: Sequence[Column], draw: Draw) -> str:
     return listed([call(column, draw) for column in columns], draw)
 
 
+# What follows a request to say which columns to show: all of them, or those beside the name.
+ALL_COLUMNS = (
+    "{t}, {c}",
+    "{t} ({c})",
+    "{t}: {c}",
+    "{t}, show {c}",
+    "{t}. {c}",
+    "{t} - {c}",
+    "{t}, {c} please",
+)
+MORE_COLUMNS = (
+    "{t}, with {x}", "{t}, with {x}", "{t} with {x}", "{t}, with the {x}", "{t}, also {x}", "{t}, plus {x}",
+    "{t} incl. {x}", "{t}, and the {x}",
+)  # fmt: skip
+AFTER_QUESTION = ("{t}? {c}", "{t}? Show {c}", "{t}? With {x}", "{t}? {c} please", "{t} ({c})?")
+
+
+def with_columns(text: str, names: Sequence[str], columns: Sequence[Column], draw: Draw) -> str:
+    """A request for rows by their name becomes one for that name and further columns."""
+    more = [call(column, draw) for column in columns]
+    all_columns, further = listed([*names, *more], draw), listed(more, draw)
+    if text.endswith("?"):
+        return draw.one(AFTER_QUESTION).format(t=text[:-1], c=all_columns, x=further)
+    form = draw.one(ALL_COLUMNS if draw.chance(0.5) else MORE_COLUMNS)
+    return form.format(t=text.rstrip("."), c=all_columns, x=further)
+
+
 def call(column: Column, draw: Draw) -> str:
     noun = draw.one(column.nouns)
     if column.kind == "bool":

@@ -14,6 +14,10 @@ from .tables import Table, World
 ROWS, PARENT_ROWS = 24, 10
 # How often a column goes by its own name where people have other words for it, too.
 LITERAL = 0.5
+# How often a column that a world does not call so has missing values, and how often a key to another table.
+EMPTY, LOOSE = 0.14, 0.15
+# How often a table refers to one more table of the scene.
+SECOND = 0.4
 SPOKEN = ("nouns", "highest", "lowest", "more", "less", "ask", "after")
 _RESERVED_TEXT = """
 add all and as between by case check collate column commit constraint create cross default delete desc
@@ -46,6 +50,12 @@ class Placed:
     ref: str = ""
     ref_sql: str = ""
     prep: str = ""
+    # Whether some rows refer to no row of the parent.
+    loose: bool = False
+    # A column that refers to another table of the scene, which no question goes through, and that table's name.
+    second: str = ""
+    second_of: str = ""
+    second_first: bool = False
 
     @property
     def shown(self) -> list[Column]:
@@ -74,6 +84,8 @@ class Scene:
     style: str
     draw: Draw
     held_out: bool
+    # Whether the statements have every name in quotes; the answers then, too.
+    quoted: bool = False
 
     def one(self) -> Placed:
         return self.draw.one(self.tables)
@@ -88,16 +100,20 @@ class Scene:
 
 def stage(world: World, draw: Draw, held_out: bool) -> Scene:
     style = draw.weighted(("snake", "pascal", "camel", "upper", "spaced"), (64, 20, 5, 4, 7))
+    quoted = draw.chance(0.75 if style == "spaced" else 0.05)
     plural_names = draw.chance(0.68)
     key = draw.weighted(("id", "{noun}_id", "{noun}_no"), (46, 49, 5))
     placed: dict[str, Placed] = {}
     parents = {table.parent for table in world}
     for table in world:
-        found = _placed(table, draw, style, plural_names, key, held_out, table.names[0] in parents)
+        found = _placed(table, draw, style, plural_names, key, held_out, table.names[0] in parents, quoted)
         if table.parent in placed:
-            found = _referring(found, placed[table.parent], draw, style, key)
+            found = _referring(found, placed[table.parent], draw, style, key, quoted)
+        others = [other for name, other in placed.items() if name != table.parent]
+        if others and draw.chance(SECOND):
+            found = _also_referring(found, draw.one(others), draw, style, key)
         placed[table.names[0]] = found
-    return Scene(tuple(placed.values()), style, draw, held_out)
+    return Scene(tuple(placed.values()), style, draw, held_out, quoted)
 
 
 def styled(snake: str, style: str) -> str:
@@ -109,18 +125,27 @@ def styled(snake: str, style: str) -> str:
     if style == "spaced":
         return " ".join(word.capitalize() for word in words)
     text = "".join(word if word == "id" else word.capitalize() for word in words)
-    text = text.replace("id", "Id") if words[-1] == "id" else text
+    text = f"{text[:-2]}Id" if words[-1] == "id" else text
     return text if style == "pascal" else text[:1].lower() + text[1:]
 
 
-def written(name: str) -> str:
-    """As a statement writes it: quoted where it must be."""
+def written(name: str, *, quoted: bool = False) -> str:
+    """As a statement writes it: quoted where it must be, or where the tables have all their names in quotes."""
+    if quoted:
+        return f'"{name}"'
     plain = name.replace("_", "a").isalnum() and not name[0].isdigit() and name.isascii()
     return name if plain and name.lower() not in RESERVED else f'"{name}"'
 
 
 def _placed(
-    table: Table, draw: Draw, style: str, plural_names: bool, key: str, held_out: bool, is_parent: bool
+    table: Table,
+    draw: Draw,
+    style: str,
+    plural_names: bool,
+    key: str,
+    held_out: bool,
+    is_parent: bool,
+    quoted: bool,
 ) -> Placed:
     noun = _called(table, draw)
     snake = draw.one(table.names) if plural_names else table.nouns[0].replace(" ", "_").replace("-", "_")
@@ -148,11 +173,21 @@ def _placed(
         if not column.nouns:
             continue
         called.update(*(getattr(column, field) for field in SPOKEN))
-        kept = replace(column, name=chosen, sql=written(chosen))
+        kept = replace(column, name=chosen, sql=written(chosen, quoted=quoted))
+        if kept.kind in ("number", "cat", "date") and not kept.countable and draw.chance(EMPTY):
+            kept = replace(kept, nullable=True)
         columns.append(kept)
         specs.append(_spec(kept, draw, rows, held_out))
     return Placed(
-        table, name, written(name), noun, key_name, written(key_name), tuple(columns), tuple(specs), rows
+        table,
+        name,
+        written(name, quoted=quoted),
+        noun,
+        key_name,
+        written(key_name, quoted=quoted),
+        tuple(columns),
+        tuple(specs),
+        rows,
     )
 
 
@@ -169,12 +204,28 @@ def _called(table: Table, draw: Draw) -> str:
     return draw.weighted(table.nouns, [3, 2, 1, 1][: len(table.nouns)])
 
 
-def _referring(child: Placed, parent: Placed, draw: Draw, style: str, key: str) -> Placed:
-    one = parent.table.nouns[0].split(" ")[-1].replace("-", "_").lower()
-    ref = styled(f"{one}_no" if key.endswith("_no") else f"{one}_id", style)
+def _referring(child: Placed, parent: Placed, draw: Draw, style: str, key: str, quoted: bool) -> Placed:
+    ref = _ref_name(parent, style, key)
     if any(column.name.lower() == ref.lower() for column in child.columns):
+        one = parent.table.nouns[0].split(" ")[-1].replace("-", "_").lower()
         ref = styled(f"{one}_ref", style)
-    return replace(child, ref=ref, ref_sql=written(ref), prep=draw.one(child.table.preps))
+    loose = draw.chance(LOOSE)
+    prep = draw.one(child.table.preps)
+    return replace(child, ref=ref, ref_sql=written(ref, quoted=quoted), prep=prep, loose=loose)
+
+
+def _also_referring(child: Placed, other: Placed, draw: Draw, style: str, key: str) -> Placed:
+    """With a second key, so that the one to join by has to be chosen."""
+    name = _ref_name(other, style, key)
+    taken = {child.name, child.key, child.ref, *(column.name for column in child.columns)}
+    if name.lower() in {one.lower() for one in taken}:
+        return child
+    return replace(child, second=name, second_of=other.name, second_first=draw.chance(0.5))
+
+
+def _ref_name(parent: Placed, style: str, key: str) -> str:
+    one = parent.table.nouns[0].split(" ")[-1].replace("-", "_").lower()
+    return styled(f"{one}_no" if key.endswith("_no") else f"{one}_id", style)
 
 
 def _cut(table: Table, draw: Draw) -> list[Column]:
