@@ -6,7 +6,7 @@ forward pass: the backward pass only scales and scatters it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -15,12 +15,15 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import cross_entropy
 
 from ..batch import IGNORED
+from . import triton_code
 from .matmul import times, times_transposed
 from .registry import Kernel, Operation, Target
 
 HeadLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 _CPU_BYTES, _GPU_BYTES = 24 << 20, 512 << 20
+# In place there are only the logits of 16 bits, where else there are theirs beside 32.
+_IN_PLACE_BYTES = 720 << 20
 _ROWS = 32
 
 
@@ -46,17 +49,48 @@ def _chunk(hidden: Tensor, head: Tensor, labels: Tensor, want_grad: bool) -> tup
     return loss, times(logits.to(head.dtype), head)
 
 
-def _walk(ctx: Any, hidden: Tensor, head: Tensor, labels: Tensor) -> list[Tensor]:
+def _pieces(
+    hidden: Tensor, head: Tensor, labels: Tensor, want_grad: bool
+) -> Iterator[tuple[Tensor, Tensor | None]]:
+    """The losses of each chunk's rows, and their gradients."""
+    rows = _chunk_rows(head)
+    for part, own in zip(torch.split(hidden, rows), torch.split(labels, rows), strict=True):
+        yield _chunk(part.to(head.dtype), head, own, want_grad)
+
+
+def _pieces_in_place(
+    hidden: Tensor, head: Tensor, labels: Tensor, want_grad: bool
+) -> Iterator[tuple[Tensor, Tensor | None]]:
+    rows = max(1, _IN_PLACE_BYTES // (head.element_size() * head.shape[0] * _ROWS)) * _ROWS
+    for part, own in zip(torch.split(hidden, rows), torch.split(labels, rows), strict=True):
+        yield _chunk_in_place(part.to(head.dtype), head, own, want_grad)
+
+
+def _chunk_in_place(
+    hidden: Tensor, head: Tensor, labels: Tensor, want_grad: bool
+) -> tuple[Tensor, Tensor | None]:
+    from .triton_code.loss import losses_in_place
+
+    logits = times_transposed(hidden, head)
+    losses = losses_in_place(logits, labels, IGNORED, want_grad)
+    return losses, times(logits, head) if want_grad else None
+
+
+_Pieces = Callable[[Tensor, Tensor, Tensor, bool], Iterator[tuple[Tensor, Tensor | None]]]
+
+
+def _walk(ctx: Any, hidden: Tensor, head: Tensor, labels: Tensor, pieces: _Pieces = _pieces) -> list[Tensor]:
     """The losses of each chunk's rows; their gradients are saved."""
-    rows, want_grad = _chunk_rows(head), ctx.needs_input_grad[0]
+    want_grad = ctx.needs_input_grad[0]
     losses = []
     grads = torch.empty_like(hidden) if want_grad else None
-    for start in range(0, hidden.shape[0], rows):
-        part = slice(start, start + rows)
-        loss, grad = _chunk(hidden[part].to(head.dtype), head, labels[part], want_grad)
+    start = 0
+    for loss, grad in pieces(hidden, head, labels, want_grad):
         losses.append(loss)
+        end = start + len(loss)
         if grads is not None and grad is not None:
-            grads[part] = grad
+            grads[start:end] = grad
+        start = end
     if grads is not None:
         ctx.save_for_backward(grads)
     return losses
@@ -64,18 +98,18 @@ def _walk(ctx: Any, hidden: Tensor, head: Tensor, labels: Tensor) -> list[Tensor
 
 class _HeadLoss(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
+    def forward(ctx: Any, hidden: Tensor, head: Tensor, labels: Tensor, pieces: _Pieces) -> Tensor:
         loss = hidden.new_zeros((), dtype=torch.float32)
-        for part in _walk(ctx, hidden, head, labels):
+        for part in _walk(ctx, hidden, head, labels, pieces):
             loss += part.sum()
         return loss
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         (grads,) = ctx.saved_tensors
         # Multiplied in fp32: rounded to 16 bits first, the scale would be off by up to 0.2 percent.
-        return (grads.float() * grad.float()).to(grads.dtype), None, None
+        return (grads.float() * grad.float()).to(grads.dtype), None, None, None
 
 
 class _RowLosses(torch.autograd.Function):
@@ -102,8 +136,18 @@ def head_loss(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
     """Summed loss of `hidden` [supervised, width] against `labels` [supervised], ignored ones left out.
 
     The products are formed in the head's format."""
-    result: Tensor = _HeadLoss.apply(hidden, head, labels)
+    result: Tensor = _HeadLoss.apply(hidden, head, labels, _pieces)
     return result
+
+
+def head_loss_in_place(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
+    """The same with one kernel for the logits where torch's operations need ten."""
+    result: Tensor = _HeadLoss.apply(hidden, head, labels, _pieces_in_place)
+    return result
+
+
+def _runs_in_place(target: Target) -> bool:
+    return triton_code.runs(target) and target.dtype != torch.float32
 
 
 def whole_head_loss(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
@@ -112,5 +156,10 @@ def whole_head_loss(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
 
 
 HEAD_LOSS: Operation[Target, HeadLoss] = Operation(
-    "head_loss", [Kernel("chunked", head_loss), Kernel("whole", whole_head_loss)]
+    "head_loss",
+    [
+        Kernel("in_place", head_loss_in_place, _runs_in_place, "Loss in place of its logits"),
+        Kernel("chunked", head_loss),
+        Kernel("whole", whole_head_loss),
+    ],
 )
