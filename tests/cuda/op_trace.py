@@ -1,4 +1,5 @@
 """What a step reads, writes and multiplies on the device: every operation that torch dispatches, by kind.
+The worker's own kernels are not among them.
 
 Kernels that one operation launches are not seen apart, so an operation counts as if it read each input and
 wrote each output once.
@@ -59,7 +60,7 @@ class OpTrace(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         name = func._schema.name.split("::")[1]
         if name not in FREE:
-            inputs, outputs = list(_on_card([args, kwargs or {}])), list(_on_card(result))
+            inputs, outputs = list(_on_card(_read(args, kwargs or {}))), list(_on_card(result))
             if outputs or (inputs and name.endswith("_")):
                 self._count(func._schema.name, name, inputs, outputs)
         return result
@@ -86,6 +87,12 @@ class OpTrace(TorchDispatchMode):
             "calls": dict(self.calls),
             "by_name": dict(self.by_name.most_common(60)),
         }
+
+
+def _read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """Without what is only written: `out`, and what a product would be added to."""
+    named = {name: value for name, value in kwargs.items() if name != "out"}
+    return [args[1:] if kwargs.get("beta") == 0 else args, named]
 
 
 def _kind(whole: str, name: str) -> str:

@@ -68,8 +68,9 @@ COMPILED = {
 # Heads and SwiGLU; norm, and sum and norm, of the first layer, whose input needs no gradient, and of the
 # others.
 MOST_GRAPHS = 6
-# What is kept is small beside what the loss of the last micro-batch needs for a moment.
-LEAST = {"qwen3-0.6b lora checkpointed 4x2048": 0.90}
+# What is kept is small beside what the loss needs for a moment; and that is less than the plan's, which is
+# enough for a loss without Triton.
+LEAST = {"qwen3-0.6b lora checkpointed 4x2048": 0.90, "qwen3-0.6b lora 16x2048 on 8 GB": 0.88}
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +112,7 @@ def test_another_trial_finds_it_compiled(on_one_card: dict[str, Found]) -> None:
     ("name", "card"), [("qwen3-0.6b lora 16x2048", H100), ("qwen3-0.6b lora 16x2048 on 8 GB", LAPTOP)]
 )
 def test_costs_on_other_cards(driver: Driver, tmp_path: Path, name: str, card: Card) -> None:
-    check_costs(name, run(driver, Trial(rows=16), card, tmp_path))
+    check_costs(name, run(driver, Trial(rows=16), card, tmp_path), least=LEAST.get(name, 0.95))
 
 
 @pytest.mark.full

@@ -58,8 +58,8 @@ def walked(decoder, model, lengths):
 def test_what_is_traced_computes_the_same(dora, dropout, checkpointing):
     compare(lora(dora=dora, dropout=dropout), "aot_eager", checkpointing)
     # Norm, sum and norm, heads, SwiGLU, and without gradients; the norm of the first layer, whose input needs
-    # none.
-    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 2 * 4 + 1
+    # none; the sum behind the last layer, which no norm follows.
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 2 * 4 + 2
     assert not torch._dynamo.utils.counters["graph_break"]
 
 

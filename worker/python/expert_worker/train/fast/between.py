@@ -12,7 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from .kernels.choice import Kernels
 
@@ -93,8 +95,52 @@ class Between:
         result: tuple[Tensor, Tensor] = function(query, key, cos, sin, *(norm.weight for norm in norms))
         return result
 
+    def heads_of(
+        self,
+        whole: Tensor,
+        widths: tuple[int, ...],
+        norms: tuple[Norm, Norm] | None,
+        width: int,
+        cos: Tensor,
+        sin: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The same, and the values, of outputs that are side by side. Attention keeps the values: as a part
+        of all outputs they would keep those that only norms need again."""
+        if self._compiled is None:
+            query, key, value = _Apart.apply(whole, widths)
+            query, key = self.heads(query, key, norms, width, cos, sin)
+            value = value if norms else value.contiguous()
+            return query, key, value.view(value.shape[0], -1, width)
+        plain, epsilons = Between(self._kernels), tuple(norm.epsilon for norm in norms or ())
+
+        def heads(whole: Tensor, cos: Tensor, sin: Tensor, *weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            query, key, value = torch.split(whole, list(widths), 1)
+            own = [Norm(weight, epsilon) for weight, epsilon in zip(weights, epsilons, strict=True)]
+            query, key = plain.heads(query, key, (own[0], own[1]) if own else None, width, cos, sin)
+            value = value if own else value.contiguous()
+            return query, key, value.view(value.shape[0], -1, width)
+
+        function = self._of(heads, "heads of", width, widths, epsilons)
+        result: tuple[Tensor, Tensor, Tensor] = function(
+            whole, cos, sin, *(norm.weight for norm in norms or ())
+        )
+        return result
+
     def swiglu(self, gate: Tensor, up: Tensor) -> Tensor:
         result: Tensor = self._of(self._kernels.swiglu, "swiglu")(gate, up)
+        return result
+
+    def swiglu_of(self, whole: Tensor) -> Tensor:
+        """Of gate and up side by side."""
+        if self._compiled is None:
+            half = whole.shape[1] // 2
+            return self.swiglu(*_Apart.apply(whole, (half, half)))
+        kernel = self._kernels.swiglu
+
+        def swiglu(whole: Tensor) -> Tensor:
+            return kernel(*whole.chunk(2, 1))
+
+        result: Tensor = self._of(swiglu, "swiglu of")(whole)
         return result
 
     def _of(self, function: Callable[..., Any], *key: object) -> Callable[..., Any]:
@@ -104,3 +150,16 @@ class Between:
         if key not in self._made:
             self._made[key] = self._compiled(function)
         return self._made[key]
+
+
+class _Apart(torch.autograd.Function):
+    """Columns of a matrix as matrices; autograd's own way back fills a whole gradient for each of them."""
+
+    @staticmethod
+    def forward(_ctx: Any, whole: Tensor, widths: tuple[int, ...]) -> tuple[Tensor, ...]:
+        return torch.split(whole, list(widths), 1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(_ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return torch.cat([grad.flatten(1) for grad in grads], 1), None

@@ -54,6 +54,19 @@ class Layer:
                 parts.down,
             )
         )
+        self.qkv = kernels.joined((self.query, self.key, self.value))
+        self.gate_up = kernels.joined((self.gate, self.up))
+        for name, is_joined in (
+            ("query", self.qkv),
+            ("key", self.qkv),
+            ("value", self.qkv),
+            ("output", None),
+            ("gate", self.gate_up),
+            ("up", self.gate_up),
+            ("down", None),
+        ):
+            if is_joined is None:
+                setattr(self, name, kernels.joined((getattr(self, name),)) or getattr(self, name))
         self.head_width, self.scale = parts.head_width, parts.scale
         self.before, self.between = Norm.of(parts.before), Norm.of(parts.between)
         self.head_norms = None
@@ -69,29 +82,46 @@ class Layer:
             if isinstance(it, FusedLayer):
                 yield it
 
+    def begin(self, x: Tensor, more: Tensor | None) -> tuple[Tensor, Tensor]:
+        """x + more, and what attention reads of it."""
+        if more is None:
+            return x, self._between.norm(x, self.before)
+        return self._between.summed(x, more, self.before)
+
     def attention(self, x: Tensor, context: BatchContext) -> Tensor:
         """What attention adds to `x`."""
-        query, key, value = self._qkv(x, context)
+        return self.attend(self._between.norm(x, self.before), context)
+
+    def attend(self, normed: Tensor, context: BatchContext) -> Tensor:
+        query, key, value = self._qkv(normed, context)
         seen = self._attend(query, key, value, context.documents, self.scale)
         return self.output(seen.reshape(seen.shape[0], -1))
 
     def mlp(self, x: Tensor, attended: Tensor | None = None) -> Tensor:
         """Of the sum of both."""
         if attended is None:
-            normed = self._between.norm(x, self.between)
-        else:
-            x, normed = self._between.summed(x, attended, self.between)
-        del attended  # As large as the batch, and not needed for the products.
-        return x + self.down(self._between.swiglu(*together((self.gate, self.up), normed)))
+            return x + self._feed(self._between.norm(x, self.between))
+        x, more = self.feed(x, attended)
+        return x + more
 
-    def _qkv(self, x: Tensor, context: BatchContext) -> tuple[Tensor, Tensor, Tensor]:
+    def feed(self, x: Tensor, attended: Tensor) -> tuple[Tensor, Tensor]:
+        """x + attended, and what the MLP adds to it."""
+        x, normed = self._between.summed(x, attended, self.between)
+        return x, self._feed(normed)
+
+    def _feed(self, normed: Tensor) -> Tensor:
+        if self.gate_up is not None:
+            return self.down(self._between.swiglu_of(self.gate_up(normed)))
+        return self.down(self._between.swiglu(*together((self.gate, self.up), normed)))
+
+    def _qkv(self, normed: Tensor, context: BatchContext) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values: [tokens, heads, width]."""
-        normed = self._between.norm(x, self.before)
+        settings = self.head_norms, self.head_width, context.cos, context.sin
+        if self.qkv is not None:
+            return self._between.heads_of(self.qkv(normed), self.qkv.widths, *settings)
         query, key, value = together((self.query, self.key, self.value), normed)
-        query, key = self._between.heads(
-            query, key, self.head_norms, self.head_width, context.cos, context.sin
-        )
-        return query, key, value.view(x.shape[0], -1, self.head_width)
+        query, key = self._between.heads(query, key, *settings)
+        return query, key, value.view(normed.shape[0], -1, self.head_width)
 
 
 class FastDecoder:
@@ -126,6 +156,7 @@ class FastDecoder:
 
     def parameters_changed(self) -> None:
         """What was derived from the trained parameters is computed again."""
+        self.kernels.copies.invalidate()
         for layer in self.layers:
             layer.invalidate()
 
@@ -140,11 +171,16 @@ class FastDecoder:
         """What the head reads, for the supervised tokens alone, with their targets."""
         x, context, tokens = self._embed(batch), self._context(batch), self._tokens(batch)
         *layers, last = self.layers
-        for layer in layers:
-            x = self._layer(layer, x, context, tokens)
+        if self.checkpointing == "none":
+            x, attended = self._through(x, context, tokens)
+        else:
+            for layer in layers:
+                x = self._layer(layer, x, context, tokens)
+            attended = self._attention(last, x, context, tokens)
         # After the last attention, tokens are independent: unsupervised ones do not affect the loss.
         sources, targets = batch.supervised_targets(CPU_MULTIPLE if x.device.type == "cpu" else 1)
-        x = (x + self._attention(last, x, context, tokens)).index_select(0, sources)
+        x = (x + attended).index_select(0, sources)
+        del attended
         tokens = self._tokens(batch, sources)
         return self.between.norm(self._mlp(last, x, tokens), self.norm), targets, tokens
 
@@ -152,6 +188,21 @@ class FastDecoder:
         """All tokens of the batch, or the chosen ones."""
         keys = batch.keys
         return Tokens(keys if keys is None or chosen is None else keys[chosen])
+
+    def _through(self, x: Tensor, context: BatchContext, tokens: Tokens) -> tuple[Tensor, Tensor]:
+        """The last layer's input, and what its attention adds to it. A layer's last sum is formed with the
+        next one's first norm, in one kernel if they are compiled."""
+        self.place.enter(tokens)
+        *layers, last = self.layers
+        more: Tensor | None = None
+        for layer in layers:
+            x, normed = layer.begin(x, more)
+            attended = layer.attend(normed, context)
+            del normed
+            x, more = layer.feed(x, attended)
+            del attended
+        x, normed = last.begin(x, more)
+        return x, last.attend(normed, context)
 
     def _layer(self, layer: Layer, x: Tensor, context: BatchContext, tokens: Tokens) -> Tensor:
         if self.checkpointing != "full":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -10,7 +10,7 @@ from torch import nn
 
 from expert_worker.errors import BadInput
 
-from .adapted_linear import ADAPTED_LINEAR, Projection
+from .adapted_linear import ADAPTED_LINEAR, CardGroup, Copies, Projection, join
 from .attention import ATTENTION, Attention
 from .head_loss import HEAD_LOSS, HeadLoss
 from .registry import Kernel, Operation, Target
@@ -54,6 +54,7 @@ class Kernels:
                 code="unknown-kernel",
             )
         self.choices: dict[str, Choice] = {}
+        self.copies = Copies()
         self.attention: Attention = self._choose(ATTENTION)
         self.head_loss: HeadLoss = self._choose(HEAD_LOSS)
         self.rms_norm: RmsNorm = self._choose(RMS_NORM)
@@ -69,6 +70,10 @@ class Kernels:
         if several or ADAPTED_LINEAR.name not in self.choices:
             self._note(ADAPTED_LINEAR, kernel, names)
         return kernel.function(module)
+
+    def joined(self, projections: Sequence[Projection]) -> CardGroup | None:
+        """Layers that take the same input as one, where their kernel has a way to."""
+        return join(projections, self.copies)
 
     def _choose(self, operation: Operation[Target, Function]) -> Function:
         name = operation.name

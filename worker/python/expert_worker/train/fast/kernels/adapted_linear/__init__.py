@@ -7,13 +7,25 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from ..registry import Kernel, Operation
+from .copies import Copies
 from .dora import FUSED_DORA
 from .grouped import GroupedLora
 from .layer import FusedLayer
 from .lora import FUSED_LORA, FusedLora
+from .on_card import LORA_ON_CARD, CardGroup, join
 from .together import together
 
-__all__ = ["ADAPTED_LINEAR", "FusedLayer", "FusedLora", "GroupedLora", "Projection", "together"]
+__all__ = [
+    "ADAPTED_LINEAR",
+    "CardGroup",
+    "Copies",
+    "FusedLayer",
+    "FusedLora",
+    "GroupedLora",
+    "Projection",
+    "join",
+    "together",
+]
 
 Projection = Callable[[Tensor], Tensor]
 
@@ -24,5 +36,5 @@ def _module(module: nn.Module) -> Projection:
 
 # Chosen for each layer, as only some of a model's layers may have an adapter.
 ADAPTED_LINEAR: Operation[nn.Module, Callable[[nn.Module], Projection]] = Operation(
-    "adapted_linear", [FUSED_LORA, FUSED_DORA, Kernel("module", _module)]
+    "adapted_linear", [LORA_ON_CARD, FUSED_LORA, FUSED_DORA, Kernel("module", _module)]
 )

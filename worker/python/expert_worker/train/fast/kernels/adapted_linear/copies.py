@@ -1,0 +1,130 @@
+"""Copies of the adapters' matrices in the format of the computation, made once per optimizer step, and
+gradients that are added where the optimizer reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from ...weights import end_to_end
+from .layer import FusedLayer
+
+
+class Copies:
+    """Of all layers of a model: one copy in few launches, whatever their number."""
+
+    def __init__(self) -> None:
+        self._sets: list[Copied] = []
+        self._valid = False
+
+    def invalidate(self) -> None:
+        """The trained parameters have changed."""
+        self._valid = False
+
+    def of(self, layers: Sequence[FusedLayer]) -> Copied:
+        """Of layers with the same input."""
+        made = Copied(self, layers)
+        self._sets.append(made)
+        self._valid = False
+        return made
+
+    @torch.no_grad()
+    def refresh(self, dtype: torch.dtype) -> None:
+        if self._valid:
+            return
+        into: list[Tensor] = []
+        source: list[Tensor] = []
+        for one in self._sets:
+            one.pair(dtype, into, source)
+        torch._foreach_copy_(into, source)
+        self._valid = True
+
+
+class Copied:
+    """`down` is the layers' A, one below the other; `ups` the B of each run of layers of equal shape:
+    [layers, outputs, rank]."""
+
+    def __init__(self, copies: Copies, layers: Sequence[FusedLayer]) -> None:
+        self._copies, self._layers = copies, tuple(layers)
+        pairs = [layer.matrices() for layer in layers]
+        self.ranks = tuple(len(down) for down, _ in pairs)
+        self.outputs = tuple(len(up) for _, up in pairs)
+        self.runs = _runs([(*up.shape, layer.scale) for layer, (_, up) in zip(layers, pairs, strict=True)])
+        self._down = torch.empty(0)
+        self._ups: list[Tensor] = []
+
+    def of(self, dtype: torch.dtype) -> tuple[Tensor, list[Tensor]]:
+        self._copies.refresh(dtype)
+        return self._down, self._ups
+
+    def pair(self, dtype: torch.dtype, into: list[Tensor], source: list[Tensor]) -> None:
+        """Each part of the copies, and what it is copied from."""
+        downs, ups = self.downs(), self.ups()
+        if self._down.dtype != dtype or self._down.device != downs[0].device or not self._ups:
+            self._down = downs[0].new_empty((sum(self.ranks), downs[0].shape[1]), dtype=dtype)
+            self._ups = [
+                ups[start].new_empty((end - start, *ups[start].shape), dtype=dtype)
+                for start, end in self.runs
+            ]
+        into += torch.split(self._down, list(self.ranks))
+        source += downs
+        into += [up for run in self._ups for up in run]
+        source += ups
+
+    def downs(self) -> list[Tensor]:
+        return [layer.matrices()[0] for layer in self._layers]
+
+    def ups(self) -> list[Tensor]:
+        return [layer.matrices()[1] for layer in self._layers]
+
+
+def _runs(kinds: Sequence[tuple[object, ...]]) -> list[tuple[int, int]]:
+    """Where each run of equal ones starts and ends."""
+    starts = [at for at, kind in enumerate(kinds) if at == 0 or kind != kinds[at - 1]]
+    return list(pairwise([*starts, len(kinds)]))
+
+
+def add_gradients(parameters: Sequence[Tensor], left: Tensor, right: Tensor, scale: float) -> None:
+    """Adds scale * left right to the parameters' gradients: one product over all their rows, or [parameters,
+    rows, columns].
+
+    It is written where the gradients are, in their format: autograd would take it in the format of the
+    computation, cast it, and add it with one more launch for each parameter."""
+    gradients = [parameter.grad for parameter in parameters]
+    shape = (*left.shape[:-1], right.shape[-1])
+    there = [gradient for gradient in gradients if gradient is not None]
+    held = end_to_end(there) if len(there) == len(gradients) else None
+    if held is not None:
+        product_into(held.view(shape), left, right, scale, keep=True)
+        return
+    made = parameters[0].new_empty(shape)
+    product_into(made, left, right, scale)
+    parts = torch.split(made.view(-1), [parameter.numel() for parameter in parameters])
+    for parameter, part in zip(parameters, parts, strict=True):
+        own = part.view(parameter.shape)
+        parameter.grad = own if parameter.grad is None else parameter.grad.add_(own)
+
+
+def product_into(out: Tensor, left: Tensor, right: Tensor, scale: float, *, keep: bool = False) -> None:
+    """scale * left right into `out`, to which it is added with `keep`: matrices, or as many in each."""
+    if out.dtype != left.dtype and not _widens(out.device):
+        made = torch.empty_like(out, dtype=left.dtype)
+        product_into(made, left, right, scale)
+        _ = out.add_(made) if keep else out.copy_(made)
+        return
+    of = torch.ops.aten.addmm if out.dim() == 2 else torch.ops.aten.baddbmm
+    settings = {"beta": 1.0 if keep else 0.0, "alpha": scale, "out": out}
+    if out.dtype == left.dtype:
+        of.out(out, left, right, **settings)
+    else:
+        of.dtype_out(out, left, right, out.dtype, **settings)
+
+
+@cache
+def _widens(device: torch.device) -> bool:
+    """Whether a product of 16-bit matrices can be written in 32 bits."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
