@@ -140,6 +140,7 @@ fn site(manifest: &Path, gpu: Option<u64>) -> Site {
         devices: 1,
         computes_bf16: gpu.is_some(),
         products_in_fp32: ProductsInFp32::unmeasured(gpu.is_some()),
+        compiled: Vec::new(),
         threads: Threads::default(),
         launched: None,
         wait_for_mirror: false,

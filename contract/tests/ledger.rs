@@ -83,6 +83,7 @@ fn plan(document: &Value) -> Value {
         devices: 2,
         computes_bf16: true,
         products_in_fp32: ProductsInFp32::unmeasured(true),
+        compiled: Vec::new(),
         threads: Threads::default(),
         launched: None,
         wait_for_mirror: false,

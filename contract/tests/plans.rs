@@ -58,6 +58,7 @@ impl World {
             devices,
             computes_bf16: kind == DeviceKind::Cuda,
             products_in_fp32: ProductsInFp32::unmeasured(kind == DeviceKind::Cuda),
+            compiled: Vec::new(),
             threads: Threads::default(),
             launched: None,
             wait_for_mirror: false,

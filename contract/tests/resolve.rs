@@ -11,7 +11,7 @@ use expert_contract::plan::{
     RopeKind, Strategy, Threads, Warmup,
 };
 use expert_contract::read::from_bytes;
-use expert_contract::resolve::{ProductsInFp32, Resolved, Share, Site, resolve};
+use expert_contract::resolve::{CompiledLayers, ProductsInFp32, Resolved, Share, Site, resolve};
 
 const MANIFEST: &str = r#"{
   "name": "expert-sql",
@@ -129,6 +129,33 @@ fn a_gpu_without_bf16_computes_in_fp16_and_the_plan_says_so() {
     };
     assert_eq!((made(true, "true"), made(false, "true")), ((Dtype::Bf16, false), (Dtype::Fp16, true)));
     assert_eq!(made(false, "false"), (Dtype::Fp32, false));
+}
+
+#[test]
+fn layers_are_compiled_where_they_were_found_right_or_the_manifest_says_so() {
+    let layers = |refused: Option<&str>| {
+        vec![CompiledLayers { format: Dtype::Bf16, refused: refused.map(str::to_owned) }]
+    };
+    let made = |kind, compiled, sets: &[(&str, &str)]| {
+        let sets: Vec<_> =
+            sets.iter().map(|(key, value)| Set::new(format!("training.config.{key}"), *value)).collect();
+        let made = plan(&manifest(&sets), 0, &Site { compiled, ..site(None, kind) });
+        let note = made.notes.iter().find(|note| note.code == "not-compiled").map(|it| it.message.clone());
+        (made.machine.compile.map(|it| it.asked), note)
+    };
+    let gpu = DeviceKind::Cuda;
+    assert_eq!(made(gpu, layers(None), &[]), (Some(false), None));
+    let (compile, note) = made(gpu, layers(Some("its loss differs by nan")), &[]);
+    assert!(compile.is_none() && note.unwrap().contains("its loss differs by nan"));
+    let (compile, note) = made(gpu, Vec::new(), &[]);
+    assert!(compile.is_none() && note.unwrap().contains("nobody has tried on device"));
+    assert_eq!(made(gpu, Vec::new(), &[("torch_compile", "true")]), (Some(true), None));
+    assert_eq!(made(gpu, layers(None), &[("torch_compile", "false")]), (None, None));
+    // Nothing is tried in fp32, on a CPU, or for an adapter that takes the plain path.
+    assert_eq!(made(gpu, Vec::new(), &[("bf16", "false")]), (None, None));
+    assert_eq!(made(DeviceKind::Cpu, Vec::new(), &[]), (None, None));
+    let (compile, note) = made(gpu, Vec::new(), &[("bf16", "false"), ("fp16", "true")]);
+    assert!(compile.is_none() && note.is_some());
 }
 
 #[test]
@@ -283,7 +310,8 @@ fn a_batch_that_does_not_fit_is_split_and_said_so() {
     assert_eq!(machine.micro_batch * machine.accumulation, 64, "a step still has the same rows");
     assert!(resolved.notes.iter().any(|note| note.code == "micro-batch-lowered"));
     let roomy = plan(&manifest(&[]), 0, &site(Some(139 << 30), DeviceKind::Cuda));
-    assert_eq!((roomy.machine.micro_batch, roomy.notes.len()), (16, 0));
+    let of_batch = roomy.notes.iter().filter(|note| note.code != "not-compiled");
+    assert_eq!((roomy.machine.micro_batch, of_batch.count()), (16, 0));
     assert!(roomy.largest_micro_batch.unwrap() > 16);
 }
 

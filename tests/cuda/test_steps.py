@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +100,34 @@ def test_costs_of_compiled_steps(on_one_card: dict[str, Found], name: str) -> No
         peak, uncompiled = found["step"]["peak_allocated"], other[1]["step"]["peak_allocated"]
         assert peak <= 1.01 * uncompiled
         assert found["step"]["kernels"] < 0.85 * other[1]["step"]["kernels"]
+
+
+# Nothing is computed on the stand-in: what `doctor --prove` would have found is written instead of it.
+FINDING = """
+import sys, torch
+from pathlib import Path
+from expert_worker.train.fast.kernels import verdicts
+trial = verdicts.Trial(verdicts.COMPILED, verdicts.COMPILER, "bf16", sys.argv[2], sys.argv[3])
+verdicts.keep(Path(sys.argv[1]), torch.device("cuda", 0), [trial], "2026-01-02")
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("verdict", "reason"), [("right", ""), ("slower", "a step takes 2.00 times as long")]
+)
+def test_compiled_by_default_where_it_was_found_right(
+    driver: Driver, tmp_path: Path, verdict: str, reason: str
+) -> None:
+    command = [sys.executable, "-c", FINDING, str(tmp_path / "home"), verdict, reason]
+    subprocess.run(command, env=driver.environment(RTX_4090), check=True)
+    plan, found = run(driver, Trial(**TINY), RTX_4090, tmp_path)
+    if reason:
+        assert plan["machine"]["compile"] is None and "torch_compile" not in found["applied"]
+    else:
+        assert plan["machine"]["compile"] == {"backend": "inductor", "mode": "default", "asked": False}
+        assert found["applied"]["torch_compile"] == "inductor" and found["graphs"] > 0
+    assert found["events"] == []
 
 
 @pytest.mark.full

@@ -6,10 +6,13 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 
+use expert_contract::plan::Dtype;
+use expert_contract::resolve::CompiledLayers;
 use serde::{Deserialize, Serialize};
 
 use super::probe::{PATIENCE, last_words, read_all};
 use crate::failure::reason;
+use crate::sys::files::read_json;
 use crate::sys::{env, gpus, host};
 use crate::ui::style::{GOOD, HINT, WARNING};
 
@@ -110,6 +113,37 @@ pub fn prove(python: &Path, mut each: impl FnMut(&Trial)) -> Result<Proof, Strin
     Ok(proof)
 }
 
+/// The findings of an earlier proof that plans read.
+#[derive(Deserialize)]
+struct Kept {
+    device: String,
+    date: String,
+    trials: Vec<Trial>,
+}
+
+/// Where the worker keeps what it found, below EXPERT_HOME.
+const FOLDER: &str = "kernels";
+/// The operation whose kernel torch's compiler makes.
+const COMPILED: &str = "torch_compile";
+
+/// What the newest proof on the device found. A run asks again for the torch that it has.
+pub fn of_compiled_layers(home: &Path, device: &str) -> Vec<CompiledLayers> {
+    let files = std::fs::read_dir(home.join(FOLDER)).into_iter().flatten().flatten();
+    let kept = files.filter_map(|file| read_json::<Kept>(&file.path()));
+    // The worker names its compute capability too.
+    let own = kept.filter(|kept| kept.device.split(", compute").next() == Some(device));
+    let newest = own.max_by(|one, other| one.date.cmp(&other.date));
+    let trials = newest.map(|kept| kept.trials).unwrap_or_default();
+    trials.into_iter().filter(|trial| trial.operation == COMPILED).filter_map(Trial::of_layers).collect()
+}
+
+impl Trial {
+    fn of_layers(self) -> Option<CompiledLayers> {
+        let format = Dtype::parse(&self.format)?;
+        Some(CompiledLayers { format, refused: (self.verdict != Verdict::Right).then_some(self.reason) })
+    }
+}
+
 /// One line per kernel.
 pub fn line(trial: &Trial) -> String {
     let Trial { operation, kernel, format, verdict, reason, .. } = trial;
@@ -134,5 +168,38 @@ pub fn summary(proof: &Proof) -> String {
         (all, _) => format!(
             "{off} of {all} kernels will not be used on this device. {HINT}fix{HINT:#}: attach {file} to a report\n"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_newest_proof_of_a_device_says_whether_layers_are_compiled() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join(FOLDER);
+        std::fs::create_dir(&folder).unwrap();
+        let keep = |name: &str, device: &str, date: &str, verdict: &str, reason: &str| {
+            let trial = |operation: &str, verdict: &str, reason: &str| {
+                json!({"operation": operation, "kernel": "inductor", "format": "bf16", "verdict": verdict,
+                    "reason": reason})
+            };
+            let trials = [trial("swiglu", "fails", "another kernel"), trial(COMPILED, verdict, reason)];
+            let kept = json!({"device": device, "torch": "2", "date": date, "trials": trials});
+            std::fs::write(folder.join(name), kept.to_string()).unwrap();
+        };
+        let (card, other) = ("A card, compute capability 8.9", "A card Ti, compute capability 8.9");
+        keep("a.json", card, "2026-01-02", "right", "");
+        keep("b.json", card, "2026-01-01", "fails", "older");
+        keep("c.json", other, "2026-01-03", "slower", "a step takes 1.50 times as long");
+        std::fs::write(folder.join("d.json"), "{").unwrap();
+        let found = |device| of_compiled_layers(home.path(), device);
+        assert_eq!(found("A card"), [CompiledLayers { format: Dtype::Bf16, refused: None }]);
+        let refused = Some("a step takes 1.50 times as long".to_owned());
+        assert_eq!(found("A card Ti"), [CompiledLayers { format: Dtype::Bf16, refused }]);
+        assert!(found("A third").is_empty());
+        assert!(of_compiled_layers(&home.path().join("absent"), "A card").is_empty());
     }
 }

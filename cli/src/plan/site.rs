@@ -7,6 +7,7 @@ use expert_contract::resolve::{ProductsInFp32, Site};
 use expert_contract::results::ProductSpeed;
 
 use crate::args::PlanOptions;
+use crate::doctor::kernels;
 use crate::failure::Failure;
 use crate::sys::files::read_json;
 use crate::sys::host::{
@@ -41,6 +42,9 @@ pub fn of(options: &PlanOptions, here: Here, manifest: &Path) -> Result<Site, Fa
         Some(rank) => threads_of_rank(&found.device, rank),
         None => threads_alone(&found.device),
     };
+    let is_cuda = found.device.kind == DeviceKind::Cuda;
+    let compiled =
+        if is_cuda { kernels::of_compiled_layers(&home(), &found.device.name) } else { Vec::new() };
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     Ok(Site {
         manifest: absolute(manifest),
@@ -55,6 +59,7 @@ pub fn of(options: &PlanOptions, here: Here, manifest: &Path) -> Result<Site, Fa
         devices: found.devices,
         computes_bf16: found.computes_bf16,
         products_in_fp32: products_in_fp32(),
+        compiled,
         launched: here.rank.map(|rank| rank.of),
         wait_for_mirror: here.wait_for_mirror,
     })
@@ -77,6 +82,7 @@ pub fn on_cpu(manifest: &Path) -> Site {
         devices: 1,
         computes_bf16: computes_bf16(),
         products_in_fp32: products_in_fp32(),
+        compiled: Vec::new(),
         threads: Threads::default(),
         launched: None,
         wait_for_mirror: false,

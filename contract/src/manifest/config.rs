@@ -85,7 +85,8 @@ section! {
         activation_checkpointing ["activation_checkpointing"]: Option<ActivationCheckpointing> = None,
             Kind::OneOf(&[Kind::Word(ActivationCheckpointing::WORDS), Kind::Null]),
             "What `gradient_checkpointing: true` recomputes.";
-        torch_compile ["torch_compile"]: bool = false, Kind::Bool, "Compile norms, rotary positions and SwiGLU with torch.compile; products and attention are library kernels.";
+        torch_compile ["torch_compile"]: Option<bool> = None, Kind::OneOf(&[Kind::Bool, Kind::Null]),
+            "Compile norms, rotary positions and SwiGLU with torch.compile; products and attention are library kernels. Null compiles on an NVIDIA GPU in 16 bits, where `doctor --prove` found it right.";
         torch_compile_backend ["torch_compile_backend"]: String = "inductor".to_owned(), Kind::Text, "Backend of torch.compile.";
         torch_compile_mode ["torch_compile_mode"]: CompileMode = CompileMode::Default, Kind::Word(CompileMode::WORDS),
             "Mode of torch.compile.";

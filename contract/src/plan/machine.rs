@@ -106,6 +106,8 @@ word! {
 pub struct Compile {
     pub backend: String,
     pub mode: String,
+    /// Whether the manifest asks for it; if not, it must have been found right on the device.
+    pub asked: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -61,18 +61,21 @@ pub fn fp32_products(
     device: DeviceKind,
     products: ProductsInFp32,
 ) -> bool {
-    // A base that is asked for in a 16-bit format computes in it whatever the rest does.
-    let format = match quantization {
-        Quantization::Bf16 => Dtype::Bf16,
-        Quantization::Fp16 => Dtype::Fp16,
-        _ => dtype,
-    };
     device == DeviceKind::Cpu
-        && match format {
+        && match number_format(quantization, dtype) {
             Dtype::Fp32 => false,
             Dtype::Bf16 => products.bf16,
             Dtype::Fp16 => products.fp16,
         }
+}
+
+/// A base that is asked for in a 16-bit format computes in it whatever the rest does.
+pub fn number_format(quantization: Quantization, dtype: Dtype) -> Dtype {
+    match quantization {
+        Quantization::Bf16 => Dtype::Bf16,
+        Quantization::Fp16 => Dtype::Fp16,
+        _ => dtype,
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::fit::{USABLE, gibibytes};
+use super::fit::{USABLE, gibibytes, number_format};
 use super::outcome::Resolved;
-use crate::plan::{AdapterKind, DeviceKind, Dtype, Machine, MemoryEstimate, Quantization, Recipe, Tracker};
+use crate::plan::{AdapterKind, DeviceKind, Dtype, Machine, MemoryEstimate, Quantization, Tracker};
 
 /// Why experts cannot be fused, and what to do instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,7 +65,10 @@ fn obstacle(expert: &Resolved) -> Option<String> {
             format!("its base is quantized to {}", recipe.base.quantization),
         ),
         (plain, "it takes the plain path".to_owned()),
-        (number_format(recipe, machine) == Dtype::Fp16, "it computes in fp16".to_owned()),
+        (
+            number_format(recipe.base.quantization, machine.dtype) == Dtype::Fp16,
+            "it computes in fp16".to_owned(),
+        ),
         (machine.compile.is_some(), "torch_compile is set".to_owned()),
         (recipe.optimizer.neftune.is_some(), "neftune is set".to_owned()),
         (
@@ -74,14 +77,6 @@ fn obstacle(expert: &Resolved) -> Option<String> {
         ),
     ];
     found.into_iter().find_map(|(is_so, reason)| is_so.then_some(reason))
-}
-
-fn number_format(recipe: &Recipe, machine: &Machine) -> Dtype {
-    match recipe.base.quantization {
-        Quantization::Fp16 => Dtype::Fp16,
-        Quantization::Bf16 => Dtype::Bf16,
-        _ => machine.dtype,
-    }
 }
 
 /// The first thing in which two experts differ, and must not.
@@ -94,8 +89,8 @@ fn difference(one: &Resolved, two: &Resolved) -> Option<String> {
     if ours.quantization != theirs.quantization || here.dtype != there.dtype {
         return Some(format!(
             "their number formats are {} and {}",
-            number_format(&one.recipe, here),
-            number_format(&two.recipe, there)
+            number_format(ours.quantization, here.dtype),
+            number_format(theirs.quantization, there.dtype)
         ));
     }
     if ours.rope_scaling != theirs.rope_scaling {

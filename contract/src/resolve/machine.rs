@@ -6,7 +6,7 @@ use crate::budget::{self, Load};
 use crate::manifest::{CompileMode, Config, Effective, Root, Together, model_slug};
 use crate::paths::{DEFAULT_CACHE, Target, anywhere, data_path, fill_placeholders, mirror_target};
 use crate::plan::{
-    Compile, DeviceKind, Distributed, DistributedStrategy, JudgeEndpoint, Loader, Logging, Machine,
+    Compile, DeviceKind, Distributed, DistributedStrategy, Dtype, JudgeEndpoint, Loader, Logging, Machine,
     MemoryEstimate, Mirror, Paths, Recipe, ScorerSettings, TrainOn,
 };
 use crate::speed::{Reading, Work};
@@ -16,7 +16,7 @@ use super::data::DataFacts;
 use super::fit;
 use super::modules;
 use super::outcome::Note;
-use super::site::Site;
+use super::site::{CompiledLayers, Site};
 use super::sources::Sources;
 
 /// The machine's half of the plan, and what follows from the base's shape where that is known.
@@ -51,6 +51,9 @@ pub fn build(
     let fast_path = !spread && recipe.adapter.takes_fast_path();
     let named = base.shape.as_ref().map(|shape| modules::named(&recipe.adapter, shape));
     let on_cpu = site.device.kind == DeviceKind::Cpu;
+    let compiles = fast_path && base.shape.as_ref().is_some_and(|shape| shape.fast_path);
+    let compile =
+        compile(config, site, compiles.then(|| fit::number_format(recipe.base.quantization, dtype)), notes);
     let mut piece_tokens = on_cpu.then_some(budget::SMALL_PIECE);
     let sized = base.shape.as_ref().zip(named.as_ref()).map(|(shape, adapter)| {
         let mut load = Load {
@@ -73,8 +76,8 @@ pub fn build(
             load.piece_tokens = piece_tokens;
         }
         let found = fit::micro_batch(&load, wanted, site.device.memory_bytes, notes);
-        let compiled = *config.torch_compile;
-        let work = Work::of(&Load { rows: found.rows, ..load }, compiled, reading(recipe, facts));
+        let load = Load { rows: found.rows, ..load };
+        let work = Work::of(&load, compile.is_some(), reading(recipe, facts));
         (found, work)
     });
     let (sized, work) = sized.unzip();
@@ -99,7 +102,7 @@ pub fn build(
         flash_attention: *config.flash_attention_2,
         sdpa: *config.use_sdpa,
         checkpointing,
-        compile: compile(config),
+        compile,
         memory_clear_every: config.memory_clear_every.filter(|steps| *steps > 0),
         threads: site.threads,
         loader: loader(expert),
@@ -166,14 +169,36 @@ fn distributed(config: &Config, site: &Site, notes: &mut Vec<Note>) -> Option<Di
     None
 }
 
-/// CUDA graphs are what torch.compile replays in its mode `reduce-overhead`.
-fn compile(config: &Config) -> Option<Compile> {
+/// CUDA graphs are what torch.compile replays in its mode `reduce-overhead`. `format`: of the fast path.
+fn compile(config: &Config, site: &Site, format: Option<Dtype>, notes: &mut Vec<Note>) -> Option<Compile> {
+    let asked = *config.torch_compile;
     let graphs = *config.use_cuda_graphs;
     let mode = if graphs { CompileMode::ReduceOverhead } else { *config.torch_compile_mode };
-    config.torch_compile.then(|| Compile {
+    asked.unwrap_or_else(|| is_found_right(site, format, notes)).then(|| Compile {
         backend: config.torch_compile_backend.value.clone(),
         mode: mode.as_str().to_owned(),
+        asked: asked.is_some(),
     })
+}
+
+fn is_found_right(site: &Site, format: Option<Dtype>, notes: &mut Vec<Note>) -> bool {
+    let Some(format @ (Dtype::Bf16 | Dtype::Fp16)) = format else { return false };
+    if site.device.kind != DeviceKind::Cuda {
+        return false;
+    }
+    let found = site.compiled.iter().find(|it| it.format == format);
+    let (why, hint) = match found {
+        Some(CompiledLayers { refused: None, .. }) => return true,
+        Some(CompiledLayers { refused: Some(reason), .. }) => {
+            (reason.clone(), "set `torch_compile` to false, or to true to compile all the same")
+        }
+        None => (
+            format!("nobody has tried on {} whether it is right and faster", site.device.name),
+            "run `expert-cli doctor --prove` there once, or set `torch_compile`",
+        ),
+    };
+    notes.push(Note::new("not-compiled", format!("the layers are not compiled: {why}"), hint));
+    false
 }
 
 fn loader(expert: &Effective<'_>) -> Loader {

@@ -23,7 +23,7 @@ pub use fuse::{NotFused, fuse};
 pub use modules::check as check_modules;
 pub use outcome::{Note, Resolved, Share};
 pub use recipe::base as recipe_base;
-pub use site::{ProductsInFp32, Site};
+pub use site::{CompiledLayers, ProductsInFp32, Site};
 pub use steps::{CachedRows, StepEstimate, estimate as estimate_steps};
 
 use crate::diagnostic::{Code, Problem};

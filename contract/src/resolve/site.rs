@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::plan::{Device, Threads};
+use crate::plan::{Device, Dtype, Threads};
 
 /// Facts about this machine, and paths from the command line.
 #[derive(Debug, Clone)]
@@ -27,6 +27,8 @@ pub struct Site {
     /// Whether the device has units for bf16: tensor cores, AMX, AVX-512 BF16 or the like.
     pub computes_bf16: bool,
     pub products_in_fp32: ProductsInFp32,
+    /// What `doctor --prove` found of compiled layers on the device; none where nobody has asked it.
+    pub compiled: Vec<CompiledLayers>,
     /// What this run may use of the processor.
     pub threads: Threads,
     /// Whether training waits for each checkpoint's copy to the mirror, whatever the manifest says.
@@ -45,6 +47,14 @@ impl ProductsInFp32 {
     pub fn unmeasured(computes_bf16: bool) -> Self {
         Self { bf16: !computes_bf16, fp16: true }
     }
+}
+
+/// What `doctor --prove` found of the fast path with compiled layers, in one number format.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompiledLayers {
+    pub format: Dtype,
+    /// Why they are not used; none where they are right, and not slower.
+    pub refused: Option<String>,
 }
 
 impl Site {

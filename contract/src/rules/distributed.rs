@@ -32,7 +32,7 @@ fn spread(effective: &Effective<'_>, wanted: &Distributed, problems: &mut Proble
         let problem = Problem::new(Code::DistributedUnsupported, wanted.strategy.span, message);
         problems.push(problem.hint("use `ddp` for prompt learning"));
     }
-    if *effective.config.torch_compile {
+    if *effective.config.torch_compile == Some(true) {
         let message = "`torch_compile` has no effect with FSDP2: the base runs uncompiled";
         problems.push(
             Problem::new(Code::DistributedUncompiled, effective.config.torch_compile.span, message)

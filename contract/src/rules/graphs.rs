@@ -7,7 +7,7 @@ use crate::manifest::Effective;
 pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     let config = &effective.config;
     if *config.use_cuda_graphs
-        && !*config.torch_compile
+        && *config.torch_compile == Some(false)
         && config.torch_compile.origin <= config.use_cuda_graphs.origin
     {
         let message =

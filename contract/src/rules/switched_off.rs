@@ -28,7 +28,8 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
         part("torch_compile_backend", &config.torch_compile_backend),
         part("torch_compile_mode", &config.torch_compile_mode),
     ];
-    report(!*config.torch_compile, "`torch_compile` is false", config.torch_compile.origin, &compile);
+    let is_off = *config.torch_compile == Some(false);
+    report(is_off, "`torch_compile` is false", config.torch_compile.origin, &compile);
     let best = [
         part("metric_for_best_model", &config.metric_for_best_model),
         part("greater_is_better", &config.greater_is_better),

@@ -18,6 +18,7 @@ pub fn site(manifest: &Path) -> Site {
         devices: 1,
         computes_bf16: true,
         products_in_fp32: ProductsInFp32::unmeasured(true),
+        compiled: Vec::new(),
         threads: Threads::default(),
         launched: None,
         wait_for_mirror: false,

@@ -47,7 +47,10 @@ def plans() -> list[dict[str, Any]]:
         {},
         {"recipe.base.rope_scaling": rope, "request": {"stage": "pretokenize", "force": True, "preview": 3}},
         {"recipe.adapter.soft_prompts": [prompt], "request": {"stage": "evaluate", "adapter": None}},
-        {"recipe.optimizer.neftune": {"noise_alpha": 5.0}, "machine.compile": {"backend": "a", "mode": "b"}},
+        {
+            "recipe.optimizer.neftune": {"noise_alpha": 5.0},
+            "machine.compile": {"backend": "a", "mode": "b", "asked": True},
+        },
         {
             "recipe.schedule.warmup": {"unit": "ratio", "value": 0.03},
             "recipe.schedule.options": {"power": 2.0},

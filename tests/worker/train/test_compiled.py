@@ -18,9 +18,12 @@ from expert_worker.train import engine
 from expert_worker.train.fast import compiler
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import Place, install
+from expert_worker.train.fast.kernels import verdicts
+from expert_worker.train.fast.kernels.verdicts import Trial
 
 # Five numbers of tokens.
 BATCHES = [(9, 1, 17, 6), (3, 40), (12, 13, 9, 19), (37,), (80,)]
+BF16 = torch.bfloat16
 HAS_COMPILER = any(shutil.which(name) for name in ("c++", "g++", "clang++"))
 
 
@@ -128,16 +131,37 @@ class Said:
 def test_a_run_says_why_it_is_not_compiled(monkeypatch, tmp_path):
     said = Said()
     monkeypatch.setattr(engine.compiler, "missing", lambda *_: "there is no C compiler")
-    wanted = Compile(backend="inductor", mode="default")
-    assert engine._compiled(wanted, tmp_path, torch.device("cuda"), Events([said])) is None
+    wanted = Compile(backend="inductor", mode="default", asked=True)
+    assert engine._compiled(wanted, tmp_path, torch.device("cuda"), BF16, Events([said])) is None
     ((kind, words),) = said.warnings
     assert kind == "not-compiled" and "there is no C compiler" in words and "uncompiled" in words
 
 
+def test_what_nobody_asks_for_is_compiled_where_it_was_found_right(tmp_path):
+    wanted, cpu, said = Compile(backend="aot_eager", mode="default", asked=False), torch.device("cpu"), Said()
+
+    def compiled(dtype=BF16):
+        return engine._compiled(wanted, tmp_path, cpu, dtype, Events([said])) is not None
+
+    def found(verdict, reason=""):
+        kernel = Trial(verdicts.COMPILED, verdicts.COMPILER, "bf16", verdict, reason)
+        verdicts.keep(tmp_path, cpu, [kernel], "2026-01-02")
+
+    assert not compiled()
+    found("differs", "its loss differs by nan")
+    assert not compiled()
+    found("right")
+    assert compiled() and not compiled(torch.float16)
+    assert [kind for kind, _ in said.warnings] == ["not-compiled"] * 3
+    untried, differs, other_format = (words for _, words in said.warnings)
+    assert "expert-cli doctor --prove" in untried and "expert-cli doctor --prove" in other_format
+    assert "its loss differs by nan" in differs
+
+
 def test_a_run_says_that_no_cuda_graphs_are_captured(tmp_path):
     said = Said()
-    wanted = Compile(backend="aot_eager", mode="reduce-overhead")
-    assert engine._compiled(wanted, tmp_path, torch.device("cpu"), Events([said])) is not None
+    wanted = Compile(backend="aot_eager", mode="reduce-overhead", asked=True)
+    assert engine._compiled(wanted, tmp_path, torch.device("cpu"), BF16, Events([said])) is not None
     assert [kind for kind, _ in said.warnings] == ["no-cuda-graphs"]
 
 

@@ -58,7 +58,7 @@ HARMLESS = {
     "fast path": ({"machine.fast_path": False}, "path"),
     "eager attention": ({"machine.sdpa": False}, "attention"),
     "drop_last": ({"recipe.batch.drop_last": True}, "drop_last"),
-    "compile": ({"machine.compile": {"backend": "eager", "mode": "default"}}, "torch_compile"),
+    "compile": ({"machine.compile": {"backend": "eager", "mode": "default", "asked": True}}, "torch_compile"),
     "memory_clear_every": ({"machine.memory_clear_every": 1}, "memory_clear_every"),
     "adamw_bnb_8bit": ({"recipe.optimizer.name": "adamw_bnb_8bit"}, "optimizer"),
 }

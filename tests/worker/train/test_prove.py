@@ -101,6 +101,28 @@ def test_a_kernel_that_is_wrong_or_slow_is_found(monkeypatch, function, verdict,
     json.dumps(trial.__dict__, allow_nan=False)
 
 
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, "right"), (1.01, "differs")])
+def test_compiled_layers_are_tried_as_runs_would_compute_them(monkeypatch, factor, verdict):
+    """By a compiler that makes every result too large."""
+
+    def wrong(function):
+        def call(*tensors):
+            made = function(*tensors)
+            return tuple(x * factor for x in made) if isinstance(made, tuple) else made * factor
+
+        return call
+
+    monkeypatch.setattr(proving, "formats", lambda _: [torch.float32, torch.bfloat16])
+    monkeypatch.setattr(proving, "COMPILES", {"cpu"})
+    monkeypatch.setattr(proving.compiler, "missing", lambda *_: None)
+    monkeypatch.setattr(proving.compiler, "compiler", lambda _: wrong)
+    (trial,) = [trial for trial in proving.prove(CPU) if trial.operation == verdicts.COMPILED]
+    assert (trial.format, trial.verdict) == ("bf16", verdict)
+    monkeypatch.setattr(proving.compiler, "missing", lambda *_: "there is no C compiler")
+    (trial,) = [trial for trial in proving.prove(CPU) if trial.operation == verdicts.COMPILED]
+    assert (trial.verdict, trial.reason) == ("fails", "there is no C compiler")
+
+
 def test_a_run_leaves_out_what_this_device_refused(monkeypatch, tmp_path):
     with_kernel(monkeypatch, lambda gate, up: reference(gate, up) * 2)
     verdicts.keep(tmp_path, CPU, [trial_of("new")], "2026-01-02")

@@ -644,6 +644,8 @@ class RunRecord(RecordedDocument):
 
 
 class Compile(RecordedDocument):
+    # Whether the manifest asks for it; if not, it must have been found right on the device.
+    asked: bool | None = None
     backend: Text | None = None
     mode: Text | None = None
 

@@ -195,7 +195,7 @@ fn length_of(options: &PlanOptions, length: u32) -> PlanOptions {
 }
 
 fn inductor() -> expert_contract::plan::Compile {
-    expert_contract::plan::Compile { backend: "inductor".to_owned(), mode: "default".to_owned() }
+    expert_contract::plan::Compile { backend: "inductor".to_owned(), mode: "default".to_owned(), asked: true }
 }
 
 fn said(trial: &Trial) -> String {

@@ -177,7 +177,8 @@ impl Series<'_> {
             self.add("compile", "compile off", Expected::Same, |plan| plan.machine.compile = None);
             return;
         }
-        let mode = |mode: &str| Some(Compile { backend: "inductor".to_owned(), mode: mode.to_owned() });
+        let mode =
+            |mode: &str| Some(Compile { backend: "inductor".to_owned(), mode: mode.to_owned(), asked: true });
         self.add("compile", "compile on", Expected::Same, |plan| plan.machine.compile = mode("default"));
         if self.on_cuda() {
             self.add("compile", "compile with CUDA graphs", Expected::Same, |plan| {

@@ -48,6 +48,8 @@ CheckpointingMode = Literal["none", "selective", "full"]
 class Compile(Document):
     backend: str
     mode: str
+    # Whether the manifest asks for it; if not, it must have been found right on the device.
+    asked: bool
 
 
 DeviceKind = Literal["cuda", "mps", "cpu"]

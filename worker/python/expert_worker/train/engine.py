@@ -211,7 +211,7 @@ def build(
     if reason is None:
         return _fast(plan.machine, model, objective, place, alpha, device, lanes, events)
     events.applied("path", "plain", f"Plain transformers + peft path: {reason}")
-    if plan.machine.compile:
+    if plan.machine.compile and plan.machine.compile.asked:
         events.warning("not-compiled", "torch_compile has no effect on the plain path: it runs uncompiled")
     events.applied("gradient_checkpointing", gradient_checkpointing.apply(model, plan.machine.checkpointing))
     _keep_format(model)
@@ -239,7 +239,7 @@ def _fast(
     dtype = causal_model(model).model.norm.weight.dtype
     home = Path(machine.paths.home)
     refused = verdicts.refused(home, device, dtype)
-    compiled = _compiled(machine.compile, home, device, events) if machine.compile else None
+    compiled = _compiled(machine.compile, home, device, dtype, events) if machine.compile else None
     decoder = FastDecoder(
         model,
         place,
@@ -275,12 +275,19 @@ def _lanes(machine: Machine, device: torch.device) -> ChunkPool | None:
     return ChunkPool(tokens, 1 if machine.compile else torch.get_num_threads())
 
 
-def _compiled(wanted: Compile, home: Path, device: torch.device, events: Events) -> Wrapper | None:
-    """None where the compiler lacks something: the result is the same up to rounding."""
+def _compiled(
+    wanted: Compile, home: Path, device: torch.device, dtype: torch.dtype, events: Events
+) -> Wrapper | None:
+    """None where the compiler lacks something, or nobody asked for it and it was not found right: the result
+    is the same up to rounding."""
 
     def failed(why: str) -> None:
-        events.warning("not-compiled", f"torch_compile has no effect, the run continues uncompiled: {why}")
+        words = "torch_compile has no effect, the run continues" if wanted.asked else "the layers run"
+        events.warning("not-compiled", f"{words} uncompiled: {why}")
 
+    if not wanted.asked and (reason := verdicts.not_compiled(home, device, dtype)):
+        failed(reason)
+        return None
     if lacks := compiler.missing(device, wanted.backend):
         failed(lacks)
         return None

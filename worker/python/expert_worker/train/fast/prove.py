@@ -17,11 +17,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from expert_worker.train.fast import compiler
 from expert_worker.train.fast.batch import PackedBatch, positions_of
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import Place
 from expert_worker.train.fast.kernels.choice import OPERATIONS
-from expert_worker.train.fast.kernels.verdicts import Trial, format_name
+from expert_worker.train.fast.kernels.verdicts import (
+    COMPILED,
+    COMPILER,
+    Refused,
+    Trial,
+    format_name,
+    refused_of,
+)
 
 # Sums in another order.
 EXACT = 1e-4
@@ -30,6 +38,8 @@ TIMES_IN_16_BITS = 2.0
 # A kernel that needs this many times the reference's step is not used.
 SLOWER = 1.25
 STEPS = 5
+# Where runs compile by default, in 16 bits. The tests add the CPU.
+COMPILES = {"cuda"}
 _LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
@@ -93,10 +103,28 @@ def _trials(scene: Scene, device: torch.device, dtype: torch.dtype, dora: bool) 
     else:
         own = max(_apart(plain.loss, exact.loss), _apart(plain.gradients, exact.gradients))
         accepted = TIMES_IN_16_BITS * own + EXACT
+    found = []
     for name in ("adapted_linear",) if dora else OPERATIONS:
         for kernel in _others(model, name, references):
-            trial = _trial(model, batch, exact, plain, {**references, name: kernel}, accepted)
-            yield Trial(operation=name, kernel=kernel, format=format_name(dtype), **trial)
+            tried = _decoder(model, {**references, name: kernel})
+            trial = _trial(tried, batch, exact, accepted, plain.seconds)
+            found.append(Trial(operation=name, kernel=kernel, format=format_name(dtype), **trial))
+            yield found[-1]
+    if device.type in COMPILES and dtype != torch.float32 and not dora:
+        trial = _compiled(model, batch, exact, accepted, refused_of(found, dtype))
+        yield Trial(operation=COMPILED, kernel=COMPILER, format=format_name(dtype), **trial)
+
+
+def _compiled(
+    model: Any, batch: PackedBatch, exact: _Step, accepted: float, refused: Refused
+) -> dict[str, Any]:
+    """The layers as runs compute them, compiled, beside the same uncompiled."""
+    if lacks := compiler.missing(batch.ids.device, COMPILER):
+        return {"verdict": "fails", "reason": lacks}
+    usual = _step(FastDecoder(model, Place(), flash=True, refused=refused), batch)
+    wrapper = compiler.compiler(COMPILER)
+    made = FastDecoder(model, Place(), flash=True, compiled=wrapper, refused=refused)
+    return _trial(made, batch, exact, accepted, usual.seconds)
 
 
 def _others(model: Any, name: str, references: dict[str, str]) -> list[str]:
@@ -105,10 +133,11 @@ def _others(model: Any, name: str, references: dict[str, str]) -> list[str]:
 
 
 def _trial(
-    model: Any, batch: PackedBatch, exact: _Step, plain: _Step, kernels: dict[str, str], accepted: float
+    decoder: FastDecoder, batch: PackedBatch, exact: _Step, accepted: float, usual: float
 ) -> dict[str, Any]:
+    """`usual`: seconds of a step without it."""
     try:
-        found = _step(_decoder(model, kernels), batch)
+        found = _step(decoder, batch)
     except Exception as error:
         words = str(error).strip().splitlines() or [""]
         return {"verdict": "fails", "reason": f"it fails: {type(error).__name__}: {words[0][:200]}"}
@@ -118,15 +147,15 @@ def _trial(
         "gradients_apart": gradients if isfinite(gradients) else None,
         "accepted": accepted,
         "seconds": found.seconds,
-        "reference_seconds": plain.seconds,
+        "reference_seconds": usual,
     }
     # Written so that NaN differs.
     if not (loss <= accepted and gradients <= accepted):
         what, apart = ("gradients differ", gradients) if loss <= accepted else ("loss differs", loss)
         reason = f"its {what} by {apart:.1e}, and {accepted:.1e} is accepted"
         return {**measured, "verdict": "differs", "reason": reason}
-    if found.seconds > SLOWER * plain.seconds:
-        reason = f"a step takes {found.seconds / plain.seconds:.2f} times as long as without it"
+    if found.seconds > SLOWER * usual:
+        reason = f"a step takes {found.seconds / usual:.2f} times as long as without it"
         return {**measured, "verdict": "slower", "reason": reason}
     return {**measured, "verdict": "right"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from expert_worker import __version__
 from expert_worker.checkpoint import files
 
 FOLDER = "kernels"
+# The operation and the kernel that torch's compiler makes: norms, residual sums, positions and SwiGLU.
+COMPILED, COMPILER = "torch_compile", "inductor"
 
 
 @dataclass(frozen=True)
@@ -82,17 +84,36 @@ class Refused:
 NOTHING = Refused({})
 
 
+def refused_of(trials: Iterable[Trial], dtype: torch.dtype, date: str = "") -> Refused:
+    reasons: dict[str, dict[str, str]] = {}
+    for trial in trials:
+        if trial.verdict != "right" and trial.format == format_name(dtype):
+            reasons.setdefault(trial.operation, {})[trial.kernel] = trial.reason
+    return Refused(reasons, date)
+
+
 def refused(home: Path, device: torch.device, dtype: torch.dtype) -> Refused:
     """A file that cannot be read refuses nothing: it can be written again by `doctor --prove`."""
+    trials, date = _kept(home, device)
+    return refused_of(trials, dtype, date)
+
+
+def not_compiled(home: Path, device: torch.device, dtype: torch.dtype) -> str | None:
+    """Why a run does not compile by default; None where compiled layers were found right."""
+    trials, _ = _kept(home, device)
+    for trial in trials:
+        if (trial.operation, trial.format) == (COMPILED, format_name(dtype)):
+            return None if trial.verdict == "right" else trial.reason
+    return "`expert-cli doctor --prove` has not tried it on this device with this torch"
+
+
+def _kept(home: Path, device: torch.device) -> tuple[list[Trial], str]:
+    """The findings and their date."""
     try:
         document: dict[str, Any] = json.loads(place(home, device).read_bytes())
-        reasons: dict[str, dict[str, str]] = {}
-        for trial in (Trial(**fields) for fields in document["trials"]):
-            if trial.verdict != "right" and trial.format == format_name(dtype):
-                reasons.setdefault(trial.operation, {})[trial.kernel] = trial.reason
-        return Refused(reasons, str(document["date"]))
+        return [Trial(**fields) for fields in document["trials"]], str(document["date"])
     except (OSError, ValueError, TypeError, KeyError):
-        return NOTHING
+        return [], ""
 
 
 def format_name(dtype: torch.dtype) -> str:
