@@ -18,10 +18,8 @@ const fn internal(name: &'static str, meaning: &'static str) -> Variable {
 pub const PYTHON: Variable = public("EXPERT_PYTHON", "the Python interpreter that runs the worker");
 pub const STOP_GRACE: Variable =
     public("EXPERT_STOP_GRACE", "seconds that a worker has to save after the first Ctrl-C (120)");
-pub const RANK_TIMEOUT: Variable = public(
-    "EXPERT_RANK_TIMEOUT",
-    "seconds that each process of a launcher waits for the others at its start (900)",
-);
+pub const RANK_TIMEOUT: Variable =
+    public("EXPERT_RANK_TIMEOUT", "seconds that a rank waits for the others at its start (900)");
 pub const VIRTUAL_ENV: Variable =
     public("VIRTUAL_ENV", "the active virtual environment, searched for the worker");
 pub const HOME: Variable =
