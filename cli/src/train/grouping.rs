@@ -35,6 +35,12 @@ struct Class {
     members: Vec<usize>,
 }
 
+impl Class {
+    fn experts<'a>(&self, waiting: &'a [Waiting]) -> Vec<&'a Resolved> {
+        self.members.iter().filter_map(|&index| waiting[index].resolved()).collect()
+    }
+}
+
 /// Experts of one shape that might train fused, and what is known of it.
 #[derive(Serialize)]
 pub struct Shape {
@@ -125,8 +131,7 @@ fn classes(
 
 /// The largest group that fits the memory in every slot at once.
 fn most_that_fit(waiting: &[Waiting], class: &Class, most: usize, slots: &Slots) -> usize {
-    let experts: Vec<&Resolved> =
-        class.members.iter().filter_map(|&index| waiting[index].resolved()).collect();
+    let experts = class.experts(waiting);
     let fits = |size: &usize| {
         let Some(group) = experts.get(..*size) else { return false };
         let memory = group[0].machine.device.memory_bytes;
@@ -148,8 +153,7 @@ fn verdict(
     if let Some(kept) = Gain::kept(place) {
         return Some(kept);
     }
-    let experts: Vec<&Resolved> =
-        class.members.iter().filter_map(|&index| waiting[index].resolved()).collect();
+    let experts = class.experts(waiting);
     if experts.iter().filter_map(|it| passes(it)).sum::<u64>() < WORTH_A_PROBE {
         return None;
     }

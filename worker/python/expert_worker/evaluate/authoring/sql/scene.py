@@ -207,8 +207,7 @@ def _called(table: Table, draw: Draw) -> str:
 def _referring(child: Placed, parent: Placed, draw: Draw, style: str, key: str, quoted: bool) -> Placed:
     ref = _ref_name(parent, style, key)
     if any(column.name.lower() == ref.lower() for column in child.columns):
-        one = parent.table.nouns[0].split(" ")[-1].replace("-", "_").lower()
-        ref = styled(f"{one}_ref", style)
+        ref = styled(f"{_one_word(parent)}_ref", style)
     loose = draw.chance(LOOSE)
     prep = draw.one(child.table.preps)
     return replace(child, ref=ref, ref_sql=written(ref, quoted=quoted), prep=prep, loose=loose)
@@ -224,8 +223,12 @@ def _also_referring(child: Placed, other: Placed, draw: Draw, style: str, key: s
 
 
 def _ref_name(parent: Placed, style: str, key: str) -> str:
-    one = parent.table.nouns[0].split(" ")[-1].replace("-", "_").lower()
+    one = _one_word(parent)
     return styled(f"{one}_no" if key.endswith("_no") else f"{one}_id", style)
+
+
+def _one_word(parent: Placed) -> str:
+    return parent.table.nouns[0].split(" ")[-1].replace("-", "_").lower()
 
 
 def _cut(table: Table, draw: Draw) -> list[Column]:
