@@ -6,8 +6,8 @@ forward pass: the backward pass only scales and scatters it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,7 +30,15 @@ _ROWS = 32
 def _chunk_rows(head: Tensor) -> int:
     """Rows whose fp32 logits stay in the cache (CPU) or small beside the model (GPU)."""
     budget = _CPU_BYTES if head.device.type == "cpu" else _GPU_BYTES
-    return max(1, budget // (4 * head.shape[0] * _ROWS)) * _ROWS
+    return _rows_within(budget, 4 * head.shape[0])
+
+
+def _chunk_rows_in_place(head: Tensor) -> int:
+    return _rows_within(_IN_PLACE_BYTES, head.element_size() * head.shape[0])
+
+
+def _rows_within(budget: int, row_bytes: int) -> int:
+    return max(1, budget // (row_bytes * _ROWS)) * _ROWS
 
 
 def _chunk(hidden: Tensor, head: Tensor, labels: Tensor, want_grad: bool) -> tuple[Tensor, Tensor | None]:
@@ -49,23 +57,6 @@ def _chunk(hidden: Tensor, head: Tensor, labels: Tensor, want_grad: bool) -> tup
     return loss, times(logits.to(head.dtype), head)
 
 
-def _pieces(
-    hidden: Tensor, head: Tensor, labels: Tensor, want_grad: bool
-) -> Iterator[tuple[Tensor, Tensor | None]]:
-    """The losses of each chunk's rows, and their gradients."""
-    rows = _chunk_rows(head)
-    for part, own in zip(torch.split(hidden, rows), torch.split(labels, rows), strict=True):
-        yield _chunk(part.to(head.dtype), head, own, want_grad)
-
-
-def _pieces_in_place(
-    hidden: Tensor, head: Tensor, labels: Tensor, want_grad: bool
-) -> Iterator[tuple[Tensor, Tensor | None]]:
-    rows = max(1, _IN_PLACE_BYTES // (head.element_size() * head.shape[0] * _ROWS)) * _ROWS
-    for part, own in zip(torch.split(hidden, rows), torch.split(labels, rows), strict=True):
-        yield _chunk_in_place(part.to(head.dtype), head, own, want_grad)
-
-
 def _chunk_in_place(
     hidden: Tensor, head: Tensor, labels: Tensor, want_grad: bool
 ) -> tuple[Tensor, Tensor | None]:
@@ -76,21 +67,28 @@ def _chunk_in_place(
     return losses, times(logits, head) if want_grad else None
 
 
-_Pieces = Callable[[Tensor, Tensor, Tensor, bool], Iterator[tuple[Tensor, Tensor | None]]]
+class _Way(NamedTuple):
+    """How many rows are a chunk, and the losses of its rows with the gradient of its hidden states."""
+
+    rows: Callable[[Tensor], int]
+    chunk: Callable[[Tensor, Tensor, Tensor, bool], tuple[Tensor, Tensor | None]]
 
 
-def _walk(ctx: Any, hidden: Tensor, head: Tensor, labels: Tensor, pieces: _Pieces = _pieces) -> list[Tensor]:
+_BESIDE = _Way(_chunk_rows, _chunk)
+_IN_PLACE = _Way(_chunk_rows_in_place, _chunk_in_place)
+
+
+def _walk(ctx: Any, hidden: Tensor, head: Tensor, labels: Tensor, way: _Way = _BESIDE) -> list[Tensor]:
     """The losses of each chunk's rows; their gradients are saved."""
-    want_grad = ctx.needs_input_grad[0]
+    rows, want_grad = way.rows(head), ctx.needs_input_grad[0]
     losses = []
     grads = torch.empty_like(hidden) if want_grad else None
-    start = 0
-    for loss, grad in pieces(hidden, head, labels, want_grad):
+    parts = zip(torch.split(hidden, rows), torch.split(labels, rows), strict=True)
+    for number, (part, own) in enumerate(parts):
+        loss, grad = way.chunk(part.to(head.dtype), head, own, want_grad)
         losses.append(loss)
-        end = start + len(loss)
         if grads is not None and grad is not None:
-            grads[start:end] = grad
-        start = end
+            grads[number * rows : (number + 1) * rows] = grad
     if grads is not None:
         ctx.save_for_backward(grads)
     return losses
@@ -98,9 +96,9 @@ def _walk(ctx: Any, hidden: Tensor, head: Tensor, labels: Tensor, pieces: _Piece
 
 class _HeadLoss(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, head: Tensor, labels: Tensor, pieces: _Pieces) -> Tensor:
+    def forward(ctx: Any, hidden: Tensor, head: Tensor, labels: Tensor, way: _Way) -> Tensor:
         loss = hidden.new_zeros((), dtype=torch.float32)
-        for part in _walk(ctx, hidden, head, labels, pieces):
+        for part in _walk(ctx, hidden, head, labels, way):
             loss += part.sum()
         return loss
 
@@ -136,13 +134,13 @@ def head_loss(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
     """Summed loss of `hidden` [supervised, width] against `labels` [supervised], ignored ones left out.
 
     The products are formed in the head's format."""
-    result: Tensor = _HeadLoss.apply(hidden, head, labels, _pieces)
+    result: Tensor = _HeadLoss.apply(hidden, head, labels, _BESIDE)
     return result
 
 
 def head_loss_in_place(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
     """The same with one kernel for the logits where torch's operations need ten."""
-    result: Tensor = _HeadLoss.apply(hidden, head, labels, _pieces_in_place)
+    result: Tensor = _HeadLoss.apply(hidden, head, labels, _IN_PLACE)
     return result
 
 
