@@ -83,10 +83,14 @@ class Runs:
     folder: Path
     variables: dict[str, str] = field(default_factory=dict)
     card: Card | None = RTX_4090
+    # Nothing is computed here that a comparison of kernels could find.
+    proves: bool = False
 
     def start(self, command: str, name: str, *options: str) -> subprocess.Popen[str]:
         words = [CLI, "--python", self.folder / "python", command, "-m", self.folder]
         words += ["--output", self.output(name), "--device", "cuda", *options]
+        if command == "train" and not self.proves:
+            words.append("--no-prove")
         variables = {"EXPERT_HOME": str(self.folder / "home"), **self.variables}
         return subprocess.Popen(
             [str(word) for word in words],
@@ -118,15 +122,18 @@ class Runs:
         return {body["key"]: body["value"] for body in self.events(name, "applied")}
 
 
-@pytest.fixture(scope="module")
-def runs(driver: Driver, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    folder = tmp_path_factory.mktemp("runs")
+def expert(driver: Driver, folder: Path) -> Runs:
     write_base(folder / "base")
     write_rows(folder / "train.jsonl", 200)
     manifest = manifest_of("./base", OF_EXPERT)
     (folder / "manifest.json").write_text(json.dumps(manifest))
     driver.python(folder)
     return Runs(driver, folder)
+
+
+@pytest.fixture(scope="module")
+def runs(driver: Driver, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return expert(driver, tmp_path_factory.mktemp("runs"))
 
 
 def test_killed_and_resumed(runs: Runs) -> None:

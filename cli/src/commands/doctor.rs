@@ -4,9 +4,10 @@ use expert_contract::exit::Exit;
 use serde_json::json;
 
 use crate::args::Global;
-use crate::doctor::kernels::{self, Proof};
+use crate::doctor::kernels::{self, Asked, Proof};
 use crate::doctor::{Status, checks, text};
 use crate::failure::Failure;
+use crate::sys::gpus::Gpus;
 use crate::ui::Console;
 use crate::worker::Search;
 
@@ -40,7 +41,9 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
 fn proof(global: &Global, console: &Console) -> Result<Proof, Failure> {
     let python = Search::here(global.python.as_deref(), None).find()?.python;
     console.say("comparing kernels with their references");
-    let proof = kernels::prove(&python, |trial| {
+    // The first card, in every format that it has.
+    let asked = Asked { card: Gpus::here().found().into_iter().next().map(|it| it.device), format: None };
+    let proof = kernels::prove(&python, &asked, |trial| {
         if !console.json {
             console.data(&kernels::line(trial));
         }

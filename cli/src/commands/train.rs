@@ -20,6 +20,7 @@ use crate::sys::env;
 use crate::sys::host;
 use crate::sys::launcher::{self, Launched, Rank};
 use crate::sys::paths::{near, portable};
+use crate::train::first_use::prove_untried;
 use crate::train::fuse::{self, Fused};
 use crate::train::shelf::{self, Shelf};
 use crate::train::{RunOptions, Runner, ShelfOptions, Trained, Trainer, follow};
@@ -56,6 +57,10 @@ pub struct Args {
         conflicts_with_all = ["expert", "manifest", "data", "output", "all", "profile", "price_per_hour", "no_evaluate"]
     )]
     fuse: Vec<String>,
+    /// Do not compare the fast path's kernels with their references before the first training on a GPU (half a minute to
+    /// two; `doctor --prove` does it at any time)
+    #[arg(long)]
+    no_prove: bool,
     #[command(flatten)]
     supervision: Supervision,
 }
@@ -79,24 +84,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     }
     if let Some(folder) = &args.shelf.all {
         refuse_many_of_ranks("--all", rank)?;
-        let (run, supervision) = (args.run.clone(), &args.supervision);
-        let shelf = Shelf {
-            folder,
-            options: &options,
-            run,
-            selection: &args.shelf,
-            dry_run: args.dry_run,
-            supervision,
-            global,
-        };
-        if args.price.price_per_hour.is_some() {
-            return Err(Failure::bad_input(
-                "price-of-many",
-                "--price-per-hour is for one expert, not for --all",
-            )
-            .hint("use it with plan for each expert"));
-        }
-        return shelf::run(shelf, console);
+        return run_shelf(args, folder, &options, global, console);
     }
     if args.shelf.no_evaluate {
         return Err(Failure::bad_input(
@@ -112,7 +100,13 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let muted = Console { warns: false, ..*console };
     let is_main = rank.is_none_or(Rank::is_main);
     let here = Here { rank, ..run_options.here() };
-    let prepared = prepare_here(&options, Reads::TrainingData, here, if is_main { console } else { &muted })?;
+    let mut prepared =
+        prepare_here(&options, Reads::TrainingData, here, if is_main { console } else { &muted })?;
+    // Ranks of a launcher compare their plans, which the findings of one machine would change.
+    let proves = !args.no_prove && !args.dry_run && rank.is_none();
+    if proves && prove_untried(std::iter::once(&prepared.resolved), global, console)? {
+        prepared = prepare_here(&options, Reads::TrainingData, here, &muted)?;
+    }
     let resolved = &prepared.resolved;
     if args.dry_run {
         if !is_main {
@@ -159,6 +153,31 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let next = next::missing(&resolved.recipe, paths, &options, &next::ask(&options));
     next::lead_on(Path::new(&paths.output), &next, console);
     Ok(Exit::Done)
+}
+
+fn run_shelf(
+    args: &Args,
+    folder: &Path,
+    options: &PlanOptions,
+    global: &Global,
+    console: &Console,
+) -> Result<Exit, Failure> {
+    let (run, supervision) = (args.run.clone(), &args.supervision);
+    let shelf = Shelf {
+        folder,
+        options,
+        run,
+        selection: &args.shelf,
+        dry_run: args.dry_run,
+        proves: !args.no_prove,
+        supervision,
+        global,
+    };
+    if args.price.price_per_hour.is_some() {
+        return Err(Failure::bad_input("price-of-many", "--price-per-hour is for one expert, not for --all")
+            .hint("use it with plan for each expert"));
+    }
+    shelf::run(shelf, console)
 }
 
 /// Which of a launcher's processes this is; None where it trains alone.

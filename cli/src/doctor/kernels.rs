@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 
-use expert_contract::plan::Dtype;
+use expert_contract::plan::{Device, Dtype};
 use expert_contract::resolve::CompiledLayers;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,7 @@ use crate::failure::reason;
 use crate::sys::files::read_json;
 use crate::sys::{env, gpus, host};
 use crate::ui::style::{GOOD, HINT, WARNING};
+use crate::worker::torch_of;
 
 /// One kernel in one number format.
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -59,13 +60,31 @@ enum Line {
     File(String),
 }
 
+/// What is compared: everything on the first GPU or on the CPU, where nothing is named.
+#[derive(Debug, Default, Clone)]
+pub struct Asked {
+    pub card: Option<Device>,
+    pub format: Option<Dtype>,
+}
+
+impl Asked {
+    fn arguments(&self) -> Vec<String> {
+        let card = self.card.as_ref().map(|card| {
+            ["--card".to_owned(), card.index.to_string(), "--named".to_owned(), card.name.clone()]
+        });
+        let format = self.format.map(|format| ["--format".to_owned(), format.to_string()]);
+        card.into_iter().flatten().chain(format.into_iter().flatten()).collect()
+    }
+}
+
 /// Calls `each` as soon as a kernel has been tried. The worker's last words where it ends early.
-pub fn prove(python: &Path, mut each: impl FnMut(&Trial)) -> Result<Proof, String> {
+pub fn prove(python: &Path, asked: &Asked, mut each: impl FnMut(&Trial)) -> Result<Proof, String> {
     let mut command = Command::new(python);
     gpus::for_worker(&mut command);
     let mut child = command
         .args(["-m", "expert_worker", "prove", "--home"])
         .arg(host::home())
+        .args(asked.arguments())
         .env(env::PARENT_PID.name, std::process::id().to_string())
         .env(env::SAFE_PATH.name, "1")
         .stdin(Stdio::piped())
@@ -117,8 +136,25 @@ pub fn prove(python: &Path, mut each: impl FnMut(&Trial)) -> Result<Proof, Strin
 #[derive(Deserialize)]
 struct Kept {
     device: String,
+    /// What the driver calls the device; torch may call a part of a card by another name.
+    #[serde(default)]
+    named: Option<String>,
+    torch: String,
+    worker: String,
     date: String,
     trials: Vec<Trial>,
+}
+
+impl Kept {
+    fn all(home: &Path) -> impl Iterator<Item = Self> + use<> {
+        let files = std::fs::read_dir(home.join(FOLDER)).into_iter().flatten().flatten();
+        files.filter_map(|file| read_json::<Self>(&file.path()))
+    }
+
+    fn is_of(&self, device: &str) -> bool {
+        // The worker names its compute capability too.
+        self.named.as_deref() == Some(device) || self.device.split(", compute").next() == Some(device)
+    }
 }
 
 /// Where the worker keeps what it found, below EXPERT_HOME.
@@ -128,13 +164,21 @@ const COMPILED: &str = "torch_compile";
 
 /// What the newest proof on the device found. A run asks again for the torch that it has.
 pub fn of_compiled_layers(home: &Path, device: &str) -> Vec<CompiledLayers> {
-    let files = std::fs::read_dir(home.join(FOLDER)).into_iter().flatten().flatten();
-    let kept = files.filter_map(|file| read_json::<Kept>(&file.path()));
-    // The worker names its compute capability too.
-    let own = kept.filter(|kept| kept.device.split(", compute").next() == Some(device));
+    let own = Kept::all(home).filter(|kept| kept.is_of(device));
     let newest = own.max_by(|one, other| one.date.cmp(&other.date));
     let trials = newest.map(|kept| kept.trials).unwrap_or_default();
     trials.into_iter().filter(|trial| trial.operation == COMPILED).filter_map(Trial::of_layers).collect()
+}
+
+/// Whether the kernels were compared in this format on the device, with the torch that Python has and this version.
+pub fn is_tried(home: &Path, device: &str, format: Dtype, python: &Path) -> bool {
+    let torch = torch_of(python);
+    Kept::all(home).any(|kept| {
+        kept.is_of(device)
+            && kept.worker == env!("CARGO_PKG_VERSION")
+            && torch.as_ref().is_none_or(|torch| *torch == kept.torch)
+            && kept.trials.iter().any(|trial| Dtype::parse(&trial.format) == Some(format))
+    })
 }
 
 impl Trial {
@@ -187,7 +231,9 @@ mod tests {
                     "reason": reason})
             };
             let trials = [trial("swiglu", "fails", "another kernel"), trial(COMPILED, verdict, reason)];
-            let kept = json!({"device": device, "torch": "2", "date": date, "trials": trials});
+            let worker = env!("CARGO_PKG_VERSION");
+            let kept =
+                json!({"device": device, "torch": "2", "worker": worker, "date": date, "trials": trials});
             std::fs::write(folder.join(name), kept.to_string()).unwrap();
         };
         let (card, other) = ("A card, compute capability 8.9", "A card Ti, compute capability 8.9");
@@ -201,5 +247,34 @@ mod tests {
         assert_eq!(found("A card Ti"), [CompiledLayers { format: Dtype::Bf16, refused }]);
         assert!(found("A third").is_empty());
         assert!(of_compiled_layers(&home.path().join("absent"), "A card").is_empty());
+    }
+
+    #[test]
+    fn a_proof_counts_for_its_card_torch_version_and_format() {
+        let home = tempfile::tempdir().unwrap();
+        let python = home.path().join("bin/python");
+        crate::sys::files::write_text(
+            home.path(),
+            "lib/python3.11/site-packages/torch/version.py",
+            "__version__ = '2.15.0+cu132'\n",
+        );
+        let tried = |device| is_tried(home.path(), device, Dtype::Bf16, &python);
+        let keep = |change: fn(&mut serde_json::Value)| {
+            let trial = json!({"operation": "swiglu", "kernel": "native", "format": "bf16", "verdict": "right", "reason": ""});
+            let worker = env!("CARGO_PKG_VERSION");
+            let mut kept = json!({"device": "A part, compute capability 9.0", "named": "A card MIG 1g", "torch": "2.15.0+cu132",
+                "worker": worker, "date": "2026-01-02", "trials": [trial]});
+            change(&mut kept);
+            crate::sys::files::write_text(home.path(), "kernels/a.json", &kept.to_string());
+        };
+        assert!(!tried("A card MIG 1g"), "no file");
+        keep(|_| {});
+        assert!(tried("A card MIG 1g") && tried("A part") && !tried("A card"));
+        keep(|kept| kept["torch"] = json!("2.14.0+cu132"));
+        assert!(!tried("A part"), "another torch");
+        keep(|kept| kept["worker"] = json!("0.0.1"));
+        assert!(!tried("A part"), "another version");
+        keep(|kept| kept["trials"][0]["format"] = json!("fp16"));
+        assert!(!tried("A part"), "another format");
     }
 }

@@ -3,6 +3,7 @@
 pub mod changed;
 mod decide;
 mod engine;
+pub mod first_use;
 mod follow;
 pub mod fuse;
 mod gain;

@@ -10,6 +10,7 @@ use expert_contract::resolve::Resolved;
 use serde_json::{Value, json};
 
 use super::engine::Engine;
+use super::first_use::prove_untried;
 use super::grouping::{Probe, Shape, fuse_where_faster};
 use super::options::{EngineChoice, RunOptions, ShelfOptions};
 use super::order::timed;
@@ -40,12 +41,14 @@ pub struct Shelf<'a> {
     pub run: RunOptions,
     pub selection: &'a ShelfOptions,
     pub dry_run: bool,
+    /// Whether the kernels of a GPU that nobody has tried are compared first.
+    pub proves: bool,
     pub supervision: &'a Supervision,
     pub global: &'a Global,
 }
 
 pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
-    let Shelf { folder, options, mut run, selection, dry_run, supervision, global } = shelf;
+    let Shelf { folder, options, mut run, selection, dry_run, proves, supervision, global } = shelf;
     refuse_without_effect(selection)?;
     // A stopped queue can be resumed.
     if run.resume.is_none() && !run.fresh {
@@ -57,6 +60,15 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     let here = run.here();
     let mut waiting: Vec<Waiting> =
         manifests.iter().map(|manifest| prepare_one(manifest, options, here, console)).collect();
+    let on_ray = selection.engine == EngineChoice::Ray;
+    if proves
+        && !dry_run
+        && !on_ray
+        && prove_untried(waiting.iter().filter_map(Waiting::resolved), global, console)?
+    {
+        let muted = Console { warns: false, ..*console };
+        waiting = manifests.iter().map(|manifest| prepare_one(manifest, options, here, &muted)).collect();
+    }
     let digests = Digests::open(&host::home());
     let runner = Runner { supervision, global, digests: &digests, warm: None, rank: None };
     let mut trainer = Trainer { options: &run, shelf: Some(selection), runner };
@@ -68,7 +80,6 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     for one in &mut waiting {
         one.seconds = one.resolved().and_then(|it| timed(it, &slots.share(0))).map(|it| it.seconds);
     }
-    let on_ray = selection.engine == EngineChoice::Ray;
     let mut shapes = Vec::new();
     if fuses(selection, &run) {
         let probe = if dry_run { Probe::Never } else { Probe::Allowed };

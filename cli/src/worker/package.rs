@@ -41,9 +41,18 @@ pub fn installed_package(python: &Path) -> Option<PathBuf> {
 
 /// `__version__` as its sources give it.
 pub fn version_of(package: &Path) -> Option<String> {
-    let text = fs::read_to_string(package.join("__init__.py")).ok()?;
+    version_in(&package.join("__init__.py"))
+}
+
+/// The version of torch that the interpreter's packages hold, with the CUDA that it is built for.
+pub fn torch_of(python: &Path) -> Option<String> {
+    package_folders(python).iter().find_map(|site| version_in(&site.join("torch/version.py")))
+}
+
+fn version_in(source: &Path) -> Option<String> {
+    let text = fs::read_to_string(source).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("__version__ = "))?;
-    Some(line.trim().trim_matches('"').to_owned())
+    Some(line.trim().trim_matches(['"', '\'']).to_owned())
 }
 
 /// `lib/python3.11/site-packages` on Unix, `Lib/site-packages` on Windows.

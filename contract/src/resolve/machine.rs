@@ -25,6 +25,7 @@ pub struct Built {
     /// The most rows that fit at once.
     pub largest_micro_batch: Option<u64>,
     pub work: Option<Work>,
+    pub fast_format: Option<Dtype>,
 }
 
 pub fn build(
@@ -51,9 +52,9 @@ pub fn build(
     let fast_path = !spread && recipe.adapter.takes_fast_path();
     let named = base.shape.as_ref().map(|shape| modules::named(&recipe.adapter, shape));
     let on_cpu = site.device.kind == DeviceKind::Cpu;
-    let compiles = fast_path && base.shape.as_ref().is_some_and(|shape| shape.fast_path);
-    let compile =
-        compile(config, site, compiles.then(|| fit::number_format(recipe.base.quantization, dtype)), notes);
+    let on_fast_path = fast_path && base.shape.as_ref().is_some_and(|shape| shape.fast_path);
+    let fast_format = on_fast_path.then(|| fit::number_format(recipe.base.quantization, dtype));
+    let compile = compile(config, site, fast_format, notes);
     let mut piece_tokens = on_cpu.then_some(budget::SMALL_PIECE);
     let sized = base.shape.as_ref().zip(named.as_ref()).map(|(shape, adapter)| {
         let mut load = Load {
@@ -126,7 +127,7 @@ pub fn build(
             .filter(|(shape, _)| shape.names_known)
             .map(|(shape, adapter)| modules::adapted(adapter, shape)),
     };
-    Built { machine, largest_micro_batch: sized.and_then(|it| it.largest), work: work.flatten() }
+    Built { machine, largest_micro_batch: sized.and_then(|it| it.largest), work: work.flatten(), fast_format }
 }
 
 /// Share of the tokens that are answers, where only those are learnt: known once the rows are tokenized.

@@ -47,7 +47,7 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
     let grammar = read_grammar(expert.manifest)?;
     let recipe =
         recipe::build(expert, &base, template, &sources, &cases::read(expert, site)?, &facts, grammar);
-    let machine::Built { machine, largest_micro_batch, work } =
+    let machine::Built { machine, largest_micro_batch, work, fast_format } =
         machine::build(expert, &recipe, &base, &sources, &facts, site, &mut notes);
     notes.extend(steps::few(&recipe, &facts).or_else(|| steps::unusual(&recipe)));
     let license = expert.manifest.root.license.value.clone();
@@ -62,6 +62,7 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
         notes,
         largest_micro_batch,
         work,
+        fast_format,
         settings: expert.shown(),
         license,
         routing,

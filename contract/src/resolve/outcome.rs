@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::base::FoundBase;
 use super::data::DataFacts;
 use crate::manifest::Shown;
-use crate::plan::{Device, Machine, Plan, Recipe, Request, TestSet, Threads};
+use crate::plan::{Device, Dtype, Machine, Plan, Recipe, Request, TestSet, Threads};
 use crate::routing::Keywords;
 use crate::speed::Work;
 
@@ -48,6 +48,8 @@ pub struct Resolved {
     pub largest_micro_batch: Option<u64>,
     /// What a token costs, where the fast path computes it on a GPU and the base's shape is known.
     pub work: Option<Work>,
+    /// The number format in which the fast path computes; none where the run does not take it, or the base's shape is not known.
+    pub fast_format: Option<Dtype>,
     /// Every setting of `training.config`, with its value and who decided it.
     pub settings: Vec<Shown>,
     /// The expert's licence.

@@ -46,7 +46,7 @@ def reference(gate: Tensor, up: Tensor) -> Tensor:
 def test_every_kernel_that_runs_here_is_compared_and_right(monkeypatch):
     monkeypatch.setattr(proving, "formats", lambda _: [torch.float32, torch.bfloat16])
     threads, seen = torch.get_num_threads(), list[Trial]()
-    found = proving.prove(CPU, seen.append)
+    found = proving.prove(CPU, tell=seen.append)
     assert found == seen and torch.get_num_threads() == threads
     assert {trial.operation for trial in found} == set(OPERATIONS)
     assert {trial.format for trial in found} == {"fp32", "bf16"}
@@ -167,3 +167,18 @@ def test_another_torch_or_device_has_its_own_findings(monkeypatch, tmp_path):
     here = verdicts.place(tmp_path, CPU)
     monkeypatch.setattr(torch, "__version__", "9.9.9")
     assert verdicts.place(tmp_path, CPU) != here
+
+
+def test_findings_in_other_formats_stay(tmp_path):
+    def found(number_format: str, verdict: str) -> Trial:
+        return Trial("swiglu", "native", number_format, verdict, "why")
+
+    first = [found("fp32", "differs"), found("bf16", "slower")]
+    verdicts.keep(tmp_path, CPU, first, "2026-01-02")
+    path = verdicts.keep(tmp_path, CPU, [found("bf16", "right")], "2026-01-03", "as its driver says")
+    kept = json.loads(path.read_text())
+    assert [(trial["format"], trial["verdict"]) for trial in kept["trials"]] == [
+        ("fp32", "differs"),
+        ("bf16", "right"),
+    ]
+    assert kept["named"] == "as its driver says" and kept["date"] == "2026-01-03"

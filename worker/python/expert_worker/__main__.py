@@ -37,6 +37,9 @@ def main(arguments: list[str] | None = None) -> int:
         help="the plan.json that expert-cli wrote; several train their experts fused",
     )
     parser.add_argument("--home", type=Path, help="where `prove` keeps what it finds")
+    parser.add_argument("--card", type=int, help="the GPU that `prove` uses")
+    parser.add_argument("--named", help="what the GPU's driver calls it")
+    parser.add_argument("--format", help="the only number format that `prove` tries")
     options = parser.parse_args(arguments)
     if options.stage == "warm":
         from expert_worker.warm import serve
@@ -52,9 +55,10 @@ def main(arguments: list[str] | None = None) -> int:
     if options.stage == "prove":
         if options.home is None:
             parser.error("--home is required")
-        from expert_worker.prove import print_proof
+        from expert_worker.prove import Asked, print_proof
 
-        print_proof(options.home, Pipe.of_stdout())
+        asked = Asked(options.home, options.card, options.named, options.format)
+        print_proof(asked, Pipe.of_stdout())
         return Exit.DONE
     if options.plan is None:
         parser.error("--plan is required")

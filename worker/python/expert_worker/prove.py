@@ -1,7 +1,9 @@
-"""`expert-cli doctor --prove`: JSON lines for the device, for each kernel, and for the file that has both."""
+"""Compares kernels, for `doctor --prove` and before the first training on a GPU.
+
+It prints a JSON line for the device, one for each kernel, and one for the file that has both."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,20 +11,38 @@ from expert_worker.errors import storage_error
 from expert_worker.events.sinks import Pipe
 
 
-def print_proof(home: Path, pipe: Pipe) -> None:
+@dataclass(frozen=True)
+class Asked:
+    """What is compared, and where the findings are kept."""
+
+    home: Path
+    # As torch counts cards; None is the first one, or the CPU where there is none.
+    card: int | None = None
+    # As the CLI's driver library calls the card, which plans look for.
+    named: str | None = None
+    # One number format; None is every one that the device has.
+    number_format: str | None = None
+
+
+def print_proof(asked: Asked, pipe: Pipe) -> None:
     import torch
 
     from expert_worker.train.fast.kernels import verdicts
-    from expert_worker.train.fast.prove import prove
+    from expert_worker.train.fast.prove import formats, prove
 
     def say(kind: str, value: object) -> None:
         pipe.write_raw(json.dumps({kind: value}).encode() + b"\n")
 
-    device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+    on_card = asked.card is not None or torch.cuda.is_available()
+    device = torch.device("cuda", asked.card or 0) if on_card else torch.device("cpu")
     say("subject", verdicts.subject(device))
-    trials = prove(device, lambda trial: say("trial", asdict(trial)))
+    wanted = [
+        dtype for dtype in formats(device) if asked.number_format in (None, verdicts.format_name(dtype))
+    ]
+    trials = prove(device, wanted, lambda trial: say("trial", asdict(trial)))
     try:
-        kept = verdicts.keep(home, device, trials, datetime.now(UTC).strftime("%Y-%m-%d"))
+        date = datetime.now(UTC).strftime("%Y-%m-%d")
+        kept = verdicts.keep(asked.home, device, trials, date, asked.named)
     except OSError as error:
         raise storage_error(error, "keep what was found", "with EXPERT_HOME") from error
     say("file", str(kept))

@@ -71,8 +71,12 @@ def formats(device: torch.device) -> list[torch.dtype]:
     return [torch.float32, torch.bfloat16 if bf16 else torch.float16]
 
 
-def prove(device: torch.device, tell: Callable[[Trial], None] = lambda _: None) -> list[Trial]:
-    """Every kernel that runs on `device`, in every format."""
+def prove(
+    device: torch.device,
+    wanted: Sequence[torch.dtype] | None = None,
+    tell: Callable[[Trial], None] = lambda _: None,
+) -> list[Trial]:
+    """Every kernel that runs on `device`, in the wanted formats; in every one that it has by default."""
     found = []
     scene = Scene.of(device)
     exact_products, threads = torch.backends.cuda.matmul.allow_tf32, torch.get_num_threads()
@@ -81,7 +85,7 @@ def prove(device: torch.device, tell: Callable[[Trial], None] = lambda _: None) 
         # Threads that wait for each other would measure what else this machine does.
         torch.set_num_threads(1)
     try:
-        for dtype in formats(device):
+        for dtype in formats(device) if wanted is None else wanted:
             for dora in (False, True):
                 for trial in _trials(scene, device, dtype, dora):
                     found.append(trial)

@@ -62,10 +62,18 @@ def place(home: Path, device: torch.device) -> Path:
     return home / FOLDER / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
 
 
-def keep(home: Path, device: torch.device, trials: list[Trial], date: str) -> Path:
+def keep(home: Path, device: torch.device, trials: list[Trial], date: str, named: str | None = None) -> Path:
+    """Findings in number formats that were not tried again stay. `named`: as the driver calls the device."""
     path = place(home, device)
     path.parent.mkdir(parents=True, exist_ok=True)
-    document = {**subject(device), "date": date, "trials": [asdict(trial) for trial in trials]}
+    tried = {trial.format for trial in trials}
+    earlier = [trial for trial in _kept(home, device)[0] if trial.format not in tried]
+    document = {
+        **subject(device),
+        "named": named,
+        "date": date,
+        "trials": [asdict(trial) for trial in [*earlier, *trials]],
+    }
     files.replace_json(path, document)
     return path
 
