@@ -315,6 +315,36 @@ fn a_batch_that_does_not_fit_is_split_and_said_so() {
     assert!(roomy.largest_micro_batch.unwrap() > 16);
 }
 
+/// What QLoRA needs on a card of 24 GB.
+#[test]
+fn bases_of_8b_fit_a_card_of_24_gb_and_larger_ones_say_what_would() {
+    let lora = r#"[{"type": "lora", "r": 16, "alpha": 32, "target_modules": "all-linear"}]"#;
+    let on_card = |base: &str, length: &str, quantization: &str| {
+        let manifest = manifest(&[
+            Set::new("base_models[0].name", base),
+            Set::new("base_models[0].quantization", quantization),
+            Set::new("base_models[0].adapters", lora),
+            Set::new("training.config.gradient_checkpointing", "false"),
+            Set::new("training.config.max_seq_length", length),
+        ]);
+        let resolved = plan(&manifest, 0, &site(Some(24 << 30), DeviceKind::Cuda));
+        resolved.notes.iter().find(|note| note.code == "does-not-fit").map(|it| it.hint.clone())
+    };
+    for (base, length) in
+        [("Qwen/Qwen3-8B", "2048"), ("meta-llama/Llama-3.1-8B-Instruct", "2048"), ("Qwen/Qwen3-14B", "1024")]
+    {
+        assert_eq!(on_card(base, length, "int4"), None, "{base}");
+    }
+    let said = |base, quantization| on_card(base, "2048", quantization).unwrap();
+    assert!(said("Qwen/Qwen3-14B", "int4").starts_with("set `gradient_checkpointing` to selective ("));
+    let both = "set `quantization` to int4 and `gradient_checkpointing` to selective (";
+    assert!(said("Qwen/Qwen3-14B", "none").starts_with(both));
+    assert_eq!(
+        said("meta-llama/Llama-3.3-70B-Instruct", "int4"),
+        "lower `max_seq_length`, or choose a smaller base"
+    );
+}
+
 #[test]
 fn a_plan_survives_its_own_json() {
     let plan = plan(&manifest(&[]), 0, &site(Some(24 << 30), DeviceKind::Cuda)).plan(TRAIN);

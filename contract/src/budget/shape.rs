@@ -191,14 +191,17 @@ impl Shape {
         self.blocks().map(|linear| linear.inputs.saturating_mul(linear.outputs)).sum()
     }
 
-    /// Parameters that stay in the compute type: embedding, untied head, norms, experts.
+    /// Parameters that stay in the compute type: embedding, untied head, norms, biases, experts.
     pub fn other_parameters(&self) -> u64 {
         if let Some(all) = self.counted {
             return all.saturating_sub(self.linear_parameters());
         }
         let head = if self.tied { 1 } else { 2 };
         let norms = self.layers * (2 * self.hidden + if self.qk_norm { 2 * self.head_dim } else { 0 });
-        head * self.vocabulary * self.hidden + norms + self.hidden + self.experts
+        let has_biases = self.architecture == "qwen2";
+        let biases =
+            if has_biases { self.layers * (self.heads + 2 * self.kv_heads) * self.head_dim } else { 0 };
+        head * self.vocabulary * self.hidden + norms + biases + self.hidden + self.experts
     }
 
     pub fn parameters(&self) -> u64 {
@@ -274,6 +277,14 @@ const KNOWN: &[Row] = &[
     row(&["qwen3-4b", "qwen3-4b-base"], "qwen3", [151_936, 2_560, 9_728, 36, 32, 8, 128, 40_960], true),
     row(&["qwen3-8b", "qwen3-8b-base"], "qwen3", [151_936, 4_096, 12_288, 36, 32, 8, 128, 40_960], false),
     row(
+        &["qwen3-4b-instruct-2507", "qwen3-4b-thinking-2507"],
+        "qwen3",
+        [151_936, 2_560, 9_728, 36, 32, 8, 128, 262_144],
+        true,
+    ),
+    row(&["qwen3-14b", "qwen3-14b-base"], "qwen3", [151_936, 5_120, 17_408, 40, 40, 8, 128, 40_960], false),
+    row(&["qwen3-32b"], "qwen3", [151_936, 5_120, 25_600, 64, 64, 8, 128, 40_960], false),
+    row(
         &["qwen2.5-0.5b", "qwen2.5-0.5b-instruct", "qwen2.5-coder-0.5b", "qwen2.5-coder-0.5b-instruct"],
         "qwen2",
         [151_936, 896, 4_864, 24, 14, 2, 64, 32_768],
@@ -284,6 +295,30 @@ const KNOWN: &[Row] = &[
         "qwen2",
         [151_936, 1_536, 8_960, 28, 12, 2, 128, 32_768],
         true,
+    ),
+    row(
+        &["qwen2.5-3b", "qwen2.5-3b-instruct", "qwen2.5-coder-3b", "qwen2.5-coder-3b-instruct"],
+        "qwen2",
+        [151_936, 2_048, 11_008, 36, 16, 2, 128, 32_768],
+        true,
+    ),
+    row(
+        &["qwen2.5-7b-instruct", "qwen2.5-coder-7b", "qwen2.5-coder-7b-instruct"],
+        "qwen2",
+        [152_064, 3_584, 18_944, 28, 28, 4, 128, 32_768],
+        false,
+    ),
+    row(
+        &["qwen2.5-14b-instruct", "qwen2.5-coder-14b", "qwen2.5-coder-14b-instruct"],
+        "qwen2",
+        [152_064, 5_120, 13_824, 48, 40, 8, 128, 32_768],
+        false,
+    ),
+    row(
+        &["qwen2.5-32b-instruct", "qwen2.5-coder-32b", "qwen2.5-coder-32b-instruct"],
+        "qwen2",
+        [152_064, 5_120, 27_648, 64, 40, 8, 128, 32_768],
+        false,
     ),
     row(
         &["llama-3.2-1b", "llama-3.2-1b-instruct"],
@@ -304,6 +339,12 @@ const KNOWN: &[Row] = &[
         false,
     ),
     row(
+        &["llama-3.1-70b", "llama-3.1-70b-instruct", "llama-3.3-70b-instruct"],
+        "llama",
+        [128_256, 8_192, 28_672, 80, 64, 8, 128, 131_072],
+        false,
+    ),
+    row(
         &["mistral-7b-v0.3", "mistral-7b-instruct-v0.3"],
         "mistral",
         [32_768, 4_096, 14_336, 32, 32, 8, 128, 32_768],
@@ -321,6 +362,13 @@ mod tests {
             ("HuggingFaceTB/SmolLM2-135M-Instruct", 134_515_008),
             ("Qwen/Qwen3-0.6B", 596_049_920),
             ("meta-llama/Llama-3.1-8B", 8_030_261_248),
+            ("meta-llama/Llama-3.3-70B-Instruct", 70_553_706_496),
+            ("Qwen/Qwen3-14B", 14_768_307_200),
+            ("Qwen/Qwen3-32B", 32_762_123_264),
+            ("Qwen/Qwen2.5-3B", 3_085_938_688),
+            ("Qwen/Qwen2.5-7B-Instruct", 7_615_616_512),
+            ("Qwen/Qwen2.5-Coder-14B-Instruct", 14_770_033_664),
+            ("Qwen/Qwen2.5-Coder-32B-Instruct", 32_763_876_352),
         ] {
             let shape = Shape::known(name).unwrap();
             assert_eq!(shape.parameters(), published, "{name}");

@@ -1,7 +1,7 @@
 //! How the recipe is laid on the device: number format and micro-batch.
 
 use crate::budget::{self, Load};
-use crate::plan::{DeviceKind, Dtype, MemoryEstimate, PrecisionRequest, Quantization};
+use crate::plan::{CheckpointingMode, DeviceKind, Dtype, MemoryEstimate, PrecisionRequest, Quantization};
 
 use super::outcome::Note;
 use super::site::ProductsInFp32;
@@ -103,20 +103,41 @@ pub fn micro_batch(load: &Load<'_>, wanted: u64, memory: Option<u64>, notes: &mu
         notes.push(Note::new(
             "does-not-fit",
             format!("even one row needs about {} of {}", gibibytes(sized(1).total), gibibytes(memory)),
-            "lower max_seq_length, quantize the base, or set gradient_checkpointing to \"full\"",
+            what_fits(load, available),
         ));
     } else {
         notes.push(Note::new(
             "micro-batch-lowered",
             format!(
-                "batch_size {wanted} needs about {need} of {}, so the micro-batch is {rows} rows; \
+                "batch_size {wanted} needs about {need} of {}, so the micro-batch is {}; \
                  a step still has the same rows",
-                gibibytes(memory)
+                gibibytes(memory),
+                if rows == 1 { "1 row".to_owned() } else { format!("{rows} rows") }
             ),
             format!("set batch_size to {rows} and raise gradient_accumulation_steps to silence this"),
         ));
     }
     MicroBatch { rows, estimate: sized(rows), largest: Some(largest) }
+}
+
+/// The least that the user can change so that one row fits.
+fn what_fits(load: &Load<'_>, available: u64) -> String {
+    let int4 = Quantization::Int4;
+    for quantization in [load.quantization, int4] {
+        for checkpointing in [CheckpointingMode::None, CheckpointingMode::Selective, CheckpointingMode::Full]
+        {
+            let need = budget::estimate(&Load { rows: 1, quantization, checkpointing, ..*load }).total;
+            if need > available {
+                continue;
+            }
+            let base = (quantization != load.quantization).then(|| format!("`quantization` to {int4}"));
+            let mode = (checkpointing != load.checkpointing)
+                .then(|| format!("`gradient_checkpointing` to {checkpointing}"));
+            let changes = base.into_iter().chain(mode).collect::<Vec<_>>().join(" and ");
+            return format!("set {changes} ({}), or lower `max_seq_length`", gibibytes(need));
+        }
+    }
+    "lower `max_seq_length`, or choose a smaller base".to_owned()
 }
 
 pub fn gibibytes(bytes: u64) -> String {

@@ -615,11 +615,18 @@ EX cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* c, const void* f, v
 EX cudaError_t cudaLaunchCooperativeKernel(const void* f, dim3 g, dim3 b, void**, size_t sh, cudaStream_t) {
   return launched(f, g, b, sh);
 }
+// torch is built for some capabilities only; a card runs the code of the nearest one below its own. CUB refuses any other.
+static int built_for() {
+  int own = cc_major() * 10 + cc_minor();
+  for (int built : {120, 100, 90, 86, 80, 75})
+    if (built <= own) return built;
+  return own;
+}
 EX cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, const void*) {
   memset(a, 0, sizeof *a);
   a->maxThreadsPerBlock = 1024;
   a->numRegs = 64;
-  a->ptxVersion = cc_major() * 10 + cc_minor();
+  a->ptxVersion = built_for();
   a->binaryVersion = a->ptxVersion;
   a->maxDynamicSharedSizeBytes = 101376;
   return cudaSuccess;
