@@ -39,6 +39,37 @@ fn options_without_effect_are_refused() {
     assert_eq!((code, &error["code"]), (Some(2), &json!("engine-options")));
     let (code, error) = refused(&format!("{ALL} --separate"));
     assert_eq!((code, &error["code"]), (Some(2), &json!("engine-options")));
+    let (code, error) = refused("train --all experts --device cpu --storage s3://bucket/x");
+    assert_eq!((code, &error["code"]), (Some(2), &json!("engine-options")));
+    let (code, error) = refused(&format!("{ALL} --storage s3://bucket/x --resume experts/a/weights"));
+    assert_eq!((code, &error["code"]), (Some(2), &json!("engine-options")));
+}
+
+#[test]
+fn shared_storage_is_looked_at_before_the_cluster() {
+    for url in ["sftp://host/x", "s3://key:secret@bucket/x"] {
+        let (code, error) = refused(&format!("{ALL} --storage {url}"));
+        assert_eq!(code, Some(2), "{error}");
+        assert!(error["code"].as_str().unwrap().starts_with("storage-"), "{error}");
+        assert!(!error["message"].as_str().unwrap().contains("secret"), "{error}");
+    }
+    let world = World::shelf_without_pages(&["a"]);
+    std::fs::write(world.path("full"), "").unwrap();
+    let url = format!("file://{}", world.path("full/store").display());
+    let mut command = world.expert_cli(&ALL.split(' ').collect::<Vec<_>>(), "die=9");
+    let output = command.env("EXPERT_STORAGE", &url).output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", talk(&output));
+    assert!(talk(&output).contains(&url), "{}", talk(&output));
+}
+
+#[test]
+fn how_long_to_wait_for_a_node_is_a_number_of_seconds() {
+    let world = World::shelf_without_pages(&["a"]);
+    let mut command = world.expert_cli(&ALL.split(' ').collect::<Vec<_>>(), "die=9");
+    let output = command.env("EXPERT_NODE_TIMEOUT", "soon").output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+    assert!(talk(&output).contains("EXPERT_NODE_TIMEOUT is soon"), "{}", talk(&output));
+    assert!(talk(&output).contains("unset it for 600"), "{}", talk(&output));
 }
 
 fn task(world: &World) -> Command {

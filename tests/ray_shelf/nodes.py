@@ -48,10 +48,12 @@ class Shelf:
             changes = {"max_steps": STEPS, "save_total_limit": 2, **settings}
             (place / "manifest.json").write_text(json.dumps(manifest_of(name, "../../base", **changes)))
 
-    def start(self, *more: str) -> subprocess.Popen[bytes]:
-        command = [self.cli, "train", "--all", "experts", "--device", "cpu", "--no-evaluate", "--json", *more]
+    def start(self, *more: str, device: str = "cpu") -> subprocess.Popen[bytes]:
+        command = [self.cli, "train", "--all", "experts", "--device", device, "--no-evaluate", "--json"]
         with (self.logs / "out").open("wb") as out, (self.logs / "log").open("ab") as log:
-            return subprocess.Popen(command, env=environment(), cwd=self.folder, stdout=out, stderr=log)
+            return subprocess.Popen(
+                [*command, *more], env=environment(), cwd=self.folder, stdout=out, stderr=log
+            )
 
     def finish(self, *more: str, code: int = 0) -> dict[str, Any]:
         return self.result(self.start(*more), code)
@@ -115,8 +117,10 @@ class Cluster:
         self._nodes: dict[str, subprocess.Popen[bytes]] = {}
         self.address = f"{HEAD}:{_free_port()}"
 
-    def add(self, ip: str, *, cpus: int = 1, **variables: str) -> None:
-        """The first node is the head. A node's address is its name."""
+    def add(
+        self, ip: str, *, cpus: int = 1, gpus: int = 0, hide: Path | None = None, **variables: str
+    ) -> None:
+        """The first node is the head. A node's address is its name; it sees nothing in the folder `hide`."""
         place = self.folder / ip.rpartition(".")[2]
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
@@ -133,9 +137,12 @@ class Cluster:
         )
         command = [
             str(Path(sys.executable).with_name("ray")), "start", *role, f"--node-ip-address={ip}",
-            f"--num-cpus={cpus}", "--num-gpus=0", "--object-store-memory=80000000", "--block",
+            f"--num-cpus={cpus}", f"--num-gpus={gpus}", "--object-store-memory=80000000", "--block",
             "--disable-usage-stats",
         ]  # fmt: skip
+        if hide is not None:
+            covered = f'mount -t tmpfs none "{hide}" && exec "$@"'
+            command = ["unshare", "--mount", "sh", "-c", covered, "sh", *command]
         with (place / "log").open("wb") as log:
             self._nodes[ip] = subprocess.Popen(
                 command,

@@ -10,7 +10,7 @@ import pytest
 from nodes import EXPERTS, HEAD, SECOND, THIRD, Cluster, Shelf, wait_for
 
 pytestmark = [
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),
     pytest.mark.skipif(sys.platform != "linux", reason="each node has an address of the loopback"),
 ]
 
@@ -100,6 +100,71 @@ def test_an_expert_of_a_killed_node_resumes_on_another_one(
     assert f"{lost}: node {SECOND} was lost" in shelf.said()
     assert node_of(shelf, lost) == HEAD
     shelf.assert_same(long_plain)
+
+
+@pytest.mark.full
+def test_experts_of_the_last_node_wait_for_another_one(
+    cli: Path, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    brief = {**LONG, "max_steps": 200}
+    undisturbed = Shelf(tmp_path_factory.mktemp("brief"), cli, **brief)
+    undisturbed.finish()
+    cluster.add(HEAD, cpus=0)
+    cluster.add(SECOND)
+    shelf = Shelf(tmp_path_factory.mktemp("shared"), cli, **brief)
+    process = shelf.start("--engine", "ray", "--ray-address", cluster.address)
+    lost = expert_on(shelf, SECOND)
+    shelf.await_checkpoint(lost, 25)
+    cluster.kill(SECOND)
+    # One was lost, the other one has not begun.
+    for expert in EXPERTS:
+        waits = rf"{expert}: no node that is left has 1 CPUs.*: waits for one, 600 s at most"
+        wait_for(lambda waits=waits: re.search(waits, shelf.said()), shelf.said)
+    cluster.add(THIRD)
+    found = {one["expert"]: one for one in shelf.result(process)["experts"]}
+    assert found[lost]["result"]["resumed_from"] >= 25, shelf.said()
+    shelf.assert_same(undisturbed)
+
+
+@pytest.mark.full
+def test_where_no_other_node_comes_the_command_says_what_to_do(
+    cli: Path,
+    cluster: Cluster,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("EXPERT_NODE_TIMEOUT", "5")
+    cluster.add(HEAD, cpus=0)
+    cluster.add(SECOND)
+    shelf = Shelf(tmp_path_factory.mktemp("shared"), cli, **LONG)
+    process = shelf.start("--engine", "ray", "--ray-address", cluster.address)
+    expert_on(shelf, SECOND)
+    cluster.kill(SECOND)
+    for one in shelf.result(process, 1)["experts"]:
+        assert one["error"]["code"] == "nodes-lost", shelf.said()
+        assert "no other came within 5 s" in one["error"]["message"]
+        assert "ray start --address" in one["error"]["hint"]
+
+
+@pytest.mark.full
+def test_plans_for_a_cpu_are_not_trained_beside_gpus_of_nodes(
+    plain: Shelf,
+    cluster: Cluster,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster.add(HEAD)
+    cluster.add(SECOND, gpus=1)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    shelf = Shelf(tmp_path_factory.mktemp("shared"), plain.cli)
+    process = shelf.start("--engine", "ray", "--ray-address", cluster.address, device="auto")
+    error = shelf.result(process, 3)["error"]
+    assert error["code"] == "plan-device" and error["message"].endswith(f"has some: {SECOND}"), error
+    assert "--device cpu" in error["hint"]
+    assert not shelf.run(EXPERTS[0]).exists()
+    # Where the command asks for a CPU, the nodes' CPUs train.
+    shelf.finish("--engine", "ray", "--ray-address", cluster.address)
+    shelf.assert_same(plain)
 
 
 @pytest.mark.full

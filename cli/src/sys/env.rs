@@ -1,5 +1,9 @@
 //! Every environment variable that this program reads or passes to its worker.
 
+use std::time::Duration;
+
+use crate::failure::Failure;
+
 pub struct Variable {
     pub name: &'static str,
     pub meaning: &'static str,
@@ -20,6 +24,8 @@ pub const STOP_GRACE: Variable =
     public("EXPERT_STOP_GRACE", "seconds that a worker has to save after the first Ctrl-C (120)");
 pub const RANK_TIMEOUT: Variable =
     public("EXPERT_RANK_TIMEOUT", "seconds that a rank waits for the others at its start (900)");
+pub const NODE_TIMEOUT: Variable =
+    public("EXPERT_NODE_TIMEOUT", "seconds that a shelf on Ray waits for a new node (600)");
 pub const VIRTUAL_ENV: Variable =
     public("VIRTUAL_ENV", "the active virtual environment, searched for the worker");
 pub const HOME: Variable =
@@ -35,6 +41,8 @@ pub const OMP_NUM_THREADS: Variable =
     public("OMP_NUM_THREADS", "CPU threads that training may use (one per core)");
 pub const SERVE_TOKEN: Variable =
     public("EXPERT_SERVE_TOKEN", "the token that requests to `serve` must send");
+pub const STORAGE: Variable =
+    public("EXPERT_STORAGE", "URL of what the nodes of a Ray cluster share (the experts' folder)");
 pub const NO_COLOR: Variable = public("NO_COLOR", "any value: no colour");
 /// What launchers of several processes set.
 pub const RANK: Variable =
@@ -61,10 +69,11 @@ pub const LEASE: Variable =
 /// Keeps the working directory, which may be a downloaded expert's, off the worker's import path.
 pub const SAFE_PATH: Variable = internal("PYTHONSAFEPATH", "always set for the worker");
 
-pub const ALL: [&Variable; 28] = [
+pub const ALL: [&Variable; 30] = [
     &PYTHON,
     &STOP_GRACE,
     &RANK_TIMEOUT,
+    &NODE_TIMEOUT,
     &VIRTUAL_ENV,
     &HOME,
     &HF_HUB_CACHE,
@@ -74,6 +83,7 @@ pub const ALL: [&Variable; 28] = [
     &CUDA_DEVICE_ORDER,
     &OMP_NUM_THREADS,
     &SERVE_TOKEN,
+    &STORAGE,
     &NO_COLOR,
     &RANK,
     &WORLD_SIZE,
@@ -96,5 +106,15 @@ impl Variable {
     /// Empty counts as unset, as people expect of `NAME= command`.
     pub fn get(&self) -> Option<std::ffi::OsString> {
         std::env::var_os(self.name).filter(|value| !value.is_empty())
+    }
+
+    pub fn seconds(&self, usual: Duration) -> Result<Duration, Failure> {
+        let Some(text) = self.get() else { return Ok(usual) };
+        let text = text.to_string_lossy();
+        let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
+        seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).ok_or_else(|| {
+            let message = format!("{} is {text}, and must be a number of seconds above 0", self.name);
+            Failure::bad_input("bad-timeout", message).hint(format!("unset it for {}", usual.as_secs()))
+        })
     }
 }

@@ -56,15 +56,7 @@ pub fn here() -> Result<Launched, Failure> {
 
 /// How long a rank waits for the others at its start: one that is lost before it has come is noticed by nobody else.
 pub fn patience() -> Result<Duration, Failure> {
-    const USUAL: Duration = Duration::from_mins(15);
-    let Some(text) = env::RANK_TIMEOUT.get() else { return Ok(USUAL) };
-    let text = text.to_string_lossy();
-    let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
-    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).ok_or_else(|| {
-        let message =
-            format!("{} is {text}, and must be a number of seconds above 0", env::RANK_TIMEOUT.name);
-        Failure::bad_input("rank-timeout", message).hint("unset it for 900")
-    })
+    env::RANK_TIMEOUT.seconds(Duration::from_mins(15))
 }
 
 type Get<'a> = &'a dyn Fn(&Variable) -> Option<String>;

@@ -10,6 +10,7 @@ use super::decide::Asked;
 use crate::failure::Failure;
 use crate::plan::Here;
 use crate::run;
+use crate::sys::env;
 use crate::sys::paths::{absolute, near};
 
 const SHELF: &str = "Every expert of a folder";
@@ -79,6 +80,10 @@ pub struct ShelfOptions {
     /// The Ray cluster, with --engine ray, such as 10.0.0.1:6379 (default: RAY_ADDRESS, or the one that runs on this machine)
     #[arg(long, help_heading = SHELF, value_name = "ADDRESS", requires = "all", conflicts_with = "manifest")]
     pub ray_address: Option<String>,
+    /// What the nodes share, with --engine ray, such as s3://bucket/folder; credentials come from the environment of each node
+    /// (default: EXPERT_STORAGE, or the experts' folder, mounted on every node)
+    #[arg(long, help_heading = SHELF, value_name = "URL", requires = "all", conflicts_with = "manifest")]
+    pub storage: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -91,7 +96,7 @@ impl ShelfOptions {
     /// For one expert of a shelf that another machine goes through.
     pub fn of_one(no_evaluate: bool) -> Self {
         let engine = EngineChoice::Here;
-        let (all, changed_since, jobs, ray_address) = Default::default();
+        let (all, changed_since, jobs, ray_address, storage) = Default::default();
         Self {
             all,
             only: Vec::new(),
@@ -102,7 +107,14 @@ impl ShelfOptions {
             no_fuse: true,
             engine,
             ray_address,
+            storage,
         }
+    }
+
+    /// The URL of what the nodes share; None for the experts' folder.
+    pub fn shared_storage(&self) -> Option<String> {
+        let from_environment = || env::STORAGE.get().map(|url| url.to_string_lossy().into_owned());
+        self.storage.clone().or_else(from_environment)
     }
 }
 

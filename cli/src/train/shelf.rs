@@ -14,7 +14,7 @@ use super::first_use::prove_untried;
 use super::grouping::{Probe, Shape, fuse_where_faster};
 use super::options::{EngineChoice, RunOptions, ShelfOptions};
 use super::order::timed;
-use super::ray::{Cluster, needs_task};
+use super::ray::{Cluster, ClusterOptions, needs_task};
 use super::runner::{Runner, Trained};
 use super::slots::Slots;
 use super::trainer::Trainer;
@@ -50,6 +50,7 @@ pub struct Shelf<'a> {
 pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     let Shelf { folder, options, mut run, selection, dry_run, proves, supervision, global } = shelf;
     refuse_without_effect(selection)?;
+    refuse_checkpoint_of_here(selection, &run)?;
     // A stopped queue can be resumed.
     if run.resume.is_none() && !run.fresh {
         run.resume = Some("auto".into());
@@ -89,11 +90,15 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
         show(&waiting, &shapes, &slots, &trainer, console);
         return Ok(Exit::Done);
     }
+    let storage = selection.shared_storage().filter(|_| on_ray);
     trainer.runner.warm = (!selection.separate && !on_ray).then(|| warm_parent(&waiting, &trainer)).flatten();
     let mut cluster = None;
-    if on_ray && waiting.iter().filter_map(Waiting::resolved).any(|it| needs_task(&trainer, it)) {
-        let (address, console) = (selection.ray_address.as_deref(), console);
-        cluster = Some(Cluster::connect(address, folder, &trainer, options, console)?);
+    let mut to_do = waiting.iter().filter_map(Waiting::resolved).filter(|it| needs_task(&trainer, it));
+    if let Some(first) = to_do.next().filter(|_| on_ray) {
+        let address = selection.ray_address.clone();
+        let planned = first.machine.device.kind;
+        let which = ClusterOptions { address, folder: folder.to_owned(), storage, planned };
+        cluster = Some(Cluster::connect(which, &trainer, options, console)?);
         // All are submitted at once: the cluster has them wait for its nodes. Their threads stay those of this machine's queue.
         slots.jobs = selection.jobs.map_or(waiting.len(), |jobs| slots.jobs.min(jobs as usize));
     }
@@ -141,12 +146,28 @@ fn refuse_without_effect(selection: &ShelfOptions) -> Result<(), Failure> {
         ShelfOptions { ray_address: Some(_), .. } if !on_ray => {
             ("--ray-address is for --engine ray", "add --engine ray, or leave --ray-address out")
         }
+        ShelfOptions { storage: Some(_), .. } if !on_ray => {
+            ("--storage is for --engine ray", "add --engine ray, or leave --storage out")
+        }
         ShelfOptions { separate: true, .. } if on_ray => {
             ("--separate has no effect with --engine ray", "leave it out: every task starts a new Python")
         }
         _ => return Ok(()),
     };
     Err(Failure::bad_input("engine-options", message).hint(hint))
+}
+
+/// Nodes without a shared file system do not have it.
+fn refuse_checkpoint_of_here(selection: &ShelfOptions, run: &RunOptions) -> Result<(), Failure> {
+    let on_ray = selection.engine == EngineChoice::Ray;
+    match &run.resume {
+        Some(path) if path != Path::new("auto") && on_ray && selection.shared_storage().is_some() => {
+            let message = format!("--resume names {}, which the nodes do not see with --storage", near(path));
+            Err(Failure::bad_input("engine-options", message)
+                .hint("leave --resume out: each expert resumes from its newest checkpoint in the store"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Only for two experts or more. This thread outlives every worker, and so does the warm parent.

@@ -66,20 +66,16 @@ def test_the_cli_compares_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(("address", "said"), [("127.0.0.1:1", "refused"), ("nowhere", "is not HOST:PORT")])
 def test_a_cluster_that_does_not_answer_is_an_error(tmp_path: Path, address: str, said: str) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "expert_worker.ray_engine",
-        "--folder",
-        str(tmp_path),
-        "--mark",
-        "mark",
-        "--cli",
-        "expert-cli",
-    ]
+    shelf = {
+        "folder": str(tmp_path),
+        "mark": "mark",
+        "cli": "expert-cli",
+        "storage": None,
+        "address": address,
+    }
     ended = subprocess.run(
-        [*command, "--address", address],
-        stdin=subprocess.DEVNULL,
+        [sys.executable, "-m", "expert_worker.ray_engine"],
+        input=json.dumps(shelf),
         capture_output=True,
         text=True,
         timeout=60,

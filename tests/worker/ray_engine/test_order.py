@@ -2,6 +2,7 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,7 +15,8 @@ class _Slow(Driver):
     """Takes longest to begin with the first task; no cluster is there."""
 
     def __init__(self) -> None:
-        self._tasks = {}
+        self._tasks, self._store = {}, None
+        self._starts = ThreadPoolExecutor(1)
         self.begun: list[int] = []
         self.ended = threading.Semaphore(0)
 

@@ -3,7 +3,7 @@ exit code.
 """
 
 import errno
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from expert_worker.exit import Exit
 
@@ -27,6 +27,14 @@ class ExpertError(Exception):
     @property
     def exit_code(self) -> Exit:
         return self.exit
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "exit": int(self.exit_code),
+            "code": self.code,
+            "message": self.message,
+            "hint": self.hint,
+        }
 
 
 class Failed(ExpertError):
@@ -66,6 +74,10 @@ class Interrupted(ExpertError):
     @property
     def exit_code(self) -> Exit:
         return Exit.TERMINATED if self.terminated else Exit.INTERRUPTED
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def storage_error(error: OSError, doing: str, elsewhere: str = "with -o") -> ExpertError:

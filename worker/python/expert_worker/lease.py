@@ -56,10 +56,14 @@ def held() -> Iterator[None]:
         lease = folder()
         if lease is None or lease.is_dir():
             raise
-        raise LeaseLost(
-            "Another task has taken over this expert",
-            hint="This node was paused or cut off from the others; what it had saved is kept.",
-        ) from error
+        raise taken_over() from error
+
+
+def taken_over() -> LeaseLost:
+    return LeaseLost(
+        "Another task has taken over this expert",
+        hint="This node was paused or cut off from the others; what it had saved is kept.",
+    )
 
 
 def confirm() -> None:

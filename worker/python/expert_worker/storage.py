@@ -1,4 +1,5 @@
-"""The calls that wait for storage now, so that a disk or file server that does not answer can be named."""
+"""The calls that wait for storage now, so that a disk, file server or object store that does not answer has a
+name."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from pathlib import Path
 
 @dataclass
 class _Wait:
-    path: Path
+    path: Path | str
     since: float
     is_named: bool = False
 
@@ -20,7 +21,7 @@ _waits: dict[int, _Wait] = {}
 
 
 @contextmanager
-def waits_for(path: Path) -> Iterator[None]:
+def waits_for(path: Path | str) -> Iterator[None]:
     wait = _Wait(path, time.monotonic())
     _waits[id(wait)] = wait
     try:
@@ -29,7 +30,7 @@ def waits_for(path: Path) -> Iterator[None]:
         del _waits[id(wait)]
 
 
-def unanswered(seconds: float) -> list[Path]:
+def unanswered(seconds: float) -> list[Path | str]:
     """What a call has waited for at least that long; each call once."""
     now = time.monotonic()
     found = [wait for wait in list(_waits.values()) if not wait.is_named and now - wait.since >= seconds]

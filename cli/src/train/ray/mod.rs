@@ -16,20 +16,23 @@ use std::time::{Duration, Instant};
 
 use expert_contract::event::{Body, Event};
 use expert_contract::exit::Exit;
+use expert_contract::plan::DeviceKind;
 use expert_contract::resolve::Resolved;
 use serde::Deserialize;
 use serde_json::json;
 use tempfile::NamedTempFile;
 
-use order::{Failed, Line, Order, Resources, Training};
+use order::{Failed, Line, Order, Resources, StoredPaths, Training};
 pub use task::run as run_task;
 
 use super::engine::{Engine, Turn};
 use super::runner::Trained;
 use super::trainer::Trainer;
-use crate::args::PlanOptions;
+use crate::args::{DeviceChoice, PlanOptions};
 use crate::failure::Failure;
 use crate::lock::code;
+use crate::run::RunFolder;
+use crate::sys::env;
 use crate::sys::files::{remove, without_following};
 use crate::sys::lease;
 use crate::sys::paths::{absolute, file_name};
@@ -40,6 +43,8 @@ const MODULE: &str = "expert_worker.ray_engine";
 const ROUND: Duration = Duration::from_millis(100);
 /// To connect to the cluster and to look at each of its nodes; the driver's own limits are shorter.
 const START: Duration = Duration::from_mins(5);
+/// For a new node, where the last one with room was lost.
+const NODE_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// The cluster, as long as a shelf trains on it.
 pub struct Cluster<'a> {
@@ -50,8 +55,20 @@ pub struct Cluster<'a> {
     desk: Arc<Desk>,
     next: AtomicUsize,
     log: Log,
-    /// In the experts' folder: a node sees it only where it sees that folder.
-    _mark: NamedTempFile,
+    given: ClusterOptions,
+    /// In the experts' folder: a node sees it only where it sees that folder. None where nodes share something else.
+    _mark: Option<NamedTempFile>,
+}
+
+/// The cluster that trains a shelf, and what its nodes share.
+pub struct ClusterOptions {
+    pub address: Option<String>,
+    /// The experts'.
+    pub folder: PathBuf,
+    /// The URL of an object store; None where the nodes see the folder.
+    pub storage: Option<String>,
+    /// The kind of device that the plans are for.
+    pub planned: DeviceKind,
 }
 
 /// What the driver says of one expert.
@@ -69,23 +86,30 @@ struct Desk {
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Message {
-    Ready { nodes: usize },
+    Ready(Ready),
     Failed(Failed),
     Task { id: usize, node: Option<String>, line: Line },
 }
 
+#[derive(Deserialize)]
+struct Ready {
+    nodes: usize,
+    /// The names of those that offer a GPU.
+    with_gpu: Vec<String>,
+}
+
 impl<'a> Cluster<'a> {
-    /// Connects to the cluster, and refuses nodes that do not see `folder` or that would train by other code.
+    /// Connects to the cluster, and refuses nodes that do not see what is shared or that would train by other code.
     pub fn connect(
-        address: Option<&str>,
-        folder: &Path,
+        cluster: ClusterOptions,
         trainer: &'a Trainer<'a>,
         options: &'a PlanOptions,
         console: &Console,
     ) -> Result<Self, Failure> {
         let python = Search::here(trainer.runner.global.python.as_deref(), None).find()?.of_this_version()?;
         let log = Log::new()?;
-        let mark = mark(folder)?;
+        let node_timeout = env::NODE_TIMEOUT.seconds(NODE_TIMEOUT)?;
+        let mark = cluster.storage.is_none().then(|| mark(&cluster.folder)).transpose()?;
         let desk = Arc::new(Desk::default());
         let (first, begun) = channel();
         let hear = {
@@ -97,16 +121,24 @@ impl<'a> Cluster<'a> {
                 Some(Err(_)) => {}
             }
         };
-        let check = Order { code: code::of(Some(&python.python)), training: None };
-        let arguments = arguments(address, folder, &mark);
-        let helper = Helper::start(&python, MODULE, &arguments, log.open()?, hear)?;
-        helper.send(&check).map_err(|_| log.lost())?;
-        let nodes = await_ready(&begun).unwrap_or_else(|| Err(log.lost()))?;
+        let helper = Helper::start(&python, MODULE, &[], log.open()?, hear)?;
+        let shelf = json!({
+            "cli": absolute(&std::env::current_exe().unwrap_or_default()),
+            "folder": mark.as_ref().map(|_| absolute(&cluster.folder)),
+            "mark": mark.as_ref().map(|mark| file_name(mark.path())),
+            "storage": cluster.storage,
+            "address": cluster.address,
+            "node_seconds": node_timeout.as_secs_f64(),
+            "check": Order { code: code::of(Some(&python.python)), training: None },
+        });
+        helper.send(&shelf).map_err(|_| log.lost())?;
+        let Ready { nodes, with_gpu } = await_ready(&begun).unwrap_or_else(|| Err(log.lost()))?;
+        refuse_unused_gpus(cluster.planned, options.device, &with_gpu)?;
         let next = AtomicUsize::new(0);
         let Found { python, .. } = python;
         let plural = if nodes == 1 { "node" } else { "nodes" };
         console.say(&format!("training on a Ray cluster of {nodes} {plural}"));
-        Ok(Self { trainer, options, python, helper, desk, next, log, _mark: mark })
+        Ok(Self { trainer, options, python, helper, desk, next, log, given: cluster, _mark: mark })
     }
 
     fn order(&self, resolved: &Resolved) -> Order {
@@ -188,7 +220,11 @@ impl Engine for Cluster<'_> {
         let said = self.desk.open(id);
         let order = self.order(resolved);
         let resources = Resources::of(&resolved.machine);
-        let submit = json!({"submit": {"id": id, "resources": resources, "order": order}});
+        let stored = self.given.storage.as_ref().map(|_| StoredPaths::of(resolved, &self.given.folder));
+        // What a store has comes into this folder at the end.
+        let claim = || RunFolder::claim(Path::new(&resolved.machine.paths.output));
+        let _claimed = stored.is_some().then(claim).transpose()?;
+        let submit = json!({"submit": {"id": id, "resources": resources, "order": order, "stored": stored}});
         self.helper.send(&submit).map_err(|_| self.log.lost())?;
         drop(turn);
         let outcome = self.follow(id, &said, notify);
@@ -227,18 +263,20 @@ impl Desk {
     }
 }
 
-fn arguments(address: Option<&str>, folder: &Path, mark: &NamedTempFile) -> Vec<String> {
-    let cli = std::env::current_exe().unwrap_or_default();
-    let named =
-        [("--folder", absolute(folder)), ("--mark", file_name(mark.path())), ("--cli", absolute(&cli))];
-    let mut arguments: Vec<String> =
-        named.into_iter().flat_map(|(option, value)| [option.to_owned(), value]).collect();
-    arguments.extend(address.into_iter().flat_map(|address| ["--address".to_owned(), address.to_owned()]));
-    arguments
+/// A plan for a CPU takes no GPU of a node: the shelf would train on CPUs beside idle GPUs.
+fn refuse_unused_gpus(planned: DeviceKind, asked: DeviceChoice, with_gpu: &[String]) -> Result<(), Failure> {
+    if planned == DeviceKind::Cuda || asked != DeviceChoice::Auto || with_gpu.is_empty() {
+        return Ok(());
+    }
+    let nodes = with_gpu.join(", ");
+    let message =
+        format!("the plans are for this machine, which has no NVIDIA GPU, but the cluster has some: {nodes}");
+    Err(Failure::missing("plan-device", message)
+        .hint("run the command on a node with such a GPU, or add --device cpu to train on the nodes' CPUs"))
 }
 
 /// None where the driver ended without a word.
-fn await_ready(begun: &Receiver<Message>) -> Option<Result<usize, Failure>> {
+fn await_ready(begun: &Receiver<Message>) -> Option<Result<Ready, Failure>> {
     let deadline = Instant::now() + START;
     loop {
         if let Some(signal) = worker::interrupted() {
@@ -249,7 +287,7 @@ fn await_ready(begun: &Receiver<Message>) -> Option<Result<usize, Failure>> {
             )));
         }
         match begun.recv_timeout(ROUND) {
-            Ok(Message::Ready { nodes }) => return Some(Ok(nodes)),
+            Ok(Message::Ready(ready)) => return Some(Ok(ready)),
             Ok(Message::Failed(failed)) => return Some(Err(failed.into())),
             Ok(Message::Task { .. }) => {}
             Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {}

@@ -1,13 +1,17 @@
 //! What the driver of a shelf and a task on one of the cluster's nodes say to each other.
 
+use std::path::{Path, PathBuf};
+
 use expert_contract::event::Event;
 use expert_contract::exit::Exit;
-use expert_contract::plan::{Code, DeviceKind, Machine};
+use expert_contract::plan::{Code, DeviceKind, Machine, Paths};
+use expert_contract::resolve::Resolved;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::args::PlanOptions;
 use crate::failure::Failure;
+use crate::sys::paths::{absolute, file_name, portable};
 use crate::train::options::RunOptions;
 use crate::worker::Quiet;
 
@@ -31,6 +35,32 @@ pub struct Training {
     pub stall_seconds: Option<f64>,
     /// The lease of a task that was lost, which may be taken over at once. The driver writes it.
     pub succeeds: Option<u64>,
+}
+
+/// The paths of an expert whose data goes to a store and whose run comes back from it.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct StoredPaths {
+    /// The run's name in the store.
+    expert: String,
+    expert_dir: String,
+    manifest: String,
+    run: String,
+    cache: String,
+    /// Files and folders: data, a base's folder, the scorer.
+    inputs: Vec<String>,
+}
+
+impl StoredPaths {
+    pub fn of(resolved: &Resolved, folder: &Path) -> Self {
+        let Paths { manifest, expert_dir, output, cache, base, data, scorer, .. } =
+            resolved.machine.paths.clone();
+        let place = Path::new(&expert_dir);
+        let shelf = PathBuf::from(absolute(folder));
+        let name = place.strip_prefix(&shelf).map_or_else(|_| file_name(place), portable);
+        let inputs = data.into_values().chain(base).chain(scorer).collect();
+        let expert = format!("{name}/{}", file_name(Path::new(&output)));
+        Self { expert, expert_dir, manifest, run: output, cache, inputs }
+    }
 }
 
 /// One line of a task's standard output. The last one is `Trained`, `Failed` or `SameCode`.

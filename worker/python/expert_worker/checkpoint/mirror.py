@@ -15,6 +15,7 @@ import zstandard
 
 from expert_worker.checkpoint.record import NAME as LAST
 from expert_worker.checkpoint.unpack import SUFFIX
+from expert_worker.errors import first_line
 from expert_worker.events import Events
 
 _ATTEMPTS = 3
@@ -118,8 +119,7 @@ class Mirror:
     def _words(self, error: Exception) -> str:
         if isinstance(error, ImportError):
             return f"the Python package for this kind of target is not installed ({error})"
-        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        return first_line.replace(self._url, self.target)
+        return first_line(error).replace(self._url, self.target)
 
 
 def redacted(url: str) -> str:

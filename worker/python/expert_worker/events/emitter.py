@@ -187,7 +187,7 @@ class Events:
         self.tick()
         self._emit(lines.Text(source=source, text=text, done=done, cut=cut))
 
-    def storage_waits(self, path: Path, seconds: float) -> None:
+    def storage_waits(self, path: Path | str, seconds: float) -> None:
         message = f"{path} has not answered for {seconds:.0f} s: its disk or file server is slow or gone"
         hint = "The run waits for it, and loses nothing; Ctrl-C stops it, and --resume continues."
         self._say(lines.WarningLine(code="storage-slow", message=message, hint=hint))

@@ -36,7 +36,7 @@ def _request_death_signal(parent: int) -> None:
 
 
 def exit_when_stdin_closes() -> None:
-    """For macOS, which has no death signal: the CLI holds this process's standard input open."""
+    """Where there is no death signal: whoever started this process holds its standard input open."""
 
     def watch() -> None:
         while os.read(0, 4096):

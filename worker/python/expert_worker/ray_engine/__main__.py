@@ -1,69 +1,64 @@
-"""`python -m expert_worker.ray_engine --folder DIR --mark NAME --cli PATH [--address A]`: what `train --all
---engine ray` talks to. The first line on standard input is the order that compares a node's code with ours,
-each further line submits or stops a task, and the end of the input ends the driver.
+"""`python -m expert_worker.ray_engine`: what `train --all --engine ray` talks to. The first line on standard
+input describes the shelf, each further line submits or stops a task, and the end of the input ends the
+driver.
 """
 
-import argparse
 import json
 import logging
 import os
 import socket
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from expert_worker.crash import as_expert_error
-from expert_worker.errors import BadInput, ExpertError, Missing
+from expert_worker.errors import BadInput, ExpertError, Missing, first_line
 from expert_worker.process import bind_to_parent
 from expert_worker.process.stdout import claim_stdout
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m expert_worker.ray_engine", description=__doc__)
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--mark", required=True)
-    parser.add_argument("--cli", required=True)
-    parser.add_argument("--address")
-    options = parser.parse_args()
     bind_to_parent(reads_stdin=True)
     channel = claim_stdout()
     try:
-        serve(options, channel)
+        serve(json.loads(sys.stdin.readline()), channel)
     except BaseException as error:
         known = as_expert_error(error, [])
-        told = {
-            "exit": int(known.exit_code),
-            "code": known.code,
-            "message": known.message,
-            "hint": known.hint,
-        }
-        os.write(channel, json.dumps({"failed": told}).encode() + b"\n")
+        os.write(channel, json.dumps({"failed": known.document()}).encode() + b"\n")
         return int(known.exit_code)
     return 0
 
 
-def serve(options: argparse.Namespace, channel: int) -> None:
+def serve(shelf: dict[str, Any], channel: int) -> None:
     if find_spec("ray") is None:
         raise Missing(
             "--engine ray needs the package ray",
             hint="Install it on every machine of the cluster: pip install 'expert-worker[ray]'",
             code="ray-missing",
         )
-    connect(options.address)
-    from expert_worker.ray_engine.driver import Driver
+    store = open_store(shelf["storage"]) if shelf["storage"] else None
+    try:
+        connect(shelf["address"])
+        from expert_worker.ray_engine.driver import Driver
 
-    driver = Driver(options.folder, options.mark, options.cli, channel)
-    check = json.loads(sys.stdin.readline())
-    nodes = driver.check_nodes(check)
-    driver.write(json.dumps({"ready": {"nodes": nodes}}))
-    for line in sys.stdin:
-        act(driver, json.loads(line))
+        driver = Driver(shelf, store, channel)
+        driver.write(json.dumps({"ready": driver.check_nodes(shelf["check"])}))
+        for line in sys.stdin:
+            act(driver, json.loads(line))
+    finally:
+        if store is not None:
+            store.close()
+
+
+def open_store(url: str) -> Any:
+    from expert_worker.ray_engine.shelf_store import ShelfStore
+
+    return ShelfStore(url)
 
 
 def act(driver: Any, message: dict[str, Any]) -> None:
     if submit := message.get("submit"):
-        driver.submit(submit["id"], submit["resources"], submit["order"])
+        driver.submit(submit["id"], submit["resources"], submit["order"], submit["stored"])
     elif stop := message.get("stop"):
         driver.stop(stop["id"], stop["signal"])
 
@@ -95,9 +90,8 @@ def _await_answer(address: str) -> None:
 
 def _unreachable(address: str | None, error: Exception) -> ExpertError:
     where = f"at {address}" if address else "on this machine"
-    reason = str(error).strip().splitlines()
     return BadInput(
-        f"Cannot connect to a Ray cluster {where}: {reason[0] if reason else type(error).__name__}",
+        f"Cannot connect to a Ray cluster {where}: {first_line(error)}",
         hint="Start one with `ray start --head` and name it with --ray-address HOST:PORT.",
         code="no-cluster",
     )

@@ -39,7 +39,8 @@ class Node:
     """A process on a node. Its methods run in two threads, so that `stop` reaches a task that is running."""
 
     def __init__(self, here: dict[str, Any]) -> None:
-        """`here`: the driver's environment, its folder with a file that every node must see, and its CLI."""
+        """`here`: the driver's environment, its CLI, and its folder with a file that every node must see; no
+        folder where orders name an object store, which `store_task` looks at."""
         self._here = here
         self._process: subprocess.Popen[str] | None = None
         self._stopping: signal.Signals | None = None
@@ -64,6 +65,8 @@ class Node:
             yield json.dumps({"failed": refused})
             return
         command = [cli, "ray-task", "--python", sys.executable]
+        if self._here["folder"] is None:
+            command = [sys.executable, "-m", "expert_worker.ray_engine.store_task", "--cli", cli]
         if sys.platform != "win32":
             # Ray's threads block SIGINT, and a program inherits what the thread that starts it blocks.
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS.values())
@@ -98,6 +101,8 @@ class Node:
 
     def _not_shared(self) -> dict[str, Any] | None:
         folder, name, content = self._here["folder"], self._here["mark"], self._here["content"]
+        if folder is None:
+            return None
         try:
             seen = Path(folder, name).read_text(encoding="utf-8") == content
         except OSError:

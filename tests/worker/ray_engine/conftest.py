@@ -1,0 +1,43 @@
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from s3_server import BUCKET, S3Server
+from s3fs import S3FileSystem
+
+# Credentials of this machine's user, or of the machine itself, are not looked for.
+ALONE = {
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    server = S3Server()
+    for name, value in {**server.variables, **ALONE}.items():
+        monkeypatch.setenv(name, value)
+    # fsspec keeps a connection for each set of options, and the port is none of them.
+    S3FileSystem.clear_instance_cache()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["file", pytest.param("s3", marks=pytest.mark.full)])
+def shelf_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The store itself is tested with both; a shelf of tasks on S3 takes three times as long."""
+    return _url(request, tmp_path)
+
+
+@pytest.fixture(params=["file", "s3"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return _url(request, tmp_path)
+
+
+def _url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "file":
+        return f"file://{tmp_path}/store"
+    request.getfixturevalue("s3")
+    return f"s3://{BUCKET}/{tmp_path.name}"
