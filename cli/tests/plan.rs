@@ -162,6 +162,28 @@ fn what_is_missing_is_named_with_its_exit_code() {
 }
 
 #[test]
+fn sharding_a_quantized_base_is_refused_before_anything_starts() {
+    let expert = Expert::new(&json!([{"name": "smollm2-135m-instruct", "quantization": "int4"}]));
+    let file = expert.folder.path().join("manifest.json");
+    let mut manifest: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    manifest["training"]["config"]["distributed"] = json!({"strategy": "fsdp2", "processes": 2});
+    std::fs::write(&file, manifest.to_string()).unwrap();
+    for command in ["validate", "plan", "train"] {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_expert-cli"));
+        let output = process.arg(command).arg(expert.folder.path()).output().unwrap();
+        let said = talk(&output);
+        assert_eq!(output.status.code(), Some(2), "{command}: {said}");
+        assert!(said.contains("FSDP2 cannot shard weights that are quantized to int4"), "{command}: {said}");
+        assert!(said.contains("use `ddp`") && said.contains("or a bf16 base"), "{command}: {said}");
+    }
+    assert_eq!(std::fs::read_dir(expert.folder.path()).unwrap().count(), 2, "nothing was written");
+    // What the hint says.
+    let planned = expert.document(&["--set", "training.config.distributed.strategy=ddp"]);
+    assert_eq!(planned["plan"]["machine"]["distributed"]["strategy"], json!("ddp"));
+    expert.document(&["--set", "base_models.0.quantization=bf16"]);
+}
+
+#[test]
 fn an_error_in_another_base_is_a_warning() {
     let expert = Expert::new(&json!([
         {"name": "smollm2-135m-instruct"},

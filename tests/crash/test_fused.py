@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command import SAMPLE, find_cli, manifest_of, rows_of, save_base, surroundings, write_rows
+from experts_folder import ExpertsFolder
 from learnt import assert_learnt
 from safetensors.torch import load_file
 from tiny import apart
@@ -26,67 +23,20 @@ SETTINGS: dict[str, dict[str, object]] = {
 }
 
 
-@dataclass
-class Shelf:
-    folder: Path
-    cli: Path
-
-    def expert(self, name: str) -> Path:
-        return self.folder / "experts" / name
-
-    def run_of(self, name: str) -> Path:
-        return self.expert(name) / "weights" / "base"
-
-    def clear(self) -> None:
-        for name in NAMES:
-            shutil.rmtree(self.expert(name) / "weights", ignore_errors=True)
-
-    def environment(self) -> dict[str, str]:
-        return surroundings(1) | {"EXPERT_HOME": str(self.folder / "home")}
-
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [str(self.cli), *words],
-            env=self.environment(),
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(self.cli), *words],
-            env=self.environment(),
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=600,
-        )
-
-
+Alone = tuple[ExpertsFolder, dict[str, Path]]
 TRAIN = ("train", "--device", "cpu")
 FUSE = (*TRAIN, "--fuse", "counts,sums")
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shelf, dict[str, Path]]]:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alone]:
     """The shelf, and the run of each expert that was trained alone."""
-    cli = find_cli()
-    if cli is None:
-        pytest.skip("expert-cli is not built: make setup")
-    shelf = Shelf(tmp_path_factory.mktemp("fused"), cli)
-    save_base(shelf.folder / "base")
+    shelf = ExpertsFolder(tmp_path_factory.mktemp("fused"), NAMES)
     runs = {}
-    for number, name in enumerate(NAMES):
-        folder = shelf.expert(name)
-        folder.mkdir(parents=True)
-        write_rows(folder / "train.jsonl", rows_of(number))
-        more = {"bf16": False, "fp16": False, **SETTINGS[name]}
-        (folder / "manifest.json").write_text(json.dumps(manifest_of(name, "../../base", SAMPLE, **more)))
+    for name in NAMES:
+        shelf.set_up(name, **SETTINGS[name])
         alone = shelf.folder / f"{name}-alone"
-        trained = shelf.run(*TRAIN, str(folder), "-o", str(alone))
+        trained = shelf.finish(*TRAIN, str(shelf.expert(name)), "-o", str(alone))
         assert trained.returncode == 0, trained.stderr[-3000:]
         assert_learnt(alone)
         runs[name] = alone
@@ -115,10 +65,10 @@ def losses(run: Path) -> list[float]:
     return [found[step] for step in sorted(found)]
 
 
-def test_each_expert_has_the_run_that_it_has_alone(whole: tuple[Shelf, dict[str, Path]]) -> None:
+def test_each_expert_has_the_run_that_it_has_alone(whole: Alone) -> None:
     shelf, alone = whole
     shelf.clear()
-    fused = shelf.run(*FUSE, "--json")
+    fused = shelf.finish(*FUSE, "--json")
     assert fused.returncode == 0, fused.stderr[-3000:]
     document = json.loads(fused.stdout)
     assert [one["expert"] for one in document["experts"]] == list(NAMES) and document["ok"]
@@ -137,9 +87,9 @@ def test_each_expert_has_the_run_that_it_has_alone(whole: tuple[Shelf, dict[str,
     side_by_side = sum(peak_memory(alone[name]) for name in NAMES)
     assert together < 0.8 * side_by_side, (together, side_by_side)
     # What is finished is not trained again, in a group or alone.
-    again = shelf.run(*FUSE, "--json")
+    again = shelf.finish(*FUSE, "--json")
     assert [one["finished_before"] for one in json.loads(again.stdout)["experts"]] == [True, True]
-    assert "nothing" not in shelf.run(*TRAIN, "experts/sums").stderr
+    assert "nothing" not in shelf.finish(*TRAIN, "experts/sums").stderr
 
 
 def newest(run: Path) -> int:
@@ -148,7 +98,7 @@ def newest(run: Path) -> int:
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
-def test_a_stopped_group_is_resumed_alone_or_fused(whole: tuple[Shelf, dict[str, Path]], by: int) -> None:
+def test_a_stopped_group_is_resumed_alone_or_fused(whole: Alone, by: int) -> None:
     shelf, alone = whole
     shelf.clear()
     process = shelf.start(*FUSE)
@@ -159,22 +109,22 @@ def test_a_stopped_group_is_resumed_alone_or_fused(whole: tuple[Shelf, dict[str,
     process.send_signal(by)
     _, said = process.communicate(timeout=120)
     assert process.returncode == (130 if by == signal.SIGINT else -signal.SIGKILL), said
-    resumed = shelf.run(*TRAIN, "experts/sums", "--resume")
+    resumed = shelf.finish(*TRAIN, "experts/sums", "--resume")
     assert resumed.returncode == 0, resumed.stderr[-3000:]
     assert_same(shelf.run_of("sums"), alone["sums"])
     # The rest of the group: one is finished, the other resumes.
-    rest = shelf.run(*FUSE, "--resume")
+    rest = shelf.finish(*FUSE, "--resume")
     assert rest.returncode == 0, rest.stderr[-3000:]
     assert_same(shelf.run_of("counts"), alone["counts"])
 
 
 def test_a_run_that_must_not_be_touched_stops_the_group_before_it_starts(
-    whole: tuple[Shelf, dict[str, Path]],
+    whole: Alone,
 ) -> None:
     shelf, _ = whole
     shelf.clear()
-    assert shelf.run(*TRAIN, "experts/sums", "--max-steps", "2").returncode == 0
-    fused = shelf.run(*FUSE, "--json")
+    assert shelf.finish(*TRAIN, "experts/sums", "--max-steps", "2").returncode == 0
+    fused = shelf.finish(*FUSE, "--json")
     counts, sums = json.loads(fused.stdout)["experts"]
     assert fused.returncode == 1
     assert sums["error"]["code"] == "output-used" and counts["error"]["code"] == "group-refused"
@@ -194,18 +144,18 @@ REFUSED = [
 
 @pytest.mark.parametrize(("words", "message"), REFUSED)
 def test_what_cannot_be_fused_is_refused_before_anything_starts(
-    whole: tuple[Shelf, dict[str, Path]], words: list[str], message: str
+    whole: Alone, words: list[str], message: str
 ) -> None:
     shelf, _ = whole
     shelf.clear()
-    refused = shelf.run(*TRAIN, *words)
+    refused = shelf.finish(*TRAIN, *words)
     assert refused.returncode == 2 and message in refused.stderr, refused.stderr
     assert not shelf.run_of("counts").exists()
 
 
-def test_the_plan_of_a_group_has_its_base_once(whole: tuple[Shelf, dict[str, Path]]) -> None:
+def test_the_plan_of_a_group_has_its_base_once(whole: Alone) -> None:
     shelf, _ = whole
-    planned = json.loads(shelf.run(*FUSE, "--dry-run", "--json").stdout)
+    planned = json.loads(shelf.finish(*FUSE, "--dry-run", "--json").stdout)
     total, parts = planned["estimate"]["total"], planned["experts"]
     assert max(one["alone"] for one in parts) < total < sum(one["alone"] for one in parts)
-    assert "together" in shelf.run(*FUSE, "--dry-run").stdout
+    assert "together" in shelf.finish(*FUSE, "--dry-run").stdout

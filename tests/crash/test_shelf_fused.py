@@ -9,12 +9,12 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command import SAMPLE, find_cli, manifest_of, rows_of, save_base, surroundings, write_rows
+from experts_folder import ExpertsFolder
 from safetensors.torch import load_file
 from tiny import apart
 
@@ -25,62 +25,39 @@ SLOWER = {"1": 1000.0, "2": 1050.0, "4": 1100.0}
 SHELF = ("train", "--all", "--device", "cpu", "--no-evaluate", "--jobs", "1")
 
 
-class Shelf:
+class Shelf(ExpertsFolder):
     """Three experts of one shape that one slot would train one after another."""
 
-    def __init__(self, folder: Path, cli: Path) -> None:
-        self.folder, self.cli = folder, cli
-        for number, name in enumerate(NAMES):
-            place = self.expert(name)
-            place.mkdir(parents=True)
-            write_rows(place / "train.jsonl", rows_of(number))
-            self.change(name)
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, NAMES)
+        self.clear()
 
     def change(self, name: str, **settings: object) -> None:
-        more = {"bf16": False, "fp16": False, "packing": False, "max_steps": 8, "save_steps": 2, **settings}
-        manifest = manifest_of(name, "../../base", SAMPLE, **more)
-        (self.expert(name) / "manifest.json").write_text(json.dumps(manifest))
-
-    def expert(self, name: str) -> Path:
-        return self.folder / "experts" / name
-
-    def run_of(self, name: str) -> Path:
-        return self.expert(name) / "weights" / "base"
+        self.set_up(name, **{"packing": False, "max_steps": 8, "save_steps": 2, **settings})
 
     def clear(self) -> None:
+        super().clear()
         for name in NAMES:
-            shutil.rmtree(self.expert(name) / "weights", ignore_errors=True)
-            (self.expert(name) / "expert.lock").unlink(missing_ok=True)
             self.change(name)
 
-    def start(self, *words: str, command: Sequence[str] = SHELF) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [str(self.cli), *command, *words],
-            env=surroundings(1) | {"EXPERT_HOME": str(self.folder / "home")},
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def begin(self, *words: str) -> subprocess.Popen[str]:
+        return self.start(*SHELF, *words)
 
     def stop(self, expert: str) -> tuple[int, str]:
         """The exit code of `expert-cli stop`, and what it says."""
-        process = self.start(f"experts/{expert}", command=("stop",))
-        _, said = process.communicate(timeout=60)
-        return process.returncode, said
+        ended = self.finish("stop", f"experts/{expert}")
+        return ended.returncode, ended.stderr
 
     def train(self, *words: str, code: int = 0) -> str:
         """What it says."""
-        process = self.start(*words)
-        out, said = process.communicate(timeout=900)
-        assert process.returncode == code, said[-3000:]
-        return out + said
+        ended = self.finish(*SHELF, *words)
+        assert ended.returncode == code, ended.stderr[-3000:]
+        return ended.stdout + ended.stderr
 
     def plan(self) -> dict[str, Any]:
-        process = self.start("--dry-run", "--json")
-        out, said = process.communicate(timeout=120)
-        assert process.returncode == 0, said[-3000:]
-        document: dict[str, Any] = json.loads(out)
+        ended = self.finish(*SHELF, "--dry-run", "--json")
+        assert ended.returncode == 0, ended.stderr[-3000:]
+        document: dict[str, Any] = json.loads(ended.stdout)
         return document
 
     def find(self, measured: dict[str, float] | None) -> None:
@@ -109,12 +86,7 @@ class Shelf:
 
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
-    cli = find_cli()
-    if cli is None:
-        pytest.skip("expert-cli is not built: make setup")
-    folder = tmp_path_factory.mktemp("fused-shelf")
-    save_base(folder / "base")
-    yield Shelf(folder, cli)
+    yield Shelf(tmp_path_factory.mktemp("fused-shelf"))
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +172,7 @@ def test_a_run_that_was_begun_alone_is_not_fused(shelf: Shelf, alone: dict[str, 
 
 
 def stop_after(shelf: Shelf, step: int, by: int, *words: str) -> None:
-    process = shelf.start(*words)
+    process = shelf.begin(*words)
     deadline = time.monotonic() + 600
     while max(newest(shelf.run_of(name)) for name in NAMES) < step and time.monotonic() < deadline:
         assert process.poll() is None, process.communicate()[1][-3000:]
@@ -235,7 +207,7 @@ def test_a_probe_measures_once(shelf: Shelf) -> None:
     document = shelf.plan()
     assert document["shapes"][0]["measured"] is None
     file = Path(document["shapes"][0]["file"])
-    process = shelf.start()
+    process = shelf.begin()
     deadline = time.monotonic() + 600
     while not file.exists() and time.monotonic() < deadline:
         assert process.poll() is None, process.communicate()[1][-3000:]
@@ -253,7 +225,7 @@ def test_one_of_a_group_is_stopped_from_outside(shelf: Shelf) -> None:
     for name in NAMES:
         shelf.change(name, max_steps=4000 if name == "birch" else 60)
     shelf.find(FASTER)
-    process = shelf.start("--json")
+    process = shelf.begin("--json")
     deadline = time.monotonic() + 600
     while newest(shelf.run_of("birch")) < 2 and time.monotonic() < deadline:
         assert process.poll() is None, process.communicate()[1][-3000:]
@@ -270,7 +242,7 @@ def test_one_of_a_group_is_stopped_from_outside(shelf: Shelf) -> None:
     code, told = shelf.stop("birch")
     assert code == 0 and "nothing trains in" in told
     # The request was for that attempt: another one goes further, until it is stopped too.
-    process = shelf.start("--only", "birch")
+    process = shelf.begin("--only", "birch")
     while newest(shelf.run_of("birch")) < saved + 4 and time.monotonic() < deadline:
         assert process.poll() is None, process.communicate()[1][-3000:]
         time.sleep(0.02)
