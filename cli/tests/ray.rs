@@ -20,17 +20,41 @@ fn refused(arguments: &str) -> (Option<i32>, Value) {
 }
 
 #[test]
-fn without_ray_the_command_says_how_to_install_it() {
+fn without_its_packages_the_command_says_how_to_install_them() {
+    let stored = format!("{ALL} --storage s3://bucket/x");
+    for (package, arguments, said) in [
+        ("ray", ALL, "pip install 'expert-worker[ray]'"),
+        ("s3fs", &stored, "pip install 'expert-worker[s3]'"),
+        ("fsspec", &stored, "Install fsspec"),
+    ] {
+        let world = World::shelf_without_pages(&["a"]);
+        let absent = world.path("absent");
+        std::fs::create_dir(&absent).unwrap();
+        let hidden = format!("import sys\nsys.modules['{package}'] = None\n");
+        std::fs::write(absent.join("sitecustomize.py"), hidden).unwrap();
+        let places = [absent, repository().join("worker/python")];
+        let mut command = world.expert_cli(&arguments.split(' ').collect::<Vec<_>>(), "die=9");
+        let output = command.env("PYTHONPATH", std::env::join_paths(places).unwrap()).output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{package}: {}", talk(&output));
+        assert!(talk(&output).contains(said), "{package}: {}", talk(&output));
+    }
+}
+
+#[test]
+fn without_credentials_the_command_names_their_variables() {
     let world = World::shelf_without_pages(&["a"]);
-    let absent = world.path("absent");
-    std::fs::create_dir(&absent).unwrap();
-    std::fs::write(absent.join("sitecustomize.py"), "import sys\nsys.modules['ray'] = None\n").unwrap();
-    let places = [absent, repository().join("worker/python")];
-    let mut command = world.expert_cli(&ALL.split(' ').collect::<Vec<_>>(), "die=9");
-    let output = command.env("PYTHONPATH", std::env::join_paths(places).unwrap()).output().unwrap();
+    let arguments = format!("{ALL} --storage s3://bucket/x");
+    let mut command = world.expert_cli(&arguments.split(' ').collect::<Vec<_>>(), "die=9");
+    for name in ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"] {
+        command.env_remove(name);
+    }
+    // Nor those of the user or of the machine.
+    command.env("AWS_SHARED_CREDENTIALS_FILE", "/dev/null").env("AWS_CONFIG_FILE", "/dev/null");
+    command.env("AWS_EC2_METADATA_DISABLED", "true").env("AWS_ENDPOINT_URL", "http://127.0.0.1:1");
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", talk(&output));
     let said = talk(&output);
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("pip install 'expert-worker[ray]'"), "{said}");
+    assert!(said.contains("s3://bucket/x") && said.contains("AWS_ACCESS_KEY_ID"), "{said}");
 }
 
 #[test]

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 from nodes import EXPERTS, HEAD, SECOND, THIRD, Cluster, Shelf, wait_for
-from s3_server import BUCKET, DENIED, S3Server
-from s3fs import S3FileSystem
+from s3_server import BUCKET, DENIED, SECRET, S3Server, serving
 
 from expert_worker.ray_engine.object_store import ObjectStore
 from expert_worker.ray_engine.stored_run import StoredRun
@@ -37,12 +36,8 @@ def undisturbed(cli: Path, tmp_path_factory: pytest.TempPathFactory) -> Shelf:
 
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    server = S3Server()
-    for name, value in server.variables.items():
-        monkeypatch.setenv(name, value)
-    S3FileSystem.clear_instance_cache()
-    yield server
-    server.stop()
+    with serving(monkeypatch) as server:
+        yield server
 
 
 class Stored:
@@ -103,6 +98,8 @@ def test_nodes_that_share_a_store_alone_train_the_adapters_of_the_plain_shelf(
             path for path in run.rglob("*") if path.is_file() and b"/home/shelf/" in path.read_bytes()
         ]
         assert of_nodes == []
+    left = [path for place in (tmp_path, cluster.folder) for path in place.rglob("*") if path.is_file()]
+    assert [path for path in left if SECRET.encode() in path.read_bytes()] == []
     # Nothing is left to do, so neither cluster nor store is needed.
     again = found.shelf.finish("--engine", "ray", "--ray-address", "127.0.0.9:1", "--storage", "s3://gone/x")
     assert [one["finished_before"] for one in again["experts"]] == [True, True]

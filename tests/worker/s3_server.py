@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -9,7 +10,9 @@ from typing import Any
 from urllib.request import urlopen
 
 import boto3
+import pytest
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from s3fs import S3FileSystem
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 BUCKET = "shelf"
@@ -20,6 +23,14 @@ REJECTED = ("403 Forbidden", "SignatureDoesNotMatch")
 # Each with that value: nothing that is left or said may contain it.
 SECRET = "hush-9d27"
 _WRITES = ("POST", "PUT", "DELETE")
+
+
+# Credentials of this machine's user, or of the machine itself, are not looked for.
+_ALONE = {
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
 
 
 class _Quiet(WSGIRequestHandler):
@@ -100,3 +111,17 @@ class S3Server:
             with self._conditional:
                 return list(self._app(environ, respond))
         return self._app(environ, respond)  # type: ignore[no-any-return]
+
+
+@contextmanager
+def serving(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    """The environment leads to the server."""
+    server = S3Server()
+    for name, value in {**server.variables, **_ALONE}.items():
+        monkeypatch.setenv(name, value)
+    # fsspec keeps a connection for each set of options, and the port is none of them.
+    S3FileSystem.clear_instance_cache()
+    try:
+        yield server
+    finally:
+        server.stop()

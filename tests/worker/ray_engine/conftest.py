@@ -1,28 +1,14 @@
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from s3_server import BUCKET, S3Server
-from s3fs import S3FileSystem
-
-# Credentials of this machine's user, or of the machine itself, are not looked for.
-ALONE = {
-    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-    "AWS_CONFIG_FILE": os.devnull,
-    "AWS_EC2_METADATA_DISABLED": "true",
-}
+from s3_server import BUCKET, S3Server, serving
 
 
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    server = S3Server()
-    for name, value in {**server.variables, **ALONE}.items():
-        monkeypatch.setenv(name, value)
-    # fsspec keeps a connection for each set of options, and the port is none of them.
-    S3FileSystem.clear_instance_cache()
-    yield server
-    server.stop()
+    with serving(monkeypatch) as server:
+        yield server
 
 
 @pytest.fixture(params=["file", pytest.param("s3", marks=pytest.mark.full)])

@@ -72,6 +72,7 @@ def failure(url: str, patience: float = 0.2) -> ExpertError:
         "s3://",
         "experts",
         "sftp://host/folder",
+        "memory://folder",
         "s3://key:secret@bucket/x",
         "key:secret@bucket/x",
         "s3://bucket/x?secret",

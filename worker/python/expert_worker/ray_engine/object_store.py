@@ -7,7 +7,6 @@ and one of several that try succeeds. Backends without such a call are refused.
 from __future__ import annotations
 
 import re
-import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from expert_worker.storage import waits_for
 T = TypeVar("T")
 
 # Where fsspec's "create" is one call of the server (or O_EXCL), not a look and then a write.
-_LOCAL = ("file", "local", "memory")
+_LOCAL = ("file", "local")
 _CONDITIONAL = (*_LOCAL, "s3", "s3a", "gs", "gcs")
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"}
 _EXTRAS = {"s3fs": "'expert-worker[s3]'"}
@@ -45,7 +44,6 @@ class ObjectStore:
         self.url = checked(url)
         self._patience = patience
         self._files, self._root = _open(self.url)
-        self._closed = threading.Event()
 
     def read(self, name: str) -> bytes | None:
         """None where there is no such object."""
@@ -134,10 +132,6 @@ class ObjectStore:
             raise _no_create(self.url)
         self.remove(name)
 
-    def close(self) -> None:
-        """Whoever waits for the server gives up."""
-        self._closed.set()
-
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root
 
@@ -151,8 +145,9 @@ class ObjectStore:
                 except ExpertError:
                     raise
                 except Exception as error:  # Every backend has its own kinds.
-                    if _is_final(error) or time.monotonic() >= deadline or self._closed.wait(_PAUSE):
+                    if _is_final(error) or time.monotonic() >= deadline:
                         raise self._in_words(doing, error) from error
+                    time.sleep(_PAUSE)
 
     def _in_words(self, doing: str, error: Exception) -> ExpertError:
         message = f"Cannot {doing} in {self.url}: {first_line(error)}"
