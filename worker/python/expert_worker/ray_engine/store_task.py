@@ -242,7 +242,7 @@ class Task:
         """Training ends: at once where another task has the expert, else it saves first."""
         self._ending = error
         lost = isinstance(error, LeaseLost)
-        self._pass_on(signal.SIGKILL if lost and sys.platform != "win32" else signal.SIGTERM)
+        self._pass_on(signal.SIGKILL if sys.platform != "win32" and lost else signal.SIGTERM)
 
     def _watch_storage(self) -> None:
         while not self._over.wait(1.0):
