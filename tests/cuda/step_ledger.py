@@ -20,18 +20,21 @@ MOST_OF_PLAN, LEAST_OF_PLAN = 1.01, 0.95
 
 
 def check_step(name: str, step: dict[str, Any]) -> None:
-    """`UPDATE=1` writes lower figures into the ledger, never higher ones."""
     step = {**step, "mebibytes": step["peak_allocated"] >> 20}
-    found = {kind: step[kind] for kind in COUNTED}
-    ledger = json.loads(FILE.read_text())
+    check(FILE, name, {kind: step[kind] for kind in COUNTED})
+
+
+def check(file: Path, name: str, found: dict[str, int]) -> None:
+    """`UPDATE=1` writes lower figures into the ledger, never higher ones."""
+    ledger = json.loads(file.read_text())
     allowed = ledger.get(name)
-    if os.environ.get("UPDATE") == "1" and (allowed is None or all(found[k] <= allowed[k] for k in COUNTED)):
+    if os.environ.get("UPDATE") == "1" and (allowed is None or all(found[k] <= allowed[k] for k in found)):
         ledger[name] = found
-        FILE.write_text(json.dumps(ledger, indent=2, sort_keys=True) + "\n")
+        file.write_text(json.dumps(ledger, indent=2, sort_keys=True) + "\n")
         return
-    assert allowed is not None, f"{name} is not in {FILE.name}: UPDATE=1 enters it"
-    more = {kind: (allowed[kind], found[kind]) for kind in COUNTED if found[kind] > allowed[kind]}
-    assert not more, f"{name} costs more a step than its ledger allows (allowed, found): {more}"
+    assert allowed is not None, f"{name} is not in {file.name}: UPDATE=1 enters it"
+    more = {kind: (allowed[kind], found[kind]) for kind in found if found[kind] > allowed[kind]}
+    assert not more, f"{name} costs more than its ledger allows (allowed, found): {more}"
 
 
 def check_memory(plan: dict[str, Any], step: dict[str, Any], *, least: float = LEAST_OF_PLAN) -> None:
