@@ -1,6 +1,6 @@
 """The worker's Triton kernels, compiled without a card: what their machine code needs, as JSON.
 
-`ahead_of_time.py 80 89`: for these compute capabilities.
+`ahead_of_time.py 80 REGEX`: for a compute capability, of the kernels whose names match.
 """
 
 from __future__ import annotations
@@ -16,16 +16,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 import triton
+import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from expert_worker.train.fast.kernels.triton_code import loss
+from expert_worker.train.fast.kernels.triton_code import dequantize, dropout, loss
 
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 _USED = re.compile(r"REG:(\d+) STACK:(\d+)")
 # An access to global memory, also one that copies into shared memory, and its modifiers.
-_ACCESS = re.compile(r"\b(LDG|LDGSTS|STG)((?:\.\w+)*)")
+_ACCESS = re.compile(r"\b(LDGSTS|LDG|STG)\b((?:\.\w+)*)")
+# Numbers that are multiples of 16 in nearly every base: Triton makes other code for them.
+MULTIPLES = {"words", "width", "stride", "size", "numbers"}
 ALIGNED = [["tt.divisibility", 16]]
 
 
@@ -37,8 +41,6 @@ class Variant:
     arguments: Mapping[str, str]
     constants: Mapping[str, Any]
     options: Mapping[str, Any]
-    # Numbers that are multiples of 16 in every base, for which Triton makes other code.
-    multiples: frozenset[str] = frozenset()
 
     def compiled(self, capability: int) -> Any:
         names = self.kernel.arg_names
@@ -48,14 +50,15 @@ class Variant:
         aligned = {
             (names.index(name),): ALIGNED
             for name, kind in self.arguments.items()
-            if kind.startswith("*") or name in self.multiples
+            if kind.startswith("*") or name in MULTIPLES
         }
         source = ASTSource(self.kernel, signature, values, aligned)
         return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=dict(self.options))
 
 
 def figures(variant: Variant, capability: int, folder: Path) -> dict[str, int]:
-    """`narrow`: loads and stores of global memory in the code that move less than 128 bits for a thread."""
+    """`narrow`: loads and stores of global memory in the code that move less than 128 bits for a thread.
+    `fused`: products that are rounded together with a sum, where a kernel asks for none."""
     made = variant.compiled(capability)
     path = folder / f"{capability}.cubin"
     path.write_bytes(made.asm["cubin"])
@@ -64,12 +67,15 @@ def figures(variant: Variant, capability: int, folder: Path) -> dict[str, int]:
     code = _run("nvdisasm", path)
     accesses = [modifiers.split(".") for _, modifiers in _ACCESS.findall(code)]
     wide = sum("128" in modifiers or "256" in modifiers for modifiers in accesses)
-    return {
+    found = {
         "registers": int(used[1]),
         "stack": int(used[2]),
         "shared": int(made.metadata.shared),
         "narrow": len(accesses) - wide,
     }
+    if not variant.options["enable_fp_fusion"]:
+        found["fused"] = len(re.findall(r"\bFFMA", code))
+    return found
 
 
 def _run(tool: str, *words: object) -> str:
@@ -80,8 +86,54 @@ def _run(tool: str, *words: object) -> str:
 def _loss(kind: str, want_grad: bool) -> Variant:
     arguments = {"logits": f"*{kind}", "labels": "*i64", "losses": "*fp32", "words": "i32"}
     constants = {"ignored": -100, "want_grad": want_grad, "block": loss.BLOCK}
+    return _variant(loss.row_losses, arguments, constants, loss.OPTIONS)
+
+
+# What the kernels of dropout take; all have keys and columns.
+PLACES = {
+    dropout.project: ("x", "down", "out"),
+    dropout.to_downs: ("back", "x"),
+    dropout.through_downs: ("to_x", "back", "down"),
+    dropout.drop_inputs: ("x", "out", "rest"),
+}
+DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+NUMBERS = ("tokens", "part_tokens", "rows", "width", "stride", "limit")
+
+
+def _dropout(kernel: Any, kind: str, settings: Mapping[str, Any], rank: int = 16, **more: Any) -> Variant:
+    arguments = {"keys": "*i32", "columns": "*i32", "parts": "*fp32", "factor": "fp32"}
+    arguments |= dict.fromkeys(PLACES[kernel], f"*{kind}") | dict.fromkeys(NUMBERS, "i32")
+    constants = {**dropout.ranks_of(rank, DTYPES[kind]), "precision": "ieee", **more}
+    return _variant(kernel, arguments, constants, settings)
+
+
+def _dequantize(kind: str, through: Any, half: int, nested: bool) -> Variant:
+    arguments = {
+        "packed": "*u8",
+        "scales": "*u8" if nested else "*fp32",
+        "scale_codes": "*fp32",
+        "scales_of_scales": "*fp32",
+        "offset": "*fp32",
+        "codes": "*fp32",
+        "out": f"*{kind}",
+        "numbers": "i32",
+        "size": "i32",
+    }
+    constants = {"nested": nested, "scale_block": 256, "through": through, "half": half}
+    constants["blocks"] = max(dequantize.BYTES // half, 1)
+    return _variant(dequantize.unpack, arguments, constants, dequantize.OPTIONS)
+
+
+def _variant(
+    kernel: Any, arguments: Mapping[str, str], constants: Mapping[str, Any], settings: Mapping[str, Any]
+) -> Variant:
+    """Of all that are given, those that the kernel has."""
+    names, given = kernel.arg_names, {**constants, **settings}
     return Variant(
-        loss.row_losses, arguments, constants, {"num_warps": loss.WARPS}, multiples=frozenset({"words"})
+        kernel,
+        {name: kind for name, kind in arguments.items() if name in names},
+        {name: value for name, value in given.items() if name in names},
+        {name: value for name, value in settings.items() if name not in names},
     )
 
 
@@ -89,16 +141,37 @@ VARIANTS = {
     "loss and gradient, bf16": _loss("bf16", True),
     "loss and gradient, fp16": _loss("fp16", True),
     "loss, bf16": _loss("bf16", False),
+    **{
+        f"{name}, rank {rank}, {kind}": _dropout(kernel, kind, settings, rank, **more)
+        for rank, kind in ((16, "bf16"), (256, "bf16"), (16, "fp32"), (256, "fp32"))
+        for name, kernel, settings, more in (
+            ("dropout before A", dropout.project, dropout.PROJECT, {}),
+            ("gradient of A", dropout.to_downs, dropout.to_downs_blocks(DTYPES[kind]), {}),
+            ("gradient through three A", dropout.through_downs, dropout.THROUGH, {"layers": 3}),
+        )
+    },
+    "dropped and rest, bf16": _dropout(dropout.drop_inputs, "bf16", dropout.DROP, want_rest=True),
+    "parts of a gradient": _variant(
+        dropout.sum_parts,
+        {"parts": "*fp32", "out": "*fp32", "count": "i32", "size": "i32"},
+        {"keep": True},
+        dropout.SUM,
+    ),
+    "4 bits to bf16": _dequantize("bf16", tl.bfloat16, 32, nested=True),
+    "4 bits to fp32": _dequantize("fp32", tl.bfloat16, 32, nested=True),
+    "4 bits of plain scales to bf16": _dequantize("bf16", tl.bfloat16, 32, nested=False),
+    "4 bits in blocks of 4096 to bf16": _dequantize("bf16", tl.bfloat16, 2048, nested=True),
 }
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TRITON_CACHE_DIR"] = folder
+        capability, wanted = int(sys.argv[1]), re.compile(sys.argv[2])
         found = {
-            f"{name}, sm_{capability}": figures(variant, int(capability), Path(folder))
-            for capability in sys.argv[1:]
+            f"{name}, sm_{capability}": figures(variant, capability, Path(folder))
             for name, variant in VARIANTS.items()
+            if wanted.search(name)
         }
     print(json.dumps(found))
 

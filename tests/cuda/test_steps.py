@@ -64,6 +64,7 @@ COMPILED = {
     "qwen3-0.6b lora selective compiled 4x2048": Trial(
         config={"gradient_checkpointing": "selective", **_COMPILED}
     ),
+    "qwen3-0.6b lora dropout compiled 4x2048": Trial(config={"dropout": 0.1, **_COMPILED}),
     "qwen3-0.6b dora dropout compiled 4x2048": Trial(config=DORA | _COMPILED),
     "llama-8b qlora compiled 2x2048": Trial(base="llama-8b", rows=2, quantization="int4", config=_COMPILED),
 }

@@ -18,7 +18,7 @@ from expert_worker.train import engine
 from expert_worker.train.fast import compiler
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import Place, install
-from expert_worker.train.fast.kernels import verdicts
+from expert_worker.train.fast.kernels import triton_code, verdicts
 from expert_worker.train.fast.kernels.verdicts import Trial
 
 # Five numbers of tokens.
@@ -103,9 +103,9 @@ def test_what_inductor_needs(monkeypatch):
     for variable in ("CC", "CXX"):
         monkeypatch.delenv(variable, raising=False)
     cuda, cpu = torch.device("cuda"), torch.device("cpu")
-    monkeypatch.setattr(compiler, "find_spec", lambda name: None)
+    monkeypatch.setattr(triton_code, "find_spec", lambda name: None)
     assert compiler.missing(cuda, "inductor") == "Triton is not installed"
-    monkeypatch.setattr(compiler, "find_spec", lambda name: name)
+    monkeypatch.setattr(triton_code, "find_spec", lambda name: name)
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert compiler.missing(cuda, "inductor") == "there is no C compiler"
     assert compiler.missing(cpu, "inductor") == "there is no C++ compiler"

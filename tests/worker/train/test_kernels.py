@@ -15,11 +15,14 @@ from expert_worker.train.fast.dropout import Place
 from expert_worker.train.fast.kernels import matmul
 from expert_worker.train.fast.kernels.attention import ATTENTION, Documents
 from expert_worker.train.fast.kernels.choice import OPERATIONS
-from expert_worker.train.fast.kernels.dropout_mask import DROPOUT_MASK
 from expert_worker.train.fast.kernels.matmul import MATMUL
 from expert_worker.train.fast.kernels.registry import Target
 
 FP32, BF16 = (Target(torch.device("cpu"), dtype) for dtype in (torch.float32, torch.bfloat16))
+
+
+# Those of a layer's own parts are noted where a layer has dropout, or a weight in 4 bits.
+NOTED = [name for name in OPERATIONS if name not in ("dropout", "dequantize")]
 
 
 def names(operation: str, dora: bool = False) -> list[str]:
@@ -28,7 +31,7 @@ def names(operation: str, dora: bool = False) -> list[str]:
 
 
 @pytest.mark.parametrize("dora", [False, True])
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("operation", NOTED)
 def test_every_kernel_gives_the_gradients_of_transformers_and_peft(operation, dora):
     model, batch = lora(dora=dora), flat()
     expected = plain_loss(model, batch)
@@ -72,13 +75,6 @@ def test_every_product_is_that_of_torch(monkeypatch, mkl):
             assert apart(kernel.function(x, weight, out.clone()), out + x @ weight.t()) < 1e-6
 
 
-def test_every_dropout_mask_is_the_same():
-    keys, columns = torch.arange(50, dtype=torch.int32), torch.arange(40, dtype=torch.int32) * 77
-    first, *others = [kernel.function(keys, columns, 0.3) for kernel in DROPOUT_MASK.kernels]
-    assert 0.1 < float(first.float().mean()) < 0.5
-    assert all(torch.equal(first, other) for other in others)
-
-
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
@@ -101,7 +97,7 @@ def usual(tmp_path_factory) -> Any:
         return train(tmp_path_factory.mktemp("usual"))
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("operation", NOTED)
 def test_a_plan_may_name_a_kernel(operation, usual, tmp_path, monkeypatch):
     put_data(monkeypatch)
     reference = OPERATIONS[operation].kernels[-1].name

@@ -48,7 +48,7 @@ def test_every_kernel_that_runs_here_is_compared_and_right(monkeypatch):
     threads, seen = torch.get_num_threads(), list[Trial]()
     found = proving.prove(CPU, tell=seen.append)
     assert found == seen and torch.get_num_threads() == threads
-    assert {trial.operation for trial in found} == set(OPERATIONS)
+    assert {trial.operation for trial in found} == OPERATIONS.keys() - set(proving.INSIDE)
     assert {trial.format for trial in found} == {"fp32", "bf16"}
     assert {trial.kernel for trial in found if trial.operation == "adapted_linear"} == {
         "fused_lora",

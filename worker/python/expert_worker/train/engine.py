@@ -18,7 +18,7 @@ from expert_worker.train.fast.between import Wrapper
 from expert_worker.train.fast.decoder import FastDecoder, causal_model
 from expert_worker.train.fast.dropout import Place, PlaceByThread, install
 from expert_worker.train.fast.eligible import obstacle
-from expert_worker.train.fast.kernels import verdicts
+from expert_worker.train.fast.kernels import triton_code, verdicts
 from expert_worker.train.fast.kernels.choice import Choice
 from expert_worker.train.objective import Objective
 from expert_worker.train.random import FORWARD, seed_everything
@@ -259,6 +259,12 @@ def _fast(
                 f"{operation} is computed by {choice.chosen}, not by {name}, on this device: {reason} "
                 f"(`expert-cli doctor --prove`, {refused.date})",
             )
+    if triton_code.supports(device) and (lacks := triton_code.missing()):
+        events.warning(
+            "no-triton",
+            "loss, dropout and 4-bit weights are computed by torch and bitsandbytes, with more launches and "
+            f"memory traffic: {lacks}",
+        )
     events.applied("gradient_checkpointing", decoder.checkpointing)
     events.applied("piece_tokens", machine.piece_tokens)
     if lanes is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,11 @@ import torch
 from torch import Tensor
 
 from .between import Wrapper
+from .kernels import triton_code
 
 # torch compiles one row, as one expert's only supervised token, for itself.
 _FEWEST_TOKENS = 2
+CXX_COMPILERS = ("g++", "clang++", "c++")
 _CACHE = "TORCHINDUCTOR_CACHE_DIR"
 
 
@@ -23,13 +24,11 @@ def missing(device: torch.device, backend: str) -> str | None:
     """What inductor needs and is not installed, for the user."""
     if backend != "inductor":
         return None
-    if device.type == "cuda" and find_spec("triton") is None:
-        return "Triton is not installed"
-    named = ("CC", ("gcc", "clang")) if device.type == "cuda" else ("CXX", ("g++", "clang++", "c++"))
-    variable, programs = named
-    if os.environ.get(variable) or any(shutil.which(program) for program in programs):
+    if device.type == "cuda":
+        return triton_code.missing()
+    if os.environ.get("CXX") or any(map(shutil.which, CXX_COMPILERS)):
         return None
-    return f"there is no {'C' if device.type == 'cuda' else 'C++'} compiler"
+    return "there is no C++ compiler"
 
 
 def keep_between_runs(home: Path) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .kernels.dropout_mask import DROPOUT_MASK, scramble_, words
+from .kernels.dropout import dropped, scramble_, words
 
 _WORD = 0xFFFFFFFF
 
@@ -104,7 +104,7 @@ class Draw(NamedTuple):
         """True where an element of the [tokens, width] input is dropped."""
         if self.keys is None or self.columns is None:
             return None
-        return DROPOUT_MASK.choose(self.keys).function(self.keys, self.columns, self.share)
+        return dropped(self.keys, self.columns, self.share)
 
 
 NOTHING = Draw(None, None, 0.0)

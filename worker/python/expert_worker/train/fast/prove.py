@@ -1,8 +1,8 @@
 """Each kernel of the fast path against the reference of its operation on this device: loss, gradients, speed.
 
-A small decoder with LoRA, and one with DoRA, trains one step on a packed batch. The other operations take
-their references, so that a difference is the kernel's. In a 16-bit format, it may be twice as far from fp32
-as the reference.
+Small decoders with LoRA and DoRA train one step on a packed batch, also with dropout and on a base in 4 bits,
+for the kernels inside adapted layers. The other operations take their references, so that a difference is the
+kernel's. In a 16-bit format, it may be twice as far from fp32 as the reference.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from torch import Tensor
 from expert_worker.train.fast import compiler
 from expert_worker.train.fast.batch import PackedBatch, positions_of
 from expert_worker.train.fast.decoder import FastDecoder
-from expert_worker.train.fast.dropout import Place
+from expert_worker.train.fast.dropout import CounterDropout, Place, install, token_keys
+from expert_worker.train.fast.kernels.adapted_linear import ADAPTED_LINEAR
 from expert_worker.train.fast.kernels.choice import OPERATIONS
+from expert_worker.train.fast.kernels.dequantize import DEQUANTIZE
+from expert_worker.train.fast.kernels.dropout import DROPOUT
 from expert_worker.train.fast.kernels.verdicts import (
     COMPILED,
     COMPILER,
@@ -57,6 +60,28 @@ class Scene:
 
 
 @dataclass(frozen=True)
+class Part:
+    """A model, and the operations that are tried on it."""
+
+    operations: tuple[str, ...]
+    dora: bool = False
+    dropout: float = 0.0
+    quantized: bool = False
+
+
+# What adapted layers use themselves. Their own reference, a module of peft, does not.
+INSIDE = (DROPOUT.name, DEQUANTIZE.name)
+PARTS = (
+    Part(tuple(name for name in OPERATIONS if name not in INSIDE)),
+    # The other operations do not see the adapter.
+    Part((ADAPTED_LINEAR.name,), dora=True),
+    Part((DROPOUT.name,), dropout=0.1),
+    Part((DROPOUT.name,), dropout=0.1, dora=True),
+    Part((DEQUANTIZE.name,), quantized=True),
+)
+
+
+@dataclass(frozen=True)
 class _Step:
     loss: Tensor
     gradients: Tensor
@@ -86,8 +111,8 @@ def prove(
         torch.set_num_threads(1)
     try:
         for dtype in formats(device) if wanted is None else wanted:
-            for dora in (False, True):
-                for trial in _trials(scene, device, dtype, dora):
+            for part in PARTS:
+                for trial in _trials(scene, device, dtype, part):
                     found.append(trial)
                     tell(trial)
     finally:
@@ -96,10 +121,14 @@ def prove(
     return found
 
 
-def _trials(scene: Scene, device: torch.device, dtype: torch.dtype, dora: bool) -> Iterator[Trial]:
-    """With DoRA only the adapter's own kernels: the others do not see the adapter."""
-    model, batch = _model(scene, device, dtype, dora), _batch(scene, device)
+def _trials(scene: Scene, device: torch.device, dtype: torch.dtype, part: Part) -> Iterator[Trial]:
+    model, batch = _model(scene, device, dtype, part), _batch(scene, device)
     references = {name: operation.kernels[-1].name for name, operation in OPERATIONS.items()}
+    if set(part.operations) <= set(INSIDE):
+        del references[ADAPTED_LINEAR.name]
+    others = {name: _others(model, name, references) for name in part.operations}
+    if not any(others.values()):
+        return
     exact = _step(_decoder(deepcopy(model).float(), references), batch, 1)
     plain = _step(_decoder(model, references), batch)
     if dtype == torch.float32:
@@ -108,13 +137,13 @@ def _trials(scene: Scene, device: torch.device, dtype: torch.dtype, dora: bool) 
         own = max(_apart(plain.loss, exact.loss), _apart(plain.gradients, exact.gradients))
         accepted = TIMES_IN_16_BITS * own + EXACT
     found = []
-    for name in ("adapted_linear",) if dora else OPERATIONS:
-        for kernel in _others(model, name, references):
+    for name, kernels in others.items():
+        for kernel in kernels:
             tried = _decoder(model, {**references, name: kernel})
             trial = _trial(tried, batch, exact, accepted, plain.seconds)
             found.append(Trial(operation=name, kernel=kernel, format=format_name(dtype), **trial))
             yield found[-1]
-    if device.type in COMPILES and dtype != torch.float32 and not dora:
+    if device.type in COMPILES and dtype != torch.float32 and part is PARTS[0]:
         trial = _compiled(model, batch, exact, accepted, refused_of(found, dtype))
         yield Trial(operation=COMPILED, kernel=COMPILER, format=format_name(dtype), **trial)
 
@@ -132,8 +161,9 @@ def _compiled(
 
 
 def _others(model: Any, name: str, references: dict[str, str]) -> list[str]:
-    choice = _decoder(model, references).kernels.choices[name]
-    return [kernel for kernel in choice.others if kernel != references[name]]
+    """None for an operation that no layer uses here."""
+    choice = _decoder(model, references).kernels.choices.get(name)
+    return [kernel for kernel in choice.others if kernel != references[name]] if choice else []
 
 
 def _trial(
@@ -165,7 +195,13 @@ def _trial(
 
 
 def _decoder(model: Any, kernels: dict[str, str]) -> FastDecoder:
-    return FastDecoder(model, Place(), flash=True, kernels=kernels)
+    return FastDecoder(model, _place(model), flash=True, kernels=kernels)
+
+
+def _place(model: Any) -> Place:
+    """That of its dropout."""
+    found = [module.place for module in model.modules() if isinstance(module, CounterDropout)]
+    return found[0] if found else Place()
 
 
 def _step(decoder: FastDecoder, batch: PackedBatch, steps: int = STEPS) -> _Step:
@@ -199,7 +235,7 @@ def _apart(one: Tensor, other: Tensor) -> float:
     return float((one - other).norm() / other.norm().clamp_min(1e-12))
 
 
-def _model(scene: Scene, device: torch.device, dtype: torch.dtype, dora: bool) -> Any:
+def _model(scene: Scene, device: torch.device, dtype: torch.dtype, part: Part) -> Any:
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM, Qwen3Config
 
@@ -219,9 +255,13 @@ def _model(scene: Scene, device: torch.device, dtype: torch.dtype, dora: bool) -
             ),
             dtype=dtype,
         )
+        if part.quantized:
+            base = _quantized(base, dtype).to(device)
         settings: dict[str, Any] = {"target_modules": _LINEAR, "task_type": "CAUSAL_LM"}
-        adapter = LoraConfig(r=16, lora_alpha=32, use_dora=dora, **settings)
+        settings |= {"use_dora": part.dora, "lora_dropout": part.dropout}
+        adapter = LoraConfig(r=16, lora_alpha=32, **settings)
         model = get_peft_model(base, adapter, autocast_adapter_dtype=True)
+        install(model, Place())
         with torch.no_grad():
             for parameter in model.parameters():
                 if parameter.requires_grad:
@@ -229,9 +269,27 @@ def _model(scene: Scene, device: torch.device, dtype: torch.dtype, dora: bool) -
     return model.to(device).train()
 
 
+def _quantized(base: Any, dtype: torch.dtype) -> Any:
+    """In NF4, as runs load it; the weights are quantized when they come to a device."""
+    import bitsandbytes
+
+    kinds: Any = bitsandbytes.nn
+
+    for block in base.model.layers:
+        for parent in (block.self_attn, block.mlp):
+            for name, linear in parent.named_children():
+                if isinstance(linear, torch.nn.Linear):
+                    shape = linear.in_features, linear.out_features
+                    made = kinds.Linear4bit(*shape, False, compute_dtype=dtype, quant_type="nf4")
+                    made.weight = kinds.Params4bit(linear.weight.data, requires_grad=False, quant_type="nf4")
+                    setattr(parent, name, made)
+    return base
+
+
 def _batch(scene: Scene, device: torch.device) -> PackedBatch:
     generator = torch.Generator().manual_seed(11)
     total = sum(scene.lengths)
     ids = torch.randint(1, 2048, (total,), generator=generator)
     labels = torch.where(torch.rand(total, generator=generator) < 0.3, ids, -100)
-    return PackedBatch(ids, labels, positions_of(scene.lengths), scene.lengths).to(device)
+    keys = token_keys(3, 0, list(range(len(scene.lengths))), list(scene.lengths))
+    return PackedBatch(ids, labels, positions_of(scene.lengths), scene.lengths, keys=keys).to(device)

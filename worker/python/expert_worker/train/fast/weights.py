@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .kernels.dequantize import Dequantize, by_bitsandbytes
+
 
 def is_plain(module: nn.Module) -> bool:
     return type(module) is nn.Linear
@@ -26,18 +28,19 @@ def readable(module: nn.Module) -> bool:
     return is_plain(module) or is_4bit(module) or is_8bit(module)
 
 
-def read(module: Any, dtype: torch.dtype) -> Tensor:
+def read(
+    module: Any, dtype: torch.dtype, dequantize: Dequantize = by_bitsandbytes, out: Tensor | None = None
+) -> Tensor:
+    """In `out` if that is given."""
     weight = module.weight
     if is_4bit(module):
-        from bitsandbytes.functional import dequantize_4bit
-
-        unpacked: Tensor = dequantize_4bit(weight.data, weight.quant_state)
-        return unpacked.to(dtype)
+        return dequantize(weight, dtype, out)
     if is_8bit(module):
         scale = module.state.SCB if module.state.SCB is not None else weight.SCB
-        wide: Tensor = weight.data.to(dtype).mul_(scale.unsqueeze(1).mul(1.0 / 127.0))
-        return wide
-    return plain_weight(module).to(dtype)
+        wide: Tensor = weight.data.to(dtype) if out is None else out.copy_(weight.data)
+        return wide.mul_(scale.unsqueeze(1).mul(1.0 / 127.0))
+    plain = plain_weight(module)
+    return plain.to(dtype) if out is None else out.copy_(plain)
 
 
 def plain_weight(module: nn.Module) -> Tensor:

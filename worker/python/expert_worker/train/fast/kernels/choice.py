@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -10,8 +10,19 @@ from torch import nn
 
 from expert_worker.errors import BadInput
 
-from .adapted_linear import ADAPTED_LINEAR, CardGroup, Copies, Projection, join
+from ..weights import is_4bit
+from .adapted_linear import (
+    ADAPTED_LINEAR,
+    CardGroup,
+    Copies,
+    FusedLayer,
+    LayerKernels,
+    Projection,
+    join,
+)
 from .attention import ATTENTION, Attention
+from .dequantize import DEQUANTIZE, Dequantize
+from .dropout import DROPOUT, Dropout
 from .head_loss import HEAD_LOSS, HeadLoss
 from .registry import Kernel, Operation, Target
 from .rms_norm import RMS_NORM, RmsNorm
@@ -23,7 +34,7 @@ Function = TypeVar("Function")
 
 OPERATIONS: dict[str, Operation[Any, Any]] = {
     operation.name: operation
-    for operation in (ATTENTION, HEAD_LOSS, ADAPTED_LINEAR, RMS_NORM, ROTARY, SWIGLU)
+    for operation in (ATTENTION, HEAD_LOSS, ADAPTED_LINEAR, DROPOUT, DEQUANTIZE, RMS_NORM, ROTARY, SWIGLU)
 }
 
 
@@ -60,6 +71,10 @@ class Kernels:
         self.rms_norm: RmsNorm = self._choose(RMS_NORM)
         self.rotary: Rotary = self._choose(ROTARY)
         self.swiglu: SwiGlu = self._choose(SWIGLU)
+        # Noted where a layer uses them.
+        dropout: Callable[[], Dropout] = self._chosen(DROPOUT).function
+        dequantize: Dequantize = self._chosen(DEQUANTIZE).function
+        self._layer = LayerKernels(dropout(), dequantize)
 
     def projection(self, module: nn.Module) -> Projection:
         """A linear layer with its adapter, if it has one."""
@@ -69,17 +84,28 @@ class Kernels:
         kernel = ADAPTED_LINEAR.choose(module, wanted, self._refused.of(ADAPTED_LINEAR.name))
         if several or ADAPTED_LINEAR.name not in self.choices:
             self._note(ADAPTED_LINEAR, kernel, names)
-        return kernel.function(module)
+        made = kernel.function(module, self._layer)
+        if isinstance(made, FusedLayer) and made.takes_kernels:
+            if made.dropout() is not None:
+                self._note_chosen(DROPOUT)
+            if is_4bit(made.base):
+                self._note_chosen(DEQUANTIZE)
+        return made
 
     def joined(self, projections: Sequence[Projection]) -> CardGroup | None:
         """Layers that take the same input as one, where their kernel has a way to."""
         return join(projections, self.copies)
 
     def _choose(self, operation: Operation[Target, Function]) -> Function:
+        self._note_chosen(operation)
+        return self._chosen(operation).function
+
+    def _chosen(self, operation: Operation[Target, Function]) -> Kernel[Target, Function]:
         name = operation.name
-        kernel = operation.choose(self._target, self._wanted.get(name), self._refused.of(name))
-        self._note(operation, kernel, operation.names(self._target))
-        return kernel.function
+        return operation.choose(self._target, self._wanted.get(name), self._refused.of(name))
+
+    def _note_chosen(self, operation: Operation[Target, Any]) -> None:
+        self._note(operation, self._chosen(operation), operation.names(self._target))
 
     def _note(self, operation: Operation[Any, Any], kernel: Kernel[Any, Any], names: list[str]) -> None:
         others = tuple(name for name in names if name != kernel.name)

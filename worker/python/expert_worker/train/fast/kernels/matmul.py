@@ -7,6 +7,7 @@ also part of torch, uses the CPU's best instructions.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -74,3 +75,24 @@ def over_tokens(narrow: Tensor, wide: Tensor) -> Tensor:
     """narrow^T wide: the gradient of a matrix between two activations, summed over tokens. The narrower
     comes first, which is the faster way round."""
     return times_transposed(narrow.t(), wide.t())
+
+
+def product_into(out: Tensor, left: Tensor, right: Tensor, scale: float, *, keep: bool = False) -> None:
+    """scale * left right into `out`, to which it is added with `keep`: matrices, or as many in each."""
+    if out.dtype != left.dtype and not _widens(out.device):
+        made = torch.empty_like(out, dtype=left.dtype)
+        product_into(made, left, right, scale)
+        _ = out.add_(made) if keep else out.copy_(made)
+        return
+    of = torch.ops.aten.addmm if out.dim() == 2 else torch.ops.aten.baddbmm
+    settings = {"beta": 1.0 if keep else 0.0, "alpha": scale, "out": out}
+    if out.dtype == left.dtype:
+        of.out(out, left, right, **settings)
+    else:
+        of.dtype_out(out, left, right, out.dtype, **settings)
+
+
+@cache
+def _widens(device: torch.device) -> bool:
+    """Whether a product of 16-bit matrices can be written in 32 bits."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)

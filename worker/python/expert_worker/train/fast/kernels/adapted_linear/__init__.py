@@ -10,7 +10,7 @@ from ..registry import Kernel, Operation
 from .copies import Copies
 from .dora import FUSED_DORA
 from .grouped import GroupedLora
-from .layer import FusedLayer
+from .layer import FusedLayer, LayerKernels
 from .lora import FUSED_LORA, FusedLora
 from .on_card import LORA_ON_CARD, CardGroup, join
 from .together import together
@@ -22,6 +22,7 @@ __all__ = [
     "FusedLayer",
     "FusedLora",
     "GroupedLora",
+    "LayerKernels",
     "Projection",
     "join",
     "together",
@@ -30,11 +31,11 @@ __all__ = [
 Projection = Callable[[Tensor], Tensor]
 
 
-def _module(module: nn.Module) -> Projection:
+def _module(module: nn.Module, _kernels: LayerKernels) -> Projection:
     return module
 
 
 # Chosen for each layer, as only some of a model's layers may have an adapter.
-ADAPTED_LINEAR: Operation[nn.Module, Callable[[nn.Module], Projection]] = Operation(
+ADAPTED_LINEAR: Operation[nn.Module, Callable[[nn.Module, LayerKernels], Projection]] = Operation(
     "adapted_linear", [LORA_ON_CARD, FUSED_LORA, FUSED_DORA, Kernel("module", _module)]
 )

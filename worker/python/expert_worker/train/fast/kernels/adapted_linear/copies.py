@@ -3,14 +3,14 @@ gradients that are added where the optimizer reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from ...weights import end_to_end
+from ..matmul import product_into
 from .layer import FusedLayer
 
 
@@ -53,7 +53,7 @@ class Copied:
         pairs = [layer.matrices() for layer in layers]
         self.ranks = tuple(len(down) for down, _ in pairs)
         self.outputs = tuple(len(up) for _, up in pairs)
-        self.runs = _runs([(*up.shape, layer.scale) for layer, (_, up) in zip(layers, pairs, strict=True)])
+        self.runs = runs([(*up.shape, layer.scale) for layer, (_, up) in zip(layers, pairs, strict=True)])
         self._down = torch.empty(0)
         self._ups: list[Tensor] = []
 
@@ -82,7 +82,7 @@ class Copied:
         return [layer.matrices()[1] for layer in self._layers]
 
 
-def _runs(kinds: Sequence[tuple[object, ...]]) -> list[tuple[int, int]]:
+def runs(kinds: Sequence[tuple[object, ...]]) -> list[tuple[int, int]]:
     """Where each run of equal ones starts and ends."""
     starts = [at for at, kind in enumerate(kinds) if at == 0 or kind != kinds[at - 1]]
     return list(pairwise([*starts, len(kinds)]))
@@ -90,41 +90,30 @@ def _runs(kinds: Sequence[tuple[object, ...]]) -> list[tuple[int, int]]:
 
 def add_gradients(parameters: Sequence[Tensor], left: Tensor, right: Tensor, scale: float) -> None:
     """Adds scale * left right to the parameters' gradients: one product over all their rows, or [parameters,
-    rows, columns].
+    rows, columns]."""
 
-    It is written where the gradients are, in their format: autograd would take it in the format of the
-    computation, cast it, and add it with one more launch for each parameter."""
+    def product(out: Tensor, keep: bool) -> None:
+        product_into(out, left, right, scale, keep=keep)
+
+    into_gradients(parameters, (*left.shape[:-1], right.shape[-1]), product)
+
+
+def into_gradients(
+    parameters: Sequence[Tensor], shape: Sequence[int], write: Callable[[Tensor, bool], None]
+) -> None:
+    """`write` gets a tensor of all their gradients, and whether to add to what is there.
+
+    They are written where they are, in their format: autograd would take them in the format of the
+    computation, cast them, and add them with one more launch for each parameter."""
     gradients = [parameter.grad for parameter in parameters]
-    shape = (*left.shape[:-1], right.shape[-1])
     there = [gradient for gradient in gradients if gradient is not None]
     held = end_to_end(there) if len(there) == len(gradients) else None
     if held is not None:
-        product_into(held.view(shape), left, right, scale, keep=True)
+        write(held.view(*shape), True)
         return
-    made = parameters[0].new_empty(shape)
-    product_into(made, left, right, scale)
+    made = parameters[0].new_empty(tuple(shape))
+    write(made, False)
     parts = torch.split(made.view(-1), [parameter.numel() for parameter in parameters])
     for parameter, part in zip(parameters, parts, strict=True):
         own = part.view(parameter.shape)
         parameter.grad = own if parameter.grad is None else parameter.grad.add_(own)
-
-
-def product_into(out: Tensor, left: Tensor, right: Tensor, scale: float, *, keep: bool = False) -> None:
-    """scale * left right into `out`, to which it is added with `keep`: matrices, or as many in each."""
-    if out.dtype != left.dtype and not _widens(out.device):
-        made = torch.empty_like(out, dtype=left.dtype)
-        product_into(made, left, right, scale)
-        _ = out.add_(made) if keep else out.copy_(made)
-        return
-    of = torch.ops.aten.addmm if out.dim() == 2 else torch.ops.aten.baddbmm
-    settings = {"beta": 1.0 if keep else 0.0, "alpha": scale, "out": out}
-    if out.dtype == left.dtype:
-        of.out(out, left, right, **settings)
-    else:
-        of.dtype_out(out, left, right, out.dtype, **settings)
-
-
-@cache
-def _widens(device: torch.device) -> bool:
-    """Whether a product of 16-bit matrices can be written in 32 bits."""
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)

@@ -8,17 +8,18 @@ optimizer step, and from products as narrow as the rank:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ...dropout import Draw
 from ...weights import read
+from ..dequantize import Dequantize, by_bitsandbytes
+from ..dropout import Drops
 from ..matmul import added, added_transposed, over_tokens, times, times_transposed
 from ..registry import Kernel
-from .layer import FusedLayer, parts, variant
+from .layer import FusedLayer, LayerKernels, parts, variant
 
 
 class RowNorm:
@@ -28,8 +29,8 @@ class RowNorm:
     parameters without increasing it.
     """
 
-    def __init__(self, base: nn.Module, scale: float) -> None:
-        self._base, self._scale = base, scale
+    def __init__(self, base: nn.Module, scale: float, dequantize: Dequantize = by_bitsandbytes) -> None:
+        self._base, self._scale, self._dequantize = base, scale, dequantize
         self._base_squared: Tensor | None = None
         self._norm = torch.empty(0)
         self._valid = False
@@ -41,7 +42,7 @@ class RowNorm:
     @torch.no_grad()
     def of(self, down: Tensor, up: Tensor) -> Tensor:
         if not self._valid:
-            weight = read(self._base, torch.float32)
+            weight = read(self._base, torch.float32, self._dequantize)
             if self._base_squared is None:
                 self._base_squared = weight.square().sum(1)
             a, b = down.float(), up.float()
@@ -63,93 +64,84 @@ class _DoraLinear(torch.autograd.Function):
         up: Tensor,
         magnitude: Tensor,
         norm: Tensor,
-        base: nn.Module,
-        scale: float,
+        layer: FusedDora,
         *drawn: Any,
     ) -> Tensor:
-        weight = read(base, x.dtype)
-        draw = Draw(*drawn)
-        mask = draw.mask()
-        kept = x if mask is None else _drop(x, mask, draw.share)
+        weight, scale, base = layer.weight(x.dtype), layer.scale, layer.base
+        drops, rest = _drops(*drawn), None
+        kept = x
+        if drops is not None:
+            kept, rest = torch.empty_like(x), torch.empty_like(x)
+            layer.kernels.dropout.drop(x, drops, kept, rest)
         narrow = times_transposed(kept, down.to(x.dtype)).mul_(scale)
         turned = added_transposed(times_transposed(kept, weight), narrow, up.to(x.dtype))
         ratio = (magnitude.float() / norm).to(x.dtype)
         out = turned * ratio
-        if mask is not None:
-            out = added_transposed(out, x - kept, weight)
+        if rest is not None:
+            out = added_transposed(out, rest, weight)
         if isinstance(base.bias, Tensor):
             out.add_(base.bias.detach())
-        ctx.save_for_backward(x, narrow, turned, down, up, magnitude, norm, draw.keys, draw.columns)
-        ctx.base, ctx.scale, ctx.share = base, scale, draw.share
+        ctx.save_for_backward(x, narrow, turned, down, up, magnitude, norm, *drawn[:2])
+        ctx.layer, ctx.share = layer, drawn[2]
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, narrow, turned, down, up, magnitude, norm, keys, columns = ctx.saved_tensors
-        mask = Draw(keys, columns, ctx.share).mask()
-        kept = x if mask is None else _drop(x, mask, ctx.share)
+        layer: FusedDora = ctx.layer
+        drops, kept = _drops(keys, columns, ctx.share), x
+        if drops is not None:
+            kept = torch.empty_like(x)
+            layer.kernels.dropout.drop(x, drops, kept)
         to_magnitude = ((grad * turned).float().sum(0) / norm).to(magnitude.dtype)
         scaled = grad * (magnitude.float() / norm).to(grad.dtype)
-        back = times(scaled, up.to(grad.dtype)).mul_(ctx.scale)
+        back = times(scaled, up.to(grad.dtype)).mul_(layer.scale)
         to_up = over_tokens(narrow, scaled).t().to(up.dtype)
         to_down = over_tokens(back, kept).to(down.dtype)
         to_x = None
         if ctx.needs_input_grad[0]:
+            del kept
             adapter = times(back, down.to(grad.dtype))
-            to_x = _to_input(grad, scaled, adapter, read(ctx.base, grad.dtype), mask, ctx.share)
-        return to_x, to_down, to_up, to_magnitude, None, None, None, None, None, None
+            to_x = _to_input(grad, scaled, adapter, layer, drops)
+        return to_x, to_down, to_up, to_magnitude, None, None, None, None, None
 
 
-def _to_input(
-    grad: Tensor,
-    scaled: Tensor,
-    adapter: Tensor,
-    weight: Tensor,
-    mask: Tensor | None,
-    share: float,
-) -> Tensor:
-    if mask is None:
+def _to_input(grad: Tensor, scaled: Tensor, adapter: Tensor, layer: FusedDora, drops: Drops | None) -> Tensor:
+    weight = layer.weight(grad.dtype)
+    if drops is None:
         return added(adapter, scaled, weight)
     through = added(adapter, scaled.sub_(grad), weight)
-    return added(through.masked_fill_(mask, 0).div_(1 - share), grad, weight)
+    layer.kernels.dropout.drop(through, drops, through)
+    return added(through, grad, weight)
 
 
-def _drop(x: Tensor, mask: Tensor, share: float) -> Tensor:
-    return x.masked_fill(mask, 0).div_(1 - share)
-
-
-def dora_linear(
-    x: Tensor,
-    down: Tensor,
-    up: Tensor,
-    magnitude: Tensor,
-    norm: RowNorm,
-    base: nn.Module,
-    scale: float,
-    draw: Draw,
-) -> Tensor:
-    # The parts are separate arguments: autograd sees only tensors among the arguments.
-    result: Tensor = _DoraLinear.apply(x, down, up, magnitude, norm.of(down, up), base, scale, *draw)
-    return result
+def _drops(keys: Tensor | None, columns: Tensor | None, share: float) -> Drops | None:
+    return None if keys is None or columns is None else Drops(keys, columns.unsqueeze(0), share)
 
 
 @dataclass(frozen=True)
 class FusedDora(FusedLayer):
     norm: RowNorm
+    takes_kernels: ClassVar[bool] = True
 
     def __call__(self, x: Tensor) -> Tensor:
         down, up = self.matrices()
         magnitude = self.module.lora_magnitude_vector[self.adapter].weight  # type: ignore[index, union-attr]
-        return dora_linear(x, down, up, magnitude, self.norm, self.base, self.scale, self.draw(x))
+        # The parts of a draw are separate arguments: autograd sees only tensors among the arguments.
+        result: Tensor = _DoraLinear.apply(
+            x, down, up, magnitude, self.norm.of(down, up), self, *self.draw(x)
+        )
+        return result
 
     def invalidate(self) -> None:
         self.norm.invalidate()
 
 
-def _fused(module: nn.Module) -> FusedDora:
+def _fused(module: nn.Module, kernels: LayerKernels) -> FusedDora:
     module, base, adapter, scale = parts(module)
-    return FusedDora(module, base, adapter, scale, RowNorm(base, scale))
+    norm = RowNorm(base, scale, kernels.dequantize)
+    return FusedDora(module, base, adapter, scale, norm, kernels=kernels)
 
 
 def _runs(module: nn.Module) -> bool:

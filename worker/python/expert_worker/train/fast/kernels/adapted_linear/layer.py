@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from ...dropout import NOTHING, CounterDropout, Draw
-from ...weights import readable
+from ...weights import read, readable
+from ..dequantize import Dequantize
+from ..dropout import Dropout
+
+
+class LayerKernels(NamedTuple):
+    """What layers use of other operations."""
+
+    dropout: Dropout
+    dequantize: Dequantize
 
 
 @dataclass(frozen=True)
@@ -18,17 +29,33 @@ class FusedLayer:
     base: nn.Module
     adapter: str
     scale: float
+    kernels: LayerKernels = field(kw_only=True)
+    # Whether it uses them, or their references.
+    takes_kernels: ClassVar[bool] = False
 
     def invalidate(self) -> None:
         """The trained parameters have changed."""
 
     def matrices(self) -> tuple[Tensor, Tensor]:
-        down = self.module.lora_A[self.adapter].weight  # type: ignore[index, union-attr]
-        return down, self.module.lora_B[self.adapter].weight  # type: ignore[index, union-attr]
+        return matrices(self.module, self.adapter)
 
     def draw(self, x: Tensor) -> Draw:
-        dropout = self.module.lora_dropout[self.adapter]  # type: ignore[index]
-        return dropout.draw(x.shape[-1]) if isinstance(dropout, CounterDropout) else NOTHING
+        dropout = self.dropout()
+        return NOTHING if dropout is None else dropout.draw(x.shape[-1])
+
+    def dropout(self) -> CounterDropout | None:
+        found = self.module.lora_dropout[self.adapter]  # type: ignore[index]
+        return found if isinstance(found, CounterDropout) else None
+
+    def weight(self, dtype: torch.dtype, out: Tensor | None = None) -> Tensor:
+        """The base's, in `out` if that is given."""
+        return read(self.base, dtype, self.kernels.dequantize, out)
+
+
+def matrices(module: nn.Module, adapter: str) -> tuple[Tensor, Tensor]:
+    """A and B."""
+    down = module.lora_A[adapter].weight  # type: ignore[index, union-attr]
+    return down, module.lora_B[adapter].weight  # type: ignore[index, union-attr]
 
 
 def variant(module: nn.Module) -> str | None:

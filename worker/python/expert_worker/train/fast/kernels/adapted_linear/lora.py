@@ -18,7 +18,7 @@ from ...dropout import Draw
 from ...weights import read
 from ..matmul import added, added_transposed, over_tokens, times, times_transposed
 from ..registry import Kernel
-from .layer import FusedLayer, parts, variant
+from .layer import FusedLayer, LayerKernels, parts, variant
 
 
 class _LoraLinear(torch.autograd.Function):
@@ -77,8 +77,8 @@ class FusedLora(FusedLayer):
         return lora_linear(x, down, up, self.base, self.scale, self.draw(x))
 
 
-def _fused(module: nn.Module) -> FusedLora:
-    return FusedLora(*parts(module))
+def _fused(module: nn.Module, kernels: LayerKernels) -> FusedLora:
+    return FusedLora(*parts(module), kernels=kernels)
 
 
 def _runs(module: nn.Module) -> bool:

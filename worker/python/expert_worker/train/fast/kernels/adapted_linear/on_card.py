@@ -10,26 +10,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ...dropout import Draw
-from ...weights import read, stacked
+from ...weights import stacked
+from ..matmul import product_into
 from ..registry import Kernel
-from .copies import Copies, add_gradients, product_into
-from .layer import parts, variant
+from .copies import Copies, add_gradients
+from .layer import LayerKernels, matrices, parts, variant
 from .lora import FusedLora
+from .narrow import Narrow
 
 # The tests add the CPU.
 DEVICES = {"cuda"}
+# Of quantized weights that are read for one product instead of one each: the product of a large one takes
+# longer than its launch.
+AT_ONCE = 64 << 20
 
 
 @dataclass(frozen=True)
 class CardLora(FusedLora):
     """For a `CardGroup`. Called by itself it makes its copies each time."""
+
+    takes_kernels: ClassVar[bool] = True
 
     def __call__(self, x: Tensor) -> Tensor:
         return CardGroup((self,), Copies())(x)
@@ -63,8 +70,8 @@ class CardGroup:
         self.bases = [layer.base for layer in layers]
         self._whole = stacked(self.bases)
         self._columns = list(pairwise([0, *accumulate(self.widths)]))
+        self.narrow = Narrow(self.copied, layers[0].kernels.dropout)
         ranks = list(pairwise([0, *accumulate(self.copied.ranks)]))
-        self.ranks = [slice(*pair) for pair in ranks]
         self.runs = [
             _Run(
                 first,
@@ -81,12 +88,13 @@ class CardGroup:
         return result
 
     def of_bases(self, x: Tensor) -> Tensor:
-        if self._whole is not None and self._whole.dtype == x.dtype:
-            out = x @ self._whole.t()
+        whole = self._at_once(x.dtype)
+        if whole is not None:
+            out = x @ whole.t()
         else:
             out = x.new_empty((x.shape[0], sum(self.widths)))
-            for base, (start, end) in zip(self.bases, self._columns, strict=True):
-                torch.mm(x, read(base, x.dtype).t(), out=out[:, start:end])
+            for layer, (start, end) in zip(self.layers, self._columns, strict=True):
+                torch.mm(x, layer.weight(x.dtype).t(), out=out[:, start:end])
         for base, (start, end) in zip(self.bases, self._columns, strict=True):
             if isinstance(base.bias, Tensor):
                 out[:, start:end].add_(base.bias.detach())
@@ -94,13 +102,27 @@ class CardGroup:
 
     def through_bases(self, grad: Tensor) -> Tensor:
         """The gradient of their input."""
-        if self._whole is not None and self._whole.dtype == grad.dtype:
-            return grad @ self._whole
+        whole = self._at_once(grad.dtype)
+        if whole is not None:
+            return grad @ whole
         (start, end), *others = self._columns
-        to_x = grad[:, start:end] @ read(self.bases[0], grad.dtype)
-        for base, (start, end) in zip(self.bases[1:], others, strict=True):
-            to_x.addmm_(grad[:, start:end], read(base, grad.dtype))
+        to_x = grad[:, start:end] @ self.layers[0].weight(grad.dtype)
+        for layer, (start, end) in zip(self.layers[1:], others, strict=True):
+            to_x.addmm_(grad[:, start:end], layer.weight(grad.dtype))
         return to_x
+
+    def _at_once(self, dtype: torch.dtype) -> Tensor | None:
+        """All weights one below the other, for one product; None where they would take too much memory."""
+        if self._whole is not None and self._whole.dtype == dtype:
+            return self._whole
+        like = self.layers[0].matrices()[0]
+        shape = (sum(self.widths), like.shape[1])
+        if len(self.layers) == 1 or shape[0] * shape[1] * dtype.itemsize > AT_ONCE:
+            return None
+        made = like.new_empty(shape, dtype=dtype)
+        for layer, part in zip(self.layers, torch.split(made, list(self.widths)), strict=True):
+            layer.weight(dtype, part)
+        return made
 
 
 class _OnCard(torch.autograd.Function):
@@ -110,7 +132,7 @@ class _OnCard(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, group: CardGroup, draws: Sequence[Draw], *_trained: Tensor) -> Tensor:
         down, ups = group.copied.of(x.dtype)
         out = group.of_bases(x)
-        narrow = _narrow(x, down, group, draws)
+        narrow = group.narrow.project(x, down, group.narrow.spans(draws))
         scales = [
             layer.scale / (1 - draw.share if draw.keys is not None else 1)
             for layer, draw in zip(group.layers, draws, strict=True)
@@ -134,48 +156,13 @@ class _OnCard(torch.autograd.Function):
             product_into(run.split(back[:, run.ranks]), own, run.of(up), scale)
             part = run.split(narrow[:, run.ranks])
             add_gradients(trained[run.first : run.end], own.mT, part, scale)
-        masks = [draw.mask() for draw in draws]
-        _add_to_downs(back, x, group, masks)
+        spans = group.narrow.spans(draws)
+        group.narrow.add_to_downs(back, x, spans)
         to_x = None
         if ctx.needs_input_grad[0]:
             to_x = group.through_bases(grad)
-            _add_through_downs(to_x, back, down, group, masks)
+            group.narrow.add_through(to_x, back, down, spans)
         return to_x, None, None, *(None for _ in range(2 * len(group.layers)))
-
-
-def _narrow(x: Tensor, down: Tensor, group: CardGroup, draws: Sequence[Draw]) -> Tensor:
-    if all(draw.keys is None for draw in draws):
-        return x @ down.t()
-    narrow = x.new_empty((x.shape[0], down.shape[0]))
-    for rank, draw in zip(group.ranks, draws, strict=True):
-        torch.mm(_kept(x, draw.mask()), down[rank].t(), out=narrow[:, rank])
-    return narrow
-
-
-def _add_to_downs(back: Tensor, x: Tensor, group: CardGroup, masks: Sequence[Tensor | None]) -> None:
-    downs = group.copied.downs()
-    if all(mask is None for mask in masks):
-        add_gradients(downs, back.t(), x, 1.0)
-        return
-    for down, rank, mask in zip(downs, group.ranks, masks, strict=True):
-        add_gradients([down], back[:, rank].t(), _kept(x, mask), 1.0)
-
-
-def _add_through_downs(
-    to_x: Tensor, back: Tensor, down: Tensor, group: CardGroup, masks: Sequence[Tensor | None]
-) -> None:
-    if all(mask is None for mask in masks):
-        to_x.addmm_(back, down)
-        return
-    for rank, mask in zip(group.ranks, masks, strict=True):
-        if mask is None:
-            to_x.addmm_(back[:, rank], down[rank])
-        else:
-            to_x.add_((back[:, rank] @ down[rank]).masked_fill_(mask, 0))
-
-
-def _kept(x: Tensor, mask: Tensor | None) -> Tensor:
-    return x if mask is None else x.masked_fill(mask, 0)
 
 
 def join(layers: Sequence[object], copies: Copies) -> CardGroup | None:
@@ -184,16 +171,17 @@ def join(layers: Sequence[object], copies: Copies) -> CardGroup | None:
     return CardGroup(ours, copies) if len(ours) == len(layers) else None
 
 
-def _on_card(module: nn.Module) -> CardLora:
-    return CardLora(*parts(module))
+def _on_card(module: nn.Module, kernels: LayerKernels) -> CardLora:
+    return CardLora(*parts(module), kernels=kernels)
 
 
 def _runs(module: nn.Module) -> bool:
     if variant(module) != "lora":
         return False
+    _, _, adapter, _ = parts(module)
     return all(
         type(matrix) is nn.Parameter and matrix.device.type in DEVICES and matrix.requires_grad
-        for matrix in _on_card(module).matrices()
+        for matrix in matrices(module, adapter)
     )
 
 

@@ -9,7 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-BLOCK, WARPS = 4096, 8
+BLOCK = 4096
+OPTIONS = {"num_warps": 8, "enable_fp_fusion": True}
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -59,6 +60,6 @@ def losses_in_place(logits: Tensor, labels: Tensor, ignored: int, want_grad: boo
         ignored=ignored,
         want_grad=want_grad,
         block=BLOCK,
-        num_warps=WARPS,
+        **OPTIONS,
     )
     return losses
