@@ -1,5 +1,5 @@
-"""What a step reads, writes and multiplies on the device: every operation that torch dispatches, by kind.
-The worker's own kernels are not among them.
+"""What a step reads, writes and multiplies on the device: every operation that torch dispatches, and the
+worker's own kernels for adapters and 4-bit weights, by kind.
 
 Kernels that one operation launches are not seen apart, so an operation counts as if it read each input and
 wrote each output once.
@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from expert_worker.train.fast.kernels.triton_code import dequantize, dropout
 
 # They move nothing.
 FREE = {
@@ -53,6 +55,41 @@ class OpTrace(TorchDispatchMode):
         self.flops: Counter[str] = Counter()
         self.calls: Counter[str] = Counter()
         self.by_name: Counter[str] = Counter()
+        self._watched: list[tuple[Any, str, Any]] = []
+
+    def __enter__(self) -> OpTrace:
+        """What the worker's own kernels read and write, whose names and order of arguments `Dropout` has."""
+        for name, kind in (
+            ("project", "low_rank"),
+            ("add_to_downs", "low_rank"),
+            ("add_through_downs", "low_rank"),
+            ("drop", "elementwise"),
+        ):
+            self._watch(dropout.InProducts, name, kind)
+        self._watch(dequantize, "dequantize", "dequantize")
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        for place, name, function in self._watched:
+            setattr(place, name, function)
+
+    def _watch(self, place: Any, name: str, kind: str) -> None:
+        function = getattr(place, name)
+        self._watched.append((place, name, function))
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            found = [getattr(it, "data", it) for it in args]
+            tensors = [it for it in found if isinstance(it, torch.Tensor)]
+            # A gradient of the input is read and written.
+            moved = sum(map(_size, tensors)) + (_size(tensors[0]) if name == "add_through_downs" else 0)
+            self.bytes[kind] += moved
+            self.calls[kind] += 1
+            self.by_name[f"{kind} {name} {tuple(tensors[0].shape)}"] += moved
+            return function(*args, **kwargs)
+
+        setattr(place, name, watched)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

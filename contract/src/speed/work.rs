@@ -74,8 +74,12 @@ const COMPILED: Kernels = Kernels {
 
 /// For each logit of a supervised token, in 16 bits: read twice, and written once as its gradient.
 const HEAD_BYTES: f64 = 6.0;
-/// For each input of a layer with dropout: the mask is formed in both passes.
-const DROPOUT_BYTES: f64 = 111.0;
+/// For each input of a layer with a magnitude and dropout: the dropped input and the rest are written, for a product each.
+const DROPPED_BYTES: f64 = 14.0;
+/// For each input and rank of a layer with dropout: sums over this many tokens are written and read in 32 bits. Masks are formed
+/// where inputs are read anyway, for about 7 whole-number operations each, and are in no memory.
+const PART_BYTES: f64 = 8.0;
+const PART_TOKENS: f64 = 1024.0;
 /// For each output of a layer with a magnitude.
 const MAGNITUDE_BYTES: f64 = 26.0;
 const BITS_16: f64 = 2.0;
@@ -93,8 +97,10 @@ const PLAIN_LAUNCHES: Launches =
 const COMPILED_LAUNCHES: Launches =
     Launches { layer: 55.0, query_key_norms: 4.0, recomputed_attention: 14.0, recomputed: 20.0 };
 /// Compiled or not: they belong to the products.
-const DEQUANTIZED: f64 = 48.0;
-const DROPOUT: f64 = 162.0;
+const DEQUANTIZED_4_BITS: f64 = 14.0;
+const DEQUANTIZED_8_BITS: f64 = 42.0;
+const DROPOUT: f64 = 4.0;
+const DROPOUT_WITH_MAGNITUDE: f64 = 51.0;
 const MAGNITUDE: f64 = 250.0;
 
 const QUERY: [&str; 3] = ["q_proj", "k_proj", "v_proj"];
@@ -194,22 +200,25 @@ impl<'a> Layer<'a> {
     /// What dropout and magnitudes add.
     fn beside(&self, load: &Load<'_>) -> f64 {
         let adapted = || self.all().filter(|it| load.targets(it));
-        let dropout = if load.adapter.dropout > 0.0 { DROPOUT_BYTES } else { 0.0 };
-        let magnitude = if load.adapter.kind.traits().saves_outputs { MAGNITUDE_BYTES } else { 0.0 };
+        let has_magnitude = load.adapter.kind.traits().saves_outputs;
+        let dropout = if has_magnitude && load.adapter.dropout > 0.0 { DROPPED_BYTES } else { 0.0 };
+        let magnitude = if has_magnitude { MAGNITUDE_BYTES } else { 0.0 };
         adapted().map(|it| it.inputs as f64 * dropout + it.outputs as f64 * magnitude).sum()
     }
 
     /// An output is read and written to add the adapter's part, and its gradient is read twice. An input is read in both
-    /// passes and its gradient is read and written, once for the layers that share it.
+    /// passes and its gradient is read and written, once for the layers that share it, with dropout too.
     fn low_rank(&self, load: &Load<'_>) -> f64 {
         let (attention_again, mlp_again) = computed_again(load);
         let outputs = |it: &Linear, again: bool| it.outputs as f64 * if again { 12.0 } else { 8.0 };
         let inputs = |it: &Linear, again: bool| it.inputs as f64 * if again { 10.0 } else { 8.0 };
-        let shares = load.adapter.dropout == 0.0 && !load.adapter.kind.traits().saves_outputs;
+        let shares = !load.adapter.kind.traits().saves_outputs;
+        let rank = f64::from(load.adapter.rank.unwrap_or(0));
+        let parts = if shares && load.adapter.dropout > 0.0 { PART_BYTES * rank / PART_TOKENS } else { 0.0 };
         let group = |linears: &[&Linear], again: bool| -> f64 {
             let adapted: Vec<_> = linears.iter().filter(|it| load.targets(it)).collect();
             let read = if shares { adapted.len().min(1) } else { adapted.len() };
-            adapted.iter().map(|it| outputs(it, again)).sum::<f64>()
+            adapted.iter().map(|it| outputs(it, again) + it.inputs as f64 * parts).sum::<f64>()
                 + adapted.iter().take(read).map(|it| inputs(it, again)).sum::<f64>()
         };
         group(&self.query, attention_again)
@@ -239,7 +248,13 @@ fn dequantized_bytes(quantization: Quantization) -> f64 {
 fn per_layer(load: &Load<'_>, compiled: bool) -> f64 {
     let when = |is: bool, launches: f64| if is { launches } else { 0.0 };
     let counts = if compiled { &COMPILED_LAUNCHES } else { &PLAIN_LAUNCHES };
-    let quantized = matches!(load.quantization, Quantization::Int4 | Quantization::Int8);
+    let dequantized = match load.quantization {
+        Quantization::Int4 => DEQUANTIZED_4_BITS,
+        Quantization::Int8 => DEQUANTIZED_8_BITS,
+        Quantization::None | Quantization::Bf16 | Quantization::Fp16 => 0.0,
+    };
+    let has_magnitude = load.adapter.kind.traits().saves_outputs;
+    let dropout = if has_magnitude { DROPOUT_WITH_MAGNITUDE } else { DROPOUT };
     let again = match load.checkpointing {
         CheckpointingMode::None => 0.0,
         CheckpointingMode::Selective => counts.recomputed_attention,
@@ -248,9 +263,9 @@ fn per_layer(load: &Load<'_>, compiled: bool) -> f64 {
     counts.layer
         + again
         + when(load.shape.qk_norm, counts.query_key_norms)
-        + when(quantized, DEQUANTIZED)
-        + when(load.adapter.dropout > 0.0, DROPOUT)
-        + when(load.adapter.kind.traits().saves_outputs, MAGNITUDE)
+        + dequantized
+        + when(load.adapter.dropout > 0.0, dropout)
+        + when(has_magnitude, MAGNITUDE)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ from tiny import apart, flat, gradients, lora, plain_loss
 from expert_worker.errors import BadInput
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import Place
-from expert_worker.train.fast.kernels import matmul
+from expert_worker.train.fast.kernels import matmul, triton_code
 from expert_worker.train.fast.kernels.attention import ATTENTION, Documents
 from expert_worker.train.fast.kernels.choice import OPERATIONS
 from expert_worker.train.fast.kernels.matmul import MATMUL
@@ -104,3 +104,19 @@ def test_a_plan_may_name_a_kernel(operation, usual, tmp_path, monkeypatch):
     other = train(tmp_path, {"machine.kernels": {operation: reference}})
     assert usual.applied[f"kernels.{operation}"] != other.applied[f"kernels.{operation}"] == reference
     assert other.losses == pytest.approx(usual.losses, rel=1e-4)
+
+
+@pytest.mark.parametrize("lacks", [None, "there is no C compiler"])
+def test_what_triton_lacks_is_reported_where_it_would_run(lacks, tmp_path, monkeypatch):
+    put_data(monkeypatch)
+    monkeypatch.setattr(triton_code, "missing", lambda: lacks)
+    assert not train(tmp_path / "cpu").of("warning")
+    # As if the CPU were a card, but without the kernels that only a card can run.
+    monkeypatch.setattr(triton_code, "supports", lambda _device: True)
+    for operation in OPERATIONS.values():
+        kept = tuple(
+            it for it in operation.kernels if it.name not in ("in_place", "in_products", "in_one_launch")
+        )
+        monkeypatch.setattr(operation, "kernels", kept)
+    found = [body for body in train(tmp_path / "card").of("warning") if body.code == "no-triton"]
+    assert [lacks in body.message for body in found] == ([True] if lacks else [])
