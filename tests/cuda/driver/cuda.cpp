@@ -19,6 +19,7 @@
 #include <string>
 #include <unordered_map>
 #include <vector>
+#include "capture.h"
 #include "cards.h"
 #define EX extern "C" __attribute__((visibility("default")))
 
@@ -63,7 +64,8 @@ struct Entry {
   double t;
   unsigned long tid;
 };
-// kinds: K kernel, G gemm, S host sync, C copy, M malloc, F free, P graph launch, B begin capture
+// kinds: K kernel, G gemm, S host sync, C copy, M malloc, F free, P graph launch, B begin capture,
+// N captured kernel, gemm or copy, R the same replayed
 static std::mutex mu;
 static std::vector<Entry> rec;
 static bool recording = false;
@@ -168,7 +170,11 @@ static cudaError_t told(cudaError_t e) {
   return e;
 }
 static size_t up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+// Returns from a call that is refused while a stream is captured.
+#define REFUSED_IN_CAPTURE \
+  if (cudaError_t e = unsafe_call()) return told(e);
 EX cudaError_t cudaMalloc(void** p, size_t n) {
+  REFUSED_IN_CAPTURE
   std::lock_guard<std::mutex> l(mm);
   n = up(n ? n : 1, 512);
   if (!take(up(n, 2 << 20), current)) {
@@ -181,6 +187,7 @@ EX cudaError_t cudaMalloc(void** p, size_t n) {
   return cudaSuccess;
 }
 EX cudaError_t cudaFree(void* p) {
+  REFUSED_IN_CAPTURE
   note('S', "cudaFree");
   if (!p) return cudaSuccess;
   std::lock_guard<std::mutex> l(mm);
@@ -194,6 +201,7 @@ EX cudaError_t cudaFree(void* p) {
 EX cudaError_t cudaMallocAsync(void** p, size_t n, cudaStream_t) { return cudaMalloc(p, n); }
 EX cudaError_t cudaFreeAsync(void* p, cudaStream_t) { return cudaFree(p); }
 EX cudaError_t cudaHostAlloc(void** p, size_t n, unsigned) {
+  REFUSED_IN_CAPTURE
   n = up(n ? n : 1, 4096);
   *p = map_lazy(n);
   std::lock_guard<std::mutex> l(mm);
@@ -203,6 +211,7 @@ EX cudaError_t cudaHostAlloc(void** p, size_t n, unsigned) {
 }
 EX cudaError_t cudaMallocHost(void** p, size_t n) { return cudaHostAlloc(p, n, 0); }
 EX cudaError_t cudaFreeHost(void* p) {
+  REFUSED_IN_CAPTURE
   std::lock_guard<std::mutex> l(mm);
   auto it = regions.find((uintptr_t)p);
   if (it != regions.end()) {
@@ -212,6 +221,7 @@ EX cudaError_t cudaFreeHost(void* p) {
   return cudaSuccess;
 }
 EX cudaError_t cudaMallocManaged(void** p, size_t n, unsigned) {
+  REFUSED_IN_CAPTURE
   n = up(n ? n : 1, 4096);
   *p = map_lazy(n);
   std::lock_guard<std::mutex> l(mm);
@@ -250,9 +260,17 @@ EX cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p)
   a->hostPointer = (void*)p;
   return cudaSuccess;
 }
-static cudaError_t copy(void* d, const void* s, size_t n, const char* name, bool waits) {
+static cudaError_t copy(void* d, const void* s, size_t n, const char* name, bool waits,
+                        cudaStream_t stream) {
   char kd = kind_of(d), ks = kind_of(s);
   bool dd = kd == 'D' || kd == 'V', ds = ks == 'D' || ks == 'V';
+  // Pageable memory is copied by way of a buffer of the driver's, which a graph does not hold.
+  if (!waits && (!kd || !ks) && wait_for(stream)) return told(cudaErrorStreamCaptureUnsupported);
+  cudaError_t e;
+  if (takes(stream, {'C', d, s, dd && ds ? 0 : n, 0}, &e)) {
+    if (!e) note('N', name);
+    return told(e);
+  }
   // x: bytes, 1 to device / 2 from device / 3 within, host side pinned, waits
   note('C', name, dim3(0, 0, 0), dim3(0, 0, 0), n,
        dd && ds ? 3
@@ -264,24 +282,38 @@ static cudaError_t copy(void* d, const void* s, size_t n, const char* name, bool
   return cudaSuccess;
 }
 EX cudaError_t cudaMemcpy(void* d, const void* s, size_t n, cudaMemcpyKind) {
+  REFUSED_IN_CAPTURE
   note('S', "cudaMemcpy");
-  return copy(d, s, n, "cudaMemcpy", true);
+  return copy(d, s, n, "cudaMemcpy", true, nullptr);
 }
-EX cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyKind, cudaStream_t) {
-  return copy(d, s, n, "cudaMemcpyAsync", false);
+EX cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyKind,
+                               cudaStream_t stream) {
+  return copy(d, s, n, "cudaMemcpyAsync", false, stream);
 }
-EX cudaError_t cudaMemcpyPeerAsync(void* d, int, const void* s, int, size_t n, cudaStream_t) {
-  return copy(d, s, n, "cudaMemcpyPeerAsync", false);
+EX cudaError_t cudaMemcpyPeerAsync(void* d, int, const void* s, int, size_t n,
+                                   cudaStream_t stream) {
+  return copy(d, s, n, "cudaMemcpyPeerAsync", false, stream);
 }
 EX cudaError_t cudaMemcpyToSymbol(const void*, const void*, size_t, size_t, cudaMemcpyKind) {
   return cudaSuccess;
 }
-EX cudaError_t cudaMemset(void* p, int v, size_t n) {
-  note('K', "memset", dim3(0, 0, 0), dim3(0, 0, 0), n);
+static void set(void* p, int v, size_t n) {
   if (n < 1 << 16) memset(p, v, n);
+}
+EX cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t stream) {
+  cudaError_t e;
+  if (takes(stream, {'Z', p, nullptr, n, v}, &e)) {
+    if (!e) note('N', "memset");
+    return told(e);
+  }
+  note('K', "memset", dim3(0, 0, 0), dim3(0, 0, 0), n);
+  set(p, v, n);
   return cudaSuccess;
 }
-EX cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t) { return cudaMemset(p, v, n); }
+EX cudaError_t cudaMemset(void* p, int v, size_t n) {
+  REFUSED_IN_CAPTURE
+  return cudaMemsetAsync(p, v, n, nullptr);
+}
 EX cudaError_t cudaMemPrefetchAsync(const void*, size_t, cudaMemLocation, unsigned, cudaStream_t) {
   return cudaSuccess;
 }
@@ -313,6 +345,7 @@ EX cudaError_t cudaRuntimeGetVersion(int* v) {
   return cudaSuccess;
 }
 EX cudaError_t cudaDeviceSynchronize() {
+  REFUSED_IN_CAPTURE
   note('S', "cudaDeviceSynchronize");
   return cudaSuccess;
 }
@@ -323,7 +356,26 @@ EX cudaError_t cudaGetLastError() {
 }
 EX cudaError_t cudaPeekAtLastError() { return last; }
 EX const char* cudaGetErrorString(cudaError_t e) {
-  return e == cudaErrorMemoryAllocation ? "out of memory" : e == cudaSuccess ? "no error" : "fake error";
+  switch (e) {
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorStreamCaptureUnsupported:
+      return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated:
+      return "operation failed due to a previous error during capture";
+    case cudaErrorStreamCaptureUnjoined:
+      return "capturing stream has unjoined work";
+    case cudaErrorStreamCaptureIsolation:
+      return "dependency created on uncaptured work in another stream";
+    case cudaErrorStreamCaptureImplicit:
+      return "operation would make the legacy stream depend on a capturing blocking stream";
+    case cudaErrorCapturedEvent:
+      return "operation not permitted on an event last recorded in a capturing stream";
+    default:
+      return "fake error";
+  }
 }
 EX const char* cudaGetErrorName(cudaError_t e) {
   return e == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaError";
@@ -444,37 +496,35 @@ EX cudaError_t cudaDeviceGetStreamPriorityRange(int* a, int* b) {
 
 // ---- streams and events
 // -------------------------------------------------------------------------------------------
-struct Event {
-  double t;
-};
 static std::atomic<long> handles{0x1000};
 template <class T>
 static T handle() {
   return (T)(uintptr_t)(handles += 16);
 }
-static std::mutex sm;
-static std::unordered_map<cudaStream_t, int> capturing;
-EX cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned, int) {
-  *s = (cudaStream_t)calloc(1, 64);
+EX cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned flags, int) {
+  *s = (cudaStream_t) new Stream{!(flags & cudaStreamNonBlocking)};
   return cudaSuccess;
 }
-EX cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
-  return cudaStreamCreateWithPriority(s, 0, 0);
+EX cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
+  return cudaStreamCreateWithPriority(s, flags, 0);
 }
 EX cudaError_t cudaStreamCreate(cudaStream_t* s) { return cudaStreamCreateWithPriority(s, 0, 0); }
 EX cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
-EX cudaError_t cudaStreamSynchronize(cudaStream_t) {
+EX cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+  if (cudaError_t e = wait_for(s)) return told(e);
   note('S', "cudaStreamSynchronize");
   return cudaSuccess;
 }
-EX cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
-EX cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
+EX cudaError_t cudaStreamQuery(cudaStream_t s) { return told(wait_for(s)); }
+EX cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
+  return told(order_after(s, (Event*)e, flags));
+}
 EX cudaError_t cudaStreamGetPriority(cudaStream_t, int* p) {
   *p = 0;
   return cudaSuccess;
 }
 EX cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
-  *e = (cudaEvent_t) new Event{0};
+  *e = (cudaEvent_t) new Event{};
   return cudaSuccess;
 }
 EX cudaError_t cudaEventCreate(cudaEvent_t* e) { return cudaEventCreateWithFlags(e, 0); }
@@ -482,15 +532,20 @@ EX cudaError_t cudaEventDestroy(cudaEvent_t e) {
   delete (Event*)e;
   return cudaSuccess;
 }
-EX cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t) {
+EX cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   ((Event*)e)->t = now_us();
-  return cudaSuccess;
+  return told(record_event((Event*)e, s));
 }
 EX cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned) {
   return cudaEventRecord(e, s);
 }
-EX cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
-EX cudaError_t cudaEventSynchronize(cudaEvent_t) {
+EX cudaError_t cudaEventQuery(cudaEvent_t e) {
+  REFUSED_IN_CAPTURE
+  return told(wait_for_event((Event*)e));
+}
+EX cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+  REFUSED_IN_CAPTURE
+  if (cudaError_t found = wait_for_event((Event*)e)) return told(found);
   note('S', "cudaEventSynchronize");
   return cudaSuccess;
 }
@@ -498,52 +553,65 @@ EX cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t a, cudaEvent_t b) {
   *ms = (((Event*)b)->t - ((Event*)a)->t) / 1e3;
   return cudaSuccess;
 }
-EX cudaError_t cudaStreamIsCapturing(cudaStream_t s, cudaStreamCaptureStatus* o) {
-  std::lock_guard<std::mutex> l(sm);
-  *o = capturing.count(s) ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
-  return cudaSuccess;
-}
 EX cudaError_t cudaStreamGetCaptureInfo(cudaStream_t s, cudaStreamCaptureStatus* o, unsigned long long* id,
                                         cudaGraph_t* g, const cudaGraphNode_t** d,
                                         const cudaGraphEdgeData** ed, size_t* n) {
-  cudaStreamIsCapturing(s, o);
-  if (id) *id = capturing.count(s) ? capturing[s] : 0;
-  if (g) *g = nullptr;
+  std::lock_guard<std::mutex> l(sm);
+  Capture* c = captured_by(s);
+  *o = !c          ? cudaStreamCaptureStatusNone
+       : c->broken ? cudaStreamCaptureStatusInvalidated
+                   : cudaStreamCaptureStatusActive;
+  if (id) *id = c ? c->id : 0;
+  if (g) *g = c ? (cudaGraph_t)c->graph : nullptr;
   if (d) *d = nullptr;
   if (ed) *ed = nullptr;
   if (n) *n = 0;
   return cudaSuccess;
 }
-EX cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
-  static int id = 1;
-  std::lock_guard<std::mutex> l(sm);
-  capturing[s] = id++;
+EX cudaError_t cudaStreamIsCapturing(cudaStream_t s, cudaStreamCaptureStatus* o) {
+  return cudaStreamGetCaptureInfo(s, o, nullptr, nullptr, nullptr, nullptr, nullptr);
+}
+EX cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode mode) {
   note('B', "beginCapture");
+  return told(begin_capture(s, mode));
+}
+EX cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* g) { return told(end_capture(s, g)); }
+EX cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  std::swap(*mode, thread_mode);
   return cudaSuccess;
 }
-EX cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* g) {
-  std::lock_guard<std::mutex> l(sm);
-  capturing.erase(s);
-  *g = handle<cudaGraph_t>();
+EX cudaError_t cudaGraphInstantiate(cudaGraphExec_t* e, cudaGraph_t g, unsigned long long) {
+  REFUSED_IN_CAPTURE
+  *e = (cudaGraphExec_t) new Graph(*(Graph*)g);
   return cudaSuccess;
 }
-EX cudaError_t cudaGraphInstantiate(cudaGraphExec_t* e, cudaGraph_t, unsigned long long) {
-  *e = handle<cudaGraphExec_t>();
+EX cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* e, cudaGraph_t g, unsigned long long flags) {
+  return cudaGraphInstantiate(e, g, flags);
+}
+EX cudaError_t cudaGraphDestroy(cudaGraph_t g) {
+  delete (Graph*)g;
   return cudaSuccess;
 }
-EX cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* e, cudaGraph_t, unsigned long long) {
-  *e = handle<cudaGraphExec_t>();
+EX cudaError_t cudaGraphExecDestroy(cudaGraphExec_t e) {
+  delete (Graph*)e;
   return cudaSuccess;
 }
-EX cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t) {
-  note('P', "graphLaunch");
+// Its copies are made: what they read of the host's memory is read now.
+EX cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s) {
+  if (cudaError_t found = wait_for(s)) return told(found);
+  Graph* g = (Graph*)e;
+  note('P', "graphLaunch", dim3(0, 0, 0), dim3(0, 0, 0), g->nodes.size());
+  __sync_fetch_and_add(&counts['R'], g->nodes.size());
+  for (auto& node : g->nodes) {
+    if (node.kind == 'C' && node.n) memmove(node.to, node.from, node.n);
+    if (node.kind == 'Z') set(node.to, node.value, node.n);
+  }
   return cudaSuccess;
 }
-EX cudaError_t cudaGraphGetNodes(cudaGraph_t, cudaGraphNode_t*, size_t* n) {
-  *n = 1;
+EX cudaError_t cudaGraphGetNodes(cudaGraph_t g, cudaGraphNode_t*, size_t* n) {
+  *n = ((Graph*)g)->nodes.size();
   return cudaSuccess;
 }
-EX cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return cudaSuccess; }
 EX cudaError_t cudaUserObjectCreate(cudaUserObject_t* o, void*, cudaHostFn_t, unsigned, unsigned) {
   *o = handle<cudaUserObject_t>();
   return cudaSuccess;
@@ -590,30 +658,39 @@ static const char* name_of(const void* f) {
   auto it = names.find(f);
   return it == names.end() ? "?" : it->second;
 }
-static cudaError_t launched(const void* f, dim3 g, dim3 b, size_t sh) {
+static cudaError_t kernel(const char* name, dim3 g, dim3 b, size_t sh, cudaStream_t stream, int driver) {
+  cudaError_t e;
+  if (takes(stream, {'K', nullptr, nullptr, 0, 0}, &e)) {
+    if (!e) note('N', name, g, b, sh, driver);
+    return told(e);
+  }
+  note('K', name, g, b, sh, driver);
+  return cudaSuccess;
+}
+static cudaError_t launched(const void* f, dim3 g, dim3 b, size_t sh, cudaStream_t stream) {
   if (!g.x || !g.y || !g.z || g.y > 65535 || g.z > 65535 || (size_t)b.x * b.y * b.z > 1024 || !b.x) {
     fprintf(stderr, "[fakecuda] invalid launch of %s grid %u,%u,%u block %u,%u,%u\n", name_of(f), g.x, g.y,
             g.z, b.x, b.y, b.z);
     return told(cudaErrorInvalidConfiguration);
   }
-  note('K', name_of(f), g, b, sh);
-  return cudaSuccess;
+  return kernel(name_of(f), g, b, sh, stream, 0);
 }
 EX cudaError_t __cudaGetKernel(cudaKernel_t* k, const void* f) {
   *k = (cudaKernel_t)f;
   return cudaSuccess;
 }
-EX cudaError_t __cudaLaunchKernel(cudaKernel_t k, dim3 g, dim3 b, void**, size_t sh, cudaStream_t) {
-  return launched((const void*)k, g, b, sh);
+EX cudaError_t __cudaLaunchKernel(cudaKernel_t k, dim3 g, dim3 b, void**, size_t sh, cudaStream_t stream) {
+  return launched((const void*)k, g, b, sh, stream);
 }
-EX cudaError_t cudaLaunchKernel(const void* f, dim3 g, dim3 b, void**, size_t sh, cudaStream_t) {
-  return launched(f, g, b, sh);
+EX cudaError_t cudaLaunchKernel(const void* f, dim3 g, dim3 b, void**, size_t sh, cudaStream_t stream) {
+  return launched(f, g, b, sh, stream);
 }
 EX cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* c, const void* f, void**) {
-  return launched(f, c->gridDim, c->blockDim, c->dynamicSmemBytes);
+  return launched(f, c->gridDim, c->blockDim, c->dynamicSmemBytes, c->stream);
 }
-EX cudaError_t cudaLaunchCooperativeKernel(const void* f, dim3 g, dim3 b, void**, size_t sh, cudaStream_t) {
-  return launched(f, g, b, sh);
+EX cudaError_t cudaLaunchCooperativeKernel(const void* f, dim3 g, dim3 b, void**, size_t sh,
+                                           cudaStream_t stream) {
+  return launched(f, g, b, sh, stream);
 }
 // torch is built for some capabilities only; a card runs the code of the nearest one below its own. CUB refuses any other.
 static int built_for() {
@@ -772,6 +849,7 @@ struct Module {
   std::string none;
 };
 EX CUresult cuModuleLoadData(CUmodule* m, const void*) {
+  if (cudaError_t e = unsafe_call()) return (CUresult)e;
   *m = (CUmodule) new Module;
   return CUDA_SUCCESS;
 }
@@ -791,19 +869,18 @@ EX CUresult cuFuncGetAttribute(int* v, CUfunction_attribute a, CUfunction) {
 EX CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
 EX CUresult cuFuncSetCacheConfig(CUfunction, CUfunc_cache) { return CUDA_SUCCESS; }
 EX CUresult cuLaunchKernelEx(const CUlaunchConfig* c, CUfunction f, void**, void**) {
-  note('K', (const char*)f, dim3(c->gridDimX, c->gridDimY, c->gridDimZ),
-       dim3(c->blockDimX, c->blockDimY, c->blockDimZ), c->sharedMemBytes, 1);
-  return CUDA_SUCCESS;
+  return (CUresult)kernel((const char*)f, dim3(c->gridDimX, c->gridDimY, c->gridDimZ),
+                          dim3(c->blockDimX, c->blockDimY, c->blockDimZ), c->sharedMemBytes,
+                          (cudaStream_t)c->hStream, 1);
 }
 EX CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                           unsigned bz, unsigned sh, CUstream, void**, void**) {
-  note('K', (const char*)f, dim3(gx, gy, gz), dim3(bx, by, bz), sh, 1);
-  return CUDA_SUCCESS;
+                           unsigned bz, unsigned sh, CUstream stream, void**, void**) {
+  return (CUresult)kernel((const char*)f, dim3(gx, gy, gz), dim3(bx, by, bz), sh, (cudaStream_t)stream, 1);
 }
 EX CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                                      unsigned by, unsigned bz, unsigned sh, CUstream, void**) {
-  note('K', (const char*)f, dim3(gx, gy, gz), dim3(bx, by, bz), sh, 1);
-  return CUDA_SUCCESS;
+                                      unsigned by, unsigned bz, unsigned sh, CUstream stream,
+                                      void**) {
+  return (CUresult)kernel((const char*)f, dim3(gx, gy, gz), dim3(bx, by, bz), sh, (cudaStream_t)stream, 1);
 }
 EX CUresult cuOccupancyMaxActiveClusters(int* n, CUfunction, const CUlaunchConfig*) {
   *n = 1;
@@ -868,8 +945,21 @@ static int bytes_of(int t) {
       return 2;
   }
 }
-static cublasStatus_t gemm(const char* n, long long m, long long nn, long long k, int ta, int tc,
-                           long long batch, int opA, int opB) {
+struct Handle {
+  cudaStream_t stream;
+};
+EX cublasStatus_t cublasSetStream_v2(cublasHandle_t h, cudaStream_t s) {
+  ((Handle*)h)->stream = s;
+  return CUBLAS_STATUS_SUCCESS;
+}
+static cublasStatus_t gemm(cudaStream_t stream, const char* n, long long m, long long nn, long long k, int ta,
+                           int tc, long long batch, int opA, int opB) {
+  cudaError_t e;
+  if (takes(stream, {'G', nullptr, nullptr, 0, 0}, &e)) {
+    if (!e) note('N', n, dim3((unsigned)m, (unsigned)nn, (unsigned)k));
+    told(e);
+    return e ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
+  }
   note('G', n, dim3((unsigned)m, (unsigned)nn, (unsigned)k),
        dim3(bytes_of(ta), bytes_of(tc), (unsigned)batch), opA, opB, ta, tc);
   return CUBLAS_STATUS_SUCCESS;
@@ -890,38 +980,38 @@ EX cublasStatus_t cublasGetPointerMode_v2(cublasHandle_t, cublasPointerMode_t* m
   *m = CUBLAS_POINTER_MODE_HOST;
   return CUBLAS_STATUS_SUCCESS;
 }
-EX cublasStatus_t cublasGemmEx(cublasHandle_t, cublasOperation_t a, cublasOperation_t b, int m, int n, int k,
+EX cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t a, cublasOperation_t b, int m, int n, int k,
                                const void*, const void*, cudaDataType ta, int, const void*, cudaDataType, int,
                                const void*, void*, cudaDataType tc, int, cublasComputeType_t,
                                cublasGemmAlgo_t) {
-  return gemm("cublasGemmEx", m, n, k, ta, tc, 1, a, b);
+  return gemm(((Handle*)h)->stream, "cublasGemmEx", m, n, k, ta, tc, 1, a, b);
 }
-EX cublasStatus_t cublasSgemm_v2(cublasHandle_t, cublasOperation_t a, cublasOperation_t b, int m, int n,
+EX cublasStatus_t cublasSgemm_v2(cublasHandle_t h, cublasOperation_t a, cublasOperation_t b, int m, int n,
                                  int k, const float*, const float*, int, const float*, int, const float*,
                                  float*, int) {
-  return gemm("cublasSgemm", m, n, k, CUDA_R_32F, CUDA_R_32F, 1, a, b);
+  return gemm(((Handle*)h)->stream, "cublasSgemm", m, n, k, CUDA_R_32F, CUDA_R_32F, 1, a, b);
 }
-EX cublasStatus_t cublasSgemmEx(cublasHandle_t, cublasOperation_t a, cublasOperation_t b, int m, int n, int k,
+EX cublasStatus_t cublasSgemmEx(cublasHandle_t h, cublasOperation_t a, cublasOperation_t b, int m, int n, int k,
                                 const float*, const void*, cudaDataType ta, int, const void*, cudaDataType,
                                 int, const float*, void*, cudaDataType tc, int) {
-  return gemm("cublasSgemmEx", m, n, k, ta, tc, 1, a, b);
+  return gemm(((Handle*)h)->stream, "cublasSgemmEx", m, n, k, ta, tc, 1, a, b);
 }
-EX cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t, cublasOperation_t a, cublasOperation_t b, int m,
+EX cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t h, cublasOperation_t a, cublasOperation_t b, int m,
                                              int n, int k, const void*, const void*, cudaDataType ta, int,
                                              long long, const void*, cudaDataType, int, long long,
                                              const void*, void*, cudaDataType tc, int, long long, int c,
                                              cublasComputeType_t, cublasGemmAlgo_t) {
-  return gemm("cublasGemmStridedBatchedEx", m, n, k, ta, tc, c, a, b);
+  return gemm(((Handle*)h)->stream, "cublasGemmStridedBatchedEx", m, n, k, ta, tc, c, a, b);
 }
-EX cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t, cublasOperation_t a, cublasOperation_t b, int m,
+EX cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t h, cublasOperation_t a, cublasOperation_t b, int m,
                                             int n, int k, const float*, const float*, int, long long,
                                             const float*, int, long long, const float*, float*, int,
                                             long long, int c) {
-  return gemm("cublasSgemmStridedBatched", m, n, k, CUDA_R_32F, CUDA_R_32F, c, a, b);
+  return gemm(((Handle*)h)->stream, "cublasSgemmStridedBatched", m, n, k, CUDA_R_32F, CUDA_R_32F, c, a, b);
 }
-EX cublasStatus_t cublasSgemv_v2(cublasHandle_t, cublasOperation_t a, int m, int n, const float*,
+EX cublasStatus_t cublasSgemv_v2(cublasHandle_t h, cublasOperation_t a, int m, int n, const float*,
                                  const float*, int, const float*, int, const float*, float*, int) {
-  return gemm("cublasSgemv", m, 1, n, CUDA_R_32F, CUDA_R_32F, 1, a, 0);
+  return gemm(((Handle*)h)->stream, "cublasSgemv", m, 1, n, CUDA_R_32F, CUDA_R_32F, 1, a, 0);
 }
 struct Layout {
   int type;
@@ -987,9 +1077,9 @@ EX cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmu
 EX cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const void*, const void*,
                                  cublasLtMatrixLayout_t A, const void*, cublasLtMatrixLayout_t, const void*,
                                  const void*, cublasLtMatrixLayout_t, void*, cublasLtMatrixLayout_t D,
-                                 const cublasLtMatmulAlgo_t*, void*, size_t, cudaStream_t) {
+                                 const cublasLtMatmulAlgo_t*, void*, size_t, cudaStream_t stream) {
   Layout *a = (Layout*)A, *o = (Layout*)D;
   Desc* x = (Desc*)d;
-  return gemm("cublasLtMatmul", o->rows, o->cols, x->ta ? a->rows : a->cols, a->type, o->type, o->batch,
+  return gemm(stream, "cublasLtMatmul", o->rows, o->cols, x->ta ? a->rows : a->cols, a->type, o->type, o->batch,
               x->ta, x->tb);
 }
