@@ -74,6 +74,7 @@ fn every_switch_is_listed_and_what_cannot_be_tried_says_why() {
         "precision",
         "tf32",
         "compile",
+        "capture",
         "checkpointing",
         "loader",
         "batch",

@@ -141,6 +141,8 @@ fn site(manifest: &Path, gpu: Option<u64>) -> Site {
         computes_bf16: gpu.is_some(),
         products_in_fp32: ProductsInFp32::unmeasured(gpu.is_some()),
         compiled: Vec::new(),
+        captured: Vec::new(),
+        limits: None,
         threads: Threads::default(),
         launched: None,
         wait_for_mirror: false,

@@ -84,6 +84,8 @@ fn plan(document: &Value) -> Value {
         computes_bf16: true,
         products_in_fp32: ProductsInFp32::unmeasured(true),
         compiled: Vec::new(),
+        captured: Vec::new(),
+        limits: None,
         threads: Threads::default(),
         launched: None,
         wait_for_mirror: false,
@@ -236,7 +238,7 @@ fn config_examples() -> Vec<Example> {
         "torch_compile" = true;
         "torch_compile_backend" = "eager" with { "training.config.torch_compile": true };
         "torch_compile_mode" = "max-autotune" with { "training.config.torch_compile": true };
-        "use_cuda_graphs" = true with { "training.config.torch_compile": true };
+        "use_cuda_graphs" = true;
         "dataloader_num_workers" = 2;
         "dataloader_pin_memory" = false;
         "dataloader_prefetch_factor" = 4 with { "training.config.dataloader_num_workers": 2 };

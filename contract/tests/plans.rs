@@ -59,6 +59,8 @@ impl World {
             computes_bf16: kind == DeviceKind::Cuda,
             products_in_fp32: ProductsInFp32::unmeasured(kind == DeviceKind::Cuda),
             compiled: Vec::new(),
+            captured: Vec::new(),
+            limits: None,
             threads: Threads::default(),
             launched: None,
             wait_for_mirror: false,

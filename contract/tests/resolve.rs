@@ -11,7 +11,8 @@ use expert_contract::plan::{
     RopeKind, Strategy, Threads, Warmup,
 };
 use expert_contract::read::from_bytes;
-use expert_contract::resolve::{CompiledLayers, ProductsInFp32, Resolved, Share, Site, resolve};
+use expert_contract::resolve::{Found, ProductsInFp32, Resolved, Share, Site, resolve};
+use expert_contract::speed::Limits;
 
 const MANIFEST: &str = r#"{
   "name": "expert-sql",
@@ -133,9 +134,8 @@ fn a_gpu_without_bf16_computes_in_fp16_and_the_plan_says_so() {
 
 #[test]
 fn layers_are_compiled_where_they_were_found_right_or_the_manifest_says_so() {
-    let layers = |refused: Option<&str>| {
-        vec![CompiledLayers { format: Dtype::Bf16, refused: refused.map(str::to_owned) }]
-    };
+    let layers =
+        |refused: Option<&str>| vec![Found { format: Dtype::Bf16, refused: refused.map(str::to_owned) }];
     let made = |kind, compiled, sets: &[(&str, &str)]| {
         let sets: Vec<_> =
             sets.iter().map(|(key, value)| Set::new(format!("training.config.{key}"), *value)).collect();
@@ -156,6 +156,44 @@ fn layers_are_compiled_where_they_were_found_right_or_the_manifest_says_so() {
     assert_eq!(made(DeviceKind::Cpu, Vec::new(), &[]), (None, None));
     let (compile, note) = made(gpu, Vec::new(), &[("bf16", "false"), ("fp16", "true")]);
     assert!(compile.is_none() && note.is_some());
+}
+
+#[test]
+fn a_step_is_captured_where_launches_bound_it_and_it_was_found_right() {
+    let steps =
+        |refused: Option<&str>| vec![Found { format: Dtype::Bf16, refused: refused.map(str::to_owned) }];
+    let h100 = Limits { tera_flops: 989.0, gigabytes: 3350.0, reached: 0.64 };
+    let slow = Limits { tera_flops: 30.0, gigabytes: 300.0, reached: 0.9 };
+    // The second base, in micro-batches of 4 x 512 tokens.
+    let of = |base, limits: Option<Limits>, captured, sets: &[(&str, &str)]| {
+        let sets: Vec<_> =
+            sets.iter().map(|(key, value)| Set::new(format!("training.config.{key}"), *value)).collect();
+        let site = Site { captured, limits, ..site(None, DeviceKind::Cuda) };
+        let made = plan(&manifest(&sets), base, &site);
+        let note = made.notes.iter().find(|note| note.code == "not-captured").map(|it| it.message.clone());
+        (made.machine.cuda_graphs.map(|it| it.asked), note)
+    };
+    let made = |limits, captured, sets: &[(&str, &str)]| of(1, limits, captured, sets);
+    assert_eq!(made(Some(h100), steps(None), &[]), (Some(false), None));
+    let (graphs, note) = made(Some(h100), steps(Some("its loss differs by nan")), &[]);
+    assert!(graphs.is_none() && note.unwrap().contains("its loss differs by nan"));
+    let (graphs, note) = made(Some(h100), Vec::new(), &[]);
+    assert!(graphs.is_none() && note.unwrap().contains("nobody has tried on device"));
+    // The device is busy anyway, or it is not known.
+    assert_eq!(made(Some(slow), steps(None), &[]), (None, None));
+    assert_eq!(made(None, steps(None), &[]), (None, None));
+    // Where it cannot be captured it is not, and a wish for it is answered.
+    for (set, why) in [(("neftune_noise_alpha", "5"), "NEFTune"), (("bf16", "false"), "fp32")] {
+        assert_eq!(made(Some(h100), steps(None), &[set]), (None, None), "{why}");
+        let (graphs, note) = made(Some(h100), steps(None), &[set, ("use_cuda_graphs", "true")]);
+        assert!(graphs == Some(true) && note.unwrap().contains(why), "{why}");
+    }
+    let (graphs, note) = of(0, None, Vec::new(), &[("use_cuda_graphs", "true")]);
+    assert!(graphs == Some(true) && note.unwrap().contains("DoRA"));
+    assert_eq!(made(Some(slow), Vec::new(), &[("use_cuda_graphs", "true")]), (Some(true), None));
+    assert_eq!(made(Some(h100), steps(None), &[("use_cuda_graphs", "false")]), (None, None));
+    let as_mode = ("torch_compile_mode", "reduce-overhead");
+    assert_eq!(made(None, Vec::new(), &[("torch_compile", "true"), as_mode]).0, Some(true));
 }
 
 #[test]

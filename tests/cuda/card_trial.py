@@ -62,6 +62,8 @@ class Trial:
     rows: int = 4
     length: int = 2048
     steps: int = 4
+    measured: int = 2
+    """The step that is measured. The first ones make the optimizer's state and fill the allocator's cache."""
     quantization: str = "none"
     config: dict[str, Any] = field(default_factory=dict)
     others_take: float = 0.0
@@ -93,7 +95,7 @@ def run_all(driver: Driver, trials: Mapping[str, Trial], card: Card, folder: Pat
         forecasts.append(forecast)
         path = place / "plan.json"
         path.write_text(json.dumps(plans[name]))
-        keys = ("rows", "length", "steps", "others_take", "fault", "traced")
+        keys = ("rows", "length", "steps", "measured", "others_take", "fault", "traced")
         settings = {key: getattr(trial, key) for key in keys}
         asked.append({"path": str(path), "base": str(base), "settings": settings})
     (folder / "trials.json").write_text(json.dumps(asked))

@@ -38,12 +38,20 @@ from expert_worker.events import Events  # noqa: E402
 from expert_worker.plan import load_plan  # noqa: E402
 from expert_worker.train import stage, trainer  # noqa: E402
 from expert_worker.train.dataset import Dataset  # noqa: E402
+from expert_worker.train.fast.decoder import FastDecoder  # noqa: E402
 
-# The first steps make the optimizer's state and fill the allocator's cache.
-MEASURED = 2
 # Libraries keep tables such as the values of NF4; the allocator reserves 2 MiB for them.
 CONSTANTS = 2 << 20
-KINDS = {"K": "kernels", "G": "products", "S": "waits", "C": "copies", "M": "allocations"}
+KINDS = {
+    "K": "kernels",
+    "G": "products",
+    "S": "waits",
+    "C": "copies",
+    "M": "allocations",
+    "B": "captures",
+    "P": "replays",
+    "R": "replayed",
+}
 KEPT = ("recovered", "warning", "failed")
 
 
@@ -114,8 +122,15 @@ def _mix() -> None:
     torch.ones(2, device="cuda") + torch.ones(2)
 
 
+def _wait_in_graph() -> None:
+    if torch.cuda.is_current_stream_capturing():
+        _wait()
+
+
 # What the tests of this harness do to a step, to see that it is found.
 FAULTS = {"wait": _wait, "launches": _launch, "memory": _hold, "device": _mix}
+# The same in every forward pass.
+FAULTS_WITHIN = {"wait in graph": _wait_in_graph}
 HELD: list[torch.Tensor] = []
 
 
@@ -129,19 +144,22 @@ class Meter:
         self.found: dict[str, Any] = {}
         self.started, self.size = False, {"tokens": 0, "supervised": 0}
         self._waits: Counter[str] = Counter()
-        self._fault = FAULTS.get(settings["fault"] or "", lambda: None)
+        fault = settings["fault"] or ""
+        self._fault, self._within = FAULTS.get(fault, lambda: None), FAULTS_WITHIN.get(fault, lambda: None)
+        self._measured = settings["measured"]
+        self._captures = self._count()["captures"]
         self._trace = OpTrace() if settings["traced"] else None
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        accumulate = trainer.GradientAccumulator.accumulate
+        accumulate, embed = trainer.GradientAccumulator.accumulate, FastDecoder._embed
         meter = self
 
         def accumulated(self: Any, step: int, *rest: Any, **named: Any) -> Any:
             # From one step's launches to the next one's: a step's figures may be read in between.
-            if step == MEASURED + 1 and meter.started and not meter.found:
+            if step == meter._measured + 1 and meter.started and not meter.found:
                 meter._end()
-            if step == MEASURED and not meter.started:
+            if step == meter._measured and not meter.started:
                 meter._start()
                 meter._fault()
             result = accumulate(self, step, *rest, **named)
@@ -149,11 +167,21 @@ class Meter:
             meter.size = {"tokens": result.tokens, "supervised": result.supervised}
             return result
 
+        def embedded(self: Any, batch: Any) -> Any:
+            meter._within()
+            return embed(self, batch)
+
+        FastDecoder._embed = embedded  # type: ignore[method-assign]
         trainer.GradientAccumulator.accumulate = accumulated  # type: ignore[method-assign]
         try:
             yield
         finally:
             trainer.GradientAccumulator.accumulate = accumulate  # type: ignore[method-assign]
+            FastDecoder._embed = embed  # type: ignore[method-assign]
+
+    def captures(self) -> int:
+        """Of the whole trial."""
+        return self._count()["captures"] - self._captures
 
     def _start(self) -> None:
         self.started = True
@@ -249,6 +277,7 @@ def measured(path: str, base: str, settings: dict[str, Any]) -> dict[str, Any]:
         "applied": kept.applied,
         "events": kept.others,
         "step": meter.found,
+        "captures": meter.captures(),
         "graphs": compiled["stats"]["unique_graphs"],
         "kept": compiled["inductor"]["fxgraph_cache_hit"],
     }

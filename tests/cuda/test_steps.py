@@ -68,6 +68,26 @@ COMPILED = {
     "qwen3-0.6b dora dropout compiled 4x2048": Trial(config=DORA | _COMPILED),
     "llama-8b qlora compiled 2x2048": Trial(base="llama-8b", rows=2, quantization="int4", config=_COMPILED),
 }
+# Replayed: measured a few steps later, as a shape is captured when it comes the second time.
+_LATER: dict[str, Any] = {"steps": 8, "measured": 6}
+_REPLAYED: dict[str, Any] = {"use_cuda_graphs": True}
+REPLAYED = {
+    "qwen3-0.6b lora replayed 2x2048": Trial(**_LATER, rows=2, config=_REPLAYED),
+    "qwen3-0.6b lora replayed 4x2048": Trial(**_LATER, config=_REPLAYED),
+    "qwen3-0.6b lora compiled replayed 2x2048": Trial(**_LATER, rows=2, config=_REPLAYED | _COMPILED),
+    "qwen3-0.6b qlora replayed 4x2048": Trial(**_LATER, quantization="int4", config=_REPLAYED),
+    "qwen3-0.6b lora dropout replayed 4x2048": Trial(**_LATER, config=_REPLAYED | {"dropout": 0.1}),
+    "qwen3-0.6b lora selective replayed 4x2048": Trial(
+        **_LATER, config=_REPLAYED | {"gradient_checkpointing": "selective"}
+    ),
+    "qwen3-0.6b lora checkpointed replayed 4x2048": Trial(
+        **_LATER, config=_REPLAYED | {"gradient_checkpointing": True}
+    ),
+}
+# Beside the replay: clipping, the optimizer's step, the copies of A and B.
+MOST_LAUNCHES = 40
+# Of shapes: the longest rows, which are tried first, and packed rows with other numbers of documents.
+MOST_CAPTURES = 3
 # Heads and SwiGLU; norm, and sum and norm, of the first layer, whose input needs no gradient, and of the
 # others.
 MOST_GRAPHS = 6
@@ -80,6 +100,11 @@ LEAST = {"qwen3-0.6b lora checkpointed 4x2048": 0.90, "qwen3-0.6b lora 16x2048 o
 def on_one_card(driver: Driver, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
     faults = {fault: Trial(fault=fault) for fault in FAULTS}
     return run_all(driver, COSTS | COMPILED | SMALL | faults, RTX_4090, tmp_path_factory.mktemp("4090"))
+
+
+@pytest.fixture(scope="module")
+def replayed(driver: Driver, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
+    return run_all(driver, REPLAYED, RTX_4090, tmp_path_factory.mktemp("replayed"))
 
 
 @pytest.mark.full
@@ -108,9 +133,32 @@ FINDING = """
 import sys, torch
 from pathlib import Path
 from expert_worker.train.fast.kernels import verdicts
-trial = verdicts.Trial(verdicts.COMPILED, verdicts.COMPILER, "bf16", sys.argv[2], sys.argv[3])
+trial = verdicts.Trial(sys.argv[4], sys.argv[5], "bf16", sys.argv[2], sys.argv[3])
 verdicts.keep(Path(sys.argv[1]), torch.device("cuda", 0), [trial], "2026-01-02")
 """
+
+
+def find(driver: Driver, folder: Path, *trial: str) -> None:
+    command = [sys.executable, "-c", FINDING, str(folder / "home"), *trial]
+    subprocess.run(command, env=driver.environment(RTX_4090), check=True)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("verdict", "reason"), [("right", ""), ("slower", "a step takes 2.00 times as long")]
+)
+def test_replayed_by_default_where_it_was_found_right(
+    driver: Driver, tmp_path: Path, verdict: str, reason: str
+) -> None:
+    """A small step is bound by its launches on any card."""
+    find(driver, tmp_path, verdict, reason, "cuda_graph", "replay")
+    plan, found = run(driver, Trial(**TINY, **_LATER), RTX_4090, tmp_path)
+    if reason:
+        assert plan["machine"]["cuda_graphs"] is None and found["captures"] == 0
+    else:
+        assert plan["machine"]["cuda_graphs"] == {"asked": False} and found["forecast"]["work"]["captured"]
+        check_replayed((plan, found))
+    assert found["events"] == []
 
 
 @pytest.mark.full
@@ -120,8 +168,7 @@ verdicts.keep(Path(sys.argv[1]), torch.device("cuda", 0), [trial], "2026-01-02")
 def test_compiled_by_default_where_it_was_found_right(
     driver: Driver, tmp_path: Path, verdict: str, reason: str
 ) -> None:
-    command = [sys.executable, "-c", FINDING, str(tmp_path / "home"), verdict, reason]
-    subprocess.run(command, env=driver.environment(RTX_4090), check=True)
+    find(driver, tmp_path, verdict, reason, "torch_compile", "inductor")
     plan, found = run(driver, Trial(**TINY), RTX_4090, tmp_path)
     if reason:
         assert plan["machine"]["compile"] is None and "torch_compile" not in found["applied"]
@@ -129,6 +176,35 @@ def test_compiled_by_default_where_it_was_found_right(
         assert plan["machine"]["compile"] == {"backend": "inductor", "mode": "default", "asked": False}
         assert found["applied"]["torch_compile"] == "inductor" and found["graphs"] > 0
     assert found["events"] == []
+
+
+def check_replayed(found: Found) -> None:
+    _, measured = found
+    step = measured["step"]
+    assert step["replays"] == 1 and step["captures"] == 0 and 1 <= measured["captures"] <= MOST_CAPTURES
+    assert step["kernels"] + step["products"] + step["replays"] <= MOST_LAUNCHES
+
+
+def test_a_step_is_one_launch(driver: Driver, tmp_path: Path) -> None:
+    """And a wait in the captured part ends the capture: the run says so and continues uncaptured."""
+    trial = {**TINY, **_LATER, "config": _REPLAYED}
+    trials = {"replayed": Trial(**trial), "waits": Trial(**trial, fault="wait in graph")}
+    found = run_all(driver, trials, RTX_4090, tmp_path)
+    check_replayed(found["replayed"])
+    assert found["replayed"][1]["events"] == [] and found["replayed"][1]["step"]["waited"] == WAITS
+    plan, waits = found["waits"]
+    (event,) = waits["events"]
+    assert event["code"] == "not-captured" and "when stream is capturing" in event["message"]
+    assert plan["machine"]["cuda_graphs"] == {"asked": True} and waits["fits"]
+    with pytest.raises(AssertionError):
+        check_replayed((plan, waits))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", REPLAYED)
+def test_costs_replayed(replayed: dict[str, Found], name: str) -> None:
+    check_costs(name, replayed[name], least=LEAST.get(name, 0.95))
+    check_replayed(replayed[name])
 
 
 @pytest.mark.full

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use expert_contract::plan::{Device, Dtype};
-use expert_contract::resolve::CompiledLayers;
+use expert_contract::resolve::Found;
 use serde::{Deserialize, Serialize};
 
 use super::probe::{PATIENCE, last_words, read_all};
@@ -160,14 +160,16 @@ impl Kept {
 /// Where the worker keeps what it found, below EXPERT_HOME.
 const FOLDER: &str = "kernels";
 /// The operation whose kernel torch's compiler makes.
-const COMPILED: &str = "torch_compile";
+pub const COMPILED: &str = "torch_compile";
+/// The operation that replays a step.
+pub const CAPTURED: &str = "cuda_graph";
 
-/// What the newest proof on the device found. A run asks again for the torch that it has.
-pub fn of_compiled_layers(home: &Path, device: &str) -> Vec<CompiledLayers> {
+/// What the newest proof on the device found of an operation. A run asks again for the torch that it has.
+pub fn found(home: &Path, device: &str, operation: &str) -> Vec<Found> {
     let own = Kept::all(home).filter(|kept| kept.is_of(device));
     let newest = own.max_by(|one, other| one.date.cmp(&other.date));
     let trials = newest.map(|kept| kept.trials).unwrap_or_default();
-    trials.into_iter().filter(|trial| trial.operation == COMPILED).filter_map(Trial::of_layers).collect()
+    trials.into_iter().filter(|trial| trial.operation == operation).filter_map(Trial::found).collect()
 }
 
 /// Whether the kernels were compared in this format on the device, with the torch that Python has and this version.
@@ -182,9 +184,9 @@ pub fn is_tried(home: &Path, device: &str, format: Dtype, python: &Path) -> bool
 }
 
 impl Trial {
-    fn of_layers(self) -> Option<CompiledLayers> {
+    fn found(self) -> Option<Found> {
         let format = Dtype::parse(&self.format)?;
-        Some(CompiledLayers { format, refused: (self.verdict != Verdict::Right).then_some(self.reason) })
+        Some(Found { format, refused: (self.verdict != Verdict::Right).then_some(self.reason) })
     }
 }
 
@@ -230,7 +232,11 @@ mod tests {
                 json!({"operation": operation, "kernel": "inductor", "format": "bf16", "verdict": verdict,
                     "reason": reason})
             };
-            let trials = [trial("swiglu", "fails", "another kernel"), trial(COMPILED, verdict, reason)];
+            let trials = [
+                trial("swiglu", "fails", "another kernel"),
+                trial(COMPILED, verdict, reason),
+                trial(CAPTURED, "differs", "another part"),
+            ];
             let worker = env!("CARGO_PKG_VERSION");
             let kept =
                 json!({"device": device, "torch": "2", "worker": worker, "date": date, "trials": trials});
@@ -241,12 +247,14 @@ mod tests {
         keep("b.json", card, "2026-01-01", "fails", "older");
         keep("c.json", other, "2026-01-03", "slower", "a step takes 1.50 times as long");
         std::fs::write(folder.join("d.json"), "{").unwrap();
-        let found = |device| of_compiled_layers(home.path(), device);
-        assert_eq!(found("A card"), [CompiledLayers { format: Dtype::Bf16, refused: None }]);
+        let of = |device| found(home.path(), device, COMPILED);
+        assert_eq!(of("A card"), [Found { format: Dtype::Bf16, refused: None }]);
         let refused = Some("a step takes 1.50 times as long".to_owned());
-        assert_eq!(found("A card Ti"), [CompiledLayers { format: Dtype::Bf16, refused }]);
-        assert!(found("A third").is_empty());
-        assert!(of_compiled_layers(&home.path().join("absent"), "A card").is_empty());
+        assert_eq!(of("A card Ti"), [Found { format: Dtype::Bf16, refused }]);
+        assert!(of("A third").is_empty());
+        assert!(found(&home.path().join("absent"), "A card", COMPILED).is_empty());
+        let refused = Some("another part".to_owned());
+        assert_eq!(found(home.path(), "A card", CAPTURED), [Found { format: Dtype::Bf16, refused }]);
     }
 
     #[test]

@@ -93,6 +93,10 @@ fn uncorrected(resolved: &Resolved, reached: Option<f64>) -> Option<Forecast> {
 fn place(resolved: &Resolved) -> Option<PathBuf> {
     resolved.work?;
     let machine = &resolved.machine;
-    let way = digest::of(&serde_json::json!([machine.device.name, machine.compile.is_some()]));
+    let way = digest::of(&serde_json::json!([
+        machine.device.name,
+        machine.compile.is_some(),
+        machine.cuda_graphs.is_some()
+    ]));
     Some(Path::new(&machine.paths.home).join("speeds").join("cards").join(format!("{}.json", &way[..32])))
 }

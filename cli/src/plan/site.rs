@@ -9,6 +9,7 @@ use expert_contract::results::ProductSpeed;
 use crate::args::PlanOptions;
 use crate::doctor::kernels;
 use crate::failure::Failure;
+use crate::sys::cards::limits;
 use crate::sys::files::read_json;
 use crate::sys::host::{
     computes_bf16, device, device_of_rank, home, hub_cache, processor, threads_alone, threads_of_rank,
@@ -43,8 +44,11 @@ pub fn of(options: &PlanOptions, here: Here, manifest: &Path) -> Result<Site, Fa
         None => threads_alone(&found.device),
     };
     let is_cuda = found.device.kind == DeviceKind::Cuda;
-    let compiled =
-        if is_cuda { kernels::of_compiled_layers(&home(), &found.device.name) } else { Vec::new() };
+    let proved = |operation: &str| {
+        if is_cuda { kernels::found(&home(), &found.device.name, operation) } else { Vec::new() }
+    };
+    let (compiled, captured) = (proved(kernels::COMPILED), proved(kernels::CAPTURED));
+    let limits = if is_cuda { limits(&found.device.name) } else { None };
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     Ok(Site {
         manifest: absolute(manifest),
@@ -60,6 +64,8 @@ pub fn of(options: &PlanOptions, here: Here, manifest: &Path) -> Result<Site, Fa
         computes_bf16: found.computes_bf16,
         products_in_fp32: products_in_fp32(),
         compiled,
+        captured,
+        limits,
         launched: here.rank.map(|rank| rank.of),
         wait_for_mirror: here.wait_for_mirror,
     })
@@ -83,6 +89,8 @@ pub fn on_cpu(manifest: &Path) -> Site {
         computes_bf16: computes_bf16(),
         products_in_fp32: products_in_fp32(),
         compiled: Vec::new(),
+        captured: Vec::new(),
+        limits: None,
         threads: Threads::default(),
         launched: None,
         wait_for_mirror: false,

@@ -4,7 +4,9 @@ use std::fmt::Write;
 use std::path::Path;
 
 use expert_contract::manifest::{Origin, Shown};
-use expert_contract::plan::{Duration, MemoryEstimate, Recipe, ScorerSettings, Source, Strategy, Warmup};
+use expert_contract::plan::{
+    Duration, Graphs, MemoryEstimate, Recipe, ScorerSettings, Source, Strategy, Warmup,
+};
 use expert_contract::resolve::{MOST_ROOM, Place, Resolved, ShapeSource, estimate_steps};
 
 use serde_json::Value;
@@ -179,7 +181,12 @@ fn precision(resolved: &Resolved) -> String {
         mode => format!(", {mode} activation checkpointing"),
     };
     let products = if machine.fp32_products { ", computed in fp32 (faster here)" } else { "" };
-    format!("{} on {}{products}{tf32}{recompute}", machine.dtype, machine.device.name)
+    let graphs = match machine.cuda_graphs {
+        None => "",
+        Some(Graphs { asked: true }) => ", CUDA graphs",
+        Some(Graphs { asked: false }) => ", CUDA graphs (launches bound the step)",
+    };
+    format!("{} on {}{products}{tf32}{recompute}{graphs}", machine.dtype, machine.device.name)
 }
 
 fn optimizer(recipe: &Recipe) -> String {

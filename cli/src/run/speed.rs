@@ -60,7 +60,7 @@ fn place(recipe: &Recipe, machine: &Machine) -> PathBuf {
         "distributed": machine.distributed,
         "kernels": [machine.fast_path, machine.flash_attention, machine.sdpa, machine.kernels, machine.piece_tokens],
         "checkpointing": machine.checkpointing,
-        "compile": machine.compile,
+        "compile": [json!(machine.compile), json!(machine.cuda_graphs)],
         "threads": machine.threads,
         "loader": machine.loader.use_cache,
     }));

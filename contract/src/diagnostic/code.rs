@@ -130,7 +130,6 @@ codes! {
     PackingOverGrouping = "packing-over-grouping", Warning, "Packed rows have one length; there is nothing to group.";
     LoaderWithoutWorkers = "loader-without-workers", Warning, "Prefetching and persistent workers need workers.";
     LoaderUnused = "loader-unused", Advice, "Rows come from the mapped token cache, which needs no loader processes.";
-    GraphsWithoutCompile = "graphs-without-compile", Warning, "CUDA graphs are captured by `torch_compile`, which is off.";
     DistributedUnsupported = "distributed-unsupported", Error, "The processes cannot train this expert together in this way.";
     DistributedUncompiled = "distributed-uncompiled", Warning, "A base that is sharded over processes is not compiled.";
     IdleProcesses = "idle-processes", Error, "There are more processes than rows in a step.";

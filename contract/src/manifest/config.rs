@@ -89,8 +89,9 @@ section! {
             "Compile norms, rotary positions and SwiGLU with torch.compile; products and attention are library kernels. Null compiles on an NVIDIA GPU in 16 bits, where `doctor --prove` found it right.";
         torch_compile_backend ["torch_compile_backend"]: String = "inductor".to_owned(), Kind::Text, "Backend of torch.compile.";
         torch_compile_mode ["torch_compile_mode"]: CompileMode = CompileMode::Default, Kind::Word(CompileMode::WORDS),
-            "Mode of torch.compile.";
-        use_cuda_graphs ["use_cuda_graphs"]: bool = false, Kind::Bool, "Choose the mode `reduce-overhead` of `torch_compile`. No graph is captured: batches differ in their number of tokens.";
+            "Mode of torch.compile; `reduce-overhead` is `default` with `use_cuda_graphs`.";
+        use_cuda_graphs ["use_cuda_graphs"]: Option<bool> = None, Kind::OneOf(&[Kind::Bool, Kind::Null]),
+            "Capture a micro-batch's forward and backward pass as a CUDA graph, which is one launch. Null captures on an NVIDIA GPU that would wait for the host, where `doctor --prove` found it right.";
 
         dataloader_num_workers ["dataloader_num_workers"]: u32 = 0, WORKERS,
             "Loader processes; not used with the token cache.";
@@ -139,7 +140,7 @@ section! {
             instead: "remove the key; nothing else is needed",
         }, "Asks the predecessor for Unsloth.";
         ["cuda_graph_warmup_steps"]: WHOLE, Class::Advice {
-            reason: "torch.compile decides when a graph is captured",
+            reason: "the first batch of a shape warms up, and the second is captured",
             instead: "remove the key",
         }, "Steps before CUDA graphs are captured.";
         ["memory_efficient_attention"]: Kind::Bool, Class::Advice {

@@ -33,6 +33,8 @@ pub struct Machine {
     pub sdpa: bool,
     pub checkpointing: CheckpointingMode,
     pub compile: Option<Compile>,
+    /// Null where each launch is the host's. The worker says why where it cannot capture what is wanted.
+    pub cuda_graphs: Option<Graphs>,
     /// Steps between two releases of the allocator's cached memory; null never.
     pub memory_clear_every: Option<u64>,
     pub threads: Threads,
@@ -107,6 +109,14 @@ pub struct Compile {
     pub backend: String,
     pub mode: String,
     /// Whether the manifest asks for it; if not, it must have been found right on the device.
+    pub asked: bool,
+}
+
+/// A micro-batch's forward and backward pass as one launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Graphs {
+    /// Whether the manifest asks for them; if not, they must have been found right on the device.
     pub asked: bool,
 }
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use inputs::{Code, Inputs};
 pub use machine::{
     AdaptedModules, CheckpointingMode, Compile, Device, DeviceKind, Distributed, DistributedStrategy, Dtype,
-    JudgeEndpoint, Loader, Logging, Machine, MemoryEstimate, Mirror, Paths, Threads, Tracker,
+    Graphs, JudgeEndpoint, Loader, Logging, Machine, MemoryEstimate, Mirror, Paths, Threads, Tracker,
 };
 pub(crate) use recipe::word;
 pub use recipe::{

@@ -14,9 +14,10 @@ use crate::speed::{Reading, Work};
 use super::base::FoundBase;
 use super::data::DataFacts;
 use super::fit;
+use super::graphs;
 use super::modules;
 use super::outcome::Note;
-use super::site::{CompiledLayers, Site};
+use super::site::{Found, Site};
 use super::sources::Sources;
 
 /// The machine's half of the plan, and what follows from the base's shape where that is known.
@@ -90,6 +91,11 @@ pub fn build(
         ));
     }
     let micro_batch = sized.as_ref().map_or(wanted, |it| it.rows);
+    let work = work.flatten();
+    let as_mode = compile.is_some() && *config.torch_compile_mode == CompileMode::ReduceOverhead;
+    let asked = (*config.use_cuda_graphs).or(as_mode.then_some(true));
+    let cuda_graphs = graphs::wanted(asked, recipe, site, fast_format, processes, work, notes);
+    let work = work.map(|work| if cuda_graphs.is_some() { work.captured() } else { work });
     let machine = Machine {
         device: site.device.clone(),
         dtype,
@@ -104,6 +110,7 @@ pub fn build(
         sdpa: *config.use_sdpa,
         checkpointing,
         compile,
+        cuda_graphs,
         memory_clear_every: config.memory_clear_every.filter(|steps| *steps > 0),
         threads: site.threads,
         loader: loader(expert),
@@ -127,7 +134,7 @@ pub fn build(
             .filter(|(shape, _)| shape.names_known)
             .map(|(shape, adapter)| modules::adapted(adapter, shape)),
     };
-    Built { machine, largest_micro_batch: sized.and_then(|it| it.largest), work: work.flatten(), fast_format }
+    Built { machine, largest_micro_batch: sized.and_then(|it| it.largest), work, fast_format }
 }
 
 /// Share of the tokens that are answers, where only those are learnt: known once the rows are tokenized.
@@ -170,14 +177,15 @@ fn distributed(config: &Config, site: &Site, notes: &mut Vec<Note>) -> Option<Di
     None
 }
 
-/// CUDA graphs are what torch.compile replays in its mode `reduce-overhead`. `format`: of the fast path.
+/// `format`: of the fast path.
 fn compile(config: &Config, site: &Site, format: Option<Dtype>, notes: &mut Vec<Note>) -> Option<Compile> {
     let asked = *config.torch_compile;
-    let graphs = *config.use_cuda_graphs;
-    let mode = if graphs { CompileMode::ReduceOverhead } else { *config.torch_compile_mode };
     asked.unwrap_or_else(|| is_found_right(site, format, notes)).then(|| Compile {
         backend: config.torch_compile_backend.value.clone(),
-        mode: mode.as_str().to_owned(),
+        mode: match *config.torch_compile_mode {
+            CompileMode::ReduceOverhead => CompileMode::Default.as_str().to_owned(),
+            mode => mode.as_str().to_owned(),
+        },
         asked: asked.is_some(),
     })
 }
@@ -189,8 +197,8 @@ fn is_found_right(site: &Site, format: Option<Dtype>, notes: &mut Vec<Note>) -> 
     }
     let found = site.compiled.iter().find(|it| it.format == format);
     let (why, hint) = match found {
-        Some(CompiledLayers { refused: None, .. }) => return true,
-        Some(CompiledLayers { refused: Some(reason), .. }) => {
+        Some(Found { refused: None, .. }) => return true,
+        Some(Found { refused: Some(reason), .. }) => {
             (reason.clone(), "set `torch_compile` to false, or to true to compile all the same")
         }
         None => (

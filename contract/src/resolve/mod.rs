@@ -5,6 +5,7 @@ mod cases;
 mod data;
 mod fit;
 mod fuse;
+mod graphs;
 mod machine;
 mod modules;
 mod outcome;
@@ -23,7 +24,7 @@ pub use fuse::{NotFused, fuse};
 pub use modules::check as check_modules;
 pub use outcome::{Note, Resolved, Share};
 pub use recipe::base as recipe_base;
-pub use site::{CompiledLayers, ProductsInFp32, Site};
+pub use site::{Found, ProductsInFp32, Site};
 pub use steps::{CachedRows, StepEstimate, estimate as estimate_steps};
 
 use crate::diagnostic::{Code, Problem};

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::plan::{Device, Dtype, Threads};
+use crate::speed::Limits;
 
 /// Facts about this machine, and paths from the command line.
 #[derive(Debug, Clone)]
@@ -28,7 +29,11 @@ pub struct Site {
     pub computes_bf16: bool,
     pub products_in_fp32: ProductsInFp32,
     /// What `doctor --prove` found of compiled layers on the device; none where nobody has asked it.
-    pub compiled: Vec<CompiledLayers>,
+    pub compiled: Vec<Found>,
+    /// The same of captured steps.
+    pub captured: Vec<Found>,
+    /// What the device can do at most, where it is known.
+    pub limits: Option<Limits>,
     /// What this run may use of the processor.
     pub threads: Threads,
     /// Whether training waits for each checkpoint's copy to the mirror, whatever the manifest says.
@@ -49,11 +54,11 @@ impl ProductsInFp32 {
     }
 }
 
-/// What `doctor --prove` found of the fast path with compiled layers, in one number format.
+/// What `doctor --prove` found of a part of the fast path, in one number format.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CompiledLayers {
+pub struct Found {
     pub format: Dtype,
-    /// Why they are not used; none where they are right, and not slower.
+    /// Why it is not used; none where it is right, and not slower.
     pub refused: Option<String>,
 }
 

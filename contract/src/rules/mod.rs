@@ -14,7 +14,6 @@ mod early_stopping;
 mod evaluation_data;
 mod generation;
 mod grammar;
-mod graphs;
 mod length_bounds;
 mod loader;
 mod lokr_int4;
@@ -85,7 +84,6 @@ const BASE_RULES: &[fn(&Effective<'_>, &mut Problems)] = &[
     packing::check,
     loader::check,
     distributed::check,
-    graphs::check,
     checkpointing::check,
     scheduler::check,
     quantization::check,

@@ -65,6 +65,9 @@ const LAUNCH_FAST: f64 = 12e-6;
 const LAUNCH: f64 = 20e-6;
 const LAUNCH_SLOW: f64 = 32e-6;
 
+/// Python takes as long as so many launches to read a batch, fill a graph's inputs and walk the parameters for the optimizer.
+const AROUND_REPLAY: f64 = 300.0;
+
 impl Forecast {
     /// `cards` train together; each has a whole copy of the base.
     pub fn of(work: Work, limits: Limits, cards: u32, corrected_by: Option<f64>) -> Self {
@@ -75,7 +78,8 @@ impl Forecast {
         let moved = (work.elementwise_bytes + work.dequantized_bytes / work.tokens) / bandwidth
             + work.low_rank_bytes / (bandwidth * NARROW);
         let device = products + attention + moved;
-        let host = |launch: f64| work.launches * launch / work.tokens;
+        let around = if work.captured { AROUND_REPLAY } else { 0.0 };
+        let host = |launch: f64| (work.launches + around) * launch / work.tokens;
         let speed = |device: f64, host: f64| f64::from(cards) / device.max(host);
         let expected = speed(device, host(LAUNCH));
         let (slow, fast) = match corrected_by {

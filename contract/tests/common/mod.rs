@@ -19,6 +19,8 @@ pub fn site(manifest: &Path) -> Site {
         computes_bf16: true,
         products_in_fp32: ProductsInFp32::unmeasured(true),
         compiled: Vec::new(),
+        captured: Vec::new(),
+        limits: None,
         threads: Threads::default(),
         launched: None,
         wait_for_mirror: false,

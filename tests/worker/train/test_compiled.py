@@ -158,13 +158,6 @@ def test_what_nobody_asks_for_is_compiled_where_it_was_found_right(tmp_path):
     assert "its loss differs by nan" in differs
 
 
-def test_a_run_says_that_no_cuda_graphs_are_captured(tmp_path):
-    said = Said()
-    wanted = Compile(backend="aot_eager", mode="reduce-overhead", asked=True)
-    assert engine._compiled(wanted, tmp_path, torch.device("cpu"), BF16, Events([said])) is not None
-    assert [kind for kind, _ in said.warnings] == ["no-cuda-graphs"]
-
-
 def test_a_folder_that_the_user_named_is_kept(monkeypatch, tmp_path):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/named")
     compiler.keep_between_runs(tmp_path)

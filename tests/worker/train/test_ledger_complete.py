@@ -78,6 +78,7 @@ ELSEWHERE = {
     "recipe.decoding.max_new_tokens": f"{DECODING}::test_an_answer_has_at_most_as_many_tokens_as_asked_for",
     "machine.distributed": TOGETHER,
     "machine.kernels": KERNELS,
+    "machine.cuda_graphs": "worker/train/test_step_graph.py::test_a_run_without_a_gpu_says_so_and_continues",
     "machine.fp32_products": f"{LEDGER}::test_fp32_products_are_formed_where_the_plan_says",
     "machine.flash_attention": f"{CUDA}::test_flash_attention_reaches_the_choice_of_a_kernel",
     "machine.threads.compute": f"{LEDGER}::test_threads_are_read_back_from_torch",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,11 @@ from scene import put_data, train
 from torch import Tensor
 
 from expert_worker.train.fast import prove as proving
+from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.kernels import verdicts
+from expert_worker.train.fast.kernels.adapted_linear import on_card
+from expert_worker.train.fast.kernels.attention import ATTENTION, Documents
+from expert_worker.train.fast.kernels.attention.sdpa import SDPA_BY_DOCUMENT
 from expert_worker.train.fast.kernels.choice import OPERATIONS
 from expert_worker.train.fast.kernels.registry import Kernel
 from expert_worker.train.fast.kernels.swiglu import SWIGLU
@@ -99,6 +104,60 @@ def test_a_kernel_that_is_wrong_or_slow_is_found(monkeypatch, function, verdict,
     trial = trial_of("new")
     assert trial.verdict == verdict and trial.reason.startswith(reason) and "\n" not in trial.reason
     json.dumps(trial.__dict__, allow_nan=False)
+
+
+class Recorder:
+    """In place of a capture: a replay computes again. It may fail, or be wrong."""
+
+    def __init__(self, factor: float, fails: bool) -> None:
+        self._factor, self._fails = factor, fails
+        self.engine: Any
+
+    def renew(self) -> None:
+        """It has no pool."""
+
+    def __call__(self, function: Any) -> Any:
+        if self._fails:
+            raise RuntimeError("operation not permitted when stream is capturing")
+
+        def replay() -> None:
+            function()
+            self.engine._loss.mul_(self._factor)
+
+        return replay
+
+
+@pytest.mark.parametrize(
+    ("factor", "fails", "verdict"), [(1.0, False, "right"), (1.5, False, "differs"), (1.0, True, "fails")]
+)
+def test_a_captured_step_is_tried_as_runs_would_replay_it(monkeypatch, factor, fails, verdict):
+    monkeypatch.setattr(proving, "formats", lambda _: [torch.bfloat16])
+    monkeypatch.setattr(proving, "COMPILES", {"cpu"})
+    monkeypatch.setattr(proving.compiler, "missing", lambda *_: "there is no compiler")
+    monkeypatch.setattr(on_card, "DEVICES", {"cuda", "cpu"})
+    monkeypatch.setattr(proving.step_graph, "obstacle", lambda *_: None)
+    monkeypatch.setattr(ATTENTION, "kernels", (SDPA_BY_DOCUMENT,))
+    recorder, usual = Recorder(factor, fails), proving.step_graph.GraphEngine.__init__
+
+    def made(self: Any, *settings: Any) -> None:
+        recorder.engine = self
+        usual(self, *settings, recorder)
+
+    monkeypatch.setattr(proving.step_graph.GraphEngine, "__init__", made)
+    monkeypatch.setattr(FastDecoder, "_context", with_boundaries(FastDecoder._context))
+    (trial,) = [trial for trial in proving.prove(CPU) if trial.operation == verdicts.CAPTURED]
+    assert (trial.format, trial.verdict) == ("bf16", verdict)
+    assert fails == ("operation not permitted" in trial.reason)
+
+
+def with_boundaries(context: Any) -> Any:
+    """A CPU's attention walks documents, whose lengths a captured batch has on the device."""
+
+    def made(self: FastDecoder, batch: Any) -> Any:
+        lengths = tuple(batch.documents.boundaries.diff().tolist())
+        return replace(context(self, batch), documents=Documents(lengths, CPU))
+
+    return made
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, "right"), (1.01, "differs")])

@@ -650,6 +650,13 @@ class Compile(RecordedDocument):
     mode: Text | None = None
 
 
+class Graphs(RecordedDocument):
+    """A micro-batch's forward and backward pass as one launch."""
+
+    # Whether the manifest asks for them; if not, they must have been found right on the device.
+    asked: bool | None = None
+
+
 class Distributed(RecordedDocument):
     """Processes that train together, each on its own device: `device.index` and the following ones."""
 
@@ -744,6 +751,8 @@ class Machine(RecordedDocument):
     accumulation: Count | None = None
     checkpointing: Text | None = None
     compile: Compile | None = None
+    # Null where each launch is the host's. The worker says why where it cannot capture what is wanted.
+    cuda_graphs: Graphs | None = None
     device: Device = Device()
     # Null for a single process.
     distributed: Distributed | None = None

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use expert_contract::exit::Exit;
 use expert_contract::manifest::Set;
-use expert_contract::plan::{CheckpointingMode, DeviceKind, Dtype, Plan};
+use expert_contract::plan::{CheckpointingMode, DeviceKind, Dtype, Graphs, Plan};
 use fs_err as fs;
 use serde_json::{Value, json};
 
@@ -157,6 +157,9 @@ impl Search<'_> {
         if planned.device.kind == DeviceKind::Cuda && planned.compile.is_none() {
             self.change("compile", |plan| plan.machine.compile = Some(inductor()))?;
         }
+        if planned.device.kind == DeviceKind::Cuda && planned.cuda_graphs.is_none() {
+            self.change("CUDA graphs", |plan| plan.machine.cuda_graphs = Some(Graphs { asked: true }))?;
+        }
         if self.args.precision {
             let other = if planned.dtype == Dtype::Bf16 { Dtype::Fp32 } else { Dtype::Bf16 };
             self.change(other.as_str(), |plan| plan.machine.dtype = other)?;
@@ -227,6 +230,9 @@ fn settings(planned: &Plan, best: &Plan) -> Vec<Setting> {
     }
     if machine.compile.is_some() && planned.machine.compile.is_none() {
         settings.push(Setting { key: "torch_compile", value: true.into() });
+    }
+    if machine.cuda_graphs.is_some() && planned.machine.cuda_graphs.is_none() {
+        settings.push(Setting { key: "use_cuda_graphs", value: true.into() });
     }
     if machine.dtype != planned.machine.dtype {
         settings.push(Setting { key: "bf16", value: (machine.dtype == Dtype::Bf16).into() });

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use expert_contract::plan::{CheckpointingMode, Compile, DeviceKind, Dtype, Plan, Quantization};
+use expert_contract::plan::{CheckpointingMode, Compile, DeviceKind, Dtype, Graphs, Plan, Quantization};
 use expert_contract::results::KernelChoice;
 use serde::Serialize;
 
@@ -59,6 +59,7 @@ pub fn all(plan: &Plan) -> Vec<Variant> {
     made.flash_attention();
     made.numbers();
     made.compiling();
+    made.capturing();
     made.checkpointing();
     made.loader();
     made.batches();
@@ -177,15 +178,17 @@ impl Series<'_> {
             self.add("compile", "compile off", Expected::Same, |plan| plan.machine.compile = None);
             return;
         }
-        let mode =
-            |mode: &str| Some(Compile { backend: "inductor".to_owned(), mode: mode.to_owned(), asked: true });
-        self.add("compile", "compile on", Expected::Same, |plan| plan.machine.compile = mode("default"));
+        let compile = Compile { backend: "inductor".to_owned(), mode: "default".to_owned(), asked: true };
+        self.add("compile", "compile on", Expected::Same, |plan| plan.machine.compile = Some(compile));
+    }
+
+    fn capturing(&mut self) {
+        let name = format!("CUDA graphs {}", switch(self.plan.machine.cuda_graphs.is_none()));
         if self.on_cuda() {
-            self.add("compile", "compile with CUDA graphs", Expected::Same, |plan| {
-                plan.machine.compile = mode("reduce-overhead");
-            });
+            let other = self.plan.machine.cuda_graphs.is_none().then_some(Graphs { asked: true });
+            self.add("capture", name, Expected::Same, |plan| plan.machine.cuda_graphs = other);
         } else {
-            self.cannot("compile", "compile with CUDA graphs", "this machine has no CUDA");
+            self.cannot("capture", name, "this machine has no CUDA");
         }
     }
 

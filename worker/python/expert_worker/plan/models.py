@@ -52,6 +52,13 @@ class Compile(Document):
     asked: bool
 
 
+class Graphs(Document):
+    """A micro-batch's forward and backward pass as one launch."""
+
+    # Whether the manifest asks for them; if not, they must have been found right on the device.
+    asked: bool
+
+
 DeviceKind = Literal["cuda", "mps", "cpu"]
 
 
@@ -186,6 +193,8 @@ class Machine(Document):
     paths: Paths
     estimate: MemoryEstimate
     compile: Compile | None = None
+    # Null where each launch is the host's. The worker says why where it cannot capture what is wanted.
+    cuda_graphs: Graphs | None = None
     # Null for a single process.
     distributed: Distributed | None = None
     # Where the model is asked that scores answers.

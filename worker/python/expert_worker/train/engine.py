@@ -29,6 +29,9 @@ class Engine(Protocol):
     def kernels(self) -> Mapping[str, Choice]:
         """By operation of the fast path."""
 
+    def to_device(self, batch: PackedBatch) -> PackedBatch:
+        """Sends a batch ahead of `backward`, which takes it from anywhere."""
+
     def backward(self, batch: PackedBatch, scale: float) -> Tensor:
         """Adds `scale` times the summed loss's gradient to the parameters; returns the summed loss."""
 
@@ -54,12 +57,17 @@ class FastEngine:
         self._objective = objective
         self.trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
-    def backward(self, batch: PackedBatch, scale: float) -> Tensor:
-        if self.lanes is None:
+    def to_device(self, batch: PackedBatch) -> PackedBatch:
+        return batch.to(self._device)
+
+    def backward(self, batch: PackedBatch, scale: float | Tensor) -> Tensor:
+        """A tensor is a scale that only the device knows, for a batch as a whole."""
+        if self.lanes is None or isinstance(scale, Tensor):
             loss = self._summed(batch.to(self._device))
             if loss.requires_grad:
                 # One launch instead of three for a product and its gradient.
-                loss.backward(torch.full_like(loss, scale))  # type: ignore[no-untyped-call]
+                first = scale if isinstance(scale, Tensor) else torch.full_like(loss, scale)
+                loss.backward(first)  # type: ignore[no-untyped-call]
             return loss.detach()
         total = torch.zeros(())
         for found, gradients in self.lanes.walk(
@@ -130,6 +138,9 @@ class PlainEngine:
         self._objective = objective
         self._model, self._place, self._seed, self._device = model, place, seed, device
         self._neftune = neftune
+
+    def to_device(self, batch: PackedBatch) -> PackedBatch:
+        return batch.to(self._device)
 
     def backward(self, batch: PackedBatch, scale: float) -> Tensor:
         loss = self._summed(batch)
@@ -291,18 +302,12 @@ def _compiled(
         words = "torch_compile has no effect, the run continues" if wanted.asked else "the layers run"
         events.warning("not-compiled", f"{words} uncompiled: {why}")
 
-    if not wanted.asked and (reason := verdicts.not_compiled(home, device, dtype)):
+    if not wanted.asked and (reason := verdicts.not_proved(home, device, dtype, verdicts.COMPILED)):
         failed(reason)
         return None
     if lacks := compiler.missing(device, wanted.backend):
         failed(lacks)
         return None
-    if wanted.mode == "reduce-overhead":
-        events.warning(
-            "no-cuda-graphs",
-            "use_cuda_graphs and torch_compile_mode reduce-overhead capture no CUDA graphs: what is compiled "
-            "is a kernel or two between two products, and batches differ in their number of tokens",
-        )
     compiler.keep_between_runs(home)
     events.applied(
         "torch_compile",

@@ -244,6 +244,9 @@ class FusedEngine:
     def kernels(self) -> Mapping[str, Choice]:
         return self._member.alone.kernels
 
+    def to_device(self, batch: PackedBatch) -> PackedBatch:
+        return self._member.alone.to_device(batch)
+
     def backward(self, batch: PackedBatch, scale: float) -> Tensor:
         # Rows without supervised tokens have neither loss nor gradient, as when the expert trains alone.
         if not self._member.is_training or batch.sources.numel() == 0:

@@ -73,6 +73,9 @@ class ShardedEngine:
         for parameter in model.parameters():
             parameter.grad = None
 
+    def to_device(self, batch: PackedBatch) -> PackedBatch:
+        return self._inner.to_device(batch)
+
     def backward(self, batch: PackedBatch, scale: float) -> Tensor:
         return self._pass("backward", lambda: self._inner.backward(batch, scale))
 

@@ -30,7 +30,7 @@ from expert_worker.plan import (
 from expert_worker.processor import name_of_processor
 from expert_worker.results import TrainResult
 from expert_worker.tracking import start_trackers
-from expert_worker.train import adapter, engine, loader, memory, optimizer, precision, schedule
+from expert_worker.train import adapter, engine, loader, memory, optimizer, precision, schedule, step_graph
 from expert_worker.train.agreement import agreed, open_with_others
 from expert_worker.train.checkpoints import CheckpointManager, restore
 from expert_worker.train.dataset import Dataset, Rows, check_ids, open_dataset
@@ -177,6 +177,8 @@ def prepare(
         reason = engine.obstacle_here(model, dist.sharded, machine.fast_path)
         training_engine = member.engine(training_engine, reason)
         events.applied("fused", list[JsonValue](member.companions()))
+    alone, longest = dist.size == 1 and member is None, max(dataset.train.row_lengths())
+    training_engine = step_graph.captured(machine, training_engine, alone, longest, device, events)
     micro = saved.facts.micro_batch if saved else int(machine.micro_batch)
     state = TrainerState.from_json(saved.facts.totals) if saved else TrainerState()
     rows = _rows(machine, dataset, order, state.step, steps, events, dist)
@@ -224,7 +226,9 @@ def prepare(
         device=device,
         state=state,
         evaluation_interval=_evaluation_interval(recipe.evaluation, validation, order, steps),
-        evaluate=_evaluation(plan, validation, model, tokenizer, events, dist) if validation else None,
+        evaluate=_evaluation(plan, validation, training_engine, model, tokenizer, events, dist)
+        if validation
+        else None,
         save_interval=save_interval,
         checkpoints=checkpoints,
         owes_evaluation=owed is not None,
@@ -321,7 +325,13 @@ def _evaluation_interval(
 
 
 def _evaluation(
-    plan: Plan, validation: Validation, model: Any, tokenizer: Any, events: Events, dist: DistContext
+    plan: Plan,
+    validation: Validation,
+    training_engine: engine.Engine,
+    model: Any,
+    tokenizer: Any,
+    events: Events,
+    dist: DistContext,
 ) -> Evaluate:
     """Loss on the validation rows, and accuracy by generation where the best model is chosen by it: with
     several processes all generate, because a sharded base needs all of them, and rank 0's scores count.
@@ -335,6 +345,7 @@ def _evaluation(
 
     def evaluate(step: int) -> dict[str, float]:
         losses = validation.run(step, stop)
+        step_graph.make_room(training_engine)
         scores: dict[str, float] = dist.broadcast_object(dict(score()))
         return losses | scores
 

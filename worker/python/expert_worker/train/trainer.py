@@ -494,7 +494,7 @@ class GradientAccumulator:
         loss: Tensor | None = None
         watch = StepTimer(self._device)
         for number, batch in enumerate(batches, 1):
-            part = self._engine.backward(watch.to_device(batch), scale)
+            part = self._engine.backward(watch.to_device(self._engine, batch), scale)
             loss = part if loss is None else loss + part
             self._events.accumulating(step, number, len(batches))
             if self._events.stop_requested and number < len(batches) and self._dist.size == 1:
@@ -656,10 +656,10 @@ class StepTimer:
         self._last = self._first
         self._began = time.perf_counter()
 
-    def to_device(self, batch: PackedBatch) -> PackedBatch:
+    def to_device(self, engine: Engine, batch: PackedBatch) -> PackedBatch:
         """Moves the batch to the device and measures the time."""
         began = time.perf_counter()
-        there = batch.to(self._device)
+        there = engine.to_device(batch)
         self._transfer += time.perf_counter() - began
         return there
 

@@ -160,6 +160,10 @@ class FastDecoder:
         for layer in self.layers:
             layer.invalidate()
 
+    def prepare(self) -> None:
+        """Computes what all passes read of the trained parameters: a captured pass would repeat it."""
+        self.kernels.copies.refresh(self.dtype)
+
     def loss(self, batch: PackedBatch) -> Tensor:
         """Summed over the supervised tokens; a batch without any gives an exact zero without gradient."""
         if batch.sources.numel() == 0:

@@ -17,6 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from expert_worker.events import Events
+from expert_worker.train import step_graph
+from expert_worker.train.engine import FastEngine
 from expert_worker.train.fast import compiler
 from expert_worker.train.fast.batch import PackedBatch, positions_of
 from expert_worker.train.fast.decoder import FastDecoder
@@ -26,13 +29,16 @@ from expert_worker.train.fast.kernels.choice import OPERATIONS
 from expert_worker.train.fast.kernels.dequantize import DEQUANTIZE
 from expert_worker.train.fast.kernels.dropout import DROPOUT
 from expert_worker.train.fast.kernels.verdicts import (
+    CAPTURED,
     COMPILED,
     COMPILER,
+    GRAPH,
     Refused,
     Trial,
     format_name,
     refused_of,
 )
+from expert_worker.train.objective import SupervisedFineTuning
 
 # Sums in another order.
 EXACT = 1e-4
@@ -41,7 +47,7 @@ TIMES_IN_16_BITS = 2.0
 # A kernel that needs this many times the reference's step is not used.
 SLOWER = 1.25
 STEPS = 5
-# Where runs compile by default, in 16 bits. The tests add the CPU.
+# Where runs compile and capture by default, in 16 bits. The tests add the CPU.
 COMPILES = {"cuda"}
 _LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
@@ -144,8 +150,13 @@ def _trials(scene: Scene, device: torch.device, dtype: torch.dtype, part: Part) 
             found.append(Trial(operation=name, kernel=kernel, format=format_name(dtype), **trial))
             yield found[-1]
     if device.type in COMPILES and dtype != torch.float32 and part is PARTS[0]:
-        trial = _compiled(model, batch, exact, accepted, refused_of(found, dtype))
+        refused = refused_of(found, dtype)
+        trial = _compiled(model, batch, exact, accepted, refused)
         yield Trial(operation=COMPILED, kernel=COMPILER, format=format_name(dtype), **trial)
+        wrapper = compiler.compiler(COMPILER) if trial["verdict"] == "right" else None
+        made = FastDecoder(model, Place(), flash=True, compiled=wrapper, refused=refused)
+        trial = _captured(model, made, scene, exact, accepted, device)
+        yield Trial(operation=CAPTURED, kernel=GRAPH, format=format_name(dtype), **trial)
 
 
 def _compiled(
@@ -160,6 +171,28 @@ def _compiled(
     return _trial(made, batch, exact, accepted, usual.seconds)
 
 
+def _captured(
+    model: Any, decoder: FastDecoder, scene: Scene, exact: _Step, accepted: float, device: torch.device
+) -> dict[str, Any]:
+    """A micro-batch that is replayed, in the shape of a larger one, beside the same uncaptured."""
+    engine = FastEngine(model, decoder, SupervisedFineTuning(), device, None)
+    if reason := step_graph.obstacle(engine, device):
+        return {"verdict": "fails", "reason": reason}
+    batch = _host_batch(scene)
+    usual = _step(decoder, batch.to(device))
+    larger = _host_batch(Scene(scene.width, (*scene.lengths, sum(scene.lengths) // 16)))
+    graphs = step_graph.GraphEngine(engine, max(scene.lengths), device, Events([]))
+
+    def replayed() -> Tensor:
+        loss = graphs.backward(batch, 1.0)
+        if graphs.given_up is not None:
+            raise RuntimeError(graphs.given_up)
+        return loss
+
+    graphs.backward(larger, 1.0)
+    return _tried(lambda: _timed(replayed, decoder, device), exact, accepted, usual.seconds)
+
+
 def _others(model: Any, name: str, references: dict[str, str]) -> list[str]:
     """None for an operation that no layer uses here."""
     choice = _decoder(model, references).kernels.choices.get(name)
@@ -170,8 +203,12 @@ def _trial(
     decoder: FastDecoder, batch: PackedBatch, exact: _Step, accepted: float, usual: float
 ) -> dict[str, Any]:
     """`usual`: seconds of a step without it."""
+    return _tried(lambda: _step(decoder, batch), exact, accepted, usual)
+
+
+def _tried(run: Callable[[], _Step], exact: _Step, accepted: float, usual: float) -> dict[str, Any]:
     try:
-        found = _step(decoder, batch)
+        found = run()
     except Exception as error:
         words = str(error).strip().splitlines() or [""]
         return {"verdict": "fails", "reason": f"it fails: {type(error).__name__}: {words[0][:200]}"}
@@ -205,17 +242,27 @@ def _place(model: Any) -> Place:
 
 
 def _step(decoder: FastDecoder, batch: PackedBatch, steps: int = STEPS) -> _Step:
+    def computed() -> Tensor:
+        loss = decoder.loss(batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    return _timed(computed, decoder, batch.ids.device, steps)
+
+
+def _timed(
+    run: Callable[[], Tensor], decoder: FastDecoder, device: torch.device, steps: int = STEPS
+) -> _Step:
     """The best time of several: other programs only add to it."""
     trained = [parameter for parameter in _parameters(decoder) if parameter.requires_grad]
     seconds = []
     for _ in range(steps):
         for parameter in trained:
             parameter.grad = None
-        _wait(batch.ids.device)
+        _wait(device)
         began = time.perf_counter()
-        loss = decoder.loss(batch)
-        loss.backward()  # type: ignore[no-untyped-call]
-        _wait(batch.ids.device)
+        loss = run()
+        _wait(device)
         seconds.append(time.perf_counter() - began)
     gradients = [parameter.grad.double().flatten() for parameter in trained if parameter.grad is not None]
     return _Step(loss.detach(), torch.cat(gradients).cpu(), min(seconds))
@@ -287,9 +334,13 @@ def _quantized(base: Any, dtype: torch.dtype) -> Any:
 
 
 def _batch(scene: Scene, device: torch.device) -> PackedBatch:
+    return _host_batch(scene).to(device)
+
+
+def _host_batch(scene: Scene) -> PackedBatch:
     generator = torch.Generator().manual_seed(11)
     total = sum(scene.lengths)
     ids = torch.randint(1, 2048, (total,), generator=generator)
     labels = torch.where(torch.rand(total, generator=generator) < 0.3, ids, -100)
     keys = token_keys(3, 0, list(range(len(scene.lengths))), list(scene.lengths))
-    return PackedBatch(ids, labels, positions_of(scene.lengths), scene.lengths, keys=keys).to(device)
+    return PackedBatch(ids, labels, positions_of(scene.lengths), scene.lengths, keys=keys)

@@ -18,6 +18,8 @@ from expert_worker.checkpoint import files
 FOLDER = "kernels"
 # The operation and the kernel that torch's compiler makes: norms, residual sums, positions and SwiGLU.
 COMPILED, COMPILER = "torch_compile", "inductor"
+# The operation and the kernel that replay a micro-batch's forward and backward pass.
+CAPTURED, GRAPH = "cuda_graph", "replay"
 
 
 @dataclass(frozen=True)
@@ -106,11 +108,11 @@ def refused(home: Path, device: torch.device, dtype: torch.dtype) -> Refused:
     return refused_of(trials, dtype, date)
 
 
-def not_compiled(home: Path, device: torch.device, dtype: torch.dtype) -> str | None:
-    """Why a run does not compile by default; None where compiled layers were found right."""
+def not_proved(home: Path, device: torch.device, dtype: torch.dtype, operation: str) -> str | None:
+    """Why a run does not compile, or capture, by default; None where that was found right."""
     trials, _ = _kept(home, device)
     for trial in trials:
-        if (trial.operation, trial.format) == (COMPILED, format_name(dtype)):
+        if (trial.operation, trial.format) == (operation, format_name(dtype)):
             return None if trial.verdict == "right" else trial.reason
     return "`expert-cli doctor --prove` has not tried it on this device with this torch"
 

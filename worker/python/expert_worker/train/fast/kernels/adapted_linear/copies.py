@@ -25,6 +25,10 @@ class Copies:
         """The trained parameters have changed."""
         self._valid = False
 
+    def matrices(self) -> list[Tensor]:
+        """Those that are copied: where their gradients follow each other, one product adds to several."""
+        return [matrix for one in self._sets for matrix in (*one.downs(), *one.ups())]
+
     def of(self, layers: Sequence[FusedLayer]) -> Copied:
         """Of layers with the same input."""
         made = Copied(self, layers)
