@@ -93,7 +93,13 @@ MOST_CAPTURES = 3
 MOST_GRAPHS = 6
 # What is kept is small beside what the loss needs for a moment; and that is less than the plan's, which is
 # enough for a loss without Triton.
-LEAST = {"qwen3-0.6b lora checkpointed 4x2048": 0.90, "qwen3-0.6b lora 16x2048 on 8 GB": 0.88}
+LEAST = {
+    "qwen3-0.6b lora checkpointed 4x2048": 0.90,
+    "qwen3-0.6b lora checkpointed replayed 4x2048": 0.90,
+    "qwen3-0.6b lora 16x2048 on 8 GB": 0.88,
+    "qwen3-0.6b lora replayed 2x2048": 0.94,
+    "qwen3-0.6b lora compiled replayed 2x2048": 0.94,
+}
 
 
 @pytest.fixture(scope="module")
@@ -205,6 +211,8 @@ def test_a_step_is_one_launch(driver: Driver, tmp_path: Path) -> None:
 def test_costs_replayed(replayed: dict[str, Found], name: str) -> None:
     check_costs(name, replayed[name], least=LEAST.get(name, 0.95))
     check_replayed(replayed[name])
+    work, step = replayed[name][1]["forecast"]["work"], replayed[name][1]["step"]
+    assert work["launches"] == step["kernels"] + step["products"] + step["replays"]
 
 
 @pytest.mark.full

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
@@ -52,9 +53,10 @@ def engine(dropout=0.0, **settings):
 
 
 def gone_through(made, batches, scale=1 / 7):
-    losses = [float(made.backward(batch, scale)) for batch in batches]
+    # Read at the end of the step, as the trainer does.
+    losses = torch.stack([made.backward(batch, scale) for batch in batches])
     model = getattr(made, "_inner", made)._model
-    return torch.tensor(losses), gradients(model)
+    return losses, gradients(model)
 
 
 def compare(found, expected):
@@ -101,6 +103,7 @@ class Recorder:
     captured: int = 0
     replayed: int = 0
     renewed: int = 0
+    before: Callable[[], None] = lambda: None
 
     def renew(self):
         self.renewed += 1
@@ -112,6 +115,7 @@ class Recorder:
 
         def replay():
             self.replayed += 1
+            self.before()
             function()
 
         return replay
@@ -144,6 +148,12 @@ def test_steps_of_several_micro_batches(dropout):
     """Gradients start from zero in each step; parameters that changed are read by the next replay."""
     recorder = Recorder()
     made, plain = captured(recorder, dropout=dropout), engine(dropout=dropout)
+    copies = made._inner.decoder.kernels.copies
+
+    def copied():
+        assert copies._valid
+
+    recorder.before = copied
     for batches in BATCHES:
         compare(gone_through(made, batches), gone_through(plain, batches))
         for one in (made, plain):
