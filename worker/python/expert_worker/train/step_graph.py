@@ -80,7 +80,7 @@ class FlatGradients:
 
 
 class GraphEngine:
-    """`inner`, whose passes over batches of a known shape are replayed. `longest`: the most tokens of a row.
+    """`inner`, which computes batches of a known shape by replays. `longest`: the most tokens of a row.
 
     The first batch of a shape is computed uncaptured, which compiles and loads what it needs; the second is
     captured. Where a capture fails all later batches run uncaptured."""
