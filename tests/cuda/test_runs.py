@@ -193,6 +193,29 @@ def test_out_of_memory_at_any_allocation(runs: Runs, first: int, many: int) -> N
         assert code == 1 and "hint: Lower " in said, said
 
 
+GRAPHS = ("--set", "training.config.use_cuda_graphs=true")
+
+
+@pytest.mark.full
+def test_replayed_steps_and_what_follows_them(runs: Runs) -> None:
+    """Evaluations between steps; without graphs it continues; memory that is short once ends nothing."""
+    evaluated = (
+        "--set",
+        "training.config.evaluation_strategy=steps",
+        "--set",
+        "training.config.eval_steps=4",
+    )
+    runs.train("replayed", *GRAPHS, *evaluated, "--set", "training.dataset.validation_split=0.2")
+    assert runs.applied("replayed")["cuda_graphs.captured"] >= 1
+    assert runs.events("replayed", "finished")[0]["result"]["steps"] == STEPS
+    runs.train("resumed", *GRAPHS)
+    runs.train("resumed", "--extend", "--set", f"training.config.max_steps={2 * STEPS}")
+    assert runs.events("resumed", "finished")[-1]["result"]["steps"] == 2 * STEPS
+    short = replace(runs, variables={"FAKECUDA_REFUSES": "3:3"})
+    assert "is repeated with" in short.train("short", *GRAPHS)
+    assert runs.events("short", "finished")[0]["result"]["steps"] == STEPS
+
+
 UNLIKE = "Small|89|7.75|0|0;Large|90|79.65|70|0;Middle|89|23.52|0|0"
 
 
