@@ -22,14 +22,14 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from expert_worker.train.fast.kernels.triton_code import dequantize, dropout, loss
+from expert_worker.train.fast.kernels.triton_code import dequantize, dropout, heads, loss, mlp
 
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 _USED = re.compile(r"REG:(\d+) STACK:(\d+)")
 # An access to global memory, also one that copies into shared memory, and its modifiers.
 _ACCESS = re.compile(r"\b(LDGSTS|LDG|STG)\b((?:\.\w+)*)")
 # Numbers that are multiples of 16 in nearly every base: Triton makes other code for them.
-MULTIPLES = {"words", "width", "stride", "size", "numbers"}
+MULTIPLES = {"words", "width", "stride", "size", "numbers", "values_stride", "angle_stride"}
 ALIGNED = [["tt.divisibility", 16]]
 
 
@@ -107,6 +107,31 @@ def _dropout(kernel: Any, kind: str, settings: Mapping[str, Any], rank: int = 16
     return _variant(kernel, arguments, constants, settings)
 
 
+# Which arguments are numbers, and which are not of the format that is computed in.
+WHOLE = ("first_key", "first_value", "heads", "values_stride", "angle_stride")
+OTHERS = {"keys": "*i32", "columns": "*i32", "to_ups": "*fp32", "to_down": "*fp32"}
+
+
+def _in_layer(kernel: Any, kind: str, settings: Mapping[str, Any], **constants: Any) -> Variant:
+    """Kernels that add what LoRA adds. `constants`: without those of `settings`."""
+    given = {"precision": "ieee", **constants}
+    kinds = dict.fromkeys(kernel.arg_names, f"*{kind}") | OTHERS
+    kinds |= dict.fromkeys((*NUMBERS, *WHOLE), "i32") | dict.fromkeys(("scale", "epsilon"), "fp32")
+    arguments = {name: it for name, it in kinds.items() if name not in given and name not in settings}
+    return _variant(kernel, arguments, given, settings)
+
+
+def _mlp(kernel: Any, settings: Mapping[str, Any], rank: int, drops: bool = False) -> Variant:
+    ranks = {"rank": rank, "out_rank": rank, "ranks": max(rank, 16)}
+    return _in_layer(kernel, "bf16", settings, **ranks, drops=drops)
+
+
+def _heads(kernel: Any, settings: Mapping[str, Any], rank: int, half: int, normed: bool) -> Variant:
+    fewest = heads.FEWEST_BACK if kernel is heads.turn_back else 16
+    sizes = {"rank": rank, "ranks": max(rank, fewest), "half": half, "halves": half}
+    return _in_layer(kernel, "bf16", settings, **sizes, normed=normed)
+
+
 def _dequantize(kind: str, through: Any, half: int, nested: bool) -> Variant:
     arguments = {
         "packed": "*u8",
@@ -148,6 +173,24 @@ VARIANTS = {
             ("dropout before A", dropout.project, dropout.PROJECT, {}),
             ("gradient of A", dropout.to_downs, dropout.to_downs_blocks(DTYPES[kind]), {}),
             ("gradient through three A", dropout.through_downs, dropout.THROUGH, {"layers": 3}),
+        )
+    },
+    **{
+        f"{name}, rank {rank}, bf16{with_dropout}": _mlp(kernel, settings, rank, bool(with_dropout))
+        for rank, with_dropout in ((16, ""), (16, ", dropout"), (32, ""), (32, ", dropout"))
+        for name, kernel, settings in (
+            ("activation", mlp.activate, mlp.ACTIVATE),
+            ("gradient through activation", mlp.through_activation, mlp.BACK),
+        )
+    },
+    **{
+        f"{name} of {2 * half}, rank {rank}, bf16{with_norms}": _heads(
+            kernel, settings, rank, half, bool(with_norms)
+        )
+        for half, rank, with_norms in ((64, 16, ", norms"), (64, 16, ""), (64, 32, ", norms"), (32, 16, ""))
+        for name, kernel, settings in (
+            ("heads", heads.turn, heads.TURN),
+            ("gradient through heads", heads.turn_back, heads.BACK),
         )
     },
     "dropped and rest, bf16": _dropout(dropout.drop_inputs, "bf16", dropout.DROP, want_rest=True),

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from expert_worker.train.fast.kernels.triton_code import dequantize, dropout
+from expert_worker.train.fast.kernels.triton_code import dequantize, dropout, heads, mlp
 
 # They move nothing.
 FREE = {
@@ -58,14 +58,19 @@ class OpTrace(TorchDispatchMode):
         self._watched: list[tuple[Any, str, Any]] = []
 
     def __enter__(self) -> OpTrace:
-        """What the worker's own kernels read and write, whose names and order of arguments `Dropout` has."""
-        for name, kind in (
-            ("project", "low_rank"),
-            ("add_to_downs", "low_rank"),
-            ("add_through_downs", "low_rank"),
-            ("drop", "elementwise"),
+        """What the worker's own kernels read and write."""
+        for place, name, kind in (
+            (dropout.InProducts, "project", "low_rank"),
+            (dropout.InProducts, "add_to_downs", "low_rank"),
+            (dropout.InProducts, "add_through_downs", "low_rank"),
+            (dropout.InProducts, "drop", "elementwise"),
+            (heads.InHeads, "turn", "elementwise"),
+            (heads.InHeads, "back", "elementwise"),
+            (mlp.InActivation, "activate", "elementwise"),
+            (mlp.InActivation, "through", "elementwise"),
+            (mlp.InActivation, "add", "low_rank"),
         ):
-            self._watch(dropout.InProducts, name, kind)
+            self._watch(place, name, kind)
         self._watch(dequantize, "dequantize", "dequantize")
         super().__enter__()
         return self
@@ -80,14 +85,14 @@ class OpTrace(TorchDispatchMode):
         self._watched.append((place, name, function))
 
         def watched(*args: Any, **kwargs: Any) -> Any:
-            found = [getattr(it, "data", it) for it in args]
-            tensors = [it for it in found if isinstance(it, torch.Tensor)]
+            result = function(*args, **kwargs)
+            tensors = [*_on_card([getattr(it, "data", it) for it in args]), *_on_card(result)]
             # A gradient of the input is read and written.
             moved = sum(map(_size, tensors)) + (_size(tensors[0]) if name == "add_through_downs" else 0)
             self.bytes[kind] += moved
             self.calls[kind] += 1
             self.by_name[f"{kind} {name} {tuple(tensors[0].shape)}"] += moved
-            return function(*args, **kwargs)
+            return result
 
         setattr(place, name, watched)
 

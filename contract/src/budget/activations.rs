@@ -37,7 +37,8 @@ fn fast(load: &Load<'_>) -> (u64, u64) {
         + 2 * key
         + own(&["q_proj", "k_proj", "v_proj", "o_proj"]);
     let normed = if kept(&["gate_proj", "up_proj"]) { shape.hidden } else { 0 };
-    let product = if kept(&["down_proj"]) { shape.intermediate } else { 0 };
+    let keeps_product = kept(&["down_proj"]) && !load.adapts_inside_mlp();
+    let product = if keeps_product { shape.intermediate } else { 0 };
     let mlp = shape.hidden
         + normed
         + 2 * shape.intermediate

@@ -2,7 +2,10 @@
 
 use super::shape::{Linear, Shape};
 use crate::families::selects;
-use crate::plan::{Adapter, CheckpointingMode, DeviceKind, Dtype, OptimizerName, Quantization};
+use crate::plan::{Adapter, AdapterKind, CheckpointingMode, DeviceKind, Dtype, OptimizerName, Quantization};
+
+/// As in the worker's `adapted_linear/mlp.py`.
+const MOST_RANKS_INSIDE: u32 = 32;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Load<'a> {
@@ -28,6 +31,27 @@ impl Load<'_> {
     /// Elementwise operations are those of the worker's native module.
     pub(super) fn takes_native_kernels(&self) -> bool {
         self.fast_path && self.device == DeviceKind::Cpu && self.number_bytes() == 4
+    }
+
+    /// Whether a GPU's kernels for the MLP add what LoRA adds, without keeping the product of gate and up. Cards that compute
+    /// in bf16 have them.
+    pub fn adapts_inside_mlp(&self) -> bool {
+        self.adapts_inside(&["gate_proj", "up_proj", "down_proj"])
+    }
+
+    /// The same for queries, keys and values, whose norms and positions add what LoRA adds.
+    pub fn adapts_inside_heads(&self) -> bool {
+        self.adapts_inside(&["q_proj", "k_proj", "v_proj"])
+    }
+
+    fn adapts_inside(&self, layers: &[&str]) -> bool {
+        let is_lora = matches!(self.adapter.kind, AdapterKind::Lora | AdapterKind::Rslora);
+        let on_card = self.fast_path && self.device == DeviceKind::Cuda && self.dtype == Dtype::Bf16;
+        let first = |name: &str| self.shape.blocks().find(|linear| selects(name, &linear.name));
+        is_lora
+            && on_card
+            && self.adapter.rank.is_some_and(|rank| rank <= MOST_RANKS_INSIDE)
+            && layers.iter().all(|name| first(name).is_some_and(|linear| self.targets(linear)))
     }
 
     /// Whether this layer gets an adapter.

@@ -18,19 +18,22 @@ os.environ["TRITON_INTERPRET"] = "1"
 import numpy as np
 import torch
 import triton.language as tl
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, silu
 from triton.runtime import interpreter
 
 from expert_worker.train.fast import dropout
 from expert_worker.train.fast import prove as proving
 from expert_worker.train.fast.batch import IGNORED
 from expert_worker.train.fast.kernels import head_loss
-from expert_worker.train.fast.kernels.adapted_linear import on_card
+from expert_worker.train.fast.kernels.adapted_linear import ADAPTED_HEADS, ADAPTED_MLP, on_card
 from expert_worker.train.fast.kernels.dequantize import DEQUANTIZE, by_bitsandbytes, in_one_launch
 from expert_worker.train.fast.kernels.dropout import BY_TORCH, DROPOUT, Drops
 from expert_worker.train.fast.kernels.registry import everywhere
+from expert_worker.train.fast.kernels.rotary import ROTARY
 from expert_worker.train.fast.kernels.triton_code import dropout as dropout_code
+from expert_worker.train.fast.kernels.triton_code import heads as heads_code
 from expert_worker.train.fast.kernels.triton_code import loss as loss_code
+from expert_worker.train.fast.kernels.triton_code import mlp as mlp_code
 
 ROWS, WIDTH = 37, 16
 SHARE = 0.3
@@ -135,6 +138,86 @@ def drops_of(tokens: int, width: int, layers: int) -> Drops:
     return Drops(keys, torch.stack(columns), SHARE)
 
 
+def mlp_of(tokens: int, width: int, rank: int, share: float, dtype: torch.dtype) -> dict[str, float]:
+    """The last blocks of tokens, columns and ranks are not full."""
+    kernels, draw = mlp_code.InActivation(), torch.Generator().manual_seed(width)
+
+    def drawn(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=draw).to(dtype)
+
+    drops = drops_of(tokens, width, 1) if share else None
+    gate_up, narrow, ups = drawn(tokens, 2 * width), drawn(tokens, 2 * rank), drawn(2 * width, rank)
+    down, grad, back = drawn(rank + 3, width), drawn(tokens, width), drawn(tokens, rank + 3)
+    scale = 0.7
+    out, out_narrow = kernels.activate(gate_up, narrow, ups, scale, down, drops)
+    in_place, to_ups, to_down = gate_up.clone(), torch.full(ups.shape, float("nan")), torch.ones(down.shape)
+    of_ups, of_down = kernels.through(grad, back, in_place, narrow, ups, scale, down, drops)
+    kernels.add(of_ups, to_ups, keep=False)
+    kernels.add(of_down, to_down, keep=True)
+
+    wide = [it.double().requires_grad_() for it in (gate_up, ups, down)]
+    of_gate, of_up = narrow.double().split(rank, 1)
+    b_gate, b_up = wide[1].split(width)
+    gate, up = wide[0].split(width, 1)
+    product = silu(gate + scale * of_gate @ b_gate.t()) * (up + scale * of_up @ b_up.t())
+    kept = product if drops is None else product.masked_fill(drops.masks[0], 0)
+    # The product is rounded before it is multiplied.
+    rounded = kept + (kept.to(dtype).double() - kept).detach()
+    reached = rounded @ wide[2].t()
+    ((product * grad.double()).sum() + (reached * back.double()).sum()).backward()
+    assert all(it.grad is not None for it in wide)
+    return {
+        "product": apart(out, product.detach()),
+        "narrow": apart(out_narrow, reached.detach()),
+        "gate and up": apart(in_place, wide[0].grad),
+        "ups": apart(to_ups, wide[1].grad),
+        "down": apart(to_down - 1, wide[2].grad),
+    }
+
+
+def heads_of(tokens: int, half: int, rank: int, normed: bool, dtype: torch.dtype) -> dict[str, float]:
+    """Three heads of queries and two of keys; values stay in place if those are normed."""
+    kernels, draw, heads = heads_code.InHeads(), torch.Generator().manual_seed(half), (3, 2)
+    width, scale, epsilon = 2 * half, 0.7, 1e-3
+
+    def drawn(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=draw).to(dtype)
+
+    qkv, narrow, ups = drawn(tokens, 7 * width), drawn(tokens, 3 * rank), drawn(7 * width, rank)
+    angles = drawn(tokens, 1, width)
+    cos, sin = angles[..., :half].cos(), angles[..., :half].sin()
+    norms = drawn(2, width) if normed else None
+    grads = drawn(tokens, 3, width), drawn(tokens, 2, width), drawn(tokens, 2, width)
+
+    wide, double_ups = qkv.double().requires_grad_(), ups.double()
+    left = narrow.double().requires_grad_()
+    of_each = zip(left.split(rank, 1), double_ups.split([3 * width, 2 * width, 2 * width]), strict=True)
+    whole = wide + scale * torch.cat([own @ up.t() for own, up in of_each], 1)
+    query, key, value = (
+        it.view(tokens, -1, width) for it in whole.split([3 * width, 2 * width, 2 * width], 1)
+    )
+    if norms is not None:
+        query, key = (
+            it * torch.rsqrt(it.square().mean(-1, keepdim=True) + epsilon) * weight.double()
+            for it, weight in zip((query, key), norms, strict=True)
+        )
+    wanted = [ROTARY.kernels[-1].function(it, cos.double(), sin.double()) for it in (query, key)]
+    sum((it * grad.double()).sum() for it, grad in zip((*wanted, value), grads, strict=True)).backward()
+    assert wide.grad is not None and left.grad is not None
+
+    given = narrow, ups, scale, cos, sin, norms, epsilon, heads
+    to_qkv, back = kernels.back(grads, qkv.clone() if normed else None, *given)
+    turned = torch.full((tokens, 5 * width), float("nan"), dtype=dtype)
+    values = qkv[:, 5 * width :] if normed else torch.full((tokens, 2 * width), float("nan"), dtype=dtype)
+    kernels.turn(qkv, *given, turned, values)
+    return {
+        "turned": apart(turned, torch.cat([it.detach().flatten(1) for it in wanted], 1)),
+        "values": apart(values, value.detach().flatten(1)),
+        "outputs": apart(to_qkv, wide.grad),
+        "back": apart(back, left.grad),
+    }
+
+
 def unlike(kind: str, nested: bool, block: int, shape: tuple[int, int], dtype: torch.dtype) -> int:
     """How many weights are not bitsandbytes' own to the last bit, in the format that they had and in fp32."""
     from bitsandbytes.functional import quantize_4bit
@@ -165,8 +248,8 @@ def losses() -> dict[str, Any]:
 
 def proved(dtype: torch.dtype) -> dict[str, str]:
     """Verdicts of `doctor --prove` on whole decoders, in which the kernels are those of a card."""
-    on_card.DEVICES = {"cpu"}
-    for operation in (DROPOUT, DEQUANTIZE):
+    on_card.DEVICES, proving.COMPILES = {"cpu"}, set()
+    for operation in (DROPOUT, DEQUANTIZE, ADAPTED_HEADS, ADAPTED_MLP):
         first, *rest = operation.kernels
         operation.kernels = (replace(first, runs=everywhere), *rest)
     proving.PARTS = tuple(part for part in proving.PARTS if set(part.operations) <= set(proving.INSIDE))
@@ -196,6 +279,14 @@ def numbers() -> dict[str, Any]:
         "loss": losses(),
         "dropout": each(dropout_of, *((*shape, dtype) for shape in shapes for dtype in dtypes)),
         "drop": each(dropped, *((tokens, 300, dtype) for tokens in (10, 37) for dtype in dtypes)),
+        "mlp": each(
+            mlp_of,
+            *((*it, dtype) for it in ((70, 100, 4, 0.0), (37, 130, 16, SHARE)) for dtype in dtypes),
+        ),
+        "heads": each(
+            heads_of,
+            *((*it, dtype) for it in ((37, 16, 4, True), (35, 12, 20, False)) for dtype in dtypes),
+        ),
         "dequantize": each(unlike, *weights),
     }
 

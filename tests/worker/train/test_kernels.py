@@ -21,8 +21,10 @@ from expert_worker.train.fast.kernels.registry import Target
 FP32, BF16 = (Target(torch.device("cpu"), dtype) for dtype in (torch.float32, torch.bfloat16))
 
 
-# Those of a layer's own parts are noted where a layer has dropout, or a weight in 4 bits.
-NOTED = [name for name in OPERATIONS if name not in ("dropout", "dequantize")]
+# Those of a layer's own parts are noted where a layer has dropout, a weight in 4 bits, or LoRA on a GPU.
+PARTS = ("dropout", "dequantize", "adapted_heads", "adapted_mlp")
+ONLY_ON_CARDS = ("in_place", "in_products", "in_one_launch", "in_rotation", "in_activation")
+NOTED = [name for name in OPERATIONS if name not in PARTS]
 
 
 def names(operation: str, dora: bool = False) -> list[str]:
@@ -114,9 +116,7 @@ def test_what_triton_lacks_is_reported_where_it_would_run(lacks, tmp_path, monke
     # As if the CPU were a card, but without the kernels that only a card can run.
     monkeypatch.setattr(triton_code, "supports", lambda _device: True)
     for operation in OPERATIONS.values():
-        kept = tuple(
-            it for it in operation.kernels if it.name not in ("in_place", "in_products", "in_one_launch")
-        )
+        kept = tuple(it for it in operation.kernels if it.name not in ONLY_ON_CARDS)
         monkeypatch.setattr(operation, "kernels", kept)
     found = [body for body in train(tmp_path / "card").of("warning") if body.code == "no-triton"]
     assert [lacks in body.message for body in found] == ([True] if lacks else [])

@@ -31,7 +31,7 @@ def interpreted(*words: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("kernel", ["loss", "dropout", "drop"])
+@pytest.mark.parametrize("kernel", ["loss", "dropout", "drop", "mlp", "heads"])
 def test_numbers_are_those_of_fp64(found, kernel):
     for name, distances in found[kernel].items():
         # Rounded to 8 bits once or twice.
@@ -47,7 +47,11 @@ def test_weights_of_4_bits_are_those_of_bitsandbytes_to_the_last_bit(found):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_whole_decoders_are_found_right_by_doctor_prove(dtype):
     """LoRA and DoRA with dropout, and LoRA on a base in 4 bits."""
-    tried = ["dropout in_products 0", "dropout in_products 1", "dequantize in_one_launch 2"]
+    tried = [
+        "adapted_heads in_rotation 0", "adapted_mlp in_activation 1", "dropout in_products 2",
+        "adapted_heads in_rotation 3", "adapted_mlp in_activation 4", "dropout in_products 5",
+        "dequantize in_one_launch 6",
+    ]  # fmt: skip
     assert interpreted("decoders", dtype) == dict.fromkeys(tried, "right")
 
 

@@ -72,6 +72,9 @@ class Layer:
         self.head_norms = None
         if parts.query_norm is not None and parts.key_norm is not None:
             self.head_norms = Norm.of(parts.query_norm), Norm.of(parts.key_norm)
+        norms = [(norm.weight, norm.epsilon) for norm in self.head_norms or ()]
+        self.heads = kernels.heads(self.qkv, norms, self.head_width)
+        self.adapted_mlp = kernels.mlp(self.gate_up, self.down)
 
     def invalidate(self) -> None:
         for fused in self._fused():
@@ -110,12 +113,16 @@ class Layer:
         return x, self._feed(normed)
 
     def _feed(self, normed: Tensor) -> Tensor:
+        if self.adapted_mlp is not None:
+            return self.adapted_mlp(normed)
         if self.gate_up is not None:
             return self.down(self._between.swiglu_of(self.gate_up(normed)))
         return self.down(self._between.swiglu(*together((self.gate, self.up), normed)))
 
     def _qkv(self, normed: Tensor, context: BatchContext) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values: [tokens, heads, width]."""
+        if self.heads is not None:
+            return self.heads(normed, context.cos, context.sin)
         settings = self.head_norms, self.head_width, context.cos, context.sin
         if self.qkv is not None:
             return self._between.heads_of(self.qkv(normed), self.qkv.widths, *settings)

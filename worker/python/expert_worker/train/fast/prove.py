@@ -8,7 +8,7 @@ kernel's. In a 16-bit format, it may be twice as far from fp32 as the reference.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from math import isfinite
@@ -24,7 +24,7 @@ from expert_worker.train.fast import compiler
 from expert_worker.train.fast.batch import PackedBatch, positions_of
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import CounterDropout, Place, install, token_keys
-from expert_worker.train.fast.kernels.adapted_linear import ADAPTED_LINEAR
+from expert_worker.train.fast.kernels.adapted_linear import ADAPTED_HEADS, ADAPTED_LINEAR, ADAPTED_MLP
 from expert_worker.train.fast.kernels.choice import OPERATIONS
 from expert_worker.train.fast.kernels.dequantize import DEQUANTIZE
 from expert_worker.train.fast.kernels.dropout import DROPOUT
@@ -75,13 +75,14 @@ class Part:
     quantized: bool = False
 
 
-# What adapted layers use themselves. Their own reference, a module of peft, does not.
-INSIDE = (DROPOUT.name, DEQUANTIZE.name)
+# What adapted layers use, or are part of. Their own reference, a module of peft, does not and is not.
+INSIDE = (DROPOUT.name, DEQUANTIZE.name, ADAPTED_HEADS.name, ADAPTED_MLP.name)
 PARTS = (
     Part(tuple(name for name in OPERATIONS if name not in INSIDE)),
     # The other operations do not see the adapter.
     Part((ADAPTED_LINEAR.name,), dora=True),
-    Part((DROPOUT.name,), dropout=0.1),
+    Part((ADAPTED_HEADS.name, ADAPTED_MLP.name)),
+    Part((DROPOUT.name, ADAPTED_HEADS.name, ADAPTED_MLP.name), dropout=0.1),
     Part((DROPOUT.name,), dropout=0.1, dora=True),
     Part((DEQUANTIZE.name,), quantized=True),
 )
@@ -105,7 +106,7 @@ def formats(device: torch.device) -> list[torch.dtype]:
 def prove(
     device: torch.device,
     wanted: Sequence[torch.dtype] | None = None,
-    tell: Callable[[Trial], None] = lambda _: None,
+    report: Callable[[Trial], None] = lambda _: None,
 ) -> list[Trial]:
     """Every kernel that runs on `device`, in the wanted formats; in every one that it has by default."""
     found = []
@@ -117,46 +118,68 @@ def prove(
         torch.set_num_threads(1)
     try:
         for dtype in formats(device) if wanted is None else wanted:
-            for part in PARTS:
-                for trial in _trials(scene, device, dtype, part):
-                    found.append(trial)
-                    tell(trial)
+            of_kernels = [
+                trial for part in PARTS for trial in _reported(_trials(scene, device, dtype, part), report)
+            ]
+            found += [*of_kernels, *_reported(_whole(scene, device, dtype, of_kernels), report)]
     finally:
         torch.backends.cuda.matmul.allow_tf32 = exact_products
         torch.set_num_threads(threads)
     return found
 
 
+def _reported(trials: Iterable[Trial], report: Callable[[Trial], None]) -> Iterator[Trial]:
+    for trial in trials:
+        report(trial)
+        yield trial
+
+
 def _trials(scene: Scene, device: torch.device, dtype: torch.dtype, part: Part) -> Iterator[Trial]:
-    model, batch = _model(scene, device, dtype, part), _batch(scene, device)
-    references = {name: operation.kernels[-1].name for name, operation in OPERATIONS.items()}
+    model, batch, references = _model(scene, device, dtype, part), _batch(scene, device), _references()
     if set(part.operations) <= set(INSIDE):
         del references[ADAPTED_LINEAR.name]
     others = {name: _others(model, name, references) for name in part.operations}
     if not any(others.values()):
         return
-    exact = _step(_decoder(deepcopy(model).float(), references), batch, 1)
-    plain = _step(_decoder(model, references), batch)
-    if dtype == torch.float32:
-        accepted = EXACT
-    else:
-        own = max(_apart(plain.loss, exact.loss), _apart(plain.gradients, exact.gradients))
-        accepted = TIMES_IN_16_BITS * own + EXACT
-    found = []
+    exact, plain, accepted = _expected(model, batch, references, dtype)
     for name, kernels in others.items():
         for kernel in kernels:
             tried = _decoder(model, {**references, name: kernel})
             trial = _trial(tried, batch, exact, accepted, plain.seconds)
-            found.append(Trial(operation=name, kernel=kernel, format=format_name(dtype), **trial))
-            yield found[-1]
-    if device.type in COMPILES and dtype != torch.float32 and part is PARTS[0]:
-        refused = refused_of(found, dtype)
-        trial = _compiled(model, batch, exact, accepted, refused)
-        yield Trial(operation=COMPILED, kernel=COMPILER, format=format_name(dtype), **trial)
-        wrapper = compiler.compiler(COMPILER) if trial["verdict"] == "right" else None
-        made = FastDecoder(model, Place(), flash=True, compiled=wrapper, refused=refused)
-        trial = _captured(model, made, scene, exact, accepted, device)
-        yield Trial(operation=CAPTURED, kernel=GRAPH, format=format_name(dtype), **trial)
+            yield Trial(operation=name, kernel=kernel, format=format_name(dtype), **trial)
+
+
+def _whole(
+    scene: Scene, device: torch.device, dtype: torch.dtype, of_kernels: Sequence[Trial]
+) -> Iterator[Trial]:
+    """Layers as runs compute them, without the kernels that were not found right: compiled, and captured."""
+    if device.type not in COMPILES or dtype == torch.float32:
+        return
+    model, batch = _model(scene, device, dtype, PARTS[0]), _batch(scene, device)
+    exact, _, accepted = _expected(model, batch, _references(), dtype)
+    refused = refused_of(of_kernels, dtype)
+    trial = _compiled(model, batch, exact, accepted, refused)
+    yield Trial(operation=COMPILED, kernel=COMPILER, format=format_name(dtype), **trial)
+    wrapper = compiler.compiler(COMPILER) if trial["verdict"] == "right" else None
+    made = FastDecoder(model, Place(), flash=True, compiled=wrapper, refused=refused)
+    trial = _captured(model, made, scene, exact, accepted, device)
+    yield Trial(operation=CAPTURED, kernel=GRAPH, format=format_name(dtype), **trial)
+
+
+def _references() -> dict[str, str]:
+    return {name: operation.kernels[-1].name for name, operation in OPERATIONS.items()}
+
+
+def _expected(
+    model: Any, batch: PackedBatch, references: dict[str, str], dtype: torch.dtype
+) -> tuple[_Step, _Step, float]:
+    """A step in fp32 and one in `dtype`, by references, and how far a kernel may be from the first."""
+    exact = _step(_decoder(deepcopy(model).float(), references), batch, 1)
+    plain = _step(_decoder(model, references), batch)
+    if dtype == torch.float32:
+        return exact, plain, EXACT
+    own = max(_apart(plain.loss, exact.loss), _apart(plain.gradients, exact.gradients))
+    return exact, plain, TIMES_IN_16_BITS * own + EXACT
 
 
 def _compiled(

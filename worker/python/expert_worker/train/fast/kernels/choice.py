@@ -6,13 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from torch import nn
+from torch import Tensor, nn
 
 from expert_worker.errors import BadInput
 
 from ..weights import is_4bit
 from .adapted_linear import (
+    ADAPTED_HEADS,
     ADAPTED_LINEAR,
+    ADAPTED_MLP,
+    AdaptedHeads,
+    AdaptedMlp,
     CardGroup,
     Copies,
     FusedLayer,
@@ -34,7 +38,18 @@ Function = TypeVar("Function")
 
 OPERATIONS: dict[str, Operation[Any, Any]] = {
     operation.name: operation
-    for operation in (ATTENTION, HEAD_LOSS, ADAPTED_LINEAR, DROPOUT, DEQUANTIZE, RMS_NORM, ROTARY, SWIGLU)
+    for operation in (
+        ATTENTION,
+        HEAD_LOSS,
+        ADAPTED_LINEAR,
+        ADAPTED_HEADS,
+        ADAPTED_MLP,
+        DROPOUT,
+        DEQUANTIZE,
+        RMS_NORM,
+        ROTARY,
+        SWIGLU,
+    )
 }
 
 
@@ -95,6 +110,22 @@ class Kernels:
     def joined(self, projections: Sequence[Projection]) -> CardGroup | None:
         """Layers that take the same input as one, where their kernel has a way to."""
         return join(projections, self.copies)
+
+    def heads(
+        self, group: CardGroup | None, norms: Sequence[tuple[Tensor, float]], width: int
+    ) -> AdaptedHeads | None:
+        """Queries, keys and values with their norms and positions, where a kernel computes them as one."""
+        if group is None or not AdaptedHeads.fits(group, norms):
+            return None
+        kernel = self._choose(ADAPTED_HEADS)()
+        return None if kernel is None else AdaptedHeads(kernel, group, norms, width)
+
+    def mlp(self, into: CardGroup | None, out: Projection) -> AdaptedMlp | None:
+        """A layer's MLP, where a kernel computes it as one."""
+        if into is None or not isinstance(out, CardGroup) or not AdaptedMlp.fits(into, out):
+            return None
+        kernel = self._choose(ADAPTED_MLP)()
+        return None if kernel is None else AdaptedMlp(kernel, into, out)
 
     def _choose(self, operation: Operation[Target, Function]) -> Function:
         self._note_chosen(operation)

@@ -10,13 +10,19 @@ from ..registry import Kernel, Operation
 from .copies import Copies
 from .dora import FUSED_DORA
 from .grouped import GroupedLora
+from .heads import ADAPTED_HEADS, AdaptedHeads
 from .layer import FusedLayer, LayerKernels
 from .lora import FUSED_LORA, FusedLora
+from .mlp import ADAPTED_MLP, AdaptedMlp
 from .on_card import LORA_ON_CARD, CardGroup, join
 from .together import together
 
 __all__ = [
+    "ADAPTED_HEADS",
     "ADAPTED_LINEAR",
+    "ADAPTED_MLP",
+    "AdaptedHeads",
+    "AdaptedMlp",
     "CardGroup",
     "Copies",
     "FusedLayer",

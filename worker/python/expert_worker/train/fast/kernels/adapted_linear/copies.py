@@ -50,7 +50,8 @@ class Copies:
 
 class Copied:
     """`down` is the layers' A, one below the other; `ups` the B of each run of layers of equal shape:
-    [layers, outputs, rank]."""
+    [layers, outputs, rank]. They are parts of one piece of memory: where all ranks are equal, `stacked_ups`
+    has them one below the other."""
 
     def __init__(self, copies: Copies, layers: Sequence[FusedLayer]) -> None:
         self._copies, self._layers = copies, tuple(layers)
@@ -58,21 +59,27 @@ class Copied:
         self.ranks = tuple(len(down) for down, _ in pairs)
         self.outputs = tuple(len(up) for _, up in pairs)
         self.runs = runs([(*up.shape, layer.scale) for layer, (_, up) in zip(layers, pairs, strict=True)])
-        self._down = torch.empty(0)
+        self._down, self._up = torch.empty(0), torch.empty(0)
         self._ups: list[Tensor] = []
 
     def of(self, dtype: torch.dtype) -> tuple[Tensor, list[Tensor]]:
         self._copies.refresh(dtype)
         return self._down, self._ups
 
+    def stacked_ups(self, dtype: torch.dtype) -> Tensor:
+        self._copies.refresh(dtype)
+        return self._up.view(-1, self.ranks[0])
+
     def pair(self, dtype: torch.dtype, into: list[Tensor], source: list[Tensor]) -> None:
         """Each part of the copies, and what it is copied from."""
         downs, ups = self.downs(), self.ups()
         if self._down.dtype != dtype or self._down.device != downs[0].device or not self._ups:
             self._down = downs[0].new_empty((sum(self.ranks), downs[0].shape[1]), dtype=dtype)
+            self._up = ups[0].new_empty(sum(up.numel() for up in ups), dtype=dtype)
+            sizes = [sum(up.numel() for up in ups[start:end]) for start, end in self.runs]
             self._ups = [
-                ups[start].new_empty((end - start, *ups[start].shape), dtype=dtype)
-                for start, end in self.runs
+                part.view(end - start, *ups[start].shape)
+                for part, (start, end) in zip(torch.split(self._up, sizes), self.runs, strict=True)
             ]
         into += torch.split(self._down, list(self.ranks))
         source += downs

@@ -130,7 +130,7 @@ class FusedDora(FusedLayer):
         magnitude = self.module.lora_magnitude_vector[self.adapter].weight  # type: ignore[index, union-attr]
         # The parts of a draw are separate arguments: autograd sees only tensors among the arguments.
         result: Tensor = _DoraLinear.apply(
-            x, down, up, magnitude, self.norm.of(down, up), self, *self.draw(x)
+            x, down, up, magnitude, self.norm.of(down, up), self, *self.draw(x.shape[-1])
         )
         return result
 

@@ -146,7 +146,7 @@ def grouped(layers: Sequence[GroupedLora], x: Tensor) -> tuple[Tensor, ...]:
         adapted = {number: lora for number, it in enumerate(layers) if (lora := it.experts[expert])}
         if start == end or not adapted:
             continue
-        draws = {number: lora.draw(x) for number, lora in adapted.items()}
+        draws = {number: lora.draw(x.shape[-1]) for number, lora in adapted.items()}
         # Each layer drops other elements: only without dropout do they read the same.
         together = (
             [list(draws)] if all(draw.keys is None for draw in draws.values()) else [[n] for n in draws]

@@ -39,9 +39,10 @@ class FusedLayer:
     def matrices(self) -> tuple[Tensor, Tensor]:
         return matrices(self.module, self.adapter)
 
-    def draw(self, x: Tensor) -> Draw:
+    def draw(self, width: int) -> Draw:
+        """For an input of the current tokens."""
         dropout = self.dropout()
-        return NOTHING if dropout is None else dropout.draw(x.shape[-1])
+        return NOTHING if dropout is None else dropout.draw(width)
 
     def dropout(self) -> CounterDropout | None:
         found = self.module.lora_dropout[self.adapter]  # type: ignore[index]

@@ -74,7 +74,7 @@ def lora_linear(x: Tensor, down: Tensor, up: Tensor, base: nn.Module, scale: flo
 class FusedLora(FusedLayer):
     def __call__(self, x: Tensor) -> Tensor:
         down, up = self.matrices()
-        return lora_linear(x, down, up, self.base, self.scale, self.draw(x))
+        return lora_linear(x, down, up, self.base, self.scale, self.draw(x.shape[-1]))
 
 
 def _fused(module: nn.Module, kernels: LayerKernels) -> FusedLora:

@@ -83,33 +83,96 @@ class CardGroup:
         ]
 
     def __call__(self, x: Tensor) -> Tensor:
-        trained = [matrix for layer in self.layers for matrix in layer.matrices()]
-        result: Tensor = _OnCard.apply(x, self, [layer.draw(x) for layer in self.layers], *trained)
+        result: Tensor = _OnCard.apply(x, self, self.draws(x.shape[-1]), *self.trained())
         return result
 
-    def of_bases(self, x: Tensor) -> Tensor:
+    def project(self, x: Tensor, draws: Sequence[Draw]) -> Tensor:
+        """dropout(x) A^T of all layers, side by side."""
+        down, _ = self.copied.of(x.dtype)
+        return self.narrow.project(x, down, self.narrow.spans(draws))
+
+    def add_to_downs(self, back: Tensor, x: Tensor, draws: Sequence[Draw]) -> None:
+        """To the gradients of A."""
+        self.narrow.add_to_downs(back, x, self.narrow.spans(draws))
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all layers have one rank and one scale."""
+        return (
+            len({(layer.scale, rank) for layer, rank in zip(self.layers, self.copied.ranks, strict=True)})
+            == 1
+        )
+
+    def draws(self, width: int) -> list[Draw]:
+        """Of an input of the current tokens."""
+        return [layer.draw(width) for layer in self.layers]
+
+    def trained(self) -> list[Tensor]:
+        """A and B of each layer."""
+        return [matrix for layer in self.layers for matrix in layer.matrices()]
+
+    def outputs(self, x: Tensor, narrow: Tensor, draws: Sequence[Draw]) -> Tensor:
+        """The adapters' part first: the base's product then adds to what it writes anyway."""
+        _, ups = self.copied.of(x.dtype)
+        out = x.new_empty((x.shape[0], sum(self.widths)))
+        for run, up, scale in zip(self.runs, ups, self.scales(draws), strict=True):
+            own, part = run.split(out[:, run.columns]), run.split(narrow[:, run.ranks])
+            product_into(own, part, run.of(up).mT, scale)
+        return self.of_bases(x, out)
+
+    def of_bases(self, x: Tensor, added_to: Tensor | None = None) -> Tensor:
         whole = self._at_once(x.dtype)
         if whole is not None:
-            out = x @ whole.t()
+            out = x @ whole.t() if added_to is None else added_to.addmm_(x, whole.t())
         else:
-            out = x.new_empty((x.shape[0], sum(self.widths)))
+            keep = added_to is not None
+            out = x.new_empty((x.shape[0], sum(self.widths))) if added_to is None else added_to
             for layer, (start, end) in zip(self.layers, self._columns, strict=True):
-                torch.mm(x, layer.weight(x.dtype).t(), out=out[:, start:end])
+                product_into(out[:, start:end], x, layer.weight(x.dtype).t(), 1.0, keep=keep)
         for base, (start, end) in zip(self.bases, self._columns, strict=True):
             if isinstance(base.bias, Tensor):
                 out[:, start:end].add_(base.bias.detach())
         return out
 
-    def through_bases(self, grad: Tensor) -> Tensor:
+    def back(self, grad: Tensor, draws: Sequence[Draw]) -> Tensor:
+        """The gradient of `narrow`."""
+        _, ups = self.copied.of(grad.dtype)
+        back = grad.new_empty((len(grad), sum(self.copied.ranks)))
+        for run, up, scale in zip(self.runs, ups, self.scales(draws), strict=True):
+            product_into(run.split(back[:, run.ranks]), run.split(grad[:, run.columns]), run.of(up), scale)
+        return back
+
+    def add_to_ups(self, grad: Tensor, narrow: Tensor, draws: Sequence[Draw]) -> None:
+        """To the gradients of B."""
+        trained = self.copied.ups()
+        for run, scale in zip(self.runs, self.scales(draws), strict=True):
+            own, part = run.split(grad[:, run.columns]), run.split(narrow[:, run.ranks])
+            add_gradients(trained[run.first : run.end], own.mT, part, scale)
+
+    def to_input(self, grad: Tensor, back: Tensor, draws: Sequence[Draw]) -> Tensor:
+        """The gradient of the input: without dropout the adapters' part first, as in `outputs`."""
+        down, _ = self.copied.of(grad.dtype)
+        spans = self.narrow.spans(draws)
+        if all(span.drops is None for span in spans):
+            return self.through_bases(grad, back @ down)
+        to_x = self.through_bases(grad)
+        self.narrow.add_through(to_x, back, down, spans)
+        return to_x
+
+    def through_bases(self, grad: Tensor, added_to: Tensor | None = None) -> Tensor:
         """The gradient of their input."""
         whole = self._at_once(grad.dtype)
         if whole is not None:
-            return grad @ whole
-        (start, end), *others = self._columns
-        to_x = grad[:, start:end] @ self.layers[0].weight(grad.dtype)
-        for layer, (start, end) in zip(self.layers[1:], others, strict=True):
-            to_x.addmm_(grad[:, start:end], layer.weight(grad.dtype))
-        return to_x
+            return grad @ whole if added_to is None else added_to.addmm_(grad, whole)
+        for layer, (start, end) in zip(self.layers, self._columns, strict=True):
+            part, weight = grad[:, start:end], layer.weight(grad.dtype)
+            added_to = part @ weight if added_to is None else added_to.addmm_(part, weight)
+        assert added_to is not None
+        return added_to
+
+    def scales(self, draws: Sequence[Draw]) -> list[float]:
+        """Of each run. Dropout scales the inputs that it keeps."""
+        return [self.layers[run.first].scale / (1 - draws[run.first].share) for run in self.runs]
 
     def _at_once(self, dtype: torch.dtype) -> Tensor | None:
         """All weights one below the other, for one product; None where they would take too much memory."""
@@ -130,38 +193,20 @@ class _OnCard(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, group: CardGroup, draws: Sequence[Draw], *_trained: Tensor) -> Tensor:
-        down, ups = group.copied.of(x.dtype)
-        out = group.of_bases(x)
-        narrow = group.narrow.project(x, down, group.narrow.spans(draws))
-        scales = [
-            layer.scale / (1 - draw.share if draw.keys is not None else 1)
-            for layer, draw in zip(group.layers, draws, strict=True)
-        ]
-        for run, up in zip(group.runs, ups, strict=True):
-            own, part = run.split(out[:, run.columns]), run.split(narrow[:, run.ranks])
-            product_into(own, part, run.of(up).mT, scales[run.first], keep=True)
+        narrow = group.project(x, draws)
         ctx.save_for_backward(x, narrow)
-        ctx.group, ctx.draws, ctx.scales = group, draws, scales
-        return out
+        ctx.group, ctx.draws = group, draws
+        return group.outputs(x, narrow, draws)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, narrow = ctx.saved_tensors
-        group, draws, scales = ctx.group, ctx.draws, ctx.scales
-        down, ups = group.copied.of(x.dtype)
-        grad, back, trained = grad.contiguous(), torch.empty_like(narrow), group.copied.ups()
-        for run, up in zip(group.runs, ups, strict=True):
-            own, scale = run.split(grad[:, run.columns]), scales[run.first]
-            product_into(run.split(back[:, run.ranks]), own, run.of(up), scale)
-            part = run.split(narrow[:, run.ranks])
-            add_gradients(trained[run.first : run.end], own.mT, part, scale)
-        spans = group.narrow.spans(draws)
-        group.narrow.add_to_downs(back, x, spans)
-        to_x = None
-        if ctx.needs_input_grad[0]:
-            to_x = group.through_bases(grad)
-            group.narrow.add_through(to_x, back, down, spans)
+        group, draws, grad = ctx.group, ctx.draws, grad.contiguous()
+        back = group.back(grad, draws)
+        group.add_to_ups(grad, narrow, draws)
+        group.add_to_downs(back, x, draws)
+        to_x = group.to_input(grad, back, draws) if ctx.needs_input_grad[0] else None
         return to_x, None, None, *(None for _ in range(2 * len(group.layers)))
 
 

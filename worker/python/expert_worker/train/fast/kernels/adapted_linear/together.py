@@ -64,7 +64,7 @@ def together(layers: Sequence[Any], x: Tensor) -> tuple[Tensor, ...]:
     several experts always at once."""
     if all(isinstance(layer, GroupedLora) for layer in layers):
         return grouped(layers, x)
-    alike = all(isinstance(layer, FusedLora) and layer.draw(x).keys is None for layer in layers)
+    alike = all(isinstance(layer, FusedLora) and layer.draw(x.shape[-1]).keys is None for layer in layers)
     if not alike:
         return tuple(layer(x) for layer in layers)
     matrices = [layer.matrices() for layer in layers]

@@ -10,9 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..dropout import FIRST, SECOND, SHIFT, Drops, limit
-
-_FIRST, _SECOND, _SHIFT = tl.constexpr(FIRST), tl.constexpr(SECOND), tl.constexpr(SHIFT)
+from ..dropout import Drops, limit
+from .tiles import FEWEST_RANKS, is_dropped
 
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}
 # Tokens and columns of a block, and how many blocks are loaded ahead.
@@ -22,17 +21,10 @@ TO_DOWNS_FP32 = {**TO_DOWNS, "block_tokens": 32, "block_width": 32}
 THROUGH = {"block_tokens": 32, "block_width": 64, "num_stages": 1, **OPTIONS}
 DROP = {"block_tokens": 8, "block_width": 256, **OPTIONS}
 SUM = {"block": 1024, **OPTIONS}
-# A product needs a side of 16. Of a larger rank, this many at once; without tensor cores, sums of more would
-# not fit into registers.
-FEWEST_RANKS, MOST_RANKS, MOST_RANKS_FP32 = 16, 64, 16
+# Of a larger rank, this many at once; without tensor cores, sums of more would not fit into registers.
+MOST_RANKS, MOST_RANKS_FP32 = 64, 16
 # Sums over tokens are formed in parts, so that a card has enough to do, and then added.
 PART_TOKENS, MOST_PARTS = 1024, 32
-
-
-@triton.jit
-def is_dropped(keys, columns, limit):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
-    word = (keys[:, None] ^ columns[None, :]) * _FIRST
-    return ((word ^ (word >> _SHIFT)) * _SECOND) < limit
 
 
 @triton.jit(do_not_specialize=["tokens"])  # type: ignore[untyped-decorator]
@@ -240,9 +232,7 @@ class InProducts:
     def add_to_downs(self, back: Tensor, x: Tensor, drops: Drops, out: Tensor, *, keep: bool) -> None:
         settings = {**_settings(out, drops, x.dtype), **to_downs_blocks(x.dtype)}
         tokens, width = x.shape
-        count = min(triton.cdiv(tokens, PART_TOKENS), MOST_PARTS)
-        block = settings["block_tokens"]
-        part_tokens = triton.cdiv(triton.cdiv(tokens, count), block) * block
+        count, part_tokens = parts_of(tokens, settings["block_tokens"])
         parts = torch.empty((count, *out.shape), dtype=torch.float32, device=x.device)
         columns = triton.cdiv(width, settings["block_width"])
         kernel: Any = to_downs[_programs(drops, settings), columns, count]
@@ -260,8 +250,7 @@ class InProducts:
             limit(drops.share),
             **settings,
         )
-        adds: Any = sum_parts[(triton.cdiv(out.numel(), SUM["block"]),)]
-        adds(parts, out, count, out.numel(), keep=keep, **SUM)
+        add_parts(parts, out, keep=keep)
 
     def add_through_downs(self, to_x: Tensor, back: Tensor, down: Tensor, drops: Drops) -> None:
         tokens, width = to_x.shape
@@ -278,6 +267,18 @@ class InProducts:
         size = tokens, width, limit(drops.share), 1 / (1 - drops.share)
         places = x.contiguous(), drops.keys, drops.columns, into, into if rest is None else rest
         kernel(*places, *size, want_rest=rest is not None, **DROP)
+
+
+def parts_of(tokens: int, block: int) -> tuple[int, int]:
+    """How many parts of the tokens are summed, and the tokens of each: whole blocks."""
+    count: int = min(triton.cdiv(tokens, PART_TOKENS), MOST_PARTS)
+    return count, triton.cdiv(triton.cdiv(tokens, count), block) * block
+
+
+def add_parts(parts: Tensor, out: Tensor, *, keep: bool) -> None:
+    """The sum of parts [count, ...] like `out`, added to it with `keep`."""
+    adds: Any = sum_parts[(triton.cdiv(out.numel(), SUM["block"]),)]
+    adds(parts, out, len(parts), out.numel(), keep=keep, **SUM)
 
 
 def to_downs_blocks(dtype: torch.dtype) -> dict[str, Any]:
