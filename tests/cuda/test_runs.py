@@ -1,7 +1,7 @@
 """Runs through the CLI on cards that are not here: killed and resumed, short of memory, on several cards.
 
-No kernel runs, so losses and answers mean nothing: `generate` and `evaluate`, whose answers come from them,
-need a card. DDP finds no gradient to sum: which ones there are is read back from what a kernel writes."""
+No kernel runs, so losses and answers mean nothing; test_values.py has the commands that read
+them. DDP finds no gradient to sum: which ones there are is read back from what a kernel writes."""
 
 from __future__ import annotations
 
@@ -85,10 +85,11 @@ class Runs:
     card: Card | None = RTX_4090
     # Nothing is computed here that a comparison of kernels could find.
     proves: bool = False
+    device: str = "cuda"
 
     def start(self, command: str, name: str, *options: str) -> subprocess.Popen[str]:
         words = [CLI, "--python", self.folder / "python", command, "-m", self.folder]
-        words += ["--output", self.output(name), "--device", "cuda", *options]
+        words += ["--output", self.output(name), "--device", self.device, *options]
         if command == "train" and not self.proves:
             words.append("--no-prove")
         variables = {"EXPERT_HOME": str(self.folder / "home"), **self.variables}
