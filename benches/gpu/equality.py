@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -119,9 +120,12 @@ def ways(device: torch.device, dtype: torch.dtype, dora: bool) -> dict[str, dict
         fused = ["fused_dora" if dora else "fused_lora", "module"]
         names = fused if operation.name == "adapted_linear" else operation.names(Target(device, dtype))
         found |= {f"{operation.name}: {name}": {"kernels": {operation.name: name}} for name in names[1:]}
-    if device.type == "cuda":
-        found["compiled"] = {"compiled": compiler("inductor")}
     return found
+
+
+def compiles(kind: str, device: torch.device) -> bool:
+    """Compiling takes longer than all other checks of a kind together: once for each precision."""
+    return device.type == "cuda" and kind == "lora"
 
 
 def check(kind: str, dtype_name: str, device: torch.device) -> list[dict[str, Any]]:
@@ -139,7 +143,10 @@ def check(kind: str, dtype_name: str, device: torch.device) -> list[dict[str, An
     if dtype_name == "bf16":
         allowed = max(LEAST, ROOM * apart(plain(*fresh(dtype), batch), reference))
     rows = []
-    for name, options in ways(device, dtype, bool(settings["dora"])).items():
+    tried = ways(device, dtype, bool(settings["dora"]))
+    if compiles(kind, device):
+        tried["compiled"] = {"compiled": compiler("inductor")}
+    for name, options in tried.items():
         try:
             found, way = fast(*fresh(dtype), batch, **options)
             row = {"apart": apart(found, reference), "attention": way}
@@ -154,16 +161,41 @@ def peak_operations(device: torch.device) -> float:
     """Multiplications and additions a second of one large bf16 product: what this card really reaches."""
     size, rounds = (8192, 20) if device.type == "cuda" else (256, 3)
     a = torch.randn(size, size, device=device, dtype=torch.bfloat16)
-    a @ a
-    seconds = []
+    return 2 * size**3 / _seconds(lambda: a @ a, rounds, device)
+
+
+def copied_bytes(device: torch.device) -> float:
+    """Bytes read and written per second by a large copy on this device."""
+    size, rounds = (1 << 30, 20) if device.type == "cuda" else (1 << 24, 3)
+    source = torch.zeros(size, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    return 2 * size / _seconds(lambda: target.copy_(source), rounds, device)
+
+
+def launch_seconds(device: torch.device) -> float:
+    """Of one small operation after another: what the host needs for each launch."""
+    number = torch.zeros(1, device=device)
+    return _seconds(lambda: number.add_(1), 1000, device)
+
+
+def multiplies(device: torch.device) -> bool:
+    """Whether a product on this device is right. Where it is not, no figure here is a measurement."""
+    a = torch.arange(4096.0).remainder(7).reshape(64, 64)
+    return bool((a.to(device) @ a.to(device)).cpu().equal(a @ a))
+
+
+def _seconds(operation: Callable[[], Any], rounds: int, device: torch.device) -> float:
+    """Of one call: the best of three series."""
+    operation()
+    found = []
     for _ in range(3):
         wait(device)
         began = time.perf_counter()
         for _ in range(rounds):
-            a @ a
+            operation()
         wait(device)
-        seconds.append(time.perf_counter() - began)
-    return 2 * size**3 * rounds / min(seconds)
+        found.append((time.perf_counter() - began) / rounds)
+    return min(found)
 
 
 def wait(device: torch.device) -> None:
@@ -173,10 +205,24 @@ def wait(device: torch.device) -> None:
 
 def main() -> None:
     device = torch.device(sys.argv[1])
-    kinds = ("lora", "lora with dropout", "dora", "dora with dropout", "qlora")
-    rows = [row for kind in kinds for dtype in ("fp32", "bf16") for row in check(kind, dtype, device)]
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
-    print(json.dumps({"device": name, "peak_operations": peak_operations(device), "checks": rows}))
+    # As in training; it compiles a kernel for every length.
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    kinds = ("lora with dropout", "dora", "dora with dropout", "qlora", "lora")
+    found: dict[str, Any] = {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
+        "multiplies": multiplies(device),
+        "peak_operations": peak_operations(device),
+        "copied_bytes": copied_bytes(device),
+        "launch_seconds": launch_seconds(device),
+        "checks": [],
+    }
+    # The caller reads the last line, also of a run that it ends for want of time.
+    print(json.dumps(found), flush=True)
+    # What is compiled comes last.
+    for kind in kinds:
+        for dtype in ("bf16", "fp32"):
+            found["checks"] += check(kind, dtype, device)
+            print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ CPU = torch.device("cpu")
 READ_BY_HOST = {
     "nonzero",
     "masked_select",
+    "masked_scatter_backward",
     "equal",
     "_unique2",
     "unique_consecutive",
@@ -58,15 +59,22 @@ class Computed(TorchDispatchMode):
             return function(*args, **named)
         if name in READ_BY_HOST:
             return tree_map(_to_card, _on_cpu(function, args, named))
-        if name in ("index", "index_put", "index_put_"):
+        if name in ("index", "index_put", "index_put_", "_index_put_impl_"):
             args = (args[0], [_positions(it) for it in _spread(args[1])], *args[2:])
         found = function(*args, **named)
         if torch.cuda.is_current_stream_capturing():
             return found
-        values = _on_cpu(INSTEAD.get(name, function), args, named)
+        values = _on_cpu(INSTEAD.get(_name(function), function), args, named)
         if not any(it.alias_info and it.alias_info.is_write for it in function._schema.returns):
             _fill(found, values)
         return found
+
+
+def _name(function: Any) -> str:
+    """With its overload, where that is one of CUDA's."""
+    overload = function._overloadname
+    name: str = function.overloadpacket.__name__
+    return f"{name}.{overload}" if overload in ("dtype", "dtype_out") else name
 
 
 def _is_view(function: Any) -> bool:
@@ -159,19 +167,31 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, *given: Any) -> tuple[
 def _attention_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, *given: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    assert query.shape[1] == key.shape[1], "the backward pass of heads that share keys is not computed"
+    shared, groups = key.shape, query.shape[1] // key.shape[1]
+    key, value = (it.repeat_interleave(groups, 1) for it in (key, value))
     weights, factor = _weights(query, key, *given)
     grad, to_value = grad.float(), weights.transpose(-2, -1) @ grad.float()
     back = grad @ value.float().transpose(-2, -1)
     scores = weights * (back - (back * weights).sum(-1, keepdim=True)) * factor
     to_query, to_key = scores @ key.float(), scores.transpose(-2, -1) @ query.float()
-    return to_query.to(query.dtype), to_key.to(key.dtype), to_value.to(value.dtype)
+    # Heads that share keys add up.
+    to_key, to_value = (
+        it.unflatten(1, (shared[1], groups)).sum(2).to(key.dtype) for it in (to_key, to_value)
+    )
+    return to_query.to(query.dtype), to_key, to_value
 
 
 def _flash(
     q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0, causal: bool = False, *_: Any, scale: Any = None
 ) -> Any:
     return _attention(q, k, v, None, dropout, causal, scale)
+
+
+def _flash_backward(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, _out: Tensor, _sums: Tensor, _q_ends: Any, _k_ends: Any,
+    _longest_q: Any, _longest_k: Any, dropout: float, causal: bool, *_: Any, scale: Any = None,
+) -> Any:  # fmt: skip
+    return _attention_backward(grad, q, k, v, None, dropout, causal, scale)
 
 
 def _efficient(
@@ -188,10 +208,23 @@ def _efficient_backward(
     return _attention_backward(grad, q, k, v, bias, dropout, causal, scale)
 
 
-# Attention that torch has for CUDA only. Of a forward pass only the first result is computed: the others are
+def _product(*given: Any, out: Tensor | None = None, **factors: Any) -> Tensor:
+    """Of 16-bit matrices, perhaps added to one, in the number format that comes last."""
+    *tensors, dtype = given
+    wide = [it.to(dtype) for it in tensors]
+    found = torch.addmm(*wide, **factors) if len(wide) == 3 else torch.mm(*wide)
+    return found if out is None else out.copy_(found)
+
+
+# What torch has for CUDA only. Of attention's forward pass only the first result is computed: the others are
 # for its backward pass, which here computes all it needs.
 INSTEAD: dict[str, Callable[..., Any]] = {
+    "mm.dtype": _product,
+    "mm.dtype_out": _product,
+    "addmm.dtype": _product,
+    "addmm.dtype_out": _product,
     "_scaled_dot_product_flash_attention": _flash,
+    "_scaled_dot_product_flash_attention_backward": _flash_backward,
     "_scaled_dot_product_efficient_attention": _efficient,
     "_scaled_dot_product_efficient_attention_backward": _efficient_backward,
 }
