@@ -1,4 +1,4 @@
-"""`python -m benches.gpu` on the stand-in driver: every part runs to a whole result, which is no measurement.
+"""`python -m benches.gpu` on the stand-in driver: every part runs to a whole result, marked as not measured.
 
 Our side runs without values, as Triton's kernels are not computed, so checks of equality do not hold. TRL's
 reads values and has them (computed.py).

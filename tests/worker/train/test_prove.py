@@ -51,7 +51,7 @@ def reference(gate: Tensor, up: Tensor) -> Tensor:
 def test_every_kernel_that_runs_here_is_compared_and_right(monkeypatch):
     monkeypatch.setattr(proving, "formats", lambda _: [torch.float32, torch.bfloat16])
     threads, seen = torch.get_num_threads(), list[Trial]()
-    found = proving.prove(CPU, tell=seen.append)
+    found = proving.prove(CPU, report=seen.append)
     assert found == seen and torch.get_num_threads() == threads
     assert {trial.operation for trial in found} == OPERATIONS.keys() - set(proving.INSIDE)
     assert {trial.format for trial in found} == {"fp32", "bf16"}

@@ -89,7 +89,7 @@ class _Heads(Function):
         adapted, draws = ctx.adapted, ctx.draws
         group, given = adapted.group, adapted.given(x, draws, cos, sin)
         query, key, value = (grad.contiguous() for grad in grads)
-        # In place: what is saved is in memory until the end of this function, and attention is done with it.
+        # In place: the saved outputs are in memory until this function ends, and attention is done with them.
         to_qkv, back = adapted.kernel.back((query, key, value), qkv, narrow, *given)
         group.add_to_ups(to_qkv, narrow, draws)
         group.add_to_downs(back, x, draws)

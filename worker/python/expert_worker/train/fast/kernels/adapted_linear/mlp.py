@@ -73,7 +73,7 @@ class _Mlp(Function):
         back = out.back(grad, of_product)
         out.add_to_ups(grad, out_narrow, of_product)
         through = out.through_bases(grad)
-        # In place: what is saved stays in memory until the end of this function, and is not read again.
+        # In place: the saved outputs are in memory until this function ends, and are not read again.
         parts = mlp.kernel.through(through, back, gate_up, narrow, *mlp.given(x, draws))
         del through
         for sums, trained in zip(parts, (into.copied.ups(), out.copied.downs()), strict=True):
