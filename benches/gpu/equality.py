@@ -130,11 +130,11 @@ def compiles(kind: str, device: torch.device) -> bool:
 
 def check(kind: str, dtype_name: str, device: torch.device) -> list[dict[str, Any]]:
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[dtype_name]
-    settings = {"dora": kind.startswith("dora"), "dropout": 0.1 if "dropout" in kind else 0.0}
+    dora, dropout = kind.startswith("dora"), 0.1 if "dropout" in kind else 0.0
     four_bits, batch = kind == "qlora", batch_on(device)
 
     def fresh(of: torch.dtype) -> tuple[Any, Place]:
-        model, place = model_of(of, device, four_bits=four_bits, **settings), Place()
+        model, place = model_of(of, device, dora, dropout, four_bits), Place()
         install(model, place)
         return model, place
 
@@ -143,13 +143,13 @@ def check(kind: str, dtype_name: str, device: torch.device) -> list[dict[str, An
     if dtype_name == "bf16":
         allowed = max(LEAST, ROOM * apart(plain(*fresh(dtype), batch), reference))
     rows = []
-    tried = ways(device, dtype, bool(settings["dora"]))
+    tried = ways(device, dtype, dora)
     if compiles(kind, device):
         tried["compiled"] = {"compiled": compiler("inductor")}
     for name, options in tried.items():
         try:
             found, way = fast(*fresh(dtype), batch, **options)
-            row = {"apart": apart(found, reference), "attention": way}
+            row: dict[str, Any] = {"apart": apart(found, reference), "attention": way}
         except Exception as error:
             row = {"apart": None, "why": f"{type(error).__name__}: {error}".split("\n", 1)[0]}
         ok = row["apart"] is not None and row["apart"] <= allowed

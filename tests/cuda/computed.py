@@ -41,7 +41,10 @@ WITHOUT_VALUES = {
 }  # fmt: skip
 
 
-class Computed(TorchDispatchMode):
+class Computed(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
@@ -176,7 +179,8 @@ def _attention_backward(
     to_query, to_key = scores @ key.float(), scores.transpose(-2, -1) @ query.float()
     # Heads that share keys add up.
     to_key, to_value = (
-        it.unflatten(1, (shared[1], groups)).sum(2).to(key.dtype) for it in (to_key, to_value)
+        it.reshape(shared[0], shared[1], groups, *shared[2:]).sum(2).to(key.dtype)
+        for it in (to_key, to_value)
     )
     return to_query.to(query.dtype), to_key, to_value
 

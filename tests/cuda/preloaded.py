@@ -7,11 +7,12 @@ program that COMPUTED names has values (computed.py).
 import os
 import runpy
 import sys
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 
 os.environ.pop("LD_PRELOAD", None)
 place = str(Path(__file__).parent)
+values = ExitStack()
 # In place of this program's folder.
 sys.path[0] = str(Path(sys.argv[1]).parent)
 del sys.argv[0]
@@ -19,8 +20,6 @@ if Path(sys.argv[0]).name in os.environ.get("COMPUTED", "").split():
     sys.path.append(place)
     from computed import Computed
 
-    values = Computed()
-else:
-    values = nullcontext()
+    values.enter_context(Computed())
 with values:
     runpy.run_path(sys.argv[0], run_name="__main__")

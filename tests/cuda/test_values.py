@@ -129,9 +129,11 @@ def test_merged(trained: Runs, host: Runs) -> None:
     adapter = load_file(trained.output("card") / "final" / "adapter_model.safetensors")
     assert mine.keys() == theirs.keys() == base.keys()
     for name, weight in base.items():
-        low = [adapter.get(f"base_model.model.{name.replace('weight', part)}.weight") for part in LOW_RANK]
-        change = SCALE * low[1] @ low[0] if name.endswith("_proj.weight") else np.zeros_like(weight)
-        assert np.any(change) == name.endswith("_proj.weight"), name
+        adapted, change = name.endswith("_proj.weight"), np.zeros_like(weight)
+        if adapted:
+            a, b = (adapter[f"base_model.model.{name.replace('weight', it)}.weight"] for it in LOW_RANK)
+            change = SCALE * b @ a
+        assert np.any(change) == adapted, name
         for found in (mine, theirs):
             assert np.allclose(found[name], weight + change, rtol=0, atol=1e-6), name
     figures(trained, "export")
