@@ -12,7 +12,7 @@ from tiny import EVERY_LINEAR, apart, base, flat, gradients, stirred
 from expert_worker.train.fast import compiler
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import Place, install
-from expert_worker.train.fast.kernels.adapted_linear import CardGroup, on_card
+from expert_worker.train.fast.kernels.adapted_linear import AdaptedHeads, AdaptedMlp, CardGroup, on_card
 from expert_worker.train.fast.weights import end_to_end
 
 BATCHES = [(9, 1, 17, 5), (12, 20)]
@@ -134,3 +134,30 @@ def test_the_base_has_its_weights_once_and_unchanged():
     assert all(torch.equal(linear.weight, weight) for linear, weight in zip(bases, before, strict=True))
     decoder(model, "lora_on_card")
     assert places == [linear.weight.data_ptr() for linear in bases]
+
+
+@pytest.mark.parametrize(
+    ("settings", "heads", "mlp"),
+    [
+        ({}, True, True),
+        ({"rank_pattern": {"v_proj": 2}}, False, True),
+        ({"alpha_pattern": {"up_proj": 3}}, True, False),
+        # The layer that takes the product may differ from gate and up.
+        ({"rank_pattern": {"down_proj": 32}, "alpha_pattern": {"down_proj": 3}}, True, True),
+        ({"rank_pattern": {"down_proj": 33}}, True, False),
+        ({"rank_pattern": dict.fromkeys(("q_proj", "k_proj", "v_proj"), 33)}, False, True),
+    ],
+)
+def test_kernels_add_lora_of_one_rank_up_to_32_and_one_scale(settings, heads, mlp):
+    layer = decoder(adapted(**settings), "lora_on_card").layers[0]
+    assert AdaptedHeads.fits(layer.qkv, []) is heads
+    assert AdaptedMlp.fits(layer.gate_up, layer.down) is mlp
+    # On a CPU each layer is computed by itself.
+    assert layer.heads is None and layer.adapted_mlp is None
+
+
+def test_heads_with_norms_of_two_epsilons_are_computed_by_layer():
+    layer = decoder(adapted(), "lora_on_card").layers[0]
+    weight = torch.ones(layer.head_width)
+    assert AdaptedHeads.fits(layer.qkv, [(weight, 1e-6), (weight, 1e-6)])
+    assert not AdaptedHeads.fits(layer.qkv, [(weight, 1e-6), (weight, 1e-5)])
