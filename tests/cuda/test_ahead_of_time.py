@@ -17,7 +17,11 @@ PROGRAM = Path(__file__).with_name("ahead_of_time.py")
 FILE = Path(__file__).with_name("triton_ledger.json")
 CAPABILITIES = (80, 89, 90, 100)
 # What a usual run on an RTX 4090 takes; everything in `make test-all`.
-SAMPLE = (89, "^loss and gradient, bf16|rank 16, bf16|^parts|^4 bits to bf16")
+SAMPLE = (
+    89,
+    "^loss and gradient, bf16|A, rank 16, bf16|heads of 128, rank 16, bf16, norms|activation, rank 16, bf16$"
+    "|^parts|^4 bits to bf16",
+)
 
 
 @pytest.mark.parametrize(
