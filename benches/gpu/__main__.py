@@ -20,9 +20,10 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT / "worker" / "python")]
 
 from history import versions  # noqa: E402
+from picture import picture  # noqa: E402
 from shapes import QWEN_06B, TINY, Case, Shape, cases  # noqa: E402
 from table import table  # noqa: E402
 
@@ -82,7 +83,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--cli", type=Path, default=os.environ.get("EXPERT_CLI"), help="the expert-cli to plan with"
     )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write everything as JSON")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="write everything as JSON, and as a picture beside it"
+    )
     return parser.parse_args()
 
 
@@ -100,6 +103,8 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
         )
     cli = find_cli(given.cli)
     if given.output:
+        if given.output.suffix == ".svg":
+            raise Refused("--output names the JSON; the picture is written beside it, as .svg")
         given.output.parent.mkdir(parents=True, exist_ok=True)
     document: dict[str, Any] = {
         "date": time.strftime("%Y-%m-%d"),
@@ -129,6 +134,7 @@ def save(document: dict[str, Any], path: Path | None) -> dict[str, Any]:
     """After each case, so that a run which is ended leaves the cases that were measured."""
     if path:
         path.write_text(json.dumps(document, indent=2) + "\n")
+        path.with_suffix(".svg").write_text(picture(document), encoding="utf-8")
     return document
 
 

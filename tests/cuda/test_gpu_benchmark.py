@@ -46,6 +46,7 @@ def test_every_part_runs(driver: Driver, tmp_path: Path) -> None:
     found = json.loads(output.read_text())
     assert found["device"] == RTX_4090.name and found["multiplies"] is False and not found["ok"]
     assert done.stdout.startswith("NOT A MEASUREMENT: ") and found["invalid"]
+    assert "NOT A MEASUREMENT: " in output.with_suffix(".svg").read_text()
     checks = found["equality"]
     assert {(row["kind"], row["dtype"]) for row in checks} == {
         (k, d) for k in KINDS for d in ("fp32", "bf16")
@@ -69,4 +70,4 @@ def test_not_kept_as_a_result(driver: Driver, tmp_path: Path) -> None:
     options = ("--tiny", "--only", "lora-2", "--no-equality", "--no-trl", "--output", str(output))
     done = benchmark(driver, tmp_path, *options)
     assert done.returncode == 3 and "is not written" in done.stderr, done.stdout + done.stderr
-    assert not output.exists()
+    assert not output.exists() and not output.with_suffix(".svg").exists()

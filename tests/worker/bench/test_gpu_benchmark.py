@@ -36,6 +36,8 @@ def test_it_checks_and_measures_and_compares(tmp_path):
     kinds = ("lora", "lora with dropout", "dora", "dora with dropout", "qlora")
     assert {way[:2] for way in ways} == {(kind, dtype) for kind in kinds for dtype in ("fp32", "bf16")}
     assert len(ways) >= 60 and all(row["ok"] for row in result["equality"])
+    picture = (tmp_path / "out.svg").read_text()
+    assert "NOT A MEASUREMENT: tiny shapes" in picture and ">TRL<" in picture
     (case,) = result["cases"]
     assert case["name"] == "qlora-2x64" and case["ours"]["applied"]["base.quantization"] == "int4"
     assert case["speed_of_trl"] == case["ours"]["tokens_per_second"] / case["trl"]["tokens_per_second"]
@@ -55,7 +57,11 @@ def test_what_does_not_fit_into_the_time_is_named(tmp_path):
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(("--cli", "/nowhere/expert-cli"), "there is no expert-cli"), (("--only", "nothing"), "names no case")],
+    [
+        (("--cli", "/nowhere/expert-cli"), "there is no expert-cli"),
+        (("--only", "nothing"), "names no case"),
+        (("--output", "out.svg"), "--output names the JSON"),
+    ],
 )
 def test_what_is_missing_is_named(tmp_path, words, said):
     done = gpu(tmp_path, *words)

@@ -13,6 +13,7 @@ from typing import Any
 from expert_worker.bench.attach import record_of
 from expert_worker.bench.breakdown import Step
 from expert_worker.bench.output import bar, demand_writable, number, write_file
+from expert_worker.bench.svg import picture
 from expert_worker.errors import BadInput
 from expert_worker.events.models import Checkpoint, Evaluated, Event, Progress, Stage, StageName
 from expert_worker.events.reader import EventFile, last_attempt
@@ -46,13 +47,6 @@ _COLOURS = dict(
         ("#c2570c", "#8a6d3b", "#d1a21f", "#8e5bb5", "#4a90d9", "#1a7f4b", "#5f6b7a", "#1f6fd1", "#a33a6a"),
         strict=True,
     )
-)
-_STYLE = (
-    "text{font:13px system-ui,sans-serif;fill:#1b1f27}.soft{fill:#5a6372;font-size:12px}"
-    ".head{font-size:15px;font-weight:600}.rail{fill:#eef0f4}.ground{fill:#fff}.tick{stroke:#dfe3ea}"
-    ".step{stroke:#5a6372;stroke-dasharray:2 3}"
-    "@media(prefers-color-scheme:dark){text{fill:#e7eaf0}.soft{fill:#98a2b3}.rail{fill:#252c38}"
-    ".ground{fill:#1b2029}.tick{stroke:#2e3542}}"
 )
 
 
@@ -331,11 +325,7 @@ def svg_timelines(timelines: Sequence[Timeline]) -> str:
             parts.append(drawn)
             top += height
     words = "; ".join(f"{timeline.name}: {timeline.seconds:.1f} s" for timeline in timelines)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {top}" role="img" '
-        f'aria-label="{escape(words)}"><style>{_STYLE}</style>'
-        f'<rect class="ground" width="{_WIDTH}" height="{top}"/>{"".join(parts)}</svg>\n'
-    )
+    return picture(_WIDTH, top, words, "".join(parts))
 
 
 def _ranges(timelines: Sequence[Timeline]) -> list[list[Range]]:

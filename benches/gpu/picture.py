@@ -1,0 +1,159 @@
+"""The result of one run as a picture: tokens per second of each program in each case, and the floor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+from shapes import Shape
+
+from expert_worker.bench import svg
+from expert_worker.report.charts import Axis, axis_over
+
+# Drawn where the result has figures, or a reason why not. Distinguishable with colour blindness.
+PROGRAMS = {
+    "ours": ("expert-cli", "#1a7f4b"),
+    "trl": ("TRL", "#4a90d9"),
+    "unsloth": ("Unsloth", "#c2570c"),
+    "axolotl": ("Axolotl", "#8e5bb5"),
+}
+WIDTH, EDGE, LEFT, RIGHT = 640, 16, 198, 446
+SPEED, SHARE = 542, WIDTH - EDGE
+BAR, GAP = 18, 5
+# As many characters as fit in the widest of the usual fonts.
+LONGEST_LINE, LONGEST_REASON, LONGEST_NAME = 76, 58, 14
+
+
+def picture(document: dict[str, Any]) -> str:
+    cases = document["cases"]
+    floors = [floor(case, document) for case in cases]
+    axis = axis_over([1.0, *_speeds(cases), *filter(None, floors)], 4, from_zero=True, room=0.0)
+    parts, y = _heads(document)
+    parts.append(_text(RIGHT, y, "floor: the dashed line", "soft", "end"))
+    parts += [_text(SPEED, y, "tokens/s", "soft", "end"), _text(SHARE, y, "of floor", "soft", "end")]
+    y += 10
+    top = y
+    for case, at_most in zip(cases, floors, strict=True):
+        y += 6
+        parts.append(_text(EDGE, y + 14, _cut(case["name"], LONGEST_NAME)))
+        for name, colour, found in _sides(case):
+            parts.append(_side(name, colour, found, at_most, axis, y))
+            y += BAR + GAP
+        y += 6
+    for tick in axis.ticks:
+        parts.insert(0, f'<path class="tick" d="M{_x(axis, tick):.1f} {top}V{y}"/>')
+        parts.append(_text(_x(axis, tick), y + 14, _short(tick), "soft", "middle"))
+    y += 36
+    if warning := _warning(document):
+        parts.append(_text(EDGE, y, warning, "alarm"))
+        y += 16
+    return svg.picture(WIDTH, y, _label(document), "".join(parts))
+
+
+def floor(case: dict[str, Any], document: dict[str, Any]) -> float | None:
+    """Tokens per second if the products of a token took all of the time, at this device's measured speed."""
+    if not document["peak_operations"]:
+        return None
+    operations = Shape(**document["shape"]).operations_a_token(case["case"]["mean_document"])
+    return float(document["peak_operations"] / operations)
+
+
+def _heads(document: dict[str, Any]) -> tuple[list[str], int]:
+    versions = [f"{it} {document['versions'].get(it, 'absent')}" for it in ("torch", "transformers", "trl")]
+    checks = document["equality"]
+    equal = f"{sum(row['ok'] for row in checks)} of {len(checks)} fast paths equal the plain one"
+    lines = [("head", "Tokens per second of training"), ("soft", str(document["device"]))]
+    lines += [("soft", f"{document['date']}, {', '.join(versions)}"), ("soft", equal)]
+    if peak := document["peak_operations"]:
+        lines.append(("soft", f"floor: the device's {peak / 1e12:,.1f} TFLOP/s / operations per token"))
+    if failed := document.get("equality_failed"):
+        lines.append(("alarm", f"NOT CHECKED: {failed}"))
+    if warning := _warning(document):
+        lines.insert(0, ("alarm", warning))
+    parts = [_text(EDGE, 26 + 19 * at, line, kind) for at, (kind, line) in enumerate(lines)]
+    return parts, 26 + 19 * len(lines) + 8
+
+
+def _warning(document: dict[str, Any]) -> str | None:
+    return f"NOT A MEASUREMENT: {document['invalid']}" if document["invalid"] else None
+
+
+def _sides(case: dict[str, Any]) -> Iterator[tuple[str, str, float | str]]:
+    """Speed of each program, or why there is none."""
+    if why := case.get("left_out"):
+        yield *PROGRAMS["ours"], f"left out: {why}"
+    for key, (name, colour) in PROGRAMS.items():
+        if key in case:
+            yield name, colour, float(case[key]["tokens_per_second"])
+        elif why := case.get(f"{key}_failed"):
+            yield name, colour, str(why)
+        elif why := case.get(f"{key}_left_out"):
+            yield name, colour, f"left out: {why}"
+
+
+def _speeds(cases: list[dict[str, Any]]) -> list[float]:
+    return [found for case in cases for _, _, found in _sides(case) if isinstance(found, float)]
+
+
+def _side(name: str, colour: str, found: float | str, at_most: float | None, axis: Axis, y: int) -> str:
+    parts = [_text(LEFT - 8, y + 14, name, "soft", "end")]
+    if isinstance(found, str):
+        title = f"<title>{_plain(found)}</title>"
+        # Over the grid's lines.
+        parts.append(f'<rect class="ground" x="{LEFT + 1}" y="{y}" width="{SHARE - LEFT}" height="{BAR}"/>')
+        return "".join([*parts, _text(LEFT + 4, y + 14, _cut(found, LONGEST_REASON), "soft", more=title)])
+    wide = max(1.0, _x(axis, found) - LEFT)
+    parts += [
+        f'<rect class="rail" x="{LEFT}" y="{y}" width="{RIGHT - LEFT}" height="{BAR}"/>',
+        f'<rect fill="{colour}" x="{LEFT}" y="{y}" width="{wide:.1f}" height="{BAR}"/>',
+        _text(SPEED, y + 14, f"{found:,.0f}", "", "end"),
+        _text(SHARE, y + 14, _percent(found / at_most) if at_most else "-", "", "end"),
+    ]
+    if at_most:
+        parts.append(f'<path class="step" d="M{_x(axis, at_most):.1f} {y - 2}V{y + BAR + 2}"/>')
+    return "".join(parts)
+
+
+def _x(axis: Axis, value: float) -> float:
+    return LEFT + axis.share(value) / 100 * (RIGHT - LEFT)
+
+
+def _text(x: float, y: int, words: str, kind: str = "", anchor: str = "start", more: str = "") -> str:
+    named = f' class="{kind}"' if kind else ""
+    said = _plain(_cut(words, LONGEST_LINE))
+    return f'<text{named} x="{x:.1f}" y="{y}" text-anchor="{anchor}">{said}{more}</text>'
+
+
+def _plain(words: str) -> str:
+    """Control characters are not XML, whatever a program's last line contained."""
+    return escape("".join(it if it.isprintable() else " " for it in words))
+
+
+def _cut(words: str, most: int) -> str:
+    return words if len(words) <= most else words[: most - 1] + "…"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}" if share < 10 else "over 1,000%"
+
+
+def _short(tick: float) -> str:
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if tick >= size:
+            return f"{tick / size:.4g}{unit}"
+    return f"{tick:.3g}"
+
+
+def _label(document: dict[str, Any]) -> str:
+    """The same as words."""
+    said = [
+        f"{case['name']}: "
+        + ", ".join(
+            f"{name} {found:,.0f}" if isinstance(found, float) else f"{name} not measured"
+            for name, _, found in _sides(case)
+        )
+        for case in document["cases"]
+    ]
+    words = f"Tokens per second on {document['device']}. {'; '.join(said)}"
+    return f"{warning}. {words}" if (warning := _warning(document)) else words
