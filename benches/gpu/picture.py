@@ -18,11 +18,11 @@ PROGRAMS = {
     "unsloth": ("Unsloth", "#c2570c"),
     "axolotl": ("Axolotl", "#8e5bb5"),
 }
-WIDTH, EDGE, LEFT, RIGHT = 640, 16, 198, 446
+WIDTH, EDGE, LEFT, RIGHT = 640, 16, 208, 446
 SPEED, SHARE = 542, WIDTH - EDGE
 BAR, GAP = 18, 5
 # As many characters as fit in the widest of the usual fonts.
-LONGEST_LINE, LONGEST_REASON, LONGEST_NAME = 76, 58, 14
+LONGEST_LINE, LONGEST_ALARM, LONGEST_REASON, LONGEST_NAME = 78, 66, 52, 14
 
 
 def picture(document: dict[str, Any]) -> str:
@@ -121,7 +121,7 @@ def _x(axis: Axis, value: float) -> float:
 
 def _text(x: float, y: int, words: str, kind: str = "", anchor: str = "start", more: str = "") -> str:
     named = f' class="{kind}"' if kind else ""
-    said = _plain(_cut(words, LONGEST_LINE))
+    said = _plain(_cut(words, LONGEST_ALARM if kind == "alarm" else LONGEST_LINE))
     return f'<text{named} x="{x:.1f}" y="{y}" text-anchor="{anchor}">{said}{more}</text>'
 
 
@@ -135,7 +135,7 @@ def _cut(words: str, most: int) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{share:.1%}" if share < 10 else "over 1,000%"
+    return f"{share:.1%}" if share < 10 else ">1,000%"
 
 
 def _short(tick: float) -> str:
