@@ -41,6 +41,8 @@ FILLS = {
 }
 # They read as much as they write, whatever the size of their source.
 SELECTIONS = {"index_select", "embedding", "index", "gather"}
+# Which of the tensors that it takes a kernel of the worker's reads and writes, and does not return.
+IN_PLACE = {"add_through_downs": 0, "through": 2}
 # A side of a product that is no longer than this belongs to an adapter.
 RANK = 64
 
@@ -87,8 +89,9 @@ class OpTrace(TorchDispatchMode):
         def watched(*args: Any, **kwargs: Any) -> Any:
             result = function(*args, **kwargs)
             tensors = [*_on_card([getattr(it, "data", it) for it in args]), *_on_card(result)]
-            # A gradient of the input is read and written.
-            moved = sum(map(_size, tensors)) + (_size(tensors[0]) if name == "add_through_downs" else 0)
+            moved = sum(map(_size, tensors))
+            if name in IN_PLACE:
+                moved += _size(tensors[IN_PLACE[name]])
             self.bytes[kind] += moved
             self.calls[kind] += 1
             self.by_name[f"{kind} {name} {tuple(tensors[0].shape)}"] += moved

@@ -4,7 +4,6 @@
 
 use super::load::Load;
 use super::shape::{Linear, Shape};
-use crate::families::selects;
 use crate::plan::{CheckpointingMode, Quantization};
 
 pub(super) fn activations(load: &Load<'_>, tokens: u64) -> u64 {
@@ -23,10 +22,10 @@ pub(super) fn activations(load: &Load<'_>, tokens: u64) -> u64 {
 fn fast(load: &Load<'_>) -> (u64, u64) {
     let shape = load.shape;
     let (query, key) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
-    let first = |name: &str| shape.blocks().find(|linear| selects(name, &linear.name));
-    let kept = |names: &[&str]| names.iter().filter_map(|it| first(it)).any(|it| load.targets(it));
-    let own =
-        |names: &[&str]| names.iter().filter_map(|it| first(it)).map(|it| beside(load, it)).sum::<u64>();
+    let kept = |names: &[&str]| names.iter().filter_map(|it| shape.first(it)).any(|it| load.targets(it));
+    let own = |names: &[&str]| {
+        names.iter().filter_map(|it| shape.first(it)).map(|it| beside(load, it)).sum::<u64>()
+    };
     // The residual stream, the norm's output if an adapter reads it, q, k, v and the attention output.
     let normed = if kept(&["q_proj", "k_proj", "v_proj"]) { shape.hidden } else { 0 };
     let before_norm = if shape.qk_norm { query + key } else { 0 };

@@ -47,11 +47,10 @@ impl Load<'_> {
     fn adapts_inside(&self, layers: &[&str]) -> bool {
         let is_lora = matches!(self.adapter.kind, AdapterKind::Lora | AdapterKind::Rslora);
         let on_card = self.fast_path && self.device == DeviceKind::Cuda && self.dtype == Dtype::Bf16;
-        let first = |name: &str| self.shape.blocks().find(|linear| selects(name, &linear.name));
         is_lora
             && on_card
             && self.adapter.rank.is_some_and(|rank| rank <= MOST_RANKS_INSIDE)
-            && layers.iter().all(|name| first(name).is_some_and(|linear| self.targets(linear)))
+            && layers.iter().all(|name| self.shape.first(name).is_some_and(|linear| self.targets(linear)))
     }
 
     /// Whether this layer gets an adapter.

@@ -186,6 +186,11 @@ impl Shape {
         self.linears.iter().filter(|linear| linear.adaptable)
     }
 
+    /// The first block's layer of this name.
+    pub fn first(&self, name: &str) -> Option<&Linear> {
+        self.blocks().find(|linear| families::selects(name, &linear.name))
+    }
+
     /// Parameters in the blocks' linear layers, which are what quantization shrinks.
     pub fn linear_parameters(&self) -> u64 {
         self.blocks().map(|linear| linear.inputs.saturating_mul(linear.outputs)).sum()

@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use crate::budget::{Linear, Load};
-use crate::families::selects;
 use crate::plan::{AdapterKind, CheckpointingMode, DeviceKind, Dtype, Quantization};
 
 /// What is known of the data, or assumed.
@@ -142,12 +141,11 @@ impl Work {
         if !is_counted || !load.fast_path || load.device != DeviceKind::Cuda || load.dtype == Dtype::Fp32 {
             return None;
         }
-        let first = |name: &str| shape.blocks().find(|linear| selects(name, &linear.name));
         let layer = Layer {
-            query: QUERY.iter().map(|name| first(name)).collect::<Option<Vec<_>>>()?,
-            output: first("o_proj")?,
-            gate: GATE.iter().map(|name| first(name)).collect::<Option<Vec<_>>>()?,
-            down: first("down_proj")?,
+            query: QUERY.iter().map(|name| shape.first(name)).collect::<Option<Vec<_>>>()?,
+            output: shape.first("o_proj")?,
+            gate: GATE.iter().map(|name| shape.first(name)).collect::<Option<Vec<_>>>()?,
+            down: shape.first("down_proj")?,
         };
         let layers = shape.layers as f64;
         let (attention_again, mlp_again) = computed_again(load);

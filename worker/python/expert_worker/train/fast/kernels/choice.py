@@ -90,6 +90,8 @@ class Kernels:
         dropout: Callable[[], Dropout] = self._chosen(DROPOUT).function
         dequantize: Dequantize = self._chosen(DEQUANTIZE).function
         self._layer = LayerKernels(dropout(), dequantize)
+        self._heads = self._chosen(ADAPTED_HEADS).function()
+        self._mlp = self._chosen(ADAPTED_MLP).function()
 
     def projection(self, module: nn.Module) -> Projection:
         """A linear layer with its adapter, if it has one."""
@@ -117,15 +119,15 @@ class Kernels:
         """Queries, keys and values with their norms and positions, where a kernel computes them as one."""
         if group is None or not AdaptedHeads.fits(group, norms):
             return None
-        kernel = self._choose(ADAPTED_HEADS)()
-        return None if kernel is None else AdaptedHeads(kernel, group, norms, width)
+        self._note_chosen(ADAPTED_HEADS)
+        return None if self._heads is None else AdaptedHeads(self._heads, group, norms, width)
 
     def mlp(self, into: CardGroup | None, out: Projection) -> AdaptedMlp | None:
         """A layer's MLP, where a kernel computes it as one."""
         if into is None or not isinstance(out, CardGroup) or not AdaptedMlp.fits(into, out):
             return None
-        kernel = self._choose(ADAPTED_MLP)()
-        return None if kernel is None else AdaptedMlp(kernel, into, out)
+        self._note_chosen(ADAPTED_MLP)
+        return None if self._mlp is None else AdaptedMlp(self._mlp, into, out)
 
     def _choose(self, operation: Operation[Target, Function]) -> Function:
         self._note_chosen(operation)
@@ -136,7 +138,9 @@ class Kernels:
         return operation.choose(self._target, self._wanted.get(name), self._refused.of(name))
 
     def _note_chosen(self, operation: Operation[Target, Any]) -> None:
-        self._note(operation, self._chosen(operation), operation.names(self._target))
+        """Once, though every layer says that it uses it."""
+        if operation.name not in self.choices:
+            self._note(operation, self._chosen(operation), operation.names(self._target))
 
     def _note(self, operation: Operation[Any, Any], kernel: Kernel[Any, Any], names: list[str]) -> None:
         others = tuple(name for name in names if name != kernel.name)

@@ -11,7 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ..dropout import Drops, limit
-from .tiles import FEWEST_RANKS, is_dropped
+from .tiles import is_dropped, padded, precision
 
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}
 # Tokens and columns of a block, and how many blocks are loaded ahead.
@@ -287,12 +287,11 @@ def to_downs_blocks(dtype: torch.dtype) -> dict[str, Any]:
 
 def ranks_of(rank: int, dtype: torch.dtype) -> dict[str, int]:
     most = MOST_RANKS_FP32 if dtype == torch.float32 else MOST_RANKS
-    return {"rank": rank, "ranks": min(max(triton.next_power_of_2(rank), FEWEST_RANKS), most)}
+    return {"rank": rank, "ranks": min(padded(rank), most)}
 
 
 def _settings(down: Tensor, drops: Drops, dtype: torch.dtype) -> dict[str, Any]:
-    precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
-    return {**ranks_of(len(down) // len(drops.columns), dtype), "precision": precision}
+    return {**ranks_of(len(down) // len(drops.columns), dtype), "precision": precision()}
 
 
 def _programs(drops: Drops, settings: dict[str, Any]) -> int:

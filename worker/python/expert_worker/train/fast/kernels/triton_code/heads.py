@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .tiles import FEWEST_RANKS, adapted_tile, load_tile
+from .tiles import FEWEST_RANKS, adapted_tile, load_tile, padded, precision
 
 OPTIONS = {"num_warps": 4, "num_stages": 2, "enable_fp_fusion": True}
 TURN = {"block_tokens": 32, **OPTIONS}
@@ -246,8 +246,8 @@ def settings(narrow: Tensor, cos: Tensor, norms: Tensor | None, fewest: int) -> 
     return {
         "normed": norms is not None,
         "half": half,
-        "halves": max(triton.next_power_of_2(half), FEWEST_RANKS),
+        "halves": padded(half),
         "rank": rank,
-        "ranks": max(triton.next_power_of_2(rank), fewest),
-        "precision": "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee",
+        "ranks": padded(rank, fewest),
+        "precision": precision(),
     }

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..dropout import Drops, limit
 from .dropout import add_parts, parts_of
-from .tiles import FEWEST_RANKS, adapted_tile, is_dropped, load_tile
+from .tiles import adapted_tile, is_dropped, load_tile, padded, precision
 
 OPTIONS = {"num_warps": 4, "num_stages": 2, "enable_fp_fusion": True}
 ACTIVATE = {"block_tokens": 32, "block_width": 32, **OPTIONS}
@@ -206,8 +206,8 @@ def settings(rank: int, down: Tensor, drops: Drops | None) -> dict[str, Any]:
         "drops": drops is not None,
         "rank": rank,
         "out_rank": len(down),
-        "ranks": max(triton.next_power_of_2(max(rank, len(down))), FEWEST_RANKS),
-        "precision": "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee",
+        "ranks": padded(max(rank, len(down))),
+        "precision": precision(),
     }
 
 

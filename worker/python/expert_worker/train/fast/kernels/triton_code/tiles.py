@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 
@@ -11,6 +12,16 @@ _FIRST, _SECOND, _SHIFT = tl.constexpr(FIRST), tl.constexpr(SECOND), tl.constexp
 
 # A product needs a side of 16.
 FEWEST_RANKS = 16
+
+
+def padded(rank: int, fewest: int = FEWEST_RANKS) -> int:
+    """The side of a block that holds a rank: a power of two."""
+    return max(int(triton.next_power_of_2(rank)), fewest)
+
+
+def precision() -> str:
+    """Of products in 32 bits."""
+    return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
 
 
 @triton.jit
