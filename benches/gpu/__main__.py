@@ -1,8 +1,8 @@
 """Equality and speed on one GPU, in one command: `python -m benches.gpu` (see README.md beside this file).
 
 First every fast path is compared with the plain one, then LoRA, DoRA and QLoRA are measured on a base of
-Qwen3-0.6B's shape, and TRL too. Each measurement is a separate process; those that no longer fit into
---minutes are left out and named.
+Qwen3-0.6B's shape, and after each TRL, Unsloth and Axolotl, where they are installed. Each measurement is a
+separate process; those that no longer fit into --minutes are left out and named.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,11 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT / "worker" / "python")]
 
 from history import versions  # noqa: E402
 from picture import picture  # noqa: E402
+from programs import OTHERS, OURS, SEPARATE, Program  # noqa: E402
 from shapes import QWEN_06B, TINY, Case, Shape, cases  # noqa: E402
 from table import table  # noqa: E402
 
-PACKAGES = ("torch", "transformers", "peft", "trl", "bitsandbytes", "accelerate", "datasets")
+PACKAGES = ("torch", "transformers", "peft", "bitsandbytes", "accelerate", "datasets")
 RESULTS = HERE.parent / "results"
 # Of the time, the checks of equality may take this much.
 EQUALITY_SHARE = 0.45
@@ -78,7 +80,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--tiny", action="store_true", help="tiny shapes, to see that it runs")
     parser.add_argument("--only", nargs="*", default=[], metavar="PREFIX", help="cases: lora, dora-16 ...")
     parser.add_argument("--minutes", type=float, default=9.0, help="time for all of it (9)")
-    parser.add_argument("--no-trl", action="store_true", help="our side alone")
+    parser.add_argument("--alone", action="store_true", help="no other program")
+    for program in SEPARATE:
+        parser.add_argument(
+            f"--{program.key}", metavar="PYTHON", help=f"the Python of an environment with {program.label}"
+        )
     parser.add_argument("--no-equality", action="store_true", help="leave the checks of equality out")
     parser.add_argument(
         "--cli", type=Path, default=os.environ.get("EXPERT_CLI"), help="the expert-cli to plan with"
@@ -102,6 +108,7 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
             f"--only names no case; there are {', '.join(it.name for it in cases(given.tiny, given.device))}"
         )
     cli = find_cli(given.cli)
+    others = find_others(given)
     if given.output:
         if given.output.suffix == ".svg":
             raise Refused("--output names the JSON; the picture is written beside it, as .svg")
@@ -110,6 +117,7 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
         "date": time.strftime("%Y-%m-%d"),
         "shape": asdict(shape),
         "versions": dict.fromkeys(PACKAGES, "absent") | versions(PACKAGES),
+        "not_installed": [] if given.alone else [it.key for it in OTHERS if it not in others],
     }
     with tempfile.TemporaryDirectory(prefix="expert-gpu-") as place:
         folder = Path(place)
@@ -122,7 +130,7 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
             raise Refused(f"{given.output} is not written: {document['invalid']}")
         peak = document["peak_operations"]
         for case in chosen:
-            document["cases"].append(case_of(case, shape, folder, cli, given, budget, peak))
+            document["cases"].append(case_of(case, shape, folder, cli, given.device, others, budget, peak))
             save(document, given.output)
     equal = all(row["ok"] for row in document["equality"]) and not document.get("equality_failed")
     right = document.get("multiplies", True)
@@ -164,7 +172,8 @@ def case_of(
     shape: Shape,
     folder: Path,
     cli: Path,
-    given: argparse.Namespace,
+    device: str,
+    others: Mapping[Program, str],
     budget: Budget,
     peak: float | None,
 ) -> dict[str, Any]:
@@ -172,7 +181,7 @@ def case_of(
     if not budget.allows():
         return {**told, "left_out": f"{budget.left:.0f} s were left"}
     try:
-        plan, estimate = planned(case, folder, cli, given.device)
+        plan, estimate = planned(case, folder, cli, device)
     except Refused as refused:
         return {**told, "ours_failed": str(refused)}
     words = json.dumps(case.as_json()), json.dumps(asdict(shape))
@@ -182,21 +191,30 @@ def case_of(
         "micro_batch": machine["micro_batch"],
         "device": machine["device"]["kind"],
     }
-    told |= side("ours", budget, "ours.py", str(plan), *words)
-    if not given.no_trl:
-        told |= side("trl", budget, "theirs.py", str(folder / "base"), *words, given.device)
+    told |= side(OURS, budget, str(plan), *words)
+    for program, interpreter in others.items():
+        told |= side(
+            program, budget, str(folder / "base"), *words, device, interpreter=interpreter, folder=folder
+        )
     return {**told, **compared(told, case, shape, peak)}
 
 
-def side(name: str, budget: Budget, script: str, *words: str) -> dict[str, Any]:
+def side(
+    program: Program,
+    budget: Budget,
+    *words: str,
+    interpreter: str = sys.executable,
+    folder: Path | None = None,
+) -> dict[str, Any]:
     """A side that fails, for want of memory for instance, is a result too."""
     if not budget.allows():
-        return {f"{name}_left_out": f"{budget.left:.0f} s were left"}
+        return {f"{program.key}_left_out": f"{budget.left:.0f} s were left"}
     began = time.monotonic()
     try:
-        return {name: python(script, *words, limit=budget.left)}
+        found = python(program.script, *words, limit=budget.left, interpreter=interpreter, folder=folder)
+        return {program.key: found}
     except Refused as refused:
-        return {f"{name}_failed": str(refused)}
+        return {f"{program.key}_failed": str(refused)}
     finally:
         budget.took(time.monotonic() - began)
 
@@ -213,9 +231,9 @@ def compared(told: dict[str, Any], case: Case, shape: Shape, peak: float | None)
     # Of a CPU the peak is the whole process's, which `tests/worker/budget` takes apart.
     on_card = told["plan"]["device"] == "cuda" and estimate
     found["peak_of_estimate"] = told["ours"]["peak_bytes"] / estimate if on_card else None
-    if "trl" in told:
-        found["speed_of_trl"] = speed / told["trl"]["tokens_per_second"]
-        found["memory_of_trl"] = told["ours"]["peak_bytes"] / told["trl"]["peak_bytes"]
+    for key in (it.key for it in OTHERS if it.key in told):
+        found[f"speed_of_{key}"] = speed / told[key]["tokens_per_second"]
+        found[f"memory_of_{key}"] = told["ours"]["peak_bytes"] / told[key]["peak_bytes"]
     return found
 
 
@@ -268,20 +286,24 @@ def plan_of(path: Path) -> dict[str, Any]:
     return document
 
 
-def python(script: str, *words: str, limit: float | None = None, partial: bool = False) -> dict[str, Any]:
+def python(
+    script: str,
+    *words: str,
+    limit: float | None = None,
+    partial: bool = False,
+    interpreter: str = sys.executable,
+    folder: Path | None = None,
+) -> dict[str, Any]:
     """Runs a script of this folder in a separate process; its last line is its JSON. With `partial` so it is
-    where the script fails or is ended for want of time."""
-    paths = [
-        str(HERE),
-        str(HERE.parent / "train"),
-        str(ROOT / "worker" / "python"),
-        os.environ.get("PYTHONPATH", ""),
-    ]
+    where the script fails or is ended for want of time. Programs leave files of theirs in `folder`."""
+    paths = [str(HERE), str(HERE.parent / "train")]
+    if interpreter == sys.executable:
+        paths += [str(ROOT / "worker" / "python"), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "HF_HUB_OFFLINE": "1"}
     try:
         done = subprocess.run(
-            [sys.executable, str(HERE / script), *words],
-            capture_output=True, text=True, check=False, env=environment, timeout=limit,
+            [interpreter, str(HERE / script), *words],
+            capture_output=True, text=True, check=False, env=environment, timeout=limit, cwd=folder,
         )  # fmt: skip
     except subprocess.TimeoutExpired as ended:
         if partial and (early := _json_of(ended.stdout)):
@@ -304,6 +326,19 @@ def _json_of(said: str | bytes | None) -> dict[str, Any]:
 
 def _last_line(said: str) -> str:
     return next((line for line in reversed(said.splitlines()) if line.strip()), "it said nothing")
+
+
+def find_others(given: argparse.Namespace) -> dict[Program, str]:
+    """The Python of each program that is installed."""
+    found: dict[Program, str] = {}
+    for program in () if given.alone else OTHERS:
+        named = getattr(given, program.key, None)
+        interpreter = program.python(named)
+        if named and (why := program.refused_by(named)):
+            raise Refused(f"--{program.key}: {why}")
+        if interpreter:
+            found[program] = interpreter
+    return found
 
 
 def find_cli(named: Path | str | None) -> Path:

@@ -17,9 +17,11 @@ def main() -> None:
     torch.manual_seed(7)
     model = Qwen3ForCausalLM(shape.config()).to(torch.bfloat16)
     model.save_pretrained(folder)
-    words = Tokenizer(models.WordLevel({"<eos>": 0, "<unk>": 1}, unk_token="<unk>"))
+    # Unsloth takes another token for padding if it is that of the end.
+    names = {name: at for at, name in enumerate(("<pad>", "<eos>", "<unk>"))}
+    words = Tokenizer(models.WordLevel(names, unk_token="<unk>"))
     PreTrainedTokenizerFast(
-        tokenizer_object=words, eos_token="<eos>", pad_token="<eos>", unk_token="<unk>"
+        tokenizer_object=words, eos_token="<eos>", pad_token="<pad>", unk_token="<unk>"
     ).save_pretrained(folder)
 
 

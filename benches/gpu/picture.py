@@ -6,18 +6,14 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
-from shapes import Shape
+from floor import floor
+from programs import OTHERS, OURS, Program
 
 from expert_worker.bench import svg
 from expert_worker.report.charts import Axis, axis_over
 
-# Drawn where the result has figures, or a reason why not. Distinguishable with colour blindness.
-PROGRAMS = {
-    "ours": ("expert-cli", "#1a7f4b"),
-    "trl": ("TRL", "#4a90d9"),
-    "unsloth": ("Unsloth", "#c2570c"),
-    "axolotl": ("Axolotl", "#8e5bb5"),
-}
+# Drawn where the result has figures, or a reason why not.
+PROGRAMS = (OURS, *OTHERS)
 WIDTH, EDGE, LEFT, RIGHT = 640, 16, 208, 446
 SPEED, SHARE = 542, WIDTH - EDGE
 BAR, GAP = 18, 5
@@ -37,8 +33,8 @@ def picture(document: dict[str, Any]) -> str:
     for case, at_most in zip(cases, floors, strict=True):
         y += 6
         parts.append(_text(EDGE, y + 14, _cut(case["name"], LONGEST_NAME)))
-        for name, colour, found in _sides(case):
-            parts.append(_side(name, colour, found, at_most, axis, y))
+        for program, found in _sides(case):
+            parts.append(_side(program, found, at_most, axis, y))
             y += BAR + GAP
         y += 6
     for tick in axis.ticks:
@@ -51,20 +47,16 @@ def picture(document: dict[str, Any]) -> str:
     return svg.picture(WIDTH, y, _label(document), "".join(parts))
 
 
-def floor(case: dict[str, Any], document: dict[str, Any]) -> float | None:
-    """Tokens per second if the products of a token took all of the time, at this device's measured speed."""
-    if not document["peak_operations"]:
-        return None
-    operations = Shape(**document["shape"]).operations_a_token(case["case"]["mean_document"])
-    return float(document["peak_operations"] / operations)
-
-
 def _heads(document: dict[str, Any]) -> tuple[list[str], int]:
-    versions = [f"{it} {document['versions'].get(it, 'absent')}" for it in ("torch", "transformers", "trl")]
+    versions = [f"{it} {document['versions'].get(it, 'absent')}" for it in ("torch", "transformers")]
+    others = [f"{it.label} {found}" for it in OTHERS if (found := _version(it, document["cases"]))]
     checks = document["equality"]
     equal = f"{sum(row['ok'] for row in checks)} of {len(checks)} fast paths equal the plain one"
     lines = [("head", "Tokens per second of training"), ("soft", str(document["device"]))]
-    lines += [("soft", f"{document['date']}, {', '.join(versions)}"), ("soft", equal)]
+    lines.append(("soft", f"{document['date']}, {', '.join(versions)}"))
+    if others:
+        lines.append(("soft", f"compared with {', '.join(others)}"))
+    lines.append(("soft", equal))
     if peak := document["peak_operations"]:
         lines.append(("soft", f"floor: the device's {peak / 1e12:,.1f} TFLOP/s / operations per token"))
     if failed := document.get("equality_failed"):
@@ -75,29 +67,39 @@ def _heads(document: dict[str, Any]) -> tuple[list[str], int]:
     return parts, 26 + 19 * len(lines) + 8
 
 
+def _version(program: Program, cases: list[dict[str, Any]]) -> str | None:
+    """Of a program that ran; it may be installed elsewhere than we are."""
+    return next((it[program.key]["versions"][program.key] for it in cases if program.key in it), None)
+
+
+def _version(program: Program, cases: list[dict[str, Any]]) -> str | None:
+    """Of a program that ran; it may be installed elsewhere than we are."""
+    return next((it[program.key]["versions"][program.key] for it in cases if program.key in it), None)
+
+
 def _warning(document: dict[str, Any]) -> str | None:
     return f"NOT A MEASUREMENT: {document['invalid']}" if document["invalid"] else None
 
 
-def _sides(case: dict[str, Any]) -> Iterator[tuple[str, str, float | str]]:
+def _sides(case: dict[str, Any]) -> Iterator[tuple[Program, float | str]]:
     """Speed of each program, or why there is none."""
     if why := case.get("left_out"):
-        yield *PROGRAMS["ours"], f"left out: {why}"
-    for key, (name, colour) in PROGRAMS.items():
-        if key in case:
-            yield name, colour, float(case[key]["tokens_per_second"])
-        elif why := case.get(f"{key}_failed"):
-            yield name, colour, str(why)
-        elif why := case.get(f"{key}_left_out"):
-            yield name, colour, f"left out: {why}"
+        yield OURS, f"left out: {why}"
+    for program in PROGRAMS:
+        if program.key in case:
+            yield program, float(case[program.key]["tokens_per_second"])
+        elif why := case.get(f"{program.key}_failed"):
+            yield program, str(why)
+        elif why := case.get(f"{program.key}_left_out"):
+            yield program, f"left out: {why}"
 
 
 def _speeds(cases: list[dict[str, Any]]) -> list[float]:
-    return [found for case in cases for _, _, found in _sides(case) if isinstance(found, float)]
+    return [found for case in cases for _, found in _sides(case) if isinstance(found, float)]
 
 
-def _side(name: str, colour: str, found: float | str, at_most: float | None, axis: Axis, y: int) -> str:
-    parts = [_text(LEFT - 8, y + 14, name, "soft", "end")]
+def _side(program: Program, found: float | str, at_most: float | None, axis: Axis, y: int) -> str:
+    parts = [_text(LEFT - 8, y + 14, program.label, "soft", "end")]
     if isinstance(found, str):
         title = f"<title>{_plain(found)}</title>"
         # Over the grid's lines.
@@ -106,7 +108,7 @@ def _side(name: str, colour: str, found: float | str, at_most: float | None, axi
     wide = max(1.0, _x(axis, found) - LEFT)
     parts += [
         f'<rect class="rail" x="{LEFT}" y="{y}" width="{RIGHT - LEFT}" height="{BAR}"/>',
-        f'<rect fill="{colour}" x="{LEFT}" y="{y}" width="{wide:.1f}" height="{BAR}"/>',
+        f'<rect fill="{program.colour}" x="{LEFT}" y="{y}" width="{wide:.1f}" height="{BAR}"/>',
         _text(SPEED, y + 14, f"{found:,.0f}", "", "end"),
         _text(SHARE, y + 14, _percent(found / at_most) if at_most else "-", "", "end"),
     ]
@@ -150,8 +152,8 @@ def _label(document: dict[str, Any]) -> str:
     said = [
         f"{case['name']}: "
         + ", ".join(
-            f"{name} {found:,.0f}" if isinstance(found, float) else f"{name} not measured"
-            for name, _, found in _sides(case)
+            f"{it.label} {found:,.0f}" if isinstance(found, float) else f"{it.label} not measured"
+            for it, found in _sides(case)
         )
         for case in document["cases"]
     ]

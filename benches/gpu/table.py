@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from floor import floor
+from programs import OTHERS, OURS, Program
+
+# A program that packs fills its batches to more than this.
+WELL_FILLED = 0.8
+
 
 def table(document: dict[str, Any]) -> str:
     checks = document["equality"]
@@ -21,25 +27,34 @@ def table(document: dict[str, Any]) -> str:
             f"products {document['peak_operations'] / 1e12:,.1f} TFLOP/s, copies "
             f"{document['copied_bytes'] / 1e9:,.0f} GB/s, a launch {document['launch_seconds'] * 1e6:.1f} us"
         )
-    heads = ("tokens/s", "of floor", "of TRL", "peak GiB", "of plan", "GPU busy")
-    lines.append(f"{'case':<16}" + "".join(f"{head:>10}" for head in heads))
+    lines.append(_line("case", "tokens/s", "of floor", "speedup", "peak GiB", "of plan", "GPU busy"))
     for case in document["cases"]:
-        if "ours" not in case:
-            why = case.get("left_out") or case.get("ours_left_out") or case.get("ours_failed")
+        if why := case.get("left_out"):
             lines.append(f"{case['name']:<16}{why}")
             continue
-        ours, busy = case["ours"], case["ours"]["gpu_utilization"]
-        floor, ratio = case.get("share_of_measured_peak"), case.get("speed_of_trl")
-        of_plan = case["peak_of_estimate"]
-        lines.append(
-            f"{case['name']:<16}{ours['tokens_per_second']:>10,.0f}{_percent(floor):>10}"
-            f"{f'{ratio:.2f}x' if ratio else '-':>10}{ours['peak_bytes'] / 2**30:>10.2f}"
-            f"{f'{of_plan:.2f}' if of_plan else '-':>10}{f'{busy:.0f}%' if busy is not None else '-':>10}"
-        )
-        if why := case.get("trl_failed") or case.get("trl_left_out"):
-            lines.append(f"  TRL: {why}")
+        lines += [line for program in (OURS, *OTHERS) if (line := _side(program, case, document))]
+    if absent := [it.label for it in OTHERS if it.key in document["not_installed"]]:
+        lines.append(f"not compared, as not installed: {', '.join(absent)} (benches/gpu/README.md)")
     return "\n".join(lines)
 
 
-def _percent(share: float | None) -> str:
-    return f"{share:.1%}" if share is not None else "-"
+def _side(program: Program, case: dict[str, Any], document: dict[str, Any]) -> str | None:
+    """One program's figures; of another program also how many times as fast as it we are."""
+    name = case["name"] if program is OURS else f"  {program.label}"
+    if not (found := case.get(program.key)):
+        why = case.get(f"{program.key}_left_out") or case.get(f"{program.key}_failed")
+        return f"{name:<16}{why}" if why else None
+    speed, at_most = found["tokens_per_second"], floor(case, document)
+    figures = [f"{speed:,.0f}", f"{speed / at_most:.1%}" if at_most else "-"]
+    ratio = case.get(f"speed_of_{program.key}")
+    figures += [f"{ratio:.2f}x" if ratio else "", f"{found['peak_bytes'] / 2**30:.2f}"]
+    if program is OURS:
+        of_plan, busy = case["peak_of_estimate"], found["gpu_utilization"]
+        figures += [f"{of_plan:.2f}" if of_plan else "-", f"{busy:.0f}%" if busy is not None else "-"]
+    if found.get("filled", 1.0) < WELL_FILLED:
+        figures.append(f"  {found['filled']:.0%} full")
+    return _line(name, *figures)
+
+
+def _line(name: str, *figures: str) -> str:
+    return f"{name:<16}" + "".join(f"{it:>10}" for it in figures)

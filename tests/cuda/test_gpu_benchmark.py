@@ -28,7 +28,7 @@ def benchmark(driver: Driver, folder: Path, *options: str) -> subprocess.Complet
     script = driver.python(folder)
     program = Path(__file__).with_name("preloaded.py")
     script.write_text(script.read_text().replace('"$@"', f'"{program}" "$@"'))
-    places = {"PYTHONPATH": str(ROOT / "worker" / "python"), "COMPUTED": "theirs.py"}
+    places = {"PYTHONPATH": str(ROOT / "worker" / "python"), "COMPUTED": "with_trl.py"}
     return subprocess.run(
         [sys.executable, "-c", START, script, "--minutes", "30", *options],
         env=driver.for_cli(RTX_4090) | places,
@@ -67,7 +67,7 @@ def test_every_part_runs(driver: Driver, tmp_path: Path) -> None:
 
 def test_not_kept_as_a_result(driver: Driver, tmp_path: Path) -> None:
     output = ROOT / "benches" / "results" / "2000-01-01-gpu-stand-in.json"
-    options = ("--tiny", "--only", "lora-2", "--no-equality", "--no-trl", "--output", str(output))
+    options = ("--tiny", "--only", "lora-2", "--no-equality", "--alone", "--output", str(output))
     done = benchmark(driver, tmp_path, *options)
     assert done.returncode == 3 and "is not written" in done.stderr, done.stdout + done.stderr
     assert not output.exists() and not output.with_suffix(".svg").exists()

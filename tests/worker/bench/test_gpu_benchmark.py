@@ -41,6 +41,8 @@ def test_it_checks_and_measures_and_compares(tmp_path):
     (case,) = result["cases"]
     assert case["name"] == "qlora-2x64" and case["ours"]["applied"]["base.quantization"] == "int4"
     assert case["speed_of_trl"] == case["ours"]["tokens_per_second"] / case["trl"]["tokens_per_second"]
+    # The versions beside the figures are those of the Python that ran it.
+    assert case["trl"]["versions"]["trl"] and result["not_installed"] == ["unsloth", "axolotl"]
     assert case["share_of_measured_peak"] > 0 and case["plan"]["estimate_bytes"] > 0
     assert case["peak_of_estimate"] is None  # Resident size on a CPU does not measure it.
     said = f"{len(ways)} of {len(ways)} fast paths equal the plain one"
@@ -61,6 +63,8 @@ def test_what_does_not_fit_into_the_time_is_named(tmp_path):
         (("--cli", "/nowhere/expert-cli"), "there is no expert-cli"),
         (("--only", "nothing"), "names no case"),
         (("--output", "out.svg"), "--output names the JSON"),
+        (("--unsloth", "/nowhere/python"), "--unsloth: /nowhere/python does not run"),
+        (("--axolotl", sys.executable), "has no Axolotl: name a Python that has"),
     ],
 )
 def test_what_is_missing_is_named(tmp_path, words, said):

@@ -1,4 +1,4 @@
-"""The picture of a result of benches/gpu, from a result that is made here."""
+"""The picture and the table of a result of benches/gpu, from a result that is made here."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import pytest
 GPU = Path(__file__).parents[3] / "benches" / "gpu"
 SVG = "{http://www.w3.org/2000/svg}"
 # The mean of digits in a wide font (DejaVu Sans), as a share of its size.
+BAD = {"ok": False, "kind": "lora", "dtype": "bf16", "way": "heads"}
 CHARACTER, BOLD, SIZES = 0.63, 0.69, {"head": 15, "soft": 12}
 
 
@@ -32,8 +33,13 @@ def load(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.fixture
 def drawing(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    load("shapes", monkeypatch)
+    for name in ("shapes", "floor", "programs", "table"):
+        load(name, monkeypatch)
     return load("picture", monkeypatch)
+
+
+def other(key: str, speed: float) -> dict[str, Any]:
+    return {"tokens_per_second": speed, "peak_bytes": 9 * 2**30, "versions": {key: "2026.10.9"}}
 
 
 @pytest.fixture
@@ -42,17 +48,24 @@ def result(drawing: ModuleType) -> dict[str, Any]:
     shapes = sys.modules["shapes"]
     made = [{"name": it.name, "case": it.as_json()} for it in shapes.cases(tiny=False)]
     for at, case in enumerate(made):
-        speed = {"tokens_per_second": 155_120.4 - 9_000 * at}
-        others = {name: {"tokens_per_second": 61_000.0 + 4_000 * at} for name in drawing.PROGRAMS}
+        speed = {
+            "tokens_per_second": 155_120.4 - 9_000 * at,
+            "peak_bytes": 6 * 2**30,
+            "gpu_utilization": 97.6,
+        }
+        others = {it.key: other(it.key, 61_000.0 + 4_000 * at) for it in drawing.OTHERS}
+        for key in others:
+            case[f"speed_of_{key}"] = speed["tokens_per_second"] / others[key]["tokens_per_second"]
         case.update({**others, "ours": speed} if at == 0 else {"ours": speed, "trl": others["trl"]})
+        case["peak_of_estimate"] = 0.984
     del made[5]["trl"], made[7]["ours"], made[8]["ours"], made[8]["trl"]
-    made[5]["trl_failed"] = f"theirs.py ended with 1: OutOfMemoryError: {'CUDA out of memory. ' * 9}"
+    made[5]["trl_failed"] = f"with_trl.py ended with 1: OutOfMemoryError: {'CUDA out of memory. ' * 9}"
     made[7]["ours_failed"] = "<b>\x1b"
     made[8]["left_out"] = "11 s were left"
     return {
         "date": "2026-01-02", "device": "NVIDIA H200", "invalid": None, "peak_operations": 790e12,
-        "versions": {"torch": "2.11.0+cu130", "transformers": "5.3.0", "trl": "1.0.0"},
-        "shape": vars(shapes.QWEN_06B), "equality": [{"ok": True}] * 79 + [{"ok": False}], "cases": made,
+        "versions": {"torch": "2.11.0+cu130", "transformers": "5.3.0"}, "not_installed": [],
+        "shape": vars(shapes.QWEN_06B), "equality": [{"ok": True}] * 79 + [BAD], "cases": made,
     }  # fmt: skip
 
 
@@ -77,13 +90,12 @@ def test_speeds_and_shares_of_every_program(drawing: ModuleType, result: dict[st
     said = words(drawn)
     for case in result["cases"]:
         assert case["name"] in said
-        for name in drawing.PROGRAMS:
-            if name not in case:
-                continue
-            speed, limit = case[name]["tokens_per_second"], drawing.floor(case, result)
+        for key in (it.key for it in drawing.PROGRAMS if it.key in case):
+            speed, limit = case[key]["tokens_per_second"], drawing.floor(case, result)
             at = said.index(f"{speed:,.0f}")
             assert said[at + 1] == f"{speed / limit:.1%}", case["name"]
-    names = [drawing.PROGRAMS[it][0] for it in drawing.PROGRAMS]
+    names = ["expert-cli", "TRL", "Unsloth", "Axolotl"]
+    assert "compared with TRL 2026.10.9, Unsloth 2026.10.9, Axolotl 2026.10.9" in said
     assert said[said.index("lora-2x2048") + 1 :][: 3 * len(names) : 3] == names
     assert said.count("expert-cli") == 9 and said.count("TRL") == 8 and said.count("Axolotl") == 1
     assert "79 of 80 fast paths equal the plain one" in said and "left out: 11 s were left" in said
@@ -132,3 +144,19 @@ def test_nothing_is_loaded_and_nothing_measured_draws(drawing: ModuleType, resul
     nothing = [{"name": "lora-2x64", "case": result["cases"][0]["case"], "left_out": "1 s were left"}]
     alone = result | {"cases": nothing, "peak_operations": None, "equality": []}
     assert "left out: 1 s were left" in words(drawing.picture(alone))
+
+
+def test_the_table_compares_every_program_in_80_columns(drawing: ModuleType, result: dict[str, Any]) -> None:
+    del result["cases"][5]["trl_failed"]
+    lines = sys.modules["table"].table(result | {"copied_bytes": 3e12, "launch_seconds": 2e-6}).splitlines()
+    first = next(at for at, line in enumerate(lines) if line.startswith("lora-2x2048"))
+    heads = ["case", "tokens/s", "of floor", "speedup", "peak GiB", "of plan", "GPU busy"]
+    assert re.split(r"  +", lines[first - 1]) == heads
+    share = 155_120.4 / drawing.floor(result["cases"][0], result)
+    assert lines[first].split()[1:] == ["155,120", f"{share:.1%}", "6.00", "0.98", "98%"]
+    assert [line.split()[0] for line in lines[first + 1 : first + 4]] == ["TRL", "Unsloth", "Axolotl"]
+    assert lines[first + 2].split()[3:] == ["2.54x", "9.00"]
+    figures = [line for line in lines[first - 1 :] if re.search(r"\d+,\d{3}", line)]
+    assert all(len(line) <= 80 for line in figures) and len(figures) == 7 + 8 + 1
+    absent = sys.modules["table"].table(result | {"not_installed": ["axolotl"], "peak_operations": None})
+    assert absent.splitlines()[-1].startswith("not compared, as not installed: Axolotl ")
