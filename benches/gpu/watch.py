@@ -1,6 +1,6 @@
 """What a `Trainer` of transformers does (TRL, Unsloth and Axolotl have one): time and memory of its steps.
 
-Needs nothing of expert-cli's worker, as these programs may live in an environment of their own.
+Needs nothing of expert-cli's worker, as these programs may be installed in other environments.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ def watched(trainer: Any, case: Case, device: torch.device, packages: tuple[str,
     step = trainer.training_step
 
     def counted(model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        # Padding is not counted, nor an end that a program adds to documents. Read at the end only: the host
-        # would wait for the device.
+        # Without padding. Read at the end only: the host would wait for the device.
         tokens.append((inputs["input_ids"] >= FIRST_TOKEN).sum())
         return step(model, inputs, *args, **kwargs)
 

@@ -137,6 +137,7 @@ def runs(driver: Driver, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     return expert(driver, tmp_path_factory.mktemp("runs"))
 
 
+@pytest.mark.full
 def test_killed_and_resumed(runs: Runs) -> None:
     """From its last checkpoint, with the optimizer's state, to the same last step."""
     long = ("--set", "training.config.max_steps=400", "--set", "training.config.save_steps=20")

@@ -27,8 +27,8 @@ def check_costs(name: str, found: Found, **memory: float) -> None:
     assert measured["events"] == []
 
 
-def test_lora_as_init_sets_it(driver: Driver, tmp_path: Path) -> None:
-    check_costs("qwen3-0.6b lora 4x2048", run(driver, Trial(), RTX_4090, tmp_path))
+def test_lora_as_init_sets_it(in_usual_tests: dict[str, Found]) -> None:
+    check_costs("qwen3-0.6b lora 4x2048", in_usual_tests["init"])
 
 
 @pytest.mark.full
@@ -100,6 +100,18 @@ LEAST = {
     "qwen3-0.6b lora replayed 2x2048": 0.94,
     "qwen3-0.6b lora compiled replayed 2x2048": 0.94,
 }
+
+
+@pytest.fixture(scope="module")
+def in_usual_tests(driver: Driver, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
+    """In one process, as importing torch takes most of their time."""
+    tiny = {**TINY, **_LATER, "config": _REPLAYED}
+    trials = {
+        "init": Trial(),
+        "replayed": Trial(**tiny),
+        "waits": Trial(**tiny, fault="wait in graph"),
+    }
+    return run_all(driver, trials, RTX_4090, tmp_path_factory.mktemp("usual"))
 
 
 @pytest.fixture(scope="module")
@@ -191,14 +203,12 @@ def check_replayed(found: Found) -> None:
     assert step["kernels"] + step["products"] + step["replays"] <= MOST_LAUNCHES
 
 
-def test_a_step_is_one_launch(driver: Driver, tmp_path: Path) -> None:
+def test_a_step_is_one_launch(in_usual_tests: dict[str, Found]) -> None:
     """And a wait in the captured part ends the capture: the run says so and continues uncaptured."""
-    trial = {**TINY, **_LATER, "config": _REPLAYED}
-    trials = {"replayed": Trial(**trial), "waits": Trial(**trial, fault="wait in graph")}
-    found = run_all(driver, trials, RTX_4090, tmp_path)
-    check_replayed(found["replayed"])
-    assert found["replayed"][1]["events"] == [] and found["replayed"][1]["step"]["waited"] == WAITS
-    plan, waits = found["waits"]
+    replayed = in_usual_tests["replayed"]
+    check_replayed(replayed)
+    assert replayed[1]["events"] == [] and replayed[1]["step"]["waited"] == WAITS
+    plan, waits = in_usual_tests["waits"]
     (event,) = waits["events"]
     assert event["code"] == "not-captured" and "when stream is capturing" in event["message"]
     assert plan["machine"]["cuda_graphs"] == {"asked": True} and waits["fits"]
