@@ -296,9 +296,9 @@ def python(
 ) -> dict[str, Any]:
     """Runs a script of this folder in a separate process; its last line is its JSON. With `partial` so it is
     where the script fails or is ended for want of time. Programs leave files of theirs in `folder`."""
-    paths = [str(HERE), str(HERE.parent / "train")]
+    paths = [str(HERE), str(HERE.parent), str(HERE.parent / "train"), str(ROOT / "worker" / "python")]
     if interpreter == sys.executable:
-        paths += [str(ROOT / "worker" / "python"), os.environ.get("PYTHONPATH", "")]
+        paths.append(os.environ.get("PYTHONPATH", ""))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "HF_HUB_OFFLINE": "1"}
     try:
         done = subprocess.run(

@@ -22,6 +22,17 @@ def rows(case: Case, shape: Shape) -> Dataset:
     )
 
 
+def adapter(case: Case) -> dict[str, Any]:
+    """As peft's LoraConfig and Unsloth's get_peft_model name it."""
+    return {
+        "r": case.rank,
+        "lora_alpha": 2 * case.rank,
+        "lora_dropout": case.dropout,
+        "use_dora": case.adapter == "dora",
+        "target_modules": LINEARS,
+    }
+
+
 def settings(case: Case, device: torch.device, folder: str) -> dict[str, Any]:
     """Arguments of an SFTConfig."""
     return {

@@ -1,19 +1,18 @@
 """What a `Trainer` of transformers does (TRL, Unsloth and Axolotl have one): time and memory of its steps.
 
-Needs nothing of expert-cli's worker, as these programs may be installed in other environments.
+These programs may be installed in other environments, where the worker's native module is not.
 """
 
 from __future__ import annotations
 
 import json
-import platform
 import sys
 import time
-from importlib.metadata import version
 from itertools import pairwise
 from typing import Any
 
 import torch
+from history import PACKAGES, versions
 from shapes import FIRST_TOKEN, Case, Shape
 from transformers import TrainerCallback
 
@@ -42,7 +41,7 @@ class Clock(TrainerCallback):
         self.mark()
 
 
-def watched(trainer: Any, case: Case, device: torch.device, packages: tuple[str, ...]) -> None:
+def watched(trainer: Any, case: Case, device: torch.device, program: str) -> None:
     """Trains, and prints what was measured. The first step, in which kernels are compiled, is separate."""
     clock, tokens = Clock(device), list[Any]()
     step = trainer.training_step
@@ -55,6 +54,9 @@ def watched(trainer: Any, case: Case, device: torch.device, packages: tuple[str,
     trainer.training_step = counted
     trainer.add_callback(clock)
     trainer.train()
+    # Not before: it sets how torch allocates, and each program is measured as it sets that itself.
+    from expert_worker.train import memory
+
     seconds = [after - before for before, after in pairwise(clock.marks)]
     seen = sum(int(it) for it in tokens)
     told = {
@@ -62,17 +64,7 @@ def watched(trainer: Any, case: Case, device: torch.device, packages: tuple[str,
         "filled": seen / (case.rows * case.length * len(tokens)),
         "tokens_per_second": sum(int(it) for it in tokens[1:]) / sum(seconds[1:]),
         "first_step_seconds": seconds[0],
-        "peak_bytes": peak(device),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
+        "peak_bytes": memory.peak(device),
+        "versions": versions(dict.fromkeys((*PACKAGES, program))),
     }
     print(json.dumps(told))
-
-
-def peak(device: torch.device) -> int:
-    """As the worker measures it: reserved memory of a card, resident size of a process on a CPU."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_reserved(device)
-    import resource
-
-    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return size if sys.platform == "darwin" else size * 1024

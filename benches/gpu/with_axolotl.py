@@ -35,7 +35,7 @@ def main() -> None:
         path.write_text(json.dumps(configuration(base, case, folder)))
         config = load_cfg(str(path))
         trainer = setup_model_and_trainer(config, load_datasets(cfg=config))[0]
-        watched(trainer, case, device, ("torch", "transformers", "peft", "trl", "axolotl"))
+        watched(trainer, case, device, "axolotl")
 
 
 def written(case: Case, shape: Shape, path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from peft import LoraConfig
-from sft import DTYPES, LINEARS, rows, settings
+from sft import DTYPES, adapter, rows, settings
 from shapes import Case
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 from trl import SFTConfig, SFTTrainer
@@ -22,20 +22,9 @@ def main() -> None:
             args=SFTConfig(**settings(case, device, folder)),
             train_dataset=rows(case, shape),
             processing_class=AutoTokenizer.from_pretrained(base),
-            peft_config=adapter_of(case),
+            peft_config=LoraConfig(task_type="CAUSAL_LM", **adapter(case)),
         )
-        watched(trainer, case, device, ("torch", "transformers", "peft", "trl"))
-
-
-def adapter_of(case: Case) -> LoraConfig:
-    return LoraConfig(
-        r=case.rank,
-        lora_alpha=2 * case.rank,
-        lora_dropout=case.dropout,
-        use_dora=case.adapter == "dora",
-        task_type="CAUSAL_LM",
-        target_modules=LINEARS,
-    )
+        watched(trainer, case, device, "trl")
 
 
 def model_of(base: str, case: Case, device: torch.device) -> Any:

@@ -13,7 +13,7 @@ os.environ.setdefault("UNSLOTH_DISABLE_STATISTICS", "1")
 
 from unsloth import FastLanguageModel  # isort: skip  # It replaces parts of what is imported below.
 
-from sft import DTYPES, LINEARS, rows, settings
+from sft import DTYPES, adapter, rows, settings
 from trl import SFTConfig, SFTTrainer
 from watch import given, watched
 
@@ -29,11 +29,7 @@ def main() -> None:
         )
         model = FastLanguageModel.get_peft_model(
             model,
-            r=case.rank,
-            lora_alpha=2 * case.rank,
-            lora_dropout=case.dropout,
-            use_dora=case.adapter == "dora",
-            target_modules=LINEARS,
+            **adapter(case),
             bias="none",
             use_gradient_checkpointing=False,
             max_seq_length=case.length,
@@ -44,7 +40,7 @@ def main() -> None:
             train_dataset=rows(case, shape),
             processing_class=tokenizer,
         )
-        watched(trainer, case, device, ("torch", "transformers", "peft", "trl", "unsloth"))
+        watched(trainer, case, device, "unsloth")
 
 
 if __name__ == "__main__":
