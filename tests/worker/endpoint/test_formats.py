@@ -6,16 +6,18 @@ import asyncio
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from export.test_gguf import tokenizer
 from schema_grammar.accepts import refused_at
 
-from expert_worker.endpoint.engine import Engine, GrammarRefused, Question, Sampling
+from expert_worker.endpoint import llama
+from expert_worker.endpoint.engine import Engine, EngineFailed, GrammarRefused, Question, Sampling
 from expert_worker.endpoint.gguf_cache import adapter_gguf, base_gguf
 from expert_worker.endpoint.llama import LlamaEngine
 from expert_worker.endpoint.peft_engine import PeftEngine
@@ -25,8 +27,9 @@ from expert_worker.errors import BadInput
 from expert_worker.plan import Grammar
 from expert_worker.run_record.expert import replace_grammar
 from expert_worker.schema_grammar import OF_PROMPT
+from expert_worker.schema_grammar.rules import Rules
 
-from .test_engines import question, whole
+from .test_engines import GREEDY, question, whole
 from .test_server import CHAT, FakeEngine, server, within
 from .tiny_shelf import tiny_base, tiny_expert
 
@@ -38,8 +41,13 @@ SCHEMA = {
 }
 WORDS = Grammar(kind="gbnf", name="grammar.gbnf", text='root ::= ("yes" | "no") (" " "maybe")?')
 QUERY = Grammar(kind="sql", name="sql", text="sql")
-SHOP = "CREATE TABLE shop (town TEXT);\nwhich towns?"
+SCHEMAS = {
+    "sql": ("CREATE TABLE shop (town TEXT);\nwhich towns?", "CREATE TABLE pump (bar REAL);\nmean bar?"),
+    "cypher": ("(:Town {name:STRING})\n(:Road)-[:ENDS_IN]->(:Town)\nall towns", "Pump(bar)\nall pumps"),
+}
 FORM = Grammar(kind="json_schema", name="grammar.json", text=json.dumps(SCHEMA))
+# A special token that does not end answers of the base's file.
+SPARE = 1
 WARM = Sampling(1.0, 1.0, 0, 0.0, 1.0, 7)
 
 
@@ -56,6 +64,26 @@ def ash(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return final
 
 
+def text_of(prompt: Sequence[int]) -> str:
+    return str(tokenizer().decode(list(prompt), skip_special_tokens=True))
+
+
+def both(asked: Sequence[Question], final: Path, folder: Path) -> list[list[tuple[str, str | None, int]]]:
+    """Answers of transformers, then of llama.cpp."""
+
+    async def ask(one: Engine) -> list[tuple[str, str | None, int]]:
+        await one.start()
+        answers = [await whole(one, question) for question in asked]
+        await one.stop()
+        return answers
+
+    found = []
+    for name in ("transformers", "llama.cpp"):
+        with engine(name, final, folder) as one:
+            found.append(asyncio.run(asyncio.wait_for(ask(one), 120)))
+    return found
+
+
 @contextmanager
 def engine(name: str, final: Path, folder: Path) -> Iterator[Engine]:
     base = final.parents[1] / "base"
@@ -66,8 +94,8 @@ def engine(name: str, final: Path, folder: Path) -> Iterator[Engine]:
     made = base_gguf(folder, base, [expert], print)
     adapters = [adapter_gguf(folder, base, made, expert, print)]
     with (folder / "log").open("w+b") as log:
-        texts = {end: str(tokenizer().decode([end])) for end in expert.generation.end_ids}
-        yield LlamaEngine(made.path, adapters, 2, 512, 1, texts, log)
+        texts = {end: str(tokenizer().decode([end])) for end in (*expert.generation.end_ids, SPARE)}
+        yield LlamaEngine(made.path, adapters, 2, 512, 1, texts, text_of, log)
 
 
 @pytest.mark.parametrize("name", ["transformers", "llama.cpp"])
@@ -103,10 +131,6 @@ def test_each_engine_keeps_to_a_grammar_and_survives_what_it_cannot_use(
                 else:
                     assert re.fullmatch("(yes|no)( maybe)?", text)
             assert not any(re.match("yes|no|{", text) for text, _, _ in texts[2::3])
-        query = await whole(one, question(model, SHOP, grammar=QUERY, most_tokens=40, stops=()))
-        # llama.cpp would be too slow: `serve` says that it leaves this grammar out.
-        kept = refused_at(OF_PROMPT["sql"](SHOP), query[0]) in (None, "")
-        assert query[0] and kept == (name == "transformers"), query
         cut = await whole(one, question(model, "Say one", grammar=FORM, most_tokens=3, stops=()))
         assert cut[1] == "length"
         for schema in hostile:
@@ -121,6 +145,68 @@ def test_each_engine_keeps_to_a_grammar_and_survives_what_it_cannot_use(
         await one.stop()
 
     with engine(name, ash, tmp_path) as one:
+        asyncio.run(asyncio.wait_for(ask(one), 120))
+
+
+@pytest.mark.parametrize("kind", sorted(SCHEMAS))
+def test_both_engines_write_the_same_query_with_the_names_of_its_prompt(
+    kind: Any, ash: Path, tmp_path: Path
+) -> None:
+    (expert,) = read_experts([ash])
+    model = models([expert], tokenizer(), ash.parents[1] / "base")["ash"]
+    grammar = Grammar(kind=kind, name=kind, text=kind)
+    asked = [
+        question(model, prompt, grammar=grammar, most_tokens=most, stops=(), sampling=sampling)
+        for prompt in SCHEMAS[kind]
+        for most, sampling in ((4, GREEDY), (60, GREEDY), (90, WARM))
+    ]
+    found = both(asked, ash, tmp_path)
+    for answers in found:
+        for one, (text, finish, _) in zip(asked, answers, strict=True):
+            rest = refused_at(OF_PROMPT[kind](text_of(one.prompt)), text)
+            assert text and rest in ((None,) if finish == "stop" else (None, "")), text
+    for place in (0, 1, 3, 4):
+        assert found[0][place][:2] == found[1][place][:2]
+
+
+def test_an_answer_in_a_grammar_ends_at_the_expert_s_own_end(
+    ash: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A base's file names one end of an answer; an expert may have learnt another."""
+    (expert,) = read_experts([ash])
+    model = models([expert], tokenizer(), ash.parents[1] / "base")["ash"]
+    few = Rules({"root": '("a" | "b"){1,300}'}, frozenset())
+    monkeypatch.setitem(cast(dict[str, Any], OF_PROMPT), "sql", lambda _: few)
+    asked = [
+        replace(
+            question(model, prompt, grammar=QUERY, most_tokens=90, stops=(), sampling=sampling), ends=ends
+        )
+        for ends in ([SPARE], model.ends, [*model.ends, SPARE])
+        for prompt, sampling in (("Say one", GREEDY), ("Say two", GREEDY), ("Say one", WARM))
+    ]
+    found = both(asked, ash, tmp_path)
+    for one, transformers, llama_cpp in zip(asked, *found, strict=True):
+        assert re.fullmatch("[ab]+", llama_cpp[0])
+        if one.sampling == GREEDY:
+            assert transformers[:2] == llama_cpp[:2]
+        else:
+            assert llama_cpp[1] == "stop"
+
+
+def test_an_answer_that_llama_cpp_does_not_constrain_is_an_error(
+    ash: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (expert,) = read_experts([ash])
+    model = models([expert], tokenizer(), ash.parents[1] / "base")["ash"]
+    monkeypatch.setattr(llama, "_constraint", lambda *_: {})
+
+    async def ask(one: Engine) -> None:
+        await one.start()
+        with pytest.raises(EngineFailed, match="an answer that the expert's grammar does not allow"):
+            await whole(one, question(model, SCHEMAS["sql"][0], grammar=QUERY, stops=()))
+        await one.stop()
+
+    with engine("llama.cpp", ash, tmp_path) as one:
         asyncio.run(asyncio.wait_for(ask(one), 120))
 
 

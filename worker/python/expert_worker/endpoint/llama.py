@@ -8,20 +8,21 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 import aiohttp
+from llguidance import LLMatcher, LLTokenizer
 
 from expert_worker.endpoint.ending import Ending
 from expert_worker.endpoint.engine import EngineFailed, GrammarRefused, Piece, Question
 from expert_worker.errors import Failed
-from expert_worker.plan import Grammar
 from expert_worker.process.child import child_environment
 from expert_worker.schema_grammar import OF_PROMPT
+from expert_worker.schema_grammar.rules import Rules
 
 _START_SECONDS = 600.0
 _STOP_SECONDS = 5.0
@@ -37,6 +38,8 @@ class LlamaEngine:
     threads: int
     # Texts of token ids: llama.cpp ends an answer at a text.
     token_texts: dict[int, str]
+    # A prompt as text, for a grammar of the names in it.
+    text_of: Callable[[Sequence[int]], str]
     log: IO[bytes]
     name: str = "llama.cpp"
     one_adapter_at_a_time: bool = True
@@ -100,7 +103,9 @@ class LlamaEngine:
         if not self.ready or self._client is None:
             raise EngineFailed("the engine is not running")
         headers = {"Authorization": f"Bearer {self._key}"}
-        url, body = f"{self._address}/completion", self._body(question)
+        # Reading a large schema takes a tenth of a second, in which others are answered.
+        kept = await asyncio.to_thread(self._kept, question)
+        url, body = f"{self._address}/completion", self._body(question, kept)
         ending = Ending([*self._end_texts(question), *question.stops])
         try:
             async with self._client.post(url, json=body, headers=headers) as response:
@@ -112,13 +117,18 @@ class LlamaEngine:
                     if "error" in document:
                         raise EngineFailed(f"llama.cpp failed: {str(document['error'])[:300]}")
                     text, tokens = ending.add(str(document["content"])), int(document["tokens_predicted"])
+                    ended = bool(document["stop"])
+                    if ended and not ending.reached:
+                        text += ending.rest()
+                    if kept is not None:
+                        kept.add(text)
                     if ending.reached:
                         # Leaving closes the connection, which ends the work on it.
                         yield Piece(text, tokens, "stop")
                         return
-                    if document["stop"]:
+                    if ended:
                         limit = document["stop_type"] == "limit"
-                        yield Piece(text + ending.rest(), tokens, "length" if limit else "stop")
+                        yield Piece(text, tokens, "length" if limit else "stop")
                         return
                     yield Piece(text, tokens)
         except aiohttp.ClientError as error:
@@ -128,10 +138,14 @@ class LlamaEngine:
     def _end_texts(self, question: Question) -> list[str]:
         return [self.token_texts[end] for end in question.ends if end in self.token_texts]
 
-    def _body(self, question: Question) -> dict[str, Any]:
+    def _kept(self, question: Question) -> _Kept | None:
+        of_prompt = OF_PROMPT.get(question.grammar.kind) if question.grammar else None
+        return _Kept(of_prompt(self.text_of(question.prompt))) if of_prompt else None
+
+    def _body(self, question: Question, kept: _Kept | None) -> dict[str, Any]:
         sampling = question.sampling
         return {
-            **_constraint(question.grammar),
+            **_constraint(question, kept),
             "prompt": list(question.prompt),
             "stream": True,
             # The last document otherwise repeats the prompt.
@@ -184,14 +198,34 @@ class LlamaEngine:
         return lines[-1][:300] if lines else "it printed nothing"
 
 
-def _constraint(grammar: Grammar | None) -> dict[str, Any]:
-    """llama.cpp reads GBNF, and makes it from a JSON Schema itself. The grammar of a query would take it
-    seconds for each token: `serve` warns that it is left out."""
-    if grammar is None or grammar.kind in OF_PROMPT:
+def _constraint(question: Question, kept: _Kept | None) -> dict[str, Any]:
+    """llama.cpp reads GBNF itself, but takes minutes for the grammar of a query: the llguidance in it reads
+    that one, and JSON Schemas."""
+    grammar = question.grammar
+    if grammar is None:
         return {}
+    if kept is not None:
+        # It knows one end of an answer only, that of the base's file.
+        return {"grammar": kept.rules.lark(question.ends)}
     if grammar.kind == "gbnf":
         return {"grammar": grammar.text}
     return {"json_schema": json.loads(grammar.text)}
+
+
+class _Kept:
+    """Where a grammar becomes too complex, llama.cpp continues without it and says nothing."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self._bytes = LLTokenizer("byte")
+        self._matcher = LLMatcher(self._bytes, LLMatcher.grammar_from_lark(rules.lark()), log_level=0)
+        if self._matcher.is_error():
+            raise GrammarRefused(self._matcher.get_error().strip().split("\n", 1)[0][:300])
+
+    def add(self, text: str) -> None:
+        tokens = self._bytes.tokenize_str(text)
+        if not self._matcher.consume_tokens(tokens):
+            raise EngineFailed("llama.cpp wrote an answer that the expert's grammar does not allow")
 
 
 def _reason(text: str) -> str:

@@ -35,7 +35,6 @@ from expert_worker.plan import Base, Paths
 from expert_worker.routing.models import Shelf
 from expert_worker.routing.router import Router
 from expert_worker.routing.shelf import open_router
-from expert_worker.schema_grammar import OF_PROMPT
 
 Say = Callable[[str], None]
 # An engine that ends more often than this within the time is not started again.
@@ -255,11 +254,6 @@ def _llama(given: _EngineInputs) -> Engine:
     options, experts, folder, say = given.options, given.experts, given.folder, given.say
     for expert in experts:
         check_kind(expert.adapter_config)
-        if expert.grammar is not None and expert.grammar.kind in OF_PROMPT:
-            say(
-                f"warning: llama.cpp is too slow with the grammar {expert.grammar.name}: answers of "
-                f"{expert.name} are not constrained by it, unlike scored ones; --engine transformers uses it"
-            )
     Shape.of(folder)
     llama_cpp.require()
     base = base_gguf(options.home, folder, experts, say, options.quantize)
@@ -275,6 +269,7 @@ def _llama(given: _EngineInputs) -> Engine:
         context=given.context,
         threads=options.threads or _threads(),
         token_texts={end: str(tokenizer.decode([end])) for end in ends if end is not None},
+        text_of=lambda prompt: str(tokenizer.decode(list(prompt), skip_special_tokens=True)),
         log=given.log,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,9 @@ class Rules:
     bodies: Mapping[str, str]
     terminals: frozenset[str]
 
-    def lark(self) -> str:
+    def lark(self, ends: Sequence[int] = ()) -> str:
+        """With `ends`, one of these tokens follows the answer; without, what the reader has as its end."""
+
         def part(text: str) -> str:
             if text[0] == "[":
                 return "/" + text.replace("/", r"\/") + "/"
@@ -34,10 +36,11 @@ class Rules:
             f"{self._name(name)}: {_PARTS.sub(lambda found: part(found[0]), body)}\n"
             for name, body in self.bodies.items()
         ]
-        return "%llguidance {}\n" + "".join(rules)
+        end = f" ({' | '.join(f'<[{end}]>' for end in ends)})" if ends else ""
+        return f"%llguidance {{}}\nstart: {self._name('root')}{end}\n" + "".join(rules)
 
     def _name(self, name: str) -> str:
-        plain = "start" if name == "root" else name.replace("-", "_")
+        plain = name.replace("-", "_")
         return plain.upper() if name in self.terminals else plain
 
 
