@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import Qwen3ForCausalLM
 
+from expert_worker.process.leave import leave
 from expert_worker.train.fast.batch import IGNORED, PackedBatch, positions_of
 from expert_worker.train.fast.compiler import compiler
 from expert_worker.train.fast.decoder import FastDecoder
@@ -227,3 +228,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    # A thread of autograd that frees what is Python's while Python ends aborts the process.
+    leave(0)

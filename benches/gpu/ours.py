@@ -13,6 +13,7 @@ import expert_worker.train  # noqa: F401  (before torch: it sets how OpenMP wait
 from expert_worker.bench.stage import measure
 from expert_worker.events import Events
 from expert_worker.plan import load_plan
+from expert_worker.process.leave import leave
 from expert_worker.train.dataset import Dataset
 
 
@@ -26,3 +27,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    # A thread of autograd that frees what is Python's while Python ends aborts the process.
+    leave(0)

@@ -36,6 +36,7 @@ from shapes import Case, Shape  # noqa: E402
 from expert_worker.bench import stage as bench  # noqa: E402
 from expert_worker.events import Events  # noqa: E402
 from expert_worker.plan import load_plan  # noqa: E402
+from expert_worker.process.leave import leave  # noqa: E402
 from expert_worker.train import stage, trainer  # noqa: E402
 from expert_worker.train.dataset import Dataset  # noqa: E402
 from expert_worker.train.fast.decoder import FastDecoder  # noqa: E402
@@ -291,3 +292,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    # A thread of autograd that frees what is Python's while Python ends aborts the process.
+    leave(0)
