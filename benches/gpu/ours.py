@@ -27,5 +27,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-    # A thread of autograd that frees what is Python's while Python ends aborts the process.
     leave(0)

@@ -100,5 +100,4 @@ def tried(case: Callable[[], object]) -> dict[str, object]:
 
 
 print(json.dumps({name: tried(case) for name, case in CASES.items()}))
-# A thread of autograd that frees a graph with `Waits` in it while Python ends aborts the process.
 leave(0)

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 from export.test_gguf import tokenizer
-from schema_grammar.accepts import refused_at
+from schema_grammar.accepts import SCHEMAS, refused_at
 
 from expert_worker.endpoint import llama
 from expert_worker.endpoint.engine import Engine, EngineFailed, GrammarRefused, Question, Sampling
@@ -41,10 +41,6 @@ SCHEMA = {
 }
 WORDS = Grammar(kind="gbnf", name="grammar.gbnf", text='root ::= ("yes" | "no") (" " "maybe")?')
 QUERY = Grammar(kind="sql", name="sql", text="sql")
-SCHEMAS = {
-    "sql": ("CREATE TABLE shop (town TEXT);\nwhich towns?", "CREATE TABLE pump (bar REAL);\nmean bar?"),
-    "cypher": ("(:Town {name:STRING})\n(:Road)-[:ENDS_IN]->(:Town)\nall towns", "Pump(bar)\nall pumps"),
-}
 FORM = Grammar(kind="json_schema", name="grammar.json", text=json.dumps(SCHEMA))
 # A special token that does not end answers of the base's file.
 SPARE = 1
@@ -204,6 +200,14 @@ def test_an_answer_that_llama_cpp_does_not_constrain_is_an_error(
         await one.start()
         with pytest.raises(EngineFailed, match="an answer that the expert's grammar does not allow"):
             await whole(one, question(model, SCHEMAS["sql"][0], grammar=QUERY, stops=()))
+        large = "".join(
+            f"CREATE TABLE thing_{table} ("
+            + ", ".join(f"col_{table}_{column} TEXT" for column in range(7))
+            + f", other_id INTEGER REFERENCES thing_{(table * 7 + 1) % 80}(id));\n"
+            for table in range(80)
+        )
+        with pytest.raises(GrammarRefused, match="The grammar sql cannot be used: "):
+            await whole(one, question(model, large, grammar=QUERY))
         await one.stop()
 
     with engine("llama.cpp", ash, tmp_path) as one:

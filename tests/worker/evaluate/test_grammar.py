@@ -12,7 +12,7 @@ import torch
 from evaluate import tiny
 from plans import example_plan
 from pretokenize.test_encoder import smollm2
-from schema_grammar.accepts import refused_at
+from schema_grammar.accepts import SCHEMAS, refused_at
 from tokenizers import decoders
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
@@ -122,15 +122,6 @@ def small_model_of_many_tokens() -> tuple[Any, Any]:
         initializer_range=0.5,
     )
     return tokenizer, LlamaForCausalLM(config).eval()
-
-
-SCHEMAS = {
-    "sql": (
-        "CREATE TABLE shop (id INT, town TEXT);\nwhich towns?",
-        "create table pump (bar REAL);\nmean bar?",
-    ),
-    "cypher": ("(:Town {name:STRING})\n(:Road)-[:ENDS_IN]->(:Town)\nall towns", "Pump(bar)\nall pumps"),
-}
 
 
 @pytest.mark.parametrize("kind", sorted(SCHEMAS))

@@ -7,6 +7,14 @@ from llguidance import LLMatcher, LLTokenizer
 from expert_worker.schema_grammar.rules import Rules
 
 _BYTES = LLTokenizer("byte")
+# Two prompts for each grammar that depends on its prompt.
+SCHEMAS = {
+    "sql": (
+        "CREATE TABLE shop (id INT, town TEXT);\nwhich towns?",
+        "create table pump (bar REAL);\nmean bar?",
+    ),
+    "cypher": ("(:Town {name:STRING})\n(:Road)-[:ENDS_IN]->(:Town)\nall towns", "Pump(bar)\nall pumps"),
+}
 
 
 def refused_at(rules: Rules, answer: str) -> str | None:

@@ -19,14 +19,16 @@ from llguidance import LLMatcher, LLTokenizer
 
 from expert_worker.endpoint.ending import Ending
 from expert_worker.endpoint.engine import EngineFailed, GrammarRefused, Piece, Question
-from expert_worker.errors import Failed
+from expert_worker.errors import BadInput, Failed
+from expert_worker.evaluate.grammar import matcher
+from expert_worker.plan import Grammar
 from expert_worker.process.child import child_environment
 from expert_worker.schema_grammar import OF_PROMPT
-from expert_worker.schema_grammar.rules import Rules
 
 _START_SECONDS = 600.0
 _STOP_SECONDS = 5.0
 _ANY_SEED = 2**32 - 1
+_BYTES = LLTokenizer("byte")
 
 
 @dataclass
@@ -103,8 +105,7 @@ class LlamaEngine:
         if not self.ready or self._client is None:
             raise EngineFailed("the engine is not running")
         headers = {"Authorization": f"Bearer {self._key}"}
-        # Reading a large schema takes a tenth of a second, in which others are answered.
-        kept = await asyncio.to_thread(self._kept, question)
+        kept = await self._kept(question)
         url, body = f"{self._address}/completion", self._body(question, kept)
         ending = Ending([*self._end_texts(question), *question.stops])
         try:
@@ -138,14 +139,17 @@ class LlamaEngine:
     def _end_texts(self, question: Question) -> list[str]:
         return [self.token_texts[end] for end in question.ends if end in self.token_texts]
 
-    def _kept(self, question: Question) -> _Kept | None:
-        of_prompt = OF_PROMPT.get(question.grammar.kind) if question.grammar else None
-        return _Kept(of_prompt(self.text_of(question.prompt))) if of_prompt else None
+    async def _kept(self, question: Question) -> _Kept | None:
+        grammar = question.grammar
+        if grammar is None or grammar.kind not in OF_PROMPT:
+            return None
+        # Reading a large schema takes a tenth of a second, in which others are answered.
+        return await asyncio.to_thread(_Kept, grammar, self.text_of(question.prompt), question.ends)
 
     def _body(self, question: Question, kept: _Kept | None) -> dict[str, Any]:
         sampling = question.sampling
         return {
-            **_constraint(question, kept),
+            **_constraint(question.grammar, kept),
             "prompt": list(question.prompt),
             "stream": True,
             # The last document otherwise repeats the prompt.
@@ -198,33 +202,33 @@ class LlamaEngine:
         return lines[-1][:300] if lines else "it printed nothing"
 
 
-def _constraint(question: Question, kept: _Kept | None) -> dict[str, Any]:
+def _constraint(grammar: Grammar | None, kept: _Kept | None) -> dict[str, Any]:
     """llama.cpp reads GBNF itself, but takes minutes for the grammar of a query: the llguidance in it reads
     that one, and JSON Schemas."""
-    grammar = question.grammar
     if grammar is None:
         return {}
     if kept is not None:
-        # It knows one end of an answer only, that of the base's file.
-        return {"grammar": kept.rules.lark(question.ends)}
+        return {"grammar": kept.lark}
     if grammar.kind == "gbnf":
         return {"grammar": grammar.text}
     return {"json_schema": json.loads(grammar.text)}
 
 
 class _Kept:
-    """Where a grammar becomes too complex, llama.cpp continues without it and says nothing."""
+    """The grammar of one prompt. Where it becomes too complex, llama.cpp continues without it and says
+    nothing: so each answer is checked here as it comes."""
 
-    def __init__(self, rules: Rules) -> None:
-        self.rules = rules
-        self._bytes = LLTokenizer("byte")
-        self._matcher = LLMatcher(self._bytes, LLMatcher.grammar_from_lark(rules.lark()), log_level=0)
-        if self._matcher.is_error():
-            raise GrammarRefused(self._matcher.get_error().strip().split("\n", 1)[0][:300])
+    def __init__(self, grammar: Grammar, prompt: str, ends: Sequence[int]) -> None:
+        rules = OF_PROMPT[grammar.kind](prompt)
+        # llama.cpp knows one end of an answer only, that of the base's file.
+        self.lark = rules.lark(ends)
+        try:
+            self._matcher = matcher(grammar, LLMatcher.grammar_from_lark(rules.lark()), _BYTES)
+        except BadInput as refused:
+            raise GrammarRefused(refused.message) from None
 
     def add(self, text: str) -> None:
-        tokens = self._bytes.tokenize_str(text)
-        if not self._matcher.consume_tokens(tokens):
+        if not self._matcher.consume_tokens(_BYTES.tokenize_str(text)):
             raise EngineFailed("llama.cpp wrote an answer that the expert's grammar does not allow")
 
 

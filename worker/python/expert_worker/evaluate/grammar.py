@@ -65,7 +65,7 @@ class Constraint(LogitsProcessor):
         self._grammar, self._start, self._ends = grammar, ids.shape[1], frozenset(ends)
         known = _llguidance_tokenizer(model, tokenizer, ends)
         prompts = _texts(tokenizer, ids, mask) if grammar.kind in OF_PROMPT else [""] * len(ids)
-        first = {prompt: _matcher(grammar, prompt, known) for prompt in set(prompts)}
+        first = {prompt: matcher(grammar, _guidance(grammar, prompt), known) for prompt in set(prompts)}
         # None is an answer that has ended: transformers fills it up.
         self._rows = [first[prompt].deep_copy() for prompt in prompts]
         self._allowed: torch.Tensor | None = None
@@ -120,13 +120,14 @@ def _texts(tokenizer: Any, ids: torch.Tensor, mask: torch.Tensor) -> list[str]:
     return [str(text) for text in tokenizer.batch_decode(rows, skip_special_tokens=True)]
 
 
-def _matcher(grammar: Grammar, prompt: str, tokenizer: Any) -> Any:
+def matcher(grammar: Grammar, guidance: str, tokenizer: Any) -> Any:
+    """`guidance` is the grammar as llguidance takes it."""
     from llguidance import LLMatcher
 
-    matcher = LLMatcher(tokenizer, _guidance(grammar, prompt), log_level=0)
-    if matcher.is_error():
-        raise _unusable(grammar, matcher.get_error())
-    return matcher
+    made = LLMatcher(tokenizer, guidance, log_level=0)
+    if made.is_error():
+        raise _unusable(grammar, made.get_error())
+    return made
 
 
 def _llguidance_tokenizer(model: Any, tokenizer: Any, ends: Sequence[int]) -> Any:
