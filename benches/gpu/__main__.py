@@ -26,7 +26,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT / "worker" / "python")]
 from history import versions  # noqa: E402
 from picture import picture  # noqa: E402
 from programs import OTHERS, OURS, SEPARATE, Program  # noqa: E402
-from shapes import QWEN_06B, TINY, Case, Shape, cases  # noqa: E402
+from shapes import QWEN_06B, TINY, Case, Shape, cases, fused_cases  # noqa: E402
 from table import table  # noqa: E402
 
 PACKAGES = ("torch", "transformers", "peft", "bitsandbytes", "accelerate", "datasets")
@@ -98,15 +98,13 @@ def arguments() -> argparse.Namespace:
 def measured(given: argparse.Namespace) -> dict[str, Any]:
     budget = Budget(given.minutes)
     shape = TINY if given.tiny else QWEN_06B
-    chosen = [
-        it
-        for it in cases(given.tiny, given.device)
-        if not given.only or it.name.startswith(tuple(given.only))
-    ]
-    if not chosen:
-        raise Refused(
-            f"--only names no case; there are {', '.join(it.name for it in cases(given.tiny, given.device))}"
-        )
+    every = [kind(given.tiny, given.device) for kind in (cases, fused_cases)]
+    chosen, together = (
+        [it for it in kind if not given.only or it.name.startswith(tuple(given.only))] for kind in every
+    )
+    if not chosen and not together:
+        names = [it.name for kind in every for it in kind]
+        raise Refused(f"--only names no case; there are {', '.join(names)}")
     cli = find_cli(given.cli)
     others = find_others(given)
     if given.output:
@@ -122,7 +120,13 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="expert-gpu-") as place:
         folder = Path(place)
         python("base.py", str(folder / "base"), json.dumps(asdict(shape)))
-        document |= {"device": given.device, "peak_operations": None, "equality": [], "cases": []}
+        document |= {
+            "device": given.device,
+            "peak_operations": None,
+            "equality": [],
+            "cases": [],
+            "fused": [],
+        }
         if not given.no_equality:
             document |= checked(given.device, EQUALITY_SHARE * budget.left)
         document["invalid"] = invalid(given, document)
@@ -132,9 +136,13 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
         for case in chosen:
             document["cases"].append(case_of(case, shape, folder, cli, given.device, others, budget, peak))
             save(document, given.output)
+        for case in together:
+            document["fused"].append(fused_of(case, folder, cli, given.device, budget))
+            save(document, given.output)
     equal = all(row["ok"] for row in document["equality"]) and not document.get("equality_failed")
     right = document.get("multiplies", True)
-    ok = equal and right and all("ours" in it for it in document["cases"])
+    there = [*("ours" in it for it in document["cases"]), *("gains" in it for it in document["fused"])]
+    ok = equal and right and all(there)
     return save({"ok": ok, **document}, given.output)
 
 
@@ -197,6 +205,23 @@ def case_of(
             program, budget, str(folder / "base"), *words, device, interpreter=interpreter, folder=folder
         )
     return {**told, **compared(told, case, shape, peak)}
+
+
+def fused_of(case: Case, folder: Path, cli: Path, device: str, budget: Budget) -> dict[str, Any]:
+    """How many times as fast groups of experts are as the same ones one after another."""
+    told: dict[str, Any] = {"name": case.name, "case": case.as_json()}
+    if not budget.allows():
+        return {**told, "left_out": f"{budget.left:.0f} s were left"}
+    began = time.monotonic()
+    try:
+        plan, _ = planned(case, folder, cli, device)
+        rates = python("fused.py", str(plan), json.dumps(case.as_json()), limit=budget.left)
+    except Refused as refused:
+        return {**told, "failed": str(refused)}
+    finally:
+        budget.took(time.monotonic() - began)
+    gains = {size: rate / rates["1"] for size, rate in rates.items() if size != "1"}
+    return {**told, "tokens_per_second": rates, "gains": gains}
 
 
 def side(

@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from expert_worker.train.fast.batch import IGNORED, PackedBatch, positions_of
 from expert_worker.train.fast.compiler import compiler
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import Place, install, token_keys
+from expert_worker.train.fast.group import GroupDecoder
 from expert_worker.train.fast.kernels.choice import OPERATIONS
 from expert_worker.train.fast.kernels.registry import Target
 
@@ -31,6 +33,7 @@ SMALL = Shape(1024, 256, 512, 2, 4, 2, 64)
 LENGTHS = (70, 1, 33, 130, 22)
 LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 EXACT, ROOM, LEAST = 2e-4, 1.5, 1e-3
+FUSED = "beside another expert"
 
 Found = tuple[float, dict[str, Tensor]]
 
@@ -95,6 +98,19 @@ def fast(model: Any, place: Place, batch: PackedBatch, **options: Any) -> tuple[
     return taken(model, decoder.loss(batch)), decoder.kernels.choices["attention"].chosen
 
 
+def fused(fresh: Callable[[], tuple[Any, Place]], batch: PackedBatch) -> tuple[Found, str]:
+    """The second of two experts in one pass, whose adapters differ."""
+    (other, _), (model, _) = pair = fresh(), fresh()
+    with torch.no_grad():
+        for parameter in other.parameters():
+            if parameter.requires_grad:
+                parameter.mul_(-0.5)
+    decoder = GroupDecoder([FastDecoder(*one) for one in pair])
+    losses = decoder.losses(PackedBatch.of_experts([batch, batch]))
+    _, gradients = taken(model, losses.sum())
+    return (float(losses[1].detach()), gradients), decoder.kernels.choices["attention"].chosen
+
+
 def taken(model: Any, loss: Tensor) -> Found:
     loss.backward()  # type: ignore[no-untyped-call]
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad and p.grad is not None}
@@ -147,9 +163,14 @@ def check(kind: str, dtype_name: str, device: torch.device) -> list[dict[str, An
     tried = ways(device, dtype, dora)
     if compiles(kind, device):
         tried["compiled"] = {"compiled": compiler("inductor")}
+    if not dora:
+        tried[FUSED] = {}
     for name, options in tried.items():
         try:
-            found, way = fast(*fresh(dtype), batch, **options)
+            if name == FUSED:
+                found, way = fused(partial(fresh, dtype), batch)
+            else:
+                found, way = fast(*fresh(dtype), batch, **options)
             row: dict[str, Any] = {"apart": apart(found, reference), "attention": way}
         except Exception as error:
             row = {"apart": None, "why": f"{type(error).__name__}: {error}".split("\n", 1)[0]}

@@ -33,9 +33,18 @@ def table(document: dict[str, Any]) -> str:
             lines.append(f"{case['name']:<16}{why}")
             continue
         lines += [line for program in (OURS, *OTHERS) if (line := _side(program, case, document))]
+    lines += [_fused(case) for case in document.get("fused", ())]
     if absent := [it.label for it in OTHERS if it.key in document["not_installed"]]:
         lines.append(f"not compared, as not installed: {', '.join(absent)} (benches/gpu/README.md)")
     return "\n".join(lines)
+
+
+def _fused(case: dict[str, Any]) -> str:
+    if not (gains := case.get("gains")):
+        return f"{case['name']:<16}{case.get('left_out') or case.get('failed')}"
+    speeds = [f"{size} experts {gain:.2f}x" for size, gain in gains.items()]
+    alone = f"{case['tokens_per_second']['1']:,.0f} tokens/s one after another"
+    return f"{case['name']:<20}{', '.join([alone, *speeds])}"
 
 
 def _side(program: Program, case: dict[str, Any], document: dict[str, Any]) -> str | None:

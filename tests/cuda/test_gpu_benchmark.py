@@ -41,7 +41,8 @@ def benchmark(driver: Driver, folder: Path, *options: str) -> subprocess.Complet
 
 def test_every_part_runs(driver: Driver, tmp_path: Path) -> None:
     output = tmp_path / "out.json"
-    done = benchmark(driver, tmp_path, "--tiny", "--only", *CASES, "--output", str(output))
+    only = (*CASES, "fused-lora")
+    done = benchmark(driver, tmp_path, "--tiny", "--only", *only, "--output", str(output))
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stdout + done.stderr
     found = json.loads(output.read_text())
     assert found["device"] == RTX_4090.name and found["multiplies"] is False and not found["ok"]
@@ -62,6 +63,8 @@ def test_every_part_runs(driver: Driver, tmp_path: Path) -> None:
         assert case["trl"]["peak_bytes"] > 0, case
         assert case["speed_of_trl"] > 0 and case["share_of_measured_peak"] > 0
         assert case["peak_of_estimate"] > 0 and case["name"] in done.stdout
+    (together,) = found["fused"]
+    assert together["gains"].keys() == {"2", "4"} and "fused-lora-1x32" in done.stdout
     assert found["cases"][2]["ours"]["applied"]["base.quantization"] == "int4"
 
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use expert_contract::digest;
 use expert_contract::plan::{DistributedStrategy, Duration};
 use expert_contract::resolve::{Resolved, StepEstimate};
-use expert_contract::speed::Forecast;
+use expert_contract::speed::{Bound, Forecast};
 use serde::{Deserialize, Serialize};
 
 use crate::run::speed::{Speed, cost};
@@ -63,6 +63,11 @@ struct Reached {
 
 /// A run that is off by more was measured beside other programs, or its card is not what its name says.
 const CREDIBLE: std::ops::RangeInclusive<f64> = 0.1..=4.0;
+
+/// What a step's time is spent on, where the card is known.
+pub fn bound(resolved: &Resolved) -> Option<Bound> {
+    Some(forecast(resolved)?.bound)
+}
 
 fn forecast(resolved: &Resolved) -> Option<Forecast> {
     let file = place(resolved)?;

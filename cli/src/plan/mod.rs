@@ -11,7 +11,7 @@ mod slow_encoder;
 mod text;
 
 pub use against::against;
-pub use forecast::correct as correct_forecasts;
+pub use forecast::{bound, correct as correct_forecasts};
 pub use links::{leads_out, refuse_links_out};
 pub use prepare::{Prepared, Reads, prepare, prepare_here, resolved};
 pub use show::show;

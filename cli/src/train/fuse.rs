@@ -133,7 +133,7 @@ fn show(experts: &[&Resolved], memory: &MemoryEstimate, console: &Console) {
     }
     table.row(vec![
         "base and process, once".to_owned(),
-        bytes(memory.process + memory.weights),
+        bytes(memory.process + memory.weights + memory.context),
         String::new(),
     ]);
     table.row(vec!["batch".to_owned(), bytes(memory.activations + memory.logits), String::new()]);

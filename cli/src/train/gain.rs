@@ -21,8 +21,8 @@ use crate::worker::{self, Helper, Search};
 
 /// Fusing gives up the bytes that an expert has alone. Less is not worth that.
 pub const LEAST: f64 = 1.2;
-/// Tokens of a micro-batch from which no base that was measured gained enough: 1.15 at 256 tokens, in groups of four
-/// (`benches/results`).
+/// Tokens of a micro-batch from which no base that was measured on a CPU gained enough: 1.15 at 256 tokens, in groups of
+/// four (`benches/results`).
 pub const MOST_TOKENS: u64 = 192;
 /// Groups of eight gain about a tenth more than those of four.
 pub const MOST_EXPERTS: usize = 4;
@@ -119,6 +119,7 @@ pub fn place(resolved: &Resolved, rows: Rows) -> PathBuf {
         "device": machine.device,
         "dtype": [machine.dtype, machine.fp32_products],
         "kernels": [machine.flash_attention, machine.sdpa, machine.kernels, machine.piece_tokens],
+        "launches": [json!(machine.compile), json!(machine.cuda_graphs)],
         "checkpointing": machine.checkpointing,
         "threads": machine.threads.compute,
     }));

@@ -7,13 +7,16 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use expert_contract::plan::DeviceKind;
 use expert_contract::resolve::{Resolved, estimate_steps, fuse};
+use expert_contract::speed::Bound;
 use serde::Serialize;
 
 use super::gain::{self, Gain, LEAST, MOST_EXPERTS, MOST_TOKENS, Rows};
 use super::slots::{Slots, fits};
 use super::trainer::Trainer;
 use super::work::Waiting;
+use crate::plan::bound;
 use crate::ui::Console;
 use crate::ui::number::grouped;
 
@@ -106,7 +109,7 @@ fn classes(
     let mut found: BTreeMap<PathBuf, Class> = BTreeMap::new();
     for &index in to_do {
         let Some(resolved) = waiting[index].resolved() else { continue };
-        let Some(rows) = Rows::of(resolved).filter(|rows| rows.together() <= MOST_TOKENS) else { continue };
+        let Some(rows) = Rows::of(resolved).filter(|rows| may_gain(resolved, *rows)) else { continue };
         if fuse(&[resolved]).is_err() || !trainer.may_fuse(resolved) {
             continue;
         }
@@ -129,13 +132,23 @@ fn classes(
     found
 }
 
+/// Whether a probe is worth its time: a pass of this size does not keep the device busy.
+fn may_gain(resolved: &Resolved, rows: Rows) -> bool {
+    match resolved.machine.device.kind {
+        DeviceKind::Cuda => bound(resolved).is_none_or(|bound| bound == Bound::Launches),
+        _ => rows.together() <= MOST_TOKENS,
+    }
+}
+
 /// The largest group that fits the memory in every slot at once.
 fn most_that_fit(waiting: &[Waiting], class: &Class, most: usize, slots: &Slots) -> usize {
     let experts = class.experts(waiting);
     let fits = |size: &usize| {
         let Some(group) = experts.get(..*size) else { return false };
         let memory = group[0].machine.device.memory_bytes;
-        fuse(group).is_ok_and(|estimate| fits(slots.jobs, memory, estimate.total))
+        // Each GPU has only its own jobs in memory.
+        let jobs = slots.jobs.div_ceil(slots.devices.len().max(1));
+        fuse(group).is_ok_and(|estimate| fits(jobs, memory, estimate.total))
     };
     (2..=most).rev().find(fits).unwrap_or(0)
 }

@@ -25,6 +25,8 @@ pub struct Load<'a> {
     pub piece_tokens: Option<u64>,
     pub rows: u64,
     pub row_length: u64,
+    /// Several experts train in one pass.
+    pub fused: bool,
 }
 
 impl Load<'_> {
@@ -49,6 +51,7 @@ impl Load<'_> {
         let on_card = self.fast_path && self.device == DeviceKind::Cuda && self.dtype == Dtype::Bf16;
         is_lora
             && on_card
+            && !self.fused
             && self.adapter.rank.is_some_and(|rank| rank <= MOST_RANKS_INSIDE)
             && layers.iter().all(|name| self.shape.first(name).is_some_and(|linear| self.targets(linear)))
     }

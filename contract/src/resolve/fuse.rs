@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::fit::{USABLE, gibibytes, number_format};
+use super::modules;
 use super::outcome::Resolved;
+use crate::budget::{self, Load};
 use crate::plan::{AdapterKind, DeviceKind, Dtype, Machine, MemoryEstimate, Quantization, Tracker};
 
 /// Why experts cannot be fused, and what to do instead.
@@ -57,11 +59,11 @@ fn obstacle(expert: &Resolved) -> Option<String> {
     let kind = recipe.adapter.kind;
     let plain = base.shape.as_ref().is_some_and(|shape| !shape.fast_path) || !machine.fast_path;
     let found = [
-        (machine.device.kind != DeviceKind::Cpu, format!("it would train on {}", machine.device.kind)),
+        (machine.device.kind == DeviceKind::Mps, format!("it would train on {}", machine.device.kind)),
         (machine.distributed.is_some(), "it trains in several processes".to_owned()),
         (!matches!(kind, AdapterKind::Lora | AdapterKind::Rslora), format!("its adapter is {kind}")),
         (
-            matches!(recipe.base.quantization, Quantization::Int4 | Quantization::Int8),
+            recipe.base.quantization == Quantization::Int8,
             format!("its base is quantized to {}", recipe.base.quantization),
         ),
         (plain, "it takes the plain path".to_owned()),
@@ -69,7 +71,10 @@ fn obstacle(expert: &Resolved) -> Option<String> {
             number_format(recipe.base.quantization, machine.dtype) == Dtype::Fp16,
             "it computes in fp16".to_owned(),
         ),
-        (machine.compile.is_some(), "torch_compile is set".to_owned()),
+        (
+            machine.compile.is_some() && machine.device.kind == DeviceKind::Cpu,
+            "torch_compile is set".to_owned(),
+        ),
         (recipe.optimizer.neftune.is_some(), "neftune is set".to_owned()),
         (
             machine.logging.trackers.contains(&Tracker::Wandb),
@@ -83,6 +88,10 @@ fn obstacle(expert: &Resolved) -> Option<String> {
 fn difference(one: &Resolved, two: &Resolved) -> Option<String> {
     let (ours, theirs) = (&one.recipe.base, &two.recipe.base);
     let (here, there) = (&one.machine, &two.machine);
+    if (here.device.kind, here.device.index) != (there.device.kind, there.device.index) {
+        let (one, two) = (&here.device.name, &there.device.name);
+        return Some(format!("they would train on {one} and {two}"));
+    }
     if ours.name != theirs.name || folder(here) != folder(there) {
         return Some(format!("their bases are {} and {}", ours.name, theirs.name));
     }
@@ -115,9 +124,7 @@ fn together(experts: &[&Resolved]) -> MemoryEstimate {
     let each = || experts.iter().map(|expert| &expert.machine.estimate);
     let most = |part: fn(&MemoryEstimate) -> u64| each().map(part).max().unwrap_or(0);
     let all = |part: fn(&MemoryEstimate) -> u64| each().map(part).sum::<u64>();
-    // A batch is computed in pieces: an expert that fills them leaves no more to add.
-    let is_full = experts.iter().any(|expert| fills_pieces(expert));
-    let activations = |it: &MemoryEstimate| it.activations;
+    let (activations, logits) = of_batch(experts);
     let mut parts = MemoryEstimate {
         process: most(|it| it.process),
         weights: most(|it| it.weights),
@@ -125,9 +132,9 @@ fn together(experts: &[&Resolved]) -> MemoryEstimate {
         // Those of the step, and those of the pass, which are added once all of it has succeeded.
         gradients: 2 * all(|it| it.gradients),
         optimizer: all(|it| it.optimizer),
-        activations: if is_full { most(activations) } else { all(activations) },
-        logits: all(|it| it.logits),
-        context: 0,
+        activations,
+        logits,
+        context: most(|it| it.context),
         total: 0,
     };
     parts.total = parts.process
@@ -136,8 +143,52 @@ fn together(experts: &[&Resolved]) -> MemoryEstimate {
         + parts.gradients
         + parts.optimizer
         + parts.activations
-        + parts.logits;
+        + parts.logits
+        + parts.context;
     parts
+}
+
+/// Activations and logits of all rows that are computed at once.
+fn of_batch(experts: &[&Resolved]) -> (u64, u64) {
+    let each = || experts.iter().map(|expert| &expert.machine.estimate);
+    let activations = |it: &MemoryEstimate| it.activations;
+    if let Some(whole) = on_card(experts) {
+        return whole;
+    }
+    // A batch is computed in pieces: an expert that fills them leaves no more to add.
+    let is_full = experts.iter().any(|expert| fills_pieces(expert));
+    let activations =
+        if is_full { each().map(activations).max() } else { Some(each().map(activations).sum()) };
+    (activations.unwrap_or(0), each().map(|it| it.logits).sum())
+}
+
+/// On a GPU, where all tokens are computed at once, by the kernels that add the LoRA of several experts.
+fn on_card(experts: &[&Resolved]) -> Option<(u64, u64)> {
+    let first = experts.iter().max_by_key(|it| it.machine.estimate.activations)?;
+    let Resolved { recipe, machine, base, .. } = first;
+    let shape = base.shape.as_ref()?;
+    if machine.device.kind != DeviceKind::Cuda {
+        return None;
+    }
+    let tokens = |it: &&Resolved| it.machine.micro_batch * u64::from(it.recipe.batch.max_seq_length);
+    let load = Load {
+        shape,
+        quantization: recipe.base.quantization,
+        adapter: &modules::named(&recipe.adapter, shape),
+        optimizer: recipe.optimizer.name,
+        dtype: machine.dtype,
+        fp32_products: machine.fp32_products,
+        device: machine.device.kind,
+        checkpointing: machine.checkpointing,
+        fast_path: true,
+        spread_over: 1,
+        piece_tokens: None,
+        rows: experts.iter().map(tokens).sum(),
+        row_length: 1,
+        fused: true,
+    };
+    let found = budget::estimate(&load);
+    Some((found.activations, found.logits))
 }
 
 fn fills_pieces(expert: &Resolved) -> bool {

@@ -72,6 +72,7 @@ pub fn build(
             piece_tokens,
             rows: wanted,
             row_length: u64::from(recipe.batch.max_seq_length),
+            fused: false,
         };
         if on_cpu {
             piece_tokens = Some(budget::piece_tokens(&load));

@@ -394,6 +394,7 @@ mod tests {
             piece_tokens: None,
             rows: 4,
             row_length: 2048,
+            fused: false,
         }
     }
 

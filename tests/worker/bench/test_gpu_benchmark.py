@@ -27,7 +27,7 @@ def gpu(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.full
 @pytest.mark.timeout(300)
 def test_it_checks_and_measures_and_compares(tmp_path):
-    done = gpu(tmp_path, "--only", "qlora-2", "--output", str(tmp_path / "out.json"))
+    done = gpu(tmp_path, "--only", "qlora-2", "fused-qlora", "--output", str(tmp_path / "out.json"))
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads((tmp_path / "out.json").read_text())
     assert result["ok"] and result["versions"]["torch"] and result["device"] == "CPU"
@@ -38,6 +38,9 @@ def test_it_checks_and_measures_and_compares(tmp_path):
     assert len(ways) >= 60 and all(row["ok"] for row in result["equality"])
     picture = (tmp_path / "out.svg").read_text()
     assert "NOT A MEASUREMENT: tiny shapes" in picture and ">TRL<" in picture
+    (together,) = result["fused"]
+    assert together["gains"].keys() == {"2", "4"} and min(together["tokens_per_second"].values()) > 0
+    assert "fused-qlora-1x32" in done.stdout and "4 experts" in done.stdout
     (case,) = result["cases"]
     assert case["name"] == "qlora-2x64" and case["ours"]["applied"]["base.quantization"] == "int4"
     assert case["speed_of_trl"] == case["ours"]["tokens_per_second"] / case["trl"]["tokens_per_second"]

@@ -17,8 +17,9 @@ from scene import DEFAULTS, Ran, put_data, rows, save_base, train
 
 from expert_worker.errors import ExpertError, Failed, Interrupted
 from expert_worker.events import Events
-from expert_worker.train import stage
+from expert_worker.train import engine, stage
 from expert_worker.train.fast.batch import PackedBatch
+from expert_worker.train.fast.kernels.adapted_linear import CardGroup, GroupedOnCard, on_card
 from expert_worker.train.fused import FusedEngine, FusedGroup
 
 STEPS = "recipe.schedule.duration"
@@ -32,6 +33,19 @@ def steps(count: int) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def data(monkeypatch):
     put_data(monkeypatch, validation=rows(4, seed=9))
+
+
+@pytest.fixture
+def on_the_cards_way(monkeypatch):
+    """Batches as a whole, and LoRA with the kernels of a GPU."""
+    monkeypatch.setattr(on_card, "DEVICES", {"cuda", "cpu"})
+    monkeypatch.setattr(engine, "_lanes", lambda *_: None)
+
+
+@pytest.fixture(params=["in pieces", "as on a card"])
+def either_way(request):
+    if request.param == "as on a card":
+        request.getfixturevalue("on_the_cards_way")
 
 
 @dataclass
@@ -105,11 +119,33 @@ UNLIKE = {
 }
 
 
+@pytest.mark.usefixtures("either_way")
 def test_unlike_experts_equal_their_runs_alone(tmp_path):
     done = fused(tmp_path, *(Trial(name, changes) for name, changes in UNLIKE.items()))
     for name, changes in UNLIKE.items():
         assert done[name].error is None
         assert_equal(done[name].ran, train(tmp_path, changes, output=f"{name}-alone"))
+
+
+@pytest.mark.usefixtures("on_the_cards_way")
+def test_on_a_card_the_bases_products_are_one(tmp_path, monkeypatch):
+    """Also of layers that only some of the experts adapt: `b` has no key, output, gate and up."""
+    seen, call = [], GroupedOnCard.__call__
+
+    def noted(self, x):
+        seen.append((len(self.widths), [group is not None for group in self.experts]))
+        return call(self, x)
+
+    monkeypatch.setattr(GroupedOnCard, "__call__", noted)
+    changes = {"a": UNLIKE["a"], "b": UNLIKE["b"]}
+    done = fused(tmp_path, *(Trial(name, it) for name, it in changes.items()))
+    assert not any(it.error for it in done.values())
+    both, only = [True, True], [True, False]
+    # Query, key, value, output, gate, up and down.
+    assert seen[:7] == [(1, both), (1, only), (1, both), (1, only), (1, only), (1, only), (1, both)]
+    seen.clear()
+    fused(tmp_path / "alike", Trial("a", UNLIKE["a"]), Trial("c", UNLIKE["c"]))
+    assert seen[:4] == [(3, both), (1, both), (2, both), (1, both)]
 
 
 def test_experts_are_computed_together(tmp_path, monkeypatch):
@@ -139,6 +175,7 @@ def test_the_base_is_in_memory_once(tmp_path, monkeypatch):
     assert one is not other and head[0] == head[1]
 
 
+@pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize("checkpointing", ["selective", "full"])
 def test_recomputed_layers_know_whose_tokens_they_see(tmp_path, checkpointing):
     more = {"machine.checkpointing": checkpointing}
@@ -148,12 +185,23 @@ def test_recomputed_layers_know_whose_tokens_they_see(tmp_path, checkpointing):
         assert_equal(done[name].ran, train(tmp_path, it, output=f"{name}-alone"))
 
 
+@pytest.mark.usefixtures("either_way")
 def test_bf16_stays_near(tmp_path):
     more = {"machine.dtype": "bf16"}
     done = fused(tmp_path, *(Trial(name, UNLIKE[name] | more) for name in ("a", "b")))
     for name in ("a", "b"):
         alone = train(tmp_path, UNLIKE[name] | more, output=f"{name}-alone")
         torch.testing.assert_close(done[name].ran.losses, alone.losses, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.usefixtures("either_way")
+def test_on_a_base_of_4_bits(tmp_path):
+    more = {"recipe.base.quantization": "int4"}
+    changes = {name: it | more for name, it in UNLIKE.items()}
+    done = fused(tmp_path, *(Trial(name, it) for name, it in changes.items()))
+    for name, it in changes.items():
+        assert done[name].error is None
+        assert_equal(done[name].ran, train(tmp_path, it, output=f"{name}-alone"))
 
 
 def poison(monkeypatch, output: str, at: int) -> None:
@@ -176,6 +224,7 @@ def poison(monkeypatch, output: str, at: int) -> None:
     monkeypatch.setattr(stage, "prepare", prepared)
 
 
+@pytest.mark.usefixtures("either_way")
 def test_a_nan_stays_with_its_expert(tmp_path, monkeypatch):
     poison(monkeypatch, "b", at=2)
     done = fused(tmp_path, *(Trial(name, changes) for name, changes in UNLIKE.items()))
@@ -206,6 +255,33 @@ def test_an_error_fails_its_expert_alone(tmp_path, monkeypatch):
     for name in ("a", "c"):
         assert done[name].error is None
         assert_equal(done[name].ran, train(tmp_path, UNLIKE[name], output=f"{name}-alone"))
+
+
+@pytest.mark.usefixtures("on_the_cards_way")
+def test_a_pass_that_fails_halfway_leaves_no_gradient(tmp_path, monkeypatch):
+    """Each expert is computed alone then, beside the gradients of its earlier micro-batches."""
+    whole, back, calls = FusedGroup._pass, CardGroup.back, []
+
+    def failing(group, requests):
+        calls.append(0)
+        return whole(group, requests)
+
+    def once(self, grad, draws):
+        if calls:
+            calls[-1] += 1
+            if calls[-1] == 5:
+                raise IndexError("a pass that fails")
+        return back(self, grad, draws)
+
+    monkeypatch.setattr(FusedGroup, "_pass", failing)
+    monkeypatch.setattr(CardGroup, "back", once)
+    changes = {name: UNLIKE[name] for name in ("b", "c")}
+    done = fused(tmp_path, *(Trial(name, it) for name, it in changes.items()))
+    assert len(calls) > 5 and min(calls) >= 5
+    calls.clear()
+    for name, it in changes.items():
+        assert done[name].error is None
+        assert_equal(done[name].ran, train(tmp_path, it, output=f"{name}-alone"))
 
 
 def test_out_of_memory_halves_every_micro_batch(tmp_path, monkeypatch):
@@ -272,7 +348,6 @@ def test_a_run_begun_fused_is_resumed_alone_and_back(tmp_path):
     [
         ({"machine.fast_path": False}, "cannot be fused: it is switched off"),
         ({"machine.dtype": "bf16"}, "another base or number format"),
-        ({"machine.piece_tokens": None}, "pieces on a CPU"),
     ],
 )
 def test_what_cannot_be_fused_is_refused(tmp_path, changes, words):

@@ -53,17 +53,17 @@ class FastEngine:
         device: torch.device,
         lanes: ChunkPool | None,
     ) -> None:
-        self._model, self.decoder, self._device, self.lanes = model, decoder, device, lanes
+        self._model, self.decoder, self.device, self.lanes = model, decoder, device, lanes
         self._objective = objective
         self.trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
     def to_device(self, batch: PackedBatch) -> PackedBatch:
-        return batch.to(self._device)
+        return batch.to(self.device)
 
     def backward(self, batch: PackedBatch, scale: float | Tensor) -> Tensor:
         """A tensor is a scale that only the device knows, for a batch as a whole."""
         if self.lanes is None or isinstance(scale, Tensor):
-            loss = self._summed(batch.to(self._device))
+            loss = self._summed(batch.to(self.device))
             if loss.requires_grad:
                 # One launch instead of three for a product and its gradient.
                 first = scale if isinstance(scale, Tensor) else torch.full_like(loss, scale)
@@ -82,7 +82,7 @@ class FastEngine:
         self._model.eval()
         try:
             if self.lanes is None:
-                return self._loss(batch.to(self._device))
+                return self._loss(batch.to(self.device))
             return sum(self.lanes.walk(self._loss, self._pieces(batch)), torch.zeros(()))
         finally:
             self._model.train()
@@ -109,7 +109,7 @@ class FastEngine:
 
     def _pieces(self, batch: PackedBatch) -> list[PackedBatch]:
         assert self.lanes is not None
-        return [piece.filled(CPU_MULTIPLE) for piece in self.lanes.pieces(batch.to(self._device))]
+        return [piece.filled(CPU_MULTIPLE) for piece in self.lanes.pieces(batch.to(self.device))]
 
 
 def accumulate(parameter: Tensor, gradient: Tensor | None) -> None:

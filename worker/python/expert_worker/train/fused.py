@@ -24,11 +24,13 @@ from torch import Tensor
 from expert_worker.base import load_base, locate
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
-from expert_worker.plan import Base, Machine
+from expert_worker.plan import Base, Machine, Plan
 from expert_worker.train import memory
+from expert_worker.train.chunk_pool import ChunkPool
 from expert_worker.train.engine import Engine, FastEngine, accumulate
 from expert_worker.train.fast.batch import CPU_MULTIPLE, PackedBatch
 from expert_worker.train.fast.group import GroupDecoder
+from expert_worker.train.fast.kernels.adapted_linear import ADAPTED_HEADS, ADAPTED_MLP, BY_LAYER
 from expert_worker.train.fast.kernels.choice import Choice
 
 Result = TypeVar("Result")
@@ -169,10 +171,41 @@ def _decoder(members: Sequence[Member]) -> GroupDecoder:
 def _backward(
     decoder: GroupDecoder, members: Sequence[Member], batches: Sequence[PackedBatch], scales: Sequence[float]
 ) -> Tensor:
-    """Each member's summed loss; adds the gradients to its parameters."""
-    trained = [member.alone.trained for member in members]
-    every = [parameter for parameters in trained for parameter in parameters]
-    factors = torch.tensor(scales)
+    """Each member's summed loss; adds the gradients to its parameters, once all of them are there: a pass
+    that fails leaves nothing behind."""
+    every = [parameter for member in members for parameter in member.alone.trained]
+    batch, factors, first = PackedBatch.of_experts(batches), torch.tensor(scales), members[0].alone
+    if first.lanes is None:
+        return _whole(decoder, every, batch.to(first.device), factors.to(first.device, non_blocking=True))
+    return _in_pieces(decoder, every, batch, factors, first.lanes)
+
+
+def _whole(decoder: GroupDecoder, every: Sequence[Tensor], batch: PackedBatch, factors: Tensor) -> Tensor:
+    """On a GPU, whose kernels write the gradients where the optimizer reads them."""
+    held = [parameter.grad for parameter in every]
+    for parameter in every:
+        parameter.grad = None
+    try:
+        losses = decoder.losses(batch)
+        if losses.requires_grad:
+            (losses * factors).sum().backward()  # type: ignore[no-untyped-call]
+    except BaseException:
+        for parameter, before in zip(every, held, strict=True):
+            parameter.grad = before
+        raise
+    pairs = [(one, before) for one, before in zip(every, held, strict=True) if before is not None]
+    more = [(before, one.grad) for one, before in pairs if one.grad is not None]
+    if more:
+        torch._foreach_add_([before for before, _ in more], [found for _, found in more])
+    for parameter, before in pairs:
+        parameter.grad = before
+    return losses.detach()
+
+
+def _in_pieces(
+    decoder: GroupDecoder, every: Sequence[Tensor], batch: PackedBatch, factors: Tensor, pool: ChunkPool
+) -> Tensor:
+    """On a CPU."""
 
     def gradients(piece: PackedBatch) -> tuple[Tensor, Sequence[Tensor | None]]:
         losses = decoder.losses(piece)
@@ -180,11 +213,8 @@ def _backward(
             return losses, [None] * len(every)
         return losses.detach(), torch.autograd.grad((losses * factors).sum(), every, allow_unused=True)
 
-    pool = members[0].alone.lanes
-    assert pool is not None
-    pieces = [piece.filled(CPU_MULTIPLE) for piece in pool.pieces(PackedBatch.of_experts(batches))]
-    totals = torch.zeros(len(members))
-    # Added to the parameters only once all pieces are through: a pass that fails leaves nothing behind.
+    pieces = [piece.filled(CPU_MULTIPLE) for piece in pool.pieces(batch)]
+    totals = torch.zeros(len(factors))
     sums: list[Tensor | None] = [None] * len(every)
     for losses, found in pool.walk(gradients, pieces):
         totals += losses
@@ -206,14 +236,21 @@ class Member:
         self.alone: FastEngine
         self.is_training = False
 
+    @staticmethod
+    def computed(plan: Plan) -> Plan:
+        """The plan as a member is computed: kernels that add LoRA inside of other operations add that of one
+        expert."""
+        kernels = dict.fromkeys((ADAPTED_HEADS.name, ADAPTED_MLP.name), BY_LAYER) | plan.machine.kernels
+        return plan.model_copy(update={"machine": plan.machine.model_copy(update={"kernels": kernels})})
+
     def load_base(self, base: Base, machine: Machine, events: Events, fp32: bool | None) -> Any:
         return self._group.load_base(self, base, machine, events, fp32)
 
     def engine(self, alone: Engine, reason: str | None) -> FusedEngine:
         """`reason`: why its batches cannot take the fast path."""
-        if not isinstance(alone, FastEngine) or alone.lanes is None:
+        if not isinstance(alone, FastEngine):
             raise BadInput(
-                f"{self.expert} cannot be fused: {reason or 'it does not train in pieces on a CPU'}",
+                f"{self.expert} cannot be fused: {reason}",
                 hint="Train it by itself, without --fuse.",
                 code="cannot-fuse",
             )
@@ -245,7 +282,8 @@ class FusedEngine:
         return self._member.alone.kernels
 
     def to_device(self, batch: PackedBatch) -> PackedBatch:
-        return self._member.alone.to_device(batch)
+        """Those of the group are sent together."""
+        return batch if self._member.is_training else self._member.alone.to_device(batch)
 
     def backward(self, batch: PackedBatch, scale: float) -> Tensor:
         # Rows without supervised tokens have neither loss nor gradient, as when the expert trains alone.
@@ -262,5 +300,7 @@ class FusedEngine:
 
 def _copied(model: Any) -> Any:
     """Other modules around the same parameters and buffers."""
-    tensors = [*model.parameters(), *model.buffers()]
-    return deepcopy(model, {id(tensor): tensor for tensor in tensors})
+    held: list[object] = [*model.parameters(), *model.buffers()]
+    # The scales of a base in 4 bits.
+    held += [state for it in model.modules() if (state := getattr(it, "quant_state", None)) is not None]
+    return deepcopy(model, {id(it): it for it in held})

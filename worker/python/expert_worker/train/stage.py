@@ -170,7 +170,8 @@ def prepare(
     optimizing = optimizer.build(recipe.optimizer, parameters, events)
     scale = precision.LossScale.of(compute_dtype(recipe.base.quantization, machine.dtype))
     objective = objective_of(recipe)
-    training_engine = engine.build(plan, model, objective, device, events, sharded=dist.sharded)
+    computed = member.computed(plan) if member else plan
+    training_engine = engine.build(computed, model, objective, device, events, sharded=dist.sharded)
     if dist.sharded:
         training_engine = ShardedEngine(training_engine, model)
     if member is not None:

@@ -45,15 +45,19 @@ class PackedBatch:
             experts=tuple(number for number, batch in enumerate(batches) for _ in batch.lengths),
         )
 
-    def tokens_of_experts(self, count: int, chosen: Tensor | None = None) -> tuple[int, ...]:
-        """How many tokens are each expert's: of all, or of the chosen ones, in the batch's order."""
-        ends = [0] * count
-        for expert, length in zip(self.experts, self.lengths, strict=True):
-            ends[expert] += length
-        ends = list(accumulate(ends))
-        if chosen is not None:
-            ends = torch.searchsorted(chosen, torch.tensor(ends)).tolist()
-        return tuple(end - start for start, end in pairwise([0, *ends]))
+    def tokens_of_experts(self, count: int) -> list[int]:
+        """How many tokens are each expert's."""
+        return self._of_experts(count, self.lengths)
+
+    def supervised_of_experts(self, count: int) -> list[int]:
+        """How many of `sources` are each expert's."""
+        return self._of_experts(count, self.supervised_lengths)
+
+    def _of_experts(self, count: int, lengths: Sequence[int]) -> list[int]:
+        found = [0] * count
+        for expert, length in zip(self.experts, lengths, strict=True):
+            found[expert] += length
+        return found
 
     @cached_property
     def documents(self) -> Documents:
@@ -68,6 +72,13 @@ class PackedBatch:
     @cached_property
     def targets(self) -> Tensor:
         return self.labels[self.sources + 1].long()
+
+    @cached_property
+    def supervised_lengths(self) -> tuple[int, ...]:
+        """How many of `sources` are each document's."""
+        bounds = torch.tensor([*accumulate(self.lengths)], device=self.sources.device)
+        ends = torch.searchsorted(self.sources, bounds).tolist()
+        return tuple(end - start for start, end in pairwise([0, *ends]))
 
     def supervised_targets(self, multiple: int) -> tuple[Tensor, Tensor]:
         """Sources and targets, padded to a multiple of `multiple` with ignored targets."""
@@ -131,6 +142,8 @@ class PackedBatch:
             self.experts,
         )
         moved.__dict__.update(sources=move(self.sources), targets=move(self.targets))
+        if self.experts:
+            moved.__dict__.update(supervised_lengths=self.supervised_lengths)
         return moved
 
 

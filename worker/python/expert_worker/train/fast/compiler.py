@@ -79,11 +79,11 @@ def _options(mode: str | None) -> dict[str, Any]:
     """Of the mode, without CUDA graphs: each would hold a kernel or two, for one number of tokens."""
     import torch._inductor
 
-    # Compiled here: helper processes take longer to start than these few functions to compile, 400 MiB each,
-    # and the exit may wait five minutes for them.
-    torch._inductor.config.compile_threads = 1
     chosen = torch._inductor.list_mode_options(mode) if mode else {}
-    return {**chosen, "triton.cudagraphs": False}
+    # Compiled here: helper processes take longer to start than these few functions to compile, 400 MiB each,
+    # and the exit may wait five minutes for them. An option, as a setting is that of one thread, and experts
+    # that train fused are computed by another.
+    return {**chosen, "triton.cudagraphs": False, "compile_threads": 1}
 
 
 def _of_the_compiler(error: Exception) -> bool:

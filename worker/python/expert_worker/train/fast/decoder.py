@@ -19,7 +19,7 @@ from .batch import CPU_MULTIPLE, PackedBatch
 from .between import Between, Norm, Wrapper
 from .dropout import Columns, Place, Tokens, uniform
 from .families import LayerParts, layout
-from .kernels.adapted_linear import FusedLayer, together
+from .kernels.adapted_linear import CardGroup, FusedLayer, GroupedOnCard, together
 from .kernels.attention import Documents
 from .kernels.choice import Kernels
 from .kernels.registry import Target
@@ -38,7 +38,12 @@ class BatchContext:
 class Layer:
     """One decoder layer."""
 
-    PROJECTIONS = ("query", "key", "value", "output", "gate", "up", "down")
+    QKV, GATE_UP = ("query", "key", "value"), ("gate", "up")
+    PROJECTIONS = (*QKV, "output", *GATE_UP, "down")
+
+    # Those that are computed as one, where they are.
+    qkv: CardGroup | GroupedOnCard | None
+    gate_up: CardGroup | GroupedOnCard | None
 
     def __init__(self, parts: LayerParts, kernels: Kernels, between: Between) -> None:
         self._attend, self._between = kernels.attention, between
@@ -54,27 +59,25 @@ class Layer:
                 parts.down,
             )
         )
-        self.qkv = kernels.joined((self.query, self.key, self.value))
-        self.gate_up = kernels.joined((self.gate, self.up))
-        for name, is_joined in (
-            ("query", self.qkv),
-            ("key", self.qkv),
-            ("value", self.qkv),
-            ("output", None),
-            ("gate", self.gate_up),
-            ("up", self.gate_up),
-            ("down", None),
-        ):
-            if is_joined is None:
-                setattr(self, name, kernels.joined((getattr(self, name),)) or getattr(self, name))
+        qkv, gate_up = (
+            kernels.joined([getattr(self, name) for name in names]) for names in (self.QKV, self.GATE_UP)
+        )
+        self.qkv, self.gate_up = qkv, gate_up
+        for name in self.separate():
+            setattr(self, name, kernels.joined((getattr(self, name),)) or getattr(self, name))
         self.head_width, self.scale = parts.head_width, parts.scale
         self.before, self.between = Norm.of(parts.before), Norm.of(parts.between)
         self.head_norms = None
         if parts.query_norm is not None and parts.key_norm is not None:
             self.head_norms = Norm.of(parts.query_norm), Norm.of(parts.key_norm)
         norms = [(norm.weight, norm.epsilon) for norm in self.head_norms or ()]
-        self.heads = kernels.heads(self.qkv, norms, self.head_width)
-        self.adapted_mlp = kernels.mlp(self.gate_up, self.down)
+        self.heads = kernels.heads(qkv, norms, self.head_width)
+        self.adapted_mlp = kernels.mlp(gate_up, self.down)
+
+    def separate(self) -> Iterator[str]:
+        """The projections outside of `qkv` and `gate_up`."""
+        joined = (*(self.QKV if self.qkv else ()), *(self.GATE_UP if self.gate_up else ()))
+        return (name for name in self.PROJECTIONS if name not in joined)
 
     def invalidate(self) -> None:
         for fused in self._fused():

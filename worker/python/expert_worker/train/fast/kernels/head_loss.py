@@ -78,7 +78,7 @@ _BESIDE = _Way(_chunk_rows, _chunk)
 _IN_PLACE = _Way(_chunk_rows_in_place, _chunk_in_place)
 
 
-def _walk(ctx: Any, hidden: Tensor, head: Tensor, labels: Tensor, way: _Way = _BESIDE) -> list[Tensor]:
+def _walk(ctx: Any, hidden: Tensor, head: Tensor, labels: Tensor, way: _Way) -> list[Tensor]:
     """The losses of each chunk's rows; their gradients are saved."""
     rows, want_grad = way.rows(head), ctx.needs_input_grad[0]
     losses = []
@@ -114,19 +114,21 @@ class _RowLosses(torch.autograd.Function):
     """Of each row, for rows of several experts, each with a separate scale."""
 
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
-        return torch.cat(_walk(ctx, hidden, head, labels)).squeeze(-1)
+    def forward(ctx: Any, hidden: Tensor, head: Tensor, labels: Tensor, way: _Way) -> Tensor:
+        return torch.cat(_walk(ctx, hidden, head, labels, way)).view(-1)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         (grads,) = ctx.saved_tensors
-        return (grads.float() * grad.float().unsqueeze(-1)).to(grads.dtype), None, None
+        return (grads.float() * grad.float().unsqueeze(-1)).to(grads.dtype), None, None, None
 
 
-def row_losses(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
-    """The loss of each row of `hidden`; 0 for ignored ones."""
-    result: Tensor = _RowLosses.apply(hidden, head, labels)
+def row_losses(hidden: Tensor, head: Tensor, labels: Tensor, kernel: HeadLoss) -> Tensor:
+    """The loss of each row of `hidden`, as `kernel` computes it where it does so by chunks; 0 for ignored
+    ones."""
+    way = _IN_PLACE if kernel is head_loss_in_place else _BESIDE
+    result: Tensor = _RowLosses.apply(hidden, head, labels, way)
     return result
 
 

@@ -10,10 +10,11 @@ from ..registry import Kernel, Operation
 from .copies import Copies
 from .dora import FUSED_DORA
 from .grouped import GroupedLora
+from .grouped_on_card import GroupedOnCard
 from .heads import ADAPTED_HEADS, AdaptedHeads
 from .layer import FusedLayer, LayerKernels
 from .lora import FUSED_LORA, FusedLora
-from .mlp import ADAPTED_MLP, AdaptedMlp
+from .mlp import ADAPTED_MLP, BY_LAYER, AdaptedMlp
 from .on_card import LORA_ON_CARD, CardGroup, join
 from .together import together
 
@@ -21,6 +22,7 @@ __all__ = [
     "ADAPTED_HEADS",
     "ADAPTED_LINEAR",
     "ADAPTED_MLP",
+    "BY_LAYER",
     "AdaptedHeads",
     "AdaptedMlp",
     "CardGroup",
@@ -28,6 +30,7 @@ __all__ = [
     "FusedLayer",
     "FusedLora",
     "GroupedLora",
+    "GroupedOnCard",
     "LayerKernels",
     "Projection",
     "join",

@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from ...dropout import Draw
 from ..registry import Kernel, Operation, Target
-from .mlp import MOST_RANKS, runs
+from .mlp import BY_LAYER, MOST_RANKS, runs
 from .on_card import CardGroup
 
 
@@ -146,6 +146,6 @@ ADAPTED_HEADS: Operation[Target, Callable[[], Turn | None]] = Operation(
     "adapted_heads",
     [
         Kernel("in_rotation", _by_triton, runs, "LoRA of queries and keys inside their rotary positions"),
-        Kernel("by_layer", _nothing),
+        Kernel(BY_LAYER, _nothing),
     ],
 )

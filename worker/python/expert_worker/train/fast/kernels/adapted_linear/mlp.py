@@ -17,6 +17,8 @@ from ..registry import Kernel, Operation, Target
 from .copies import into_gradients
 from .on_card import CardGroup
 
+# The kernel that leaves each layer's LoRA to the layer.
+BY_LAYER = "by_layer"
 # Of a larger rank, the kernels' sums would not fit into registers.
 MOST_RANKS = 32
 
@@ -131,6 +133,6 @@ ADAPTED_MLP: Operation[Target, Callable[[], Activation | None]] = Operation(
     "adapted_mlp",
     [
         Kernel("in_activation", _by_triton, runs, "LoRA of gate and up inside their SwiGLU"),
-        Kernel("by_layer", _nothing),
+        Kernel(BY_LAYER, _nothing),
     ],
 )

@@ -113,12 +113,16 @@ class CardGroup:
 
     def outputs(self, x: Tensor, narrow: Tensor, draws: Sequence[Draw]) -> Tensor:
         """The adapters' part first: the base's product then adds to what it writes anyway."""
-        _, ups = self.copied.of(x.dtype)
         out = x.new_empty((x.shape[0], sum(self.widths)))
+        self.write_adapted(narrow, draws, out)
+        return self.of_bases(x, out)
+
+    def write_adapted(self, narrow: Tensor, draws: Sequence[Draw], out: Tensor) -> None:
+        """The adapters' part of the outputs."""
+        _, ups = self.copied.of(out.dtype)
         for run, up, scale in zip(self.runs, ups, self.scales(draws), strict=True):
             own, part = run.split(out[:, run.columns]), run.split(narrow[:, run.ranks])
             product_into(own, part, run.of(up).mT, scale)
-        return self.of_bases(x, out)
 
     def of_bases(self, x: Tensor, added_to: Tensor | None = None) -> Tensor:
         whole = self._at_once(x.dtype)
@@ -151,13 +155,17 @@ class CardGroup:
 
     def to_input(self, grad: Tensor, back: Tensor, draws: Sequence[Draw]) -> Tensor:
         """The gradient of the input: without dropout the adapters' part first, as in `outputs`."""
-        down, _ = self.copied.of(grad.dtype)
-        spans = self.narrow.spans(draws)
-        if all(span.drops is None for span in spans):
+        if all(draw.keys is None for draw in draws):
+            down, _ = self.copied.of(grad.dtype)
             return self.through_bases(grad, back @ down)
         to_x = self.through_bases(grad)
-        self.narrow.add_through(to_x, back, down, spans)
+        self.add_through(to_x, back, draws)
         return to_x
+
+    def add_through(self, to_x: Tensor, back: Tensor, draws: Sequence[Draw]) -> None:
+        """The gradient that comes to the input through the adapters."""
+        down, _ = self.copied.of(to_x.dtype)
+        self.narrow.add_through(to_x, back, down, self.narrow.spans(draws))
 
     def through_bases(self, grad: Tensor, added_to: Tensor | None = None) -> Tensor:
         """The gradient of their input."""
