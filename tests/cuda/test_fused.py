@@ -95,6 +95,29 @@ def test_an_expert_is_the_same_fused(trained: Path, name: str) -> None:
     assert applied[0]["kernels.adapted_linear"] == "lora_on_card"
 
 
+@pytest.mark.full
+def test_a_shelf_fuses_on_a_card(driver: Driver, tmp_path: Path) -> None:
+    """Where launches bound the step and a probe found it faster."""
+    shelf = Shelf(driver, tmp_path)
+    write_tiny_base(tmp_path / "base")
+    (tmp_path / "experts").mkdir()
+    shelf.folder = tmp_path / "experts"
+    names = ["a", "b", "c"]
+    for name in names:
+        shelf.add(name, manifest_of("../../base", OF_EXPERT | {"max_steps": 4}), 40)
+    words = ("--python", driver.python(tmp_path), "train", "--all", shelf.folder, "--no-prove")
+    (shape,) = shelf.cli(*words, "--dry-run")["shapes"]
+    assert shape["experts"] == names and shape["measured"] is None
+    verdict = Path(shape["file"])
+    verdict.parent.mkdir(parents=True, exist_ok=True)
+    verdict.write_text(json.dumps({"tokens_per_second": {"1": 100.0, "2": 150.0, "4": 200.0}}))
+    assert shelf.cli(*words)["ok"]
+    for name in names:
+        run = shelf.folder / name / "weights" / "base"
+        assert bodies(run, "applied") and json.loads((run / "run.json").read_text())["applied"]["fused"]
+        assert bodies(run, "finished")[0]["result"]["steps"] == 4
+
+
 TRIALS: dict[str, dict[str, Any]] = {
     "2 experts 1x512": {"experts": 2},
     "4 experts 1x512": {"experts": 4},
