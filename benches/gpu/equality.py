@@ -98,15 +98,16 @@ def fast(model: Any, place: Place, batch: PackedBatch, **options: Any) -> tuple[
     return taken(model, decoder.loss(batch)), decoder.kernels.choices["attention"].chosen
 
 
-def fused(fresh: Callable[[], tuple[Any, Place]], batch: PackedBatch) -> tuple[Found, str]:
+def fused(fresh: Callable[[], tuple[Any, Place]], device: torch.device) -> tuple[Found, str]:
     """The second of two experts in one pass, whose adapters differ."""
+    batch = batch_on(torch.device("cpu"))
     (other, _), (model, _) = pair = fresh(), fresh()
     with torch.no_grad():
         for parameter in other.parameters():
             if parameter.requires_grad:
                 parameter.mul_(-0.5)
     decoder = GroupDecoder([FastDecoder(*one) for one in pair])
-    losses = decoder.losses(PackedBatch.of_experts([batch, batch]))
+    losses = decoder.losses(PackedBatch.of_experts([batch, batch]).to(device))
     _, gradients = taken(model, losses.sum())
     return (float(losses[1].detach()), gradients), decoder.kernels.choices["attention"].chosen
 
@@ -168,7 +169,7 @@ def check(kind: str, dtype_name: str, device: torch.device) -> list[dict[str, An
     for name, options in tried.items():
         try:
             if name == FUSED:
-                found, way = fused(partial(fresh, dtype), batch)
+                found, way = fused(partial(fresh, dtype), device)
             else:
                 found, way = fast(*fresh(dtype), batch, **options)
             row: dict[str, Any] = {"apart": apart(found, reference), "attention": way}
