@@ -33,7 +33,6 @@ SMALL = Shape(1024, 256, 512, 2, 4, 2, 64)
 LENGTHS = (70, 1, 33, 130, 22)
 LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 EXACT, ROOM, LEAST = 2e-4, 1.5, 1e-3
-FUSED = "beside another expert"
 
 Found = tuple[float, dict[str, Tensor]]
 
@@ -161,17 +160,17 @@ def check(kind: str, dtype_name: str, device: torch.device) -> list[dict[str, An
     if dtype_name == "bf16":
         allowed = max(LEAST, ROOM * apart(plain(*fresh(dtype), batch), reference))
     rows = []
-    tried = ways(device, dtype, dora)
+    options = ways(device, dtype, dora)
     if compiles(kind, device):
-        tried["compiled"] = {"compiled": compiler("inductor")}
+        options["compiled"] = {"compiled": compiler("inductor")}
+    tried: dict[str, Callable[[], tuple[Found, str]]] = {
+        name: lambda given=given: fast(*fresh(dtype), batch, **given) for name, given in options.items()
+    }
     if not dora:
-        tried[FUSED] = {}
-    for name, options in tried.items():
+        tried["beside another expert"] = lambda: fused(partial(fresh, dtype), device)
+    for name, compute in tried.items():
         try:
-            if name == FUSED:
-                found, way = fused(partial(fresh, dtype), device)
-            else:
-                found, way = fast(*fresh(dtype), batch, **options)
+            found, way = compute()
             row: dict[str, Any] = {"apart": apart(found, reference), "attention": way}
         except Exception as error:
             row = {"apart": None, "why": f"{type(error).__name__}: {error}".split("\n", 1)[0]}
