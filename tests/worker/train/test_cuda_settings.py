@@ -12,7 +12,7 @@ from scene import put_data, rows, train
 from expert_worker.events import Events
 from expert_worker.train import memory, precision
 from expert_worker.train.fast import decoder
-from expert_worker.train.fast.kernels.attention import ATTENTION
+from expert_worker.train.fast.kernels.attention import ATTENTION, Documents, cuda
 from expert_worker.train.fast.kernels.registry import Target
 
 GIB = 1 << 30
@@ -134,3 +134,26 @@ def test_flash_attention_reaches_the_choice_of_a_kernel(tmp_path, wanted, monkey
     one_step = {"recipe.schedule.duration": {"unit": "steps", "value": 1}}
     train(tmp_path, {"machine.flash_attention": wanted, **one_step})
     assert [target.flash_attention for target in targets] == [wanted]
+
+
+def _old(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, scale=None, window_size=(-1, -1)):
+    """As torch 2.11 has it, which sees by the shapes that queries share keys."""
+    assert window_size == (-1, 0) and max_q == max_k == 3
+    return query + 0 * scale
+
+
+def _new(query, key, value, *places, scale=None, window_size=(-1, -1), enable_gqa=False):
+    assert enable_gqa == (query.shape[1] != key.shape[1])
+    return _old(query, key, value, *places, scale=scale, window_size=window_size)
+
+
+@pytest.mark.parametrize("varlen_attn", [_old, _new])
+@pytest.mark.parametrize("key_heads", [1, 4])
+def test_the_call_of_torch_s_attention_follows_its_version(monkeypatch, varlen_attn, key_heads):
+    from torch.nn.attention import varlen
+
+    monkeypatch.setattr(varlen, "varlen_attn", varlen_attn)
+    monkeypatch.setattr(cuda, "_asks_for_fewer_keys", cuda._asks_for_fewer_keys.__wrapped__)
+    query, key = torch.ones(5, 4, 8), torch.ones(5, key_heads, 8)
+    documents = Documents((3, 2), torch.device("cpu"))
+    assert cuda.torch_varlen(query, key, key, documents, 0.5).equal(query)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+from functools import cache
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +17,9 @@ from .documents import Documents
 def torch_varlen(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: float) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
+    fewer_keys: dict[str, Any] = {}
+    if q.shape[1] != k.shape[1] and _asks_for_fewer_keys():
+        fewer_keys["enable_gqa"] = True
     result = varlen_attn(
         q,
         k,
@@ -24,10 +30,18 @@ def torch_varlen(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: f
         documents.longest,
         scale=scale,
         window_size=(-1, 0),
-        enable_gqa=q.shape[1] != k.shape[1],
+        **fewer_keys,
     )
     assert isinstance(result, Tensor)  # A tuple only if the log-sums are requested.
     return result
+
+
+@cache
+def _asks_for_fewer_keys() -> bool:
+    """Whether the call must say that queries share keys and values; torch 2.11 sees it by their shapes."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    return "enable_gqa" in inspect.signature(varlen_attn).parameters
 
 
 def flash_attn(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: float) -> Tensor:
