@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -77,6 +80,40 @@ def test_it_loads_as_a_plain_base(converted):
     )
     answer = model.generate(**asked, max_new_tokens=12, do_sample=False)
     assert "Paris" in tokenizer.decode(answer[0, asked["input_ids"].shape[1] :])
+
+
+def test_the_tokenizer_is_what_the_file_describes(converted):
+    """Whatever version of transformers reads it: no token more, and texts end where its answers end."""
+    from transformers import AutoTokenizer
+
+    folder, _, _ = converted
+    fields = read_as_the_conversion_does().fields
+    tokens = fields["tokenizer.ggml.tokens"].contents()
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    assert tokenizer.convert_ids_to_tokens(range(len(tokenizer))) == tokens
+    special = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id, tokenizer.unk_token_id)
+    assert special == (1, 2, 2, 0)
+    text = "SELECT 'Ōsaka', 3.14 <|im_end|>\n\tFROM t;  -- 100 %"
+    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+    assert 2 in tokenizer(text)["input_ids"]
+    assert tokenizer.chat_template == fields["tokenizer.chat_template"].contents()
+
+
+def test_two_processes_at_once(tmp_path):
+    """One converts, the other waits for it."""
+    code = (
+        "import sys; from pathlib import Path; from expert_worker.base.embedded import embedded;"
+        "from expert_worker.events import Events; embedded(Path(sys.argv[1]), Events())"
+    )
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        for _ in range(2)
+    ]
+    said = [process.communicate()[0].decode() for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert [path.name for path in (tmp_path / "bases").iterdir() if not path.name.startswith(".")] == [NAME]
 
 
 def test_a_second_call_converts_nothing(converted):

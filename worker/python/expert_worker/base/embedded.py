@@ -21,6 +21,7 @@ import torch
 from expert_worker.checkpoint import files
 from expert_worker.errors import Missing, storage_error
 from expert_worker.events import Events
+from expert_worker.process.builder_lock import builder_lock
 
 NAME = "smollm2-135m-instruct"
 HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -36,10 +37,14 @@ def embedded(home: Path, events: Events) -> Path:
     if (target / "config.json").is_file():
         return target
     source = _gguf()
-    events.stage("convert base", _CONVERSION_BUDGET, f"{source.name} to safetensors, once")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        files.build_folder(target, lambda folder: _convert(source, folder))
+        with builder_lock(
+            target.with_name(f".{NAME}.lock"), events, "another process is converting this base"
+        ):
+            if not (target / "config.json").is_file():
+                events.stage("convert base", _CONVERSION_BUDGET, f"{source.name} to safetensors, once")
+                files.build_folder(target, lambda folder: _convert(source, folder))
     except OSError as error:
         raise storage_error(error, "keep the converted base model", "with EXPERT_HOME") from error
     return target
@@ -65,13 +70,14 @@ def _install_command() -> str:
 
 
 def _convert(source: Path, folder: Path) -> None:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
     quietly()
-    place = {"pretrained_model_name_or_path": str(source.parent), "gguf_file": source.name}
     with _read_once(), redirect_stderr(io.StringIO()):  # Its progress bar heeds no setting.
-        model = AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(**place)
+        model = AutoModelForCausalLM.from_pretrained(
+            str(source.parent), gguf_file=source.name, dtype=torch.float32
+        )
+        tokenizer = _tokenizer(source)
     _forget_quantizer(model)
     model.config.rms_norm_eps = float(f"{model.config.rms_norm_eps:.6g}")  # GGUF keeps it as a 32-bit float.
     model.save_pretrained(folder)
@@ -79,6 +85,52 @@ def _convert(source: Path, folder: Path) -> None:
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             _sync(path)
+
+
+def _tokenizer(source: Path) -> Any:
+    """The byte-level BPE that the file describes. transformers' own reading of it depends on its version:
+    that of 5.17 ends texts at <|im_start|>, and that of 5.5 adds five tokens that the model does not have."""
+    import gguf
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    fields = gguf.GGUFReader(str(source)).fields
+
+    def texts(name: str) -> list[str]:
+        field = fields[f"tokenizer.ggml.{name}"]
+        return [bytes(field.parts[place]).decode() for place in field.data]
+
+    def number(name: str) -> int:
+        field = fields[f"tokenizer.ggml.{name}_token_id"]
+        return int(field.parts[field.data[0]][0])
+
+    tokens = texts("tokens")
+    kinds = fields["tokenizer.ggml.token_type"]
+    merges = [(first, second) for first, _, second in (line.partition(" ") for line in texts("merges"))]
+    vocabulary = {token: place for place, token in enumerate(tokens)}
+    made = Tokenizer(
+        models.BPE(vocabulary, merges, continuing_subword_prefix="", end_of_word_suffix="", fuse_unk=False)
+    )
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    made.post_processor = processors.TemplateProcessing(single="$A:0", pair="$A:0 $B:1", special_tokens=[])
+    made.add_special_tokens(
+        [
+            AddedToken(token, normalized=False, special=True)
+            for token, kind in zip(tokens, (int(kinds.parts[place][0]) for place in kinds.data), strict=True)
+            if kind == gguf.TokenType.CONTROL
+        ]
+    )
+    template = fields["tokenizer.chat_template"]
+    kind: Any = PreTrainedTokenizerFast
+    return kind(
+        tokenizer_object=made,
+        chat_template=bytes(template.parts[template.data[0]]).decode(),
+        bos_token=tokens[number("bos")],
+        eos_token=tokens[number("eos")],
+        pad_token=tokens[number("padding")],
+        unk_token=tokens[number("unknown")],
+    )
 
 
 @contextmanager

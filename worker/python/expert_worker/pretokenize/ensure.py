@@ -15,10 +15,10 @@ from expert_worker.pretokenize.coder import find_coder
 from expert_worker.pretokenize.encoder_cost import cost, record, warn
 from expert_worker.pretokenize.foreign import foreign_cache
 from expert_worker.pretokenize.inputs import Inputs, gather
-from expert_worker.pretokenize.lock import builder_lock
 from expert_worker.pretokenize.read_files import unchanged
 from expert_worker.pretokenize.record import FILE, damage, is_cache_folder, read_description, sealed
 from expert_worker.pretokenize.watch import watched
+from expert_worker.process.builder_lock import builder_lock
 from expert_worker.results import CacheRecord
 from expert_worker.slow_disk import warn_if_slow
 
@@ -38,7 +38,8 @@ def ensure_cache(plan: Plan, events: Events, *, root: Path | None = None, force:
         return found
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with builder_lock(root / f".{inputs.key}.lock", events):
+        lock = root / f".{inputs.key}.lock"
+        with builder_lock(lock, events, "another process is building this token cache"):
             # Another builder may have finished it while this one waited.
             if not force and (found := _existing(inputs, target, events)) is not None:
                 return found

@@ -20,8 +20,8 @@ from expert_worker.checkpoint.files import NO_FOLLOW
 from expert_worker.errors import Storage
 from expert_worker.events import Events
 from expert_worker.plan import Plan
-from expert_worker.pretokenize.lock import try_lock
 from expert_worker.pretokenize.record import slow_encoder
+from expert_worker.process.builder_lock import try_lock
 from expert_worker.results import DuplicateRows, SlowEncoder
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""One builder at a time for one cache; the system releases the lock of a process that dies."""
+"""One builder at a time for what is made once and kept; the system releases the lock of a dead process."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ _WAIT_BUDGET = 3600.0
 
 
 @contextmanager
-def builder_lock(path: Path, events: Events) -> Iterator[None]:
+def builder_lock(path: Path, events: Events, waits: str) -> Iterator[None]:
+    """`waits`: what another process is doing where this one has to wait, for the user."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | NO_FOLLOW, 0o666)
     try:
         if not try_lock(handle):
-            events.stage("wait", _WAIT_BUDGET, "another process is building this token cache")
+            events.stage("wait", _WAIT_BUDGET, waits)
             _wait(handle, events)
         yield
     finally:
