@@ -35,8 +35,8 @@ def short(monkeypatch):
     monkeypatch.setattr(proving, "formats", lambda _: [torch.float32])
 
 
-def with_kernel(monkeypatch: pytest.MonkeyPatch, function: Any) -> None:
-    monkeypatch.setattr(SWIGLU, "kernels", (Kernel("new", function), *SWIGLU.kernels))
+def with_kernel(monkeypatch: pytest.MonkeyPatch, function: Any, **settings: Any) -> None:
+    monkeypatch.setattr(SWIGLU, "kernels", (Kernel("new", function, **settings), *SWIGLU.kernels))
 
 
 def trial_of(name: str) -> Trial:
@@ -104,6 +104,26 @@ def test_a_kernel_that_is_wrong_or_slow_is_found(monkeypatch, function, verdict,
     trial = trial_of("new")
     assert trial.verdict == verdict and trial.reason.startswith(reason) and "\n" not in trial.reason
     json.dumps(trial.__dict__, allow_nan=False)
+
+
+def test_a_kernel_that_saves_memory_is_not_given_up_for_speed(monkeypatch):
+    with_kernel(monkeypatch, slow, saves_memory=True)
+    monkeypatch.setattr(proving, "SLOWER", 3.0)
+    trial = trial_of("new")
+    assert trial.verdict == "right" and trial.seconds > 3 * trial.reference_seconds
+
+
+def test_another_program_for_a_while(monkeypatch):
+    """It takes the device while the kernel is measured, but not for ever."""
+    calls = []
+
+    def delayed(gate: Tensor, up: Tensor) -> Tensor:
+        calls.append(None)
+        return slow(gate, up) if len(calls) <= 8 else reference(gate, up)
+
+    with_kernel(monkeypatch, delayed)
+    monkeypatch.setattr(proving, "SLOWER", 3.0)
+    assert trial_of("new").verdict == "right"
 
 
 class Recorder:

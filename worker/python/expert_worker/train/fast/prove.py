@@ -3,6 +3,9 @@
 Small decoders with LoRA and DoRA train one step on a packed batch, also with dropout and on a base in 4 bits,
 for the kernels inside adapted layers. The other operations take their references, so that a difference is the
 kernel's. In a 16-bit format, it may be twice as far from fp32 as the reference.
+
+The speed is a reason not to use a kernel only where it does without memory that plans do not count, and where
+the kernel is slower each time that both are measured: other programs may be using the device too.
 """
 
 from __future__ import annotations
@@ -47,6 +50,8 @@ TIMES_IN_16_BITS = 2.0
 # A kernel that needs this many times the reference's step is not used.
 SLOWER = 1.25
 STEPS = 5
+# How often both are measured again where it seems slower.
+AGAIN = 4
 # Where runs compile and capture by default, in 16 bits. The tests add the CPU.
 COMPILES = {"cuda"}
 _LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -145,8 +150,18 @@ def _trials(scene: Scene, device: torch.device, dtype: torch.dtype, part: Part) 
     for name, kernels in others.items():
         for kernel in kernels:
             tried = _decoder(model, {**references, name: kernel})
-            trial = _trial(tried, batch, exact, accepted, plain.seconds)
+            again = None if saves_memory(name, kernel) else _again(_decoder(model, references), batch)
+            trial = _trial(tried, batch, exact, accepted, plain.seconds, again)
             yield Trial(operation=name, kernel=kernel, format=format_name(dtype), **trial)
+
+
+def saves_memory(operation: str, kernel: str) -> bool:
+    return any(it.saves_memory for it in OPERATIONS[operation].kernels if it.name == kernel)
+
+
+def _again(decoder: FastDecoder, batch: PackedBatch) -> Callable[[], float]:
+    """The seconds of a step without the kernel, measured again."""
+    return lambda: _step(decoder, batch).seconds
 
 
 def _whole(
@@ -188,10 +203,10 @@ def _compiled(
     """The layers as runs compute them, compiled, beside the same uncompiled."""
     if lacks := compiler.missing(batch.ids.device, COMPILER):
         return {"verdict": "fails", "reason": lacks}
-    usual = _step(FastDecoder(model, Place(), flash=True, refused=refused), batch)
+    usual = _again(FastDecoder(model, Place(), flash=True, refused=refused), batch)
     wrapper = compiler.compiler(COMPILER)
     made = FastDecoder(model, Place(), flash=True, compiled=wrapper, refused=refused)
-    return _trial(made, batch, exact, accepted, usual.seconds)
+    return _trial(made, batch, exact, accepted, usual(), usual)
 
 
 def _captured(
@@ -202,7 +217,8 @@ def _captured(
     if reason := step_graph.obstacle(engine, device):
         return {"verdict": "fails", "reason": reason}
     batch = _host_batch(scene)
-    usual = _step(decoder, batch.to(device))
+    usual = _again(decoder, batch.to(device))
+    uncaptured = usual()
     larger = _host_batch(Scene(scene.width, (*scene.lengths, sum(scene.lengths) // 16)))
     graphs = step_graph.GraphEngine(engine, max(scene.lengths), device, Events([]))
 
@@ -213,7 +229,7 @@ def _captured(
         return loss
 
     graphs.backward(larger, 1.0)
-    return _tried(lambda: _timed(replayed, decoder, device), exact, accepted, usual.seconds)
+    return _tried(lambda: _timed(replayed, decoder, device), exact, accepted, uncaptured, usual)
 
 
 def _others(model: Any, name: str, references: dict[str, str]) -> list[str]:
@@ -223,35 +239,59 @@ def _others(model: Any, name: str, references: dict[str, str]) -> list[str]:
 
 
 def _trial(
-    decoder: FastDecoder, batch: PackedBatch, exact: _Step, accepted: float, usual: float
+    decoder: FastDecoder,
+    batch: PackedBatch,
+    exact: _Step,
+    accepted: float,
+    usual: float,
+    again: Callable[[], float] | None,
 ) -> dict[str, Any]:
-    """`usual`: seconds of a step without it."""
-    return _tried(lambda: _step(decoder, batch), exact, accepted, usual)
+    return _tried(lambda: _step(decoder, batch), exact, accepted, usual, again)
 
 
-def _tried(run: Callable[[], _Step], exact: _Step, accepted: float, usual: float) -> dict[str, Any]:
+def _tried(
+    run: Callable[[], _Step],
+    exact: _Step,
+    accepted: float,
+    usual: float,
+    again: Callable[[], float] | None,
+) -> dict[str, Any]:
+    """`usual`: seconds of a step without it. `again` measures them; None where the speed does not matter."""
     try:
         found = run()
     except Exception as error:
         words = str(error).strip().splitlines() or [""]
         return {"verdict": "fails", "reason": f"it fails: {type(error).__name__}: {words[0][:200]}"}
     loss, gradients = _apart(found.loss, exact.loss), _apart(found.gradients, exact.gradients)
+    right, seconds = loss <= accepted and gradients <= accepted, found.seconds
+    if right and again is not None:
+        usual, seconds = _best_of_both(run, again, usual, seconds)
     measured = {
         "loss_apart": loss if isfinite(loss) else None,
         "gradients_apart": gradients if isfinite(gradients) else None,
         "accepted": accepted,
-        "seconds": found.seconds,
+        "seconds": seconds,
         "reference_seconds": usual,
     }
-    # Written so that NaN differs.
-    if not (loss <= accepted and gradients <= accepted):
+    if not right:  # NaN is not.
         what, apart = ("gradients differ", gradients) if loss <= accepted else ("loss differs", loss)
         reason = f"its {what} by {apart:.1e}, and {accepted:.1e} is accepted"
         return {**measured, "verdict": "differs", "reason": reason}
-    if found.seconds > SLOWER * usual:
-        reason = f"a step takes {found.seconds / usual:.2f} times as long as without it"
+    if again is not None and seconds > SLOWER * usual:
+        reason = f"a step takes {seconds / usual:.2f} times as long as without it"
         return {**measured, "verdict": "slower", "reason": reason}
     return {**measured, "verdict": "right"}
+
+
+def _best_of_both(
+    run: Callable[[], _Step], again: Callable[[], float], usual: float, seconds: float
+) -> tuple[float, float]:
+    """Of a step without the kernel and one with it, measured again where that seems slower."""
+    for _ in range(AGAIN):
+        if seconds <= SLOWER * usual:
+            break
+        usual, seconds = again(), run().seconds
+    return usual, seconds
 
 
 def _decoder(model: Any, kernels: dict[str, str]) -> FastDecoder:

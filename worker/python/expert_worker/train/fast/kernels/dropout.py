@@ -114,7 +114,13 @@ BY_TORCH: Dropout = _ByTorch()
 DROPOUT: Operation[Target, Callable[[], Dropout]] = Operation(
     "dropout",
     [
-        Kernel("in_products", _by_triton, triton_code.runs, "Dropout inside the adapters' products"),
+        Kernel(
+            "in_products",
+            _by_triton,
+            triton_code.runs,
+            "Dropout inside the adapters' products",
+            saves_memory=True,
+        ),
         Kernel("torch", lambda: BY_TORCH),
     ],
 )

@@ -158,8 +158,10 @@ def whole_head_loss(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
 HEAD_LOSS: Operation[Target, HeadLoss] = Operation(
     "head_loss",
     [
-        Kernel("in_place", head_loss_in_place, _runs_in_place, "Loss in place of its logits"),
-        Kernel("chunked", head_loss),
+        Kernel(
+            "in_place", head_loss_in_place, _runs_in_place, "Loss in place of its logits", saves_memory=True
+        ),
+        Kernel("chunked", head_loss, saves_memory=True),
         Kernel("whole", whole_head_loss),
     ],
 )

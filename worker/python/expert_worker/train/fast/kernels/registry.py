@@ -40,6 +40,8 @@ class Kernel(Generic[Subject_contra, Function_co]):
     runs: Callable[[Subject_contra], bool] = everywhere
     label: str | None = None
     """A sentence for the log; None if users need not know."""
+    saves_memory: bool = False
+    """Plans count on it: without it a step may need more than twice the memory, however fast."""
 
 
 class Operation(Generic[Subject_contra, Function_co]):

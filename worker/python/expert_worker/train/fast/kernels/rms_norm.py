@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 from expert_worker import _native
 
 from . import native
+from .in_place import multiplied
 from .native import memory
 from .registry import Kernel, Operation, Target
 
@@ -56,7 +57,7 @@ class _OneScale(torch.autograd.Function):
         scale = wide.square().mean(-1, keepdim=True).add_(epsilon).rsqrt_()
         ctx.save_for_backward(x, scale, weight)
         normed = (wide * scale).to(x.dtype)
-        return normed.mul_(weight) if normed.dtype == weight.dtype else normed * weight
+        return multiplied(normed, weight) if normed.dtype == weight.dtype else normed * weight
 
     @staticmethod
     @once_differentiable
@@ -81,5 +82,9 @@ def reference(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
 
 RMS_NORM: Operation[Target, RmsNorm] = Operation(
     "rms_norm",
-    [Kernel("native", in_one_pass, native.runs), Kernel("one_scale", one_scale), Kernel("torch", reference)],
+    [
+        Kernel("native", in_one_pass, native.runs),
+        Kernel("one_scale", one_scale, saves_memory=True),
+        Kernel("torch", reference),
+    ],
 )

@@ -84,5 +84,9 @@ def reference(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 ROTARY: Operation[Target, Rotary] = Operation(
     "rotary",
-    [Kernel("native", in_one_pass, native.runs), Kernel("halves", halves), Kernel("torch", reference)],
+    [
+        Kernel("native", in_one_pass, native.runs),
+        Kernel("halves", halves, saves_memory=True),
+        Kernel("torch", reference),
+    ],
 )

@@ -13,6 +13,7 @@ from torch.nn.functional import silu
 from expert_worker import _native
 
 from . import native
+from .in_place import multiplied
 from .native import memory
 from .registry import Kernel, Operation, Target
 
@@ -53,7 +54,7 @@ class _Recomputed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
         ctx.save_for_backward(gate, up)
-        return silu(gate).mul_(up)
+        return multiplied(silu(gate), up)
 
     @staticmethod
     @once_differentiable
@@ -77,7 +78,7 @@ SWIGLU: Operation[Target, SwiGlu] = Operation(
     "swiglu",
     [
         Kernel("native", in_one_pass, native.runs),
-        Kernel("recomputed", recomputed),
+        Kernel("recomputed", recomputed, saves_memory=True),
         Kernel("torch", reference),
     ],
 )

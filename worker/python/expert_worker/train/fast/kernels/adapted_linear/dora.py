@@ -148,4 +148,4 @@ def _runs(module: nn.Module) -> bool:
     return variant(module) == "dora"
 
 
-FUSED_DORA = Kernel("fused_dora", _fused, _runs)
+FUSED_DORA = Kernel("fused_dora", _fused, _runs, saves_memory=True)

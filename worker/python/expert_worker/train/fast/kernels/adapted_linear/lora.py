@@ -85,4 +85,4 @@ def _runs(module: nn.Module) -> bool:
     return variant(module) == "lora"
 
 
-FUSED_LORA = Kernel("fused_lora", _fused, _runs)
+FUSED_LORA = Kernel("fused_lora", _fused, _runs, saves_memory=True)

@@ -238,4 +238,4 @@ def _runs(module: nn.Module) -> bool:
     )
 
 
-LORA_ON_CARD = Kernel("lora_on_card", _on_card, _runs)
+LORA_ON_CARD = Kernel("lora_on_card", _on_card, _runs, saves_memory=True)
