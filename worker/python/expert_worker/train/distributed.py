@@ -268,6 +268,12 @@ def _is_broken_connection(error: RuntimeError) -> bool:
 
 def shard(model: Any, device: torch.device, events: Events) -> None:
     """Layer by layer, so that a device holds only one layer of the base and its shards."""
+    if not hasattr(FSDPModule, "reset_iter_state"):
+        raise Missing(
+            f"torch {torch.__version__} cannot reset a sharded base between passes",
+            hint='Install a newer torch, or set training.config.distributed.strategy to "ddp".',
+            code="cannot-shard",
+        )
     kept = trained(model)
     for parameter in kept.values():
         parameter.data = parameter.data.to(device)
