@@ -1,8 +1,9 @@
 """Equality and speed on one GPU, in one command: `python -m benches.gpu` (see README.md beside this file).
 
-First every fast path is compared with the plain one, then LoRA, DoRA and QLoRA are measured on a base of
-Qwen3-0.6B's shape, and after each TRL, Unsloth and Axolotl, where they are installed. Each measurement is a
-separate process; those that no longer fit into --minutes are left out and named.
+First every fast path is compared with the plain one and `doctor --prove` decides what runs use on this card,
+as before a user's first training. Then LoRA, DoRA and QLoRA are measured on a base of Qwen3-0.6B's shape, and
+after each TRL, Unsloth and Axolotl, where they are installed. Each measurement is a separate process; those
+that no longer fit into --minutes are left out and named.
 """
 
 from __future__ import annotations
@@ -21,7 +22,14 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT / "worker" / "python")]
+WORKER = ROOT / "worker" / "python"
+# A checkout that was carried elsewhere has no native module: the installed worker is used.
+PATHS = [
+    str(HERE),
+    str(HERE.parent),
+    *([str(WORKER)] if any((WORKER / "expert_worker").glob("_native*")) else []),
+]
+sys.path[:0] = PATHS
 
 from history import versions  # noqa: E402
 from picture import picture  # noqa: E402
@@ -129,6 +137,8 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
         }
         if not given.no_equality:
             document |= checked(given.device, EQUALITY_SHARE * budget.left)
+        if given.device == "cuda" and not given.tiny:
+            document["proof"] = proved(cli, budget.left)
         document["invalid"] = invalid(given, document)
         if document["invalid"] and given.output and given.output.resolve().parent == RESULTS:
             raise Refused(f"{given.output} is not written: {document['invalid']}")
@@ -164,6 +174,17 @@ def checked(device: str, limit: float) -> dict[str, Any]:
     if ended_by := found.pop("ended_by", None):
         found["equality_failed"] = ended_by
     return found
+
+
+def proved(cli: Path, limit: float) -> dict[str, Any]:
+    """What `doctor --prove` found out, which the plans of the cases then go by."""
+    command = [str(cli), "doctor", "--prove", "--json", "--python", sys.executable]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"it was not done within {limit:.0f} s"}
+    found: dict[str, Any] = json.loads(done.stdout or "{}").get("kernels") or {}
+    return found or {"failed": _last_line(done.stderr)}
 
 
 def invalid(given: argparse.Namespace, document: dict[str, Any]) -> str | None:
@@ -273,7 +294,7 @@ def planned(case: Case, folder: Path, cli: Path, device: str) -> tuple[Path, int
         "training": {"dataset": {"path": "train.jsonl"}, "config": config_of(case)},
     }
     (expert / "manifest.json").write_text(json.dumps(manifest))
-    command = [str(cli), "plan", "--json", "--device", device, "-m", str(expert)]
+    command = [str(cli), "plan", "--json", "--device", device, "--python", sys.executable, "-m", str(expert)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise Refused(f"{cli} plans nothing: {_last_line(done.stderr or done.stdout)}")
@@ -321,7 +342,7 @@ def python(
 ) -> dict[str, Any]:
     """Runs a script of this folder in a separate process; its last line is its JSON. With `partial` so it is
     where the script fails or is ended for want of time. Programs leave files of theirs in `folder`."""
-    paths = [str(HERE), str(HERE.parent), str(HERE.parent / "train"), str(ROOT / "worker" / "python")]
+    paths = [*PATHS, str(HERE.parent / "train")]
     if interpreter == sys.executable:
         paths.append(os.environ.get("PYTHONPATH", ""))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "HF_HUB_OFFLINE": "1"}
