@@ -476,7 +476,7 @@ mod tests {
         let lora = adapter(AdapterKind::Lora, 0.0);
         let work = Work::of(&load(&shape, &lora), false, READING).unwrap();
         let (before, after) =
-            (Forecast::of(work, RTX_4090, 1, None), Forecast::of(work, RTX_4090, 1, Some(0.5)));
+            (Forecast::of(work, RTX_4090, 1, None), Forecast::of(work, RTX_4090, 1, Some(0.3)));
         assert!(after.fast < before.slow);
         assert!(after.fast / after.slow < before.fast / before.slow);
     }
