@@ -167,5 +167,24 @@ def attend_backward(
     threads: int,
 ) -> None: ...
 
-# Whether the processor has the instructions that `attend` needs to be fast.
+def attend_bf16(
+    q: Any, k: Any, v: Any, lengths: Sequence[int], scale: float, out: Any, log_sums: Any, threads: int
+) -> None: ...
+def attend_bf16_backward(
+    grad: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any,
+    log_sums: Any,
+    lengths: Sequence[int],
+    scale: float,
+    to_q: Any,
+    to_k: Any,
+    to_v: Any,
+    threads: int,
+) -> None: ...
+
+# Whether the processor has the instructions that `attend` and `attend_bf16` need to be fast.
 ATTENTION_RUNS_HERE: bool
+BF16_ATTENTION_RUNS_HERE: bool

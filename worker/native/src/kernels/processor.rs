@@ -40,6 +40,88 @@ fn possible() -> Instructions {
     Instructions::Plain
 }
 
+/// The instructions for products in bf16.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bf16 {
+    /// None: a product there is formed in fp32.
+    No,
+    /// AVX512-BF16: dot products of pairs.
+    Pairs,
+    /// AMX: tiles.
+    Tiles,
+}
+
+static BF16: LazyLock<Bf16> = LazyLock::new(|| {
+    let held = std::env::var("ONEDNN_MAX_CPU_ISA").or_else(|_| std::env::var("DNNL_MAX_CPU_ISA"));
+    if instructions() < Instructions::Avx512 {
+        Bf16::No
+    } else {
+        allowed_bf16(held.ok().as_deref()).min(possible_bf16())
+    }
+});
+
+pub fn bf16() -> Bf16 {
+    *BF16
+}
+
+/// What oneDNN, which forms torch's products in bf16, is held to by its own variable, this module is held to as well.
+fn allowed_bf16(isa: Option<&str>) -> Bf16 {
+    let Some(isa) = isa else { return Bf16::Tiles };
+    let isa = isa.to_ascii_uppercase();
+    if isa == "DEFAULT" || isa == "ALL" || isa.contains("AMX") || isa.starts_with("AVX10_2") {
+        Bf16::Tiles
+    } else if isa == "AVX512_CORE_BF16" || isa == "AVX512_CORE_FP16" || isa.starts_with("AVX10") {
+        Bf16::Pairs
+    } else {
+        Bf16::No
+    }
+}
+
+fn possible_bf16() -> Bf16 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512bf16") {
+            return if tiles_work() { Bf16::Tiles } else { Bf16::Pairs };
+        }
+    }
+    Bf16::No
+}
+
+/// Linux saves the tiles of a thread only for a process that asked for it.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn tiles_work() -> bool {
+    use std::arch::x86_64::__cpuid_count;
+
+    const ARCH_PRCTL: i64 = 158;
+    const REQUEST_PERMISSION: i64 = 0x1023;
+    const TILE_DATA: i64 = 18;
+    const AMX_BF16: u32 = 1 << 22;
+    const AMX_TILE: u32 = 1 << 24;
+    let features = __cpuid_count(7, 0).edx;
+    if features & AMX_BF16 == 0 || features & AMX_TILE == 0 {
+        return false;
+    }
+    let answer: i64;
+    // SAFETY: the call changes only what this process may use; it clobbers the registers that are named.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") ARCH_PRCTL => answer,
+            in("rdi") REQUEST_PERMISSION,
+            in("rsi") TILE_DATA,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    answer == 0
+}
+
+#[cfg(all(target_arch = "x86_64", not(target_os = "linux")))]
+fn tiles_work() -> bool {
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,5 +133,15 @@ mod tests {
         assert_eq!(allowed(Some("avx512")), Instructions::Avx512);
         assert_eq!(allowed(None), Instructions::Avx512);
         assert!(instructions() <= possible());
+    }
+
+    #[test]
+    fn the_variable_of_onednn_is_an_upper_bound() {
+        assert_eq!(allowed_bf16(None), Bf16::Tiles);
+        assert_eq!(allowed_bf16(Some("avx512_core_amx")), Bf16::Tiles);
+        assert_eq!(allowed_bf16(Some("AVX512_CORE_BF16")), Bf16::Pairs);
+        assert_eq!(allowed_bf16(Some("AVX512_CORE")), Bf16::No);
+        assert_eq!(allowed_bf16(Some("AVX2")), Bf16::No);
+        assert!(bf16() <= possible_bf16());
     }
 }

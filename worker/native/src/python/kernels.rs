@@ -1,29 +1,29 @@
 //! The kernels on the memory of torch's tensors, which come as NumPy arrays that share it.
 
-use pyo3::buffer::PyBuffer;
+use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::kernels::attention::{self, Gradients, Inputs, Output, Shape};
+use crate::kernels::attention::{Gradients, Inputs, Output, Shape, bf16, fp32};
 use crate::kernels::elementwise::{self, Angles};
 
 /// The numbers of a contiguous array, while `py` is detached.
-fn read(array: &PyBuffer<f32>) -> PyResult<&[f32]> {
+fn read<N: Element>(array: &PyBuffer<N>) -> PyResult<&[N]> {
     if !array.is_c_contiguous() {
         return Err(PyValueError::new_err("an array is not contiguous"));
     }
     // SAFETY: contiguous, of this type and length; the caller's autograd function holds it and changes nothing meanwhile.
-    Ok(unsafe { std::slice::from_raw_parts(array.buf_ptr().cast::<f32>(), array.item_count()) })
+    Ok(unsafe { std::slice::from_raw_parts(array.buf_ptr().cast::<N>(), array.item_count()) })
 }
 
 /// The memory of a result.
 #[allow(clippy::mut_from_ref)]
-fn write(array: &PyBuffer<f32>) -> PyResult<&mut [f32]> {
+fn write<N: Element>(array: &PyBuffer<N>) -> PyResult<&mut [N]> {
     if !array.is_c_contiguous() || array.readonly() {
         return Err(PyValueError::new_err("a result is not contiguous or cannot be written"));
     }
     // SAFETY: as in `read`; a result is a new tensor, which nobody else sees yet.
-    Ok(unsafe { std::slice::from_raw_parts_mut(array.buf_ptr().cast::<f32>(), array.item_count()) })
+    Ok(unsafe { std::slice::from_raw_parts_mut(array.buf_ptr().cast::<N>(), array.item_count()) })
 }
 
 fn unfit() -> PyErr {
@@ -119,10 +119,10 @@ pub fn rotate(
 }
 
 /// The sizes of queries [tokens, heads, width] and of keys and values [tokens, groups, width], compared with each other.
-fn shape<'a>(
+fn shape<'a, N: Element>(
     lengths: &'a [usize],
-    queries: &PyBuffer<f32>,
-    others: [&PyBuffer<f32>; 2],
+    queries: &PyBuffer<N>,
+    others: [&PyBuffer<N>; 2],
     scale: f32,
 ) -> PyResult<Shape<'a>> {
     let [tokens, heads, width] = *queries.shape() else { return Err(unfit()) };
@@ -133,54 +133,62 @@ fn shape<'a>(
     Ok(shape)
 }
 
-/// Causal attention of each document; `log_sums` is [tokens, heads].
-#[pyfunction]
-pub fn attend(
-    py: Python<'_>,
-    q: PyBuffer<f32>,
-    k: PyBuffer<f32>,
-    v: PyBuffer<f32>,
-    lengths: Vec<usize>,
-    scale: f32,
-    out: PyBuffer<f32>,
-    log_sums: PyBuffer<f32>,
-    threads: usize,
-) -> PyResult<()> {
-    let shape = shape(&lengths, &q, [&k, &v], scale)?;
-    let inputs = Inputs { queries: read(&q)?, keys: read(&k)?, values: read(&v)? };
-    let result = Output { out: write(&out)?, log_sums: write(&log_sums)? };
-    demand(
-        result.out.len() == inputs.queries.len() && result.log_sums.len() == shape.tokens() * shape.heads,
-    )?;
-    py.detach(|| attention::forward(shape, inputs, result, threads));
-    Ok(())
+/// The functions of attention for numbers of one kind.
+macro_rules! attention {
+    ($kind:ty, $of:ident, $attend:ident, $attend_backward:ident) => {
+        /// Causal attention of each document; `log_sums` is [tokens, heads].
+        #[pyfunction]
+        pub fn $attend(
+            py: Python<'_>,
+            q: PyBuffer<$kind>,
+            k: PyBuffer<$kind>,
+            v: PyBuffer<$kind>,
+            lengths: Vec<usize>,
+            scale: f32,
+            out: PyBuffer<$kind>,
+            log_sums: PyBuffer<f32>,
+            threads: usize,
+        ) -> PyResult<()> {
+            let shape = shape(&lengths, &q, [&k, &v], scale)?;
+            let inputs = Inputs { queries: read(&q)?, keys: read(&k)?, values: read(&v)? };
+            let result = Output { out: write(&out)?, log_sums: write(&log_sums)? };
+            demand(result.out.len() == inputs.queries.len())?;
+            demand(result.log_sums.len() == shape.tokens() * shape.heads)?;
+            py.detach(|| $of::forward(shape, inputs, result, threads));
+            Ok(())
+        }
+
+        /// The gradients of queries, keys and values.
+        #[pyfunction]
+        pub fn $attend_backward(
+            py: Python<'_>,
+            grad: PyBuffer<$kind>,
+            q: PyBuffer<$kind>,
+            k: PyBuffer<$kind>,
+            v: PyBuffer<$kind>,
+            out: PyBuffer<$kind>,
+            log_sums: PyBuffer<f32>,
+            lengths: Vec<usize>,
+            scale: f32,
+            to_q: PyBuffer<$kind>,
+            to_k: PyBuffer<$kind>,
+            to_v: PyBuffer<$kind>,
+            threads: usize,
+        ) -> PyResult<()> {
+            let shape = shape(&lengths, &q, [&k, &v], scale)?;
+            let inputs = Inputs { queries: read(&q)?, keys: read(&k)?, values: read(&v)? };
+            let (grad, result) = (read(&grad)?, Output { out: read(&out)?, log_sums: read(&log_sums)? });
+            let gradients = Gradients { queries: write(&to_q)?, keys: write(&to_k)?, values: write(&to_v)? };
+            let of_queries = [grad.len(), result.out.len(), gradients.queries.len()];
+            let of_keys = [gradients.keys.len(), gradients.values.len()];
+            demand(of_queries.iter().all(|length| *length == inputs.queries.len()))?;
+            demand(of_keys.iter().all(|length| *length == inputs.keys.len()))?;
+            demand(result.log_sums.len() == shape.tokens() * shape.heads)?;
+            py.detach(|| $of::backward(shape, inputs, result, grad, gradients, threads));
+            Ok(())
+        }
+    };
 }
 
-/// The gradients of queries, keys and values.
-#[pyfunction]
-pub fn attend_backward(
-    py: Python<'_>,
-    grad: PyBuffer<f32>,
-    q: PyBuffer<f32>,
-    k: PyBuffer<f32>,
-    v: PyBuffer<f32>,
-    out: PyBuffer<f32>,
-    log_sums: PyBuffer<f32>,
-    lengths: Vec<usize>,
-    scale: f32,
-    to_q: PyBuffer<f32>,
-    to_k: PyBuffer<f32>,
-    to_v: PyBuffer<f32>,
-    threads: usize,
-) -> PyResult<()> {
-    let shape = shape(&lengths, &q, [&k, &v], scale)?;
-    let inputs = Inputs { queries: read(&q)?, keys: read(&k)?, values: read(&v)? };
-    let (grad, result) = (read(&grad)?, Output { out: read(&out)?, log_sums: read(&log_sums)? });
-    let gradients = Gradients { queries: write(&to_q)?, keys: write(&to_k)?, values: write(&to_v)? };
-    let size = inputs.queries.len();
-    demand([grad.len(), result.out.len(), gradients.queries.len()].iter().all(|length| *length == size))?;
-    demand(result.log_sums.len() == shape.tokens() * shape.heads)?;
-    demand([gradients.keys.len(), gradients.values.len()].iter().all(|length| *length == inputs.keys.len()))?;
-    py.detach(|| attention::backward(shape, inputs, result, grad, gradients, threads));
-    Ok(())
-}
+attention!(f32, fp32, attend, attend_backward);
+attention!(u16, bf16, attend_bf16, attend_bf16_backward);

@@ -12,5 +12,5 @@ __all__ = ["ATTENTION", "Attention", "Documents"]
 
 ATTENTION: Operation[Target, Attention] = Operation(
     "attention",
-    [BLOCKS_CPU, NATIVE_CPU, FLASH_CPU, FLASH_ATTN, TORCH_VARLEN, SDPA_BY_DOCUMENT, SDPA_MASKED],
+    [NATIVE_CPU, BLOCKS_CPU, FLASH_CPU, FLASH_ATTN, TORCH_VARLEN, SDPA_BY_DOCUMENT, SDPA_MASKED],
 )

@@ -1,4 +1,4 @@
-//! Causal attention by document in fp32, and its gradients.
+//! In fp32.
 //!
 //! A document's keys and values stay in the processor's cache while blocks of queries go over them; scores of a block are
 //! formed, turned into weights and used there, and only the logarithm of each row's sum is kept for the way back. Heads that
@@ -9,12 +9,11 @@
 #![allow(clippy::inline_always)]
 
 use std::cell::RefCell;
-use std::marker::PhantomData;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::math::{LANES, exp_fused, largest, sum, total};
-use super::processor::{Instructions, instructions};
-use super::tile::{Left, Rows, Vector, columns, product};
+use super::super::math::{LANES, exp_fused, largest, sum, total};
+use super::super::processor::{Instructions, instructions};
+use super::super::tile::{Left, Rows, Vector, columns, product};
+use super::{Gradients, Inputs, Output, Shape, Shared, Task, for_each_task};
 
 /// Queries whose scores are held at once: a multiple of every tile's rows.
 const BLOCK: usize = 48;
@@ -22,75 +21,34 @@ const BLOCK: usize = 48;
 const DEPTH: usize = 128;
 /// Rows of the tallest tile.
 const TALLEST: usize = 12;
-/// Multiply-adds for which a thread is worth its start.
-const SHARE: usize = 1 << 22;
-
-/// Documents end to end; queries are [tokens, heads, width], keys and values [tokens, groups, width].
-#[derive(Clone, Copy)]
-pub struct Shape<'a> {
-    pub lengths: &'a [usize],
-    pub heads: usize,
-    pub groups: usize,
-    pub width: usize,
-    pub scale: f32,
-}
-
-impl Shape<'_> {
-    pub fn tokens(&self) -> usize {
-        self.lengths.iter().sum()
-    }
-}
-
-#[derive(Clone, Copy)]
-pub struct Inputs<'a> {
-    pub queries: &'a [f32],
-    pub keys: &'a [f32],
-    pub values: &'a [f32],
-}
-
-/// The result, and the logarithm of each row's sum: [tokens, heads].
-#[derive(Clone, Copy)]
-pub struct Output<T> {
-    pub out: T,
-    pub log_sums: T,
-}
-
-pub struct Gradients<'a> {
-    pub queries: &'a mut [f32],
-    pub keys: &'a mut [f32],
-    pub values: &'a mut [f32],
-}
-
 /// Whether this processor has what the tiles need; elsewhere a fused multiply-add is a call of a function.
 pub fn runs_here() -> bool {
     instructions() > Instructions::Plain || cfg!(target_arch = "aarch64")
 }
 
-pub fn forward(shape: Shape<'_>, inputs: Inputs<'_>, result: Output<&mut [f32]>, threads: usize) {
+pub fn forward(
+    shape: Shape<'_>,
+    inputs: Inputs<'_, f32>,
+    result: Output<&mut [f32], &mut [f32]>,
+    threads: usize,
+) {
     let Output { out, log_sums } = result;
     let job = Forward { shape, inputs, out: Shared::new(out), log_sums: Shared::new(log_sums) };
-    for_each_task(&job, shape, threads);
+    for_each_task(shape, threads, |task| on_scratch(&job, task));
 }
 
 pub fn backward(
     shape: Shape<'_>,
-    inputs: Inputs<'_>,
-    result: Output<&[f32]>,
+    inputs: Inputs<'_, f32>,
+    result: Output<&[f32], &[f32]>,
     grad: &[f32],
-    gradients: Gradients<'_>,
+    gradients: Gradients<'_, f32>,
     threads: usize,
 ) {
     let Gradients { queries, keys, values } = gradients;
     let to = [queries, keys, values].map(Shared::new);
-    for_each_task(&Backward { shape, inputs, result, grad, to }, shape, threads);
-}
-
-/// One document and one group of heads that share keys.
-#[derive(Clone, Copy)]
-struct Task {
-    start: usize,
-    length: usize,
-    group: usize,
+    let job = Backward { shape, inputs, result, grad, to };
+    for_each_task(shape, threads, |task| on_scratch(&job, task));
 }
 
 trait Job: Sync {
@@ -99,54 +57,8 @@ trait Job: Sync {
     unsafe fn work<V: Vector, const ROWS: usize>(&self, task: Task, scratch: &mut Scratch);
 }
 
-/// Memory of which each task writes its own numbers.
-#[derive(Clone, Copy)]
-struct Shared<'a> {
-    start: *mut f32,
-    length: usize,
-    lent: PhantomData<&'a mut [f32]>,
-}
-
-// SAFETY: the memory is lent to the job alone, and no two tasks have the same numbers.
-unsafe impl Send for Shared<'_> {}
-// SAFETY: as above.
-unsafe impl Sync for Shared<'_> {}
-
-impl<'a> Shared<'a> {
-    fn new(memory: &'a mut [f32]) -> Self {
-        Self { start: memory.as_mut_ptr(), length: memory.len(), lent: PhantomData }
-    }
-
-    /// # Safety
-    /// No other task has these numbers.
-    unsafe fn numbers(&self, start: usize, length: usize) -> &'a mut [f32] {
-        assert!(start + length <= self.length);
-        unsafe { std::slice::from_raw_parts_mut(self.start.add(start), length) }
-    }
-}
-
-fn for_each_task(job: &impl Job, shape: Shape<'_>, threads: usize) {
-    let mut tasks = Vec::with_capacity(shape.lengths.len() * shape.groups);
-    let (mut start, mut size) = (0, 0);
-    for &length in shape.lengths {
-        tasks.extend((0..shape.groups).map(|group| Task { start, length, group }));
-        start += length;
-        size += length * length * shape.heads * shape.width;
-    }
-    let next = AtomicUsize::new(0);
-    let work = || {
-        SCRATCH.with_borrow_mut(|scratch| {
-            while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
-                work_here(job, *task, scratch);
-            }
-        });
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..threads.min(tasks.len()).min(size / SHARE) {
-            scope.spawn(work);
-        }
-        work();
-    });
+fn on_scratch(job: &impl Job, task: Task) {
+    SCRATCH.with_borrow_mut(|scratch| work_here(job, task, scratch));
 }
 
 /// Compiled for the instructions that processors have, and chosen at run time.
@@ -174,7 +86,7 @@ fn work_here(job: &impl Job, task: Task, scratch: &mut Scratch) {
         }
     }
     // SAFETY: vectors of four numbers are plain Rust; tasks are counted.
-    unsafe { job.work::<super::tile::Four, 12>(task, scratch) }
+    unsafe { job.work::<crate::kernels::tile::Four, 12>(task, scratch) }
 }
 
 thread_local! {
@@ -376,9 +288,9 @@ fn causal(
 
 struct Forward<'a> {
     shape: Shape<'a>,
-    inputs: Inputs<'a>,
-    out: Shared<'a>,
-    log_sums: Shared<'a>,
+    inputs: Inputs<'a, f32>,
+    out: Shared<'a, f32>,
+    log_sums: Shared<'a, f32>,
 }
 
 impl Job for Forward<'_> {
@@ -438,11 +350,11 @@ impl Job for Forward<'_> {
 
 struct Backward<'a> {
     shape: Shape<'a>,
-    inputs: Inputs<'a>,
-    result: Output<&'a [f32]>,
+    inputs: Inputs<'a, f32>,
+    result: Output<&'a [f32], &'a [f32]>,
     grad: &'a [f32],
     /// For queries, keys and values.
-    to: [Shared<'a>; 3],
+    to: [Shared<'a, f32>; 3],
 }
 
 impl Job for Backward<'_> {
@@ -524,41 +436,10 @@ impl Job for Backward<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::exact::{Case, Found};
     use super::*;
 
-    fn numbers(count: usize, seed: u32) -> Vec<f32> {
-        let mut state = seed;
-        let mut next = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 8) as f32 / (1 << 23) as f32 - 1.0
-        };
-        (0..count).map(|_| 2.0 * next()).collect()
-    }
-
-    /// Results and gradients in the order: out, log sums, of queries, keys, values.
-    type Found<N> = [Vec<N>; 5];
-
-    struct Case {
-        lengths: Vec<usize>,
-        heads: usize,
-        groups: usize,
-        width: usize,
-        memory: [Vec<f32>; 4],
-    }
-
     impl Case {
-        fn new(lengths: &[usize], heads: usize, groups: usize, width: usize) -> Self {
-            let tokens: usize = lengths.iter().sum();
-            let sizes = [heads, groups, groups, heads].map(|count| tokens * count * width);
-            let memory = [0, 1, 2, 3].map(|place| numbers(sizes[place], place as u32 + 1));
-            Self { lengths: lengths.to_vec(), heads, groups, width, memory }
-        }
-
-        fn shape(&self) -> Shape<'_> {
-            let Self { heads, groups, width, .. } = *self;
-            Shape { lengths: &self.lengths, heads, groups, width, scale: 0.3 }
-        }
-
         fn found(&self, threads: usize) -> Found<f32> {
             let [queries, keys, values, grad] = &self.memory;
             let inputs = Inputs { queries, keys, values };
@@ -569,54 +450,6 @@ mod tests {
             forward(self.shape(), inputs, Output { out, log_sums }, threads);
             let gradients = Gradients { queries: to_queries, keys: to_keys, values: to_values };
             backward(self.shape(), inputs, Output { out, log_sums }, grad, gradients, threads);
-            found
-        }
-
-        /// The same in f64, as it is written in textbooks.
-        fn exact(&self) -> Found<f64> {
-            let Self { heads, groups, width, .. } = *self;
-            let [queries, keys, values, grad] = &self.memory;
-            let at = |memory: &[f32], count: usize, token: usize, head: usize, place: usize| {
-                f64::from(memory[(token * count + head) * width + place])
-            };
-            let mut found = [queries.len(), queries.len() / width, queries.len(), keys.len(), values.len()]
-                .map(|size| vec![0.0; size]);
-            let mut start = 0;
-            for length in &self.lengths {
-                for (head, token) in
-                    (0..heads).flat_map(|head| (start..start + length).map(move |it| (head, it)))
-                {
-                    let group = head * groups / heads;
-                    let dot = |memory: &[f32], query: &[f32], other: usize| -> f64 {
-                        (0..width)
-                            .map(|it| {
-                                at(query, heads, token, head, it) * at(memory, groups, other, group, it)
-                            })
-                            .sum()
-                    };
-                    let scale = f64::from(0.3f32);
-                    let weights: Vec<f64> =
-                        (start..=token).map(|it| (dot(keys, queries, it) * scale).exp()).collect();
-                    let whole: f64 = weights.iter().sum();
-                    let slopes: Vec<f64> = (start..=token).map(|other| dot(values, grad, other)).collect();
-                    let mean =
-                        weights.iter().zip(&slopes).map(|(one, other)| one * other).sum::<f64>() / whole;
-                    found[1][token * heads + head] = whole.ln();
-                    for (other, (weight, slope)) in (start..).zip(weights.iter().zip(&slopes)) {
-                        let weight = weight / whole;
-                        let slope = weight * (slope - mean) * scale;
-                        for it in 0..width {
-                            let (own, shared) =
-                                ((token * heads + head) * width + it, (other * groups + group) * width + it);
-                            found[0][own] += weight * f64::from(values[shared]);
-                            found[2][own] += slope * f64::from(keys[shared]);
-                            found[3][shared] += slope * f64::from(queries[own]);
-                            found[4][shared] += weight * f64::from(grad[own]);
-                        }
-                    }
-                }
-                start += length;
-            }
             found
         }
     }
@@ -675,7 +508,7 @@ mod tests {
         let chosen = run(&|job, task, scratch| work_here(job, task, scratch));
         // SAFETY: vectors of four numbers are plain Rust.
         let plain =
-            run(&|job, task, scratch| unsafe { job.work::<super::super::tile::Four, 12>(task, scratch) });
+            run(&|job, task, scratch| unsafe { job.work::<crate::kernels::tile::Four, 12>(task, scratch) });
         assert_eq!(chosen, plain);
         #[cfg(target_arch = "x86_64")]
         if instructions() > Instructions::Plain {

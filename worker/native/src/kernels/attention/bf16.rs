@@ -1,0 +1,658 @@
+//! In bf16, with sums, weights before their use and everything between two products in fp32.
+//!
+//! Keys and values of a document are packed once for all heads that share them. Scores of a block of queries are formed, turned
+//! into weights and used while they are in the cache; only the logarithm of each row's sum is kept for the way back. An element
+//! is summed in the same order with any number of threads.
+
+// A function is compiled with the instructions of the one that it is inlined into.
+#![allow(clippy::inline_always)]
+
+use std::cell::RefCell;
+
+use super::super::math::{LANES, exp_fused, largest, total};
+use super::super::processor::{Bf16, bf16};
+use super::super::products_bf16::{BLOCK, Engine, Left, PANEL, Panels, Result, Size, narrow, product, wide};
+use super::{Gradients, Inputs, Output, Shape, Shared, Task, for_each_task};
+
+/// Queries whose scores are held at once.
+const QUERIES: usize = 2 * BLOCK;
+/// Bytes of a cache line, which a row of a tile fills.
+const LINE: usize = 64;
+
+pub fn runs_here() -> bool {
+    bf16() > Bf16::No
+}
+
+pub fn forward(
+    shape: Shape<'_>,
+    inputs: Inputs<'_, u16>,
+    result: Output<&mut [u16], &mut [f32]>,
+    threads: usize,
+) {
+    let Output { out, log_sums } = result;
+    let job = Forward { shape, inputs, out: Shared::new(out), log_sums: Shared::new(log_sums) };
+    for_each_task(shape, threads, |task| on_scratch(&job, task));
+}
+
+pub fn backward(
+    shape: Shape<'_>,
+    inputs: Inputs<'_, u16>,
+    result: Output<&[u16], &[f32]>,
+    grad: &[u16],
+    gradients: Gradients<'_, u16>,
+    threads: usize,
+) {
+    let Gradients { queries, keys, values } = gradients;
+    let to = [queries, keys, values].map(Shared::new);
+    let job = Backward { shape, inputs, result, grad, to };
+    for_each_task(shape, threads, |task| on_scratch(&job, task));
+}
+
+trait Job: Sync {
+    /// # Safety
+    /// The processor has the engine's instructions, and each task is done once.
+    unsafe fn work<E: Engine>(&self, task: Task, scratch: &mut Scratch);
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+fn on_scratch(job: &impl Job, task: Task) {
+    SCRATCH.with_borrow_mut(|scratch| work_here(job, task, scratch));
+}
+
+#[cfg(target_arch = "x86_64")]
+fn work_here(job: &impl Job, task: Task, scratch: &mut Scratch) {
+    match bf16() {
+        // SAFETY: this processor has the instructions.
+        Bf16::Tiles => unsafe { x86::with_tiles(job, task, scratch) },
+        // SAFETY: as above.
+        Bf16::Pairs => unsafe { x86::with_pairs(job, task, scratch) },
+        Bf16::No => unreachable!("`runs_here` says so"),
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn work_here(_: &impl Job, _: Task, _: &mut Scratch) {
+    unreachable!("`runs_here` says so")
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::super::super::products_bf16::{Amx, Engine, Pairs};
+    use super::{Job, Scratch, Task};
+
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub fn with_tiles(job: &impl Job, task: Task, scratch: &mut Scratch) {
+        // SAFETY: the caller's; tasks are counted.
+        unsafe {
+            Amx::begin();
+            job.work::<Amx>(task, scratch);
+            Amx::end();
+        }
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+    pub fn with_pairs(job: &impl Job, task: Task, scratch: &mut Scratch) {
+        // SAFETY: as above.
+        unsafe { job.work::<Pairs>(task, scratch) }
+    }
+}
+
+/// A thread's memory for one task after the other.
+#[derive(Default)]
+struct Scratch {
+    /// Keys and values with tokens as columns, and with tokens as rows.
+    keys: Vec<u32>,
+    values: Vec<u32>,
+    key_rows: Vec<u32>,
+    value_rows: Vec<u32>,
+    /// A block of queries and of the gradients of their results, and both turned.
+    queries: Vec<u16>,
+    grads: Vec<u16>,
+    turned_queries: Vec<u16>,
+    turned_grads: Vec<u16>,
+    weights: Vec<f32>,
+    slopes: Vec<f32>,
+    /// Of weights or slopes, for products.
+    rows: Vec<u16>,
+    weight_pairs: Vec<u32>,
+    slope_pairs: Vec<u32>,
+    block: Vec<f32>,
+    /// Gradients of keys and values: [width, tokens].
+    to_keys: Vec<f32>,
+    to_values: Vec<f32>,
+}
+
+/// `size` numbers from the start of a cache line on, with whatever they were.
+fn fit<N: Copy + Default>(memory: &mut Vec<N>, size: usize) -> &mut [N] {
+    let spare = LINE / size_of::<N>();
+    if memory.len() < size + spare {
+        memory.resize(size + spare, N::default());
+    }
+    let first = memory.as_ptr().align_offset(LINE).min(spare);
+    &mut memory[first..first + size]
+}
+
+fn zeros<N: Copy + Default>(memory: &mut Vec<N>, size: usize) -> &mut [N] {
+    let memory = fit(memory, size);
+    memory.fill(N::default());
+    memory
+}
+
+/// One head's rows within [tokens, heads, width].
+#[derive(Clone, Copy)]
+struct Head<'a> {
+    numbers: &'a [u16],
+    start: usize,
+    row: usize,
+    width: usize,
+}
+
+impl<'a> Head<'a> {
+    fn new(numbers: &'a [u16], first: usize, heads: usize, head: usize, width: usize) -> Self {
+        Self { numbers, start: (first * heads + head) * width, row: heads * width, width }
+    }
+
+    #[inline(always)]
+    fn at(self, token: usize) -> &'a [u16] {
+        &self.numbers[self.start + token * self.row..][..self.width]
+    }
+
+    /// `rows` rows of `padded` numbers from token `first` on; zeros behind the document's `length`.
+    #[inline(always)]
+    fn rows(self, first: usize, length: usize, padded: usize, to: &mut [u16]) {
+        for (place, to) in to.chunks_exact_mut(padded).enumerate() {
+            let (numbers, behind) = to.split_at_mut(self.width);
+            if first + place < length {
+                numbers.copy_from_slice(self.at(first + place));
+                behind.fill(0);
+            } else {
+                numbers.fill(0);
+                behind.fill(0);
+            }
+        }
+    }
+
+    /// The matrix [width, tokens] in panels of tokens.
+    #[inline(always)]
+    fn as_columns(self, length: usize, padded: usize, to: &mut [u32]) {
+        to.fill(0);
+        for token in 0..length {
+            let panel = &mut to[token / PANEL * (padded / 2 * PANEL)..][..padded / 2 * PANEL];
+            let (pairs, rest) = self.at(token).as_chunks::<2>();
+            for (to, [one, other]) in panel[token % PANEL..].iter_mut().step_by(PANEL).zip(pairs) {
+                *to = pair(*one, *other);
+            }
+            if let [last] = rest {
+                panel[pairs.len() * PANEL + token % PANEL] = pair(*last, 0);
+            }
+        }
+    }
+
+    /// The matrix [tokens, width] in panels of the width, each `tokens` tokens deep.
+    #[inline(always)]
+    fn as_rows(self, length: usize, tokens: usize, to: &mut [u32]) {
+        to.fill(0);
+        for first in (0..length).step_by(2) {
+            let one = self.at(first);
+            let other = if first + 1 < length { Some(self.at(first + 1)) } else { None };
+            for from in (0..self.width).step_by(PANEL) {
+                let end = self.width.min(from + PANEL);
+                let to = &mut to[from / PANEL * (tokens / 2 * PANEL) + first / 2 * PANEL..][..end - from];
+                match other {
+                    Some(other) => {
+                        for (to, (one, other)) in
+                            to.iter_mut().zip(one[from..end].iter().zip(&other[from..end]))
+                        {
+                            *to = pair(*one, *other);
+                        }
+                    }
+                    None => {
+                        for (to, one) in to.iter_mut().zip(&one[from..end]) {
+                            *to = pair(*one, 0);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn pair(one: u16, other: u16) -> u32 {
+    u32::from(one) | u32::from(other) << 16
+}
+
+/// `from` [rows, padded] as [padded, QUERIES].
+#[inline(always)]
+fn turn(from: &[u16], padded: usize, to: &mut [u16]) {
+    for (row, numbers) in from.chunks_exact(padded).enumerate() {
+        for (to, number) in to[row..].iter_mut().step_by(QUERIES).zip(numbers) {
+            *to = *number;
+        }
+    }
+}
+
+/// Sizes of a task's memory: the width of a head and the tokens, filled up to whole blocks.
+#[derive(Clone, Copy)]
+struct Sizes {
+    padded: usize,
+    tokens: usize,
+}
+
+impl Sizes {
+    fn new(length: usize, width: usize) -> Self {
+        Self { padded: width.next_multiple_of(BLOCK), tokens: length.next_multiple_of(BLOCK) }
+    }
+
+    /// Between panels of tokens with the width as depth, and the other way round.
+    fn token_panel(self) -> usize {
+        self.padded / 2 * PANEL
+    }
+
+    fn width_panel(self) -> usize {
+        self.tokens / 2 * PANEL
+    }
+
+    /// `to[row, token]` of `rows` queries from `first` on = their numbers times the tokens', up to the last token that a
+    /// block of rows sees.
+    #[inline(always)]
+    unsafe fn scores<E: Engine>(
+        self,
+        first: usize,
+        rows: usize,
+        left: &[u16],
+        right: &[u32],
+        to: &mut [f32],
+    ) {
+        let right = Panels { pairs: right, panel: self.token_panel() };
+        for row in (0..rows).step_by(BLOCK) {
+            let left = Left { numbers: &left[row * self.padded..], row: self.padded };
+            let out = Result { numbers: &mut to[row * self.tokens..], row: self.tokens };
+            let size = Size { rows: BLOCK, columns: first + row + BLOCK, depth: self.padded };
+            // SAFETY: the caller's.
+            unsafe { product::<E>(left, right, out, size, false) };
+        }
+    }
+
+    /// `to[row, width]` = what `numbers` [rows, tokens] gather of the tokens' rows.
+    #[inline(always)]
+    unsafe fn gathered<E: Engine>(
+        self,
+        first: usize,
+        rows: usize,
+        numbers: &[u16],
+        right: &[u32],
+        to: &mut [f32],
+    ) {
+        let right = Panels { pairs: right, panel: self.width_panel() };
+        for row in (0..rows).step_by(BLOCK) {
+            let left = Left { numbers: &numbers[row * self.tokens..], row: self.tokens };
+            let out = Result { numbers: &mut to[row * self.padded..], row: self.padded };
+            let size = Size { rows: BLOCK, columns: self.padded, depth: first + row + BLOCK };
+            // SAFETY: the caller's.
+            unsafe { product::<E>(left, right, out, size, false) };
+        }
+    }
+
+    /// `to[width, token]` += `turned` [width, rows] times pairs [rows, tokens].
+    #[inline(always)]
+    unsafe fn scattered<E: Engine>(
+        self,
+        first: usize,
+        rows: usize,
+        turned: &[u16],
+        pairs: &[u32],
+        to: &mut [f32],
+    ) {
+        let left = Left { numbers: turned, row: QUERIES };
+        let right = Panels { pairs, panel: QUERIES / 2 * PANEL };
+        let out = Result { numbers: to, row: self.tokens };
+        let size = Size { rows: self.padded, columns: first + rows, depth: rows };
+        // SAFETY: the caller's.
+        unsafe { product::<E>(left, right, out, size, true) };
+    }
+}
+
+/// Turns the scores of a token's row into weights of which the largest is 1; gives the logarithm of the sum of all, and the sum.
+#[inline(always)]
+fn weigh(row: &mut [f32], token: usize, scale: f32) -> (f32, f32) {
+    row[token + 1..].fill(f32::NEG_INFINITY);
+    let parts = row.as_chunks_mut::<LANES>().0;
+    let parts = &mut parts[..(token + 1).div_ceil(LANES)];
+    for number in parts.as_flattened_mut() {
+        *number *= scale;
+    }
+    let highest = largest(parts);
+    let mut sums = [0.0; LANES];
+    for part in parts {
+        for (sum, number) in sums.iter_mut().zip(part) {
+            *number = exp_fused(*number - highest);
+            *sum += *number;
+        }
+    }
+    let whole = total(sums);
+    (highest + whole.ln(), whole)
+}
+
+struct Forward<'a> {
+    shape: Shape<'a>,
+    inputs: Inputs<'a, u16>,
+    out: Shared<'a, u16>,
+    log_sums: Shared<'a, f32>,
+}
+
+impl Job for Forward<'_> {
+    #[inline(always)]
+    unsafe fn work<E: Engine>(&self, task: Task, scratch: &mut Scratch) {
+        let Shape { heads, groups, width, scale, .. } = self.shape;
+        let Task { start, length, group } = task;
+        let sizes = Sizes::new(length, width);
+        let Sizes { padded, tokens } = sizes;
+        let keys = fit(&mut scratch.keys, tokens * padded / 2);
+        Head::new(self.inputs.keys, start, groups, group, width).as_columns(length, padded, keys);
+        let values = fit(&mut scratch.value_rows, tokens * padded / 2);
+        Head::new(self.inputs.values, start, groups, group, width).as_rows(length, tokens, values);
+        let queries = fit(&mut scratch.queries, QUERIES * padded);
+        let weights = fit(&mut scratch.weights, QUERIES * tokens);
+        let rows = fit(&mut scratch.rows, QUERIES * tokens);
+        let block = fit(&mut scratch.block, QUERIES * padded);
+        let repeat = heads / groups;
+        for head in group * repeat..(group + 1) * repeat {
+            let asked = Head::new(self.inputs.queries, start, heads, head, width);
+            for first in (0..tokens).step_by(QUERIES) {
+                let count = QUERIES.min(tokens - first);
+                asked.rows(first, length, padded, &mut queries[..count * padded]);
+                // SAFETY: the caller's.
+                unsafe { sizes.scores::<E>(first, count, queries, keys, weights) };
+                let mut shares = [0.0; QUERIES];
+                for row in 0..count.min(length - first) {
+                    let reach = first + row / BLOCK * BLOCK + BLOCK;
+                    let (weights, rows) =
+                        (&mut weights[row * tokens..][..reach], &mut rows[row * tokens..][..reach]);
+                    let (log_sum, whole) = weigh(weights, first + row, scale);
+                    shares[row] = 1.0 / whole;
+                    let seen = (first + row + 1).next_multiple_of(LANES);
+                    for (to, number) in rows[..seen].iter_mut().zip(&*weights) {
+                        *to = narrow(*number);
+                    }
+                    rows[seen..].fill(0);
+                    let place = (start + first + row) * heads + head;
+                    // SAFETY: this document's rows of this head are this task's alone.
+                    let kept = unsafe { self.log_sums.numbers(place, 1) };
+                    kept[0] = log_sum;
+                }
+                // SAFETY: the caller's.
+                unsafe { sizes.gathered::<E>(first, count, rows, values, block) };
+                for row in 0..count.min(length - first) {
+                    let place = ((start + first + row) * heads + head) * width;
+                    // SAFETY: as above.
+                    let out = unsafe { self.out.numbers(place, width) };
+                    for (out, number) in out.iter_mut().zip(&block[row * padded..]) {
+                        *out = narrow(number * shares[row]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+struct Backward<'a> {
+    shape: Shape<'a>,
+    inputs: Inputs<'a, u16>,
+    result: Output<&'a [u16], &'a [f32]>,
+    grad: &'a [u16],
+    /// For queries, keys and values.
+    to: [Shared<'a, u16>; 3],
+}
+
+impl Job for Backward<'_> {
+    #[inline(always)]
+    unsafe fn work<E: Engine>(&self, task: Task, scratch: &mut Scratch) {
+        let Shape { heads, groups, width, scale, .. } = self.shape;
+        let Task { start, length, group } = task;
+        let sizes = Sizes::new(length, width);
+        let Sizes { padded, tokens } = sizes;
+        let size = tokens * padded;
+        let own_keys = Head::new(self.inputs.keys, start, groups, group, width);
+        let own_values = Head::new(self.inputs.values, start, groups, group, width);
+        let keys = fit(&mut scratch.keys, size / 2);
+        own_keys.as_columns(length, padded, keys);
+        let values = fit(&mut scratch.values, size / 2);
+        own_values.as_columns(length, padded, values);
+        let key_rows = fit(&mut scratch.key_rows, size / 2);
+        own_keys.as_rows(length, tokens, key_rows);
+        let to_keys = zeros(&mut scratch.to_keys, size);
+        let to_values = zeros(&mut scratch.to_values, size);
+        let queries = fit(&mut scratch.queries, QUERIES * padded);
+        let grads = fit(&mut scratch.grads, QUERIES * padded);
+        let turned_queries = fit(&mut scratch.turned_queries, QUERIES * padded);
+        let turned_grads = fit(&mut scratch.turned_grads, QUERIES * padded);
+        let weights = fit(&mut scratch.weights, QUERIES * tokens);
+        let slopes = fit(&mut scratch.slopes, QUERIES * tokens);
+        let rows = fit(&mut scratch.rows, QUERIES * tokens);
+        let weight_pairs = fit(&mut scratch.weight_pairs, QUERIES / 2 * tokens);
+        let slope_pairs = fit(&mut scratch.slope_pairs, QUERIES / 2 * tokens);
+        let block = fit(&mut scratch.block, QUERIES * padded);
+        let repeat = heads / groups;
+        for head in group * repeat..(group + 1) * repeat {
+            let asked = Head::new(self.inputs.queries, start, heads, head, width);
+            let answer = Head::new(self.result.out, start, heads, head, width);
+            let back = Head::new(self.grad, start, heads, head, width);
+            for first in (0..tokens).step_by(QUERIES) {
+                let count = QUERIES.min(tokens - first);
+                asked.rows(first, length, padded, &mut queries[..count * padded]);
+                back.rows(first, length, padded, &mut grads[..count * padded]);
+                turn(&queries[..count * padded], padded, turned_queries);
+                turn(&grads[..count * padded], padded, turned_grads);
+                // SAFETY: the caller's.
+                unsafe {
+                    sizes.scores::<E>(first, count, queries, keys, weights);
+                    sizes.scores::<E>(first, count, grads, values, slopes);
+                }
+                let reach = first + count;
+                for row in 0..count {
+                    let token = first + row;
+                    let (weights, slopes) =
+                        (&mut weights[row * tokens..][..reach], &mut slopes[row * tokens..][..reach]);
+                    if token >= length {
+                        weights.fill(0.0);
+                        slopes.fill(0.0);
+                        continue;
+                    }
+                    let log_sum = self.result.log_sums[(start + token) * heads + head];
+                    let mean = inner(answer.at(token), back.at(token));
+                    weights[token + 1..].fill(f32::NEG_INFINITY);
+                    slopes[token + 1..].fill(0.0);
+                    for (weight, slope) in weights.iter_mut().zip(slopes) {
+                        *weight = exp_fused(*weight * scale - log_sum);
+                        *slope = *weight * (*slope - mean) * scale;
+                    }
+                }
+                for (to, from) in rows.chunks_exact_mut(tokens).zip(slopes.chunks_exact(tokens)).take(count) {
+                    for (to, number) in to[..reach].iter_mut().zip(from) {
+                        *to = narrow(*number);
+                    }
+                }
+                paired(weights, tokens, count, reach, weight_pairs);
+                paired(slopes, tokens, count, reach, slope_pairs);
+                // SAFETY: the caller's.
+                unsafe {
+                    sizes.gathered::<E>(first, count, rows, key_rows, block);
+                    sizes.scattered::<E>(first, count, turned_queries, slope_pairs, to_keys);
+                    sizes.scattered::<E>(first, count, turned_grads, weight_pairs, to_values);
+                }
+                for row in 0..count.min(length - first) {
+                    let place = ((start + first + row) * heads + head) * width;
+                    // SAFETY: this document's rows of this head are this task's alone.
+                    let to = unsafe { self.to[0].numbers(place, width) };
+                    for (to, number) in to.iter_mut().zip(&block[row * padded..]) {
+                        *to = narrow(*number);
+                    }
+                }
+            }
+        }
+        for (to, found) in [(self.to[1], &*to_keys), (self.to[2], &*to_values)] {
+            for token in 0..length {
+                let place = ((start + token) * groups + group) * width;
+                // SAFETY: this document's rows of this group are this task's alone.
+                let to = unsafe { to.numbers(place, width) };
+                for (to, number) in to.iter_mut().zip(found[token..].iter().step_by(tokens)) {
+                    *to = narrow(*number);
+                }
+            }
+        }
+    }
+}
+
+/// Rows two by two as pairs, in panels of tokens.
+#[inline(always)]
+fn paired(numbers: &[f32], tokens: usize, count: usize, reach: usize, to: &mut [u32]) {
+    for row in (0..count).step_by(2) {
+        let (one, other) = (&numbers[row * tokens..][..reach], &numbers[(row + 1) * tokens..][..reach]);
+        let both = one.as_chunks::<PANEL>().0.iter().zip(other.as_chunks::<PANEL>().0);
+        for (panel, (one, other)) in to.chunks_exact_mut(QUERIES / 2 * PANEL).zip(both) {
+            let to = &mut panel[row / 2 * PANEL..][..PANEL];
+            for lane in 0..PANEL {
+                to[lane] = pair(narrow(one[lane]), narrow(other[lane]));
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn inner(left: &[u16], right: &[u16]) -> f32 {
+    super::super::math::sum(left.len(), |place| wide(left[place]) * wide(right[place]))
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::super::super::products_bf16::Pairs;
+    use super::super::exact::Case;
+    use super::*;
+
+    /// Results and gradients in the order: out, log sums, of queries, keys, values.
+    struct Found {
+        narrow: [Vec<u16>; 4],
+        log_sums: Vec<f32>,
+    }
+
+    /// The case with its numbers rounded, and those as bits.
+    fn rounded(lengths: &[usize], heads: usize, groups: usize, width: usize) -> (Case, [Vec<u16>; 4]) {
+        let mut case = Case::new(lengths, heads, groups, width);
+        let bits = case
+            .memory
+            .each_ref()
+            .map(|numbers| numbers.iter().map(|number| narrow(*number)).collect::<Vec<_>>());
+        case.memory = bits.each_ref().map(|bits| bits.iter().map(|number| wide(*number)).collect());
+        (case, bits)
+    }
+
+    fn found(case: &Case, bits: &[Vec<u16>; 4], threads: usize) -> Found {
+        let [queries, keys, values, grad] = bits;
+        let inputs = Inputs { queries, keys, values };
+        let mut log_sums = vec![f32::NAN; case.shape().tokens() * case.heads];
+        let mut narrow =
+            [queries.len(), queries.len(), keys.len(), values.len()].map(|size| vec![0x7fc0; size]);
+        let [out, to_queries, to_keys, to_values] = &mut narrow;
+        forward(case.shape(), inputs, Output { out, log_sums: &mut log_sums }, threads);
+        let gradients = Gradients { queries: to_queries, keys: to_keys, values: to_values };
+        backward(case.shape(), inputs, Output { out, log_sums: &log_sums }, grad, gradients, threads);
+        Found { narrow, log_sums }
+    }
+
+    #[test]
+    fn results_and_gradients_are_near_those_of_f64() {
+        if !runs_here() {
+            return;
+        }
+        for (lengths, heads, groups, width) in [
+            (&[1][..], 1, 1, 1),
+            (&[2, 1, 5], 4, 2, 16),
+            (&[63, 64, 65], 3, 1, 24),
+            (&[130, 31, 33], 6, 2, 64),
+            (&[0, 97, 0, 12], 2, 2, 80),
+        ] {
+            let (case, bits) = rounded(lengths, heads, groups, width);
+            let found = found(&case, &bits, 1);
+            let [out, log_sums, to_queries, to_keys, to_values] = case.exact();
+            for (found, exact) in found.log_sums.iter().zip(&log_sums) {
+                assert!(
+                    (f64::from(*found) - exact).abs() < 2e-5 * exact.abs().max(1.0),
+                    "{lengths:?}: {found} {exact}"
+                );
+            }
+            for (place, exact) in [out, to_queries, to_keys, to_values].iter().enumerate() {
+                let size = exact.iter().map(|it| it * it).sum::<f64>().sqrt();
+                let apart = found.narrow[place]
+                    .iter()
+                    .zip(exact)
+                    .map(|(found, exact)| f64::from(wide(*found)) - exact);
+                let distance = apart.map(|it| it * it).sum::<f64>().sqrt();
+                assert!(distance <= 0.01 * size, "{lengths:?} {place}: {distance} of {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn any_number_of_threads_gives_the_same_bytes() {
+        if !runs_here() {
+            return;
+        }
+        let (case, bits) = rounded(&[150, 260, 90], 6, 2, 32);
+        let alone = found(&case, &bits, 1);
+        for threads in [2, 5] {
+            let shared = found(&case, &bits, threads);
+            assert_eq!(alone.narrow, shared.narrow);
+            assert_eq!(alone.log_sums, shared.log_sums);
+        }
+    }
+
+    #[test]
+    fn tiles_and_pairs_agree() {
+        if bf16() != Bf16::Tiles {
+            return;
+        }
+        let (case, bits) = rounded(&[61, 100], 4, 2, 48);
+        let [queries, keys, values, _] = &bits;
+        let inputs = Inputs { queries, keys, values };
+        let run = |work: &dyn Fn(&Forward<'_>, Task, &mut Scratch)| {
+            let (mut out, mut log_sums) = (vec![0x7fc0; queries.len()], vec![f32::NAN; 161 * 4]);
+            let shape = case.shape();
+            let job =
+                Forward { shape, inputs, out: Shared::new(&mut out), log_sums: Shared::new(&mut log_sums) };
+            for (start, length) in [(0, 61), (61, 100)] {
+                for group in 0..2 {
+                    work(&job, Task { start, length, group }, &mut Scratch::default());
+                }
+            }
+            out.iter().map(|bits| wide(*bits)).chain(log_sums).collect::<Vec<_>>()
+        };
+        #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+        fn with_pairs(job: &Forward<'_>, task: Task, scratch: &mut Scratch) {
+            // SAFETY: a processor with AMX has these instructions.
+            unsafe { job.work::<Pairs>(task, scratch) }
+        }
+        let tiles = run(&|job, task, scratch| work_here(job, task, scratch));
+        // SAFETY: as above.
+        let pairs = run(&|job, task, scratch| unsafe { with_pairs(job, task, scratch) });
+        for (one, other) in tiles.iter().zip(&pairs) {
+            assert!((one - other).abs() <= 0.008 * one.abs().max(0.1), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn a_nan_does_not_vanish() {
+        if !runs_here() {
+            return;
+        }
+        let (case, mut bits) = rounded(&[20], 1, 1, 16);
+        bits[1][5 * 16] = narrow(f32::NAN);
+        let found = found(&case, &bits, 1);
+        let out: Vec<f32> = found.narrow[0].iter().map(|bits| wide(*bits)).collect();
+        assert!(out[..5 * 16].iter().all(|number| number.is_finite()));
+        assert!(out[5 * 16..].iter().all(|number| number.is_nan()));
+    }
+}
