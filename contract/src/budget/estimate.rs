@@ -12,6 +12,8 @@ const MASTER_BYTES: u64 = 4;
 /// Bytes of fp32 logits that the fast path's head and loss hold at a time; it sets the chunk's number of rows.
 const HEAD_BYTES_CPU: u64 = 24 << 20;
 const HEAD_BYTES_GPU: u64 = 512 << 20;
+/// The same of logits in bf16, where the loss is formed in their place.
+const HEAD_BYTES_CPU_IN_PLACE: u64 = 30 << 20;
 const HEAD_ROWS: u64 = 32;
 /// Memory of a CUDA context, cuBLAS workspaces and the allocator's rounding before the first tensor.
 const CUDA_CONTEXT: u64 = 640 << 20;
@@ -160,12 +162,16 @@ fn logits(load: &Load<'_>, tokens: u64) -> u64 {
         // Logits, their fp32 copy, log-probabilities and the gradient.
         return tokens * vocabulary * (2 * bytes + 2 * MASTER_BYTES);
     }
-    let budget = if load.device == DeviceKind::Cpu { HEAD_BYTES_CPU } else { HEAD_BYTES_GPU };
-    let chunk = (budget / (MASTER_BYTES * vocabulary * HEAD_ROWS)).max(1) * HEAD_ROWS;
-    let rows = (chunk * heads_at_once(load)).min(tokens);
     // In 16 bits the product and the gradient are copies beside the fp32 logits.
-    let copies = if bytes == MASTER_BYTES { 0 } else { bytes };
-    rows * vocabulary * (MASTER_BYTES + copies)
+    let beside = if bytes == MASTER_BYTES { 0 } else { bytes };
+    let (budget, word_bytes, copies) = match load.device {
+        DeviceKind::Cpu if load.takes_native_loss() => (HEAD_BYTES_CPU_IN_PLACE, bytes, 0),
+        DeviceKind::Cpu => (HEAD_BYTES_CPU, MASTER_BYTES, beside),
+        _ => (HEAD_BYTES_GPU, MASTER_BYTES, beside),
+    };
+    let chunk = (budget / (word_bytes * vocabulary * HEAD_ROWS)).max(1) * HEAD_ROWS;
+    let rows = (chunk * heads_at_once(load)).min(tokens);
+    rows * vocabulary * (word_bytes + copies)
 }
 
 fn heads_at_once(load: &Load<'_>) -> u64 {

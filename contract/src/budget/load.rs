@@ -32,7 +32,13 @@ pub struct Load<'a> {
 impl Load<'_> {
     /// Elementwise operations are those of the worker's native module.
     pub(super) fn takes_native_kernels(&self) -> bool {
-        self.fast_path && self.device == DeviceKind::Cpu && self.number_bytes() == 4
+        let has_them = self.number_bytes() == 4 || self.dtype == Dtype::Bf16;
+        self.fast_path && self.device == DeviceKind::Cpu && has_them
+    }
+
+    /// The loss is formed in the place of its logits, by the native module.
+    pub(super) fn takes_native_loss(&self) -> bool {
+        self.takes_native_kernels() && self.number_bytes() == 2
     }
 
     /// Whether a GPU's kernels for the MLP add what LoRA adds, without keeping the product of gate and up. Cards that compute

@@ -67,7 +67,7 @@ def apart(found: torch.Tensor, wanted: torch.Tensor) -> float:
 
 def loss_of(words: int, dtype: torch.dtype, want_grad: bool = True) -> dict[str, float]:
     """Several blocks of words, the last one not full; several chunks of rows."""
-    loss_code.BLOCK, head_loss._IN_PLACE_BYTES = 64, 1
+    loss_code.BLOCK, head_loss._CPU_IN_PLACE_BYTES = 64, 1
     draw = torch.Generator().manual_seed(words)
     hidden = torch.randn(ROWS, WIDTH, generator=draw).to(dtype).requires_grad_(want_grad)
     head = torch.randn(words, WIDTH, generator=draw).to(dtype)

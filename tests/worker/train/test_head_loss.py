@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from expert_worker import _native
 from expert_worker.train.fast.batch import IGNORED
 from expert_worker.train.fast.kernels import head_loss
+from expert_worker.train.fast.kernels.registry import Target
 
 
 def asked(rows: int, width: int = 8, words: int = 19) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -89,11 +91,20 @@ def test_a_chunk_s_logits_stay_in_the_cache(words, rows):
     assert head_loss._chunk_rows(_Head(words)) == rows
 
 
+@pytest.mark.parametrize(("words", "rows"), [(49_152, 320), (151_936, 96), (10**9, 32)])
+def test_a_chunk_in_place_has_more_rows(words, rows):
+    """30 MiB of bf16, beside which nothing else is held."""
+    assert head_loss._chunk_rows_in_place(_Head(words)) == rows
+
+
 class _Head:
     """A head as large as this machine need not hold."""
 
     def __init__(self, words: int, device: str = "cpu") -> None:
         self.shape, self.device = (words, 1), torch.device(device)
+
+    def element_size(self) -> int:
+        return 2
 
 
 def test_a_gpu_s_chunks_are_larger():
@@ -105,6 +116,66 @@ def test_whole_is_torch_s_own():
     torch.testing.assert_close(
         head_loss.whole_head_loss(hidden, head, labels), head_loss.head_loss(hidden, head, labels)
     )
+
+
+in_bf16 = pytest.mark.skipif(not _native.BF16_RUNS_HERE, reason="needs instructions")
+
+
+@in_bf16
+@pytest.mark.parametrize("words", [1, 31, 97, 4096])
+@pytest.mark.parametrize("rows", [0, 1, 33, 100])
+def test_the_native_kernel_forms_the_loss_and_the_gradient_in_the_logits_place(rows, words, monkeypatch):
+    """Several chunks, the last one smaller."""
+    monkeypatch.setattr(head_loss, "_CPU_IN_PLACE_BYTES", 1)
+    hidden, head, labels = asked(rows, words=words)
+    labels[rows // 2 : rows // 2 + 1] = IGNORED
+    hidden, head = hidden.detach().bfloat16().requires_grad_(), head.bfloat16()
+    loss = head_loss.head_loss_native(hidden, head, labels)
+    (found,) = torch.autograd.grad(loss, hidden)
+    # From the same rounded logits, with a gradient that is rounded as well.
+    logits = (hidden.detach() @ head.t()).double().requires_grad_()
+    expected = cross_entropy(logits, labels, reduction="sum", ignore_index=IGNORED)
+    (of_logits,) = torch.autograd.grad(expected, logits)
+    assert loss.dtype == torch.float32 and found.dtype == torch.bfloat16
+    torch.testing.assert_close(loss.double(), expected, rtol=1e-5, atol=1e-5)
+    wanted = of_logits.bfloat16().double() @ head.double()
+    torch.testing.assert_close(found.double(), wanted, rtol=2**-7, atol=1e-2)
+    without = head_loss.head_loss_native(hidden.detach(), head, labels)
+    assert torch.equal(without, loss.detach())
+
+
+@in_bf16
+def test_the_native_kernel_s_loss_of_each_row_is_that_of_the_chunks():
+    hidden, head, labels = asked(40)
+    labels[3] = IGNORED
+    hidden, head = hidden.detach().bfloat16(), head.bfloat16()
+    found, wanted = (
+        head_loss.row_losses(hidden, head, labels, kernel)
+        for kernel in (head_loss.head_loss_native, head_loss.head_loss)
+    )
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    assert found[3] == 0
+    # A head that is kept in fp32.
+    wide = head_loss.head_loss_native(hidden, head.float(), labels)
+    torch.testing.assert_close(wide, found.sum(), rtol=1e-2, atol=1e-2)
+
+
+@in_bf16
+def test_the_native_kernel_shows_nan_and_refuses_an_unknown_word():
+    hidden, head, labels = asked(4)
+    hidden, head = hidden.detach().bfloat16(), head.bfloat16()
+    with pytest.raises(ValueError, match="not a word"):
+        head_loss.head_loss_native(hidden, head, labels + head.shape[0])
+    hidden[2, 0] = float("nan")
+    assert head_loss.head_loss_native(hidden, head, labels).isnan()
+
+
+def test_a_cpu_in_bf16_takes_the_native_kernel_where_it_is_fast(monkeypatch):
+    target = Target(torch.device("cpu"), torch.bfloat16)
+    for runs, name in ((True, "native"), (False, "chunked")):
+        monkeypatch.setattr(_native, "BF16_RUNS_HERE", runs)
+        assert head_loss.HEAD_LOSS.choose(target).name == name
+    assert head_loss.HEAD_LOSS.choose(Target(torch.device("cpu"), torch.float32)).name == "chunked"
 
 
 def gradient(scale: float) -> torch.Tensor:

@@ -9,6 +9,7 @@ import torch
 from scene import put_data, train
 from tiny import apart, flat, gradients, lora, plain_loss
 
+from expert_worker import _native
 from expert_worker.errors import BadInput
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import Place
@@ -64,6 +65,83 @@ def test_attention_in_16_bits_stays_near_that_in_32(lengths, name):
         found.append([out.detach(), *(leaf.grad for leaf in leaves)])
     for wide, narrow in zip(*found, strict=True):
         assert apart(narrow, wide) < 0.02
+
+
+def inputs(operation: str, rows: int, width: int) -> tuple[list[torch.Tensor], list[Any]]:
+    """What has gradients, and what has none."""
+    if operation == "swiglu":
+        return [4 * torch.randn(rows, width), torch.randn(rows, width)], []
+    if operation == "rms_norm":
+        return [torch.randn(rows, width)], [torch.randn(width), 1e-5]
+    angles = torch.randn(rows, 1, width)
+    return [torch.randn(rows, 3, 2 * width)], [angles.cos(), angles.sin()]
+
+
+def results(
+    operation: str, kernel: str, target: Target, leaves: list[torch.Tensor], others: list[Any]
+) -> Any:
+    """What the kernel makes of inputs in the target's format, and their gradients, in fp32."""
+    leaves, others = (
+        [x.to(target.dtype) if isinstance(x, torch.Tensor) else x for x in part] for part in (leaves, others)
+    )
+    leaves = [x.detach().requires_grad_() for x in leaves]
+    out = OPERATIONS[operation].choose(target, kernel).function(*leaves, *others)
+    assert out.dtype == target.dtype
+    grads = torch.autograd.grad(out, leaves, torch.ones_like(out) * 1.5)
+    return [x.detach().float() for x in (out, *grads)]
+
+
+ELEMENTWISE = ("rms_norm", "rotary", "swiglu")
+in_bf16 = pytest.mark.skipif(not _native.BF16_RUNS_HERE, reason="needs instructions")
+
+
+@in_bf16
+@pytest.mark.parametrize(("rows", "width"), [(0, 8), (1, 1), (3, 7), (33, 100), (5, 576)])
+@pytest.mark.parametrize("operation", ELEMENTWISE)
+def test_in_bf16_native_kernels_only_round_their_results(operation, rows, width):
+    torch.manual_seed(rows)
+    leaves, others = (
+        [x.bfloat16().float() if isinstance(x, torch.Tensor) else x for x in part]
+        for part in inputs(operation, rows, width)
+    )
+    wanted = results(operation, "torch", FP32, leaves, others)
+    found = results(operation, "native", BF16, leaves, others)
+    for exact, rounded in zip(wanted, found, strict=True):
+        # Half a unit in the last place of eight bits, and what sums in another order differ by.
+        torch.testing.assert_close(rounded, exact, rtol=2**-8, atol=2e-6)
+
+
+@in_bf16
+@pytest.mark.parametrize("operation", ELEMENTWISE)
+def test_in_bf16_native_kernels_take_parts_of_matrices_and_keep_nan(operation):
+    torch.manual_seed(1)
+    leaves, others = inputs(operation, 9, 24)
+    contiguous = results(operation, "native", BF16, leaves, others)
+    apart_in_memory = [
+        torch.cat((x, x), -1).bfloat16()[..., : x.shape[-1]] if isinstance(x, torch.Tensor) else x
+        for x in (*leaves, *others)
+    ]
+    assert not apart_in_memory[0].is_contiguous()
+    if operation == "rms_norm":
+        # The weight of a norm is a parameter of its own.
+        apart_in_memory[1] = others[0]
+    count = len(leaves)
+    found = results(operation, "native", BF16, apart_in_memory[:count], apart_in_memory[count:])
+    assert all(torch.equal(one, other) for one, other in zip(contiguous, found, strict=True))
+    leaves[0][2, ..., 3] = float("nan")
+    out, *_ = results(operation, "native", BF16, leaves, others)
+    assert out[2].isnan().any() and not out[3:].isnan().any()
+
+
+@in_bf16
+def test_norms_and_positions_in_another_format_than_their_input_take_another_kernel():
+    torch.manual_seed(1)
+    x, weight, angles = torch.randn(5, 24), torch.randn(24), torch.randn(5, 1, 4)
+    norm, rotary = (OPERATIONS[name].choose(BF16, "native").function for name in ("rms_norm", "rotary"))
+    assert apart(norm(x.bfloat16(), weight, 1e-5), norm(x, weight, 1e-5)) < 0.01
+    heads = x.view(5, 3, 8)
+    angles = angles.cos(), angles.sin()
+    assert apart(rotary(heads.bfloat16(), *angles), rotary(heads, *angles)) < 0.01
 
 
 @pytest.mark.parametrize("mkl", [True, False])

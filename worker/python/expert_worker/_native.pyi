@@ -143,12 +143,16 @@ def first_rows(path: str, most: int) -> list[str]: ...
 def best_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]: ...
 def time_best_fit(lengths: Sequence[int], capacity: int) -> tuple[float, int]: ...
 
-# NumPy arrays that share the memory of tensors. The last argument is the number of threads.
+# NumPy arrays that share the memory of tensors: those of bf16 are whole numbers of 16 bits. The last argument
+# is the number of threads.
 def swiglu(gate: Any, up: Any, out: Any, threads: int) -> None: ...
 def swiglu_backward(grad: Any, gate: Any, up: Any, to_gate: Any, to_up: Any, threads: int) -> None: ...
 def rms_norm(x: Any, weight: Any, epsilon: float, out: Any, scales: Any, threads: int) -> None: ...
 def rms_norm_backward(grad: Any, x: Any, weight: Any, scales: Any, to_x: Any, threads: int) -> None: ...
 def rotate(x: Any, cos: Any, sin: Any, direction: float, out: Any, threads: int) -> None: ...
+def row_losses(
+    logits: Any, labels: Any, ignored: int, want_grad: bool, losses: Any, threads: int
+) -> None: ...
 def attend(
     q: Any, k: Any, v: Any, lengths: Sequence[int], scale: float, out: Any, log_sums: Any, threads: int
 ) -> None: ...
@@ -167,24 +171,8 @@ def attend_backward(
     threads: int,
 ) -> None: ...
 
-def attend_bf16(
-    q: Any, k: Any, v: Any, lengths: Sequence[int], scale: float, out: Any, log_sums: Any, threads: int
-) -> None: ...
-def attend_bf16_backward(
-    grad: Any,
-    q: Any,
-    k: Any,
-    v: Any,
-    out: Any,
-    log_sums: Any,
-    lengths: Sequence[int],
-    scale: float,
-    to_q: Any,
-    to_k: Any,
-    to_v: Any,
-    threads: int,
-) -> None: ...
-
-# Whether the processor has the instructions that `attend` and `attend_bf16` need to be fast.
+# Whether the elementwise kernels and `row_losses` are fast in bf16 on this processor.
+BF16_RUNS_HERE: bool
+# Whether the processor has the instructions that `attend` needs to be fast, in fp32 and in bf16.
 ATTENTION_RUNS_HERE: bool
 BF16_ATTENTION_RUNS_HERE: bool

@@ -1,95 +1,46 @@
-//! The elementwise parts of a decoder layer in fp32, each reading memory once: torch takes three to six passes.
+//! The elementwise parts of a decoder layer, each reading memory once: torch takes three to six passes, in bf16 more.
 //!
-//! No product is fused with a sum, and sums have a fixed order: the results are the same bytes with any instructions and any
-//! number of threads.
+//! In bf16 they are computed in fp32 as well, and only results are rounded.
+//!
+//! No product is fused with a sum but in e^x of bf16, there with any instructions, and sums have a fixed order: the results are
+//! the same bytes with any instructions and any number of threads.
 
 // A function is compiled with the instructions of the one that it is inlined into.
 #![allow(clippy::inline_always)]
 
-use super::math::{exp, sum};
-#[cfg(target_arch = "x86_64")]
-use super::processor::{Instructions, instructions};
-
-/// Compiled for the instructions that processors have, and chosen at run time.
-macro_rules! for_this_processor {
-    ($(#[$about:meta])* fn $name:ident($($argument:ident: $kind:ty),* $(,)?) $body:block) => {
-        $(#[$about])*
-        fn $name($($argument: $kind),*) {
-            #[inline(always)]
-            fn plain($($argument: $kind),*) $body
-
-            #[cfg(target_arch = "x86_64")]
-            {
-                #[target_feature(enable = "avx512f")]
-                fn with_avx512($($argument: $kind),*) {
-                    plain($($argument),*);
-                }
-                #[target_feature(enable = "avx2")]
-                fn with_avx2($($argument: $kind),*) {
-                    plain($($argument),*);
-                }
-                match instructions() {
-                    // SAFETY: this processor has the instructions.
-                    Instructions::Avx512 => return unsafe { with_avx512($($argument),*) },
-                    // SAFETY: as above.
-                    Instructions::Avx2 => return unsafe { with_avx2($($argument),*) },
-                    Instructions::Plain => {}
-                }
-            }
-            plain($($argument),*);
-        }
-    };
-}
-
-/// Elements for which a thread is worth its start.
-const SHARE: usize = 1 << 18;
-
-/// Rows of `width` elements in each part of `rows`: a part for a thread.
-fn rows_of_part(rows: usize, width: usize, threads: usize) -> usize {
-    let parts = threads.min(rows * width / SHARE).max(1);
-    rows.div_ceil(parts).max(1)
-}
-
-/// Works on every part, the first on the caller's thread.
-fn in_parallel<Part: Send>(mut parts: impl Iterator<Item = Part>, work: impl Fn(Part) + Sync) {
-    let (first, work) = (parts.next(), &work);
-    std::thread::scope(|scope| {
-        for part in parts {
-            scope.spawn(move || work(part));
-        }
-        if let Some(part) = first {
-            work(part);
-        }
-    });
-}
+use super::dispatch::for_this_processor;
+use super::math::sum_over;
+use super::number::Number;
+use super::parallel::{in_parallel, rows_of_part};
 
 #[inline(always)]
-fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + exp(-x))
+fn sigmoid<N: Number>(x: f32) -> f32 {
+    1.0 / (1.0 + N::exp(-x))
 }
 
 /// silu(gate) * up.
-pub fn swiglu(gate: &[f32], up: &[f32], out: &mut [f32], threads: usize) {
+pub fn swiglu<N: Number>(gate: &[N], up: &[N], out: &mut [N], threads: usize) {
     let size = rows_of_part(gate.len(), 1, threads);
     let parts = gate.chunks(size).zip(up.chunks(size)).zip(out.chunks_mut(size));
     in_parallel(parts, |((gate, up), out)| swiglu_part(gate, up, out));
 }
 
 for_this_processor! {
-    fn swiglu_part(gate: &[f32], up: &[f32], out: &mut [f32]) {
+    fn swiglu_part<N>(gate: &[N], up: &[N], out: &mut [N]) {
         for ((out, gate), up) in out.iter_mut().zip(gate).zip(up) {
-            *out = gate * sigmoid(*gate) * up;
+            let (gate, up) = (gate.wide(), up.wide());
+            *out = N::nearest(gate * sigmoid::<N>(gate) * up);
         }
     }
 }
 
 /// The gradients of `gate` and `up`, from that of `swiglu`'s result.
-pub fn swiglu_backward(
-    grad: &[f32],
-    gate: &[f32],
-    up: &[f32],
-    to_gate: &mut [f32],
-    to_up: &mut [f32],
+pub fn swiglu_backward<N: Number>(
+    grad: &[N],
+    gate: &[N],
+    up: &[N],
+    to_gate: &mut [N],
+    to_up: &mut [N],
     threads: usize,
 ) {
     let size = rows_of_part(gate.len(), 1, threads);
@@ -101,23 +52,24 @@ pub fn swiglu_backward(
 }
 
 for_this_processor! {
-    fn swiglu_backward_part(grad: &[f32], gate: &[f32], up: &[f32], to_gate: &mut [f32], to_up: &mut [f32]) {
+    fn swiglu_backward_part<N>(grad: &[N], gate: &[N], up: &[N], to_gate: &mut [N], to_up: &mut [N]) {
         let read = grad.iter().zip(gate).zip(up);
         for (((grad, gate), up), (to_gate, to_up)) in read.zip(to_gate.iter_mut().zip(to_up)) {
-            let share = sigmoid(*gate);
+            let (grad, gate, up) = (grad.wide(), gate.wide(), up.wide());
+            let share = sigmoid::<N>(gate);
             let silu = gate * share;
-            *to_gate = grad * up * (share + silu * (1.0 - share));
-            *to_up = grad * silu;
+            *to_gate = N::nearest(grad * up * (share + silu * (1.0 - share)));
+            *to_up = N::nearest(grad * silu);
         }
     }
 }
 
 /// x / rms(x) * weight by rows; keeps 1 / rms of each row in `scales`.
-pub fn rms_norm(
-    x: &[f32],
-    weight: &[f32],
+pub fn rms_norm<N: Number>(
+    x: &[N],
+    weight: &[N],
     epsilon: f32,
-    out: &mut [f32],
+    out: &mut [N],
     scales: &mut [f32],
     threads: usize,
 ) {
@@ -129,14 +81,14 @@ pub fn rms_norm(
 }
 
 for_this_processor! {
-    fn rms_norm_part(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32], scales: &mut [f32]) {
+    fn rms_norm_part<N>(x: &[N], weight: &[N], epsilon: f32, out: &mut [N], scales: &mut [f32]) {
         let width = weight.len();
         let rows = x.chunks_exact(width).zip(out.chunks_exact_mut(width));
         for ((x, out), kept) in rows.zip(scales) {
-            let square = sum(width, |place| x[place] * x[place]);
+            let square = sum_over([x], |[x]| x * x);
             let scale = 1.0 / (square / width as f32 + epsilon).sqrt();
             for ((out, x), weight) in out.iter_mut().zip(x).zip(weight) {
-                *out = x * scale * weight;
+                *out = N::nearest(x.wide() * scale * weight.wide());
             }
             *kept = scale;
         }
@@ -144,12 +96,12 @@ for_this_processor! {
 }
 
 /// The gradient of `rms_norm`'s input; its weight is frozen.
-pub fn rms_norm_backward(
-    grad: &[f32],
-    x: &[f32],
-    weight: &[f32],
+pub fn rms_norm_backward<N: Number>(
+    grad: &[N],
+    x: &[N],
+    weight: &[N],
     scales: &[f32],
-    to_x: &mut [f32],
+    to_x: &mut [N],
     threads: usize,
 ) {
     let width = weight.len();
@@ -162,14 +114,14 @@ pub fn rms_norm_backward(
 }
 
 for_this_processor! {
-    fn rms_norm_backward_part(grad: &[f32], x: &[f32], weight: &[f32], scales: &[f32], to_x: &mut [f32]) {
+    fn rms_norm_backward_part<N>(grad: &[N], x: &[N], weight: &[N], scales: &[f32], to_x: &mut [N]) {
         let width = weight.len();
         let read = grad.chunks_exact(width).zip(x.chunks_exact(width));
         for (((grad, x), to_x), scale) in read.zip(to_x.chunks_exact_mut(width)).zip(scales) {
-            let along = sum(width, |place| grad[place] * weight[place] * x[place]);
+            let along = sum_over([grad, weight, x], |[grad, weight, x]| grad * weight * x);
             let slope = along / width as f32 * scale * scale;
             for (((to_x, grad), x), weight) in to_x.iter_mut().zip(grad).zip(x).zip(weight) {
-                *to_x = (grad * weight - x * slope) * scale;
+                *to_x = N::nearest((grad.wide() * weight.wide() - x.wide() * slope) * scale);
             }
         }
     }
@@ -177,19 +129,19 @@ for_this_processor! {
 
 /// Cosines and sines of each token's positions: [tokens, half a head's width].
 #[derive(Clone, Copy)]
-pub struct Angles<'a> {
-    pub cos: &'a [f32],
-    pub sin: &'a [f32],
+pub struct Angles<'a, N> {
+    pub cos: &'a [N],
+    pub sin: &'a [N],
 }
 
 /// Turns the two halves of every head against each other; `direction` is 1, or -1 for the way back. `x` is [tokens, heads, width].
-pub fn rotate(
-    x: &[f32],
-    angles: Angles<'_>,
+pub fn rotate<N: Number>(
+    x: &[N],
+    angles: Angles<'_, N>,
     heads: usize,
     width: usize,
     direction: f32,
-    out: &mut [f32],
+    out: &mut [N],
     threads: usize,
 ) {
     let (row, half) = (heads * width, width / 2);
@@ -202,18 +154,19 @@ pub fn rotate(
 }
 
 for_this_processor! {
-    fn rotate_part(x: &[f32], angles: Angles<'_>, heads: usize, width: usize, direction: f32, out: &mut [f32]) {
+    fn rotate_part<N>(x: &[N], angles: Angles<'_, N>, heads: usize, width: usize, direction: f32, out: &mut [N]) {
         let half = width / 2;
         let row = heads * width;
         let angles = angles.cos.chunks_exact(half).zip(angles.sin.chunks_exact(half));
         for ((x, out), (cos, sin)) in x.chunks_exact(row).zip(out.chunks_exact_mut(row)).zip(angles) {
             for (x, out) in x.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
                 let ((first, second), (out_first, out_second)) = (x.split_at(half), out.split_at_mut(half));
-                for place in 0..half {
-                    let (one, other) = (first[place], second[place]);
-                    let sin = direction * sin[place];
-                    out_first[place] = one * cos[place] - other * sin;
-                    out_second[place] = other * cos[place] + one * sin;
+                let read = first.iter().zip(second).zip(cos.iter().zip(sin));
+                for (((first, second), (cos, sin)), (out_first, out_second)) in read.zip(out_first.iter_mut().zip(out_second)) {
+                    let (first, second) = (first.wide(), second.wide());
+                    let (cos, sin) = (cos.wide(), direction * sin.wide());
+                    *out_first = N::nearest(first * cos - second * sin);
+                    *out_second = N::nearest(second * cos + first * sin);
                 }
             }
         }
@@ -223,6 +176,7 @@ for_this_processor! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::number::Bf16;
 
     /// Numbers between -`size` and `size`, the same each time.
     fn numbers(count: usize, size: f32, seed: u32) -> Vec<f32> {
@@ -298,32 +252,76 @@ mod tests {
         assert!(near(turned[start + width / 2], second * cos + first * sin));
     }
 
-    #[test]
-    fn any_number_of_threads_gives_the_same_bytes() {
-        let (rows, width) = (1500, 576);
+    /// The results of all kernels on the same numbers, rounded to the format.
+    fn results<N: Number>(rows: usize, threads: usize) -> [Vec<f32>; 7] {
+        let width = 576;
+        let rounded = |count, size, seed| -> Vec<N> {
+            numbers(count, size, seed).into_iter().map(|it| N::nearest(Bf16::nearest(it).wide())).collect()
+        };
         let (x, up, weight) =
-            (numbers(rows * width, 3.0, 9), numbers(rows * width, 3.0, 10), numbers(width, 1.0, 11));
+            (rounded(rows * width, 3.0, 9), rounded(rows * width, 3.0, 10), rounded(width, 1.0, 11));
         let angles = Angles { cos: &x[..rows * 32], sin: &up[..rows * 32] };
-        let found = [1, 2, 3].map(|threads| {
-            let [mut silu, mut to_gate, mut to_up, mut normed, mut to_x, mut turned] =
-                [0; 6].map(|_| vec![f32::NAN; rows * width]);
-            let mut scales = vec![f32::NAN; rows];
-            swiglu(&x, &up, &mut silu, threads);
-            swiglu_backward(&up, &x, &up, &mut to_gate, &mut to_up, threads);
-            rms_norm(&x, &weight, 1e-6, &mut normed, &mut scales, threads);
-            rms_norm_backward(&up, &x, &weight, &scales, &mut to_x, threads);
-            rotate(&x, angles, 9, 64, 1.0, &mut turned, threads);
-            [silu, to_gate, to_up, normed, scales, to_x, turned]
-        });
+        let [mut silu, mut to_gate, mut to_up, mut normed, mut to_x, mut turned] =
+            [0; 6].map(|_| vec![N::nearest(f32::NAN); rows * width]);
+        let mut scales = vec![f32::NAN; rows];
+        swiglu(&x, &up, &mut silu, threads);
+        swiglu_backward(&up, &x, &up, &mut to_gate, &mut to_up, threads);
+        rms_norm(&x, &weight, 1e-6, &mut normed, &mut scales, threads);
+        rms_norm_backward(&up, &x, &weight, &scales, &mut to_x, threads);
+        rotate(&x, angles, 9, 64, 1.0, &mut turned, threads);
+        let [silu, to_gate, to_up, normed, to_x, turned] = [silu, to_gate, to_up, normed, to_x, turned]
+            .map(|numbers| numbers.into_iter().map(Number::wide).collect());
+        [silu, to_gate, to_up, normed, to_x, turned, scales]
+    }
+
+    fn any_number_of_threads_gives_the_same_bytes<N: Number>() {
+        let found = [1, 2, 3].map(|threads| results::<N>(1500, threads));
         assert!(found[0].iter().flatten().all(|number| number.is_finite()));
         assert_eq!(found[0], found[1]);
         assert_eq!(found[0], found[2]);
     }
 
     #[test]
+    fn any_number_of_threads_gives_the_same_bytes_in_fp32() {
+        any_number_of_threads_gives_the_same_bytes::<f32>();
+    }
+
+    #[test]
+    fn any_number_of_threads_gives_the_same_bytes_in_bf16() {
+        any_number_of_threads_gives_the_same_bytes::<Bf16>();
+    }
+
+    #[test]
+    fn in_bf16_only_the_results_of_fp32_are_rounded() {
+        let (wide, narrow) = (results::<f32>(33, 1), results::<Bf16>(33, 1));
+        for (wide, narrow) in wide[..6].iter().zip(&narrow) {
+            for (wide, narrow) in wide.iter().zip(narrow) {
+                // Half a unit in the last place of eight bits, and what e^x differs by.
+                assert!((wide - narrow).abs() <= wide.abs() * 0.003_907 + 1e-30, "{wide} {narrow}");
+            }
+        }
+        assert_eq!(wide[6], narrow[6], "scales are kept in fp32");
+    }
+
+    #[test]
+    fn a_nan_in_bf16_does_not_vanish() {
+        let (nan, one) = (Bf16::nearest(f32::NAN), Bf16::nearest(1.0));
+        let (x, good, mut out) = (vec![nan; 40], vec![one; 40], vec![one; 40]);
+        let are_nan = |numbers: &[Bf16]| numbers.iter().all(|number| number.wide().is_nan());
+        swiglu(&x, &good, &mut out, 1);
+        assert!(are_nan(&out));
+        out.fill(one);
+        rms_norm(&x, &good, 1e-6, &mut out, &mut [0.0], 1);
+        assert!(are_nan(&out));
+        out.fill(one);
+        rotate(&x, Angles { cos: &good[..20], sin: &good[..20] }, 1, 40, 1.0, &mut out, 1);
+        assert!(are_nan(&out));
+    }
+
+    #[test]
     fn what_is_empty_stays_empty() {
-        swiglu(&[], &[], &mut [], 4);
+        swiglu::<f32>(&[], &[], &mut [], 4);
         rms_norm(&[], &[1.0], 1e-6, &mut [], &mut [], 4);
-        rotate(&[], Angles { cos: &[], sin: &[] }, 2, 8, 1.0, &mut [], 4);
+        rotate::<Bf16>(&[], Angles { cos: &[], sin: &[] }, 2, 8, 1.0, &mut [], 4);
     }
 }

@@ -3,6 +3,8 @@
 // A function is compiled with the instructions of the one that it is inlined into.
 #![allow(clippy::inline_always)]
 
+use super::number::Number;
+
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
 /// ln 2 in two parts: the product of the first with a whole number below 128 is exact.
 const LN2_HIGH: f32 = 0.693_359_4;
@@ -57,6 +59,40 @@ pub fn sum(width: usize, term: impl Fn(usize) -> f32) -> f32 {
     total(lanes)
 }
 
+/// Works on `LANES` places at a time of rows of one length, then on the last ones: `work` is called with a lane and the numbers
+/// at its place.
+#[inline(always)]
+fn by_lanes<N: Number, const ROWS: usize>(rows: [&[N]; ROWS], mut work: impl FnMut(usize, [f32; ROWS])) {
+    let (whole, last) =
+        (rows.map(|row| row.as_chunks::<LANES>().0), rows.map(|row| row.as_chunks::<LANES>().1));
+    for part in 0..whole[0].len() {
+        // Of a known length: no index is checked inside the loop.
+        let parts = whole.map(|row| &row[part]);
+        for lane in 0..LANES {
+            work(lane, parts.map(|row| row[lane].wide()));
+        }
+    }
+    for lane in 0..last[0].len().min(LANES) {
+        work(lane, last.map(|row| row[lane].wide()));
+    }
+}
+
+/// The sum of `term` over the places of rows of one length.
+#[inline(always)]
+pub fn sum_over<N: Number, const ROWS: usize>(rows: [&[N]; ROWS], term: impl Fn([f32; ROWS]) -> f32) -> f32 {
+    let mut lanes = [0.0f32; LANES];
+    by_lanes(rows, |lane, numbers| lanes[lane] += term(numbers));
+    total(lanes)
+}
+
+/// The largest of a row of any length; NaN is skipped.
+#[inline(always)]
+pub fn largest_of<N: Number>(row: &[N]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    by_lanes([row], |lane, [number]| lanes[lane] = if number > lanes[lane] { number } else { lanes[lane] });
+    lanes.into_iter().fold(f32::NEG_INFINITY, f32::max)
+}
+
 /// The sum of numbers, by halves.
 #[inline(always)]
 pub fn total(mut lanes: [f32; LANES]) -> f32 {
@@ -98,6 +134,27 @@ mod tests {
         for exp in [exp, exp_fused] {
             assert!(exp(f32::NEG_INFINITY) == 0.0 && exp(1000.0) > 1e38 && exp(f32::NAN).is_nan());
         }
+    }
+
+    #[test]
+    fn a_sum_over_rows_is_that_over_their_places() {
+        let row: Vec<f32> = (0..100).map(|it| (it as f32).sin()).collect();
+        for width in [0, 1, 31, 32, 33, 64, 100] {
+            let (left, right) = (&row[..width], &row[100 - width..]);
+            let found = sum_over([left, right], |[one, other]| one * other);
+            let wanted = sum(width, |place| left[place] * right[place]);
+            assert_eq!(found.to_bits(), wanted.to_bits());
+        }
+    }
+
+    #[test]
+    fn the_largest_is_found_in_a_row_of_any_length() {
+        for (length, place) in [(1, 0), (31, 30), (32, 31), (33, 32), (100, 40)] {
+            let mut row = vec![-3.0f32; length];
+            row[place] = -2.0;
+            assert!((largest_of(&row) + 2.0).abs() < f32::EPSILON);
+        }
+        assert!(largest_of::<f32>(&[]) == f32::NEG_INFINITY && largest_of(&[f32::NAN, 1.0]) > 0.0);
     }
 
     #[test]

@@ -42,7 +42,7 @@ fn possible() -> Instructions {
 
 /// The instructions for products in bf16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Bf16 {
+pub enum Bf16Products {
     /// None: a product there is formed in fp32.
     No,
     /// AVX512-BF16: dot products of pairs.
@@ -51,40 +51,40 @@ pub enum Bf16 {
     Tiles,
 }
 
-static BF16: LazyLock<Bf16> = LazyLock::new(|| {
+static BF16_PRODUCTS: LazyLock<Bf16Products> = LazyLock::new(|| {
     let held = std::env::var("ONEDNN_MAX_CPU_ISA").or_else(|_| std::env::var("DNNL_MAX_CPU_ISA"));
     if instructions() < Instructions::Avx512 {
-        Bf16::No
+        Bf16Products::No
     } else {
         allowed_bf16(held.ok().as_deref()).min(possible_bf16())
     }
 });
 
-pub fn bf16() -> Bf16 {
-    *BF16
+pub fn bf16_products() -> Bf16Products {
+    *BF16_PRODUCTS
 }
 
 /// What oneDNN, which forms torch's products in bf16, is held to by its own variable, this module is held to as well.
-fn allowed_bf16(isa: Option<&str>) -> Bf16 {
-    let Some(isa) = isa else { return Bf16::Tiles };
+fn allowed_bf16(isa: Option<&str>) -> Bf16Products {
+    let Some(isa) = isa else { return Bf16Products::Tiles };
     let isa = isa.to_ascii_uppercase();
     if isa == "DEFAULT" || isa == "ALL" || isa.contains("AMX") || isa.starts_with("AVX10_2") {
-        Bf16::Tiles
+        Bf16Products::Tiles
     } else if isa == "AVX512_CORE_BF16" || isa == "AVX512_CORE_FP16" || isa.starts_with("AVX10") {
-        Bf16::Pairs
+        Bf16Products::Pairs
     } else {
-        Bf16::No
+        Bf16Products::No
     }
 }
 
-fn possible_bf16() -> Bf16 {
+fn possible_bf16() -> Bf16Products {
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512bf16") {
-            return if tiles_work() { Bf16::Tiles } else { Bf16::Pairs };
+            return if tiles_work() { Bf16Products::Tiles } else { Bf16Products::Pairs };
         }
     }
-    Bf16::No
+    Bf16Products::No
 }
 
 /// Linux saves the tiles of a thread only for a process that asked for it.
@@ -137,11 +137,11 @@ mod tests {
 
     #[test]
     fn the_variable_of_onednn_is_an_upper_bound() {
-        assert_eq!(allowed_bf16(None), Bf16::Tiles);
-        assert_eq!(allowed_bf16(Some("avx512_core_amx")), Bf16::Tiles);
-        assert_eq!(allowed_bf16(Some("AVX512_CORE_BF16")), Bf16::Pairs);
-        assert_eq!(allowed_bf16(Some("AVX512_CORE")), Bf16::No);
-        assert_eq!(allowed_bf16(Some("AVX2")), Bf16::No);
-        assert!(bf16() <= possible_bf16());
+        assert_eq!(allowed_bf16(None), Bf16Products::Tiles);
+        assert_eq!(allowed_bf16(Some("avx512_core_amx")), Bf16Products::Tiles);
+        assert_eq!(allowed_bf16(Some("AVX512_CORE_BF16")), Bf16Products::Pairs);
+        assert_eq!(allowed_bf16(Some("AVX512_CORE")), Bf16Products::No);
+        assert_eq!(allowed_bf16(Some("AVX2")), Bf16Products::No);
+        assert!(bf16_products() <= possible_bf16());
     }
 }

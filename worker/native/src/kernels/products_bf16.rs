@@ -7,6 +7,8 @@
 // A function is compiled with the instructions of the one that it is inlined into.
 #![allow(clippy::inline_always)]
 
+use super::number::Bf16;
+
 /// Rows and columns of a block of the result, and the step of inner dimensions.
 pub const BLOCK: usize = 32;
 /// Columns of a panel.
@@ -15,7 +17,7 @@ pub const PANEL: usize = 16;
 /// The left matrix: bf16, rows are `row` apart.
 #[derive(Clone, Copy)]
 pub struct Left<'a> {
-    pub numbers: &'a [u16],
+    pub numbers: &'a [Bf16],
     pub row: usize,
 }
 
@@ -27,7 +29,7 @@ pub struct Panels<'a> {
 }
 
 /// The result: rows are `row` apart.
-pub struct Result<'a> {
+pub struct Sums<'a> {
     pub numbers: &'a mut [f32],
     pub row: usize,
 }
@@ -40,6 +42,13 @@ pub struct Size {
     pub depth: usize,
 }
 
+/// Where a block begins, and how far apart its rows or panels are.
+#[derive(Clone, Copy)]
+pub struct At<P> {
+    pub start: P,
+    pub row: usize,
+}
+
 /// The instructions of one kind.
 pub trait Engine {
     /// Before the first product of a thread's task, and after the last.
@@ -47,16 +56,7 @@ pub trait Engine {
     unsafe fn end() {}
 
     /// One block of the result: `steps` times `BLOCK` of the inner dimension, from `left` and two panels.
-    unsafe fn block(
-        left: *const u16,
-        row: usize,
-        right: *const u32,
-        panel: usize,
-        steps: usize,
-        out: *mut f32,
-        out_row: usize,
-        add: bool,
-    );
+    unsafe fn block(left: At<*const Bf16>, right: At<*const u32>, steps: usize, out: At<*mut f32>, add: bool);
 }
 
 /// `left` times `right`, added to what `out` has if `add`.
@@ -64,39 +64,28 @@ pub trait Engine {
 /// # Safety
 /// The processor has the engine's instructions, and it has begun.
 #[inline(always)]
-pub unsafe fn product<E: Engine>(left: Left<'_>, right: Panels<'_>, out: Result<'_>, size: Size, add: bool) {
+pub unsafe fn product<E: Engine>(left: Left<'_>, right: Panels<'_>, out: Sums<'_>, size: Size, add: bool) {
     let Size { rows, columns, depth } = size;
     if rows == 0 || columns == 0 || depth == 0 {
         return;
     }
+    let Sums { numbers: out, row: out_row } = out;
     assert!([rows, columns, depth].iter().all(|it| it.is_multiple_of(BLOCK)));
     assert!(left.numbers.len() >= (rows - 1) * left.row + depth);
     assert!(right.pairs.len() >= (columns / PANEL - 1) * right.panel + depth / 2 * PANEL);
-    assert!(out.numbers.len() >= (rows - 1) * out.row + columns);
+    assert!(out.len() >= (rows - 1) * out_row + columns);
     // SAFETY: all that is read and written is within the lengths that were just compared.
     unsafe {
         for column in (0..columns).step_by(BLOCK) {
-            let panels = right.pairs.as_ptr().add(column / PANEL * right.panel);
+            let panels =
+                At { start: right.pairs.as_ptr().add(column / PANEL * right.panel), row: right.panel };
             for row in (0..rows).step_by(BLOCK) {
-                let numbers = left.numbers.as_ptr().add(row * left.row);
-                let to = out.numbers.as_mut_ptr().add(row * out.row + column);
-                E::block(numbers, left.row, panels, right.panel, depth / BLOCK, to, out.row, add);
+                let numbers = At { start: left.numbers.as_ptr().add(row * left.row), row: left.row };
+                let to = At { start: out.as_mut_ptr().add(row * out_row + column), row: out_row };
+                E::block(numbers, panels, depth / BLOCK, to, add);
             }
         }
     }
-}
-
-/// The nearest bf16 number, to even where two are as near; NaN stays NaN.
-#[inline(always)]
-pub fn narrow(number: f32) -> u16 {
-    let bits = number.to_bits();
-    let rounded = (bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16) as u16;
-    if number.is_nan() { (bits >> 16) as u16 | 0x40 } else { rounded }
-}
-
-#[inline(always)]
-pub fn wide(number: u16) -> f32 {
-    f32::from_bits(u32::from(number) << 16)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -108,7 +97,7 @@ mod x86 {
     };
     use std::mem::transmute;
 
-    use super::{BLOCK, Engine, PANEL};
+    use super::{At, BLOCK, Bf16, Engine, PANEL};
 
     /// Tiles of 16 rows of 64 bytes: four of the result, two of each side.
     pub struct Amx;
@@ -145,16 +134,14 @@ mod x86 {
 
         #[inline(always)]
         unsafe fn block(
-            left: *const u16,
-            row: usize,
-            right: *const u32,
-            panel: usize,
+            left: At<*const Bf16>,
+            right: At<*const u32>,
             steps: usize,
-            out: *mut f32,
-            out_row: usize,
+            out: At<*mut f32>,
             add: bool,
         ) {
-            let (row, panel, out_row) = (2 * row, 4 * panel, 4 * out_row);
+            let (row, panel, out_row) = (2 * left.row, 4 * right.row, 4 * out.row);
+            let (left, right, out) = (left.start, right.start, out.start);
             // SAFETY: the caller's; the compiler uses no tiles.
             unsafe {
                 let below = out.byte_add(16 * out_row);
@@ -222,15 +209,14 @@ mod x86 {
     impl Engine for Pairs {
         #[inline(always)]
         unsafe fn block(
-            left: *const u16,
-            row: usize,
-            right: *const u32,
-            panel: usize,
+            left: At<*const Bf16>,
+            right: At<*const u32>,
             steps: usize,
-            out: *mut f32,
-            out_row: usize,
+            out: At<*mut f32>,
             add: bool,
         ) {
+            let (row, panel, out_row) = (left.row, right.row, out.row);
+            let (left, right, out) = (left.start, right.start, out.start);
             // SAFETY: the caller's.
             unsafe {
                 for first in (0..BLOCK).step_by(HELD) {

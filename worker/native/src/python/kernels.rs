@@ -1,11 +1,22 @@
 //! The kernels on the memory of torch's tensors, which come as NumPy arrays that share it.
 
-use pyo3::buffer::{Element, PyBuffer};
+use std::ffi::CStr;
+
+use pyo3::buffer::{Element, PyBuffer, PyUntypedBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::kernels::attention::{Gradients, Inputs, Output, Shape, bf16, fp32};
+use crate::kernels::attention::{Format as _, Gradients, Inputs, Output, Shape};
 use crate::kernels::elementwise::{self, Angles};
+use crate::kernels::head_loss;
+use crate::kernels::number::Bf16;
+
+// SAFETY: it is one whole number of 16 bits, as in NumPy, which lacks the format.
+unsafe impl Element for Bf16 {
+    fn is_compatible_format(format: &CStr) -> bool {
+        u16::is_compatible_format(format)
+    }
+}
 
 /// The numbers of a contiguous array, while `py` is detached.
 fn read<N: Element>(array: &PyBuffer<N>) -> PyResult<&[N]> {
@@ -34,68 +45,108 @@ fn demand(fits: bool) -> PyResult<()> {
     if fits { Ok(()) } else { Err(unfit()) }
 }
 
+/// An array in fp32 or bf16.
+pub struct Array(PyUntypedBuffer);
+
+impl FromPyObject<'_, '_> for Array {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        PyUntypedBuffer::get(&object).map(Self)
+    }
+}
+
+impl Array {
+    fn read<N: Element>(&self) -> PyResult<&[N]> {
+        read(self.0.as_typed()?)
+    }
+
+    fn write<N: Element>(&self) -> PyResult<&mut [N]> {
+        write(self.0.as_typed()?)
+    }
+}
+
+/// Compiles `work` for both formats, as `N`, and takes that of `array`.
+macro_rules! in_format_of {
+    ($array:ident, $work:block) => {
+        if $array.0.item_size() == size_of::<Bf16>() {
+            type N = Bf16;
+            $work
+        } else {
+            type N = f32;
+            $work
+        }
+    };
+}
+
 #[pyfunction]
-pub fn swiglu(
-    py: Python<'_>,
-    gate: PyBuffer<f32>,
-    up: PyBuffer<f32>,
-    out: PyBuffer<f32>,
-    threads: usize,
-) -> PyResult<()> {
-    let (gate, up, out) = (read(&gate)?, read(&up)?, write(&out)?);
-    demand(gate.len() == up.len() && gate.len() == out.len())?;
-    py.detach(|| elementwise::swiglu(gate, up, out, threads));
+pub fn swiglu(py: Python<'_>, gate: Array, up: Array, out: Array, threads: usize) -> PyResult<()> {
+    in_format_of!(gate, {
+        let (gate, up, out) = (gate.read::<N>()?, up.read::<N>()?, out.write::<N>()?);
+        demand(gate.len() == up.len() && gate.len() == out.len())?;
+        py.detach(|| elementwise::swiglu(gate, up, out, threads));
+    });
     Ok(())
 }
 
 #[pyfunction]
 pub fn swiglu_backward(
     py: Python<'_>,
-    grad: PyBuffer<f32>,
-    gate: PyBuffer<f32>,
-    up: PyBuffer<f32>,
-    to_gate: PyBuffer<f32>,
-    to_up: PyBuffer<f32>,
+    grad: Array,
+    gate: Array,
+    up: Array,
+    to_gate: Array,
+    to_up: Array,
     threads: usize,
 ) -> PyResult<()> {
-    let (grad, gate, up) = (read(&grad)?, read(&gate)?, read(&up)?);
-    let (to_gate, to_up) = (write(&to_gate)?, write(&to_up)?);
-    demand([gate.len(), up.len(), to_gate.len(), to_up.len()].iter().all(|length| *length == grad.len()))?;
-    py.detach(|| elementwise::swiglu_backward(grad, gate, up, to_gate, to_up, threads));
+    in_format_of!(grad, {
+        let (grad, gate, up) = (grad.read::<N>()?, gate.read::<N>()?, up.read::<N>()?);
+        let (to_gate, to_up) = (to_gate.write::<N>()?, to_up.write::<N>()?);
+        let lengths = [gate.len(), up.len(), to_gate.len(), to_up.len()];
+        demand(lengths.iter().all(|length| *length == grad.len()))?;
+        py.detach(|| elementwise::swiglu_backward(grad, gate, up, to_gate, to_up, threads));
+    });
     Ok(())
 }
 
 #[pyfunction]
 pub fn rms_norm(
     py: Python<'_>,
-    x: PyBuffer<f32>,
-    weight: PyBuffer<f32>,
+    x: Array,
+    weight: Array,
     epsilon: f32,
-    out: PyBuffer<f32>,
+    out: Array,
     scales: PyBuffer<f32>,
     threads: usize,
 ) -> PyResult<()> {
-    let (x, weight, out, scales) = (read(&x)?, read(&weight)?, write(&out)?, write(&scales)?);
-    demand(!weight.is_empty() && x.len() == out.len() && x.len() == scales.len() * weight.len())?;
-    py.detach(|| elementwise::rms_norm(x, weight, epsilon, out, scales, threads));
+    let scales = write(&scales)?;
+    in_format_of!(x, {
+        let (x, weight, out) = (x.read::<N>()?, weight.read::<N>()?, out.write::<N>()?);
+        demand(!weight.is_empty() && x.len() == out.len() && x.len() == scales.len() * weight.len())?;
+        py.detach(|| elementwise::rms_norm(x, weight, epsilon, out, scales, threads));
+    });
     Ok(())
 }
 
 #[pyfunction]
 pub fn rms_norm_backward(
     py: Python<'_>,
-    grad: PyBuffer<f32>,
-    x: PyBuffer<f32>,
-    weight: PyBuffer<f32>,
+    grad: Array,
+    x: Array,
+    weight: Array,
     scales: PyBuffer<f32>,
-    to_x: PyBuffer<f32>,
+    to_x: Array,
     threads: usize,
 ) -> PyResult<()> {
-    let (grad, x, weight, scales) = (read(&grad)?, read(&x)?, read(&weight)?, read(&scales)?);
-    let to_x = write(&to_x)?;
-    let wanted = scales.len() * weight.len();
-    demand(!weight.is_empty() && [grad.len(), x.len(), to_x.len()].iter().all(|length| *length == wanted))?;
-    py.detach(|| elementwise::rms_norm_backward(grad, x, weight, scales, to_x, threads));
+    let scales = read(&scales)?;
+    in_format_of!(grad, {
+        let (grad, x, weight) = (grad.read::<N>()?, x.read::<N>()?, weight.read::<N>()?);
+        let to_x = to_x.write::<N>()?;
+        let wanted = scales.len() * weight.len();
+        let lengths = [grad.len(), x.len(), to_x.len()];
+        demand(!weight.is_empty() && lengths.iter().all(|length| *length == wanted))?;
+        py.detach(|| elementwise::rms_norm_backward(grad, x, weight, scales, to_x, threads));
+    });
     Ok(())
 }
 
@@ -103,92 +154,109 @@ pub fn rms_norm_backward(
 #[pyfunction]
 pub fn rotate(
     py: Python<'_>,
-    x: PyBuffer<f32>,
-    cos: PyBuffer<f32>,
-    sin: PyBuffer<f32>,
+    x: Array,
+    cos: Array,
+    sin: Array,
     direction: f32,
-    out: PyBuffer<f32>,
+    out: Array,
     threads: usize,
 ) -> PyResult<()> {
-    let [tokens, heads, width] = *x.shape() else { return demand(false) };
-    let (x, cos, sin, out) = (read(&x)?, read(&cos)?, read(&sin)?, write(&out)?);
+    let [tokens, heads, width] = *x.0.shape() else { return demand(false) };
     let half = width / 2;
-    demand(x.len() == out.len() && width % 2 == 0 && [cos.len(), sin.len()] == [tokens * half; 2])?;
-    py.detach(|| elementwise::rotate(x, Angles { cos, sin }, heads, width, direction, out, threads));
+    in_format_of!(x, {
+        let (x, cos, sin, out) = (x.read::<N>()?, cos.read::<N>()?, sin.read::<N>()?, out.write::<N>()?);
+        demand(x.len() == out.len() && width % 2 == 0 && [cos.len(), sin.len()] == [tokens * half; 2])?;
+        py.detach(|| elementwise::rotate(x, Angles { cos, sin }, heads, width, direction, out, threads));
+    });
+    Ok(())
+}
+
+/// `logits` is [rows, words], in bf16.
+#[pyfunction]
+pub fn row_losses(
+    py: Python<'_>,
+    logits: PyBuffer<Bf16>,
+    labels: PyBuffer<i64>,
+    ignored: i64,
+    want_grad: bool,
+    losses: PyBuffer<f32>,
+    threads: usize,
+) -> PyResult<()> {
+    let [rows, words] = *logits.shape() else { return demand(false) };
+    let (logits, labels, losses) = (write(&logits)?, read(&labels)?, write(&losses)?);
+    demand(words > 0 && [labels.len(), losses.len()] == [rows; 2])?;
+    let known = |label: &i64| *label == ignored || usize::try_from(*label).is_ok_and(|label| label < words);
+    if !labels.iter().all(known) {
+        return Err(PyValueError::new_err("a label is not a word"));
+    }
+    py.detach(|| head_loss::row_losses(logits, labels, ignored, want_grad, losses, threads));
     Ok(())
 }
 
 /// The sizes of queries [tokens, heads, width] and of keys and values [tokens, groups, width], compared with each other.
-fn shape<'a, N: Element>(
-    lengths: &'a [usize],
-    queries: &PyBuffer<N>,
-    others: [&PyBuffer<N>; 2],
-    scale: f32,
-) -> PyResult<Shape<'a>> {
-    let [tokens, heads, width] = *queries.shape() else { return Err(unfit()) };
-    let [_, groups, _] = *others[0].shape() else { return Err(unfit()) };
+fn shape<'a>(lengths: &'a [usize], queries: &Array, others: [&Array; 2], scale: f32) -> PyResult<Shape<'a>> {
+    let [tokens, heads, width] = *queries.0.shape() else { return Err(unfit()) };
+    let [_, groups, _] = *others[0].0.shape() else { return Err(unfit()) };
     let shape = Shape { lengths, heads, groups, width, scale };
     let fits = shape.tokens() == tokens && groups > 0 && heads % groups == 0 && width > 0;
-    demand(fits && others.iter().all(|it| it.shape() == [tokens, groups, width]))?;
+    demand(fits && others.iter().all(|it| it.0.shape() == [tokens, groups, width]))?;
     Ok(shape)
 }
 
-/// The functions of attention for numbers of one kind.
-macro_rules! attention {
-    ($kind:ty, $of:ident, $attend:ident, $attend_backward:ident) => {
-        /// Causal attention of each document; `log_sums` is [tokens, heads].
-        #[pyfunction]
-        pub fn $attend(
-            py: Python<'_>,
-            q: PyBuffer<$kind>,
-            k: PyBuffer<$kind>,
-            v: PyBuffer<$kind>,
-            lengths: Vec<usize>,
-            scale: f32,
-            out: PyBuffer<$kind>,
-            log_sums: PyBuffer<f32>,
-            threads: usize,
-        ) -> PyResult<()> {
-            let shape = shape(&lengths, &q, [&k, &v], scale)?;
-            let inputs = Inputs { queries: read(&q)?, keys: read(&k)?, values: read(&v)? };
-            let result = Output { out: write(&out)?, log_sums: write(&log_sums)? };
-            demand(result.out.len() == inputs.queries.len())?;
-            demand(result.log_sums.len() == shape.tokens() * shape.heads)?;
-            py.detach(|| $of::forward(shape, inputs, result, threads));
-            Ok(())
-        }
-
-        /// The gradients of queries, keys and values.
-        #[pyfunction]
-        pub fn $attend_backward(
-            py: Python<'_>,
-            grad: PyBuffer<$kind>,
-            q: PyBuffer<$kind>,
-            k: PyBuffer<$kind>,
-            v: PyBuffer<$kind>,
-            out: PyBuffer<$kind>,
-            log_sums: PyBuffer<f32>,
-            lengths: Vec<usize>,
-            scale: f32,
-            to_q: PyBuffer<$kind>,
-            to_k: PyBuffer<$kind>,
-            to_v: PyBuffer<$kind>,
-            threads: usize,
-        ) -> PyResult<()> {
-            let shape = shape(&lengths, &q, [&k, &v], scale)?;
-            let inputs = Inputs { queries: read(&q)?, keys: read(&k)?, values: read(&v)? };
-            let (grad, result) = (read(&grad)?, Output { out: read(&out)?, log_sums: read(&log_sums)? });
-            let gradients = Gradients { queries: write(&to_q)?, keys: write(&to_k)?, values: write(&to_v)? };
-            let of_queries = [grad.len(), result.out.len(), gradients.queries.len()];
-            let of_keys = [gradients.keys.len(), gradients.values.len()];
-            demand(of_queries.iter().all(|length| *length == inputs.queries.len()))?;
-            demand(of_keys.iter().all(|length| *length == inputs.keys.len()))?;
-            demand(result.log_sums.len() == shape.tokens() * shape.heads)?;
-            py.detach(|| $of::backward(shape, inputs, result, grad, gradients, threads));
-            Ok(())
-        }
-    };
+/// Causal attention of each document; `log_sums` is [tokens, heads].
+#[pyfunction]
+pub fn attend(
+    py: Python<'_>,
+    q: Array,
+    k: Array,
+    v: Array,
+    lengths: Vec<usize>,
+    scale: f32,
+    out: Array,
+    log_sums: PyBuffer<f32>,
+    threads: usize,
+) -> PyResult<()> {
+    let shape = shape(&lengths, &q, [&k, &v], scale)?;
+    let log_sums = write(&log_sums)?;
+    in_format_of!(q, {
+        let inputs = Inputs { queries: q.read::<N>()?, keys: k.read()?, values: v.read()? };
+        let result = Output { out: out.write::<N>()?, log_sums };
+        demand(result.out.len() == inputs.queries.len())?;
+        demand(result.log_sums.len() == shape.tokens() * shape.heads)?;
+        py.detach(|| N::forward(shape, inputs, result, threads));
+    });
+    Ok(())
 }
 
-attention!(f32, fp32, attend, attend_backward);
-attention!(u16, bf16, attend_bf16, attend_bf16_backward);
+/// The gradients of queries, keys and values.
+#[pyfunction]
+pub fn attend_backward(
+    py: Python<'_>,
+    grad: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    out: Array,
+    log_sums: PyBuffer<f32>,
+    lengths: Vec<usize>,
+    scale: f32,
+    to_q: Array,
+    to_k: Array,
+    to_v: Array,
+    threads: usize,
+) -> PyResult<()> {
+    let shape = shape(&lengths, &q, [&k, &v], scale)?;
+    let log_sums = read(&log_sums)?;
+    in_format_of!(q, {
+        let inputs = Inputs { queries: q.read::<N>()?, keys: k.read()?, values: v.read()? };
+        let (grad, result) = (grad.read::<N>()?, Output { out: out.read::<N>()?, log_sums });
+        let gradients = Gradients { queries: to_q.write::<N>()?, keys: to_k.write()?, values: to_v.write()? };
+        let of_queries = [grad.len(), result.out.len(), gradients.queries.len()];
+        let of_keys = [gradients.keys.len(), gradients.values.len()];
+        demand(of_queries.iter().all(|length| *length == inputs.queries.len()))?;
+        demand(of_keys.iter().all(|length| *length == inputs.keys.len()))?;
+        demand(result.log_sums.len() == shape.tokens() * shape.heads)?;
+        py.detach(|| N::backward(shape, inputs, result, grad, gradients, threads));
+    });
+    Ok(())
+}

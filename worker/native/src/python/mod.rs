@@ -38,10 +38,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(kernels::rms_norm, module)?)?;
     module.add_function(wrap_pyfunction!(kernels::rms_norm_backward, module)?)?;
     module.add_function(wrap_pyfunction!(kernels::rotate, module)?)?;
+    module.add_function(wrap_pyfunction!(kernels::row_losses, module)?)?;
+    module.add("BF16_RUNS_HERE", crate::kernels::number::bf16_runs_here())?;
     module.add_function(wrap_pyfunction!(kernels::attend, module)?)?;
     module.add_function(wrap_pyfunction!(kernels::attend_backward, module)?)?;
-    module.add_function(wrap_pyfunction!(kernels::attend_bf16, module)?)?;
-    module.add_function(wrap_pyfunction!(kernels::attend_bf16_backward, module)?)?;
     module.add("ATTENTION_RUNS_HERE", crate::kernels::attention::fp32::runs_here())?;
     module.add("BF16_ATTENTION_RUNS_HERE", crate::kernels::attention::bf16::runs_here())?;
     module.add_function(wrap_pyfunction!(build::best_fit, module)?)?;

@@ -9,9 +9,10 @@
 
 use std::cell::RefCell;
 
-use super::super::math::{LANES, exp_fused, largest, total};
-use super::super::processor::{Bf16, bf16};
-use super::super::products_bf16::{BLOCK, Engine, Left, PANEL, Panels, Result, Size, narrow, product, wide};
+use super::super::math::{LANES, exp_fused, largest, sum, total};
+use super::super::number::{Bf16, Number as _};
+use super::super::processor::{Bf16Products, bf16_products};
+use super::super::products_bf16::{BLOCK, Engine, Left, PANEL, Panels, Size, Sums, product};
 use super::{Gradients, Inputs, Output, Shape, Shared, Task, for_each_task};
 
 /// Queries whose scores are held at once.
@@ -20,13 +21,13 @@ const QUERIES: usize = 2 * BLOCK;
 const LINE: usize = 64;
 
 pub fn runs_here() -> bool {
-    bf16() > Bf16::No
+    bf16_products() > Bf16Products::No
 }
 
 pub fn forward(
     shape: Shape<'_>,
-    inputs: Inputs<'_, u16>,
-    result: Output<&mut [u16], &mut [f32]>,
+    inputs: Inputs<'_, Bf16>,
+    result: Output<&mut [Bf16], &mut [f32]>,
     threads: usize,
 ) {
     let Output { out, log_sums } = result;
@@ -36,10 +37,10 @@ pub fn forward(
 
 pub fn backward(
     shape: Shape<'_>,
-    inputs: Inputs<'_, u16>,
-    result: Output<&[u16], &[f32]>,
-    grad: &[u16],
-    gradients: Gradients<'_, u16>,
+    inputs: Inputs<'_, Bf16>,
+    result: Output<&[Bf16], &[f32]>,
+    grad: &[Bf16],
+    gradients: Gradients<'_, Bf16>,
     threads: usize,
 ) {
     let Gradients { queries, keys, values } = gradients;
@@ -64,12 +65,12 @@ fn on_scratch(job: &impl Job, task: Task) {
 
 #[cfg(target_arch = "x86_64")]
 fn work_here(job: &impl Job, task: Task, scratch: &mut Scratch) {
-    match bf16() {
+    match bf16_products() {
         // SAFETY: this processor has the instructions.
-        Bf16::Tiles => unsafe { x86::with_tiles(job, task, scratch) },
+        Bf16Products::Tiles => unsafe { x86::with_tiles(job, task, scratch) },
         // SAFETY: as above.
-        Bf16::Pairs => unsafe { x86::with_pairs(job, task, scratch) },
-        Bf16::No => unreachable!("`runs_here` says so"),
+        Bf16Products::Pairs => unsafe { x86::with_pairs(job, task, scratch) },
+        Bf16Products::No => unreachable!("`runs_here` says so"),
     }
 }
 
@@ -109,14 +110,14 @@ struct Scratch {
     key_rows: Vec<u32>,
     value_rows: Vec<u32>,
     /// A block of queries and of the gradients of their results, and both turned.
-    queries: Vec<u16>,
-    grads: Vec<u16>,
-    turned_queries: Vec<u16>,
-    turned_grads: Vec<u16>,
+    queries: Vec<Bf16>,
+    grads: Vec<Bf16>,
+    turned_queries: Vec<Bf16>,
+    turned_grads: Vec<Bf16>,
     weights: Vec<f32>,
     slopes: Vec<f32>,
     /// Of weights or slopes, for products.
-    rows: Vec<u16>,
+    rows: Vec<Bf16>,
     weight_pairs: Vec<u32>,
     slope_pairs: Vec<u32>,
     block: Vec<f32>,
@@ -144,33 +145,33 @@ fn zeros<N: Copy + Default>(memory: &mut Vec<N>, size: usize) -> &mut [N] {
 /// One head's rows within [tokens, heads, width].
 #[derive(Clone, Copy)]
 struct Head<'a> {
-    numbers: &'a [u16],
+    numbers: &'a [Bf16],
     start: usize,
     row: usize,
     width: usize,
 }
 
 impl<'a> Head<'a> {
-    fn new(numbers: &'a [u16], first: usize, heads: usize, head: usize, width: usize) -> Self {
+    fn new(numbers: &'a [Bf16], first: usize, heads: usize, head: usize, width: usize) -> Self {
         Self { numbers, start: (first * heads + head) * width, row: heads * width, width }
     }
 
     #[inline(always)]
-    fn at(self, token: usize) -> &'a [u16] {
+    fn at(self, token: usize) -> &'a [Bf16] {
         &self.numbers[self.start + token * self.row..][..self.width]
     }
 
     /// `rows` rows of `padded` numbers from token `first` on; zeros behind the document's `length`.
     #[inline(always)]
-    fn rows(self, first: usize, length: usize, padded: usize, to: &mut [u16]) {
+    fn rows(self, first: usize, length: usize, padded: usize, to: &mut [Bf16]) {
         for (place, to) in to.chunks_exact_mut(padded).enumerate() {
             let (numbers, behind) = to.split_at_mut(self.width);
             if first + place < length {
                 numbers.copy_from_slice(self.at(first + place));
-                behind.fill(0);
+                behind.fill(Bf16::ZERO);
             } else {
-                numbers.fill(0);
-                behind.fill(0);
+                numbers.fill(Bf16::ZERO);
+                behind.fill(Bf16::ZERO);
             }
         }
     }
@@ -183,10 +184,10 @@ impl<'a> Head<'a> {
             let panel = &mut to[token / PANEL * (padded / 2 * PANEL)..][..padded / 2 * PANEL];
             let (pairs, rest) = self.at(token).as_chunks::<2>();
             for (to, [one, other]) in panel[token % PANEL..].iter_mut().step_by(PANEL).zip(pairs) {
-                *to = pair(*one, *other);
+                *to = Bf16::pair(*one, *other);
             }
             if let [last] = rest {
-                panel[pairs.len() * PANEL + token % PANEL] = pair(*last, 0);
+                panel[pairs.len() * PANEL + token % PANEL] = Bf16::pair(*last, Bf16::ZERO);
             }
         }
     }
@@ -206,12 +207,12 @@ impl<'a> Head<'a> {
                         for (to, (one, other)) in
                             to.iter_mut().zip(one[from..end].iter().zip(&other[from..end]))
                         {
-                            *to = pair(*one, *other);
+                            *to = Bf16::pair(*one, *other);
                         }
                     }
                     None => {
                         for (to, one) in to.iter_mut().zip(&one[from..end]) {
-                            *to = pair(*one, 0);
+                            *to = Bf16::pair(*one, Bf16::ZERO);
                         }
                     }
                 }
@@ -220,14 +221,9 @@ impl<'a> Head<'a> {
     }
 }
 
-#[inline(always)]
-fn pair(one: u16, other: u16) -> u32 {
-    u32::from(one) | u32::from(other) << 16
-}
-
 /// `from` [rows, padded] as [padded, QUERIES].
 #[inline(always)]
-fn turn(from: &[u16], padded: usize, to: &mut [u16]) {
+fn turn(from: &[Bf16], padded: usize, to: &mut [Bf16]) {
     for (row, numbers) in from.chunks_exact(padded).enumerate() {
         for (to, number) in to[row..].iter_mut().step_by(QUERIES).zip(numbers) {
             *to = *number;
@@ -263,14 +259,14 @@ impl Sizes {
         self,
         first: usize,
         rows: usize,
-        left: &[u16],
+        left: &[Bf16],
         right: &[u32],
         to: &mut [f32],
     ) {
         let right = Panels { pairs: right, panel: self.token_panel() };
         for row in (0..rows).step_by(BLOCK) {
             let left = Left { numbers: &left[row * self.padded..], row: self.padded };
-            let out = Result { numbers: &mut to[row * self.tokens..], row: self.tokens };
+            let out = Sums { numbers: &mut to[row * self.tokens..], row: self.tokens };
             let size = Size { rows: BLOCK, columns: first + row + BLOCK, depth: self.padded };
             // SAFETY: the caller's.
             unsafe { product::<E>(left, right, out, size, false) };
@@ -283,14 +279,14 @@ impl Sizes {
         self,
         first: usize,
         rows: usize,
-        numbers: &[u16],
+        numbers: &[Bf16],
         right: &[u32],
         to: &mut [f32],
     ) {
         let right = Panels { pairs: right, panel: self.width_panel() };
         for row in (0..rows).step_by(BLOCK) {
             let left = Left { numbers: &numbers[row * self.tokens..], row: self.tokens };
-            let out = Result { numbers: &mut to[row * self.padded..], row: self.padded };
+            let out = Sums { numbers: &mut to[row * self.padded..], row: self.padded };
             let size = Size { rows: BLOCK, columns: self.padded, depth: first + row + BLOCK };
             // SAFETY: the caller's.
             unsafe { product::<E>(left, right, out, size, false) };
@@ -303,13 +299,13 @@ impl Sizes {
         self,
         first: usize,
         rows: usize,
-        turned: &[u16],
+        turned: &[Bf16],
         pairs: &[u32],
         to: &mut [f32],
     ) {
         let left = Left { numbers: turned, row: QUERIES };
         let right = Panels { pairs, panel: QUERIES / 2 * PANEL };
-        let out = Result { numbers: to, row: self.tokens };
+        let out = Sums { numbers: to, row: self.tokens };
         let size = Size { rows: self.padded, columns: first + rows, depth: rows };
         // SAFETY: the caller's.
         unsafe { product::<E>(left, right, out, size, true) };
@@ -339,8 +335,8 @@ fn weigh(row: &mut [f32], token: usize, scale: f32) -> (f32, f32) {
 
 struct Forward<'a> {
     shape: Shape<'a>,
-    inputs: Inputs<'a, u16>,
-    out: Shared<'a, u16>,
+    inputs: Inputs<'a, Bf16>,
+    out: Shared<'a, Bf16>,
     log_sums: Shared<'a, f32>,
 }
 
@@ -376,9 +372,9 @@ impl Job for Forward<'_> {
                     shares[row] = 1.0 / whole;
                     let seen = (first + row + 1).next_multiple_of(LANES);
                     for (to, number) in rows[..seen].iter_mut().zip(&*weights) {
-                        *to = narrow(*number);
+                        *to = Bf16::nearest(*number);
                     }
-                    rows[seen..].fill(0);
+                    rows[seen..].fill(Bf16::ZERO);
                     let place = (start + first + row) * heads + head;
                     // SAFETY: this document's rows of this head are this task's alone.
                     let kept = unsafe { self.log_sums.numbers(place, 1) };
@@ -391,7 +387,7 @@ impl Job for Forward<'_> {
                     // SAFETY: as above.
                     let out = unsafe { self.out.numbers(place, width) };
                     for (out, number) in out.iter_mut().zip(&block[row * padded..]) {
-                        *out = narrow(number * shares[row]);
+                        *out = Bf16::nearest(number * shares[row]);
                     }
                 }
             }
@@ -401,11 +397,11 @@ impl Job for Forward<'_> {
 
 struct Backward<'a> {
     shape: Shape<'a>,
-    inputs: Inputs<'a, u16>,
-    result: Output<&'a [u16], &'a [f32]>,
-    grad: &'a [u16],
+    inputs: Inputs<'a, Bf16>,
+    result: Output<&'a [Bf16], &'a [f32]>,
+    grad: &'a [Bf16],
     /// For queries, keys and values.
-    to: [Shared<'a, u16>; 3],
+    to: [Shared<'a, Bf16>; 3],
 }
 
 impl Job for Backward<'_> {
@@ -473,7 +469,7 @@ impl Job for Backward<'_> {
                 }
                 for (to, from) in rows.chunks_exact_mut(tokens).zip(slopes.chunks_exact(tokens)).take(count) {
                     for (to, number) in to[..reach].iter_mut().zip(from) {
-                        *to = narrow(*number);
+                        *to = Bf16::nearest(*number);
                     }
                 }
                 paired(weights, tokens, count, reach, weight_pairs);
@@ -489,7 +485,7 @@ impl Job for Backward<'_> {
                     // SAFETY: this document's rows of this head are this task's alone.
                     let to = unsafe { self.to[0].numbers(place, width) };
                     for (to, number) in to.iter_mut().zip(&block[row * padded..]) {
-                        *to = narrow(*number);
+                        *to = Bf16::nearest(*number);
                     }
                 }
             }
@@ -500,7 +496,7 @@ impl Job for Backward<'_> {
                 // SAFETY: this document's rows of this group are this task's alone.
                 let to = unsafe { to.numbers(place, width) };
                 for (to, number) in to.iter_mut().zip(found[token..].iter().step_by(tokens)) {
-                    *to = narrow(*number);
+                    *to = Bf16::nearest(*number);
                 }
             }
         }
@@ -516,15 +512,15 @@ fn paired(numbers: &[f32], tokens: usize, count: usize, reach: usize, to: &mut [
         for (panel, (one, other)) in to.chunks_exact_mut(QUERIES / 2 * PANEL).zip(both) {
             let to = &mut panel[row / 2 * PANEL..][..PANEL];
             for lane in 0..PANEL {
-                to[lane] = pair(narrow(one[lane]), narrow(other[lane]));
+                to[lane] = Bf16::pair(Bf16::nearest(one[lane]), Bf16::nearest(other[lane]));
             }
         }
     }
 }
 
 #[inline(always)]
-fn inner(left: &[u16], right: &[u16]) -> f32 {
-    super::super::math::sum(left.len(), |place| wide(left[place]) * wide(right[place]))
+fn inner(left: &[Bf16], right: &[Bf16]) -> f32 {
+    sum(left.len(), |place| left[place].wide() * right[place].wide())
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]
@@ -535,27 +531,27 @@ mod tests {
 
     /// Results and gradients in the order: out, log sums, of queries, keys, values.
     struct Found {
-        narrow: [Vec<u16>; 4],
+        narrow: [Vec<Bf16>; 4],
         log_sums: Vec<f32>,
     }
 
     /// The case with its numbers rounded, and those as bits.
-    fn rounded(lengths: &[usize], heads: usize, groups: usize, width: usize) -> (Case, [Vec<u16>; 4]) {
+    fn rounded(lengths: &[usize], heads: usize, groups: usize, width: usize) -> (Case, [Vec<Bf16>; 4]) {
         let mut case = Case::new(lengths, heads, groups, width);
         let bits = case
             .memory
             .each_ref()
-            .map(|numbers| numbers.iter().map(|number| narrow(*number)).collect::<Vec<_>>());
-        case.memory = bits.each_ref().map(|bits| bits.iter().map(|number| wide(*number)).collect());
+            .map(|numbers| numbers.iter().map(|number| Bf16::nearest(*number)).collect::<Vec<_>>());
+        case.memory = bits.each_ref().map(|bits| bits.iter().map(|number| number.wide()).collect());
         (case, bits)
     }
 
-    fn found(case: &Case, bits: &[Vec<u16>; 4], threads: usize) -> Found {
+    fn found(case: &Case, bits: &[Vec<Bf16>; 4], threads: usize) -> Found {
         let [queries, keys, values, grad] = bits;
         let inputs = Inputs { queries, keys, values };
         let mut log_sums = vec![f32::NAN; case.shape().tokens() * case.heads];
-        let mut narrow =
-            [queries.len(), queries.len(), keys.len(), values.len()].map(|size| vec![0x7fc0; size]);
+        let mut narrow = [queries.len(), queries.len(), keys.len(), values.len()]
+            .map(|size| vec![Bf16::nearest(f32::NAN); size]);
         let [out, to_queries, to_keys, to_values] = &mut narrow;
         forward(case.shape(), inputs, Output { out, log_sums: &mut log_sums }, threads);
         let gradients = Gradients { queries: to_queries, keys: to_keys, values: to_values };
@@ -589,7 +585,7 @@ mod tests {
                 let apart = found.narrow[place]
                     .iter()
                     .zip(exact)
-                    .map(|(found, exact)| f64::from(wide(*found)) - exact);
+                    .map(|(found, exact)| f64::from(found.wide()) - exact);
                 let distance = apart.map(|it| it * it).sum::<f64>().sqrt();
                 assert!(distance <= 0.01 * size, "{lengths:?} {place}: {distance} of {size}");
             }
@@ -612,14 +608,20 @@ mod tests {
 
     #[test]
     fn tiles_and_pairs_agree() {
-        if bf16() != Bf16::Tiles {
+        #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+        fn with_pairs(job: &Forward<'_>, task: Task, scratch: &mut Scratch) {
+            // SAFETY: a processor with AMX has these instructions.
+            unsafe { job.work::<Pairs>(task, scratch) }
+        }
+        if bf16_products() != Bf16Products::Tiles {
             return;
         }
         let (case, bits) = rounded(&[61, 100], 4, 2, 48);
         let [queries, keys, values, _] = &bits;
         let inputs = Inputs { queries, keys, values };
         let run = |work: &dyn Fn(&Forward<'_>, Task, &mut Scratch)| {
-            let (mut out, mut log_sums) = (vec![0x7fc0; queries.len()], vec![f32::NAN; 161 * 4]);
+            let (mut out, mut log_sums) =
+                (vec![Bf16::nearest(f32::NAN); queries.len()], vec![f32::NAN; 161 * 4]);
             let shape = case.shape();
             let job =
                 Forward { shape, inputs, out: Shared::new(&mut out), log_sums: Shared::new(&mut log_sums) };
@@ -628,13 +630,8 @@ mod tests {
                     work(&job, Task { start, length, group }, &mut Scratch::default());
                 }
             }
-            out.iter().map(|bits| wide(*bits)).chain(log_sums).collect::<Vec<_>>()
+            out.iter().map(|bits| bits.wide()).chain(log_sums).collect::<Vec<_>>()
         };
-        #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-        fn with_pairs(job: &Forward<'_>, task: Task, scratch: &mut Scratch) {
-            // SAFETY: a processor with AMX has these instructions.
-            unsafe { job.work::<Pairs>(task, scratch) }
-        }
         let tiles = run(&|job, task, scratch| work_here(job, task, scratch));
         // SAFETY: as above.
         let pairs = run(&|job, task, scratch| unsafe { with_pairs(job, task, scratch) });
@@ -649,9 +646,9 @@ mod tests {
             return;
         }
         let (case, mut bits) = rounded(&[20], 1, 1, 16);
-        bits[1][5 * 16] = narrow(f32::NAN);
+        bits[1][5 * 16] = Bf16::nearest(f32::NAN);
         let found = found(&case, &bits, 1);
-        let out: Vec<f32> = found.narrow[0].iter().map(|bits| wide(*bits)).collect();
+        let out: Vec<f32> = found.narrow[0].iter().map(|bits| bits.wide()).collect();
         assert!(out[..5 * 16].iter().all(|number| number.is_finite()));
         assert!(out[5 * 16..].iter().all(|number| number.is_nan()));
     }

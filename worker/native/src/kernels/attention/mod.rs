@@ -8,6 +8,8 @@ pub mod fp32;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::number::Bf16;
+
 /// Multiply-adds for which a thread is worth its start.
 const SHARE: usize = 1 << 22;
 
@@ -46,6 +48,54 @@ pub struct Gradients<'a, N> {
     pub keys: &'a mut [N],
     pub values: &'a mut [N],
 }
+
+/// A number format that attention is computed in.
+pub trait Format: Sized {
+    fn forward(
+        shape: Shape<'_>,
+        inputs: Inputs<'_, Self>,
+        result: Output<&mut [Self], &mut [f32]>,
+        threads: usize,
+    );
+
+    fn backward(
+        shape: Shape<'_>,
+        inputs: Inputs<'_, Self>,
+        result: Output<&[Self], &[f32]>,
+        grad: &[Self],
+        gradients: Gradients<'_, Self>,
+        threads: usize,
+    );
+}
+
+macro_rules! computed_by {
+    ($format:ty, $module:ident) => {
+        impl Format for $format {
+            fn forward(
+                shape: Shape<'_>,
+                inputs: Inputs<'_, Self>,
+                result: Output<&mut [Self], &mut [f32]>,
+                threads: usize,
+            ) {
+                $module::forward(shape, inputs, result, threads);
+            }
+
+            fn backward(
+                shape: Shape<'_>,
+                inputs: Inputs<'_, Self>,
+                result: Output<&[Self], &[f32]>,
+                grad: &[Self],
+                gradients: Gradients<'_, Self>,
+                threads: usize,
+            ) {
+                $module::backward(shape, inputs, result, grad, gradients, threads);
+            }
+        }
+    };
+}
+
+computed_by!(f32, fp32);
+computed_by!(Bf16, bf16);
 
 /// One document and one group of heads that share keys.
 #[derive(Clone, Copy)]
@@ -90,15 +140,15 @@ fn for_each_task(shape: Shape<'_>, threads: usize, work: impl Fn(Task) + Sync) {
         size += length * length * shape.heads * shape.width;
     }
     let next = AtomicUsize::new(0);
-    let share = || {
+    let all = || {
         while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
             work(*task);
         }
     };
     std::thread::scope(|scope| {
         for _ in 1..threads.min(tasks.len()).min(size / SHARE) {
-            scope.spawn(share);
+            scope.spawn(all);
         }
-        share();
+        all();
     });
 }

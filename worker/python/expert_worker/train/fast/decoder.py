@@ -265,9 +265,9 @@ class FastDecoder:
         cos, sin = self.body.rotary_emb(like, batch.positions.unsqueeze(0))
         half = cos.shape[-1] // 2
         cos, sin = cos[0, :, None, :half], sin[0, :, None, :half]
-        if self.between.is_compiled:
+        if self.between.is_compiled or cos.device.type == "cpu":
             # The compiler would take the number of tokens for a constant: in what this is a view of, it is
-            # not the first dimension.
+            # not the first dimension. On a CPU each layer would make a copy.
             cos, sin = cos.contiguous(), sin.contiguous()
         return BatchContext(batch.documents, cos, sin)
 

@@ -14,16 +14,21 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import cross_entropy
 
+from expert_worker import _native
+
 from ..batch import IGNORED
-from . import triton_code
+from . import native, triton_code
 from .matmul import times, times_transposed
+from .native import memory
 from .registry import Kernel, Operation, Target
 
 HeadLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 _CPU_BYTES, _GPU_BYTES = 24 << 20, 512 << 20
-# In place there are only the logits of 16 bits, where else there are theirs beside 32.
-_IN_PLACE_BYTES = 720 << 20
+# In place there are only the logits of 16 bits, where else there are theirs beside 32. A product on a CPU
+# reads the whole head for each chunk: 448 rows of 49,152 words take 144 ms by chunks of 96 rows, and 115 by
+# chunks of 320. From 32 MiB on, glibc asks the kernel for new memory each time.
+_CPU_IN_PLACE_BYTES, _IN_PLACE_BYTES = 30 << 20, 720 << 20
 _ROWS = 32
 
 
@@ -34,7 +39,8 @@ def _chunk_rows(head: Tensor) -> int:
 
 
 def _chunk_rows_in_place(head: Tensor) -> int:
-    return _rows_within(_IN_PLACE_BYTES, head.element_size() * head.shape[0])
+    budget = _CPU_IN_PLACE_BYTES if head.device.type == "cpu" else _IN_PLACE_BYTES
+    return _rows_within(budget, head.element_size() * head.shape[0])
 
 
 def _rows_within(budget: int, row_bytes: int) -> int:
@@ -67,6 +73,18 @@ def _chunk_in_place(
     return losses, times(logits, head) if want_grad else None
 
 
+def _chunk_native(
+    hidden: Tensor, head: Tensor, labels: Tensor, want_grad: bool
+) -> tuple[Tensor, Tensor | None]:
+    if head.dtype != torch.bfloat16:
+        return _chunk(hidden, head, labels, want_grad)
+    logits = times_transposed(hidden, head)
+    losses = logits.new_empty(logits.shape[0], dtype=torch.float32)
+    threads = torch.get_num_threads()
+    _native.row_losses(memory(logits), memory(labels), IGNORED, want_grad, memory(losses), threads)
+    return losses, times(logits, head) if want_grad else None
+
+
 class _Way(NamedTuple):
     """How many rows are a chunk, and the losses of its rows with the gradient of its hidden states."""
 
@@ -76,6 +94,7 @@ class _Way(NamedTuple):
 
 _BESIDE = _Way(_chunk_rows, _chunk)
 _IN_PLACE = _Way(_chunk_rows_in_place, _chunk_in_place)
+_NATIVE = _Way(_chunk_rows_in_place, _chunk_native)
 
 
 def _walk(ctx: Any, hidden: Tensor, head: Tensor, labels: Tensor, way: _Way) -> list[Tensor]:
@@ -127,8 +146,8 @@ class _RowLosses(torch.autograd.Function):
 def row_losses(hidden: Tensor, head: Tensor, labels: Tensor, kernel: HeadLoss) -> Tensor:
     """The loss of each row of `hidden`, as `kernel` computes it where it does so by chunks; 0 for ignored
     ones."""
-    way = _IN_PLACE if kernel is head_loss_in_place else _BESIDE
-    result: Tensor = _RowLosses.apply(hidden, head, labels, way)
+    ways: dict[HeadLoss, _Way] = {head_loss_in_place: _IN_PLACE, head_loss_native: _NATIVE}
+    result: Tensor = _RowLosses.apply(hidden, head, labels, ways.get(kernel, _BESIDE))
     return result
 
 
@@ -146,6 +165,17 @@ def head_loss_in_place(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
     return result
 
 
+def head_loss_native(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
+    """The same by the native module, in bf16 on a CPU."""
+    result: Tensor = _HeadLoss.apply(hidden, head, labels, _NATIVE)
+    return result
+
+
+def _runs_native(target: Target) -> bool:
+    is_bf16 = target.dtype == torch.bfloat16 and native.runs_in(target.dtype)
+    return target.device.type == "cpu" and is_bf16
+
+
 def _runs_in_place(target: Target) -> bool:
     return triton_code.runs(target) and target.dtype != torch.float32
 
@@ -161,6 +191,7 @@ HEAD_LOSS: Operation[Target, HeadLoss] = Operation(
         Kernel(
             "in_place", head_loss_in_place, _runs_in_place, "Loss in place of its logits", saves_memory=True
         ),
+        Kernel("native", head_loss_native, _runs_native, saves_memory=True),
         Kernel("chunked", head_loss, saves_memory=True),
         Kernel("whole", whole_head_loss),
     ],

@@ -23,7 +23,7 @@ class _InOnePass(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
         x = x.contiguous()
-        out, scale = torch.empty_like(x), x.new_empty(x.shape[:-1])
+        out, scale = torch.empty_like(x), x.new_empty(x.shape[:-1], dtype=torch.float32)
         threads = torch.get_num_threads()
         _native.rms_norm(memory(x), memory(weight), epsilon, memory(out), memory(scale), threads)
         ctx.save_for_backward(x, scale, weight)
@@ -46,6 +46,8 @@ class _InOnePass(torch.autograd.Function):
 
 
 def in_one_pass(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    if x.dtype != weight.dtype:
+        return one_scale(x, weight, epsilon)
     result: Tensor = _InOnePass.apply(x, weight, epsilon)
     return result
 

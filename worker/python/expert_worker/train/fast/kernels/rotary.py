@@ -53,6 +53,8 @@ class _InOnePass(torch.autograd.Function):
 
 
 def in_one_pass(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    if x.dtype != cos.dtype:
+        return halves(x, cos, sin)
     result: Tensor = _InOnePass.apply(x, cos, sin)
     return result
 

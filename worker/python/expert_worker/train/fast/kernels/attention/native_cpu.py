@@ -1,9 +1,9 @@
 """Attention on a CPU by the native module, in fp32 and in bf16.
 
-A document's keys and values stay in the processor's cache, heads that share keys share them there, and scores
-behind the causal mask are not formed. In fp32, on documents of a few hundred tokens torch's flash kernel takes
-1.5 to 1.9 times as long, on one of 4,096 a tenth longer. In bf16, by AMX tiles, torch's products block by block
-take three times as long and are further from the exact result, because they round the scores.
+A document's keys and values stay in the processor's cache, heads that share keys share them there, and
+scores behind the causal mask are not formed. In fp32, on documents of a few hundred tokens torch's flash kernel
+takes 1.5 to 1.9 times as long, on one of 4,096 a tenth longer. In bf16 torch's products, block by block, take
+2.3 to 4 times as long, and are further from the exact result, because they round the scores.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ class _Native(torch.autograd.Function):
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: float) -> Tensor:
         q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
         out, log_sums = torch.empty_like(q), q.new_empty(q.shape[:2], dtype=torch.float32)
-        attend = _native.attend_bf16 if q.dtype == torch.bfloat16 else _native.attend
         lengths, threads = documents.lengths, torch.get_num_threads()
-        attend(
-            _memory(q), _memory(k), _memory(v), lengths, scale, _memory(out), _memory(log_sums), threads
+        _native.attend(
+            memory(q), memory(k), memory(v), lengths, scale, memory(out), memory(log_sums), threads
         )
         ctx.save_for_backward(q, k, v, out, log_sums)
         ctx.documents, ctx.scale = documents, scale
@@ -40,27 +39,21 @@ class _Native(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         q, k, v, out, log_sums = ctx.saved_tensors
         to_q, to_k, to_v = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-        backward = _native.attend_bf16_backward if q.dtype == torch.bfloat16 else _native.attend_backward
-        backward(
-            _memory(grad.contiguous()),
-            _memory(q),
-            _memory(k),
-            _memory(v),
-            _memory(out),
-            _memory(log_sums),
+        _native.attend_backward(
+            memory(grad.contiguous()),
+            memory(q),
+            memory(k),
+            memory(v),
+            memory(out),
+            memory(log_sums),
             ctx.documents.lengths,
             ctx.scale,
-            _memory(to_q),
-            _memory(to_k),
-            _memory(to_v),
+            memory(to_q),
+            memory(to_k),
+            memory(to_v),
             torch.get_num_threads(),
         )
         return to_q, to_k, to_v, None, None
-
-
-def _memory(tensor: Tensor) -> Any:
-    """NumPy has no bf16: its arrays hold the bits."""
-    return memory(tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor)
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: float) -> Tensor:
