@@ -123,7 +123,7 @@ def test_in_bf16_native_kernels_take_parts_of_matrices_and_keep_nan(operation):
     ]
     assert not apart_in_memory[0].is_contiguous()
     if operation == "rms_norm":
-        # The weight of a norm is a parameter of its own.
+        # The weight of a norm is a separate parameter, which is contiguous.
         apart_in_memory[1] = others[0]
     count = len(leaves)
     found = results(operation, "native", BF16, apart_in_memory[:count], apart_in_memory[count:])

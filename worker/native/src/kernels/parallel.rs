@@ -1,4 +1,4 @@
-//! Rows in parts, each for a thread.
+//! Rows in parts, one part per thread.
 
 /// Elements for which a thread is worth its start.
 const SHARE: usize = 1 << 18;

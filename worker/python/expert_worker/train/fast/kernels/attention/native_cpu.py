@@ -1,9 +1,9 @@
 """Attention on a CPU by the native module, in fp32 and in bf16.
 
 A document's keys and values stay in the processor's cache, heads that share keys share them there, and
-scores behind the causal mask are not formed. In fp32, on documents of a few hundred tokens torch's flash kernel
-takes 1.5 to 1.9 times as long, on one of 4,096 a tenth longer. In bf16 torch's products, block by block, take
-2.3 to 4 times as long, and are further from the exact result, because they round the scores.
+scores behind the causal mask are not formed. In fp32, on documents of a few hundred tokens, torch's flash
+kernel takes 1.5 to 1.9 times as long, on one of 4,096 a tenth longer. In bf16 torch's products, block by
+block, take 2.3 to 4 times as long, and are further from the exact result, because they round the scores.
 """
 
 from __future__ import annotations
