@@ -62,7 +62,11 @@ def gone_through(made, batches, scale=1 / 7):
 def compare(found, expected):
     assert apart(found[0], expected[0]) < WITHIN
     assert found[1].keys() == expected[1].keys() and found[1]
-    assert max(apart(found[1][name], expected[1][name]) for name in found[1]) < WITHIN
+    # A query that sees one key has no gradient but rounding, which is another one on every processor.
+    largest = max(gradient.norm() for gradient in expected[1].values())
+    for name, gradient in expected[1].items():
+        away = (found[1][name] - gradient).norm()
+        assert away < WITHIN * (gradient.norm() if gradient.norm() > WITHIN * largest else largest), name
 
 
 SETTINGS = [{}, {"dropout": 0.3}, {"checkpointing": "selective"}, {"checkpointing": "full"}]
