@@ -94,7 +94,7 @@ pub unsafe fn product<E: Engine>(left: Left<'_>, right: Panels<'_>, out: Sums<'_
 mod x86 {
     use std::arch::asm;
     use std::arch::x86_64::{
-        __m512, __m512bh, _mm512_dpbf16_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_set1_epi32,
+        __m512, __m512bh, __m512i, _mm512_dpbf16_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_set1_epi32,
         _mm512_setzero_ps, _mm512_storeu_ps,
     };
     use std::mem::transmute;
@@ -235,8 +235,7 @@ mod x86 {
                         let (near, far) = (load(columns), load(columns.add(panel)));
                         for (place, [one, other]) in sums.iter_mut().enumerate() {
                             let both = left.add(place * row + 2 * pair).cast::<i32>().read_unaligned();
-                            let both =
-                                transmute::<std::arch::x86_64::__m512i, __m512bh>(_mm512_set1_epi32(both));
+                            let both = transmute::<__m512i, __m512bh>(_mm512_set1_epi32(both));
                             *one = _mm512_dpbf16_ps(*one, both, near);
                             *other = _mm512_dpbf16_ps(*other, both, far);
                         }
@@ -253,7 +252,7 @@ mod x86 {
     #[inline(always)]
     unsafe fn load(from: *const u32) -> __m512bh {
         // SAFETY: the caller's; all bits are pairs of numbers.
-        unsafe { transmute::<std::arch::x86_64::__m512i, __m512bh>(_mm512_loadu_si512(from.cast())) }
+        unsafe { transmute::<__m512i, __m512bh>(_mm512_loadu_si512(from.cast())) }
     }
 
     #[inline(always)]

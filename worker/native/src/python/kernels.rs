@@ -6,7 +6,7 @@ use pyo3::buffer::{Element, PyBuffer, PyUntypedBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::kernels::attention::{Format as _, Gradients, Inputs, Output, Shape};
+use crate::kernels::attention::{self, Gradients, Inputs, Output, Shape};
 use crate::kernels::elementwise::{self, Angles};
 use crate::kernels::head_loss;
 use crate::kernels::number::Bf16;
@@ -223,7 +223,7 @@ pub fn attend(
         let result = Output { out: out.write::<N>()?, log_sums };
         demand(result.out.len() == inputs.queries.len())?;
         demand(result.log_sums.len() == shape.tokens() * shape.heads)?;
-        py.detach(|| N::forward(shape, inputs, result, threads));
+        py.detach(|| attention::forward(shape, inputs, result, threads));
     });
     Ok(())
 }
@@ -256,7 +256,7 @@ pub fn attend_backward(
         demand(of_queries.iter().all(|length| *length == inputs.queries.len()))?;
         demand(of_keys.iter().all(|length| *length == inputs.keys.len()))?;
         demand(result.log_sums.len() == shape.tokens() * shape.heads)?;
-        py.detach(|| N::backward(shape, inputs, result, grad, gradients, threads));
+        py.detach(|| attention::backward(shape, inputs, result, grad, gradients, threads));
     });
     Ok(())
 }

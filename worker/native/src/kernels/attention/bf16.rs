@@ -15,40 +15,23 @@ use super::super::math::{LANES, exp_fused, largest, sum, total};
 use super::super::number::{Bf16, Number as _};
 use super::super::processor::{Bf16Products, bf16_products};
 use super::super::products_bf16::{BLOCK, Engine, Left, PANEL, Panels, Size, Sums, product};
-use super::{Gradients, Inputs, Output, Shape, Shared, Task, for_each_task};
+use super::{Backward, Format, Forward, Head, Shape, Task, fit, zeros};
 
 /// Queries whose scores are held at once.
 const QUERIES: usize = 2 * BLOCK;
-/// Bytes of a cache line, which a row of a tile fills.
-const LINE: usize = 64;
 
 pub fn runs_here() -> bool {
     bf16_products() > Bf16Products::No
 }
 
-pub fn forward(
-    shape: Shape<'_>,
-    inputs: Inputs<'_, Bf16>,
-    result: Output<&mut [Bf16], &mut [f32]>,
-    threads: usize,
-) {
-    let Output { out, log_sums } = result;
-    let job = Forward { shape, inputs, out: Shared::new(out), log_sums: Shared::new(log_sums) };
-    for_each_task(shape, threads, |task| on_scratch(&job, task));
-}
+impl Format for Bf16 {
+    fn forward_task(job: &Forward<'_, Bf16>, task: Task) {
+        on_scratch(job, task);
+    }
 
-pub fn backward(
-    shape: Shape<'_>,
-    inputs: Inputs<'_, Bf16>,
-    result: Output<&[Bf16], &[f32]>,
-    grad: &[Bf16],
-    gradients: Gradients<'_, Bf16>,
-    threads: usize,
-) {
-    let Gradients { queries, keys, values } = gradients;
-    let to = [queries, keys, values].map(Shared::new);
-    let job = Backward { shape, inputs, result, grad, to };
-    for_each_task(shape, threads, |task| on_scratch(&job, task));
+    fn backward_task(job: &Backward<'_, Bf16>, task: Task) {
+        on_scratch(job, task);
+    }
 }
 
 trait Job: Sync {
@@ -128,52 +111,17 @@ struct Scratch {
     to_values: Vec<f32>,
 }
 
-/// `size` numbers from the start of a cache line on, with whatever they were.
-fn fit<N: Copy + Default>(memory: &mut Vec<N>, size: usize) -> &mut [N] {
-    let spare = LINE / size_of::<N>();
-    if memory.len() < size + spare {
-        memory.resize(size + spare, N::default());
-    }
-    let first = memory.as_ptr().align_offset(LINE).min(spare);
-    &mut memory[first..first + size]
-}
-
-fn zeros<N: Copy + Default>(memory: &mut Vec<N>, size: usize) -> &mut [N] {
-    let memory = fit(memory, size);
-    memory.fill(N::default());
-    memory
-}
-
-/// One head's rows within [tokens, heads, width].
-#[derive(Clone, Copy)]
-struct Head<'a> {
-    numbers: &'a [Bf16],
-    start: usize,
-    row: usize,
-    width: usize,
-}
-
-impl<'a> Head<'a> {
-    fn new(numbers: &'a [Bf16], first: usize, heads: usize, head: usize, width: usize) -> Self {
-        Self { numbers, start: (first * heads + head) * width, row: heads * width, width }
-    }
-
-    #[inline(always)]
-    fn at(self, token: usize) -> &'a [Bf16] {
-        &self.numbers[self.start + token * self.row..][..self.width]
-    }
-
-    /// `rows` rows of `padded` numbers from token `first` on; zeros behind the document's `length`.
+impl Head<'_, Bf16> {
+    /// Rows of `padded` numbers from token `first` on; zeros behind the document's `length`.
     #[inline(always)]
     fn rows(self, first: usize, length: usize, padded: usize, to: &mut [Bf16]) {
         for (place, to) in to.chunks_exact_mut(padded).enumerate() {
             let (numbers, behind) = to.split_at_mut(self.width);
+            behind.fill(Bf16::ZERO);
             if first + place < length {
                 numbers.copy_from_slice(self.at(first + place));
-                behind.fill(Bf16::ZERO);
             } else {
                 numbers.fill(Bf16::ZERO);
-                behind.fill(Bf16::ZERO);
             }
         }
     }
@@ -200,26 +148,24 @@ impl<'a> Head<'a> {
         to.fill(0);
         for first in (0..length).step_by(2) {
             let one = self.at(first);
-            let other = if first + 1 < length { Some(self.at(first + 1)) } else { None };
-            for from in (0..self.width).step_by(PANEL) {
-                let end = self.width.min(from + PANEL);
-                let to = &mut to[from / PANEL * (tokens / 2 * PANEL) + first / 2 * PANEL..][..end - from];
-                match other {
-                    Some(other) => {
-                        for (to, (one, other)) in
-                            to.iter_mut().zip(one[from..end].iter().zip(&other[from..end]))
-                        {
-                            *to = Bf16::pair(*one, *other);
-                        }
-                    }
-                    None => {
-                        for (to, one) in to.iter_mut().zip(&one[from..end]) {
-                            *to = Bf16::pair(*one, Bf16::ZERO);
-                        }
-                    }
+            let is_pair = first + 1 < length;
+            let other = self.at(if is_pair { first + 1 } else { first });
+            let panels = to.chunks_exact_mut(tokens / 2 * PANEL);
+            for (panel, (one, other)) in panels.zip(one.chunks(PANEL).zip(other.chunks(PANEL))) {
+                let to = &mut panel[first / 2 * PANEL..][..PANEL];
+                for (to, (one, other)) in to.iter_mut().zip(one.iter().zip(other)) {
+                    *to = Bf16::pair(*one, if is_pair { *other } else { Bf16::ZERO });
                 }
             }
         }
+    }
+}
+
+/// Rounds as many of `numbers` as `to` has room for.
+#[inline(always)]
+fn round(numbers: &[f32], to: &mut [Bf16]) {
+    for (to, number) in to.iter_mut().zip(numbers) {
+        *to = Bf16::nearest(*number);
     }
 }
 
@@ -319,7 +265,6 @@ impl Sizes {
 fn weigh(row: &mut [f32], token: usize, scale: f32) -> (f32, f32) {
     row[token + 1..].fill(f32::NEG_INFINITY);
     let parts = row.as_chunks_mut::<LANES>().0;
-    let parts = &mut parts[..(token + 1).div_ceil(LANES)];
     for number in parts.as_flattened_mut() {
         *number *= scale;
     }
@@ -335,14 +280,7 @@ fn weigh(row: &mut [f32], token: usize, scale: f32) -> (f32, f32) {
     (highest + whole.ln(), whole)
 }
 
-struct Forward<'a> {
-    shape: Shape<'a>,
-    inputs: Inputs<'a, Bf16>,
-    out: Shared<'a, Bf16>,
-    log_sums: Shared<'a, f32>,
-}
-
-impl Job for Forward<'_> {
+impl Job for Forward<'_, Bf16> {
     #[inline(always)]
     unsafe fn work<E: Engine>(&self, task: Task, scratch: &mut Scratch) {
         let Shape { heads, groups, width, scale, .. } = self.shape;
@@ -367,16 +305,12 @@ impl Job for Forward<'_> {
                 unsafe { sizes.scores::<E>(first, count, queries, keys, weights) };
                 let mut shares = [0.0; QUERIES];
                 for row in 0..count.min(length - first) {
-                    let reach = first + row / BLOCK * BLOCK + BLOCK;
+                    let reach = (first + row + 1).next_multiple_of(BLOCK);
                     let (weights, rows) =
                         (&mut weights[row * tokens..][..reach], &mut rows[row * tokens..][..reach]);
                     let (log_sum, whole) = weigh(weights, first + row, scale);
                     shares[row] = 1.0 / whole;
-                    let seen = (first + row + 1).next_multiple_of(LANES);
-                    for (to, number) in rows[..seen].iter_mut().zip(&*weights) {
-                        *to = Bf16::nearest(*number);
-                    }
-                    rows[seen..].fill(Bf16::ZERO);
+                    round(weights, rows);
                     let place = (start + first + row) * heads + head;
                     // SAFETY: this document's rows of this head are this task's alone.
                     let kept = unsafe { self.log_sums.numbers(place, 1) };
@@ -397,16 +331,7 @@ impl Job for Forward<'_> {
     }
 }
 
-struct Backward<'a> {
-    shape: Shape<'a>,
-    inputs: Inputs<'a, Bf16>,
-    result: Output<&'a [Bf16], &'a [f32]>,
-    grad: &'a [Bf16],
-    /// For queries, keys and values.
-    to: [Shared<'a, Bf16>; 3],
-}
-
-impl Job for Backward<'_> {
+impl Job for Backward<'_, Bf16> {
     #[inline(always)]
     unsafe fn work<E: Engine>(&self, task: Task, scratch: &mut Scratch) {
         let Shape { heads, groups, width, scale, .. } = self.shape;
@@ -470,9 +395,7 @@ impl Job for Backward<'_> {
                     }
                 }
                 for (to, from) in rows.chunks_exact_mut(tokens).zip(slopes.chunks_exact(tokens)).take(count) {
-                    for (to, number) in to[..reach].iter_mut().zip(from) {
-                        *to = Bf16::nearest(*number);
-                    }
+                    round(from, &mut to[..reach]);
                 }
                 paired(weights, tokens, count, reach, weight_pairs);
                 paired(slopes, tokens, count, reach, slope_pairs);
@@ -486,9 +409,7 @@ impl Job for Backward<'_> {
                     let place = ((start + first + row) * heads + head) * width;
                     // SAFETY: this document's rows of this head are this task's alone.
                     let to = unsafe { self.to[0].numbers(place, width) };
-                    for (to, number) in to.iter_mut().zip(&block[row * padded..]) {
-                        *to = Bf16::nearest(*number);
-                    }
+                    round(&block[row * padded..], to);
                 }
             }
         }
@@ -529,6 +450,7 @@ fn inner(left: &[Bf16], right: &[Bf16]) -> f32 {
 mod tests {
     use super::super::super::products_bf16::Pairs;
     use super::super::exact::Case;
+    use super::super::{Gradients, Inputs, Output, Shared, backward, forward};
     use super::*;
 
     /// Results and gradients in the order: out, log sums, of queries, keys, values.
@@ -611,7 +533,7 @@ mod tests {
     #[test]
     fn tiles_and_pairs_agree() {
         #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-        fn with_pairs(job: &Forward<'_>, task: Task, scratch: &mut Scratch) {
+        fn with_pairs(job: &Forward<'_, Bf16>, task: Task, scratch: &mut Scratch) {
             // SAFETY: a processor with AMX has these instructions.
             unsafe { job.work::<Pairs>(task, scratch) }
         }
@@ -621,7 +543,7 @@ mod tests {
         let (case, bits) = rounded(&[61, 100], 4, 2, 48);
         let [queries, keys, values, _] = &bits;
         let inputs = Inputs { queries, keys, values };
-        let run = |work: &dyn Fn(&Forward<'_>, Task, &mut Scratch)| {
+        let run = |work: &dyn Fn(&Forward<'_, Bf16>, Task, &mut Scratch)| {
             let (mut out, mut log_sums) =
                 (vec![Bf16::nearest(f32::NAN); queries.len()], vec![f32::NAN; 161 * 4]);
             let shape = case.shape();

@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use super::super::math::{LANES, exp_fused, largest, sum, total};
 use super::super::processor::{Instructions, instructions};
 use super::super::tile::{Left, Rows, Vector, columns, product};
-use super::{Gradients, Inputs, Output, Shape, Shared, Task, for_each_task};
+use super::{Backward, Format, Forward, Head, Shape, Task, fit, zeros};
 
 /// Queries whose scores are held at once: a multiple of every tile's rows.
 const BLOCK: usize = 48;
@@ -21,34 +21,20 @@ const BLOCK: usize = 48;
 const DEPTH: usize = 128;
 /// Rows of the tallest tile.
 const TALLEST: usize = 12;
+
 /// Whether this processor has what the tiles need; elsewhere a fused multiply-add is a call of a function.
 pub fn runs_here() -> bool {
     instructions() > Instructions::Plain || cfg!(target_arch = "aarch64")
 }
 
-pub fn forward(
-    shape: Shape<'_>,
-    inputs: Inputs<'_, f32>,
-    result: Output<&mut [f32], &mut [f32]>,
-    threads: usize,
-) {
-    let Output { out, log_sums } = result;
-    let job = Forward { shape, inputs, out: Shared::new(out), log_sums: Shared::new(log_sums) };
-    for_each_task(shape, threads, |task| on_scratch(&job, task));
-}
+impl Format for f32 {
+    fn forward_task(job: &Forward<'_, f32>, task: Task) {
+        on_scratch(job, task);
+    }
 
-pub fn backward(
-    shape: Shape<'_>,
-    inputs: Inputs<'_, f32>,
-    result: Output<&[f32], &[f32]>,
-    grad: &[f32],
-    gradients: Gradients<'_, f32>,
-    threads: usize,
-) {
-    let Gradients { queries, keys, values } = gradients;
-    let to = [queries, keys, values].map(Shared::new);
-    let job = Backward { shape, inputs, result, grad, to };
-    for_each_task(shape, threads, |task| on_scratch(&job, task));
+    fn backward_task(job: &Backward<'_, f32>, task: Task) {
+        on_scratch(job, task);
+    }
 }
 
 trait Job: Sync {
@@ -109,38 +95,7 @@ struct Scratch {
     block: Vec<f32>,
 }
 
-/// At least `size` numbers of `memory`, with whatever they were.
-fn fit(memory: &mut Vec<f32>, size: usize) -> &mut [f32] {
-    if memory.len() < size {
-        memory.resize(size, 0.0);
-    }
-    &mut memory[..size]
-}
-
-fn zeros(memory: &mut Vec<f32>, size: usize) -> &mut [f32] {
-    let memory = fit(memory, size);
-    memory.fill(0.0);
-    memory
-}
-
-/// One head's rows within [tokens, heads, width].
-#[derive(Clone, Copy)]
-struct Head<'a> {
-    numbers: &'a [f32],
-    start: usize,
-    row: usize,
-    width: usize,
-}
-
-impl<'a> Head<'a> {
-    fn new(numbers: &'a [f32], first: usize, heads: usize, head: usize, width: usize) -> Self {
-        Self { numbers, start: (first * heads + head) * width, row: heads * width, width }
-    }
-
-    fn at(self, token: usize) -> &'a [f32] {
-        &self.numbers[self.start + token * self.row..][..self.width]
-    }
-
+impl Head<'_, f32> {
     /// Rows of `padded` numbers each, times `factor`; behind `tokens`, zeros up to `rows`.
     fn rows(self, from: usize, tokens: usize, rows: usize, padded: usize, factor: f32, to: &mut [f32]) {
         let (filled, rest) = to[..rows * padded].split_at_mut(tokens * padded);
@@ -286,14 +241,7 @@ fn causal(
     })
 }
 
-struct Forward<'a> {
-    shape: Shape<'a>,
-    inputs: Inputs<'a, f32>,
-    out: Shared<'a, f32>,
-    log_sums: Shared<'a, f32>,
-}
-
-impl Job for Forward<'_> {
+impl Job for Forward<'_, f32> {
     #[inline(always)]
     unsafe fn work<V: Vector, const ROWS: usize>(&self, task: Task, scratch: &mut Scratch) {
         let Shape { heads, groups, width, scale, .. } = self.shape;
@@ -348,16 +296,7 @@ impl Job for Forward<'_> {
     }
 }
 
-struct Backward<'a> {
-    shape: Shape<'a>,
-    inputs: Inputs<'a, f32>,
-    result: Output<&'a [f32], &'a [f32]>,
-    grad: &'a [f32],
-    /// For queries, keys and values.
-    to: [Shared<'a, f32>; 3],
-}
-
-impl Job for Backward<'_> {
+impl Job for Backward<'_, f32> {
     #[inline(always)]
     unsafe fn work<V: Vector, const ROWS: usize>(&self, task: Task, scratch: &mut Scratch) {
         let Shape { heads, groups, width, scale, .. } = self.shape;
@@ -437,6 +376,7 @@ impl Job for Backward<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::exact::{Case, Found};
+    use super::super::{Gradients, Inputs, Output, Shared, backward, forward};
     use super::*;
 
     impl Case {
@@ -490,7 +430,7 @@ mod tests {
         let case = Case::new(&[61, 100], 4, 2, 48);
         let [queries, keys, values, _] = &case.memory;
         let inputs = Inputs { queries, keys, values };
-        let run = |work: &dyn Fn(&Forward<'_>, Task, &mut Scratch)| {
+        let run = |work: &dyn Fn(&Forward<'_, f32>, Task, &mut Scratch)| {
             let (mut out, mut log_sums) = (vec![f32::NAN; queries.len()], vec![f32::NAN; 161 * 4]);
             let job = Forward {
                 shape: case.shape(),
@@ -513,7 +453,7 @@ mod tests {
         #[cfg(target_arch = "x86_64")]
         if instructions() > Instructions::Plain {
             #[target_feature(enable = "avx2,fma")]
-            fn narrow(job: &Forward<'_>, task: Task, scratch: &mut Scratch) {
+            fn narrow(job: &Forward<'_, f32>, task: Task, scratch: &mut Scratch) {
                 // SAFETY: this processor has the registers.
                 unsafe { job.work::<std::arch::x86_64::__m256, 6>(task, scratch) }
             }

@@ -1,5 +1,8 @@
 //! Causal attention by document, and its gradients.
 
+// A function is compiled with the instructions of the one that it is inlined into.
+#![allow(clippy::inline_always)]
+
 pub mod bf16;
 #[cfg(test)]
 mod exact;
@@ -8,8 +11,8 @@ pub mod fp32;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::number::Bf16;
-
+/// Bytes of a cache line, which a row of a tile fills.
+const LINE: usize = 64;
 /// Multiply-adds for which a thread is worth its start.
 const SHARE: usize = 1 << 22;
 
@@ -50,56 +53,56 @@ pub struct Gradients<'a, N> {
 }
 
 /// A number format that attention is computed in.
-pub trait Format: Sized {
-    fn forward(
-        shape: Shape<'_>,
-        inputs: Inputs<'_, Self>,
-        result: Output<&mut [Self], &mut [f32]>,
-        threads: usize,
-    );
+pub trait Format: Copy + Send + Sync {
+    fn forward_task(job: &Forward<'_, Self>, task: Task);
 
-    fn backward(
-        shape: Shape<'_>,
-        inputs: Inputs<'_, Self>,
-        result: Output<&[Self], &[f32]>,
-        grad: &[Self],
-        gradients: Gradients<'_, Self>,
-        threads: usize,
-    );
+    fn backward_task(job: &Backward<'_, Self>, task: Task);
 }
 
-macro_rules! computed_by {
-    ($format:ty, $module:ident) => {
-        impl Format for $format {
-            fn forward(
-                shape: Shape<'_>,
-                inputs: Inputs<'_, Self>,
-                result: Output<&mut [Self], &mut [f32]>,
-                threads: usize,
-            ) {
-                $module::forward(shape, inputs, result, threads);
-            }
-
-            fn backward(
-                shape: Shape<'_>,
-                inputs: Inputs<'_, Self>,
-                result: Output<&[Self], &[f32]>,
-                grad: &[Self],
-                gradients: Gradients<'_, Self>,
-                threads: usize,
-            ) {
-                $module::backward(shape, inputs, result, grad, gradients, threads);
-            }
-        }
-    };
+pub fn forward<N: Format>(
+    shape: Shape<'_>,
+    inputs: Inputs<'_, N>,
+    result: Output<&mut [N], &mut [f32]>,
+    threads: usize,
+) {
+    let Output { out, log_sums } = result;
+    let job = Forward { shape, inputs, out: Shared::new(out), log_sums: Shared::new(log_sums) };
+    for_each_task(shape, threads, |task| N::forward_task(&job, task));
 }
 
-computed_by!(f32, fp32);
-computed_by!(Bf16, bf16);
+pub fn backward<N: Format>(
+    shape: Shape<'_>,
+    inputs: Inputs<'_, N>,
+    result: Output<&[N], &[f32]>,
+    grad: &[N],
+    gradients: Gradients<'_, N>,
+    threads: usize,
+) {
+    let Gradients { queries, keys, values } = gradients;
+    let to = [queries, keys, values].map(Shared::new);
+    let job = Backward { shape, inputs, result, grad, to };
+    for_each_task(shape, threads, |task| N::backward_task(&job, task));
+}
+
+pub struct Forward<'a, N> {
+    shape: Shape<'a>,
+    inputs: Inputs<'a, N>,
+    out: Shared<'a, N>,
+    log_sums: Shared<'a, f32>,
+}
+
+pub struct Backward<'a, N> {
+    shape: Shape<'a>,
+    inputs: Inputs<'a, N>,
+    result: Output<&'a [N], &'a [f32]>,
+    grad: &'a [N],
+    /// For queries, keys and values.
+    to: [Shared<'a, N>; 3],
+}
 
 /// One document and one group of heads that share keys.
 #[derive(Clone, Copy)]
-struct Task {
+pub struct Task {
     start: usize,
     length: usize,
     group: usize,
@@ -129,6 +132,42 @@ impl<'a, N> Shared<'a, N> {
         assert!(start + length <= self.length);
         unsafe { std::slice::from_raw_parts_mut(self.start.add(start), length) }
     }
+}
+
+/// One head's rows within [tokens, heads, width].
+#[derive(Clone, Copy)]
+struct Head<'a, N> {
+    numbers: &'a [N],
+    start: usize,
+    row: usize,
+    width: usize,
+}
+
+impl<'a, N> Head<'a, N> {
+    fn new(numbers: &'a [N], first: usize, heads: usize, head: usize, width: usize) -> Self {
+        Self { numbers, start: (first * heads + head) * width, row: heads * width, width }
+    }
+
+    #[inline(always)]
+    fn at(self, token: usize) -> &'a [N] {
+        &self.numbers[self.start + token * self.row..][..self.width]
+    }
+}
+
+/// `size` numbers of a thread's memory, from the start of a cache line on, with whatever they were.
+fn fit<N: Copy + Default>(memory: &mut Vec<N>, size: usize) -> &mut [N] {
+    let spare = LINE / size_of::<N>();
+    if memory.len() < size + spare {
+        memory.resize(size + spare, N::default());
+    }
+    let first = memory.as_ptr().align_offset(LINE).min(spare);
+    &mut memory[first..first + size]
+}
+
+fn zeros<N: Copy + Default>(memory: &mut Vec<N>, size: usize) -> &mut [N] {
+    let memory = fit(memory, size);
+    memory.fill(N::default());
+    memory
 }
 
 fn for_each_task(shape: Shape<'_>, threads: usize, work: impl Fn(Task) + Sync) {

@@ -16,6 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from expert_worker import _native
 
+from .. import native
 from ..native import memory
 from ..registry import Kernel, Target
 from .documents import Documents
@@ -62,10 +63,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: float) 
 
 
 def _runs(target: Target) -> bool:
-    if target.device.type != "cpu" or target.compiled:
-        return False
     is_fast = {torch.float32: _native.ATTENTION_RUNS_HERE, torch.bfloat16: _native.BF16_ATTENTION_RUNS_HERE}
-    return is_fast.get(target.dtype, False)
+    return native.runs(target) and is_fast[target.dtype]
 
 
 NATIVE_CPU = Kernel("native", attend, _runs, "Attention document by document (native, CPU)")
