@@ -107,6 +107,9 @@ REFUSED = [
     "RETURN 1 /* ' */ LOAD FROM 'x' // '",
     "RETURN 'open",
     "RETURN 1. CALL show_tables()",
+    "WITH 1 AS a RETURN {a: CALL show_tables()}",
+    "MATCH (p:CALL show_tables()) RETURN p",
+    "MATCH (p:LOAD FROM 'x.csv') RETURN p",
     "RETURN \x00 1",
     "RETURN " + "1 + " * 300_000 + "1",
 ]
@@ -126,9 +129,13 @@ def test_only_questions_reach_the_engine(place: int, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     "harmless",
-    ["MATCH (p:Person) WHERE p.name = 'CALL' RETURN p", "MATCH (a)-->(b)<--(c)--(d) RETURN a.type"],
+    [
+        "MATCH (p:Person) WHERE p.name = 'CALL' RETURN p",
+        "MATCH (a)-->(b)<--(c)--(d) RETURN a.type",
+        "MATCH (a:Project {open: true})-[:FROM|TO*1..2]->(:Comment)<-[r:USE]-(b:Database) RETURN a.name",
+    ],
 )
-def test_words_in_strings_and_property_names_are_harmless(harmless: str) -> None:
+def test_words_in_strings_and_names_are_harmless(harmless: str) -> None:
     assert refusal(harmless) is None
 
 

@@ -44,7 +44,7 @@ def _refused_piece(pieces: list[str]) -> str | None:
             return UNCLOSED
         if piece in {"//", "/*", "*/"}:
             return "comments are not allowed in a query"
-        if piece.upper() in FORBIDDEN and not _is_property(pieces, place):
+        if piece.upper() in FORBIDDEN and not (_is_property(pieces, place) or _is_label(pieces, place)):
             return f"{piece.upper()} is not allowed in a query"
     return None
 
@@ -53,4 +53,15 @@ def _is_property(pieces: list[str], place: int) -> bool:
     """`p.type`: a name, a dot and the word, with nothing between them."""
     return (
         place >= 2 and pieces[place - 1] == "." and re.fullmatch(r"[^\W\d]\w*", pieces[place - 2]) is not None
+    )
+
+
+def _is_label(pieces: list[str], place: int) -> bool:
+    """`(p:Project)`, `[:TO]`, `[:FROM|TO]`: what no statement can begin with."""
+    following = next((piece for piece in pieces[place + 1 :] if piece != " "), "")
+    return (
+        place >= 2
+        and pieces[place - 1] in (":", "|")
+        and re.fullmatch(r"[(\[]|[^\W\d]\w*", pieces[place - 2]) is not None
+        and following in (")", "]", "{", "|", "*")
     )
