@@ -6,6 +6,7 @@ import pytest
 import torch
 from evaluate import tiny
 
+from expert_worker.evaluate import decode
 from expert_worker.evaluate.decode import Prompt, Written, answer_all, cut
 from expert_worker.evaluate.prompts import PromptMaker, pick_examples
 from expert_worker.plan import Decoding
@@ -88,6 +89,30 @@ def test_stopping_is_noticed_within_a_token() -> None:
     (answer,) = answer_all(tiny.model(), tiny.tokenizer(), prompts("a"), GREEDY, stop_asked=stop)
     assert asked == 3
     assert len(answer.text) <= 3
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.9])
+@pytest.mark.parametrize("stops", [(), ("e",)])
+def test_answers_that_end_early_leave_the_batch(
+    monkeypatch: pytest.MonkeyPatch, stops: tuple[str, ...], temperature: float
+) -> None:
+    """What the others say stays the same, and they are computed without those that have ended."""
+    model, asked = tiny.model(), prompts("a", "some longer question", "why?", "x" * 40, "b", "c d e f g")
+    decoding = GREEDY.model_copy(
+        update={"stop_sequences": stops, "max_new_tokens": 24, "temperature": temperature}
+    )
+    first = tiny.tokenizer()(answer_all(model, tiny.tokenizer(), asked, decoding)[1].text)["input_ids"]
+    model.generation_config.eos_token_id = [0, first[5]]
+    monkeypatch.setattr(decode, "STRETCH", 10**6)
+    whole = answer_all(model, tiny.tokenizer(), asked, decoding, seed=3)
+    sizes: list[int] = []
+    model.register_forward_pre_hook(
+        lambda _module, _args, given: sizes.append(len(given["input_ids"])), with_kwargs=True
+    )
+    monkeypatch.setattr(decode, "STRETCH", 4)
+    assert answer_all(model, tiny.tokenizer(), asked, decoding, seed=3) == whole
+    assert len({len(answer.text) for answer in whole}) > 2
+    assert sizes[0] == len(asked) > sizes[-1]
 
 
 def test_the_training_mode_is_restored() -> None:

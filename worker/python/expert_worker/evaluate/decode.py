@@ -24,6 +24,8 @@ from expert_worker.plan import Decoding
 CPU_ROWS = 32
 GPU_ROWS = 64
 LOOK_BACK = 24
+# Tokens after which the answers that have ended leave the batch: what is left of it goes faster.
+STRETCH = 16
 _GREEDY = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None, "min_p": None}
 
 
@@ -48,16 +50,25 @@ class _Stop(StoppingCriteria):
 
     def __init__(self, tokenizer: Any, stops: Sequence[str], start: int, asked: Callable[[], bool]) -> None:
         self.tokenizer, self.stops, self.start, self.asked = tokenizer, stops, start, asked
+        # The rows that it has ended.
+        self.ended = torch.zeros(1, dtype=torch.bool)
 
     def __call__(self, input_ids: torch.Tensor, _scores: Any, **_: Any) -> torch.Tensor:
+        count, device = input_ids.shape[0], input_ids.device
         if self.asked():
-            return torch.ones(input_ids.shape[0], dtype=torch.bool, device=input_ids.device)
+            self.ended = torch.ones(count, dtype=torch.bool, device=device)
+            return self.ended
         if not self.stops:
-            return torch.zeros(input_ids.shape[0], dtype=torch.bool, device=input_ids.device)
+            return torch.zeros(count, dtype=torch.bool, device=device)
         tails = input_ids[:, max(self.start, input_ids.shape[1] - LOOK_BACK) :]
         texts = self.tokenizer.batch_decode(tails, skip_special_tokens=True)
         done = [any(stop in text for stop in self.stops) for text in texts]
-        return torch.tensor(done, dtype=torch.bool, device=input_ids.device)
+        self.ended = self.ended.to(device) | torch.tensor(done, dtype=torch.bool, device=device)
+        return self.ended
+
+    def keep(self, _rows: Sequence[int]) -> None:
+        """None of the rows that are left has ended."""
+        self.ended = torch.zeros(1, dtype=torch.bool)
 
 
 def answer_all(
@@ -158,8 +169,7 @@ def _prompt_cache(model: Any, tokenizer: Any, ids: torch.Tensor, mask: torch.Ten
     """The keys and values of all tokens but the last, from which generation starts. None where more than
     they decides what follows: virtual tokens of a soft prompt, or the states of a recurrent layer.
     """
-    adapter = getattr(model, "active_peft_config", None)
-    if int(mask.sum(1).min()) < 2 or (adapter is not None and adapter.is_prompt_learning):
+    if int(mask.sum(1).min()) < 2 or _has_virtual_tokens(model):
         return None
     with _in_eval_mode(model), torch.inference_mode():
         cache = model.generate(
@@ -171,10 +181,31 @@ def _prompt_cache(model: Any, tokenizer: Any, ids: torch.Tensor, mask: torch.Ten
             return_dict_in_generate=True,
             **_GREEDY,
         ).past_key_values
-    repeatable = type(cache) is DynamicCache and all(
+    return cache if _is_repeatable(cache) else None
+
+
+def _has_virtual_tokens(model: Any) -> bool:
+    adapter = getattr(model, "active_peft_config", None)
+    return adapter is not None and bool(adapter.is_prompt_learning)
+
+
+def _leaves_early(model: Any) -> bool:
+    """Whether a batch can go on without some of its rows: layers keep keys and values of each, no more."""
+    if _has_virtual_tokens(model):
+        return False
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    if getattr(base, "_is_stateful", True) or base.config.is_encoder_decoder:
+        return False
+    if not base._supports_default_dynamic_cache() or base.generation_config.cache_implementation:
+        return False
+    return _is_repeatable(DynamicCache(config=base.config.get_text_config(decoder=True)))
+
+
+def _is_repeatable(cache: Any) -> bool:
+    """Whether it holds keys and values, a row each for every prompt, and nothing else."""
+    return type(cache) is DynamicCache and all(
         type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in cache.layers
     )
-    return cache if repeatable else None
 
 
 def _seed_of(seed: int, prompt: Prompt, sample: int) -> int:
@@ -232,31 +263,49 @@ def write_tokens(
     cache: DynamicCache | None = None,
 ) -> torch.Tensor:
     """What follows the prompts, a row each; padding follows an answer that ended early."""
-    start = ids.shape[1]
-    given: dict[str, Any] = {} if cache is None else {"past_key_values": cache}
-    ends = end_ids(model, tokenizer, decoding.stop_sequences)
-    processors = LogitsProcessorList()
+    pad, ends = pad_id(model, tokenizer), end_ids(model, tokenizer, decoding.stop_sequences)
+    stop = _Stop(tokenizer, decoding.stop_sequences, ids.shape[1], stop_asked)
+    processors: list[Constraint | Draw] = []
     if decoding.grammar is not None:
         processors.append(Constraint(decoding.grammar, model, tokenizer, ends, ids, mask))
     if decoding.temperature > 0:
         processors.append(Draw(decoding, seeds))
-    with _in_eval_mode(model), torch.inference_mode():
-        found: torch.Tensor = model.generate(
-            input_ids=ids.to(model.device),
-            attention_mask=mask.to(model.device),
-            max_new_tokens=decoding.max_new_tokens,
-            pad_token_id=pad_id(model, tokenizer),
-            eos_token_id=ends or None,
-            stopping_criteria=StoppingCriteriaList(
-                [_Stop(tokenizer, decoding.stop_sequences, start, stop_asked)]
-            ),
-            logits_processor=processors,
-            streamer=streamer,
-            use_cache=True,
-            **given,
-            **_GREEDY,
-        )
-    return found[:, start:]
+    answers = torch.full((len(ids), decoding.max_new_tokens), pad, dtype=torch.long)
+    rows, written = torch.arange(len(ids)), 0
+    at_once = streamer is not None or len(ids) == 1 or not _leaves_early(model)
+    while True:
+        left = decoding.max_new_tokens - written
+        stretch = left if at_once else min(STRETCH, left)
+        with _in_eval_mode(model), torch.inference_mode():
+            made = model.generate(
+                input_ids=ids.to(model.device),
+                attention_mask=mask.to(model.device),
+                max_new_tokens=stretch,
+                pad_token_id=pad,
+                eos_token_id=ends or None,
+                stopping_criteria=StoppingCriteriaList([stop]),
+                logits_processor=LogitsProcessorList(processors),
+                streamer=streamer,
+                use_cache=True,
+                return_dict_in_generate=True,
+                **({} if cache is None else {"past_key_values": cache}),
+                **_GREEDY,
+            )
+        found = made.sequences[:, ids.shape[1] :].cpu()
+        answers[rows, written : written + found.shape[1]] = found
+        written += found.shape[1]
+        going = ~(stop.ended.cpu() | torch.isin(found, torch.tensor(ends)).any(dim=1))
+        if written >= decoding.max_new_tokens or not bool(going.any()):
+            return answers[:, :written]
+        cache = made.past_key_values
+        ids = made.sequences.cpu()
+        mask = torch.cat([mask, torch.ones_like(found)], dim=1)
+        if not bool(going.all()):
+            kept = going.nonzero().flatten()
+            cache.batch_select_indices(kept.to(model.device))
+            ids, mask, rows = ids[kept], mask[kept], rows[kept]
+            for part in (stop, *processors):
+                part.keep(kept.tolist())
 
 
 @contextmanager

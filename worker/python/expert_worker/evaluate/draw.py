@@ -32,6 +32,10 @@ class Draw(LogitsProcessor):
         drawn = places if tokens is None else tokens.gather(1, places)
         return torch.full_like(scores, float("-inf")).scatter_(1, drawn, 0.0)
 
+    def keep(self, rows: Sequence[int]) -> None:
+        """The batch goes on with these rows alone."""
+        self._random = [self._random[row] for row in rows]
+
 
 def likely(scores: torch.Tensor, decoding: Decoding) -> tuple[torch.Tensor | None, torch.Tensor]:
     """The tokens that may be drawn (None: all, in order), and their shares, which need not add up to 1."""

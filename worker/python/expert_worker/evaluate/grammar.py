@@ -76,6 +76,12 @@ class Constraint(LogitsProcessor):
         self._allowed = self._mask(scores.shape[1])
         return scores.masked_fill(~self._allowed.to(scores.device), float("-inf"))
 
+    def keep(self, rows: Sequence[int]) -> None:
+        """The batch goes on with these rows alone."""
+        self._rows = [self._rows[row] for row in rows]
+        if self._allowed is not None:
+            self._allowed = self._allowed[list(rows)]
+
     def _advance(self, tokens: Sequence[int]) -> None:
         allowed = self._allowed
         for place, token in enumerate(tokens):
