@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from expert_worker.schema_rows.ddl import KIND_OF
+
 _TOKENS = re.compile(
     r"""
     (?P<space>\s+ | --[^\n]* | /\*.*?\*/)
@@ -84,7 +86,7 @@ def _table(prompt: str, start: int) -> tuple[NamedTable | None, int]:
         elif token.text != ".":
             return None, start
     parts, end = _parts(tokens)
-    heads = [part[0] for part in parts if part and not _is_constraint(part[0])]
+    heads = [part[0] for part in parts if part and not _is_constraint(part)]
     columns = tuple(_name(head) for head in heads if head.kind in ("word", "name"))
     if name is None or not columns:
         return None, start
@@ -113,8 +115,14 @@ def _parts(tokens: Iterator[_Token]) -> tuple[list[list[_Token]], int]:
     return [], 0
 
 
-def _is_constraint(head: _Token) -> bool:
-    return head.kind == "word" and head.text.upper() in _CONSTRAINTS
+def _is_constraint(part: list[_Token]) -> bool:
+    """A column may have such a name: `key TEXT`, `period VARCHAR(20)`."""
+    head, following, behind = [*(token.text.upper() for token in part[:3]), "", ""][:3]
+    if part[0].kind != "word" or head not in _CONSTRAINTS or following in KIND_OF:
+        return False
+    if head == "PERIOD":
+        return following == "FOR"
+    return head not in ("KEY", "INDEX") or "(" in (following, behind)
 
 
 def _references(parts: list[list[_Token]]) -> Iterator[tuple[str, str, str]]:
