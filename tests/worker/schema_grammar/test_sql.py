@@ -72,8 +72,8 @@ def test_a_query_is_unfinished_without_the_table_of_its_columns(query: str) -> N
 
 
 def test_columns_may_be_called_as_constraints_begin() -> None:
-    schema = """CREATE TABLE access (key VARCHAR(20), period, index_no INT, PERIOD FOR span (a, b), KEY by_no (index_no),
-    INDEX (index_no));\nall"""
+    schema = """CREATE TABLE access (key VARCHAR(20), period, index_no INT, PERIOD FOR span (a, b),
+    KEY by_no (index_no), INDEX (index_no));\nall"""
     assert refused_at(rules(schema), "SELECT key, period FROM access WHERE index_no > 3") is None
     for name in ("span", "by_no"):
         assert refused_at(rules(schema), f"SELECT {name} FROM access") is not None
