@@ -78,7 +78,7 @@ wheels: runtime ## Wheels and source packages of expert-cli and expert-worker, i
 	@ls target/packages
 
 experts: runtime ## Train and score every expert on the embedded base; unchanged experts are skipped
-	@$(EXPERT) train --all experts --model smollm2-135m --set evaluation.test_set_size=200
+	@$(EXPERT) train --all experts --model smollm2-135m --set evaluation.test_set_size=128
 
 # The Rust tests mostly wait for processes, so they run beside the Python tests.
 test: setup programs ## The tests that guard every change

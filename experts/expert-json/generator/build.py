@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
 from expert_worker.evaluate.authoring.rows import conversation
 from expert_worker.evaluate.authoring.split import split_of
 from expert_worker.evaluate.authoring.turns import in_turn
+from expert_worker.evaluate.authoring.written import among, blocks, conversations
 
 from . import compose, convert, extract, lists, receipts, repair, reshape, schema
 from .task import Composition, Task, compact
@@ -96,7 +98,10 @@ LONGEST_ANSWER = 330
 LONGEST_QUESTION = 620
 # Answers with fewer values than this have too few shapes to divide: they are learnt and tested in every split.
 DIVIDED = 4
+# One training row of so many is written by hand.
+WRITTEN = 4
 TRAINED = ("messages", "tags", "level")
+FOLDER = Path(__file__).parent / "written"
 # Words that JSON Schema means; every other key is a name.
 SCHEMA_WORDS = {
     "type",
@@ -151,7 +156,20 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
     def attempts(composition: Composition, draw: Draw) -> Iterator[dict[str, Any]]:
         return _attempts(composition, worlds(split), draw, split)
 
-    return in_turn(TURNS, attempts, f"json/{seed}/{split}", count)
+    generated = in_turn(TURNS, attempts, f"json/{seed}/{split}", count)
+    return among(generated, _written(seed), WRITTEN, count) if split == "train" else generated
+
+
+def _written(seed: int) -> Iterator[dict[str, Any]]:
+    """Tasks whose answers have a shape of the training split."""
+    allowed = [block for block in blocks(FOLDER) if all(_is_trained(answer) for _, answer in block.asked)]
+    for messages in conversations(allowed, SYSTEM, LONGEST_QUESTION + LONGEST_ANSWER, f"json/{seed}"):
+        yield {"messages": messages, "tags": ["written"], "level": 1}
+
+
+def _is_trained(answer: str) -> bool:
+    shape = skeleton(answer)
+    return len(answer) <= LONGEST_ANSWER and (shape is None or split_of(shape) == "train")
 
 
 def _attempts(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
@@ -12,6 +13,7 @@ from expert_worker.evaluate.authoring.phrasing import as_typed
 from expert_worker.evaluate.authoring.rows import conversation, questions_of
 from expert_worker.evaluate.authoring.split import renamed, split_of
 from expert_worker.evaluate.authoring.turns import in_turn
+from expert_worker.evaluate.authoring.written import Block, among, blocks, conversations
 from expert_worker.evaluate.scorers.cypher import GRAPHS, CypherScorer, is_ordered, same
 from expert_worker.evaluate.scorers.cypher_guard import refusal
 
@@ -67,6 +69,9 @@ SIMPLE: Sequence[Composition] = (
 SYSTEM = "Answer with one Cypher query."
 # Answers of these levels are divided among the splits by their skeleton too; simpler ones by their world alone.
 DIVIDED_LEVELS = (4,)
+# One training row of so many is written by hand; characters of one, so that it fits into 512 tokens.
+WRITTEN, LONGEST = 3, 1320
+FOLDER = Path(__file__).parent / "written"
 KEYWORDS = frozenset(
     """
     match where return order by desc limit distinct count avg sum min max with as and or not in starts ends contains date
@@ -115,7 +120,28 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
                 made += 1
                 yield row
 
-    return in_turn(numbered, attempts, f"cypher/{seed}/{split}", count, questions_of)
+    generated = in_turn(numbered, attempts, f"cypher/{seed}/{split}", count, questions_of)
+    return among(generated, _by_hand(seed), WRITTEN, count) if split == "train" else generated
+
+
+def _by_hand(seed: int) -> Iterator[dict[str, Any]]:
+    """Conversations on separate graphs, with the hard answers that are the training split's."""
+    allowed = [
+        Block(block.shown, tuple(pair for pair in block.asked if _is_trained(pair[1])))
+        for block in blocks(FOLDER)
+    ]
+    for messages in conversations(allowed, SYSTEM, LONGEST, f"cypher/{seed}"):
+        answers = [message["content"] for message in messages if message["role"] == "assistant"]
+        yield {"messages": messages, "tags": ["written"], "level": max(map(_level, answers))}
+
+
+def _is_trained(answer: str) -> bool:
+    return _level(answer) not in DIVIDED_LEVELS or split_of(skeleton(answer)) == "train"
+
+
+def _level(answer: str) -> int:
+    """How many of these an answer has: relationships, a second MATCH, parts."""
+    return min(4, 1 + len(re.findall(r"\]-|-\[|\bWITH\b|MATCH", answer)) // 2)
 
 
 def _turns(split: str) -> list[Turn]:

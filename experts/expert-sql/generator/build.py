@@ -17,7 +17,9 @@ from expert_worker.evaluate.authoring.sql.skeleton import skeleton
 from expert_worker.evaluate.authoring.sql.tables import Table
 from expert_worker.evaluate.authoring.sql.words import UnsayableError
 from expert_worker.evaluate.authoring.turns import in_turn
+from expert_worker.evaluate.authoring.written import among
 
+from .by_hand import by_hand, level
 from .statements import statements
 from .worlds import worlds
 
@@ -39,6 +41,8 @@ SMALL_NAMES = 0.3
 SMALL = 0.6
 # How many of the rows with several tables show some that refer to one another.
 LINKED = 0.8
+# One training row of so many is written by hand.
+WRITTEN = 3
 TRAINED = ("messages", "tags", "level")
 
 
@@ -53,7 +57,15 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
     def attempts(composition: Composition, draw: Draw) -> Iterator[dict[str, Any]]:
         return _attempts(composition, draw, split)
 
-    return in_turn(TURNS, attempts, f"sql/{seed}/{split}", count, _asked)
+    generated = in_turn(TURNS, attempts, f"sql/{seed}/{split}", count, _asked)
+    if split != "train":
+        return generated
+    return among(generated, by_hand(SYSTEM, LONGEST, f"sql/{seed}", _is_trained), WRITTEN, count)
+
+
+def _is_trained(answer: str) -> bool:
+    """Hard answers belong to one split."""
+    return level(answer) <= SHARED_LEVEL or split_of(skeleton(answer)) == "train"
 
 
 def _asked(row: dict[str, Any]) -> str:

@@ -24,7 +24,7 @@ from expert_worker.plan import Decoding
 CPU_ROWS = 32
 GPU_ROWS = 64
 LOOK_BACK = 24
-# Tokens after which the answers that have ended leave the batch: what is left of it goes faster.
+# Tokens after which the answers that have ended leave the batch: fewer rows are faster.
 STRETCH = 16
 _GREEDY = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None, "min_p": None}
 
@@ -190,7 +190,7 @@ def _has_virtual_tokens(model: Any) -> bool:
 
 
 def _leaves_early(model: Any) -> bool:
-    """Whether a batch can go on without some of its rows: layers keep keys and values of each, no more."""
+    """Whether a batch can continue without some of its rows: layers keep keys and values of each, no more."""
     if _has_virtual_tokens(model):
         return False
     base = model.get_base_model() if hasattr(model, "get_base_model") else model

@@ -33,7 +33,7 @@ class Draw(LogitsProcessor):
         return torch.full_like(scores, float("-inf")).scatter_(1, drawn, 0.0)
 
     def keep(self, rows: Sequence[int]) -> None:
-        """The batch goes on with these rows alone."""
+        """The batch continues with these rows alone."""
         self._random = [self._random[row] for row in rows]
 
 

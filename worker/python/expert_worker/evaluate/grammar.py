@@ -77,7 +77,7 @@ class Constraint(LogitsProcessor):
         return scores.masked_fill(~self._allowed.to(scores.device), float("-inf"))
 
     def keep(self, rows: Sequence[int]) -> None:
-        """The batch goes on with these rows alone."""
+        """The batch continues with these rows alone."""
         self._rows = [self._rows[row] for row in rows]
         if self._allowed is not None:
             self._allowed = self._allowed[list(rows)]

@@ -1,0 +1,117 @@
+"""Training questions written by hand: their answers run, a grammar reads them, and training has them."""
+
+import json
+import re
+import sqlite3
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from schema_grammar.accepts import refused_at
+
+from expert_worker.evaluate.authoring.rows import answers_of, questions_of
+from expert_worker.evaluate.authoring.written import Block, among, blocks, conversations
+from expert_worker.evaluate.scorers.cypher_guard import refusal
+from expert_worker.schema_grammar import cypher, sql
+
+EXPERTS = Path(__file__).resolve().parents[2] / "experts"
+NAMES = ("expert-json", "expert-neo4j", "expert-sql")
+
+
+def written(expert: str) -> tuple[Block, ...]:
+    return blocks(EXPERTS / expert / "generator" / "written")
+
+
+@cache
+def rows(expert: str) -> list[dict[str, Any]]:
+    text = (EXPERTS / expert / "datasets" / "train.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("expert", NAMES)
+def test_there_are_many_and_each_is_asked_once(expert: str) -> None:
+    asked = [(block.shown, question.casefold()) for block in written(expert) for question, _ in block.asked]
+    assert len(asked) >= 500
+    assert len(set(asked)) == len(asked)
+    assert all(
+        question and answer and "\n" not in answer for it in written(expert) for question, answer in it.asked
+    )
+
+
+@pytest.mark.parametrize("expert", NAMES)
+def test_most_of_them_are_trained_and_most_rows_are_generated(expert: str) -> None:
+    trained = {
+        pair
+        for row in rows(expert)
+        if row["tags"] == ["written"]
+        for pair in zip(
+            (text.rsplit("\n", 1)[-1] for text in questions_of(row)), answers_of(row), strict=True
+        )
+    }
+    every = {
+        (question.rsplit("\n", 1)[-1], answer) for it in written(expert) for question, answer in it.asked
+    }
+    assert trained <= every
+    assert len(trained) > 0.75 * len(every)
+    assert 0.1 < sum(row["tags"] == ["written"] for row in rows(expert)) / len(rows(expert)) < 0.35
+
+
+@pytest.mark.parametrize("block", written("expert-sql"), ids=lambda block: block.shown[:40])
+def test_queries_run_and_the_grammar_reads_them(block: Block) -> None:
+    database = sqlite3.connect(":memory:")
+    database.executescript(block.shown)
+    rules = sql.rules(f"{block.shown}\nall")
+    for _, answer in block.asked:
+        database.execute(answer).fetchall()
+        assert refused_at(rules, answer) is None, answer
+        assert " ORDER BY " not in answer or re.search(r"\b(ASC|DESC)\b", answer), answer
+
+
+@pytest.mark.parametrize("block", written("expert-neo4j"), ids=lambda block: block.shown[:40])
+def test_cypher_keeps_to_the_graph(block: Block) -> None:
+    rules = cypher.rules(f"{block.shown}\nall")
+    for _, answer in block.asked:
+        assert refusal(answer) is None, answer
+        assert refused_at(rules, answer) is None, answer
+
+
+def test_json_answers_are_written_in_one_way() -> None:
+    for block in written("expert-json"):
+        for _, answer in block.asked:
+            assert json.dumps(json.loads(answer), ensure_ascii=False) == answer
+
+
+def test_blocks_and_tasks_are_read(tmp_path: Path) -> None:
+    (tmp_path / "b.txt").write_text("two\nlines\n=> [1]\n====\nx => y\n=> {}\n")
+    (tmp_path / "a.txt").write_text("T (a);\n? one?\nA\n? two\nB\n")
+    assert blocks(tmp_path) == (
+        Block("T (a);", (("one?", "A"), ("two", "B"))),
+        Block("", (("two\nlines", "[1]"),)),
+        Block("", (("x => y", "{}"),)),
+    )
+
+
+def test_every_question_comes_once_before_any_comes_again() -> None:
+    block = Block("shown", tuple((f"question {place}", f"answer {place}") for place in range(7)))
+    longest = len("system") + len("shown\n") + 3 * len("question 1answer 1")
+    first = [next(made) for made in [conversations([block], "system", longest, "a")] for _ in range(3)]
+    asked = [
+        turn["content"].split("\n")[-1] for messages in first for turn in messages if turn["role"] == "user"
+    ]
+    assert sorted(asked) == sorted(question for question, _ in block.asked)
+    assert all(sum(len(turn["content"]) for turn in messages) <= longest for messages in first)
+    assert [messages[1]["content"].startswith("shown\n") for messages in first] == [True] * 3
+
+
+def test_single_questions_end_after_the_last() -> None:
+    assert len(list(conversations([Block("", (("q", "a"),))], "system", 100, "a"))) == 1
+
+
+def test_fewer_rows_are_the_beginning_of_more() -> None:
+    def made(count: int) -> list[int]:
+        generated, written_rows = ({"n": place} for place in range(99)), ({"n": -place} for place in (1, 2))
+        return [row["n"] for row in among(generated, written_rows, 3, count)]
+
+    assert made(10) == [0, 1, -1, 2, 3, -2, 4, 5, 6, 7]
+    assert made(4) == made(10)[:4]
