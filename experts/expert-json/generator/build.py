@@ -11,7 +11,7 @@ from expert_worker.evaluate.authoring.draw import Draw
 from expert_worker.evaluate.authoring.rows import conversation
 from expert_worker.evaluate.authoring.split import split_of
 from expert_worker.evaluate.authoring.turns import in_turn
-from expert_worker.evaluate.authoring.written import among, blocks, conversations
+from expert_worker.evaluate.authoring.written import among, written_rows
 
 from . import compose, convert, extract, lists, receipts, repair, reshape, schema
 from .task import Composition, Task, compact
@@ -157,17 +157,15 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
         return _attempts(composition, worlds(split), draw, split)
 
     generated = in_turn(TURNS, attempts, f"json/{seed}/{split}", count)
-    return among(generated, _written(seed), WRITTEN, count) if split == "train" else generated
-
-
-def _written(seed: int) -> Iterator[dict[str, Any]]:
-    """Tasks whose answers have a shape of the training split."""
-    allowed = [block for block in blocks(FOLDER) if all(_is_trained(answer) for _, answer in block.asked)]
-    for messages in conversations(allowed, SYSTEM, LONGEST_QUESTION + LONGEST_ANSWER, f"json/{seed}"):
-        yield {"messages": messages, "tags": ["written"], "level": 1}
+    if split != "train":
+        return generated
+    longest = LONGEST_QUESTION + LONGEST_ANSWER
+    written = written_rows(FOLDER, SYSTEM, longest, f"json/{seed}", wanted=_is_trained, level=lambda _: 1)
+    return among(generated, written, WRITTEN, count)
 
 
 def _is_trained(answer: str) -> bool:
+    """Answers of one shape belong to one split."""
     shape = skeleton(answer)
     return len(answer) <= LONGEST_ANSWER and (shape is None or split_of(shape) == "train")
 

@@ -13,7 +13,7 @@ from expert_worker.evaluate.authoring.phrasing import as_typed
 from expert_worker.evaluate.authoring.rows import conversation, questions_of
 from expert_worker.evaluate.authoring.split import renamed, split_of
 from expert_worker.evaluate.authoring.turns import in_turn
-from expert_worker.evaluate.authoring.written import Block, among, blocks, conversations
+from expert_worker.evaluate.authoring.written import among, written_rows
 from expert_worker.evaluate.scorers.cypher import GRAPHS, CypherScorer, is_ordered, same
 from expert_worker.evaluate.scorers.cypher_guard import refusal
 
@@ -121,21 +121,14 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
                 yield row
 
     generated = in_turn(numbered, attempts, f"cypher/{seed}/{split}", count, questions_of)
-    return among(generated, _by_hand(seed), WRITTEN, count) if split == "train" else generated
-
-
-def _by_hand(seed: int) -> Iterator[dict[str, Any]]:
-    """Conversations on separate graphs, with the hard answers that are the training split's."""
-    allowed = [
-        Block(block.shown, tuple(pair for pair in block.asked if _is_trained(pair[1])))
-        for block in blocks(FOLDER)
-    ]
-    for messages in conversations(allowed, SYSTEM, LONGEST, f"cypher/{seed}"):
-        answers = [message["content"] for message in messages if message["role"] == "assistant"]
-        yield {"messages": messages, "tags": ["written"], "level": max(map(_level, answers))}
+    if split != "train":
+        return generated
+    by_hand = written_rows(FOLDER, SYSTEM, LONGEST, f"cypher/{seed}", wanted=_is_trained, level=_level)
+    return among(generated, by_hand, WRITTEN, count)
 
 
 def _is_trained(answer: str) -> bool:
+    """Hard answers belong to one split."""
     return _level(answer) not in DIVIDED_LEVELS or split_of(skeleton(answer)) == "train"
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
@@ -17,9 +19,8 @@ from expert_worker.evaluate.authoring.sql.skeleton import skeleton
 from expert_worker.evaluate.authoring.sql.tables import Table
 from expert_worker.evaluate.authoring.sql.words import UnsayableError
 from expert_worker.evaluate.authoring.turns import in_turn
-from expert_worker.evaluate.authoring.written import among
+from expert_worker.evaluate.authoring.written import among, written_rows
 
-from .by_hand import by_hand, level
 from .statements import statements
 from .worlds import worlds
 
@@ -43,6 +44,8 @@ SMALL = 0.6
 LINKED = 0.8
 # One training row of so many is written by hand.
 WRITTEN = 3
+FOLDER = Path(__file__).parent / "written"
+_PARTS = re.compile(r" JOIN |GROUP BY|\(SELECT|HAVING|\b(?:WITH|OVER|UNION|CASE)\b")
 TRAINED = ("messages", "tags", "level")
 
 
@@ -60,12 +63,18 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
     generated = in_turn(TURNS, attempts, f"sql/{seed}/{split}", count, _asked)
     if split != "train":
         return generated
-    return among(generated, by_hand(SYSTEM, LONGEST, f"sql/{seed}", _is_trained), WRITTEN, count)
+    written = written_rows(FOLDER, SYSTEM, LONGEST, f"sql/{seed}", wanted=_is_trained, level=_level)
+    return among(generated, written, WRITTEN, count)
 
 
 def _is_trained(answer: str) -> bool:
     """Hard answers belong to one split."""
-    return level(answer) <= SHARED_LEVEL or split_of(skeleton(answer)) == "train"
+    return _level(answer) <= SHARED_LEVEL or split_of(skeleton(answer)) == "train"
+
+
+def _level(answer: str) -> int:
+    """One more for each of these: more than one table, groups, a query within it, and what is rarer."""
+    return min(4, 1 + len(set(_PARTS.findall(answer))))
 
 
 def _asked(row: dict[str, Any]) -> str:

@@ -72,11 +72,13 @@ def test_names_of_every_kind() -> None:
     schema = read(
         'CREATE TABLE "select" ("group" TEXT, "two words" INT, [from] INT, `key` TEXT, größe INT, key2 TEXT);'
         "CREATE TABLE a.b.c (index TEXT, like INT, self INT REFERENCES c(index));"
+        "CREATE TABLE d (key TEXT, period, a DATE, b DATE, PERIOD FOR span (a, b));"
     )
     assert [column.name for column in schema.tables[0].columns] == [
         "group", "two words", "from", "key", "größe", "key2",
     ]  # fmt: skip
     assert [column.name for column in schema.tables[1].columns] == ["index", "like", "self"]
+    assert [column.name for column in schema.tables[2].columns] == ["key", "period", "a", "b"]
 
 
 def test_statements_that_could_do_harm_are_counted_and_never_executed(tmp_path: Path) -> None:

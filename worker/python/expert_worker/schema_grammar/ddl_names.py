@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from expert_worker.schema_rows.ddl import KIND_OF
+from expert_worker.schema_rows.ddl import begins_constraint
 
 _TOKENS = re.compile(
     r"""
@@ -23,8 +23,6 @@ _TOKENS = re.compile(
     re.S | re.X,
 )
 _CREATE = re.compile(r"\bCREATE\s+(?:TEMP(?:ORARY)?\s+)?TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?", re.I)
-_CONSTRAINT_WORDS = "PRIMARY FOREIGN UNIQUE CHECK CONSTRAINT EXCLUDE FULLTEXT SPATIAL KEY INDEX PERIOD"
-_CONSTRAINTS = frozenset(_CONSTRAINT_WORDS.split())
 
 
 @dataclass(frozen=True)
@@ -116,13 +114,7 @@ def _parts(tokens: Iterator[_Token]) -> tuple[list[list[_Token]], int]:
 
 
 def _is_constraint(part: list[_Token]) -> bool:
-    """A column may have such a name: `key TEXT`, `period VARCHAR(20)`."""
-    head, following, behind = [*(token.text.upper() for token in part[:3]), "", ""][:3]
-    if part[0].kind != "word" or head not in _CONSTRAINTS or following in KIND_OF:
-        return False
-    if head == "PERIOD":
-        return following == "FOR"
-    return head not in ("KEY", "INDEX") or "(" in (following, behind)
+    return part[0].kind == "word" and begins_constraint([token.text for token in part[:3]])
 
 
 def _references(parts: list[list[_Token]]) -> Iterator[tuple[str, str, str]]:

@@ -25,7 +25,7 @@ AUTOINCREMENT COMMENT ON CHARSET IDENTITY KEY STORED VIRTUAL INVISIBLE DEFERRABL
 """
 _ENDS_TYPE = frozenset(_ENDS_TYPE_TEXT.split())
 _CONSTRAINTS_TEXT = """
-PRIMARY FOREIGN UNIQUE CHECK CONSTRAINT EXCLUDE LIKE FULLTEXT SPATIAL PERIOD
+PRIMARY FOREIGN UNIQUE CHECK CONSTRAINT EXCLUDE LIKE FULLTEXT SPATIAL
 """
 _CONSTRAINTS = frozenset(_CONSTRAINTS_TEXT.split())
 _KINDS = {
@@ -375,17 +375,19 @@ def _called(words: list[Token], head: Sequence[str]) -> str:
 
 
 def _is_constraint(part: list[Token]) -> bool:
-    first = part[0]
-    if first.kind != "word":
+    return part[0].kind == "word" and begins_constraint([token.text for token in part[:3]])
+
+
+def begins_constraint(words: Sequence[str]) -> bool:
+    """Whether a part with these first words is a constraint: a column may be called `key` or `period`."""
+    first, following, behind = [*(word.upper() for word in words[:3]), "", ""][:3]
+    if following in KIND_OF:
         return False
-    following = part[1].text if len(part) > 1 else ""
-    if first.says("KEY", "INDEX"):
-        behind = part[2].text if len(part) > 2 else ""
-        return following == "(" or (behind == "(" and following.upper() not in KIND_OF)
-    if not first.says(*_CONSTRAINTS):
-        return False
-    # A column may have such a name: `like INT`, `period TEXT`.
-    return following.upper() not in KIND_OF
+    if first in ("KEY", "INDEX"):
+        return "(" in (following, behind)
+    if first == "PERIOD":
+        return following == "FOR"
+    return first in _CONSTRAINTS
 
 
 def _last_name(words: list[Token], at: int) -> tuple[str, int]:

@@ -15,7 +15,7 @@ or is one task, whatever its lines are, with its answer below it:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import count, islice
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from .draw import Draw
-from .rows import conversation
+from .rows import answers_of, conversation
 
 Row = dict[str, Any]
 Messages = list[dict[str, str]]
@@ -52,6 +52,24 @@ def _block(text: str) -> Block:
     shown, *questions = re.split(r"^\? ", text, flags=re.MULTILINE)
     pairs = [question.strip().partition("\n") for question in questions]
     return Block(shown.strip(), tuple((question.strip(), answer.strip()) for question, _, answer in pairs))
+
+
+def written_rows(
+    folder: Path,
+    system: str,
+    longest: int,
+    name: str,
+    *,
+    wanted: Callable[[str], bool],
+    level: Callable[[str], int],
+) -> Iterator[Row]:
+    """Training rows of a folder's questions whose answer is wanted, each with its hardest answer's level."""
+    found = [
+        Block(block.shown, tuple(pair for pair in block.asked if wanted(pair[1]))) for block in blocks(folder)
+    ]
+    for messages in conversations(found, system, longest, name):
+        row: Row = {"messages": messages, "tags": ["written"]}
+        yield {**row, "level": max(map(level, answers_of(row)))}
 
 
 def conversations(found: Iterable[Block], system: str, longest: int, name: str) -> Iterator[Messages]:
