@@ -219,6 +219,7 @@ fn config_examples() -> Vec<Example> {
         "gradient_accumulation_steps" = 4;
         "max_seq_length" = 512;
         "packing" = true;
+        "share_prefixes" = true with { "training.config.packing": true };
         "group_by_length" = true;
         "optim" = "muon";
         "weight_decay" = 0.1;

@@ -162,7 +162,11 @@ fn rows(recipe: &Recipe) -> String {
 
 fn batch(resolved: &Resolved) -> String {
     let (batch, machine) = (&resolved.recipe.batch, &resolved.machine);
-    let packed = if batch.packing { "packed rows" } else { "rows" };
+    let packed = match (batch.packing, batch.share_prefixes) {
+        (true, true) => "packed rows with shared beginnings",
+        (true, false) => "packed rows",
+        (false, _) => "rows",
+    };
     let grouped = if batch.group_by_length { ", rows of similar length together" } else { "" };
     let together = machine
         .distributed

@@ -113,7 +113,13 @@ fn unused(source: &SourceCounts) -> String {
 
 fn split_line(split: &SplitStatistics) -> String {
     let fill = split.fill.map_or(String::new(), |fill| format!(", {:.1}% full", 100.0 * fill));
-    format!("{} documents in {} rows{fill}", grouped(split.documents), grouped(split.rows))
+    let whole = split.tokens + split.shared_tokens;
+    let shared = if split.shared_tokens == 0 {
+        String::new()
+    } else {
+        format!(", {:.0}% of tokens shared", 100.0 * split.shared_tokens as f64 / whole as f64)
+    };
+    format!("{} documents in {} rows{fill}{shared}", grouped(split.documents), grouped(split.rows))
 }
 
 /// Around supervised tokens where colours are not shown.

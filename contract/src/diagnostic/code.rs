@@ -127,6 +127,7 @@ codes! {
     SoftPromptsUnused = "soft-prompts-unused", Warning, "Soft prompts are given for a weight adapter and are not trained.";
     SoftPromptText = "soft-prompt-text", Error, "A soft prompt is initialised from a text that is missing.";
     PromptPacking = "prompt-packing", Warning, "Prompt learning cannot use packed rows; packing is off.";
+    SharingWithoutPacking = "sharing-without-packing", Warning, "Only packed documents share a beginning; without packing each has a separate row.";
     PackingOverGrouping = "packing-over-grouping", Warning, "Packed rows have one length; there is nothing to group.";
     LoaderWithoutWorkers = "loader-without-workers", Warning, "Prefetching and persistent workers need workers.";
     LoaderUnused = "loader-unused", Advice, "Rows come from the mapped token cache, which needs no loader processes.";

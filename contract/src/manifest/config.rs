@@ -57,6 +57,8 @@ section! {
             "Maximum tokens per row; `training.dataset.overlong` decides about longer rows.";
         packing ["packing"]: bool = false, Kind::Bool,
             "Whether several documents share a row. Attention never crosses from one to another, so the result is that of separate rows.";
+        share_prefixes ["share_prefixes"]: bool = false, Kind::Bool,
+            "Whether packed documents that follow one another and begin alike, such as questions about the same tables, share their beginning: it is computed once, each still attends only to itself. A row then holds several times as many of them.";
         group_by_length ["group_by_length"]: bool = false, Kind::Bool, "Whether rows of similar length share a batch; only without packing.";
 
         optim ["optim"]: OptimizerName = OptimizerName::AdamwTorchFused, Kind::Word(OptimizerName::WORDS), "The optimizer.";

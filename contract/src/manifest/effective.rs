@@ -90,6 +90,11 @@ impl Effective<'_> {
         *self.config.packing && !self.config.adapter_type.is_soft_prompt()
     }
 
+    /// Effective sharing: off without packing.
+    pub fn share_prefixes(&self) -> bool {
+        *self.config.share_prefixes && self.packing()
+    }
+
     /// Effective grouping: off with packing.
     pub fn group_by_length(&self) -> bool {
         *self.config.group_by_length && !self.packing()

@@ -233,6 +233,10 @@ pub struct Batch {
     pub rows_per_step: u64,
     pub max_seq_length: u32,
     pub packing: bool,
+    /// Only with packing: documents that follow one another and begin alike share their beginning. Left out if not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(extend("default" = false))]
+    pub share_prefixes: bool,
     /// Only without packing: rows of similar length share a micro-batch.
     pub group_by_length: bool,
     /// Whether an epoch's last, smaller step is dropped.

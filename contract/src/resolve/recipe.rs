@@ -153,6 +153,7 @@ fn batch(expert: &Effective<'_>, facts: &[DataFacts]) -> Batch {
         rows_per_step,
         max_seq_length: *config.max_seq_length,
         packing: expert.packing(),
+        share_prefixes: expert.share_prefixes(),
         group_by_length: expert.group_by_length(),
         drop_last: *config.dataloader_drop_last,
     }

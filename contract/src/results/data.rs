@@ -98,7 +98,11 @@ pub struct SourceCounts {
 pub struct SplitStatistics {
     pub rows: u64,
     pub documents: u64,
+    /// Shared ones counted once.
     pub tokens: u64,
+    /// Further tokens that documents share with others, so that they are not computed again.
+    #[schemars(extend("x-added-later" = true))]
+    pub shared_tokens: u64,
     pub supervised_tokens: u64,
     /// Share of the rows' capacity that holds tokens; null without packing.
     #[schemars(range(min = 0.0, max = 1.0), extend("x-added-later" = true))]

@@ -13,6 +13,11 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
             Problem::new(Code::PromptPacking, config.packing.span, message).hint("set `packing` to false"),
         );
     }
+    if *config.share_prefixes && !effective.packing() {
+        let message = "`share_prefixes` has no effect: only packed documents share a beginning";
+        let problem = Problem::new(Code::SharingWithoutPacking, config.share_prefixes.span, message);
+        problems.push(problem.hint("set `packing` to true, or remove it"));
+    }
     if effective.packing()
         && *config.group_by_length
         && config.group_by_length.origin >= config.packing.origin

@@ -53,7 +53,7 @@ def test_a_packed_batch_restarts_positions_at_every_document(workshop: Workshop)
 def test_datasets_opens_the_folder(workshop: Workshop) -> None:
     cache = workshop.build(workshop.jsonl(ROWS))
     opened = load_from_disk(str(cache.folder / "train"))
-    assert opened.column_names == ["input_ids", "labels", "seq_lengths"]
+    assert opened.column_names == ["input_ids", "labels", "seq_lengths", "shared_lengths"]
     for index in range(len(cache.train)):
         ids, labels, lengths = cache.train.row(index)
         assert opened[index]["input_ids"] == ids.tolist()

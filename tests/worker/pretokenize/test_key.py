@@ -39,6 +39,7 @@ CHANGES: list[dict[str, Any]] = [
     {"recipe.template": {"kind": "custom", "source": "{% for m in messages %}{{ m.content }}{% endfor %}"}},
     {"recipe.batch.max_seq_length": 64},
     {"recipe.batch.packing": False},
+    {"recipe.batch.share_prefixes": True},
     {"recipe.data.train_on": "all"},
     {"recipe.data.train_on": "assistant"},
     {"recipe.data.overlong": "split"},

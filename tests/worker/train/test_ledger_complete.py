@@ -56,6 +56,7 @@ ELSEWHERE = {
     "recipe.adapter.soft_prompts": ADAPTERS,
     "recipe.batch.max_seq_length": KEY,
     "recipe.batch.packing": KEY,
+    "recipe.batch.share_prefixes": KEY,
     "recipe.schedule.duration": f"{LEDGER}::test_durations",
     "recipe.precision.tf32": f"{CUDA}::test_tf32_is_read_back_from_torch",
     "recipe.evaluation.strategy": f"{LEDGER}::test_evaluation_strategies",

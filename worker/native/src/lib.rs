@@ -12,6 +12,7 @@ pub mod ordered;
 pub mod pack;
 pub mod pipeline;
 mod positioned;
+pub mod prefixes;
 pub mod problem;
 #[cfg(feature = "pyo3")]
 mod python;

@@ -43,7 +43,7 @@ fn written(count: u32, threads: usize, capacity: Option<u32>) -> Written {
         capacity.map_or_else(|| Packed::apart(lengths.len()), |capacity| best_fit(&lengths, capacity));
     let path = folder.path().join("rows.arrow");
     let mut heard = Vec::new();
-    let totals = write_rows(&path, &spill, &documents, &packed, threads, |rows| {
+    let totals = write_rows(&path, &spill, &documents, &packed, &vec![0; lengths.len()], threads, |rows| {
         heard.push(rows);
         true
     })
@@ -72,8 +72,13 @@ fn check(found: &Written, count: u32) {
         assert_eq!(found.rows.numbers(places[2]), lengths, "lengths of row {row}");
     }
     assert!(found.rows.row(found.packed.rows() as u64).is_none());
-    let expected =
-        Totals { rows: found.packed.rows() as u64, documents: u64::from(count), tokens, supervised };
+    let expected = Totals {
+        rows: found.packed.rows() as u64,
+        documents: u64::from(count),
+        tokens,
+        shared: 0,
+        supervised,
+    };
     assert_eq!(found.totals, expected);
     assert_eq!(found.heard.last(), Some(&expected.rows));
 }
@@ -134,5 +139,5 @@ fn asked_to_stop_it_stops() {
         Document { offset: writer.append(&units).unwrap(), length: flagged(3).len() as u32, row: 0 };
     let spill = writer.finish().unwrap();
     let path = folder.path().join("rows.arrow");
-    assert!(write_rows(&path, &spill, &[document], &Packed::apart(1), 1, |_| false).is_err());
+    assert!(write_rows(&path, &spill, &[document], &Packed::apart(1), &[0], 1, |_| false).is_err());
 }

@@ -42,6 +42,7 @@ class Totals(TypedDict):
     rows: int
     documents: int
     tokens: int
+    shared: int
     supervised: int
 
 class NativeError(Exception):
@@ -98,7 +99,14 @@ class Build:
         self, *, seed: int, shares: Sequence[tuple[int, float]], held_out: float | None
     ) -> tuple[int, int]: ...
     def write(
-        self, path: str, *, held_out: bool, capacity: int | None, threads: int, progress: Progress
+        self,
+        path: str,
+        *,
+        held_out: bool,
+        capacity: int | None,
+        share: bool,
+        threads: int,
+        progress: Progress,
     ) -> Totals: ...
     def length_histogram(self, held_out: bool) -> list[tuple[int, int]]: ...
     def length_quantiles(self, held_out: bool, shares: Sequence[float]) -> list[int]: ...

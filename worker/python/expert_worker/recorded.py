@@ -132,6 +132,9 @@ class Batch(RecordedDocument):
     packing: bool | None = None
     # Rows per optimizer step, over all micro-batches and devices.
     rows_per_step: Count | None = None
+    # Only with packing: documents that follow one another and begin alike share their beginning. Left out if
+    # not.
+    share_prefixes: bool | None = None
 
 
 class Source(RecordedDocument):
@@ -879,7 +882,10 @@ class SplitStatistics(RecordedDocument):
     rows: Count | None = None
     # Of the Arrow file.
     sha256: Text | None = None
+    # Further tokens that documents share with others, so that they are not computed again.
+    shared_tokens: Count | None = None
     supervised_tokens: Count | None = None
+    # Shared ones counted once.
     tokens: Count | None = None
 
 

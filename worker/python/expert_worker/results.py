@@ -441,6 +441,7 @@ class SourceCounts(OutputDocument):
 class SplitStatistics(OutputDocument):
     rows: U64
     documents: U64
+    # Shared ones counted once.
     tokens: U64
     supervised_tokens: U64
     # Documents by length: how many are at most this many tokens long, and longer than the bound before. The
@@ -453,6 +454,8 @@ class SplitStatistics(OutputDocument):
     sha256: str
     # Share of the rows' capacity that holds tokens; null without packing.
     fill: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    # Further tokens that documents share with others, so that they are not computed again.
+    shared_tokens: U64 = 0
 
 
 class RowCounts(OutputDocument):

@@ -7,7 +7,7 @@ use arrow_ipc::{Buffer, FieldNode, MessageBuilder, MessageHeader, MetadataVersio
 use arrow_schema::{DataType, Field, Schema};
 use flatbuffers::FlatBufferBuilder;
 
-use super::columns::COLUMNS;
+use super::columns::{COLUMNS, SHARED};
 use crate::problem::Outcome;
 
 const ALIGNMENT: usize = 64;
@@ -18,7 +18,8 @@ pub const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 pub fn schema() -> Outcome<Vec<u8>> {
     let item = std::sync::Arc::new(Field::new("item", DataType::Int32, true));
     let column = |name: &str| Field::new(name, DataType::List(item.clone()), true);
-    let schema = Schema::new(COLUMNS.map(column).to_vec());
+    let [ids, labels, lengths] = COLUMNS.map(column);
+    let schema = Schema::new(vec![ids, labels, lengths, column(SHARED)]);
     let options = IpcWriteOptions::default();
     let mut tracker = DictionaryTracker::new(false);
     let encoded =
@@ -33,7 +34,7 @@ pub fn schema() -> Outcome<Vec<u8>> {
 pub struct Body {
     pub rows: usize,
     /// Numbers in each column.
-    pub values: [usize; 3],
+    pub values: [usize; 4],
 }
 
 /// Bytes from the body's beginning.
@@ -44,7 +45,7 @@ pub struct Place {
 }
 
 impl Body {
-    pub fn places(&self) -> [Place; 3] {
+    pub fn places(&self) -> [Place; 4] {
         let mut at = 0;
         self.values.map(|count| {
             let ends = at;
@@ -55,8 +56,8 @@ impl Body {
     }
 
     pub fn len(&self) -> usize {
-        let last = self.places()[2];
-        last.values + padded(self.values[2] * 4)
+        let last = self.places()[3];
+        last.values + padded(self.values[3] * 4)
     }
 
     /// What stands before the body, padded so that the body begins at a multiple of 64.

@@ -5,6 +5,6 @@ mod message;
 mod read;
 mod write;
 
-pub use columns::{COLUMNS, IGNORED};
+pub use columns::{COLUMNS, IGNORED, SHARED};
 pub use read::{Batch, Mapped};
 pub use write::{Totals, write_rows};

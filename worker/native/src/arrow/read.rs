@@ -9,7 +9,7 @@ use arrow_schema::{DataType, Field, Schema};
 use fs_err::File;
 use memmap2::Mmap;
 
-use super::columns::COLUMNS;
+use super::columns::{COLUMNS, SHARED};
 use crate::problem::{Failure, Outcome};
 
 /// Where a list column of one record batch stands in the file.
@@ -23,6 +23,7 @@ struct Part {
     first_row: u64,
     rows: u64,
     columns: [ListPlace; 3],
+    shared: Option<ListPlace>,
 }
 
 /// Half-open byte ranges of a row's three lists in the file.
@@ -49,9 +50,9 @@ impl Mapped {
         let map = unsafe { Mmap::map(file.file())? };
         let mut reader = Messages { bytes: &map, at: 0 };
         let schema = reader.schema()?;
-        let columns = columns_of(&schema)?;
+        let (columns, shared) = columns_of(&schema)?;
         let (mut parts, mut rows) = (Vec::new(), 0);
-        while let Some(part) = reader.part(&schema, columns, rows)? {
+        while let Some(part) = reader.part(&schema, columns, shared, rows)? {
             rows += part.rows;
             parts.push(part);
         }
@@ -60,7 +61,8 @@ impl Mapped {
         Ok(mapped)
     }
 
-    /// A row's ids and labels are equally many, and its documents are none of them empty and together as long.
+    /// A row's ids and labels are equally many, and its documents are none of them empty and together as long. None
+    /// shares more than the document that it continues has, nor all of its tokens.
     fn check_documents(&self) -> Outcome<()> {
         for row in 0..self.rows {
             let [ids, labels, lengths] = self.row(row).ok_or_else(damaged)?;
@@ -68,7 +70,14 @@ impl Mapped {
             let documents = self.numbers(lengths);
             let together: i64 = documents.iter().map(|length| i64::from(*length)).sum();
             let same = labels.1 - labels.0 == ids.1 - ids.0 && usize::try_from(together) == Ok(tokens);
-            if !same || documents.iter().any(|length| *length <= 0) {
+            let shared = self.shared(row).ok_or_else(damaged)?;
+            let mut whole = 0;
+            let fits = documents.iter().enumerate().all(|(at, length)| {
+                let shared = shared.get(at).copied().unwrap_or_default();
+                whole = if shared == 0 { *length } else { whole };
+                (0..=whole).contains(&shared) && shared < *length
+            });
+            if !same || !fits || ![0, documents.len()].contains(&shared.len()) {
                 return Err(damaged());
             }
         }
@@ -87,39 +96,64 @@ impl Mapped {
         if row >= self.rows {
             return None;
         }
-        let part = &self.parts[self.parts.partition_point(|part| part.first_row + part.rows <= row)];
-        let at = (row - part.first_row) as usize;
-        Some(part.columns.map(|column| {
-            let offset = |at: usize| self.number(column.offsets + at * 4) as usize;
-            (column.values + offset(at) * 4, column.values + offset(at + 1) * 4)
-        }))
+        let (part, at) = self.part_of(row);
+        Some(part.columns.map(|column| self.list(column, at)))
     }
 
-    /// Tokens and documents of the rows together; none where a row does not exist.
+    /// Of each document of a row, the tokens that it shares; empty where the file says nothing of it.
+    fn shared(&self, row: u64) -> Option<&[i32]> {
+        if row >= self.rows {
+            return None;
+        }
+        let (part, at) = self.part_of(row);
+        Some(part.shared.map_or(&[], |column| self.numbers(self.list(column, at))))
+    }
+
+    fn part_of(&self, row: u64) -> (&Part, usize) {
+        let part = &self.parts[self.parts.partition_point(|part| part.first_row + part.rows <= row)];
+        (part, (row - part.first_row) as usize)
+    }
+
+    fn list(&self, column: ListPlace, at: usize) -> (usize, usize) {
+        let offset = |at: usize| self.number(column.offsets + at * 4) as usize;
+        (column.values + offset(at) * 4, column.values + offset(at + 1) * 4)
+    }
+
+    /// Tokens of a row, shared ones counted once.
+    pub fn tokens(&self, row: u64) -> Option<usize> {
+        let [ids, ..] = self.row(row)?;
+        let shared: i64 = self.shared(row)?.iter().map(|shared| i64::from(*shared)).sum();
+        Some((ids.1 - ids.0) / 4 - usize::try_from(shared).ok()?)
+    }
+
+    /// Tokens, shared ones counted once, and documents of the rows together; none where a row does not exist.
     pub fn measure(&self, rows: &[u64]) -> Option<(usize, usize)> {
         rows.iter().try_fold((0, 0), |(tokens, documents), row| {
-            let [ids, _, lengths] = self.row(*row)?;
-            Some((tokens + (ids.1 - ids.0) / 4, documents + (lengths.1 - lengths.0) / 4))
+            let [_, _, lengths] = self.row(*row)?;
+            Some((tokens + self.tokens(*row)?, documents + (lengths.1 - lengths.0) / 4))
         })
     }
 
-    /// Fills a batch whose arrays are as long as [`Self::measure`] says, boundaries by one more.
+    /// Fills a batch whose arrays are as long as [`Self::measure`] says, boundaries by one more. A document that shares
+    /// its beginning is there from its first other token on, whose position says how much it shares.
     pub fn fill(&self, rows: &[u64], batch: &mut Batch<'_>) -> Option<()> {
         let (mut token, mut document) = (0, 0);
         *batch.boundaries.first_mut()? = 0;
         for row in rows {
             let [ids, labels, lengths] = self.row(*row)?;
-            let count = (ids.1 - ids.0) / 4;
-            batch.ids.get_mut(token..token + count)?.copy_from_slice(self.numbers(ids));
-            batch.labels.get_mut(token..token + count)?.copy_from_slice(self.numbers(labels));
-            for length in self.numbers(lengths) {
-                let end = token + *length as usize;
-                for (position, place) in batch.positions.get_mut(token..end)?.iter_mut().enumerate() {
-                    *place = position as i32;
-                }
-                token = end;
+            let (ids, labels, shared) = (self.numbers(ids), self.numbers(labels), self.shared(*row)?);
+            let mut start = 0;
+            for (at, length) in self.numbers(lengths).iter().enumerate() {
+                let skipped = shared.get(at).map_or(0, |shared| *shared as usize);
+                let taken = start + skipped..start + *length as usize;
+                let places = token..token + taken.len();
+                batch.ids.get_mut(places.clone())?.copy_from_slice(ids.get(taken.clone())?);
+                batch.labels.get_mut(places.clone())?.copy_from_slice(labels.get(taken.clone())?);
+                let positions = batch.positions.get_mut(places.clone())?;
+                positions.iter_mut().zip(skipped as i32..).for_each(|(place, position)| *place = position);
+                (start, token) = (taken.end, places.end);
                 document += 1;
-                *batch.boundaries.get_mut(document)? = end as i32;
+                *batch.boundaries.get_mut(document)? = token as i32;
             }
         }
         Some(())
@@ -137,24 +171,24 @@ impl Mapped {
     }
 }
 
-/// The three columns' places among the schema's fields.
-fn columns_of(schema: &Schema) -> Outcome<[usize; 3]> {
+/// The columns' places among the schema's fields; the last one may be missing.
+fn columns_of(schema: &Schema) -> Outcome<([usize; 3], Option<usize>)> {
     let mut places = [0; 3];
     for (place, name) in places.iter_mut().zip(COLUMNS) {
-        let (at, field) = schema
-            .column_with_name(name)
+        *place = column_of(schema, name)?
             .ok_or_else(|| Failure::Unsupported(format!("the Arrow file has no column {name:?}")))?;
-        let is_list =
-            matches!(field.data_type(), DataType::List(item) if *item.data_type() == DataType::Int32);
-        if !is_list {
-            let kind = field.data_type();
-            return Err(Failure::Unsupported(format!(
-                "the column {name:?} is {kind}, not a list of 32-bit integers"
-            )));
-        }
-        *place = at;
     }
-    Ok(places)
+    Ok((places, column_of(schema, SHARED)?))
+}
+
+fn column_of(schema: &Schema, name: &str) -> Outcome<Option<usize>> {
+    let Some((at, field)) = schema.column_with_name(name) else { return Ok(None) };
+    match field.data_type() {
+        DataType::List(item) if *item.data_type() == DataType::Int32 => Ok(Some(at)),
+        kind => {
+            Err(Failure::Unsupported(format!("the column {name:?} is {kind}, not a list of 32-bit integers")))
+        }
+    }
 }
 
 /// Buffers that a field takes in a record batch.
@@ -180,7 +214,13 @@ impl<'a> Messages<'a> {
         Ok(arrow_ipc::convert::try_fb_to_schema(schema)?)
     }
 
-    fn part(&mut self, schema: &Schema, columns: [usize; 3], first_row: u64) -> Outcome<Option<Part>> {
+    fn part(
+        &mut self,
+        schema: &Schema,
+        columns: [usize; 3],
+        shared: Option<usize>,
+        first_row: u64,
+    ) -> Outcome<Option<Part>> {
         let Some((message, body)) = self.next()? else { return Ok(None) };
         if message.header_type() != MessageHeader::RecordBatch {
             return Err(damaged());
@@ -191,8 +231,7 @@ impl<'a> Messages<'a> {
         }
         let buffers = batch.buffers().ok_or_else(damaged)?;
         let rows = usize::try_from(batch.length()).map_err(|_| damaged())?;
-        let mut places = [ListPlace { offsets: 0, values: 0 }; 3];
-        for (place, column) in places.iter_mut().zip(columns) {
+        let list = |column: usize| {
             let before = schema.fields()[..column]
                 .iter()
                 .try_fold(0, |sum, field| Ok::<_, Failure>(sum + buffers_of(field)?))?;
@@ -204,10 +243,16 @@ impl<'a> Messages<'a> {
                 body.checked_add(offset).filter(|start| start.is_multiple_of(4))
             };
             let (offsets, values) = start(1).zip(start(3)).ok_or_else(damaged)?;
-            *place = ListPlace { offsets, values };
-            self.check(*place, rows).ok_or_else(damaged)?;
+            let place = ListPlace { offsets, values };
+            self.check(place, rows).ok_or_else(damaged)?;
+            Ok(place)
+        };
+        let mut places = [ListPlace { offsets: 0, values: 0 }; 3];
+        for (place, column) in places.iter_mut().zip(columns) {
+            *place = list(column)?;
         }
-        Ok(Some(Part { first_row, rows: rows as u64, columns: places }))
+        let shared = shared.map(list).transpose()?;
+        Ok(Some(Part { first_row, rows: rows as u64, columns: places, shared }))
     }
 
     /// Every list must begin where the one before it ends, and the last one end inside the file.

@@ -22,7 +22,10 @@ const BATCH_TOKENS: usize = 1 << 16;
 pub struct Totals {
     pub rows: u64,
     pub documents: u64,
+    /// Shared ones counted once.
     pub tokens: u64,
+    /// Further tokens that the documents share with others.
+    pub shared: u64,
     pub supervised: u64,
 }
 
@@ -34,12 +37,13 @@ struct Batch {
     offset: u64,
 }
 
-/// Writes every row of `packed`; `progress` hears of rows written and may stop the work.
+/// Writes every row of `packed`; `shared` has the tokens that each document shares. `progress` hears of rows written and may stop the work.
 pub fn write_rows(
     path: &Path,
     spill: &Spill,
     documents: &[Document],
     packed: &Packed,
+    shared: &[u32],
     threads: usize,
     mut progress: impl FnMut(u64) -> bool,
 ) -> Outcome<Totals> {
@@ -53,7 +57,7 @@ pub fn write_rows(
         batches.into_iter(),
         Vec::new,
         |words, batch| {
-            let part = gather(&batch, spill, documents, packed, words);
+            let part = gather(&batch, spill, documents, packed, shared, words);
             write_all_at(&file, as_bytes(words), batch.offset)?;
             Ok(part)
         },
@@ -72,6 +76,7 @@ impl Totals {
         self.rows += other.rows;
         self.documents += other.documents;
         self.tokens += other.tokens;
+        self.shared += other.shared;
         self.supervised += other.supervised;
     }
 }
@@ -89,7 +94,7 @@ fn layout(documents: &[Document], packed: &Packed, mut offset: u64) -> (Vec<Batc
             count += row.len();
             next += 1;
         }
-        let body = Body { rows: next - start, values: [tokens, tokens, count] };
+        let body = Body { rows: next - start, values: [tokens, tokens, count, count] };
         batches.push(Batch { rows: start..next, body, offset });
         offset += (body.head().len() + body.len()) as u64;
     }
@@ -102,6 +107,7 @@ fn gather(
     spill: &Spill,
     documents: &[Document],
     packed: &Packed,
+    shared: &[u32],
     words: &mut Vec<i32>,
 ) -> Totals {
     let head = batch.body.head();
@@ -115,6 +121,8 @@ fn gather(
     let (mut token, mut document) = (0, 0);
     for (row, at) in batch.rows.clone().enumerate() {
         for member in packed.row(at) {
+            columns.shared[document] = shared[*member as usize] as i32;
+            totals.shared += u64::from(shared[*member as usize]);
             let member = documents[*member as usize];
             let end = token + member.length as usize;
             totals.supervised += columns.fill(&spill.document(member), token..end);
@@ -125,7 +133,7 @@ fn gather(
         columns.end_row(row + 1, token, document);
     }
     columns.clear_rest(batch.rows.len(), token, document);
-    totals.tokens = token as u64;
+    totals.tokens = token as u64 - totals.shared;
     totals.documents = document as u64;
     totals
 }
@@ -138,10 +146,12 @@ struct Columns<'a> {
     labels: &'a mut [i32],
     length_ends: &'a mut [i32],
     lengths: &'a mut [i32],
+    shared_ends: &'a mut [i32],
+    shared: &'a mut [i32],
 }
 
 impl<'a> Columns<'a> {
-    fn cut(mut rest: &'a mut [i32], [ids, labels, lengths]: [message::Place; 3]) -> Self {
+    fn cut(mut rest: &'a mut [i32], [ids, labels, lengths, shared]: [message::Place; 4]) -> Self {
         let mut from = 0;
         let mut next = |to: usize| {
             let (part, after) = std::mem::take(&mut rest).split_at_mut((to - from) / 4);
@@ -155,7 +165,9 @@ impl<'a> Columns<'a> {
             label_ends: next(labels.values),
             labels: next(lengths.ends),
             length_ends: next(lengths.values),
-            lengths: rest,
+            lengths: next(shared.ends),
+            shared_ends: next(shared.values),
+            shared: rest,
         }
     }
 
@@ -180,19 +192,21 @@ impl<'a> Columns<'a> {
 
     /// Every list begins at 0, and what follows a column's last number is padding: nothing of an earlier batch stays.
     fn clear_rest(&mut self, rows: usize, tokens: usize, documents: usize) {
-        for ends in [&mut *self.id_ends, self.label_ends, self.length_ends] {
+        for ends in [&mut *self.id_ends, self.label_ends, self.length_ends, self.shared_ends] {
             ends[0] = 0;
             ends[rows + 1..].fill(0);
         }
         self.ids[tokens..].fill(0);
         self.labels[tokens..].fill(0);
         self.lengths[documents..].fill(0);
+        self.shared[documents..].fill(0);
     }
 
     fn end_row(&mut self, row: usize, tokens: usize, documents: usize) {
         self.id_ends[row] = tokens as i32;
         self.label_ends[row] = tokens as i32;
         self.length_ends[row] = documents as i32;
+        self.shared_ends[row] = documents as i32;
     }
 }
 

@@ -10,5 +10,5 @@ mod tokenize;
 pub use compare::{Compared, Copies, Place, compare};
 pub use ingest::{Ingested, ingest};
 pub use recipe::{Batches, Coder, Faults, Ledger, Oracle, OracleIds, Overlong, Recipe, Source};
-pub use select::{Selection, select, write_split};
+pub use select::{Packing, Selection, select, write_split};
 pub use tokenize::{Preview, preview};

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use super::ingest::Ingested;
 use crate::arrow::{Totals, write_rows};
-use crate::pack::{Packed, best_fit};
+use crate::pack::Packed;
+use crate::prefixes::Families;
 use crate::problem::Outcome;
 use crate::spill::Document;
 
@@ -108,21 +109,31 @@ fn mixed(seed: u64, place: u64) -> u64 {
     state ^ (state >> 31)
 }
 
+/// How documents share rows.
+#[derive(Debug, Clone, Copy)]
+pub struct Packing {
+    /// Tokens of a row.
+    pub capacity: u32,
+    /// Whether the beginnings that documents have in common stand in a row once.
+    pub share: bool,
+}
+
 /// Packs documents, or puts each into a separate row, and writes the Arrow file.
 pub fn write_split(
     path: &Path,
     ingested: &Ingested,
     documents: &[Document],
-    capacity: Option<u32>,
+    packing: Option<Packing>,
     threads: usize,
     progress: impl FnMut(u64) -> bool,
 ) -> Outcome<Totals> {
-    let packed = match capacity {
-        Some(capacity) => {
-            let lengths: Vec<u32> = documents.iter().map(|document| document.length).collect();
-            best_fit(&lengths, capacity)
-        }
+    let families = match packing {
+        Some(Packing { capacity, share: true }) => Families::find(&ingested.spill, documents, capacity),
+        _ => Families::apart(documents.len()),
+    };
+    let packed = match packing {
+        Some(Packing { capacity, .. }) => families.pack(documents, capacity),
         None => Packed::apart(documents.len()),
     };
-    write_rows(path, &ingested.spill, documents, &packed, threads, progress)
+    write_rows(path, &ingested.spill, documents, &packed, &families.shared, threads, progress)
 }

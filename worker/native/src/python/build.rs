@@ -14,7 +14,7 @@ use super::errors;
 use super::recipe::{PyRecipe, with_coder};
 use crate::lengths;
 use crate::pack;
-use crate::pipeline::{self, Ingested, Ledger, Selection, Source, select, write_split};
+use crate::pipeline::{self, Ingested, Ledger, Packing, Selection, Source, select, write_split};
 use crate::spill::Document;
 
 const REPORT_EVERY: Duration = Duration::from_millis(100);
@@ -92,21 +92,24 @@ impl Build {
         (self.train.len(), self.held_out.len())
     }
 
-    /// Writes one part as an Arrow file; `capacity` packs, without it each document has a separate row.
-    #[pyo3(signature = (path, *, held_out, capacity, threads, progress))]
+    /// Writes one part as an Arrow file; `capacity` packs, without it each document has a separate row. `share` puts
+    /// the beginnings that packed documents have in common into a row once.
+    #[pyo3(signature = (path, *, held_out, capacity, share, threads, progress))]
     fn write<'py>(
         &self,
         py: Python<'py>,
         path: PathBuf,
         held_out: bool,
         capacity: Option<u32>,
+        share: bool,
         threads: usize,
         progress: &Bound<'_, PyAny>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let documents = self.part(held_out);
+        let packing = capacity.map(|capacity| Packing { capacity, share });
         let mut reporter = Reporter::new(progress);
         let totals = py.detach(|| {
-            write_split(&path, &self.ingested, documents, capacity, threads, |rows| {
+            write_split(&path, &self.ingested, documents, packing, threads, |rows| {
                 reporter.report((rows, 0, rows))
             })
         });
@@ -115,6 +118,7 @@ impl Build {
         out.set_item("rows", totals.rows)?;
         out.set_item("documents", totals.documents)?;
         out.set_item("tokens", totals.tokens)?;
+        out.set_item("shared", totals.shared)?;
         out.set_item("supervised", totals.supervised)?;
         Ok(out)
     }

@@ -47,15 +47,15 @@ impl MappedRows {
         self.inner.row(row).ok_or_else(|| missing(row))
     }
 
-    /// Tokens and documents of the rows together.
+    /// Tokens, shared ones counted once, and documents of the rows together.
     fn measure(&self, rows: Vec<u64>) -> PyResult<(usize, usize)> {
         self.inner.measure(&rows).ok_or_else(|| PyIndexError::new_err("a row is beyond the last"))
     }
 
-    /// Tokens of each row.
+    /// Tokens of each row, shared ones counted once.
     fn lengths(&self, py: Python<'_>) -> Vec<u32> {
         py.detach(|| {
-            let length = |row| self.inner.row(row).map_or(0, |[ids, ..]| ((ids.1 - ids.0) / 4) as u32);
+            let length = |row| self.inner.tokens(row).unwrap_or_default() as u32;
             (0..self.inner.len()).map(length).collect()
         })
     }

@@ -279,6 +279,9 @@ class Batch(Document):
     group_by_length: bool
     # Whether an epoch's last, smaller step is dropped.
     drop_last: bool
+    # Only with packing: documents that follow one another and begin alike share their beginning. Left out if
+    # not.
+    share_prefixes: bool = False
 
 
 BadRow = Literal["error", "skip"]

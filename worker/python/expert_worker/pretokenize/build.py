@@ -148,6 +148,7 @@ class Builder:
                 str(path),
                 held_out=held_out,
                 capacity=capacity,
+                share=batch.share_prefixes,
                 threads=self._threads(),
                 progress=_Progress(self.events, "pack", "rows"),
             )
@@ -306,6 +307,7 @@ def _statistics(
         rows=totals["rows"],
         documents=totals["documents"],
         tokens=totals["tokens"],
+        shared_tokens=totals["shared"],
         supervised_tokens=totals["supervised"],
         fill=totals["tokens"] / room if room else None,
         length_histogram=tuple(build.length_histogram(held_out)),

@@ -18,7 +18,7 @@ from expert_worker.pretokenize.record import (
     read_description,
     sealed,
 )
-from expert_worker.pretokenize.save_to_disk import write_descriptions
+from expert_worker.pretokenize.save_to_disk import COLUMNS, write_descriptions
 from expert_worker.results import CacheRecord, SplitStatistics
 
 _NEEDED = ("input_ids", "labels")
@@ -105,7 +105,7 @@ def _copy_split(source: Path, target: Path, words: int) -> SplitStatistics:
     from expert_worker.pretokenize.sources import _arrow as open_arrow
 
     numbers = pa.list_(pa.int32())
-    schema = pa.schema([(name, numbers) for name in ("input_ids", "labels", "seq_lengths")])
+    schema = pa.schema([(name, numbers) for name in COLUMNS])
     rows = documents = tokens = supervised = 0
     path = target / DATA_FILE
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
@@ -151,10 +151,13 @@ def _converted(batch: Any, numbers: Any) -> list[Any]:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise _refusal(str(error).splitlines()[0]) from None
     if "seq_lengths" in batch.schema.names:
-        return [ids, labels, batch.column("seq_lengths").cast(numbers)]
-    lengths = pc.list_value_length(ids).cast(pa.int32())
-    offsets = pa.array(range(len(ids) + 1), pa.int32())
-    return [ids, labels, pa.ListArray.from_arrays(offsets, lengths)]
+        lengths = batch.column("seq_lengths").cast(numbers)
+    else:
+        offsets = pa.array(range(len(ids) + 1), pa.int32())
+        lengths = pa.ListArray.from_arrays(offsets, pc.list_value_length(ids).cast(pa.int32()))
+    # Whole documents, whatever they share.
+    shared = pa.ListArray.from_arrays(lengths.offsets, pc.multiply(lengths.values, 0).cast(pa.int32()))
+    return [ids, labels, lengths, shared]
 
 
 def _check_rows(columns: list[Any], source: Path, before: int, words: int) -> None:
@@ -168,7 +171,7 @@ def _check_rows(columns: list[Any], source: Path, before: int, words: int) -> No
 def _fault(parts: list[Any], words: int) -> str | None:
     if any(part is None or part.dtype.kind != "i" for part in parts):
         return "it holds a null"
-    ids, labels, lengths = parts
+    ids, labels, lengths, _ = parts
     if len(ids) != len(labels):
         return f"it has {len(ids)} ids and {len(labels)} labels"
     if lengths.sum() != len(ids) or (lengths <= 0).any():

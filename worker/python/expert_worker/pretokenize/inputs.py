@@ -65,6 +65,8 @@ def gather(plan: Plan, events: Events) -> Inputs:
         "max_seq_length": batch.max_seq_length,
         "packing": batch.packing,
     }
+    if batch.share_prefixes:
+        parts["share_prefixes"] = True
     counts = [[len(files) for files in by_task(sources)] for sources in (data.train, data.validation)]
     if any(count > 1 for split in counts for count in split):
         parts["files_by_task"] = counts

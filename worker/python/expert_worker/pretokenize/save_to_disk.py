@@ -8,7 +8,7 @@ from typing import Any
 from expert_worker.checkpoint import files
 from expert_worker.pretokenize.record import DATA_FILE
 
-COLUMNS = ("input_ids", "labels", "seq_lengths")
+COLUMNS = ("input_ids", "labels", "seq_lengths", "shared_lengths")
 
 
 def write_descriptions(folder: Path, split: str, fingerprint: str) -> None:

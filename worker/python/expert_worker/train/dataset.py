@@ -73,6 +73,7 @@ def open_dataset(plan: Plan, events: Events) -> Dataset:
         events.warning("cache-not-written", message, refused.hint)
         return for_this_run(plan, events)
     events.applied("data", "token cache", "Loading pre-tokenized dataset from cache")
+    _report_sharing(plan, cache, events)
     if plan.machine.loader.workers:
         note = "Rows are mapped from the cache: no loader workers are needed"
         events.applied("dataloader_num_workers", 0, note)
@@ -96,6 +97,7 @@ def for_this_run(plan: Plan, events: Events) -> Dataset:
         folder.close()
         raise
     events.applied("data", "tokenized for this run", "Rows tokenized for this run, read by loader workers")
+    _report_sharing(plan, cache, events)
     return _dataset(cache, folder)
 
 
@@ -110,6 +112,23 @@ def _dataset(cache: Cache, folder: RowsFolder | None = None) -> Dataset:
         cache.description.duplicates.found if cache.description.duplicates is not None else (),
         mapped=folder is None,
         folder=folder,
+    )
+
+
+def _report_sharing(plan: Plan, cache: Cache, events: Events) -> None:
+    if not plan.recipe.batch.share_prefixes:
+        return
+    train = cache.description.splits["train"]
+    if train.shared_tokens:
+        whole = train.tokens + train.shared_tokens
+        told = f"Shared beginnings: {train.shared_tokens:,} of {whole:,} tokens are not repeated"
+        events.applied("share_prefixes", train.shared_tokens, told)
+        return
+    events.applied("share_prefixes", 0)
+    events.warning(
+        "nothing-shared",
+        "share_prefixes changes nothing: no two rows that follow one another begin with the same 32 tokens",
+        "Put rows that begin alike one after the other in the file, or remove the setting.",
     )
 
 

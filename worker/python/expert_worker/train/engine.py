@@ -167,7 +167,7 @@ class PlainEngine:
         return self._objective.loss(self._token_loss, batch)
 
     def _token_loss(self, batch: PackedBatch) -> Tensor:
-        padded = _padded(batch.to(self._device))
+        padded = _padded(batch.whole().to(self._device))
         self._place.keys = padded.keys
         if self._model.training and batch.keys is not None and batch.keys.numel():
             # peft's draws for whole modules (LoKr's dropout) are the same for all micro-batches of a step.

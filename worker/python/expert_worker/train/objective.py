@@ -46,7 +46,11 @@ class SupervisedFineTuning:
     def batch(self, rows: Rows, indices: Sequence[int]) -> PackedBatch:
         ids, labels, bounds, positions = (_tensor(part) for part in rows.batch(indices))
         lengths = tuple((bounds[1:] - bounds[:-1]).tolist())
-        return PackedBatch(ids.long(), labels.long(), positions.long(), lengths)
+        # A document whose first position is not 0 continues another one's beginning.
+        shared = tuple(positions[bounds[:-1]].tolist())
+        return PackedBatch(
+            ids.long(), labels.long(), positions.long(), lengths, shared=shared if any(shared) else ()
+        )
 
     def weight(self, batch: PackedBatch) -> int:
         return supervised(batch.labels, batch.positions)

@@ -31,6 +31,9 @@ class PackedBatch:
     step: int = 0
     experts: tuple[int, ...] = ()
     """Whose each document is, where several experts train together; one expert's follow each other."""
+    shared: tuple[int, ...] = ()
+    """With how many tokens each document begins that are not there again: they are the first ones of the last
+    document that shares none. Empty where no document shares any."""
 
     @classmethod
     def of_experts(cls, batches: Sequence[PackedBatch]) -> PackedBatch:
@@ -43,6 +46,7 @@ class PackedBatch:
             tuple(length for batch in batches for length in batch.lengths),
             torch.cat(keys) if len(keys) == len(batches) else None,
             experts=tuple(number for number, batch in enumerate(batches) for _ in batch.lengths),
+            shared=_joined([batch.shared for batch in batches], [len(batch.lengths) for batch in batches]),
         )
 
     def tokens_of_experts(self, count: int) -> list[int]:
@@ -61,7 +65,31 @@ class PackedBatch:
 
     @cached_property
     def documents(self) -> Documents:
-        return Documents(self.lengths, self.ids.device)
+        return Documents(self.lengths, self.ids.device, self.shared)
+
+    @cached_property
+    def whole_lengths(self) -> tuple[int, ...]:
+        """Of each document with what it shares."""
+        return tuple(map(sum, zip(self.lengths, self.shared, strict=True))) if self.shared else self.lengths
+
+    def whole(self) -> PackedBatch:
+        """With each document's shared tokens before it, for what knows separate documents only."""
+        if not self.shared:
+            return self
+        place, _ = self.documents.repeated
+        keys = self.keys[place] if self.keys is not None else None
+        labels = torch.full_like(self.labels[place], IGNORED)
+        kept = self.documents.kept
+        labels[kept] = self.labels
+        return PackedBatch(
+            self.ids[place],
+            labels,
+            positions_of(self.whole_lengths).to(self.ids.device),
+            self.whole_lengths,
+            keys,
+            self.step,
+            self.experts,
+        )
 
     @cached_property
     def sources(self) -> Tensor:
@@ -91,9 +119,22 @@ class PackedBatch:
         return torch.cat([self.sources, again]), torch.cat([self.targets, ignored])
 
     def pieces(self, count: int) -> list[PackedBatch]:
-        """At most `count` sets of whole documents, as equal as can be."""
-        sets = _level(self.lengths, count)
-        return [self] if len(sets) == 1 else [self._part(chosen) for chosen in sets]
+        """At most `count` sets of whole documents, as equal as can be. Documents that share stay together."""
+        families = self._families()
+        sets = _level([sum(self.lengths[at] for at in family) for family in families], count)
+        if len(sets) == 1:
+            return [self]
+        return [self._part([at for number in chosen for at in families[number]]) for chosen in sets]
+
+    def _families(self) -> list[list[int]]:
+        """Each document that shares nothing, with those that continue its beginning."""
+        found: list[list[int]] = []
+        for at, shared in enumerate(self.shared or (0,) * len(self.lengths)):
+            if shared:
+                found[-1].append(at)
+            else:
+                found.append([at])
+        return found
 
     def filled(self, multiple: int) -> PackedBatch:
         """With a padding document at the end, so that the number of tokens is a multiple of `multiple`."""
@@ -110,6 +151,7 @@ class PackedBatch:
             keys,
             self.step,
             (*self.experts, *self.experts[-1:]),
+            (*self.shared, 0) if self.shared else (),
         )
 
     def _part(self, chosen: list[int]) -> PackedBatch:
@@ -118,8 +160,16 @@ class PackedBatch:
         keys = self.keys[place] if self.keys is not None else None
         lengths = tuple(self.lengths[i] for i in chosen)
         experts = tuple(self.experts[i] for i in chosen) if self.experts else ()
+        shared = tuple(self.shared[i] for i in chosen) if self.shared else ()
         return PackedBatch(
-            self.ids[place], self.labels[place], self.positions[place], lengths, keys, self.step, experts
+            self.ids[place],
+            self.labels[place],
+            self.positions[place],
+            lengths,
+            keys,
+            self.step,
+            experts,
+            shared,
         )
 
     def to(self, device: torch.device) -> PackedBatch:
@@ -140,11 +190,19 @@ class PackedBatch:
             keys,
             self.step,
             self.experts,
+            self.shared,
         )
         moved.__dict__.update(sources=move(self.sources), targets=move(self.targets))
         if self.experts:
             moved.__dict__.update(supervised_lengths=self.supervised_lengths)
         return moved
+
+
+def _joined(shared: Sequence[tuple[int, ...]], counts: Sequence[int]) -> tuple[int, ...]:
+    """Of several batches, whose numbers of documents are `counts`."""
+    if not any(shared):
+        return ()
+    return tuple(one for part, count in zip(shared, counts, strict=True) for one in part or (0,) * count)
 
 
 def _level(lengths: Sequence[int], count: int) -> list[list[int]]:

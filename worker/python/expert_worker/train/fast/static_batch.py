@@ -77,8 +77,9 @@ class Shapes:
         self._known: list[Shape] = []
 
     def of(self, batch: PackedBatch) -> Shape | None:
-        """None where no known shape holds the batch, and there are enough of them."""
-        if max(batch.lengths) > self._longest:
+        """None where no known shape holds the batch, and there are enough of them. Where documents share a
+        beginning, the places of its copies are different in each batch."""
+        if batch.shared or max(batch.lengths) > self._longest:
             return None
         if not self._unit:
             # The memory probe's: no micro-batch has more tokens.

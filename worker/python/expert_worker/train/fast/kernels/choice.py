@@ -24,7 +24,7 @@ from .adapted_linear import (
     Projection,
     join,
 )
-from .attention import ATTENTION, Attention
+from .attention import ATTENTION, Attention, shared_beginnings
 from .dequantize import DEQUANTIZE, Dequantize
 from .dropout import DROPOUT, Dropout
 from .head_loss import HEAD_LOSS, HeadLoss
@@ -81,7 +81,7 @@ class Kernels:
             )
         self.choices: dict[str, Choice] = {}
         self.copies = Copies()
-        self.attention: Attention = self._choose(ATTENTION)
+        self.attention: Attention = shared_beginnings(self._choose(ATTENTION))
         self.head_loss: HeadLoss = self._choose(HEAD_LOSS)
         self.rms_norm: RmsNorm = self._choose(RMS_NORM)
         self.rotary: Rotary = self._choose(ROTARY)

@@ -7,8 +7,9 @@ from .documents import Attention, Documents
 from .flash_cpu import FLASH_CPU
 from .native_cpu import NATIVE_CPU
 from .sdpa import SDPA_BY_DOCUMENT, SDPA_MASKED
+from .shared import shared_beginnings
 
-__all__ = ["ATTENTION", "Attention", "Documents"]
+__all__ = ["ATTENTION", "Attention", "Documents", "shared_beginnings"]
 
 ATTENTION: Operation[Target, Attention] = Operation(
     "attention",

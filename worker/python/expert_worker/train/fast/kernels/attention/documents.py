@@ -13,10 +13,12 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Documents:
-    """The documents of a packed batch, end to end."""
+    """The documents of a packed batch, end to end. `shared` says how many tokens of the last document without
+    such tokens each one continues; it is empty where none does."""
 
     lengths: tuple[int, ...]
     device: torch.device
+    shared: tuple[int, ...] = ()
 
     @cached_property
     def spans(self) -> list[tuple[int, int]]:
@@ -35,6 +37,24 @@ class Documents:
         numbers = [number for number, length in enumerate(self.lengths) for _ in range(length)]
         document = self._sent(numbers, torch.int64)
         return (document.unsqueeze(0) == document.unsqueeze(1)).tril()
+
+    @cached_property
+    def repeated(self) -> tuple[Tensor, Documents]:
+        """Places of all documents' tokens, the shared ones before each; and the documents that they make."""
+        places, whole = [], 0
+        for (start, end), shared in zip(self.spans, self.shared, strict=True):
+            if not shared:
+                whole = start
+            places += [torch.arange(whole, whole + shared), torch.arange(start, end)]
+        lengths = tuple(map(sum, zip(self.lengths, self.shared, strict=True)))
+        return torch.cat(places).to(self.device, non_blocking=True), Documents(lengths, self.device)
+
+    @cached_property
+    def kept(self) -> Tensor:
+        """Where the batch's own tokens stand among `repeated`."""
+        ends = self.repeated[1].spans
+        own = [torch.arange(end - length, end) for (_, end), length in zip(ends, self.lengths, strict=True)]
+        return torch.cat(own).to(self.device, non_blocking=True)
 
     def _sent(self, values: list[int], dtype: torch.dtype) -> Tensor:
         """Made in the host's memory: a tensor made from a list on a GPU makes the host wait."""
