@@ -91,8 +91,10 @@ fn round_trip(input: &[u8], folder: &Path, path: &Path) {
     let spill = writer.finish().expect("a spill");
     let lengths: Vec<u32> = stored.iter().map(|document| document.length).collect();
     let packed = if capacity == 0 { Packed::apart(lengths.len()) } else { best_fit(&lengths, capacity) };
+    let shared = vec![0; lengths.len()];
     let threads = 1 + input.len() % 2;
-    let totals = write_rows(path, &spill, &stored, &packed, threads, |_| true).expect("a written file");
+    let totals =
+        write_rows(path, &spill, &stored, &packed, &shared, threads, |_| true).expect("a written file");
     let rows = read_all(path).expect("what was written opens");
     assert_eq!(rows.len(), packed.rows());
     let mut seen = vec![false; flagged.len()];

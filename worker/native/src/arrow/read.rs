@@ -145,13 +145,13 @@ impl Mapped {
             let mut start = 0;
             for (at, length) in self.numbers(lengths).iter().enumerate() {
                 let skipped = shared.get(at).map_or(0, |shared| *shared as usize);
-                let taken = start + skipped..start + *length as usize;
-                let places = token..token + taken.len();
-                batch.ids.get_mut(places.clone())?.copy_from_slice(ids.get(taken.clone())?);
-                batch.labels.get_mut(places.clone())?.copy_from_slice(labels.get(taken.clone())?);
+                let own = start + skipped..start + *length as usize;
+                let places = token..token + own.len();
+                batch.ids.get_mut(places.clone())?.copy_from_slice(ids.get(own.clone())?);
+                batch.labels.get_mut(places.clone())?.copy_from_slice(labels.get(own.clone())?);
                 let positions = batch.positions.get_mut(places.clone())?;
                 positions.iter_mut().zip(skipped as i32..).for_each(|(place, position)| *place = position);
-                (start, token) = (taken.end, places.end);
+                (start, token) = (own.end, places.end);
                 document += 1;
                 *batch.boundaries.get_mut(document)? = token as i32;
             }
