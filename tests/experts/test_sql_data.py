@@ -206,7 +206,7 @@ def test_answers_write_names_as_the_statements_do() -> None:
         tables = re.findall(r'create table ("[^"]+"|\w+)', shown, re.I)
         for message in row["messages"]:
             if message["role"] == "assistant":
-                used = re.findall(r'(?:FROM|JOIN) ("[^"]+"|\w+)', message["content"])
+                used = re.findall(r'\b(?:FROM|JOIN) ("[^"]+"|\w+)', message["content"])
                 assert set(used) - {"sums", "ranked"} <= set(tables)
 
 

@@ -40,7 +40,7 @@ def test_there_are_many_and_each_is_asked_once(expert: str) -> None:
 
 
 @pytest.mark.parametrize("expert", NAMES)
-def test_most_of_them_are_trained_and_most_rows_are_generated(expert: str) -> None:
+def test_most_of_them_are_trained_and_half_of_the_rows_at_most_are_theirs(expert: str) -> None:
     trained = {
         pair
         for row in rows(expert)
@@ -53,26 +53,44 @@ def test_most_of_them_are_trained_and_most_rows_are_generated(expert: str) -> No
         (question.rsplit("\n", 1)[-1], answer) for it in written(expert) for question, answer in it.asked
     }
     assert trained <= every
-    assert len(trained) > 0.75 * len(every)
-    assert 0.1 < sum(row["tags"] == ["written"] for row in rows(expert)) / len(rows(expert)) < 0.35
+    assert len(trained) > 0.7 * len(every)
+    assert 0.1 < sum(row["tags"] == ["written"] for row in rows(expert)) / len(rows(expert)) <= 0.5
 
 
-@pytest.mark.parametrize("block", written("expert-sql"), ids=lambda block: block.shown[:40])
-def test_queries_run_and_the_grammar_reads_them(block: Block) -> None:
-    database = sqlite3.connect(":memory:")
-    database.executescript(block.shown)
+def test_queries_run_and_say_their_order() -> None:
+    for block in written("expert-sql"):
+        database = sqlite3.connect(":memory:")
+        database.executescript(block.shown)
+        for _, answer in block.asked:
+            database.execute(answer).fetchall()
+            assert " ORDER BY " not in answer or re.search(r"\b(ASC|DESC)\b", answer), answer
+
+
+def test_cypher_only_reads() -> None:
+    for block in written("expert-neo4j"):
+        for _, answer in block.asked:
+            assert refusal(answer) is None, answer
+
+
+def sampled(expert: str) -> list[Any]:
+    """Every eighth block; the others where long tests run."""
+    return [
+        pytest.param(block, id=block.shown[:40], marks=[pytest.mark.full] if place % 8 else [])
+        for place, block in enumerate(written(expert))
+    ]
+
+
+@pytest.mark.parametrize("block", sampled("expert-sql"))
+def test_the_grammar_reads_the_queries(block: Block) -> None:
     rules = sql.rules(f"{block.shown}\nall")
     for _, answer in block.asked:
-        database.execute(answer).fetchall()
         assert refused_at(rules, answer) is None, answer
-        assert " ORDER BY " not in answer or re.search(r"\b(ASC|DESC)\b", answer), answer
 
 
-@pytest.mark.parametrize("block", written("expert-neo4j"), ids=lambda block: block.shown[:40])
+@pytest.mark.parametrize("block", sampled("expert-neo4j"))
 def test_cypher_keeps_to_the_graph(block: Block) -> None:
     rules = cypher.rules(f"{block.shown}\nall")
     for _, answer in block.asked:
-        assert refusal(answer) is None, answer
         assert refused_at(rules, answer) is None, answer
 
 
