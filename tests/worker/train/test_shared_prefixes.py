@@ -149,7 +149,7 @@ def rows(count: int) -> str:
     return "".join(json.dumps(row) + "\n" for row in made)
 
 
-def trained(folder: Path, *, share: bool, **settings: object) -> dict[str, object]:
+def expert(folder: Path, base: Path, *, share: bool, **settings: object) -> Path:
     config = {
         "adapter_type": "lora",
         "rank": 4,
@@ -165,19 +165,29 @@ def trained(folder: Path, *, share: bool, **settings: object) -> dict[str, objec
     folder.mkdir()
     (folder / "train.jsonl").write_text(rows(96))
     manifest = {
-        "name": "expert-hives",
+        "name": f"expert-{folder.name}",
         "schema_version": "2.0",
-        "base_models": [{"name": str(save_base(folder / "base"))}],
+        "base_models": [{"name": str(base)}],
         "training": {"dataset": {"path": "train.jsonl"}, "config": config},
     }
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    command = [str(cli()), "train", "--manifest", "manifest.json", "-o", "run", "--json"]
+    return folder
+
+
+def train(folder: Path, *arguments: str) -> str:
+    command = [str(cli()), "train", *arguments, "--allow-path", str(folder)]
     environment = {**os.environ, "EXPERT_PYTHON": sys.executable}
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=600, check=False, env=environment
     )
     assert done.returncode == 0, done.stderr
-    result: dict[str, object] = json.loads(done.stdout)
+    return done.stdout
+
+
+def trained(folder: Path, *, share: bool, **settings: object) -> dict[str, object]:
+    base = save_base(folder.with_suffix(".base"))
+    made = expert(folder, base, share=share, **settings)
+    result: dict[str, object] = json.loads(train(made, "--manifest", "manifest.json", "-o", "run", "--json"))
     return result
 
 
@@ -198,3 +208,16 @@ def test_a_manifest_s_rows_are_learnt_in_fewer_tokens(tmp_path: Path) -> None:
 def test_a_setting_that_changes_nothing_is_named(tmp_path: Path) -> None:
     trained(tmp_path / "short", share=True, max_seq_length=256, max_steps=1)
     assert "nothing-shared" in (tmp_path / "short" / "run" / "events.jsonl").read_text()
+
+
+@pytest.mark.timeout(900)
+def test_experts_in_one_pass_have_the_bytes_of_separate_ones(tmp_path: Path) -> None:
+    base = save_base(tmp_path / "base")
+    for place, name in enumerate(("one", "two")):
+        expert(tmp_path / name, base, share=True, seed=place + 1)
+    train(tmp_path, "--fuse", "one,two")
+    for name in ("one", "two"):
+        train(tmp_path, name, "-o", f"{name}/alone")
+        (together,) = (tmp_path / name / "weights").glob("*/final/adapter_model.safetensors")
+        alone = tmp_path / name / "alone" / "final" / "adapter_model.safetensors"
+        assert together.read_bytes() == alone.read_bytes()
