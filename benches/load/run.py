@@ -17,13 +17,12 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / part) for part in ("worker/python", "tests/worker", "benches/prep")]
 
+from cache import built  # noqa: E402
 from datasets import load_from_disk  # noqa: E402
-from plans import example_plan  # noqa: E402
 from pretokenize.bases import llama3_like, write_base  # noqa: E402
 
 from corpus import write  # noqa: E402
-from expert_worker.events import Events  # noqa: E402
-from expert_worker.pretokenize import Cache, ensure_cache  # noqa: E402
+from expert_worker.pretokenize import Cache  # noqa: E402
 
 ROWS, CAPACITY, ROUNDS = 16, 2048, 50
 
@@ -45,17 +44,7 @@ def main() -> None:
 def build(folder: Path, megabytes: float) -> Cache:
     data = folder / "rows.jsonl"
     write(data, megabytes)
-    changes = {
-        "recipe.data.train": [{"name": "rows", "format": "jsonl", "weight": 1.0, "task": None}],
-        "recipe.data.validation": [],
-        "recipe.template": {"kind": "chatml", "source": None},
-        "recipe.batch.max_seq_length": CAPACITY,
-        "machine.paths.data": {"rows": str(data)},
-        "machine.paths.base": str(write_base(folder / "base", llama3_like())),
-        "machine.paths.home": str(folder / "home"),
-        "machine.paths.cache": str(folder / "cache"),
-    }
-    return ensure_cache(example_plan(folder, changes), Events.in_memory()[0])
+    return built(folder, data, write_base(folder / "base", llama3_like()), CAPACITY)
 
 
 def median(read: Callable[[list[int]], Any], count: int) -> float:

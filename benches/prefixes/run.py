@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / part) for part in ("worker/python", "tests/worker")]
+sys.path[:0] = [str(ROOT / part) for part in ("worker/python", "tests/worker", "benches/prep")]
 
 import expert_worker.train  # noqa: E402, F401, I001  (before torch)
 import torch  # noqa: E402
 from peft import LoraConfig, get_peft_model  # noqa: E402
-from plans import example_plan  # noqa: E402
 from transformers import AutoModelForCausalLM  # noqa: E402
 
+from cache import built  # noqa: E402
 from expert_worker.base.embedded import embedded  # noqa: E402
 from expert_worker.events import Events  # noqa: E402
-from expert_worker.pretokenize import Cache, ensure_cache  # noqa: E402
+from expert_worker.pretokenize import Cache  # noqa: E402
 from expert_worker.train.fast.batch import PackedBatch  # noqa: E402
 from expert_worker.train.fast.decoder import FastDecoder  # noqa: E402
 from expert_worker.train.fast.dropout import Place  # noqa: E402
@@ -52,22 +52,6 @@ def rows(tables: int) -> list[dict[str, Any]]:
         if not tables:
             break
     return made
-
-
-def built(folder: Path, data: Path, base: Path, *, share: bool) -> Cache:
-    changes = {
-        "recipe.data.train": [{"name": "rows", "format": "jsonl", "weight": 1.0, "task": None}],
-        "recipe.data.validation": [],
-        "recipe.template": {"kind": "chatml", "source": None},
-        "recipe.batch.max_seq_length": CAPACITY,
-        "recipe.batch.packing": True,
-        "recipe.batch.share_prefixes": share,
-        "machine.paths.data": {"rows": str(data)},
-        "machine.paths.base": str(base),
-        "machine.paths.home": str(folder / "home"),
-        "machine.paths.cache": str(folder / "cache"),
-    }
-    return ensure_cache(example_plan(folder, changes), Events.in_memory()[0])
 
 
 def learner(base: Path) -> FastDecoder:
@@ -102,10 +86,13 @@ def main() -> None:
         found = rows(given.tables)
         data = folder / "rows.jsonl"
         data.write_text("".join(json.dumps(row) + "\n" for row in found), encoding="utf-8")
-        separate, shared = (built(folder, data, base, share=share) for share in (False, True))
-        tokens = [cache.description.splits["train"].tokens for cache in (separate, shared)]
+        caches = [
+            built(folder, data, base, CAPACITY, {"recipe.batch.share_prefixes": share})
+            for share in (False, True)
+        ]
+        tokens = [cache.description.splits["train"].tokens for cache in caches]
         decoder = learner(base)
-        both = [batches(cache) for cache in (separate, shared)]
+        both = [batches(cache) for cache in caches]
         # Each in turn; the first round compiles a kernel for every number of tokens.
         rounds = [[seconds(decoder, given) for given in both] for _ in range(1 + ROUNDS)]
     apart, together = map(min, zip(*rounds[1:], strict=True))

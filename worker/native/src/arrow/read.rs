@@ -29,6 +29,26 @@ struct Part {
 /// Half-open byte ranges of a row's three lists in the file.
 pub type RowPlace = [(usize, usize); 3];
 
+/// A row's numbers; `shared` is empty where the file says nothing of it.
+struct Row<'a> {
+    ids: &'a [i32],
+    labels: &'a [i32],
+    lengths: &'a [i32],
+    shared: &'a [i32],
+}
+
+impl Row<'_> {
+    /// The length of each document, and how many of its tokens it shares.
+    fn documents(&self) -> impl Iterator<Item = (i32, i32)> {
+        self.lengths.iter().copied().zip(self.shared.iter().copied().chain(std::iter::repeat(0)))
+    }
+
+    /// Shared ones counted once.
+    fn tokens(&self) -> usize {
+        self.ids.len() - self.shared.iter().map(|shared| *shared as usize).sum::<usize>()
+    }
+}
+
 pub struct Mapped {
     map: Mmap,
     parts: Vec<Part>,
@@ -65,19 +85,15 @@ impl Mapped {
     /// shares more than the document that it continues has, nor all of its tokens.
     fn check_documents(&self) -> Outcome<()> {
         for row in 0..self.rows {
-            let [ids, labels, lengths] = self.row(row).ok_or_else(damaged)?;
-            let tokens = (ids.1 - ids.0) / 4;
-            let documents = self.numbers(lengths);
-            let together: i64 = documents.iter().map(|length| i64::from(*length)).sum();
-            let same = labels.1 - labels.0 == ids.1 - ids.0 && usize::try_from(together) == Ok(tokens);
-            let shared = self.shared(row).ok_or_else(damaged)?;
+            let row = self.stored(row).ok_or_else(damaged)?;
+            let together: i64 = row.lengths.iter().map(|length| i64::from(*length)).sum();
+            let same = row.labels.len() == row.ids.len() && usize::try_from(together) == Ok(row.ids.len());
             let mut whole = 0;
-            let fits = documents.iter().enumerate().all(|(at, length)| {
-                let shared = shared.get(at).copied().unwrap_or_default();
-                whole = if shared == 0 { *length } else { whole };
-                (0..=whole).contains(&shared) && shared < *length
+            let fits = row.documents().all(|(length, shared)| {
+                whole = if shared == 0 { length } else { whole };
+                (0..=whole).contains(&shared) && shared < length
             });
-            if !same || !fits || ![0, documents.len()].contains(&shared.len()) {
+            if !same || !fits || ![0, row.lengths.len()].contains(&row.shared.len()) {
                 return Err(damaged());
             }
         }
@@ -93,25 +109,21 @@ impl Mapped {
     }
 
     pub fn row(&self, row: u64) -> Option<RowPlace> {
-        if row >= self.rows {
-            return None;
-        }
-        let (part, at) = self.part_of(row);
+        let (part, at) = self.part_of(row)?;
         Some(part.columns.map(|column| self.list(column, at)))
     }
 
-    /// Of each document of a row, the tokens that it shares; empty where the file says nothing of it.
-    fn shared(&self, row: u64) -> Option<&[i32]> {
-        if row >= self.rows {
-            return None;
-        }
-        let (part, at) = self.part_of(row);
-        Some(part.shared.map_or(&[], |column| self.numbers(self.list(column, at))))
+    fn stored(&self, row: u64) -> Option<Row<'_>> {
+        let (part, at) = self.part_of(row)?;
+        let [ids, labels, lengths] = part.columns.map(|column| self.numbers(self.list(column, at)));
+        let shared = part.shared.map_or(&[][..], |column| self.numbers(self.list(column, at)));
+        Some(Row { ids, labels, lengths, shared })
     }
 
-    fn part_of(&self, row: u64) -> (&Part, usize) {
-        let part = &self.parts[self.parts.partition_point(|part| part.first_row + part.rows <= row)];
-        (part, (row - part.first_row) as usize)
+    /// The part that holds the row, and its place there.
+    fn part_of(&self, row: u64) -> Option<(&Part, usize)> {
+        let part = self.parts.get(self.parts.partition_point(|part| part.first_row + part.rows <= row))?;
+        Some((part, (row - part.first_row) as usize))
     }
 
     fn list(&self, column: ListPlace, at: usize) -> (usize, usize) {
@@ -121,16 +133,14 @@ impl Mapped {
 
     /// Tokens of a row, shared ones counted once.
     pub fn tokens(&self, row: u64) -> Option<usize> {
-        let [ids, ..] = self.row(row)?;
-        let shared: i64 = self.shared(row)?.iter().map(|shared| i64::from(*shared)).sum();
-        Some((ids.1 - ids.0) / 4 - usize::try_from(shared).ok()?)
+        Some(self.stored(row)?.tokens())
     }
 
     /// Tokens, shared ones counted once, and documents of the rows together; none where a row does not exist.
     pub fn measure(&self, rows: &[u64]) -> Option<(usize, usize)> {
         rows.iter().try_fold((0, 0), |(tokens, documents), row| {
-            let [_, _, lengths] = self.row(*row)?;
-            Some((tokens + self.tokens(*row)?, documents + (lengths.1 - lengths.0) / 4))
+            let row = self.stored(*row)?;
+            Some((tokens + row.tokens(), documents + row.lengths.len()))
         })
     }
 
@@ -140,17 +150,15 @@ impl Mapped {
         let (mut token, mut document) = (0, 0);
         *batch.boundaries.first_mut()? = 0;
         for row in rows {
-            let [ids, labels, lengths] = self.row(*row)?;
-            let (ids, labels, shared) = (self.numbers(ids), self.numbers(labels), self.shared(*row)?);
+            let row = self.stored(*row)?;
             let mut start = 0;
-            for (at, length) in self.numbers(lengths).iter().enumerate() {
-                let skipped = shared.get(at).map_or(0, |shared| *shared as usize);
-                let own = start + skipped..start + *length as usize;
+            for (length, shared) in row.documents() {
+                let own = start + shared as usize..start + length as usize;
                 let places = token..token + own.len();
-                batch.ids.get_mut(places.clone())?.copy_from_slice(ids.get(own.clone())?);
-                batch.labels.get_mut(places.clone())?.copy_from_slice(labels.get(own.clone())?);
+                batch.ids.get_mut(places.clone())?.copy_from_slice(row.ids.get(own.clone())?);
+                batch.labels.get_mut(places.clone())?.copy_from_slice(row.labels.get(own.clone())?);
                 let positions = batch.positions.get_mut(places.clone())?;
-                positions.iter_mut().zip(skipped as i32..).for_each(|(place, position)| *place = position);
+                positions.iter_mut().zip(shared..).for_each(|(place, position)| *place = position);
                 (start, token) = (own.end, places.end);
                 document += 1;
                 *batch.boundaries.get_mut(document)? = token as i32;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heapreplace
 from itertools import accumulate, pairwise
@@ -67,28 +67,24 @@ class PackedBatch:
     def documents(self) -> Documents:
         return Documents(self.lengths, self.ids.device, self.shared)
 
-    @cached_property
+    @property
     def whole_lengths(self) -> tuple[int, ...]:
         """Of each document with what it shares."""
-        return tuple(map(sum, zip(self.lengths, self.shared, strict=True))) if self.shared else self.lengths
+        return self.documents.whole_lengths
 
     def whole(self) -> PackedBatch:
         """With each document's shared tokens before it, for what knows separate documents only."""
         if not self.shared:
             return self
-        place, _ = self.documents.repeated
+        place, documents = self.documents.repeated
+        # No shared token is learned, so that their labels are right in each document.
+        return replace(self._at(place), lengths=documents.lengths, shared=())
+
+    def _at(self, place: Tensor) -> PackedBatch:
+        """The tokens at these places, with the same documents."""
         keys = self.keys[place] if self.keys is not None else None
-        labels = torch.full_like(self.labels[place], IGNORED)
-        kept = self.documents.kept
-        labels[kept] = self.labels
-        return PackedBatch(
-            self.ids[place],
-            labels,
-            positions_of(self.whole_lengths).to(self.ids.device),
-            self.whole_lengths,
-            keys,
-            self.step,
-            self.experts,
+        return replace(
+            self, ids=self.ids[place], labels=self.labels[place], positions=self.positions[place], keys=keys
         )
 
     @cached_property
@@ -157,20 +153,10 @@ class PackedBatch:
     def _part(self, chosen: list[int]) -> PackedBatch:
         starts = [0, *accumulate(self.lengths)]
         place = torch.cat([torch.arange(starts[i], starts[i + 1], device=self.ids.device) for i in chosen])
-        keys = self.keys[place] if self.keys is not None else None
         lengths = tuple(self.lengths[i] for i in chosen)
         experts = tuple(self.experts[i] for i in chosen) if self.experts else ()
         shared = tuple(self.shared[i] for i in chosen) if self.shared else ()
-        return PackedBatch(
-            self.ids[place],
-            self.labels[place],
-            self.positions[place],
-            lengths,
-            keys,
-            self.step,
-            experts,
-            shared,
-        )
+        return replace(self._at(place), lengths=lengths, experts=experts, shared=shared)
 
     def to(self, device: torch.device) -> PackedBatch:
         """With what depends on values, such as where supervised tokens are: the host would have to wait for a

@@ -39,6 +39,11 @@ class Documents:
         return (document.unsqueeze(0) == document.unsqueeze(1)).tril()
 
     @cached_property
+    def whole_lengths(self) -> tuple[int, ...]:
+        """Of each document with what it shares."""
+        return tuple(map(sum, zip(self.lengths, self.shared, strict=True))) if self.shared else self.lengths
+
+    @cached_property
     def repeated(self) -> tuple[Tensor, Documents]:
         """Places of all documents' tokens, the shared ones before each; and the documents that they make."""
         places, whole = [], 0
@@ -46,8 +51,8 @@ class Documents:
             if not shared:
                 whole = start
             places += [torch.arange(whole, whole + shared), torch.arange(start, end)]
-        lengths = tuple(map(sum, zip(self.lengths, self.shared, strict=True)))
-        return torch.cat(places).to(self.device, non_blocking=True), Documents(lengths, self.device)
+        whole_documents = Documents(self.whole_lengths, self.device)
+        return torch.cat(places).to(self.device, non_blocking=True), whole_documents
 
     @cached_property
     def kept(self) -> Tensor:
