@@ -71,6 +71,46 @@ def test_a_query_is_unfinished_without_the_table_of_its_columns(query: str) -> N
     assert refused_at(rules(SHOP), query) == ""
 
 
+CLINIC = """CREATE TABLE wards (id INT, name TEXT, floor INT);
+CREATE TABLE doctors (id INT, name TEXT, ward_id INT, dob DATE);
+CREATE TABLE visits (no INT, doctor_id INT, fee REAL);
+which?"""
+JOINS = """
+SELECT wards.name, COUNT(*) FROM doctors JOIN wards ON doctors.ward_id = wards.id GROUP BY wards.id
+SELECT floor, dob FROM wards LEFT JOIN doctors ON ward_id = wards.id AND floor > 3 WHERE dob IS NULL
+SELECT doctors.* FROM visits JOIN doctors ON visits.doctor_id = doctors.id ORDER BY fee DESC LIMIT 1
+SELECT d.name, w.name FROM doctors d JOIN wards w ON d.ward_id = w.id
+SELECT d.name FROM doctors AS d WHERE d.dob > '1980-01-01'
+SELECT a.name FROM doctors a JOIN doctors b ON a.ward_id = b.id
+SELECT fee FROM visits, doctors WHERE doctor_id = doctors.id
+SELECT fee, floor FROM visits JOIN doctors ON doctor_id = doctors.id JOIN wards ON doctors.ward_id = wards.id
+SELECT name FROM doctors WHERE id IN (SELECT doctor_id FROM visits JOIN doctors ON doctor_id = doctors.id)
+SELECT name FROM doctors NATURAL JOIN wards
+SELECT name FROM doctors JOIN wards USING (id, name)
+"""
+# Answers that SQLite would not run, or that join what has no key in common.
+UNJOINED = """
+SELECT name FROM doctors JOIN wards ON doctors.ward_id = wards.id
+SELECT fee, dob FROM doctors JOIN wards ON doctors.ward_id = wards.id
+SELECT fee, floor FROM visits JOIN wards ON visits.no = wards.id
+SELECT floor, dob FROM doctors JOIN wards ON doctors.id = wards.id
+SELECT floor, dob FROM doctors JOIN wards
+SELECT fee, dob FROM visits
+SELECT wards.name FROM doctors
+SELECT COUNT(*) FROM visits WHERE fee > 3 AND v.fee = 1
+"""
+
+
+@pytest.mark.parametrize("query", JOINS.strip().splitlines())
+def test_joins_along_keys_are_accepted(query: str) -> None:
+    assert refused_at(rules(CLINIC), query) is None
+
+
+@pytest.mark.parametrize("query", UNJOINED.strip().splitlines())
+def test_a_join_of_two_tables_names_their_columns_without_doubt(query: str) -> None:
+    assert refused_at(rules(CLINIC), query) is not None
+
+
 def test_columns_may_be_called_as_constraints_begin() -> None:
     schema = """CREATE TABLE access (key VARCHAR(20), period, index_no INT, PERIOD FOR span (a, b),
     KEY by_no (index_no), INDEX (index_no));\nall"""
@@ -85,6 +125,7 @@ def test_without_a_schema_names_are_free() -> None:
 
 
 LINKED = {
+    "CREATE TABLE shelves (id INT, d INT); CREATE TABLE book (shelf_id INT, dob INT)": [("shelf_id", "id")],
     "CREATE TABLE club (id INT, name TEXT); CREATE TABLE member (no INT, club_id INT)": [("club_id", "id")],
     "CREATE TABLE Cities (CityId INT); CREATE TABLE Flats (FlatId INT, CityId INT)": [("CityId", "CityId")],
     "CREATE TABLE people (person_no INT, a INT); CREATE TABLE pets (id INT, owner INT REFERENCES people)": [

@@ -66,10 +66,7 @@ def _plain(name: str) -> str:
 
 
 def _fits(stem: str, table: str) -> bool:
-    """`client` and `clients`, `city` and `cities`, `owner` and nothing else."""
+    """`client` and `clients`, `city` and `cities`, `shelf` and `shelves`, `owner` and nothing else."""
     name = _plain(table)
-    return (
-        len(stem) > 2
-        and (name.startswith(stem[:-1]) or name.endswith(stem))
-        and abs(len(name) - len(stem)) < 4
-    )
+    plural = name.startswith(stem) or (name.startswith(stem[:-1]) and name[len(stem) - 1 :][:1] in ("i", "v"))
+    return len(stem) > 2 and (plural or name.endswith(stem)) and abs(len(name) - len(stem)) < 4
