@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
 from expert_worker.evaluate.authoring.phrasing import as_typed
 from expert_worker.evaluate.authoring.rows import conversation
 from expert_worker.evaluate.authoring.split import split_of
+from expert_worker.evaluate.authoring.sql.by_hand import by_hand, level_of
 from expert_worker.evaluate.authoring.sql.intents import TURNS, Composition
+from expert_worker.evaluate.authoring.sql.letters import compared_as_typed
 from expert_worker.evaluate.authoring.sql.proof import Databases, proven
 from expert_worker.evaluate.authoring.sql.question import Question
 from expert_worker.evaluate.authoring.sql.scene import Placed, Scene, stage
@@ -19,7 +19,7 @@ from expert_worker.evaluate.authoring.sql.skeleton import skeleton
 from expert_worker.evaluate.authoring.sql.tables import Table
 from expert_worker.evaluate.authoring.sql.words import UnsayableError
 from expert_worker.evaluate.authoring.turns import in_turn
-from expert_worker.evaluate.authoring.written import among, written_rows
+from expert_worker.evaluate.authoring.written import among
 
 from .statements import statements
 from .worlds import worlds
@@ -44,8 +44,6 @@ SMALL = 0.6
 LINKED = 0.8
 # One training row of so many is written by hand.
 WRITTEN = 3
-FOLDER = Path(__file__).parent / "written"
-_PARTS = re.compile(r" JOIN |GROUP BY|\(SELECT|HAVING|\b(?:WITH|OVER|UNION|CASE)\b")
 TRAINED = ("messages", "tags", "level")
 
 
@@ -63,18 +61,12 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
     generated = in_turn(TURNS, attempts, f"sql/{seed}/{split}", count, _asked)
     if split != "train":
         return generated
-    written = written_rows(FOLDER, SYSTEM, LONGEST, f"sql/{seed}", wanted=_is_trained, level=_level)
-    return among(generated, written, WRITTEN, count)
+    return among(generated, by_hand(SYSTEM, LONGEST, f"sql/{seed}", _is_trained), WRITTEN, count)
 
 
 def _is_trained(answer: str) -> bool:
     """Hard answers belong to one split."""
-    return _level(answer) <= SHARED_LEVEL or split_of(skeleton(answer)) == "train"
-
-
-def _level(answer: str) -> int:
-    """One more for each of these: more than one table, groups, a query within it, and what is rarer."""
-    return min(4, 1 + len(set(_PARTS.findall(answer))))
+    return level_of(answer) <= SHARED_LEVEL or split_of(skeleton(answer)) == "train"
 
 
 def _asked(row: dict[str, Any]) -> str:
@@ -157,7 +149,8 @@ def _row(scene: Scene, questions: list[Question], seed: str, ddl: str = "") -> d
     for question in questions:
         text = as_typed(question.text, scene.draw, question.keep, small=SMALL, small_names=SMALL_NAMES)
         asked = text if turns else f"{ddl}\n{text}"
-        turns += conversation(SYSTEM, asked, question.sql)[1 if turns else 0 :]
+        answer = compared_as_typed(question.sql, text)
+        turns += conversation(SYSTEM, asked, answer)[1 if turns else 0 :]
     return {
         "messages": turns,
         "tags": list(dict.fromkeys(tag for question in questions for tag in question.tags)),

@@ -163,6 +163,12 @@ def test_the_files_are_the_same_bytes_again_and_others_for_another_seed(
         assert first == again != other
     asked = [json.loads(line)["messages"][1]["content"] for line in (tmp_path / "a/test.jsonl").open()]
     assert len(set(asked)) == held_out
+    trained = [json.loads(line) for line in (tmp_path / "a/train.jsonl").open()]
+    written = [row["messages"][1]["content"] for row in trained if row["tags"] == ["written"]]
+    assert len(written) == count // 3
+    # They ask about separate tables, which they show.
+    own = (tmp_path / "a/tables.sql").read_text()
+    assert not any(line in own for text in written for line in text.splitlines()[:-1] if "(" in line)
 
 
 def test_files_that_are_there_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from expert_worker.errors import BadInput, storage_error
+from expert_worker.evaluate.authoring.sql.by_hand import by_hand
 from expert_worker.evaluate.authoring.write import write_rows
+from expert_worker.evaluate.authoring.written import among
 
 from .copies import without_copies
 from .ddl import MOST_BYTES, read_ddl
 from .json_rows import JsonRows
 from .payload import read_schema
 from .scenes import Database
-from .sql_rows import SqlRows, check_size
-from .turns import Row
+from .sql_rows import FEWEST, SYSTEM, SqlRows, check_size
+from .turns import LONGEST, Row
 from .vocabulary import read_synonyms
 
 SPLITS = ("train", "validation", "test")
@@ -24,6 +26,8 @@ MOST_ROWS = 50_000
 # Of held-out rows more are made than written, because near copies of training rows are dropped.
 SPARE = 1.5
 COPIES = "near copies of training rows"
+# One training row of so many asks about other tables, in words that no generator has.
+WRITTEN = 3
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,10 @@ def from_ddl(request: Request) -> Made:
     if not database.spoken:
         check_size(0, "training")
     maker = SqlRows(database, request.seed)
-    splits = _splits(request.rows, maker.rows, maker.dropped)
+    own = max(FEWEST, request.rows - request.rows // WRITTEN)
+    splits = _splits(own, held_out_rows(request.rows), maker.rows, maker.dropped)
+    written = by_hand(SYSTEM, LONGEST, f"ddl/{request.seed}")
+    splits["train"] = list(among(iter(splits["train"]), written, WRITTEN, request.rows))
     statements = "".join(database.statement(table.name) + "\n" for table in schema.tables)
     files = _write(request.output, splits, {"tables.sql": statements})
     return _made(splits, files, len(database.spoken), schema.ignored, maker.dropped, synonyms.unused())
@@ -71,18 +78,17 @@ def from_json_schema(request: Request) -> Made:
     _check_output(request)
     payload = read_schema(read(request.schema), request.schema.name)
     maker = JsonRows(payload, request.seed)
-    splits = _splits(request.rows, maker.rows, maker.dropped)
+    splits = _splits(request.rows, held_out_rows(request.rows), maker.rows, maker.dropped)
     files = _write(request.output, splits, {})
     return _made(splits, files, payload.leaves, payload.ignored, maker.dropped, [])
 
 
 def _splits(
-    count: int, rows: Callable[[str, int], Iterator[Row]], dropped: Counter[str]
+    count: int, wanted: int, rows: Callable[[str, int], Iterator[Row]], dropped: Counter[str]
 ) -> dict[str, list[Row]]:
     train = list(rows("train", count))
     check_size(len(train), "training")
     splits = {"train": train}
-    wanted = held_out_rows(count)
     earlier = list(train)
     for split in SPLITS[1:]:
         drawn = list(rows(split, int(wanted * SPARE)))

@@ -12,6 +12,7 @@ from expert_worker.evaluate.authoring.draw import Draw
 from expert_worker.evaluate.authoring.phrasing import as_typed
 from expert_worker.evaluate.authoring.rows import conversation
 from expert_worker.evaluate.authoring.sql.intents import TURNS, Composition
+from expert_worker.evaluate.authoring.sql.letters import compared_as_typed
 from expert_worker.evaluate.authoring.sql.proof import Databases, proven
 from expert_worker.evaluate.authoring.sql.question import Question
 from expert_worker.evaluate.authoring.sql.scene import Scene
@@ -29,6 +30,8 @@ DISTRACTED = 0.3
 # How many of the questions go through a table that only links two others, where there is one.
 THROUGH = 0.08
 FEWEST = 20
+# How many of the questions in small letters have the values in them in small letters, too.
+SMALL_NAMES = 0.3
 
 
 @dataclass
@@ -111,8 +114,9 @@ class SqlRows:
         schema = [self.database.described(name, placed.get(name), draw) for name in used]
         seed = f"{draw.below(10**9):09d}"
         alone = _names_its_tables(question) and not draw.chance(SHOWN)
-        text = as_typed(question.text, draw, question.keep)
-        messages = conversation(SYSTEM, text if alone else f"{shown}\n{text}", question.sql)
+        text = _typed(question, draw)
+        answer = compared_as_typed(question.sql, text)
+        messages = conversation(SYSTEM, text if alone else f"{shown}\n{text}", answer)
         row: Row = {
             "messages": messages,
             "tags": ["question-only" if alone else "tables-shown", *question.tags],
@@ -135,14 +139,18 @@ class SqlRows:
         messages, tags = list(first["messages"]), list(first["tags"])
         level = first["level"]
         for question in questions[1:]:
-            text = as_typed(question.text, scene.draw, question.keep)
-            turn = conversation(SYSTEM, text, question.sql)[1:]
+            text = _typed(question, scene.draw)
+            turn = conversation(SYSTEM, text, compared_as_typed(question.sql, text))[1:]
             if sum(len(message["content"]) for message in (*messages, *turn)) > LONGEST:
                 break
             messages += turn
             tags += question.tags
             level = max(level, question.level)
         return {"messages": messages, "tags": list(dict.fromkeys(tags)), "level": level}
+
+
+def _typed(question: Question, draw: Draw) -> str:
+    return as_typed(question.text, draw, question.keep, small_names=SMALL_NAMES)
 
 
 def _asked(composition: Composition, scene: Scene) -> Question | None:

@@ -14,10 +14,13 @@ avg min max coalesce strftime julianday rank row_number lag
 KEYWORDS = frozenset(_KEYWORDS_TEXT.split())
 TOKEN = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|\d+(?:\.\d+)?|[A-Za-z_]\w*|[^\s\w]""")
 
+WHOLE = re.compile(r"(?P<no>NOT )?LIKE (?P<value>'(?:[^'%_]|'')*')")
+
 
 def skeleton(sql: str) -> str:
-    """The statement with literals blanked and identifiers renamed by order: two answers that share it differ in names only."""
-    tokens = TOKEN.findall(sql)
+    """The statement with literals blanked and identifiers renamed by order: two answers that share it differ in names only.
+    A value compared with LIKE, without its wildcards, is one compared with `=`."""
+    tokens = TOKEN.findall(WHOLE.sub(lambda found: f"{'<>' if found['no'] else '='} {found['value']}", sql))
     names = renamed([token for token in tokens if _is_name(token)])
     return " ".join(names.get(token) or _blanked(token) for token in tokens)
 
