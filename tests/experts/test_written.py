@@ -15,10 +15,11 @@ from expert_worker.evaluate.authoring.sql.by_hand import FOLDER
 from expert_worker.evaluate.authoring.sql.letters import compared_as_typed
 from expert_worker.evaluate.authoring.written import Block, among, blocks, conversations
 from expert_worker.evaluate.scorers.cypher_guard import refusal
+from expert_worker.evaluate.scorers.typescript_tree import parsed
 from expert_worker.schema_grammar import cypher, sql
 
 EXPERTS = Path(__file__).resolve().parents[2] / "experts"
-NAMES = ("expert-json", "expert-neo4j", "expert-sql")
+NAMES = ("expert-json", "expert-neo4j", "expert-sql", "expert-typescript")
 
 
 def written(expert: str) -> tuple[Block, ...]:
@@ -93,6 +94,12 @@ def test_cypher_keeps_to_the_graph(block: Block) -> None:
     rules = cypher.rules(f"{block.shown}\nall")
     for _, answer in block.asked:
         assert refused_at(rules, answer) is None, answer
+
+
+def test_typescript_answers_parse() -> None:
+    for block in written("expert-typescript"):
+        for _, answer in block.asked:
+            assert parsed(answer) is not None, answer
 
 
 def test_json_answers_are_written_in_one_way() -> None:

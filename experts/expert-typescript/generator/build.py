@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
 from expert_worker.evaluate.authoring.rows import conversation
 from expert_worker.evaluate.authoring.split import split_of
 from expert_worker.evaluate.authoring.turns import in_turn
+from expert_worker.evaluate.authoring.written import among, written_rows
 
 from .examples import EXAMPLES
 from .kinds import Kind, UnfitError, kinds
@@ -29,6 +31,11 @@ WEIGHTED: list[tuple[Composition, int]] = [
     *SHAPES, *EXAMPLES, *UNIONS, *UTILITY, *SNIPPETS, *LISTS, *SUMMARIES, *OBJECTS, *REWRITES,
 ]  # fmt: skip
 TRIES = 60
+# One training row of so many is written by hand.
+WRITTEN = 6
+FOLDER = Path(__file__).parent / "written"
+# Characters of a written task and its answer.
+LONGEST = 900
 TRAINED = ("messages", "tags", "level")
 # Their answers have so few skeletons that each must be trained: names and kinds alone divide the splits.
 _FEW_SKELETONS = """
@@ -73,7 +80,23 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
     def attempts(composition: Composition, draw: Draw) -> Iterator[dict[str, Any]]:
         return _attempts(composition, found, draw, split)
 
-    return in_turn(turns(), attempts, f"typescript/{seed}/{split}", count)
+    generated = in_turn(turns(), attempts, f"typescript/{seed}/{split}", count)
+    if split != "train":
+        return generated
+    written = written_rows(FOLDER, SYSTEM, LONGEST, f"typescript/{seed}", wanted=_is_trained, level=_level)
+    return among(generated, written, WRITTEN, count)
+
+
+def _is_trained(answer: str) -> bool:
+    """Answers of one skeleton belong to one split, those of well-known functions too."""
+    form = skeleton(answer)
+    return split_of(form) == split_of(form, KNOWN_SHARES) == "train"
+
+
+def _level(answer: str) -> int:
+    """By its length: a body of one line, of a few, of many."""
+    lines = answer.count("\n") + 1
+    return 1 if lines <= 3 else 2 if lines <= 7 else 3
 
 
 def _attempts(
