@@ -126,11 +126,15 @@ def _texts(tokenizer: Any, ids: torch.Tensor, mask: torch.Tensor) -> list[str]:
     return [str(text) for text in tokenizer.batch_decode(rows, skip_special_tokens=True)]
 
 
+MOST_STATES = 2_000_000
+
+
 def matcher(grammar: Grammar, guidance: str, tokenizer: Any) -> Any:
     """`guidance` is the grammar as llguidance takes it."""
-    from llguidance import LLMatcher
+    from llguidance import LLMatcher, LLParserLimits
 
-    made = LLMatcher(tokenizer, guidance, log_level=0)
+    # A base that was not trained opens brackets without end; the default is 50,000 states.
+    made = LLMatcher(tokenizer, guidance, log_level=0, limits=LLParserLimits(step_max_items=MOST_STATES))
     if made.is_error():
         raise _unusable(grammar, made.get_error())
     return made
