@@ -37,7 +37,13 @@ def test_there_are_many_and_each_is_asked_once(expert: str) -> None:
     asked = [(block.shown, question.casefold()) for block in written(expert) for question, _ in block.asked]
     assert len(asked) >= 500
     assert len(set(asked)) == len(asked)
-    assert all(question and answer for it in written(expert) for question, answer in it.asked)
+    # Code has several lines, other answers have one.
+    several = expert == "expert-typescript"
+    assert all(
+        question and answer and (several or "\n" not in answer)
+        for it in written(expert)
+        for question, answer in it.asked
+    )
 
 
 @pytest.mark.parametrize("expert", NAMES)

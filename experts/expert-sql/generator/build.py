@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
-from expert_worker.evaluate.authoring.phrasing import as_typed
 from expert_worker.evaluate.authoring.rows import conversation
 from expert_worker.evaluate.authoring.split import split_of
 from expert_worker.evaluate.authoring.sql.by_hand import by_hand, level_of
 from expert_worker.evaluate.authoring.sql.intents import TURNS, Composition
-from expert_worker.evaluate.authoring.sql.letters import compared_as_typed
+from expert_worker.evaluate.authoring.sql.letters import typed
 from expert_worker.evaluate.authoring.sql.proof import Databases, proven
 from expert_worker.evaluate.authoring.sql.question import Question
 from expert_worker.evaluate.authoring.sql.scene import Placed, Scene, stage
@@ -36,8 +35,6 @@ LONGEST = 1320
 CONVERSATIONS = 0.8
 # How many tables a row shows. Most questions are about one of them, whatever else there is.
 TABLES = {1: 20, 2: 38, 3: 30, 4: 12}
-# How many of the questions in small letters have the names in them in small letters, too: "italian" is 'Italian'.
-SMALL_NAMES = 0.3
 # How many of the questions are in small letters.
 SMALL = 0.6
 # How many of the rows with several tables show some that refer to one another.
@@ -147,9 +144,8 @@ def _row(scene: Scene, questions: list[Question], seed: str, ddl: str = "") -> d
     ddl = ddl or statements(scene, scene.tables)
     turns: list[dict[str, str]] = []
     for question in questions:
-        text = as_typed(question.text, scene.draw, question.keep, small=SMALL, small_names=SMALL_NAMES)
+        text, answer = typed(question, scene.draw, small=SMALL)
         asked = text if turns else f"{ddl}\n{text}"
-        answer = compared_as_typed(question.sql, text)
         turns += conversation(SYSTEM, asked, answer)[1 if turns else 0 :]
     return {
         "messages": turns,

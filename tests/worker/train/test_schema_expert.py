@@ -63,14 +63,14 @@ def test_it_learns(made: str, tmp_path: Path, request: pytest.FixtureRequest) ->
     manifest: dict[str, Any] = json.loads((expert / "manifest.json").read_text())
     base = manifest["base_models"][0]
     base["name"] = str(save_base(tmp_path / "base"))
-    steps = {"max_steps": 40, "save_steps": 40, "eval_steps": 40, "eval_rows": 2}
+    steps = {"max_steps": 60, "save_steps": 60, "eval_steps": 60, "eval_rows": 2}
     base["overrides"] = {"learning_rate": 0.02, **steps}
     (expert / "manifest.json").write_text(json.dumps(manifest))
     events, memory = Events.in_memory()
     stage.run(parse_plan(json.dumps(Expert(expert).plan())), events)
     losses = [event.body.loss for event in memory.events if event.body.type == "progress"]
     assert len(losses) > 3
-    assert losses[-1] < losses[0] - 0.15
+    assert losses[-1] < losses[0] - 0.25
 
 
 def test_a_schema_that_cannot_be_read_leaves_no_folder(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ from expert_worker.schema_grammar import OF_PROMPT
 INSTALL = "pip install llguidance"
 # As llama.cpp has it between the parts of a JSON document: endless white space would never end an answer.
 _JSON_SPACE = r"( |\n[ \t]{0,20})?"
+# For each token. A base that was not trained opens brackets without end; llguidance's default is 50,000.
+_MOST_STATES = 2_000_000
 _tokenizers: WeakKeyDictionary[Any, dict[tuple[int, ...], Any]] = WeakKeyDictionary()
 
 
@@ -126,15 +128,11 @@ def _texts(tokenizer: Any, ids: torch.Tensor, mask: torch.Tensor) -> list[str]:
     return [str(text) for text in tokenizer.batch_decode(rows, skip_special_tokens=True)]
 
 
-MOST_STATES = 2_000_000
-
-
 def matcher(grammar: Grammar, guidance: str, tokenizer: Any) -> Any:
     """`guidance` is the grammar as llguidance takes it."""
     from llguidance import LLMatcher, LLParserLimits
 
-    # A base that was not trained opens brackets without end; the default is 50,000 states.
-    made = LLMatcher(tokenizer, guidance, log_level=0, limits=LLParserLimits(step_max_items=MOST_STATES))
+    made = LLMatcher(tokenizer, guidance, log_level=0, limits=LLParserLimits(step_max_items=_MOST_STATES))
     if made.is_error():
         raise _unusable(grammar, made.get_error())
     return made

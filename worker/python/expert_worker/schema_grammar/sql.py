@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 
 from .ddl_names import Name, NamedTable, tables_of
-from .links import links
+from .links import Link, links
 from .rules import Rules, literal, template
 
 # Beyond this number of tables and pairs of tables all joins share one scope, beyond this number of tables
@@ -49,7 +49,8 @@ def _free(choices: Sequence[str], nested: Sequence[str]) -> dict[str, str]:
 def _with_names(tables: Sequence[NamedTable]) -> dict[str, str]:
     _, scope = template("sql.txt")
     single = range(1, len(tables) + 1) if len(tables) <= MOST_SCOPES else range(0)
-    joins = linked_pairs(tables)
+    known = links(tables)
+    joins = _linked_pairs(tables, known)
     found = _free(
         ["joined", *map(_joined, joins), *map(str, single), "derived"],
         ["nested-joined", *(f"nested-{number}" for number in single)],
@@ -59,7 +60,7 @@ def _with_names(tables: Sequence[NamedTable]) -> dict[str, str]:
         "column": _names(column for table in tables for column in table.columns),
         "pair": f'{_pairs(tables)} | alias "." (column | "*")',
         "using": 'sp USING sp? "(" column (comma column){0,3} ")"',
-        "on-keys": _on(tables),
+        "on-keys": _on(tables, known),
         "on": "on-keys | using",
         "any-join": "join table as? on?",
         **scope("joined"),
@@ -70,12 +71,14 @@ def _with_names(tables: Sequence[NamedTable]) -> dict[str, str]:
     }
     found |= {f"{rule}-{kind}": rule for rule in ("column", "pair") for kind in ("joined", "nested-joined")}
     for both in joins:
-        found |= _pair(tables, both)
+        found |= _pair(tables, both, known)
     for number in single:
         table = tables[number - 1]
         name = _name(table.name)
-        own = f'{name} "." ({_names(table.columns)} | "*")'
-        for kind, pair, shown in ((f"{number}", own, name), (f"nested-{number}", "pair", f"{name} as?")):
+        for kind, pair, shown in (
+            (f"{number}", _pairs([table]), name),
+            (f"nested-{number}", "pair", f"{name} as?"),
+        ):
             found |= {
                 **scope(kind),
                 f"column-{kind}": _names(table.columns),
@@ -106,15 +109,16 @@ def _from_joined(pairs: bool, single: bool) -> str:
     )
 
 
-def linked_pairs(tables: Sequence[NamedTable]) -> list[tuple[int, int]]:
+def _linked_pairs(tables: Sequence[NamedTable], known: Sequence[Link] | None) -> list[tuple[int, int]]:
     """The numbers of two tables that have a key in common; without any known key, of any two."""
-    known = links(tables)
     keys = None if known is None else {frozenset((it.table, it.other)) for it in known}
     found = [pair for pair in combinations(range(len(tables)), 2) if keys is None or frozenset(pair) in keys]
     return found if len(tables) + len(found) <= MOST_SCOPES else []
 
 
-def _pair(tables: Sequence[NamedTable], pair: tuple[int, int]) -> dict[str, str]:
+def _pair(
+    tables: Sequence[NamedTable], pair: tuple[int, int], known: Sequence[Link] | None
+) -> dict[str, str]:
     """Two tables joined by a key, without aliases: a column that both of them have needs its table's name."""
     _, scope = template("sql.txt")
     kind = _joined(pair)
@@ -128,7 +132,7 @@ def _pair(tables: Sequence[NamedTable], pair: tuple[int, int]) -> dict[str, str]
 
     sides = [
         (compared(it.table, it.column), compared(it.other, it.other_column))
-        for it in links(tables) or ()
+        for it in known or ()
         if {it.table, it.other} == {*pair}
     ]
     on = f"sp ON sp ({_either_way(sides)}) (logic expr-{kind})?" if sides else f"sp ON sp expr-{kind}"
@@ -149,9 +153,8 @@ def _pairs(tables: Iterable[NamedTable]) -> str:
     return " | ".join(f'{_name(table.name)} "." ({_names(table.columns)} | "*")' for table in tables)
 
 
-def _on(tables: Sequence[NamedTable]) -> str:
+def _on(tables: Sequence[NamedTable], known: Sequence[Link] | None) -> str:
     """A join compares the columns of a foreign key first, where the schema's keys can be recognised."""
-    known = links(tables)
     if known is None:
         return "sp ON sp expr-joined"
     sides = [

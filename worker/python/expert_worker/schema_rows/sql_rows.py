@@ -9,10 +9,9 @@ from dataclasses import dataclass, field, replace
 
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.authoring.draw import Draw
-from expert_worker.evaluate.authoring.phrasing import as_typed
 from expert_worker.evaluate.authoring.rows import conversation
 from expert_worker.evaluate.authoring.sql.intents import TURNS, Composition
-from expert_worker.evaluate.authoring.sql.letters import compared_as_typed
+from expert_worker.evaluate.authoring.sql.letters import typed
 from expert_worker.evaluate.authoring.sql.proof import Databases, proven
 from expert_worker.evaluate.authoring.sql.question import Question
 from expert_worker.evaluate.authoring.sql.scene import Scene
@@ -30,8 +29,8 @@ DISTRACTED = 0.3
 # How many of the questions go through a table that only links two others, where there is one.
 THROUGH = 0.08
 FEWEST = 20
-# How many of the questions in small letters have the values in them in small letters, too.
-SMALL_NAMES = 0.3
+# How many of the questions are in small letters.
+SMALL = 0.4
 
 
 @dataclass
@@ -114,8 +113,7 @@ class SqlRows:
         schema = [self.database.described(name, placed.get(name), draw) for name in used]
         seed = f"{draw.below(10**9):09d}"
         alone = _names_its_tables(question) and not draw.chance(SHOWN)
-        text = _typed(question, draw)
-        answer = compared_as_typed(question.sql, text)
+        text, answer = typed(question, draw, small=SMALL)
         messages = conversation(SYSTEM, text if alone else f"{shown}\n{text}", answer)
         row: Row = {
             "messages": messages,
@@ -139,18 +137,13 @@ class SqlRows:
         messages, tags = list(first["messages"]), list(first["tags"])
         level = first["level"]
         for question in questions[1:]:
-            text = _typed(question, scene.draw)
-            turn = conversation(SYSTEM, text, compared_as_typed(question.sql, text))[1:]
+            turn = conversation(SYSTEM, *typed(question, scene.draw, small=SMALL))[1:]
             if sum(len(message["content"]) for message in (*messages, *turn)) > LONGEST:
                 break
             messages += turn
             tags += question.tags
             level = max(level, question.level)
         return {"messages": messages, "tags": list(dict.fromkeys(tags)), "level": level}
-
-
-def _typed(question: Question, draw: Draw) -> str:
-    return as_typed(question.text, draw, question.keep, small_names=SMALL_NAMES)
 
 
 def _asked(composition: Composition, scene: Scene) -> Question | None:
