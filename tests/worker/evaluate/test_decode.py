@@ -6,7 +6,7 @@ import pytest
 import torch
 from evaluate import tiny
 
-from expert_worker.evaluate import decode
+from expert_worker.evaluate import decode, prompt_cache
 from expert_worker.evaluate.decode import Prompt, Written, answer_all, cut
 from expert_worker.evaluate.prompts import PromptMaker, pick_examples
 from expert_worker.plan import Decoding
@@ -113,6 +113,37 @@ def test_answers_that_end_early_leave_the_batch(
     assert answer_all(model, tiny.tokenizer(), asked, decoding, seed=3) == whole
     assert len({len(answer.text) for answer in whole}) > 2
     assert sizes[0] == len(asked) > sizes[-1]
+
+
+SHOWN = "example " * 16
+
+
+def test_what_prompts_begin_with_is_computed_once() -> None:
+    """Answers are the same, whatever their lengths; a short beginning is computed with each prompt."""
+    model, texts = tiny.model(), ["a", "some longer question", "why?", "x" * 40, "b", "c d e f g", SHOWN[:-1]]
+    asked = prompts(*(SHOWN + text for text in texts))
+    columns: list[int] = []
+    model.register_forward_pre_hook(
+        lambda _module, _args, given: columns.append(given["input_ids"].numel()), with_kwargs=True
+    )
+    alone = [answer_all(model, tiny.tokenizer(), [prompt], GREEDY)[0] for prompt in asked]
+    assert len(set(alone)) > 3
+    columns.clear()
+    assert answer_all(model, tiny.tokenizer(), asked, GREEDY) == alone
+    shared = len(tiny.tokenizer()(SHOWN)["input_ids"])
+    assert shared >= prompt_cache.FEWEST_SHARED
+    assert columns[0] == shared
+    assert columns[1] == len(asked) * len(tiny.tokenizer()(SHOWN[:-1])["input_ids"])
+    columns.clear()
+    short = prompts(*(f"example {text}" for text in texts[:3]))
+    answer_all(model, tiny.tokenizer(), short, GREEDY)
+    assert columns[0] == len(short) * max(len(prompt.ids) for prompt in short)
+
+
+def test_a_prompt_that_is_the_beginning_of_the_others_is_answered() -> None:
+    model, asked = tiny.model(), prompts(SHOWN, SHOWN, SHOWN + "more")
+    alone = [answer_all(model, tiny.tokenizer(), [prompt], GREEDY)[0] for prompt in asked]
+    assert answer_all(model, tiny.tokenizer(), asked, GREEDY) == alone
 
 
 def test_the_training_mode_is_restored() -> None:

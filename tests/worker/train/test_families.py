@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import tiny_families
 import torch
+from evaluate.tiny import tokenizer
 from plans import example_plan
 from safetensors.torch import load_file
 from scene import put_data, save_base, train
 from tiny_families import planned
+from transformers import AutoModelForCausalLM
 
 from expert_worker.base import load_base, load_tokenizer
 from expert_worker.base.adapter import load_adapter
@@ -20,11 +22,12 @@ from expert_worker.base.families import table
 from expert_worker.errors import BadInput, Failed
 from expert_worker.evaluate.decode import Prompt, answer_all
 from expert_worker.events import Events
+from expert_worker.plan import Decoding
 from expert_worker.train.fast.families import layout
 from expert_worker.train.modules import find
 
 # One for each way in which layers are laid out; the others run in `make test-all`.
-QUICK = {"gemma2", "gpt2", "gpt_neox", "mixtral", "phi3"}
+QUICK = {"gemma2", "gpt2", "gpt_neo", "gpt_neox", "mixtral", "mpt", "phi3"}
 ARCHITECTURES = [name for family in table().families for name in family.architectures]
 TWO_STEPS = {
     "recipe.adapter.target_modules": ["all-linear"],
@@ -66,6 +69,21 @@ def test_trains_resumes_and_generates(name, tmp_path):
     prompts = [Prompt([3, 4, 5, 6]), Prompt([7, 8])]
     adapted = load_adapter(model, whole.output / "final")
     assert len(answer_all(adapted, tokenizer, prompts, decoding)) == 2
+
+
+@pytest.mark.parametrize("name", [quick_or_full(name) for name in ARCHITECTURES])
+def test_prompts_that_begin_alike_are_answered_as_each_alone(name):
+    torch.manual_seed(1)
+    model = AutoModelForCausalLM.from_config(tiny_families.config(name)).float().eval()
+    for weights in model.parameters():
+        weights.data.mul_(3 if weights.dim() > 1 else 1)
+    model.generation_config.eos_token_id = 0
+    shown = [1 + (7 * place + place * place) % 79 for place in range(70)]
+    asked = [Prompt([*shown, *range(3, 3 + length)]) for length in (3, 9, 1, 30, 5)]
+    greedy = Decoding(temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, stop_sequences=(), max_new_tokens=12)
+    alone = [answer_all(model, tokenizer(), [prompt], greedy)[0] for prompt in asked]
+    assert len(set(alone)) > 1
+    assert answer_all(model, tokenizer(), asked, greedy) == alone
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
 import torch
 from transformers import DynamicCache, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
-from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from transformers.generation.streamers import BaseStreamer
 
 from expert_worker.base import token_vectors
 from expert_worker.evaluate.draw import Draw
+from expert_worker.evaluate.generation import GREEDY, in_eval_mode
 from expert_worker.evaluate.grammar import Constraint
+from expert_worker.evaluate.prompt_cache import SharedBeginning, cache_of, leaves_early
 from expert_worker.plan import Decoding
 
 CPU_ROWS = 32
@@ -26,7 +26,6 @@ GPU_ROWS = 64
 LOOK_BACK = 24
 # Tokens after which the answers that have ended leave the batch: fewer rows are faster.
 STRETCH = 16
-_GREEDY = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None, "min_p": None}
 
 
 @dataclass(frozen=True)
@@ -86,11 +85,21 @@ def answer_all(
     order = sorted(range(len(prompts)), key=lambda place: (len(prompts[place].ids), place))
     size = _rows_at_once(model)
     answers = [Written("")] * len(prompts)
+    pad = pad_id(model, tokenizer)
+    beginning = SharedBeginning.of(model, pad, [prompt.ids for prompt in prompts])
     for first in range(0, len(order), size):
         batch = order[first : first + size]
-        ids, mask = _padded([prompts[place].ids for place in batch], pad_id(model, tokenizer))
-        seeds = [_seed_of(seed, prompts[place], 0) for place in batch]
-        written = write(model, tokenizer, ids, mask, decoding, seeds=seeds, stop_asked=stop_asked)
+        ids, mask = beginning.padded([prompts[place].ids for place in batch], pad)
+        written = write(
+            model,
+            tokenizer,
+            ids,
+            mask,
+            decoding,
+            seeds=[_seed_of(seed, prompts[place], 0) for place in batch],
+            stop_asked=stop_asked,
+            cache=beginning.repeated(len(batch)),
+        )
         for place, answer in zip(batch, written, strict=True):
             answers[place] = answer
         each_batch(len(batch))
@@ -141,8 +150,9 @@ def _samples(
     seed: int,
     stop_asked: Callable[[], bool],
 ) -> list[list[str]]:
-    ids, mask = _padded([prompt.ids for prompt in prompts], pad_id(model, tokenizer))
-    prompt_cache = _prompt_cache(model, tokenizer, ids, mask)
+    pad = pad_id(model, tokenizer)
+    ids, mask = SharedBeginning().padded([prompt.ids for prompt in prompts], pad)
+    prompt_cache = cache_of(model, pad, ids, mask)
     found = [list[str]() for _ in prompts]
     most = max(1, _rows_at_once(model) // len(prompts))
     for first in range(0, count, most):
@@ -163,49 +173,6 @@ def _samples(
         for place, texts in enumerate(found):
             texts += [answer.text for answer in written[place * each : (place + 1) * each]]
     return found
-
-
-def _prompt_cache(model: Any, tokenizer: Any, ids: torch.Tensor, mask: torch.Tensor) -> DynamicCache | None:
-    """The keys and values of all tokens but the last, from which generation starts. None where more than
-    they decides what follows: virtual tokens of a soft prompt, or the states of a recurrent layer.
-    """
-    if int(mask.sum(1).min()) < 2 or _has_virtual_tokens(model):
-        return None
-    with _in_eval_mode(model), torch.inference_mode():
-        cache = model.generate(
-            input_ids=ids[:, :-1].to(model.device),
-            attention_mask=mask[:, :-1].to(model.device),
-            max_new_tokens=1,
-            pad_token_id=pad_id(model, tokenizer),
-            use_cache=True,
-            return_dict_in_generate=True,
-            **_GREEDY,
-        ).past_key_values
-    return cache if _is_repeatable(cache) else None
-
-
-def _has_virtual_tokens(model: Any) -> bool:
-    adapter = getattr(model, "active_peft_config", None)
-    return adapter is not None and bool(adapter.is_prompt_learning)
-
-
-def _leaves_early(model: Any) -> bool:
-    """Whether a batch can continue without some of its rows: layers keep keys and values of each, no more."""
-    if _has_virtual_tokens(model):
-        return False
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    if getattr(base, "_is_stateful", True) or base.config.is_encoder_decoder:
-        return False
-    if not base._supports_default_dynamic_cache() or base.generation_config.cache_implementation:
-        return False
-    return _is_repeatable(DynamicCache(config=base.config.get_text_config(decoder=True)))
-
-
-def _is_repeatable(cache: Any) -> bool:
-    """Whether it holds keys and values, a row each for every prompt, and nothing else."""
-    return type(cache) is DynamicCache and all(
-        type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in cache.layers
-    )
 
 
 def _seed_of(seed: int, prompt: Prompt, sample: int) -> int:
@@ -272,11 +239,11 @@ def write_tokens(
         processors.append(Draw(decoding, seeds))
     answers = torch.full((len(ids), decoding.max_new_tokens), pad, dtype=torch.long)
     rows, written = torch.arange(len(ids)), 0
-    at_once = streamer is not None or len(ids) == 1 or not _leaves_early(model)
+    at_once = streamer is not None or len(ids) == 1 or not leaves_early(model)
     while True:
         left = decoding.max_new_tokens - written
         stretch = left if at_once else min(STRETCH, left)
-        with _in_eval_mode(model), torch.inference_mode():
+        with in_eval_mode(model), torch.inference_mode():
             made = model.generate(
                 input_ids=ids.to(model.device),
                 attention_mask=mask.to(model.device),
@@ -289,7 +256,7 @@ def write_tokens(
                 use_cache=True,
                 return_dict_in_generate=True,
                 **({} if cache is None else {"past_key_values": cache}),
-                **_GREEDY,
+                **GREEDY,
             )
         found = made.sequences[:, ids.shape[1] :].cpu()
         answers[rows, written : written + found.shape[1]] = found
@@ -306,16 +273,6 @@ def write_tokens(
             ids, mask, rows = ids[kept], mask[kept], rows[kept]
             for part in (stop, *processors):
                 part.keep(kept.tolist())
-
-
-@contextmanager
-def _in_eval_mode(model: Any) -> Iterator[None]:
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)
 
 
 def cut(text: str, stops: Sequence[str]) -> str:
@@ -343,7 +300,7 @@ def stop_texts(tokenizer: Any, stops: Sequence[str]) -> list[str]:
 def sampling(decoding: Decoding) -> dict[str, Any]:
     """As transformers names them. A temperature of 0 is greedy; a model's own settings are overruled."""
     if decoding.temperature <= 0:
-        return dict(_GREEDY)
+        return dict(GREEDY)
     return {
         "do_sample": True,
         "temperature": decoding.temperature,
@@ -358,14 +315,3 @@ def pad_id(model: Any, tokenizer: Any) -> int:
     rows = token_vectors.count(model)
     wanted = (tokenizer.pad_token_id, tokenizer.eos_token_id)
     return next((int(token) for token in wanted if token is not None and 0 <= token < rows), 0)
-
-
-def _padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """On the left, so that every row's answer starts in the same column."""
-    width = max(len(row) for row in rows)
-    ids = torch.full((len(rows), width), pad, dtype=torch.long)
-    mask = torch.zeros((len(rows), width), dtype=torch.long)
-    for place, row in enumerate(rows):
-        ids[place, width - len(row) :] = torch.tensor(list(row), dtype=torch.long)
-        mask[place, width - len(row) :] = 1
-    return ids, mask

@@ -1,0 +1,131 @@
+"""What the shipped experts score with several seeds: `python -m benches.experts [EXPERT ...] [--seeds N ...]`
+
+Each expert is trained as it is shipped, once for each seed, and scored on its test rows, on the questions by
+people and on the development questions. Two trainings run side by side, each on its share of the cores. A
+training that is finished in `--output` is not repeated, and one that was stopped continues. Prints one JSON
+document.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+from history import device, versions  # noqa: E402
+from seeds import of_seeds, scores_of  # noqa: E402
+
+EXPERT_CLI = ROOT / "target" / "release" / "expert-cli"
+EXPERTS = tuple(sorted(folder.name for folder in (ROOT / "experts").iterdir()))
+SETS = ("people", "development")
+
+
+def main() -> int:
+    given = arguments()
+    runs = [(expert, seed) for seed in given.seeds for expert in given.experts or EXPERTS]
+    began = time.monotonic()
+    with ThreadPoolExecutor(given.at_once) as pool:
+        found = list(pool.map(lambda run: measured(*run, given), runs))
+    document = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "device": device(),
+        "versions": versions(),
+        "command": shlex.join(["python", "-m", "benches.experts", *sys.argv[1:]]),
+        "results": {"seconds": round(time.monotonic() - began), "experts": by_expert(runs, found)},
+    }
+    text = json.dumps(document, indent=2) + "\n"
+    if given.results is not None:
+        given.results.write_text(text)
+    sys.stdout.write(text)
+    return 0
+
+
+def by_expert(
+    runs: Iterable[tuple[str, int]], found: Iterable[Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    seeds: dict[str, dict[int, Mapping[str, Any]]] = {}
+    for (expert, seed), scores in zip(runs, found, strict=True):
+        seeds.setdefault(expert, {})[seed] = scores
+    return {expert: of_seeds(scores) for expert, scores in seeds.items()}
+
+
+def measured(expert: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
+    folder = ROOT / "experts" / expert
+    out = given.output / f"{expert}-{seed}"
+    # Rows are packed in an order that the seed decides, so each run has its own token cache.
+    changes = {"training.config.seed": seed, "training.config.pretokenized_cache": str(out / "tokenized")}
+    chosen = [folder, "--model", given.model, "-o", out, "--allow-path", given.output, *settings(changes)]
+    steps = ["--max-steps", given.steps] if given.steps else []
+    began = time.monotonic()
+    trained = run("train", *chosen, *steps, "--resume", given=given)
+    training = time.monotonic() - began
+    sets = {name: f"datasets/{name}.jsonl" for name in SETS}
+    limits = {"evaluation.test_sets": json.dumps(sets), "evaluation.test_set_size": given.rows}
+    began = time.monotonic()
+    scored = run("evaluate", *chosen, *settings(limits), given=given)
+    return {
+        "steps": trained["steps"],
+        "tokens": trained["tokens"],
+        "tokens_per_second": trained["tokens_per_second"],
+        "training_seconds": round(training),
+        "scoring_seconds": round(time.monotonic() - began),
+        "validation_loss": trained["eval_loss"],
+        "sets": {"test": scores_of(scored)}
+        | {name: scores_of(scores) for name, scores in scored["test_sets"].items()},
+    }
+
+
+def settings(changes: Mapping[str, object]) -> list[str]:
+    return [word for key, value in changes.items() for word in ("--set", f"{key}={value}")]
+
+
+def run(*words: object, given: argparse.Namespace) -> dict[str, Any]:
+    """One command and its JSON document. Its messages go to the terminal."""
+    command = [str(EXPERT_CLI), *map(str, words), "--json"]
+    threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // given.at_once))}
+    done = subprocess.run(command, env=os.environ | threads, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{shlex.join(command)} ended with {done.returncode}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benches.experts",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("experts", nargs="*", metavar="EXPERT", help=f"of {', '.join(EXPERTS)} (all)")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[42, 43, 44], help="of training (42 43 44)")
+    parser.add_argument("--rows", type=int, default=128, help="of each set to score (128)")
+    parser.add_argument("--steps", type=int, help="train so many steps instead of the manifest's")
+    parser.add_argument("--model", default="smollm2-135m", help="the base (smollm2-135m)")
+    parser.add_argument("--at-once", type=int, default=2, help="trainings side by side (2)")
+    parser.add_argument(
+        "--output", type=Path, default=ROOT / "benches" / "out" / "experts", help="folder of the runs"
+    )
+    parser.add_argument("--results", type=Path, help="write the document here, too")
+    given = parser.parse_args()
+    unknown = set(given.experts) - set(EXPERTS)
+    if unknown:
+        parser.error(f"there is no expert {', '.join(sorted(unknown))}; there are {', '.join(EXPERTS)}")
+    given.output.mkdir(parents=True, exist_ok=True)
+    return given
+
+
+if __name__ == "__main__":
+    sys.exit(main())
