@@ -69,19 +69,16 @@ def measured(expert: str, seed: int, given: argparse.Namespace) -> dict[str, Any
     changes = {"training.config.seed": seed, "training.config.pretokenized_cache": str(out / "tokenized")}
     chosen = [folder, "--model", given.model, "-o", out, "--allow-path", given.output, *settings(changes)]
     steps = ["--max-steps", given.steps] if given.steps else []
-    began = time.monotonic()
     trained = run("train", *chosen, *steps, "--resume", given=given)
-    training = time.monotonic() - began
     sets = {name: f"datasets/{name}.jsonl" for name in SETS}
     limits = {"evaluation.test_sets": json.dumps(sets), "evaluation.test_set_size": given.rows}
-    began = time.monotonic()
     scored = run("evaluate", *chosen, *settings(limits), given=given)
     return {
         "steps": trained["steps"],
         "tokens": trained["tokens"],
         "tokens_per_second": trained["tokens_per_second"],
-        "training_seconds": round(training),
-        "scoring_seconds": round(time.monotonic() - began),
+        "training_seconds": round(trained["seconds"]),
+        "scoring_seconds": round(scored["seconds"]),
         "validation_loss": trained["eval_loss"],
         "sets": {"test": scores_of(scored)}
         | {name: scores_of(scores) for name, scores in scored["test_sets"].items()},
