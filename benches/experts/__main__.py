@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -22,14 +21,13 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from history import device, versions  # noqa: E402
+from program import ROOT, run  # noqa: E402
 from seeds import of_seeds, scores_of  # noqa: E402
 
-EXPERT_CLI = ROOT / "target" / "release" / "expert-cli"
-EXPERTS = tuple(sorted(folder.name for folder in (ROOT / "experts").iterdir()))
+EXPERTS = tuple(sorted(manifest.parent.name for manifest in ROOT.glob("experts/*/manifest.json")))
 SETS = ("people", "development")
 
 
@@ -38,7 +36,7 @@ def main() -> int:
     runs = [(expert, seed) for seed in given.seeds for expert in given.experts or EXPERTS]
     began = time.monotonic()
     with ThreadPoolExecutor(given.at_once) as pool:
-        found = list(pool.map(lambda run: measured(*run, given), runs))
+        found = list(pool.map(lambda one: measured(*one, given), runs))
     document = {
         "date": datetime.now(UTC).date().isoformat(),
         "device": device(),
@@ -69,10 +67,11 @@ def measured(expert: str, seed: int, given: argparse.Namespace) -> dict[str, Any
     changes = {"training.config.seed": seed, "training.config.pretokenized_cache": str(out / "tokenized")}
     chosen = [folder, "--model", given.model, "-o", out, "--allow-path", given.output, *settings(changes)]
     steps = ["--max-steps", given.steps] if given.steps else []
-    trained = run("train", *chosen, *steps, "--resume", given=given)
+    threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // given.at_once))}
+    trained = run("train", *chosen, *steps, "--resume", env=threads)
     sets = {name: f"datasets/{name}.jsonl" for name in SETS}
     limits = {"evaluation.test_sets": json.dumps(sets), "evaluation.test_set_size": given.rows}
-    scored = run("evaluate", *chosen, *settings(limits), given=given)
+    scored = run("evaluate", *chosen, *settings(limits), env=threads)
     return {
         "steps": trained["steps"],
         "tokens": trained["tokens"],
@@ -87,17 +86,6 @@ def measured(expert: str, seed: int, given: argparse.Namespace) -> dict[str, Any
 
 def settings(changes: Mapping[str, object]) -> list[str]:
     return [word for key, value in changes.items() for word in ("--set", f"{key}={value}")]
-
-
-def run(*words: object, given: argparse.Namespace) -> dict[str, Any]:
-    """One command and its JSON document. Its messages go to the terminal."""
-    command = [str(EXPERT_CLI), *map(str, words), "--json"]
-    threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // given.at_once))}
-    done = subprocess.run(command, env=os.environ | threads, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{shlex.join(command)} ended with {done.returncode}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 def arguments() -> argparse.Namespace:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,13 +18,12 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from history import device, versions  # noqa: E402
+from program import run  # noqa: E402
 from schema_questions import SCHEMAS, ddl_of, rows  # noqa: E402
 
-EXPERT_CLI = ROOT / "target" / "release" / "expert-cli"
 # Steps that are trained to know the speed. The first one is slower than the others.
 MEASURED_STEPS = 10
 # Of the minutes, for start, validation and saving.
@@ -94,16 +92,6 @@ def scored(evaluation: dict[str, Any]) -> dict[str, Any]:
 
 def share(score: dict[str, Any]) -> dict[str, Any]:
     return {"value": score["accuracy"], "low": score["low"], "high": score["high"]}
-
-
-def run(*words: object, at: Path) -> dict[str, Any]:
-    """One command and its JSON document. Its messages go to the terminal."""
-    command = [str(EXPERT_CLI), *map(str, words), "--json"]
-    done = subprocess.run(command, cwd=at, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{shlex.join(command)} ended with {done.returncode}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 def arguments() -> argparse.Namespace:
