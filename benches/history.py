@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import os
 import platform
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+from machine import device
 
 PACKAGES = ("torch", "transformers", "peft", "trl")
 
@@ -23,10 +24,6 @@ def keep(found: Mapping[str, Any], folder: Path, date: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=2) + "\n")
     return path
-
-
-def device() -> str:
-    return f"{os.cpu_count()} {platform.machine()} cores, no GPU used, {platform.system()}"
 
 
 def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:

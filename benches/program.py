@@ -11,12 +11,20 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-EXPERT_CLI = ROOT / "target" / "release" / "expert-cli"
+BUILT = ROOT / "target" / "release" / ("expert-cli.exe" if os.name == "nt" else "expert-cli")
+
+
+def expert_cli(named: Path | str | None = None) -> Path:
+    """The one that is named, by the caller or by the environment variable EXPERT_CLI, or the built one."""
+    found = Path(named or os.environ.get("EXPERT_CLI") or BUILT)
+    if not found.is_file():
+        raise SystemExit(f"there is no expert-cli at {found}: run `make setup`, or set EXPERT_CLI")
+    return found.resolve()
 
 
 def run(*words: object, at: Path | None = None, env: Mapping[str, str] | None = None) -> dict[str, Any]:
     """One command and its JSON document. Its messages go to the terminal."""
-    command = [str(EXPERT_CLI), *map(str, words), "--json"]
+    command = [str(expert_cli()), *map(str, words), "--json"]
     done = subprocess.run(
         command, cwd=at, env=os.environ | (env or {}), stdout=subprocess.PIPE, text=True, check=False
     )

@@ -8,8 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-BINARY = ROOT / "target" / "release" / ("expert-cli.exe" if os.name == "nt" else "expert-cli")
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from program import ROOT, expert_cli  # noqa: E402
+
 RUNS = 50
 REACH_MS = 10.0
 
@@ -46,16 +49,15 @@ def start_of_peers() -> float:
 
 
 def main() -> None:
-    if not BINARY.is_file():
-        sys.exit("build it first: cargo build --release -p expert-cli")
-    ours = cpu_milliseconds([str(BINARY), "validate", "experts"])
+    cli = expert_cli()
+    ours = cpu_milliseconds([str(cli), "validate", "experts"])
     peers = start_of_peers()
     ratio = peers / max(ours, 0.01)
     what = f"validate experts: {ours:.2f} ms of user time (to reach: {REACH_MS:.0f} ms)"
     found = {
         "user_milliseconds": ours,
         "import_torch_milliseconds": peers,
-        "links_libpython": links_python(BINARY),
+        "links_libpython": links_python(cli),
         "rows": [{"what": what, "against": "importing torch", "ratio": ratio}],
     }
     print(json.dumps(found))

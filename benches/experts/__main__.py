@@ -1,9 +1,9 @@
 """What the shipped experts score with several seeds: `python -m benches.experts [EXPERT ...] [--seeds N ...]`
 
 Each expert is trained as it is shipped, once for each seed, and scored on its test rows, on the questions by
-people and on the development questions. Two trainings run side by side, each on its share of the cores. A
-training that is finished in `--output` is not repeated, and one that was stopped continues. Prints one JSON
-document.
+people (also those of `unseen.jsonl`, where there are any) and on the development questions. Two trainings run
+side by side, each on its share of the cores. A training that is finished in `--output` is not repeated, and
+one that was stopped continues. Prints one JSON document.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from history import device, versions  # noqa: E402
+from history import versions  # noqa: E402
+from machine import device  # noqa: E402
 from program import ROOT, run  # noqa: E402
 from seeds import of_seeds, scores_of  # noqa: E402
 
 EXPERTS = tuple(sorted(manifest.parent.name for manifest in ROOT.glob("experts/*/manifest.json")))
-SETS = ("people", "development")
+SETS = ("people", "unseen", "development")
 
 
 def main() -> int:
@@ -69,7 +70,8 @@ def measured(expert: str, seed: int, given: argparse.Namespace) -> dict[str, Any
     steps = ["--max-steps", given.steps] if given.steps else []
     threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // given.at_once))}
     trained = run("train", *chosen, *steps, "--resume", env=threads)
-    sets = {name: f"datasets/{name}.jsonl" for name in SETS}
+    files = {name: f"datasets/{name}.jsonl" for name in SETS}
+    sets = {name: file for name, file in files.items() if (folder / file).is_file()}
     limits = {"evaluation.test_sets": json.dumps(sets), "evaluation.test_set_size": given.rows}
     scored = run("evaluate", *chosen, *settings(limits), env=threads)
     return {

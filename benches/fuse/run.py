@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "train"))
+sys.path[:0] = [str(HERE.parent / "train"), str(HERE.parent)]
 
+from machine import device  # noqa: E402
 from side import run  # noqa: E402
 
 # With more threads than free cores, single rows wait for threads that other programs keep from running.
@@ -44,20 +44,7 @@ def main() -> None:
     names = tuple(sys.argv[1:])
     found = {name: compared(it) for name, it in SCENES.items() if name.startswith(names or "")}
     rows = [row(name, it) for name, it in found.items()]
-    print(json.dumps({"processor": processor(), "threads": THREADS, "scenes": found, "rows": rows}))
-
-
-def processor() -> dict[str, Any]:
-    """As `lscpu` describes it."""
-    told = subprocess.run(["lscpu", "--json"], capture_output=True, text=True, check=False).stdout
-    fields = {it["field"].rstrip(":"): it["data"] for it in json.loads(told)["lscpu"]} if told else {}
-    features = ("avx2", "avx512f", "avx512_bf16", "amx_tile")
-    flags = str(fields.get("Flags", "")).split()
-    return {
-        "model": [fields.get(name) for name in ("Vendor ID", "CPU family", "Model")],
-        "cores": fields.get("CPU(s)"),
-        "features": [name for name in features if name in flags],
-    }
+    print(json.dumps({"device": device(), "threads": THREADS, "scenes": found, "rows": rows}))
 
 
 def compared(wanted: dict[str, Any]) -> dict[str, Any]:

@@ -33,6 +33,7 @@ sys.path[:0] = PATHS
 
 from history import versions  # noqa: E402
 from picture import picture  # noqa: E402
+from program import BUILT  # noqa: E402
 from programs import OTHERS, OURS, SEPARATE, Program  # noqa: E402
 from shapes import QWEN_06B, TINY, Case, Shape, cases, fused_cases  # noqa: E402
 from table import table  # noqa: E402
@@ -388,7 +389,7 @@ def find_others(given: argparse.Namespace) -> dict[Program, str]:
 
 
 def find_cli(named: Path | str | None) -> Path:
-    found = Path(named) if named else ROOT / "target" / "release" / "expert-cli"
+    found = Path(named) if named else BUILT
     if not found.is_file():
         raise Refused(f"there is no expert-cli at {found}: build it, or name it with --cli or EXPERT_CLI")
     return found.resolve()

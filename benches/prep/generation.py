@@ -23,8 +23,9 @@ from typing import Any
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT / "worker" / "python"), str(ROOT / "tests" / "worker")]
+sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT / "worker" / "python"), str(ROOT / "tests" / "worker")]
 
+from machine import device  # noqa: E402
 from run import ours, qwen_base  # noqa: E402
 
 from corpus import write  # noqa: E402
@@ -80,7 +81,7 @@ def compare(folder: Path, megabytes: float, repeat: int) -> dict[str, Any]:
     median = {name: statistics.median(found) for name, found in speeds.items()}
     return {
         "date": datetime.now(UTC).date().isoformat(),
-        "processor": _processor(),
+        "device": device(),
         "load": {"before": load, "after": os.getloadavg()},
         "nice": os.nice(0),
         "versions": {
@@ -103,14 +104,6 @@ def _check_same_rows(runs: dict[str, list[dict[str, Any]]]) -> None:
     }
     if len(figures) != 1 or next(iter(figures))[0] != "native":
         raise SystemExit(f"the templates were to give the same rows by the native encoder: {figures}")
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "?")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from history import device, versions  # noqa: E402
+from history import versions  # noqa: E402
+from machine import device  # noqa: E402
 from program import run  # noqa: E402
 from schema_questions import SCHEMAS, ddl_of, rows  # noqa: E402
 

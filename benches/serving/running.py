@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,7 +14,9 @@ from typing import Any
 
 import psutil
 
-ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from program import expert_cli
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Running:
 
 @contextmanager
 def running(runs: Sequence[Path], *options: str) -> Iterator[Running]:
-    command = [_program(), "serve", *map(str, runs), "--json", "--port", "0", *options]
+    command = [str(expert_cli()), "serve", *map(str, runs), "--json", "--port", "0", *options]
     with tempfile.TemporaryDirectory(prefix="expert-serving-") as folder:
         log = Path(folder) / "serve.log"
         with log.open("w") as errors:
@@ -56,12 +56,3 @@ def running(runs: Sequence[Path], *options: str) -> Iterator[Running]:
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
-
-
-def _program() -> str:
-    """The one of the environment variable, of this checkout, or of PATH."""
-    built = ROOT / "target" / "release" / "expert-cli"
-    found = os.environ.get("EXPERT_CLI") or (str(built) if built.exists() else shutil.which("expert-cli"))
-    if not found:
-        sys.exit("expert-cli is not built: make setup")
-    return found

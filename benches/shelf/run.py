@@ -10,7 +10,6 @@ in total tokens per second.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -18,8 +17,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-BINARY = ROOT / "target" / "release" / ("expert-cli.exe" if os.name == "nt" else "expert-cli")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from program import ROOT, expert_cli
+
 LAST = ("training.config.evaluation_strategy=no", "training.config.load_best_model_at_end=false")
 SHORT = ("training.config.max_steps=1", "training.config.batch_size=1", *LAST)
 STEPS = 6
@@ -75,9 +76,7 @@ def side_by_side(cli: Path, folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    cli = Path(sys.argv[1]) if len(sys.argv) > 1 else BINARY
-    if not cli.is_file():
-        sys.exit("build it first: cargo build --release -p expert-cli")
+    cli = expert_cli(sys.argv[1] if len(sys.argv) > 1 else None)
     with tempfile.TemporaryDirectory() as folder:
         start, slots = start_up(cli, Path(folder)), side_by_side(cli, Path(folder))
     saved = f"four experts forked from a warm parent: {start['saved_seconds_an_expert']} s saved an expert"

@@ -19,23 +19,22 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-sys.path.insert(0, str(HERE.parent / "train"))
+sys.path[:0] = [str(HERE.parent / "train"), str(HERE.parent)]
 
+from program import expert_cli  # noqa: E402
 from side import measured, run  # noqa: E402
 
 SCENE = {"length": 512, "rows": 1, "steps": 0, "embedded": True}
 THREADS = os.cpu_count() or 1
-CLI = Path(os.environ.get("EXPERT_CLI", ROOT / "target" / "release" / "expert-cli"))
 SQL = ["-m", "experts/expert-sql", "--model", "smollm2-135m", "--device", "cpu"]
 ONE_STEP = ["batch_size=1", "evaluation_strategy=no", "load_best_model_at_end=false"]
 
 
 def main() -> None:
-    if not CLI.is_file():
-        raise SystemExit(f"{CLI} is not there: run `make setup`")
-    train()  # The token cache, the base's safetensors and what both read are there for the runs that count.
-    ours, theirs = lesser(train), lesser(lambda: measured("trl", SCENE, THREADS))
+    cli = str(expert_cli())
+    # The token cache, the base's safetensors and what both read are there for the runs that count.
+    train(cli)
+    ours, theirs = lesser(lambda: train(cli)), lesser(lambda: measured("trl", SCENE, THREADS))
     what = f"start-up: {ours:.1f} s for a whole command of one step"
     found: dict[str, Any] = {
         "ours_seconds": ours,
@@ -43,19 +42,19 @@ def main() -> None:
         "ratio": theirs / ours,
         "import_torch_cpu_seconds": run(["-c", "import torch"])[1],
         "worker_without_torch_cpu_seconds": run(["-c", "import expert_worker.__main__"])[1],
-        "plan_cpu_seconds": run(["plan", *SQL], program=str(CLI))[1],
+        "plan_cpu_seconds": run(["plan", *SQL], program=cli)[1],
         "rows": [{"what": what, "against": "TRL SFTTrainer", "ratio": theirs / ours}],
     }
     print(json.dumps(found))
 
 
-def train() -> None:
+def train(cli: str) -> None:
     settings = [word for pair in ONE_STEP for word in ("--set", f"training.config.{pair}")]
     with tempfile.TemporaryDirectory() as output:
         run(
             ["train", *SQL, "--python", sys.executable, "--max-steps", "1", "-o", output, *settings],
             THREADS,
-            program=str(CLI),
+            program=cli,
         )
 
 
