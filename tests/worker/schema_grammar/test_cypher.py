@@ -122,7 +122,7 @@ def test_without_a_graph_names_are_free(prompt: str) -> None:
     assert refused_at(rules(prompt), "MATCH (a:Any)-[:X {y: 1}]->(b) RETURN a.z") is None
 
 
-@pytest.mark.parametrize("name", ["validation", "test", "people"])
+@pytest.mark.parametrize("name", ["validation", "test", "people", "unseen"])
 def test_every_reference_of_the_expert_is_accepted(name: str) -> None:
     lines = (ROOT / f"experts/expert-neo4j/datasets/{name}.jsonl").read_text(encoding="utf-8").splitlines()
     for line in lines[::5]:

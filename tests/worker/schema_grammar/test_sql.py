@@ -186,7 +186,7 @@ def test_reserved_words_and_quotes_in_names() -> None:
     assert refused_at(rules(prompt), 'SELECT "x ""y""", "group", `group`, "Größe" FROM "a""b\\c"') is None
 
 
-@pytest.mark.parametrize("name", ["validation", "test", "people"])
+@pytest.mark.parametrize("name", ["validation", "test", "people", "unseen"])
 def test_every_reference_of_the_expert_is_accepted(name: str) -> None:
     lines = (ROOT / f"experts/expert-sql/datasets/{name}.jsonl").read_text(encoding="utf-8").splitlines()
     for line in lines[::5]:
