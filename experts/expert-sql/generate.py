@@ -1,4 +1,7 @@
-"""Makes expert-sql's train, validation and test sets: `python generate.py --seed 1`."""
+"""Makes expert-sql's train, validation and test sets: `python generate.py --seed 1`.
+
+In `simple` are smaller ones with simple questions about one table, for a training that takes a few minutes.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+MOST_SIMPLE = {"train": 400, "validation": 60, "test": 60}
 # The generator needs nothing but Python: where the worker is not installed, its source is beside the experts.
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "worker" / "python")]
 
-from generator.build import rows  # noqa: E402
+from generator.build import rows, simple_rows  # noqa: E402
 
 from expert_worker.evaluate.authoring.write import arguments, write_rows  # noqa: E402
 
@@ -20,6 +24,10 @@ def main() -> None:
     for split, count in sizes.items():
         write_rows(given.out / f"{split}.jsonl", rows(split, count, given.seed))
         print(f"{split}: {count} rows")
+    for split, most in MOST_SIMPLE.items():
+        count = min(most, sizes[split])
+        write_rows(given.out / "simple" / f"{split}.jsonl", simple_rows(split, count, given.seed))
+        print(f"simple/{split}: {count} rows")
 
 
 if __name__ == "__main__":

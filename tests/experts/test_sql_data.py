@@ -19,6 +19,7 @@ from expert_worker.evaluate.authoring.sql.skeleton import KEYWORDS
 EXPERT = Path(__file__).resolve().parents[2] / "experts" / "expert-sql"
 LONGEST = 1400
 SPLITS = ("train", "validation", "test")
+SIMPLE = tuple(f"simple/{split}" for split in SPLITS)
 # What people ask most often.
 COMMON = (
     "list", "columns", "with_columns", "star", "count", "average", "total", "maximum", "minimum", "top",
@@ -47,7 +48,7 @@ def module(name: str) -> Any:
     return importlib.import_module(f"{package}.{name}")
 
 
-def generated(split: str) -> list[dict[str, Any]]:
+def by_generator(split: str) -> list[dict[str, Any]]:
     """Rows that are not written by hand."""
     return [row for row in rows(split) if row["tags"] != ["written"]]
 
@@ -65,7 +66,7 @@ def created(split: str) -> set[str]:
 
 
 def asked(split: str) -> list[str]:
-    return [text.splitlines()[-1] for text in turns(split, "user", generated)]
+    return [text.splitlines()[-1] for text in turns(split, "user", by_generator)]
 
 
 def test_there_are_many_worlds_of_one_to_four_tables() -> None:
@@ -77,10 +78,36 @@ def test_there_are_many_worlds_of_one_to_four_tables() -> None:
 
 
 def test_no_table_of_one_split_is_shown_in_another() -> None:
-    tables = {split: created(split) for split in SPLITS}
+    tables = {split: created(split) | created(f"simple/{split}") for split in SPLITS}
     assert len(tables["train"]) > 300
     for split, other in (("train", "validation"), ("train", "test"), ("validation", "test")):
         assert not tables[split] & tables[other]
+
+
+@pytest.mark.parametrize("split", SIMPLE)
+def test_simple_questions_are_about_one_table(split: str) -> None:
+    found = rows(split)
+    assert len(found) >= 60
+    assert {row["level"] for row in found} == {1}
+    for row in found:
+        shown, *asked = (message["content"] for message in row["messages"] if message["role"] == "user")
+        assert len(re.findall("create table", shown, re.I)) == 1
+        assert not any(re.search("create table", text, re.I) for text in asked)
+    assert not any(re.search(r"JOIN|GROUP BY|\(SELECT", answer) for answer in turns(split, "assistant"))
+
+
+def test_simple_questions_are_of_many_kinds() -> None:
+    tags = Counter(tag for row in rows("simple/test") for tag in row["tags"])
+    assert len(tags) >= 12
+    assert set(tags) <= {tag for row in rows("simple/train") for tag in row["tags"]}
+
+
+def test_simple_questions_are_made_again_with_the_same_bytes(generated: Callable[[str], Any]) -> None:
+    made = generated("expert-sql").folder
+    for split in SIMPLE:
+        again = (made / f"{split}.jsonl").read_bytes()
+        assert again.count(b"\n") >= 10
+        assert (EXPERT / "datasets" / f"{split}.jsonl").read_bytes().startswith(again)
 
 
 def test_common_intents_have_many_wordings() -> None:
@@ -130,7 +157,7 @@ def test_questions_look_typed() -> None:
 def test_columns_are_often_called_by_other_words() -> None:
     """At least a third of the answers need a name that does not stand in the question."""
     other = 0
-    for text, answer in zip(asked("train"), turns("train", "assistant", generated), strict=True):
+    for text, answer in zip(asked("train"), turns("train", "assistant", by_generator), strict=True):
         question = re.sub(r"\W", "", text).lower()
         names = re.findall(r"(?<![\w'])[A-Za-z_]\w*(?![\w(])", re.sub(r"'[^']*'", "", answer))
         columns = {name.replace("_", "").lower() for name in names if name.lower() not in KEYWORDS}
@@ -139,7 +166,7 @@ def test_columns_are_often_called_by_other_words() -> None:
 
 
 def test_most_training_rows_ask_several_questions_on_the_same_tables() -> None:
-    counts = Counter(len(row["messages"]) // 2 for row in generated("train"))
+    counts = Counter(len(row["messages"]) // 2 for row in by_generator("train"))
     assert sum(count for number, count in counts.items() if number >= 3) > 0.5 * counts.total()
     assert 0.15 < counts[1] / counts.total() < 0.5
     assert max(counts) <= 7
@@ -183,12 +210,12 @@ RARE = re.compile(r"\bOVER \(|\bWITH |\bCASE |\b(UNION|INTERSECT|EXCEPT)\b|julia
 @pytest.mark.parametrize("kind", EVERYDAY)
 def test_everyday_kinds_are_often_trained(kind: str) -> None:
     form, least = EVERYDAY[kind]
-    answers = turns("train", "assistant", generated)
+    answers = turns("train", "assistant", by_generator)
     assert sum(bool(re.search(form, answer)) for answer in answers) / len(answers) > least
 
 
 def test_rare_statements_are_few() -> None:
-    answers = turns("train", "assistant", generated)
+    answers = turns("train", "assistant", by_generator)
     assert 0 < sum(bool(RARE.search(answer)) for answer in answers) / len(answers) < 0.03
 
 

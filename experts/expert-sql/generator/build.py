@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
 from expert_worker.evaluate.authoring.rows import conversation
 from expert_worker.evaluate.authoring.split import split_of
 from expert_worker.evaluate.authoring.sql.by_hand import by_hand, level_of
-from expert_worker.evaluate.authoring.sql.intents import TURNS, Composition
+from expert_worker.evaluate.authoring.sql.intents import SIMPLE, TURNS, Composition
 from expert_worker.evaluate.authoring.sql.letters import typed
 from expert_worker.evaluate.authoring.sql.proof import Databases, proven
 from expert_worker.evaluate.authoring.sql.question import Question
@@ -23,7 +24,7 @@ from expert_worker.evaluate.authoring.written import among
 from .statements import statements
 from .worlds import worlds
 
-__all__ = ["by_name", "rows", "skeleton"]
+__all__ = ["by_name", "rows", "simple_rows", "skeleton"]
 
 SYSTEM = "Answer with one SQLite query."
 # Answers up to this level have skeletons that every user needs, so they are held apart by their worlds only.
@@ -33,8 +34,6 @@ TRIES = 400
 LONGEST = 1320
 # How many of the training rows have several questions on the same tables.
 CONVERSATIONS = 0.8
-# How many tables a row shows. Most questions are about one of them, whatever else there is.
-TABLES = {1: 20, 2: 38, 3: 30, 4: 12}
 # How many of the questions are in small letters.
 SMALL = 0.6
 # How many of the rows with several tables show some that refer to one another.
@@ -44,6 +43,19 @@ WRITTEN = 2
 TRAINED = ("messages", "tags", "level")
 
 
+@dataclass(frozen=True)
+class Mix:
+    """What is asked, and how many tables a row shows. Most questions are about one of them, whatever else there is."""
+
+    turns: tuple[Composition, ...]
+    tables: Mapping[int, int]
+
+
+EVERYDAY = Mix(TURNS, {1: 20, 2: 38, 3: 30, 4: 12})
+# What a small model learns in a minute or two.
+ONE_TABLE = Mix(SIMPLE, {1: 1})
+
+
 def by_name(row: dict[str, Any]) -> bool:
     """Whether a row's answers may share their skeletons with rows of other splits."""
     return int(row["level"]) <= SHARED_LEVEL
@@ -51,14 +63,22 @@ def by_name(row: dict[str, Any]) -> bool:
 
 def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
     """`count` rows of a split: conversations to train on, single questions to be asked."""
-
-    def attempts(composition: Composition, draw: Draw) -> Iterator[dict[str, Any]]:
-        return _attempts(composition, draw, split)
-
-    generated = in_turn(TURNS, attempts, f"sql/{seed}/{split}", count, _asked)
+    generated = _generated(EVERYDAY, split, f"sql/{seed}/{split}", count)
     if split != "train":
         return generated
     return among(generated, by_hand(SYSTEM, LONGEST, f"sql/{seed}", _is_trained), WRITTEN, count)
+
+
+def simple_rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
+    """The same with simple questions about one table, none of them written by hand."""
+    return _generated(ONE_TABLE, split, f"sql/simple/{seed}/{split}", count)
+
+
+def _generated(mix: Mix, split: str, name: str, count: int) -> Iterator[dict[str, Any]]:
+    def attempts(composition: Composition, draw: Draw) -> Iterator[dict[str, Any]]:
+        return _attempts(composition, draw, split, mix)
+
+    return in_turn(mix.turns, attempts, name, count, _asked)
 
 
 def _is_trained(answer: str) -> bool:
@@ -71,9 +91,9 @@ def _asked(row: dict[str, Any]) -> str:
     return str(row["messages"][1]["content"]).splitlines()[-1].casefold()
 
 
-def _attempts(composition: Composition, draw: Draw, split: str) -> Iterator[dict[str, Any]]:
+def _attempts(composition: Composition, draw: Draw, split: str, mix: Mix) -> Iterator[dict[str, Any]]:
     for _ in range(TRIES):
-        scene = _scene(split, draw)
+        scene = _scene(split, draw, mix.tables)
         question = _question(composition, scene, split)
         if question is None:
             continue
@@ -85,17 +105,17 @@ def _attempts(composition: Composition, draw: Draw, split: str) -> Iterator[dict
             yield row
             continue
         if draw.chance(CONVERSATIONS):
-            further = _further(scene, question, draw.between(3, 6))
+            further = _further(mix.turns, scene, question, draw.between(3, 6))
             questions = [question, *(one for one in further if proven(data, one))]
             while _length(row := _row(scene, questions, row["seed"], row["ddl"])) > LONGEST:
                 questions.pop()
         yield {key: row[key] for key in TRAINED}
 
 
-def _scene(split: str, draw: Draw) -> Scene:
+def _scene(split: str, draw: Draw, tables_shown: Mapping[int, int]) -> Scene:
     """Whole worlds, until there are as many tables as wanted. What people ask about one of them must not mean
     another."""
-    wanted = draw.weighted(tuple(TABLES), tuple(TABLES.values()))
+    wanted = draw.weighted(tuple(tables_shown), tuple(tables_shown.values()))
     tables: list[Table] = []
     order = draw.shuffled(worlds(split))
     if wanted > 1 and draw.chance(LINKED):
@@ -127,10 +147,10 @@ def _question(composition: Composition, scene: Scene, split: str) -> Question | 
     return question
 
 
-def _further(scene: Scene, first: Question, count: int) -> list[Question]:
+def _further(turns: tuple[Composition, ...], scene: Scene, first: Question, count: int) -> list[Question]:
     """Other questions about the tables of the scene, each of another kind."""
     found: dict[str, Question] = {}
-    for composition in scene.draw.some(TURNS, 4 * count):
+    for composition in scene.draw.some(turns, 4 * count):
         question = _question(composition, scene, "train")
         if question and question.intent not in (first.intent, *found):
             found[question.intent] = question

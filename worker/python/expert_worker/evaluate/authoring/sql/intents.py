@@ -54,4 +54,16 @@ SHARES: tuple[tuple[Composition, int], ...] = (
     (nested.best_of_each, 1),
     (nested.over_time, 1),
 )
-TURNS = Draw("turns").shuffled([composition for composition, share in SHARES for _ in range(share)])
+TURNS = tuple(Draw("turns").shuffled([composition for composition, share in SHARES for _ in range(share)]))
+# About one table, without groups or a query within the query.
+_SIMPLE = {
+    plain.listing,
+    plain.columns,
+    plain.counting,
+    plain.aggregate,
+    plain.top,
+    plain.ordered,
+    plain.distinct,
+    plain.lookup,
+}
+SIMPLE = tuple(composition for composition in TURNS if composition in _SIMPLE)
