@@ -3,7 +3,7 @@
 import json
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from evaluate import tiny
@@ -21,8 +21,10 @@ from expert_worker.evaluate.scores import wilson
 from expert_worker.evaluate.stage import evaluate, examine, score_checkpoint, without_examples
 from expert_worker.evaluate.subject import Subject, checked_adapter
 from expert_worker.events import Events
-from expert_worker.plan import parse_plan
+from expert_worker.plan import Grammar, parse_plan
 from expert_worker.results import EvaluationResult, PromptChoice
+from expert_worker.schema_grammar import OF_PROMPT
+from expert_worker.schema_grammar.rules import Rules
 
 SPLITS = ("train", "validation", "test")
 DECODING = {
@@ -209,6 +211,23 @@ def test_a_damaged_score_file_is_as_good_as_none(plan: Any) -> None:
     second, _ = report(plan, has_adapter=False)
     assert first["base"] == second["base"]
     assert second["adapter"] is None
+
+
+def test_scores_are_not_kept_for_other_rules_of_a_grammar_of_the_same_name(
+    plan: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grammar = Grammar(kind="sql", name="sql", text="sql")
+    decoding = plan.recipe.decoding.model_copy(update={"grammar": grammar, "max_new_tokens": 4})
+    plan = plan.model_copy(update={"recipe": plan.recipe.model_copy(update={"decoding": decoding})})
+
+    def kept() -> int:
+        report(plan, has_adapter=False)
+        return len(list(Path(plan.machine.paths.home).glob("base-scores/*.json")))
+
+    assert [kept(), kept()] == [1, 1]
+    other = Rules({"root": '"SELECT 1"'}, frozenset())
+    monkeypatch.setitem(cast("dict[str, Any]", OF_PROMPT), "sql", lambda prompt: other)
+    assert kept() == 2
 
 
 def test_the_report_is_left_only_where_a_run_is(plan: Any) -> None:

@@ -16,6 +16,7 @@ from expert_worker.evaluate import scores
 from expert_worker.evaluate.cached_scores import CachedScores, digest
 from expert_worker.evaluate.confinement import Confinement
 from expert_worker.evaluate.decode import answer_all, sample_all
+from expert_worker.evaluate.grammar import rules_for
 from expert_worker.evaluate.headroom import Distinct, sampled_scores
 from expert_worker.evaluate.loss import answer_loss
 from expert_worker.evaluate.prompts import SHOTS, PromptMaker, choose_prompt, pick_examples, rows_to_choose_by
@@ -185,13 +186,15 @@ class Examiner:
 
     def _base_key(self, rows: Sequence[Row], prompt: PromptChoice | None) -> str:
         recipe, machine = self.plan.recipe, self.plan.machine
+        text = self.subject.maker().text(rows[0]["messages"])
         return digest(
             {
                 "base": recipe.base.model_dump(),
                 "weights": self.subject.base_mark,
                 "dtype": machine.dtype,
-                "template": self.subject.maker().text(rows[0]["messages"]),
+                "template": text,
                 "decoding": recipe.decoding.model_dump(),
+                "rules": rules_for(recipe.decoding.grammar, text),
                 "scorer": self.scorer.document(),
                 "rows": rows,
                 "validation": self._validation if prompt is None else prompt.shots,

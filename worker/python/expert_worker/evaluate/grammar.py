@@ -163,6 +163,13 @@ def _llguidance_tokenizer(model: Any, tokenizer: Any, ends: Sequence[int]) -> An
     return known[key]
 
 
+def rules_for(grammar: Grammar | None, prompt: str) -> str | None:
+    """Of a grammar that depends on the prompt: `grammar.text` is only its name, whatever its rules are."""
+    if grammar is None or grammar.kind not in OF_PROMPT:
+        return None
+    return OF_PROMPT[grammar.kind](prompt).lark()
+
+
 @lru_cache(maxsize=16)
 def _guidance(grammar: Grammar, prompt: str) -> str:
     """As llguidance takes it. `prompt` is empty where the grammar does not depend on it."""
@@ -170,8 +177,8 @@ def _guidance(grammar: Grammar, prompt: str) -> str:
     from llguidance.gbnf_to_lark import gbnf_to_lark
 
     try:
-        if grammar.kind in OF_PROMPT:
-            return str(LLMatcher.grammar_from_lark(OF_PROMPT[grammar.kind](prompt).lark()))
+        if (rules := rules_for(grammar, prompt)) is not None:
+            return str(LLMatcher.grammar_from_lark(rules))
         if grammar.kind == "gbnf":
             return str(LLMatcher.grammar_from_lark(gbnf_to_lark(_plain_characters(grammar.text))))
         return str(
