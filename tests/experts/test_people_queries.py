@@ -1,8 +1,6 @@
 """Questions by people about databases and graphs: each asks for something that is there."""
 
-import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from expert_worker.evaluate.authoring.rows import answer_of, question_of
@@ -11,17 +9,15 @@ from expert_worker.evaluate.scorers.cypher import CypherScorer
 from expert_worker.evaluate.scorers.sql import SqlScorer, database, is_ordered, query, same
 from expert_worker.evaluate.scorers.sql_data import build
 
-EXPERTS = Path(__file__).resolve().parents[2] / "experts"
+from .test_people import SETS
+from .test_people import rows as rows_of
+
 PLACES = range(3)
 
 
 @cache
 def rows(expert: str) -> list[dict[str, Any]]:
-    texts = [
-        (EXPERTS / expert / "datasets" / f"{name}.jsonl").read_text(encoding="utf-8")
-        for name in ("people", "unseen")
-    ]
-    found = [json.loads(line) for text in texts for line in text.splitlines()]
+    found = [row for of, name in SETS if of == expert for row in rows_of(expert, name)]
     return [{**row, "completion": answer_of(row)} for row in found]
 
 
