@@ -87,8 +87,11 @@ def test_nothing_but_the_time_of_reading_differs(tmp_path, monkeypatch, sick):
     at_once, read_late = both(tmp_path, monkeypatch, {}, *sick)
     assert reported(read_late) == reported(at_once) and len(reported(at_once)) >= 6
     assert read_late.final(FINAL) == at_once.final(FINAL)
-    state = [json.loads((r.output / "checkpoint-4/state.json").read_text()) for r in (at_once, read_late)]
-    assert state[0]["facts"]["totals"] == state[1]["facts"]["totals"]
+    totals = [
+        json.loads((ran.output / "checkpoint-4/state.json").read_text())["facts"]["totals"] | {"seconds": 0.0}
+        for ran in (at_once, read_late)
+    ]
+    assert totals[0] == totals[1]
 
 
 def test_a_step_is_read_while_the_next_is_computed(tmp_path, monkeypatch):

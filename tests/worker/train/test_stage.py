@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from expert_worker.errors import Failed, Interrupted
 from expert_worker.events import Events
+from expert_worker.train.trainer import Trainer
 
 
 @pytest.fixture(autouse=True)
@@ -209,6 +210,19 @@ def test_a_checkpoint_says_how_fast_and_how_large_the_run_was(tmp_path):
     assert first["tokens_per_second"] is None and last["tokens_per_second"] > 0
     # The kernel counts pages per core, and adds them up with some delay.
     assert 1 << 20 < first["peak_memory_bytes"] <= 1.01 * last["peak_memory_bytes"]
+
+
+def test_the_time_of_a_resumed_run_is_that_of_all_attempts(tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "seconds", property(lambda _: 5000.0))
+        train(tmp_path, resumable())
+    again = train(tmp_path, {**resumable(), "request.resume": {"from": "newest"}})
+    assert 5000.0 < again.result["seconds"] < 5600.0
+    # Nothing was left to train, so the speed is that of the steps before.
+    last = again.output / f"checkpoint-{again.result['resumed_from']}" / "state.json"
+    facts = json.loads(last.read_text())["facts"]
+    assert again.result["resumed_from"] == again.result["steps"]
+    assert again.result["tokens_per_second"] == facts["tokens_per_second"] > 0
 
 
 def test_the_disk_of_the_base_is_looked_at(tmp_path, monkeypatch):

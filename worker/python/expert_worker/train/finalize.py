@@ -43,7 +43,7 @@ class Finish:
         self._store, self._trainer = store, trainer
         self._tokenizer, self._dataset, self._applied = tokenizer, dataset, applied
 
-    def write(self, seconds: float, resumed_from: int | None, peak: int) -> TrainResult:
+    def write(self, resumed_from: int | None, peak: int) -> TrainResult:
         """`peak` is the most memory that any process held."""
         self._events.stage("final")
         choice = self._choose()
@@ -68,8 +68,8 @@ class Finish:
             eval_loss=state.eval_loss,
             best_checkpoint=str(best) if best is not None else None,
             adapter=str(final),
-            seconds=seconds,
-            tokens_per_second=self._trainer.throughput.tokens_per_second,
+            seconds=self._trainer.seconds,
+            tokens_per_second=self._trainer.tokens_per_second,
             peak_memory_bytes=peak,
             resumed_from=resumed_from,
             slow_encoder=self._dataset.slow_encoder,

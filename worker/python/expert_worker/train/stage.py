@@ -92,7 +92,7 @@ def _train(
         _mention_other_processor(plan.machine.device, saved, events)
     trackers = start_trackers(plan, events, saved.step if saved else 0) if dist.is_main_process else None
     try:
-        session = prepare(plan, events, dataset, store, saved, dist, member)
+        session = prepare(plan, events, dataset, store, saved, dist, member, began)
         events.stage("train", _TRAIN_BUDGET, f"{session.trainer.total_steps} steps")
         try:
             profiles = dist.is_main_process and request is not None and request.profile
@@ -111,7 +111,7 @@ def _train(
             finish = Finish(
                 plan, session.inputs, events, store, session.trainer, session.tokenizer, dataset, applied
             )
-            result = finish.write(time.monotonic() - began, saved.step if saved else None, peak)
+            result = finish.write(saved.step if saved else None, peak)
     finally:
         if trackers is not None:
             trackers.close()
@@ -146,6 +146,7 @@ def prepare(
     saved: Loaded | None,
     dist: DistContext,
     member: Member | None = None,
+    began: float | None = None,
 ) -> Session:
     """The model with its adapter, the optimizer and the loop, as they were at `saved` if that is given."""
     recipe, machine = plan.recipe, plan.machine
@@ -233,6 +234,8 @@ def prepare(
         save_interval=save_interval,
         checkpoints=checkpoints,
         owes_evaluation=owed is not None,
+        began=time.monotonic() if began is None else began,
+        earlier_speed=saved.facts.tokens_per_second if saved else None,
     )
     _report(recipe, machine, trainer, events)
     return Session(trainer, checkpoints, tokenizer, inputs)

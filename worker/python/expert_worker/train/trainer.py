@@ -72,6 +72,10 @@ class Trainer:
     checkpoints: Checkpoints
     owes_evaluation: bool = False
     """The checkpoint that the run resumes from was saved before its answers were scored."""
+    began: float = field(default_factory=time.monotonic)
+    """When this attempt began."""
+    earlier_speed: float | None = None
+    """Tokens per second of the attempt before this one, for a run that resumes after its last step."""
 
     def __post_init__(self) -> None:
         best = self.plan.recipe.evaluation.best
@@ -79,6 +83,7 @@ class Trainer:
         self.saves_before_evaluation = best is not None and best.metric == ACCURACY
         self.parameters = list(adapter.trained(self.model).values())
         self.throughput = ThroughputMeter()
+        self.seconds_before = self.state.seconds
         self.utilization = memory.Utilization(self.device)
         self.crowding = CrowdingWatch(torch.get_num_threads())
         self.unread: UnreadStep | None = None
@@ -247,7 +252,7 @@ class Trainer:
             return {}
         self._read_unread()
         if self.saves_before_evaluation:
-            self.checkpoints.save_unscored(self.state, self.throughput.tokens_per_second)
+            self.checkpoints.save_unscored(self._timed(), self.tokens_per_second)
         return self._evaluate()
 
     def _evaluate(self) -> dict[str, float]:
@@ -271,7 +276,20 @@ class Trainer:
 
     def _save(self, metrics: dict[str, float]) -> None:
         self._read_unread()
-        self.checkpoints.save(self.state, metrics, self.throughput.tokens_per_second)
+        self.checkpoints.save(self._timed(), metrics, self.tokens_per_second)
+
+    def _timed(self) -> TrainerState:
+        self.state.seconds = self.seconds
+        return self.state
+
+    @property
+    def seconds(self) -> float:
+        """Of the run, without those of steps that were lost with an earlier attempt."""
+        return self.seconds_before + time.monotonic() - self.began
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        return self.throughput.tokens_per_second or self.earlier_speed
 
     def _wants_best(self) -> bool:
         """A best checkpoint must be on disk to be used at the end."""
@@ -548,6 +566,8 @@ class TrainerState:
     best_step: int | None = None
     evaluations_without_gain: int = 0
     eval_loss: float | None = None
+    seconds: float = 0.0
+    """Of all attempts until the checkpoint of this step."""
     evaluated: list[list[float]] = field(default_factory=list)
     """Each evaluation's step and value, so that a run can say what its best was the best of."""
 
