@@ -22,7 +22,7 @@ const EVENTS: &str = "events.jsonl";
 const LOCK: &str = "lock";
 
 /// Written by replacing: a crash may leave their temporary names.
-const REPLACEABLE: [&str; 4] = ["run.json", FINAL, "report.html", "evaluation.json"];
+const REPLACEABLE: [&str; 5] = ["run.json", FINAL, "report.html", "evaluation.json", "answers.jsonl"];
 const OTHERS: [&str; 9] =
     [EVENTS, "plan.json", "inputs.json", "tensorboard", "worker.log", PREVIOUS, REPLACED, LOCK, lease::NAME];
 
@@ -42,8 +42,8 @@ pub fn is_own(name: &str) -> bool {
 
 /// Files with a run's names in a folder where expert-cli never ran.
 pub fn refuse_foreign(run: &Path) -> Result<(), Failure> {
-    const HARMLESS: [&str; 6] =
-        [LOCK, lease::NAME, "report.html", "evaluation.json", "worker.log", "tensorboard"];
+    const HARMLESS: [&str; 7] =
+        [LOCK, lease::NAME, "report.html", "evaluation.json", "answers.jsonl", "worker.log", "tensorboard"];
     let mut found: Vec<String> = children(run).iter().map(|path| file_name(path)).collect();
     found.retain(|name| is_own(name) && !HARMLESS.contains(&name.as_str()) && !name.starts_with('.'));
     if found.is_empty() || shows_a_run(run) {

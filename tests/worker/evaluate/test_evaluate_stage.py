@@ -240,6 +240,30 @@ def test_the_report_is_left_only_where_a_run_is(plan: Any) -> None:
     assert json.loads((output / "evaluation.json").read_text())["adapter"] == found["adapter"]
 
 
+def test_every_answer_is_left_beside_the_scores(plan: Any) -> None:
+    output = Path(plan.machine.paths.output)
+    output.mkdir()
+    (output / "plan.json").write_text("{}")
+    long = {"prompt": "p" * 2000, "completion": "c" * 2000, "tags": ["long"], "level": 2}
+    found, _ = report(with_people(plan, lines([long])))
+    answers = [json.loads(line) for line in (output / "answers.jsonl").read_text().splitlines()]
+    rows = [*scored_rows(plan).main]
+    assert [(it["test_set"], it["expected"]) for it in answers] == [
+        *(("test", row["completion"]) for row in rows),
+        ("people", long["completion"]),
+    ]
+    assert sum(it["adapter"]["correct"] for it in answers[:-1]) == found["adapter"]["correct"] > 0
+    assert sum(it["base"]["correct"] for it in answers[:-1]) == found["base"]["correct"]
+    assert answers[-1]["messages"] == [{"role": "user", "content": long["prompt"]}]
+    assert (answers[-1]["tags"], answers[-1]["level"]) == (["long"], 2)
+    assert all(it[side]["text"] is not None for it in answers for side in ("base", "adapter"))
+    assert "against" not in answers[0]
+    report(plan)
+    assert len((output / "answers.jsonl").read_text().splitlines()) == len(rows), (
+        "those of the last evaluation"
+    )
+
+
 def test_a_checkpoint_is_scored_by_what_it_writes(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("expert_worker.evaluate.stage.template_of", lambda template, tokenizer: None)
     rows, (events, emitted) = rows_of_test_set(plan), Events.in_memory()

@@ -127,6 +127,8 @@ def test_it_says_what_was_scored_and_how_much_of_it_is_shown(tmp_path: Path) -> 
         "1,966,080tokens",
     ):
         assert part in words, part
+    (run / "answers.jsonl").touch()
+    assert "What it got wrong (1 of 99; all in answers.jsonl)" in text_of(run)
     del document["comparison"], document["test_set"]
     del document["base"]["prompt"]["tried"]["3"]
     (run / "evaluation.json").write_text(json.dumps(document))

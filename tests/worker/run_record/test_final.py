@@ -267,7 +267,7 @@ def test_an_evaluation_of_the_runs_adapter_reaches_its_card(tmp_path: Path) -> N
     for adapter, reached in ((tmp_path / "another", False), (final, True)):
         tuned = base.model_copy(update={"path": str(adapter)})
         grammar = Grammar(kind="gbnf", name="rules/yes.gbnf", text='root ::= "yes"')
-        leave_scores(final.parent, scored(base, tuned), grammar, Events.in_memory("evaluate")[0])
+        leave_scores(final.parent, scored(base, tuned), {}, grammar, Events.in_memory("evaluate")[0])
         assert (final / "grammar.gbnf").is_file() is reached
         assert ("| adapter | 10.0%" in (final / "README.md").read_text()) is reached
 

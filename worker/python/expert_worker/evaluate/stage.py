@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -28,6 +29,7 @@ from expert_worker.events import Events
 from expert_worker.events.models import ACCURACY
 from expert_worker.plan import EvaluateRequest, Grammar, Plan, Recipe
 from expert_worker.report import refresh
+from expert_worker.report.read import ANSWERS
 from expert_worker.results import (
     Answer,
     Classes,
@@ -95,7 +97,13 @@ def examine(
     _warn_of_unscored([main, *further.values()], events)
     report = _report(plan.recipe.expert, examiner, main, further, adapter, seconds)
     _send_events(events, report, seconds)
-    _leave(Path(plan.machine.paths.output), report, plan.recipe.decoding.grammar, events)
+    _leave(
+        Path(plan.machine.paths.output),
+        report,
+        {"test": main, **further},
+        plan.recipe.decoding.grammar,
+        events,
+    )
     return report
 
 
@@ -298,12 +306,36 @@ def _send_events(events: Events, report: EvaluationResult, seconds: float) -> No
     events.evaluated(0, metrics, seconds)
 
 
-def _leave(output: Path, report: EvaluationResult, grammar: Grammar | None, events: Events) -> None:
+def _answers(examined: Mapping[str, _Examined]) -> Iterator[dict[str, JsonValue]]:
+    """Every row with every answer to it, whole: `evaluation.json` quotes some of them."""
+    for name, found in examined.items():
+        sides = [(side, scored.judged) for side, scored in found.sides()]
+        for place, row in enumerate(found.rows):
+            known = {key: row[key] for key in ("level", "tags") if key in row}
+            answers = {side: judged[place].as_json() for side, judged in sides}
+            yield {
+                "test_set": name,
+                "messages": row["messages"],
+                "expected": row["completion"],
+                **known,
+                **answers,
+            }
+
+
+def _leave(
+    output: Path,
+    report: EvaluationResult,
+    examined: Mapping[str, _Examined],
+    grammar: Grammar | None,
+    events: Events,
+) -> None:
     """Only where a run is: evaluating must not make a folder look used."""
     adapter = report.adapter.path if report.adapter else None
     if not (output / "plan.json").is_file() and not (output / "run.json").is_file():
         return
     with refusals_in_words(output, "write evaluation.json", int, lambda: []):
+        lines = (json.dumps(answer, ensure_ascii=False) + "\n" for answer in _answers(examined))
+        files.replace(output / ANSWERS, "".join(lines).encode())
         files.replace_json(output / "evaluation.json", report.as_json())
         if adapter is not None and Path(adapter).resolve() == (output / final.NAME).resolve():
             add_scores(output / final.NAME, report)

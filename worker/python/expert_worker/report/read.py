@@ -19,6 +19,8 @@ from expert_worker.record_reader import Kind, read_json, read_record
 from expert_worker.recorded import CacheRecord, EvaluationResult, PlanRecord, Recipe, RunRecord, TrainResult
 from expert_worker.report.series import Steps
 
+# Every answer of the last evaluation, whole.
+ANSWERS = "answers.jsonl"
 MOST_NOTES = 200
 MOST_CHECKPOINTS = 20
 MOST_EVALUATIONS = 10_000

@@ -24,7 +24,7 @@ from expert_worker.recorded import (
 from expert_worker.report.charts import SIDE, svg
 from expert_worker.report.html import Raw, fold, section, table, text
 from expert_worker.report.numbers import percent, whole
-from expert_worker.report.read import Run
+from expert_worker.report.read import ANSWERS, Run
 
 LEGEND = (
     '<ul class="legend"><li><i class="ring"></i>base</li><li><i class="disc"></i>adapter</li>'
@@ -273,10 +273,12 @@ def _line(line: ScoreLine, has_third: bool) -> list[object]:
 
 
 def examples(run: Run) -> str:
-    return "".join(_examples(name, found) for name, found in sets_of(run))
+    # Runs that were scored by older versions have none.
+    whole_file = (run.folder / ANSWERS).is_file()
+    return "".join(_examples(name, found, whole_file) for name, found in sets_of(run))
 
 
-def _examples(name: str, found: AnyScores) -> str:
+def _examples(name: str, found: AnyScores, whole_file: bool) -> str:
     gains, failures = found.gains[:_MOST_EXAMPLES], found.failures[:_MOST_EXAMPLES]
     partial = found.measure not in (None, ACCURACY)
     better = found.comparison.better if found.comparison else None
@@ -286,19 +288,20 @@ def _examples(name: str, found: AnyScores) -> str:
         _titled(
             f"What it learnt: {'better than the base' if partial else 'right where the base is wrong'}", name
         )
-        + _shown_of(len(gains), better),
+        + _shown_of(len(gains), better, whole_file),
         "".join(map(_example, gains)),
     )
     return learnt + section(
-        _titled("What it got wrong", name) + _shown_of(len(failures), missed),
+        _titled("What it got wrong", name) + _shown_of(len(failures), missed, whole_file),
         "".join(map(_example, failures)),
     )
 
 
-def _shown_of(shown: int, there_are: int | None) -> str:
+def _shown_of(shown: int, there_are: int | None, whole_file: bool) -> str:
     if there_are is None or there_are < shown:
         return ""
-    return f" ({whole(shown)} of {whole(there_are)})"
+    more = f"; all in {ANSWERS}" if whole_file and shown < there_are else ""
+    return f" ({whole(shown)} of {whole(there_are)}{more})"
 
 
 def _example(one: Example) -> Raw:
