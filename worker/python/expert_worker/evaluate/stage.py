@@ -28,6 +28,7 @@ from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.events.models import ACCURACY
 from expert_worker.plan import EvaluateRequest, Grammar, Plan, Recipe
+from expert_worker.pretokenize.parts import TEST
 from expert_worker.report import refresh
 from expert_worker.report.read import ANSWERS
 from expert_worker.results import (
@@ -100,7 +101,7 @@ def examine(
     _leave(
         Path(plan.machine.paths.output),
         report,
-        {"test": main, **further},
+        {TEST: main, **further},
         plan.recipe.decoding.grammar,
         events,
     )

@@ -233,8 +233,8 @@ def prepare(
         else None,
         save_interval=save_interval,
         checkpoints=checkpoints,
+        began=(time.monotonic() if began is None else began) - state.seconds,
         owes_evaluation=owed is not None,
-        began=time.monotonic() if began is None else began,
         earlier_speed=saved.facts.tokens_per_second if saved else None,
     )
     _report(recipe, machine, trainer, events)

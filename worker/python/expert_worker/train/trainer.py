@@ -70,10 +70,10 @@ class Trainer:
     evaluate: Evaluate | None
     save_interval: Interval
     checkpoints: Checkpoints
+    began: float
+    """When the run would have begun, had all of its attempts followed one another."""
     owes_evaluation: bool = False
     """The checkpoint that the run resumes from was saved before its answers were scored."""
-    began: float = field(default_factory=time.monotonic)
-    """When this attempt began."""
     earlier_speed: float | None = None
     """Tokens per second of the attempt before this one, for a run that resumes after its last step."""
 
@@ -83,7 +83,6 @@ class Trainer:
         self.saves_before_evaluation = best is not None and best.metric == ACCURACY
         self.parameters = list(adapter.trained(self.model).values())
         self.throughput = ThroughputMeter()
-        self.seconds_before = self.state.seconds
         self.utilization = memory.Utilization(self.device)
         self.crowding = CrowdingWatch(torch.get_num_threads())
         self.unread: UnreadStep | None = None
@@ -285,7 +284,7 @@ class Trainer:
     @property
     def seconds(self) -> float:
         """Of the run, without those of steps that were lost with an earlier attempt."""
-        return self.seconds_before + time.monotonic() - self.began
+        return time.monotonic() - self.began
 
     @property
     def tokens_per_second(self) -> float | None:
