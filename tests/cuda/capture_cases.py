@@ -8,11 +8,14 @@ import os
 from collections.abc import Callable
 
 os.environ.pop("LD_PRELOAD", None)
+# As in training.
+os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
 
 import torch
 from torch import Tensor
 
 from expert_worker.process.leave import leave
+from expert_worker.train.step_graph import Recorder
 
 DEVICE = torch.device("cuda", 0)
 DRIVER = ctypes.CDLL(None)
@@ -99,5 +102,21 @@ def tried(case: Callable[[], object]) -> dict[str, object]:
     }
 
 
-print(json.dumps({name: tried(case) for name, case in CASES.items()}))
+def replayed_and_freed(renewed: bool) -> str:
+    """What torch says when it gives the memory of a replayed graph back: nothing where that is right."""
+    record = Recorder(DEVICE)
+    record(step)()
+    if renewed:
+        record.renew()
+    try:
+        torch.cuda.empty_cache()
+    except RuntimeError as error:
+        torch.cuda.synchronize()
+        return str(error).splitlines()[0]
+    return ""
+
+
+found = {name: tried(case) for name, case in CASES.items()}
+freed = {name: replayed_and_freed(name == "renewed") for name in ("renewed", "at once")}
+print(json.dumps(found | {"freed": freed}))
 leave(0)

@@ -53,3 +53,9 @@ def test_what_a_capture_allows(found: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_a_capture_forbids(found: dict[str, Any], case: str) -> None:
     assert REFUSED[case] in found[case].get("error", "captured")
+
+
+def test_memory_is_not_unmapped_under_a_replay(found: dict[str, Any]) -> None:
+    """The recorder waits before its graphs' memory is given back, and the driver finds where nobody waits."""
+    assert found["freed"]["renewed"] == ""
+    assert "unmapped under a replay" in found["freed"]["at once"]

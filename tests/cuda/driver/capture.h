@@ -8,6 +8,7 @@
 #include <set>
 #include <unordered_map>
 #include <vector>
+#include "in_flight.h"
 
 struct Node {
   char kind;  // K kernel, G product, C copy, Z memset
@@ -38,6 +39,7 @@ struct Event {
   unsigned long long capture;  // 0 outside of one
   cudaStream_t stream;
   long queued;
+  long replay;  // the stream's last one before it
 };
 
 static std::mutex sm;
@@ -78,6 +80,7 @@ static cudaError_t wait_for(cudaStream_t s) {
     c->broken = true;
     return cudaErrorStreamCaptureUnsupported;
   }
+  in_flight.waited(s);
   return cudaSuccess;
 }
 // Whether work belongs to a capture, instead of being run; `error` is what its launch returns then.
@@ -141,12 +144,16 @@ static cudaError_t record_event(Event* e, cudaStream_t s) {
   e->capture = c ? c->id : 0;
   e->stream = s;
   e->queued = c ? c->queued[s] : 0;
+  e->replay = in_flight.of(s);
   return cudaSuccess;
 }
 // An event that a capture has recorded never happens.
 static cudaError_t wait_for_event(const Event* e) {
   std::lock_guard<std::mutex> l(sm);
-  if (!e->capture) return cudaSuccess;
+  if (!e->capture) {
+    if (e->replay) in_flight.waited(e->stream, e->replay);
+    return cudaSuccess;
+  }
   if (Capture* c = capture_of(e->capture)) c->broken = true;
   return cudaErrorCapturedEvent;
 }

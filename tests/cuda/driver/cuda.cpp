@@ -283,6 +283,7 @@ static cudaError_t copy(void* d, const void* s, size_t n, const char* name, bool
 }
 EX cudaError_t cudaMemcpy(void* d, const void* s, size_t n, cudaMemcpyKind) {
   REFUSED_IN_CAPTURE
+  in_flight.waited(nullptr);
   note('S', "cudaMemcpy");
   return copy(d, s, n, "cudaMemcpy", true, nullptr);
 }
@@ -346,6 +347,7 @@ EX cudaError_t cudaRuntimeGetVersion(int* v) {
 }
 EX cudaError_t cudaDeviceSynchronize() {
   REFUSED_IN_CAPTURE
+  in_flight.waited_for_all();
   note('S', "cudaDeviceSynchronize");
   return cudaSuccess;
 }
@@ -598,7 +600,9 @@ EX cudaError_t cudaGraphExecDestroy(cudaGraphExec_t e) {
 }
 // Its copies are made: what they read of the host's memory is read now.
 EX cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s) {
+  // Not a wait, but as little allowed in a capture.
   if (cudaError_t found = wait_for(s)) return told(found);
+  in_flight.launch(s);
   Graph* g = (Graph*)e;
   note('P', "graphLaunch", dim3(0, 0, 0), dim3(0, 0, 0), g->nodes.size());
   __sync_fetch_and_add(&counts['R'], g->nodes.size());
@@ -779,8 +783,8 @@ EX CUresult cuCtxPopCurrent_v2(CUcontext* c) {
   if (c) *c = (CUcontext)0x77;
   return CUDA_SUCCESS;
 }
-EX CUresult cuGetErrorString(CUresult, const char** s) {
-  *s = "fake driver error";
+EX CUresult cuGetErrorString(CUresult e, const char** s) {
+  *s = e == CUDA_ERROR_ILLEGAL_ADDRESS ? "memory was unmapped under a replay" : "fake driver error";
   return CUDA_SUCCESS;
 }
 EX CUresult cuMemGetAllocationGranularity(size_t* g, const CUmemAllocationProp*,
@@ -825,6 +829,7 @@ EX CUresult cuMemMap(CUdeviceptr p, size_t n, size_t, CUmemGenericAllocationHand
 }
 EX CUresult cuMemUnmap(CUdeviceptr p, size_t n) {
   note('F', "cuMemUnmap");
+  if (in_flight.any()) return CUDA_ERROR_ILLEGAL_ADDRESS;
   madvise((void*)p, n, MADV_DONTNEED);
   mprotect((void*)p, n, PROT_NONE);
   return CUDA_SUCCESS;

@@ -34,6 +34,7 @@ class Recorder:
     """Captures what a function launches. The pool's memory is free when its graphs are gone."""
 
     def __init__(self, device: torch.device) -> None:
+        self._device = device
         self.renew()
         # One stream: cuBLAS keeps a workspace for each.
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
@@ -46,7 +47,9 @@ class Recorder:
         return graph.replay
 
     def renew(self) -> None:
-        """Later graphs are in another pool."""
+        """Later graphs are in another pool, and replays of earlier ones have ended: before the allocator
+        unmaps memory it waits for the stream that the memory was allocated on, and replays run on another."""
+        torch.cuda.synchronize(self._device)
         self._pool = torch.cuda.graph_pool_handle()
 
 
@@ -148,9 +151,9 @@ class GraphEngine:
         """Frees the graphs' memory. They are captured again when their shapes come again."""
         if not self._replays:
             return
+        self._record.renew()
         self._replays.clear()
         self._batches.clear()
-        self._record.renew()
         memory.release()
 
     def _backward(self, batch: PackedBatch, scale: float) -> Tensor:
