@@ -221,7 +221,7 @@ def test_rare_statements_are_few() -> None:
 
 def test_tables_are_often_shown_over_several_lines_with_their_references() -> None:
     shown = [str(row["messages"][1]["content"]) for row in rows("train")]
-    assert 0.3 < sum("(\n" in text for text in shown) / len(shown) < 0.7
+    assert 0.3 < sum("(\n" in text for text in shown) / len(shown) < 0.8
     several = [text for text in shown if len(re.findall("create table", text, re.I)) > 1]
     assert sum("references" in text.lower() for text in several) / len(several) > 0.4
 
@@ -243,7 +243,7 @@ def test_most_rows_show_several_tables_and_most_questions_are_about_one() -> Non
     ]
     counts = Counter(shown)
     assert set(counts) == {1, 2, 3, 4}
-    assert all(0.05 < count / len(shown) < 0.5 for count in counts.values())
+    assert all(0.03 < count / len(shown) < 0.5 for count in counts.values())
     of_several = [
         message["content"]
         for row, tables in zip(rows("train"), shown, strict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +99,8 @@ LONGEST_ANSWER = 330
 LONGEST_QUESTION = 620
 # Answers with fewer values than this have too few shapes to divide: they are learnt and tested in every split.
 DIVIDED = 4
-# One training row of so many is written by hand.
-WRITTEN = 2
+# How many of the training rows are written by hand.
+WRITTEN = Fraction(1, 2)
 TRAINED = ("messages", "tags", "level")
 FOLDER = Path(__file__).parent / "written"
 # Words that JSON Schema means; every other key is a name.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -69,8 +70,8 @@ SIMPLE: Sequence[Composition] = (
 SYSTEM = "Answer with one Cypher query."
 # Answers of these levels are divided among the splits by their skeleton too; simpler ones by their world alone.
 DIVIDED_LEVELS = (4,)
-# One training row of so many is written by hand; characters of one, so that it fits into 512 tokens.
-WRITTEN, LONGEST = 2, 1320
+# How many of the training rows are written by hand; characters of one, so that it fits into 512 tokens.
+WRITTEN, LONGEST = Fraction(1, 2), 1320
 FOLDER = Path(__file__).parent / "written"
 KEYWORDS = frozenset(
     """

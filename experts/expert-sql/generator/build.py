@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
@@ -38,8 +39,8 @@ CONVERSATIONS = 0.8
 SMALL = 0.6
 # How many of the rows with several tables show some that refer to one another.
 LINKED = 0.8
-# One training row of so many is written by hand.
-WRITTEN = 2
+# How many of the training rows are written by hand.
+WRITTEN = Fraction(2, 3)
 TRAINED = ("messages", "tags", "level")
 
 

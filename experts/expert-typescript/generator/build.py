@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,8 @@ WEIGHTED: list[tuple[Composition, int]] = [
     *SHAPES, *EXAMPLES, *UNIONS, *UTILITY, *SNIPPETS, *LISTS, *SUMMARIES, *OBJECTS, *REWRITES,
 ]  # fmt: skip
 TRIES = 60
-# One training row of so many is written by hand.
-WRITTEN = 6
+# How many of the training rows are written by hand.
+WRITTEN = Fraction(1, 6)
 FOLDER = Path(__file__).parent / "written"
 # Characters of a written task and its answer.
 LONGEST = 900

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
+from math import floor
 from pathlib import Path
 
 from expert_worker.errors import BadInput, storage_error
@@ -26,8 +28,8 @@ MOST_ROWS = 50_000
 # Of held-out rows more are made than written, because near copies of training rows are dropped.
 SPARE = 1.5
 COPIES = "near copies of training rows"
-# One training row of so many asks about other tables, in words that no generator has.
-WRITTEN = 3
+# This part of the training rows asks about other tables, in words that no generator has.
+WRITTEN = Fraction(1, 3)
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def from_ddl(request: Request) -> Made:
     if not database.spoken:
         check_size(0, "training")
     maker = SqlRows(database, request.seed)
-    own = max(FEWEST, request.rows - request.rows // WRITTEN)
+    own = max(FEWEST, request.rows - floor(request.rows * WRITTEN))
     splits = _splits(own, held_out_rows(request.rows), maker.rows, maker.dropped)
     written = by_hand(SYSTEM, LONGEST, f"ddl/{request.seed}")
     splits["train"] = list(among(iter(splits["train"]), written, WRITTEN, request.rows))

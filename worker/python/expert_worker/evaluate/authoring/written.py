@@ -17,8 +17,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from itertools import count, islice
+from math import floor
 from pathlib import Path
 from typing import Any
 
@@ -111,14 +113,15 @@ def _length(messages: Messages) -> int:
     return sum(len(message["content"]) for message in messages)
 
 
-def among(generated: Iterator[Row], written: Iterator[Row], every: int, rows: int) -> Iterator[Row]:
-    """So many rows, each `every`th of them a written one as long as there are any."""
-    return islice(_in_turn(generated, written, every), rows)
+def among(generated: Iterator[Row], written: Iterator[Row], share: Fraction, rows: int) -> Iterator[Row]:
+    """So many rows, this share of them written ones as long as there are any: also of any number of the
+    first rows."""
+    return islice(_in_turn(generated, written, share), rows)
 
 
-def _in_turn(generated: Iterator[Row], written: Iterator[Row], every: int) -> Iterator[Row]:
+def _in_turn(generated: Iterator[Row], written: Iterator[Row], share: Fraction) -> Iterator[Row]:
     for place in count(1):
-        row = next(written, None) if place % every == 0 else None
+        row = next(written, None) if floor(place * share) > floor((place - 1) * share) else None
         row = row or next(generated, None)
         if row is None:
             return
