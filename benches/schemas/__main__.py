@@ -35,6 +35,7 @@ def main() -> int:
     given = arguments()
     with tempfile.TemporaryDirectory(prefix="expert-schemas-") as scratch:
         folder = given.output or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
         found = {schema: measure(schema, folder, given) for schema in given.schemas}
     document = {
         "date": datetime.now(UTC).date().isoformat(),
