@@ -8,8 +8,6 @@ import os
 from collections.abc import Callable
 
 os.environ.pop("LD_PRELOAD", None)
-# As in training.
-os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
 
 import torch
 from torch import Tensor

@@ -220,8 +220,12 @@ def test_rare_statements_are_few() -> None:
 
 
 def test_tables_are_often_shown_over_several_lines_with_their_references() -> None:
-    shown = [str(row["messages"][1]["content"]) for row in rows("train")]
+    shown, generated = (
+        [str(row["messages"][1]["content"]) for row in found]
+        for found in (rows("train"), by_generator("train"))
+    )
     assert 0.3 < sum("(\n" in text for text in shown) / len(shown) < 0.8
+    assert 0.3 < sum("(\n" in text for text in generated) / len(generated) < 0.7
     several = [text for text in shown if len(re.findall("create table", text, re.I)) > 1]
     assert sum("references" in text.lower() for text in several) / len(several) > 0.4
 
@@ -238,17 +242,19 @@ def test_answers_write_names_as_the_statements_do() -> None:
 
 
 def test_most_rows_show_several_tables_and_most_questions_are_about_one() -> None:
-    shown = [
-        len(re.findall("create table", str(row["messages"][1]["content"]), re.I)) for row in rows("train")
-    ]
-    counts = Counter(shown)
-    assert set(counts) == {1, 2, 3, 4}
-    assert all(0.03 < count / len(shown) < 0.5 for count in counts.values())
+    shown, generated = (
+        [len(re.findall("create table", str(row["messages"][1]["content"]), re.I)) for row in found]
+        for found in (rows("train"), by_generator("train"))
+    )
+    for tables, least in ((shown, 0.03), (generated, 0.05)):
+        counts = Counter(tables)
+        assert set(counts) == {1, 2, 3, 4}
+        assert all(least < count / len(tables) < 0.5 for count in counts.values())
     of_several = [
         message["content"]
-        for row, tables in zip(rows("train"), shown, strict=True)
+        for row, count in zip(rows("train"), shown, strict=True)
         for message in row["messages"]
-        if message["role"] == "assistant" and tables > 1
+        if message["role"] == "assistant" and count > 1
     ]
     joined = sum(" JOIN " in answer or "(SELECT" in answer for answer in of_several)
     assert 0.1 < joined / len(of_several) < 0.35

@@ -22,6 +22,8 @@ from expert_worker.schema_grammar import cypher, sql
 
 EXPERTS = Path(__file__).resolve().parents[2] / "experts"
 NAMES = ("expert-json", "expert-neo4j", "expert-sql", "expert-typescript")
+# How many of the training rows are written by hand at most.
+MOST = dict.fromkeys(NAMES, Fraction(1, 2)) | {"expert-sql": Fraction(2, 3)}
 
 
 def written(expert: str) -> tuple[Block, ...]:
@@ -49,7 +51,7 @@ def test_there_are_many_and_each_is_asked_once(expert: str) -> None:
 
 
 @pytest.mark.parametrize("expert", NAMES)
-def test_most_of_them_are_trained_and_two_thirds_of_the_rows_at_most_are_theirs(expert: str) -> None:
+def test_most_of_them_are_trained_and_not_too_many_rows_are_theirs(expert: str) -> None:
     trained = {
         pair
         for row in rows(expert)
@@ -63,7 +65,7 @@ def test_most_of_them_are_trained_and_two_thirds_of_the_rows_at_most_are_theirs(
     }
     assert trained <= every
     assert len(trained) > 0.7 * len(every)
-    assert 0.1 < sum(row["tags"] == ["written"] for row in rows(expert)) / len(rows(expert)) < 0.67
+    assert 0.1 < sum(row["tags"] == ["written"] for row in rows(expert)) / len(rows(expert)) <= MOST[expert]
 
 
 def test_queries_run_and_say_their_order() -> None:

@@ -151,7 +151,7 @@ static cudaError_t record_event(Event* e, cudaStream_t s) {
 static cudaError_t wait_for_event(const Event* e) {
   std::lock_guard<std::mutex> l(sm);
   if (!e->capture) {
-    if (e->replay) in_flight.waited(e->stream, e->replay);
+    in_flight.waited(e->stream, e->replay);
     return cudaSuccess;
   }
   if (Capture* c = capture_of(e->capture)) c->broken = true;

@@ -2,6 +2,7 @@
 // illegal access on a card, where unmapping waits for nothing.
 #pragma once
 #include <cuda_runtime_api.h>
+#include <climits>
 #include <map>
 #include <mutex>
 
@@ -21,10 +22,10 @@ struct InFlight {
     return it == last.end() ? 0 : it->second;
   }
   // A wait for a stream's work up to that replay, by default for all of it.
-  void waited(cudaStream_t s, long number = -1) {
+  void waited(cudaStream_t s, long number = LONG_MAX) {
     std::lock_guard<std::mutex> l(m);
     auto it = last.find(s);
-    if (it != last.end() && (number < 0 || it->second <= number)) last.erase(it);
+    if (it != last.end() && it->second <= number) last.erase(it);
   }
   void waited_for_all() {
     std::lock_guard<std::mutex> l(m);
