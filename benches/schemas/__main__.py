@@ -1,8 +1,9 @@
-"""An expert for a database from its DDL alone: `python -m benches.schemas [--minutes 15] [--results FILE]`
+"""An expert for a database from its DDL alone: `python -m benches.schemas [--seeds N ...] [--results FILE]`
 
-For each of three schemas: `init --preset sql --ddl`, a training that ends within the minutes, and base and
-adapter on 30 questions that people typed, with the tables above the question and without them. How many
-steps fit is known from the first ones, unless `--steps` says it. Prints one JSON document.
+For each of three schemas: `init --preset sql --ddl`, for each seed a training that ends within `--minutes`,
+and base and adapter on 30 questions that people typed, with the tables above the question and without them.
+How many steps fit is known from the first ones, unless `--steps` says it. A training that is finished in
+`--output` is not repeated, and one that was stopped continues. Prints one JSON document.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import shlex
 import sys
 import tempfile
-import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from history import versions  # noqa: E402
 from machine import device  # noqa: E402
 from program import run  # noqa: E402
 from schema_questions import SCHEMAS, ddl_of, rows  # noqa: E402
+from seeds import of_seeds, scores_of  # noqa: E402
 
 # Steps that are trained to know the speed. The first one is slower than the others.
 MEASURED_STEPS = 10
@@ -52,25 +54,39 @@ def main() -> int:
 
 
 def measure(schema: str, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
-    run("init", schema, "--preset", "sql", "--ddl", ddl_of(schema), "--rows", given.rows, at=folder)
     expert = folder / schema
+    if not (expert / "manifest.json").is_file():
+        run("init", schema, "--preset", "sql", "--ddl", ddl_of(schema), "--rows", given.rows, at=folder)
     steps = given.steps or steps_within(expert, given)
-    began = time.monotonic()
-    trained = run("train", expert, "--max-steps", steps, *chosen(given), at=folder)
-    seconds = time.monotonic() - began
-    found = {
-        "rows": given.rows,
+    files = {name: questions(expert, name, given.questions) for name in ("tables_shown", "question_only")}
+    runs = {seed: measured(expert, seed, steps, files, given) for seed in given.seeds}
+    return {"rows": given.rows} | of_seeds(runs)
+
+
+def questions(expert: Path, name: str, most: int | None) -> Path:
+    file = expert / "datasets" / f"people-{name}.jsonl"
+    asked = rows(expert.name, shown=name == "tables_shown")[:most]
+    file.write_text("".join(json.dumps(row) + "\n" for row in asked))
+    return file
+
+
+def measured(
+    expert: Path, seed: int, steps: int, files: Mapping[str, Path], given: argparse.Namespace
+) -> dict[str, Any]:
+    out = expert / "weights" / f"seed-{seed}"
+    # Rows are packed in an order that the seed decides, so each run has its own token cache.
+    cache = f"training.config.pretokenized_cache=datasets_optimized/seed-{seed}"
+    words = [expert, "-o", out, "--set", f"training.config.seed={seed}", "--set", cache, *chosen(given)]
+    trained = run("train", *words, "--max-steps", steps, "--resume", at=expert.parent)
+    return {
         "steps": trained["steps"],
-        "seconds": round(seconds, 1),
-        "validation_loss": trained.get("eval_loss"),
+        "seconds": round(trained["seconds"]),
+        "validation_loss": trained["eval_loss"],
+        "sets": {
+            name: scores_of(run("evaluate", *words, "-d", file, at=expert.parent))
+            for name, file in files.items()
+        },
     }
-    for name, shown in (("tables_shown", True), ("question_only", False)):
-        file = expert / "datasets" / f"people-{name}.jsonl"
-        file.write_text(
-            "".join(json.dumps(row) + "\n" for row in rows(schema, shown=shown)[: given.questions])
-        )
-        found[name] = scored(run("evaluate", expert, "-d", file, *chosen(given), at=folder))
-    return found
 
 
 def steps_within(expert: Path, given: argparse.Namespace) -> int:
@@ -88,14 +104,6 @@ def chosen(given: argparse.Namespace) -> list[object]:
     return ["--device", "cpu", *(("--model", given.model) if given.model else ())]
 
 
-def scored(evaluation: dict[str, Any]) -> dict[str, Any]:
-    return {name: share(evaluation[name]) for name in ("base", "adapter")} | {"questions": evaluation["rows"]}
-
-
-def share(score: dict[str, Any]) -> dict[str, Any]:
-    return {"value": score["accuracy"], "low": score["low"], "high": score["high"]}
-
-
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benches.schemas",
@@ -103,6 +111,7 @@ def arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--schemas", nargs="+", choices=SCHEMAS, default=SCHEMAS)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[42, 43, 44], help="of training (42 43 44)")
     parser.add_argument("--minutes", type=float, default=15.0, help="that a training may take (15)")
     parser.add_argument("--steps", type=int, help="train so many steps, whatever they take")
     parser.add_argument("--rows", type=int, default=2000, help="generated training rows (2000)")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from defaults import ROOT
 
-sys.path.insert(0, str(ROOT / "benches" / "experts"))
+sys.path.insert(0, str(ROOT / "benches"))
 from seeds import of_seeds, scores_of
 
 

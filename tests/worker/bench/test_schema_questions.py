@@ -94,6 +94,7 @@ def test_no_question_resembles_a_generated_one(schema: str) -> None:
 @pytest.mark.timeout(1800)
 def test_the_bench_makes_trains_and_scores_an_expert(tmp_path: Path) -> None:
     words = ["--schemas", "film_rental", "--minutes", "0.01", "--rows", "60", "--questions", "2"]
+    words += ["--seeds", "42", "43"]
     base, results = save_base(tmp_path / "base"), tmp_path / "found.json"
     places = map(str, ("--model", base, "--output", tmp_path, "--results", results))
     command = [sys.executable, "-m", "benches.schemas", *words, *places]
@@ -103,7 +104,11 @@ def test_the_bench_makes_trains_and_scores_an_expert(tmp_path: Path) -> None:
     document = json.loads(done.stdout)
     assert document == json.loads(results.read_text())
     found = document["results"]["schemas"]["film_rental"]
-    assert found["rows"] == 60 and found["steps"] >= 1
-    for name in ("tables_shown", "question_only"):
-        assert found[name]["questions"] == 2
-        assert all(0 <= found[name][whose]["value"] <= 1 for whose in ("base", "adapter"))
+    assert found["rows"] == 60 and list(found["seeds"]) == ["42", "43"]
+    for run in found["seeds"].values():
+        assert run["steps"] >= 1
+        assert all(run["sets"][name]["rows"] == 2 for name in ("tables_shown", "question_only"))
+    losses = [run["validation_loss"] for run in found["seeds"].values()]
+    assert losses[0] != losses[1], "the seed changed nothing"
+    for mean in found["mean"].values():
+        assert 0 <= mean["lowest"] <= mean["adapter"] <= mean["highest"] <= 1
