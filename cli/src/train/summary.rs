@@ -31,6 +31,7 @@ pub fn text(ended: &[Ended]) -> (String, Vec<String>) {
     let mut table = Table::new(&columns);
     for (one, result) in ended.iter().zip(&results) {
         let state = match &one.outcome {
+            Some(Ok(_)) if one.unscored => "not scored".to_owned(),
             Some(Ok(Trained::Now(_))) => "done".to_owned(),
             Some(Ok(Trained::Before(_))) => "finished before".to_owned(),
             Some(Err(failure)) => failed(failure),

@@ -26,6 +26,26 @@ pub struct Trainer<'a> {
     pub runner: Runner<'a>,
 }
 
+/// A training that has ended, before `Trainer::finish`.
+pub struct Unscored {
+    pub trained: Trained,
+    plan: Plan,
+    inputs: Inputs,
+    /// Nobody else touches the folder until it is scored.
+    _held: Option<RunFolder>,
+}
+
+#[cfg(test)]
+impl Unscored {
+    pub fn of(trained: Trained, plan: Plan) -> Self {
+        Self { trained, plan, inputs: Inputs::default(), _held: None }
+    }
+
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+}
+
 impl Trainer<'_> {
     /// Trains the expert, unless its folder says that there is nothing to do or that it must not be touched.
     pub fn train(&self, resolved: &Resolved, notify: &mut dyn FnMut(Notice)) -> Result<Trained, Failure> {
@@ -39,24 +59,57 @@ impl Trainer<'_> {
         resolved: &Resolved,
         notify: &mut dyn FnMut(Notice),
     ) -> Result<Trained, Failure> {
-        let recipe = &resolved.recipe;
+        let evaluates = self.evaluates(&resolved.recipe);
+        let unscored = self.train_or_find(group, resolved, evaluates, notify)?;
+        self.finish(unscored, notify)
+    }
+
+    /// The training alone: `finish` scores it.
+    pub(super) fn train_unscored(
+        &self,
+        group: Option<&FusedGroup>,
+        resolved: &Resolved,
+        notify: &mut dyn FnMut(Notice),
+    ) -> Result<Unscored, Failure> {
+        self.train_or_find(group, resolved, false, notify)
+    }
+
+    /// `scores_at_once`: the worker that trains scores, too.
+    fn train_or_find(
+        &self,
+        group: Option<&FusedGroup>,
+        resolved: &Resolved,
+        scores_at_once: bool,
+        notify: &mut dyn FnMut(Notice),
+    ) -> Result<Unscored, Failure> {
         if self.options.evaluate {
-            refuse_without_test_set(recipe)?;
+            refuse_without_test_set(&resolved.recipe)?;
         }
-        let claimed = self.claim(resolved, notify);
+        let claimed = self.claim(resolved, scores_at_once, notify);
         let (folder, plan, inputs) = self.runner.or_report_to_ranks(claimed)?;
         let asked = self.options.asked(self.shelf.is_some());
-        let (mut trained, plan) = self.runner.train(&folder, plan, &inputs, asked, group, notify)?;
-        let _held = matches!(trained, Trained::Now(_)).then_some(folder);
+        let (trained, plan) = self.runner.train(&folder, plan, &inputs, asked, group, notify)?;
         // A step of a group takes the time of all its experts.
         let is_alone = group.is_none();
         if let (Trained::Now(_), true, Some(speed)) = (&trained, is_alone, Speed::of(&trained.result()?)) {
             speed.keep(&plan.recipe, &plan.machine);
             correct_forecasts(resolved, speed);
         }
-        // A run that trained now has scores; one that was finished before may have none, or those of another scorer or of
-        // other test sets.
-        let now = Scoring::here(&plan.recipe, &plan.machine.paths, &plan.test_sets, self.runner.digests);
+        let held = matches!(trained, Trained::Now(_)).then_some(folder);
+        Ok(Unscored { trained, plan, inputs, _held: held })
+    }
+
+    /// Scores the training where it has no scores yet, and writes its lock.
+    pub(super) fn finish(
+        &self,
+        unscored: Unscored,
+        notify: &mut dyn FnMut(Notice),
+    ) -> Result<Trained, Failure> {
+        let Unscored { mut trained, plan, inputs, _held } = unscored;
+        let recipe = &plan.recipe;
+        // A run that was scored as it trained has scores; one that was finished before may have none, or those of another
+        // scorer or of other test sets.
+        let now = Scoring::here(recipe, &plan.machine.paths, &plan.test_sets, self.runner.digests);
         let is_scored = |result: &TrainResult| {
             result.evaluation.as_ref().and_then(Score::of).is_some_and(|score| score.is_of(&now))
         };
@@ -74,6 +127,7 @@ impl Trainer<'_> {
     fn claim(
         &self,
         resolved: &Resolved,
+        scores_at_once: bool,
         notify: &mut dyn FnMut(Notice),
     ) -> Result<(RunFolder, Plan, Inputs), Failure> {
         let recipe = &resolved.recipe;
@@ -84,7 +138,7 @@ impl Trainer<'_> {
             lock::check(recipe, &machine.paths, &inputs)?;
         }
         let folder = RunFolder::claim(Path::new(&machine.paths.output))?;
-        let plan = Plan { machine, ..resolved.plan(self.options.request(self.evaluates(recipe))) };
+        let plan = Plan { machine, ..resolved.plan(self.options.request(scores_at_once)) };
         Ok((folder, plan, inputs))
     }
 
@@ -119,7 +173,7 @@ impl Trainer<'_> {
     }
 
     /// A shelf is scored where there are test sets.
-    fn evaluates(&self, recipe: &Recipe) -> bool {
+    pub(super) fn evaluates(&self, recipe: &Recipe) -> bool {
         let wanted = |shelf: &ShelfOptions| !shelf.no_evaluate && has_test_set(recipe);
         self.options.evaluate || self.shelf.is_some_and(wanted)
     }

@@ -1,25 +1,31 @@
 //! Runs the slots: each takes the next waiting expert, or group of experts that train fused, until there is none.
+//!
+//! Where experts wait for a slot, they are scored after all of them have begun to train: short work at the end divides better
+//! among the slots.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use expert_contract::resolve::Resolved;
 
-use super::engine::{Engine, Turn};
+use super::engine::{Engine, Turn, Turned};
 use super::order::longest_first;
 use super::runner::Trained;
 use super::slots::Slots;
+use super::trainer::Unscored;
 use crate::failure::Failure;
 use crate::plan::Prepared;
 use crate::ui::{Console, Live};
-use crate::worker::{self, Board, FusedGroup};
+use crate::worker::{self, Board, FusedGroup, Notice};
 
 /// How one expert of the queue ended; None if the queue was stopped before its turn.
 pub struct Ended {
     pub expert: String,
     pub outcome: Option<Result<Trained, Failure>>,
+    /// The queue was stopped between its training and its scores.
+    pub unscored: bool,
 }
 
 /// An expert that waits for its turn, or cannot be trained at all.
@@ -66,11 +72,25 @@ struct Shift<'a> {
     next: AtomicUsize,
     /// Held from a unit's turn until it has begun: they begin in their order.
     beginning: Mutex<()>,
+    /// Whether scoring waits until all units have begun.
+    postpones: bool,
+    scoring: Mutex<Scoring>,
+    /// A unit has ended, or left an expert to be scored.
+    trained: Condvar,
     engine: &'a dyn Engine,
     slots: &'a Slots,
     console: &'a Console,
     watch: &'a Watch<'a>,
     live: Option<Live>,
+}
+
+/// What is left of experts that were trained.
+#[derive(Default)]
+struct Scoring {
+    /// By the place of `waiting`.
+    unscored: VecDeque<(usize, Unscored)>,
+    /// Units that train.
+    training: usize,
 }
 
 /// Each thread starts a worker and waits for its end: a worker ends with the thread that started it.
@@ -88,8 +108,13 @@ pub fn work(
             live.end(row, &failed(failure));
         }
     }
+    let units = in_order(&waiting);
     let shift = Shift {
-        units: in_order(&waiting),
+        // With one slot nothing is gained, and without experts that wait there is nothing to put first.
+        postpones: slots.jobs > 1 && units.len() > slots.jobs,
+        scoring: Mutex::default(),
+        trained: Condvar::new(),
+        units,
         live,
         names: names.clone(),
         experts: waiting.iter().map(name_in_manifest).collect(),
@@ -108,9 +133,15 @@ pub fn work(
             scope.spawn(move || shift.serve(job));
         }
     });
-    let Shift { ended, .. } = shift;
+    let Shift { ended, scoring, .. } = shift;
     let outcomes = ended.into_iter().map(|place| place.into_inner().unwrap_or_default());
-    names.into_iter().zip(outcomes).map(|(expert, outcome)| Ended { expert, outcome }).collect()
+    let ended = |(expert, outcome)| Ended { expert, outcome, unscored: false };
+    let mut all: Vec<Ended> = names.into_iter().zip(outcomes).map(ended).collect();
+    for (index, Unscored { trained, .. }) in scoring.into_inner().unwrap_or_default().unscored {
+        all[index].outcome = Some(Ok(trained));
+        all[index].unscored = true;
+    }
+    all
 }
 
 fn name_in_manifest(one: &Waiting) -> String {
@@ -136,6 +167,7 @@ fn in_order(waiting: &[Waiting]) -> Vec<Vec<usize>> {
 }
 
 const STARTING: &str = "starting the worker";
+const UNSCORED: &str = "trained, waits to be scored";
 
 pub fn failed(failure: &Failure) -> String {
     format!("failed ({})", failure.cause())
@@ -143,6 +175,13 @@ pub fn failed(failure: &Failure) -> String {
 
 impl Shift<'_> {
     fn serve(&self, job: usize) {
+        self.serve_trainings(job);
+        if self.postpones {
+            self.serve_scorings();
+        }
+    }
+
+    fn serve_trainings(&self, job: usize) {
         loop {
             let turn = self.beginning.lock().unwrap_or_else(PoisonError::into_inner);
             let next = self.next.fetch_add(1, Ordering::Relaxed);
@@ -150,13 +189,43 @@ impl Shift<'_> {
             if worker::interrupted().is_some() || !(self.watch.may_start)() {
                 break;
             }
+            self.scoring().training += 1;
             if let [index] = unit[..] {
                 self.carry_out(index, job, Some(turn), None);
             } else {
                 drop(turn);
                 self.carry_out_fused(unit, job);
             }
+            self.scoring().training -= 1;
+            self.trained.notify_all();
         }
+    }
+
+    /// Until nothing trains that may leave something to be scored.
+    fn serve_scorings(&self) {
+        while let Some((index, unscored)) = self.next_unscored() {
+            self.begin(index);
+            let outcome = self.watched(index, |notify| self.engine.score(unscored, notify));
+            self.end(index, Some(outcome));
+        }
+    }
+
+    fn next_unscored(&self) -> Option<(usize, Unscored)> {
+        let mut scoring = self.scoring();
+        loop {
+            if worker::interrupted().is_some() || !(self.watch.may_start)() {
+                return None;
+            }
+            let next = scoring.unscored.pop_front();
+            if next.is_some() || scoring.training == 0 {
+                return next;
+            }
+            scoring = self.trained.wait(scoring).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn scoring(&self) -> MutexGuard<'_, Scoring> {
+        self.scoring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The worker ends with the thread that conducts the group.
@@ -174,11 +243,26 @@ impl Shift<'_> {
 
     fn carry_out(&self, index: usize, job: usize, turn: Option<Turn>, group: Option<&FusedGroup>) {
         let taken = self.waiting[index].lock().ok().and_then(|mut place| place.take());
-        let outcome =
+        let turned =
             taken.map(|prepared| prepared.and_then(|expert| self.train(index, job, expert, turn, group)));
         if let Some(group) = group {
-            group.left(&self.experts[index], matches!(outcome, Some(Err(_))));
+            group.left(&self.experts[index], matches!(turned, Some(Err(_))));
         }
+        match turned {
+            Some(Ok(Turned::Unscored(unscored))) => self.leave_unscored(index, *unscored),
+            Some(Ok(Turned::Finished(trained))) => self.end(index, Some(Ok(trained))),
+            Some(Err(failure)) => self.end(index, Some(Err(failure))),
+            None => self.end(index, None),
+        }
+    }
+
+    fn leave_unscored(&self, index: usize, unscored: Unscored) {
+        self.say(index, UNSCORED);
+        self.scoring().unscored.push_back((index, unscored));
+        self.trained.notify_all();
+    }
+
+    fn end(&self, index: usize, outcome: Option<Result<Trained, Failure>>) {
         self.report(index, outcome.as_ref());
         if let Some(outcome) = &outcome {
             (self.watch.ended)(index, outcome);
@@ -195,20 +279,37 @@ impl Shift<'_> {
         expert: Prepared,
         turn: Option<Turn>,
         group: Option<&FusedGroup>,
-    ) -> Result<Trained, Failure> {
-        // No event arrives until the worker has loaded its libraries.
-        match &self.live {
-            Some(live) => live.begin(index, STARTING),
-            None => self.console.say(&format!("{}: {STARTING}", self.names[index])),
-        }
+    ) -> Result<Turned, Failure> {
+        self.begin(index);
         let resolved = expert.resolved.on(&self.slots.share(job));
+        self.watched(index, |notify| self.engine.train(&resolved, turn, group, self.postpones, notify))
+    }
+
+    /// No event arrives until the worker has loaded its libraries.
+    fn begin(&self, index: usize) {
+        self.say(index, STARTING);
+    }
+
+    fn say(&self, index: usize, text: &str) {
+        match &self.live {
+            Some(live) => live.begin(index, text),
+            None => self.console.say(&format!("{}: {text}", self.names[index])),
+        }
+    }
+
+    /// Shows what the expert's worker reports, and how it fails.
+    fn watched<T>(
+        &self,
+        index: usize,
+        work: impl FnOnce(&mut dyn FnMut(Notice)) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let mut board = Board::of_several(self.console, self.live.as_ref(), index, &self.names[index]);
-        let trained = self.engine.train(&resolved, turn, group, &mut |notice| board.notify(notice));
+        let outcome = work(&mut |notice| board.notify(notice));
         board.finish();
-        if let Err(failure) = &trained {
+        if let Err(failure) = &outcome {
             self.aside(|| self.console.trouble(&self.names[index], failure));
         }
-        trained
+        outcome
     }
 
     /// Failures before the turn were reported already.
@@ -238,15 +339,17 @@ impl Shift<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
     use std::time::Duration;
 
     use clap::Parser;
     use expert_contract::exit::Exit;
+    use expert_contract::plan::Request;
+    use serde_json::json;
 
     use super::*;
     use crate::args::PlanOptions;
     use crate::plan::resolved;
-    use crate::worker::Notice;
 
     #[derive(Parser)]
     struct Words {
@@ -278,6 +381,106 @@ mod tests {
         assert_eq!(in_order(&queue), [vec![3, 4], vec![0, 2], vec![1]]);
     }
 
+    fn trained() -> Trained {
+        Trained::Now(json!({"ok": true}))
+    }
+
+    /// Says what it does, and leaves scores for later where it may.
+    #[derive(Default)]
+    struct Told {
+        done: Mutex<Vec<String>>,
+        /// Experts whose scoring waits for each other.
+        together: Option<Barrier>,
+    }
+
+    impl Told {
+        fn say(&self, verb: &str, place: u64) {
+            self.done.lock().unwrap().push(format!("{verb} {place}"));
+        }
+
+        fn place_of(&self, done: &str) -> usize {
+            self.done.lock().unwrap().iter().position(|it| it == done).expect(done)
+        }
+    }
+
+    impl Engine for Told {
+        fn train(
+            &self,
+            resolved: &Resolved,
+            turn: Option<Turn>,
+            group: Option<&FusedGroup>,
+            postpones: bool,
+            _notify: &mut dyn FnMut(Notice),
+        ) -> Result<Turned, Failure> {
+            let place = resolved.recipe.seed;
+            self.say("train", place);
+            drop(turn);
+            if group.is_some() {
+                thread::sleep(Duration::from_millis(200));
+            }
+            if !postpones {
+                return Ok(Turned::Finished(trained()));
+            }
+            let plan = resolved.clone().plan(Request::Base);
+            Ok(Turned::Unscored(Box::new(Unscored::of(trained(), plan))))
+        }
+
+        fn score(&self, unscored: Unscored, _notify: &mut dyn FnMut(Notice)) -> Result<Trained, Failure> {
+            let place = unscored.plan().recipe.seed;
+            self.say("score", place);
+            if let Some(together) = self.together.as_ref().filter(|_| place < 2) {
+                together.wait();
+            }
+            Ok(unscored.trained)
+        }
+
+        fn conduct(&self, _group: &FusedGroup) {}
+    }
+
+    fn two_slots() -> Slots {
+        Slots { jobs: 2, threads: None, devices: Vec::new() }
+    }
+
+    #[test]
+    fn experts_are_scored_after_all_have_begun_to_train_and_by_every_slot() {
+        // A group that ends last: both slots score it, or its two experts would wait for each other for ever.
+        let queue = vec![
+            waiting(0, None, Some(1)),
+            waiting(1, None, Some(1)),
+            waiting(2, Some(2.0), None),
+            waiting(3, Some(1.0), None),
+        ];
+        let engine = Told { together: Some(Barrier::new(2)), ..Told::default() };
+        let ended = work(queue, &two_slots(), &engine, &Console::new(true, true), &Watch::NONE);
+        assert!(ended.iter().all(|one| matches!(one.outcome, Some(Ok(_))) && !one.unscored));
+        let first_score = (0..4).map(|place| engine.place_of(&format!("score {place}"))).min().unwrap();
+        assert!([2, 3].iter().all(|place| engine.place_of(&format!("train {place}")) < first_score));
+    }
+
+    #[test]
+    fn without_experts_that_wait_each_is_scored_as_it_trains() {
+        let engine = Told::default();
+        let quiet = Console::new(true, true);
+        let both = vec![waiting(0, None, None), waiting(1, None, None)];
+        let ended = work(both, &two_slots(), &engine, &quiet, &Watch::NONE);
+        assert!(ended.iter().all(|one| matches!(one.outcome, Some(Ok(_)))));
+        let three = (2..5).map(|place| waiting(place, None, None)).collect();
+        let one_slot = Slots { jobs: 1, ..two_slots() };
+        assert_eq!(work(three, &one_slot, &engine, &quiet, &Watch::NONE).len(), 3);
+        assert!(engine.done.lock().unwrap().iter().all(|done| done.starts_with("train")));
+    }
+
+    #[test]
+    fn a_queue_that_is_stopped_keeps_what_was_trained_and_says_that_it_has_no_scores() {
+        let engine = Told::default();
+        let trains = || engine.done.lock().unwrap().len() < 3;
+        let watch = Watch { may_start: &trains, ..Watch::NONE };
+        let queue = (0..3).map(|place| waiting(place, None, None)).collect();
+        let ended = work(queue, &two_slots(), &engine, &Console::new(true, true), &watch);
+        assert!(ended.iter().all(|one| matches!(one.outcome, Some(Ok(_))) && one.unscored));
+        assert_eq!(engine.done.lock().unwrap().len(), 3);
+    }
+
     /// Takes longest to begin with the first.
     #[derive(Default)]
     struct Slow {
@@ -290,13 +493,18 @@ mod tests {
             resolved: &Resolved,
             turn: Option<Turn>,
             _group: Option<&FusedGroup>,
+            _postpones: bool,
             _notify: &mut dyn FnMut(Notice),
-        ) -> Result<Trained, Failure> {
+        ) -> Result<Turned, Failure> {
             let place = resolved.recipe.seed;
             thread::sleep(Duration::from_millis(20 * place));
             self.begun.lock().unwrap().push(place);
             drop(turn);
             Err(Failure::new(Exit::Failed, "ended", "it ends at once"))
+        }
+
+        fn score(&self, unscored: Unscored, _notify: &mut dyn FnMut(Notice)) -> Result<Trained, Failure> {
+            Ok(unscored.trained)
         }
 
         fn conduct(&self, _group: &FusedGroup) {}

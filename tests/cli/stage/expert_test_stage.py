@@ -39,8 +39,8 @@ def run(plan: Plan, events: Events) -> dict[str, object]:
     for name, argument in mine:
         if name in OF_THE_PLAN:
             OF_THE_PLAN[name](plan, argument)
-        elif name == "stall":
-            stall(plan, events, argument)
+        elif name in OF_BOTH:
+            OF_BOTH[name](plan, events, argument)
         elif name not in BEFORE_SIGNALS and name != "even":
             ACTS[name](events, argument)
     names = {name for name, _, _ in acts}
@@ -264,6 +264,12 @@ def obey(events: Events, _argument: str) -> None:
     raise events.stop.interrupted("saved checkpoint-3")
 
 
+def obey_scoring(plan: Plan, events: Events, argument: str) -> None:
+    if plan.request.stage == "evaluate":
+        Path(plan.machine.paths.output, "scoring").touch()
+        obey(events, argument)
+
+
 def ignore_signals() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -381,6 +387,7 @@ OF_THE_PLAN = {
     "full": full,
     "planted": trained_in_search,
 }
+OF_BOTH = {"stall": stall, "obey-scoring": obey_scoring}
 BEFORE_SIGNALS = {"outlive": outlive, "ignore-signals": ignore_signals}
 ACTS = {
     function.__name__.replace("_", "-"): function

@@ -113,6 +113,24 @@ def test_the_adapter_is_compared_with_its_base(plan: Any) -> None:
     assert found["adapter"]["loss"] != found["base"]["loss"]
 
 
+def test_the_loss_is_of_prompts_without_examples_whatever_the_base_answers_to(
+    plan: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loss = report(plan)[0]["base"]["loss"]
+
+    def shown(maker: Any, train: Any, *_: Any) -> Any:
+        return maker.showing(train[:2]), PromptChoice(shots=2, tried={})
+
+    monkeypatch.setattr(examiner, "choose_prompt", shown)
+    home = Path(plan.machine.paths.home)
+    home.rename(home.with_name("scores-of-before"))
+    found, said = report(plan)
+    assert found["base"]["loss"] == pytest.approx(loss, rel=1e-5)
+    stages = [event.body.name for event in said if event.body.type == "stage"]
+    assert "base loss" in stages, "its prompts are others than those of the answers"
+    assert "adapter loss" not in stages, "it is measured while answers are generated"
+
+
 def rows_of_test_set(plan: Any) -> list[Any]:
     data = plan.recipe.data
     return rows_of(data.test, data.field_mapping, plan.machine.paths.data)
@@ -124,9 +142,9 @@ def test_base_scores_are_kept_until_what_they_depend_on_changes(
     asked: list[str] = []
     ask = examiner.Examiner.ask
 
-    def noted(self: Any, stages: Any, maker: Any, rows: Any, detail: str | None = None) -> Any:
+    def noted(self: Any, stages: Any, maker: Any, rows: Any, detail: Any = None, along: Any = None) -> Any:
         asked.append(f"{stages.answers}, {detail}" if detail else stages.answers)
-        return ask(self, stages, maker, rows, detail)
+        return ask(self, stages, maker, rows, detail, along)
 
     monkeypatch.setattr(examiner.Examiner, "ask", noted)
     first, _ = report(plan)
@@ -405,9 +423,9 @@ def test_a_further_test_set_has_separate_scores(plan: Any, monkeypatch: pytest.M
     asked: list[str] = []
     ask = examiner.Examiner.ask
 
-    def noted(self: Any, stages: Any, maker: Any, rows: Any, detail: str | None = None) -> Any:
+    def noted(self: Any, stages: Any, maker: Any, rows: Any, detail: Any = None, along: Any = None) -> Any:
         asked.append(f"{stages.answers}, {detail}")
-        return ask(self, stages, maker, rows, detail)
+        return ask(self, stages, maker, rows, detail, along)
 
     monkeypatch.setattr(examiner.Examiner, "ask", noted)
     found, said = report(both)
@@ -575,7 +593,7 @@ def test_another_model_is_a_third_column(plan: Any, tmp_path: Path) -> None:
     (measured,) = [event.body.metrics for event in said if event.body.type == "evaluated"]
     assert measured["compared_accuracy"] == against["score"]["accuracy"]
     stages = [event.body.name for event in said if event.body.type == "stage"]
-    assert stages.index("adapter loss") < stages.index("load base") < stages.index("compared model answers")
+    assert stages.index("adapter judged") < stages.index("load base") < stages.index("compared model answers")
 
 
 def test_another_adapter_of_the_base_is_a_third_column(plan: Any, tmp_path: Path) -> None:

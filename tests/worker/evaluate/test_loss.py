@@ -1,13 +1,21 @@
 """The loss of batches is that of rows one by one, over answers and the ends behind them."""
 
+from typing import Any
+
 import pytest
 import torch
 from evaluate import tiny
+from peft import LoraConfig, PromptTuningConfig, get_peft_model
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from expert_worker.evaluate.loss import answer_loss
+from expert_worker.evaluate import loss as loss_module
+from expert_worker.evaluate.decode import answer_all
+from expert_worker.evaluate.loss import LossAlong, answer_loss
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.evaluate.scores import share, wilson
+from expert_worker.plan import Decoding
 
+GREEDY = Decoding(temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, stop_sequences=(), max_new_tokens=40)
 ROWS = [
     {"messages": [{"role": "user", "content": "q" * size}], "completion": "answer" * times}
     for size, times in [(3, 1), (40, 2), (7, 5)]
@@ -24,6 +32,61 @@ def test_loss_is_a_mean_over_supervised_tokens() -> None:
         total += float(torch.nn.functional.cross_entropy(logits, torch.tensor(answer), reduction="sum"))
         count += len(answer)
     assert answer_loss(model, maker, ROWS) == pytest.approx(total / count, rel=1e-5)
+
+
+def adapted() -> Any:
+    """With an adapter that changes something."""
+    model = get_peft_model(tiny.model(), LoraConfig(r=2, target_modules=["q_proj", "down_proj"]))
+    for name, weight in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, std=0.3)
+    return model.eval()
+
+
+def sliding() -> Any:
+    """Its first layer sees the last eight tokens."""
+    torch.manual_seed(1)
+    config = Qwen2Config(
+        vocab_size=len(tiny.tokenizer()),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        use_sliding_window=True,
+        sliding_window=8,
+        layer_types=["sliding_attention", "full_attention"],
+        initializer_range=0.5,
+    )
+    return Qwen2ForCausalLM(config).eval()
+
+
+def soft_prompt() -> Any:
+    config = PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4)
+    return get_peft_model(tiny.model(), config).eval()
+
+
+@pytest.mark.parametrize("bound", [loss_module.TOKENS_AT_ONCE, 100])
+@pytest.mark.parametrize("beginning", ["", "a system message of more than sixty-four tokens " * 2])
+@pytest.mark.parametrize("make", [tiny.model, adapted])
+def test_the_loss_that_is_summed_while_answers_are_generated_is_the_same(
+    make: Any, beginning: str, bound: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loss_module, "TOKENS_AT_ONCE", bound)
+    model, maker = make(), PromptMaker(tiny.tokenizer())
+    system = {"role": "system", "content": beginning}
+    rows = [row | {"messages": [system, *row["messages"]]} for row in ROWS]
+    along = LossAlong.of(model, maker, rows)
+    assert along is not None
+    prompts = maker.prompts(rows)
+    answers = answer_all(model, tiny.tokenizer(), prompts, GREEDY, prompts_read=along.read)
+    assert along.mean() == pytest.approx(answer_loss(model, maker, rows), rel=1e-5)
+    assert answers == answer_all(model, tiny.tokenizer(), prompts, GREEDY), "the answers are others"
+
+
+@pytest.mark.parametrize("make", [sliding, soft_prompt])
+def test_a_prompt_whose_keys_are_not_all_there_is_computed_with_its_answer(make: Any) -> None:
+    assert LossAlong.of(make(), PromptMaker(tiny.tokenizer()), ROWS) is None
 
 
 def test_the_interval_holds_the_share_and_stays_inside() -> None:

@@ -25,9 +25,9 @@ use tempfile::NamedTempFile;
 use order::{Failed, Line, Order, Resources, StoredPaths, Training};
 pub use task::run as run_task;
 
-use super::engine::{Engine, Turn};
+use super::engine::{Engine, Turn, Turned};
 use super::runner::Trained;
-use super::trainer::Trainer;
+use super::trainer::{Trainer, Unscored};
 use crate::args::{DeviceChoice, PlanOptions};
 use crate::failure::Failure;
 use crate::lock::code;
@@ -210,11 +210,12 @@ impl Engine for Cluster<'_> {
         resolved: &Resolved,
         turn: Option<Turn>,
         _group: Option<&FusedGroup>,
+        _postpones: bool,
         notify: &mut dyn FnMut(Notice),
-    ) -> Result<Trained, Failure> {
+    ) -> Result<Turned, Failure> {
         if !needs_task(self.trainer, resolved) {
             drop(turn);
-            return self.trainer.train(resolved, notify);
+            return self.trainer.train(resolved, notify).map(Turned::Finished);
         }
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let said = self.desk.open(id);
@@ -229,7 +230,12 @@ impl Engine for Cluster<'_> {
         drop(turn);
         let outcome = self.follow(id, &said, notify);
         self.desk.close_one(id);
-        outcome
+        outcome.map(Turned::Finished)
+    }
+
+    /// A task scores what it trains.
+    fn score(&self, unscored: Unscored, notify: &mut dyn FnMut(Notice)) -> Result<Trained, Failure> {
+        self.trainer.finish(unscored, notify)
     }
 
     /// Each task trains one expert.

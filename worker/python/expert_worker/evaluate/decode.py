@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
@@ -18,7 +19,7 @@ from expert_worker.base import token_vectors
 from expert_worker.evaluate.draw import Draw
 from expert_worker.evaluate.generation import GREEDY, in_eval_mode
 from expert_worker.evaluate.grammar import Constraint
-from expert_worker.evaluate.prompt_cache import SharedBeginning, cache_of, leaves_early
+from expert_worker.evaluate.prompt_cache import PromptKeys, SharedBeginning, cache_of, leaves_early
 from expert_worker.plan import Decoding
 
 CPU_ROWS = 32
@@ -79,8 +80,11 @@ def answer_all(
     seed: int = 0,
     each_batch: Callable[[int], None] = lambda _: None,
     stop_asked: Callable[[], bool] = lambda: False,
+    prompts_read: Callable[[Sequence[int], PromptKeys], None] | None = None,
 ) -> list[Written]:
-    """The model's answer to each prompt. `each_batch` is called with the number of rows of each batch."""
+    """The model's answer to each prompt. `each_batch` is called with the number of rows of each batch, and
+    `prompts_read` with their places and their prompts, where the model `keeps_prompts`.
+    """
     token_vectors.check_ids(model, tokenizer, (prompt.ids for prompt in prompts))
     order = sorted(range(len(prompts)), key=lambda place: (len(prompts[place].ids), place))
     size = _rows_at_once(model)
@@ -99,6 +103,7 @@ def answer_all(
             seeds=[_seed_of(seed, prompts[place], 0) for place in batch],
             stop_asked=stop_asked,
             cache=beginning.repeated(len(batch)),
+            prompts_read=None if prompts_read is None else partial(prompts_read, batch),
         )
         for place, answer in zip(batch, written, strict=True):
             answers[place] = answer
@@ -191,6 +196,7 @@ def write(
     stop_asked: Callable[[], bool] = lambda: False,
     streamer: BaseStreamer | None = None,
     cache: DynamicCache | None = None,
+    prompts_read: Callable[[PromptKeys], None] | None = None,
 ) -> list[Written]:
     """One batch of left-padded prompts, with a seed each where tokens are drawn. `cache` has the keys and
     values of their first tokens.
@@ -205,6 +211,7 @@ def write(
         stop_asked=stop_asked,
         streamer=streamer,
         cache=cache,
+        prompts_read=prompts_read,
     )
     ends = set(end_ids(model, tokenizer, decoding.stop_sequences))
     answers = [list(takewhile(lambda token: token not in ends, row)) for row in found.tolist()]
@@ -228,6 +235,7 @@ def write_tokens(
     stop_asked: Callable[[], bool] = lambda: False,
     streamer: BaseStreamer | None = None,
     cache: DynamicCache | None = None,
+    prompts_read: Callable[[PromptKeys], None] | None = None,
 ) -> torch.Tensor:
     """What follows the prompts, a row each; padding follows an answer that ended early."""
     pad, ends = pad_id(model, tokenizer), end_ids(model, tokenizer, decoding.stop_sequences)
@@ -258,6 +266,8 @@ def write_tokens(
                 **({} if cache is None else {"past_key_values": cache}),
                 **GREEDY,
             )
+        if prompts_read is not None and written == 0:
+            prompts_read(PromptKeys.of(ids, mask, made.past_key_values))
         found = made.sequences[:, ids.shape[1] :].cpu()
         answers[rows, written : written + found.shape[1]] = found
         written += found.shape[1]

@@ -18,7 +18,7 @@ from expert_worker.evaluate.confinement import Confinement
 from expert_worker.evaluate.decode import answer_all, sample_all
 from expert_worker.evaluate.grammar import rules_for
 from expert_worker.evaluate.headroom import Distinct, sampled_scores
-from expert_worker.evaluate.loss import answer_loss
+from expert_worker.evaluate.loss import LossAlong, answer_loss
 from expert_worker.evaluate.prompts import SHOTS, PromptMaker, choose_prompt, pick_examples, rows_to_choose_by
 from expert_worker.evaluate.rows import rows_of
 from expert_worker.evaluate.scorers import scorer_of
@@ -80,19 +80,30 @@ class Examiner:
             return known
         with self.subject.base_only():
             maker, choice = self._best_prompt(len(rows)) if prompt is None else self._chosen_prompt(prompt)
-            judged = self.ask(self._base_stages, maker, rows, test_set)
-            loss = self.loss(self._base_stages, rows, test_set)
+            judged, loss = self._judged_with_loss(self._base_stages, maker, rows, test_set)
         found = Scored(judged=tuple(judged), loss=loss, prompt=choice)
         cache.save(key, found.model_dump(mode="json"))
         return found
 
     def adapter(self, rows: Sequence[Row], test_set: str | None = None) -> Scored:
-        stages = self._adapter_stages
-        judged = self.ask(stages, self.subject.maker(), rows, test_set)
-        return Scored(judged=tuple(judged), loss=self.loss(stages, rows, test_set), prompt=None)
+        judged, loss = self._judged_with_loss(self._adapter_stages, self.subject.maker(), rows, test_set)
+        return Scored(judged=tuple(judged), loss=loss, prompt=None)
+
+    def _judged_with_loss(
+        self, stages: Stages, maker: PromptMaker, rows: Sequence[Row], detail: str | None
+    ) -> tuple[list[Answer], float]:
+        """The loss is always of prompts without examples."""
+        along = None if maker.examples else LossAlong.of(self.subject.model, maker, rows)
+        judged = self.ask(stages, maker, rows, detail, along)
+        return judged, self.loss(stages, rows, detail) if along is None else along.mean()
 
     def ask(
-        self, stages: Stages, maker: PromptMaker, rows: Sequence[Row], detail: str | None = None
+        self,
+        stages: Stages,
+        maker: PromptMaker,
+        rows: Sequence[Row],
+        detail: str | None = None,
+        along: LossAlong | None = None,
     ) -> list[Answer]:
         prompts = maker.prompts(rows)
         counted = counter(self.events, stages.answers, len(rows), detail)
@@ -104,6 +115,7 @@ class Examiner:
             seed=self.plan.recipe.seed,
             each_batch=counted,
             stop_asked=lambda: self.events.stop_requested,
+            prompts_read=along.read if along is not None else None,
         )
         self.events.stop.raise_if_requested()
         judged = counter(self.events, stages.judged, len(rows), detail)

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 
 from expert_worker.base import token_vectors
+from expert_worker.evaluate.generation import in_eval_mode
+from expert_worker.evaluate.prompt_cache import PromptKeys, keeps_prompts
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.evaluate.verdict import Row
 
@@ -21,17 +23,68 @@ def answer_loss(
     total, count = 0.0, 0
     encoded = _encoded(maker, rows)
     token_vectors.check_ids(model, maker.tokenizer, (prompt + answer for prompt, answer in encoded))
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.inference_mode():
-            for batch in _batches(encoded):
-                loss, tokens = _summed(model, batch)
-                total, count = total + loss, count + tokens
-                each(len(batch))
-    finally:
-        model.train(was_training)
+    with in_eval_mode(model), torch.inference_mode():
+        for batch in _batches(encoded):
+            loss, tokens = _summed(model, batch)
+            total, count = total + loss, count + tokens
+            each(len(batch))
     return total / max(1, count)
+
+
+class LossAlong:
+    """The same loss, summed while answers to the same prompts are generated: their keys and values are there,
+    and a reference answer is much shorter than its prompt.
+    """
+
+    def __init__(self, model: Any, answers: Sequence[list[int]]) -> None:
+        self._model, self._answers = model, answers
+        self._total, self._count = 0.0, 0
+
+    @classmethod
+    def of(cls, model: Any, maker: PromptMaker, rows: Sequence[Row]) -> LossAlong | None:
+        """None where each prompt has to be computed with its answer."""
+        if not keeps_prompts(model):
+            return None
+        answers = maker.answers(rows)
+        token_vectors.check_ids(model, maker.tokenizer, answers)
+        return cls(model, answers)
+
+    def mean(self) -> float:
+        return self._total / max(1, self._count)
+
+    def read(self, places: Sequence[int], prompts: PromptKeys) -> None:
+        longest = max(len(self._answers[place]) for place in places)
+        size = max(1, TOKENS_AT_ONCE // (prompts.ids.shape[1] + longest))
+        for first in range(0, len(places), size):
+            chosen = slice(first, first + size)
+            answers = [self._answers[place] for place in places[chosen]]
+            loss, tokens = _summed_after(self._model, prompts.rows(chosen), answers)
+            self._total, self._count = self._total + loss, self._count + tokens
+
+
+def _summed_after(model: Any, prompts: PromptKeys, answers: Sequence[list[int]]) -> tuple[float, int]:
+    """The last token of each prompt is read with its answer: what it predicts is the answer's first one."""
+    width = max(map(len, answers))
+    if width == 0:
+        return 0.0, 0
+    labels = torch.full((len(answers), width), -100, dtype=torch.long)
+    for place, answer in enumerate(answers):
+        labels[place, : len(answer)] = torch.tensor(answer)
+    there = labels != -100
+    ids = torch.cat([prompts.ids[:, -1:], labels[:, :-1].clamp_min(0)], dim=1)
+    mask = torch.cat([prompts.mask, there[:, :-1].long()], dim=1)
+    positions = (mask.cumsum(1) - 1).clamp_min(0)[:, -width:]
+    with in_eval_mode(model), torch.inference_mode():
+        logits = model(
+            input_ids=ids.to(model.device),
+            attention_mask=mask.to(model.device),
+            position_ids=positions.to(model.device),
+            past_key_values=prompts.cache,
+            use_cache=True,
+        ).logits
+        wanted, there = labels.to(logits.device), there.to(logits.device)
+        loss = torch.nn.functional.cross_entropy(logits[there].float(), wanted[there], reduction="sum")
+    return float(loss), int(there.sum())
 
 
 Encoded = tuple[list[int], list[int]]

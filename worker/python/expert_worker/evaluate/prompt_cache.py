@@ -1,4 +1,4 @@
-"""Keys and values of prompts: of a whole prompt for its samples, of a beginning that many prompts share."""
+"""Keys and values of prompts: of a whole one for its samples and reference answer, of a shared beginning."""
 
 from __future__ import annotations
 
@@ -40,6 +40,39 @@ def cache_of(model: Any, pad: int, ids: torch.Tensor, mask: torch.Tensor) -> Dyn
 def leaves_early(model: Any) -> bool:
     """Whether a batch can continue without some of its rows: layers keep keys and values of each, no more."""
     return not _has_virtual_tokens(model) and _is_repeatable(_empty_cache(model))
+
+
+@dataclass(frozen=True)
+class PromptKeys:
+    """A batch of padded prompts, and the keys and values of all their tokens but the last."""
+
+    ids: torch.Tensor
+    mask: torch.Tensor
+    cache: DynamicCache
+
+    @classmethod
+    def of(cls, ids: torch.Tensor, mask: torch.Tensor, cache: DynamicCache) -> PromptKeys:
+        """`cache` may hold answers, too."""
+        return cls(ids, mask, _part(cache, slice(None), ids.shape[1] - 1))
+
+    def rows(self, rows: slice) -> PromptKeys:
+        return PromptKeys(self.ids[rows], self.mask[rows], _part(self.cache, rows, self.ids.shape[1] - 1))
+
+
+def keeps_prompts(model: Any) -> bool:
+    """Whether text can follow the keys and values of padded prompts."""
+    return not _has_virtual_tokens(model) and _allows_padding_within(model)
+
+
+def _part(cache: DynamicCache, rows: slice, tokens: int) -> DynamicCache:
+    """Shares memory with `cache`. A layer that grows copies what it has first."""
+    part = copy.copy(cache)
+    layers: list[Any] = [copy.copy(layer) for layer in cache.layers]
+    for layer in layers:
+        layer.keys = layer.keys[rows, ..., :tokens, :]
+        layer.values = layer.values[rows, ..., :tokens, :]
+    part.layers = layers
+    return part
 
 
 @dataclass(frozen=True)
