@@ -48,10 +48,32 @@ pub fn command(verb: &str, options: &PlanOptions, more: &str) -> String {
     words.join(" ")
 }
 
+/// This command as it was typed, with every setting: a second one trains the same.
+pub fn again(resumes: bool) -> String {
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    continued(words, resumes)
+}
+
+/// `--fresh` would start again, and `--resume` with a checkpoint would go back to it.
+fn continued(words: impl Iterator<Item = String>, resumes: bool) -> String {
+    let mut kept = vec!["expert-cli".to_owned()];
+    let mut words = words.peekable();
+    while let Some(word) = words.next() {
+        if word == "--resume" {
+            words.next_if(|value| !value.starts_with('-'));
+        } else if word != "--fresh" && !word.starts_with("--resume=") {
+            kept.push(quoted(&word));
+        }
+    }
+    kept.extend(resumes.then(|| "--resume".to_owned()));
+    kept.join(" ")
+}
+
 /// As a shell takes one word.
 pub fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+,".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+,=".contains(c);
+    // zsh takes a word that begins with = for the path of a command.
+    if !word.is_empty() && !word.starts_with('=') && word.chars().all(plain) {
         word.to_owned()
     } else {
         format!("'{}'", word.replace('\'', "'\\''"))
@@ -60,13 +82,33 @@ pub fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::quoted;
+    use super::{continued, quoted};
 
     #[test]
     fn words_survive_a_shell() {
         assert_eq!(
-            ["experts/sql", "my expert", "a'b", ""].map(quoted),
-            ["experts/sql", "'my expert'", "'a'\\''b'", "''"]
+            ["experts/sql", "my expert", "a'b", "", "seed=7", "=ls"].map(quoted),
+            ["experts/sql", "'my expert'", "'a'\\''b'", "''", "seed=7", "'=ls'"]
+        );
+    }
+
+    #[test]
+    fn a_command_is_repeated_with_its_settings_and_without_what_would_start_elsewhere() {
+        let again = |line: &str, resumes| continued(line.split(' ').map(str::to_owned), resumes);
+        let settings = "--max-steps 9 --set training.config.seed=7";
+        assert_eq!(
+            again(&format!("train --fresh a {settings}"), true),
+            format!("expert-cli train a {settings} --resume")
+        );
+        for resume in ["--resume", "--resume weights/checkpoint-5", "--resume=weights/checkpoint-5"] {
+            assert_eq!(
+                again(&format!("train -m a/manifest.json {resume} --device cpu"), true),
+                "expert-cli train -m a/manifest.json --device cpu --resume"
+            );
+        }
+        assert_eq!(
+            again(&format!("train --all {settings}"), false),
+            format!("expert-cli train --all {settings}")
         );
     }
 }

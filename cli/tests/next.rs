@@ -26,12 +26,15 @@ fn a_training_ends_with_its_report_and_the_next_command() {
 #[test]
 fn a_stop_says_how_to_continue() {
     let world = World::shelf(&["a"]);
-    let cli = world.expert_cli(&["train", "experts/a"], "obey").spawn().unwrap();
+    let settings = ["--max-steps", "9", "--set", "training.config.seed=7"];
+    let command = [&["train", "experts/a", "--fresh"][..], &settings].concat();
+    let cli = world.expert_cli(&command, "obey").spawn().unwrap();
     world.worker();
     signal(pid(&cli), Signal::INT);
     let output = cli.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
-    assert!(talk(&output).contains("to continue: expert-cli train experts/a --resume"), "{}", talk(&output));
+    let again = format!("to continue: expert-cli train experts/a {} --resume", settings.join(" "));
+    assert!(talk(&output).contains(&again), "{}", talk(&output));
 }
 
 /// Each command of the guide's first page leads to the one after it.
@@ -104,7 +107,7 @@ fn a_shelf_with_failures_says_how_to_train_those() {
     let output = world.expert_cli(&["train", "--all", "--separate"], "refuse=a,final=x").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        talk(&output).ends_with("next, for what failed: expert-cli train --all experts\n"),
+        talk(&output).ends_with("next, for what failed: expert-cli train --all --separate\n"),
         "{}",
         talk(&output)
     );
@@ -113,12 +116,17 @@ fn a_shelf_with_failures_says_how_to_train_those() {
 #[test]
 fn a_stopped_queue_says_how_to_continue() {
     let world = World::shelf(&["a"]);
-    let cli = world.expert_cli(&["train", "--all", "experts"], "obey").spawn().unwrap();
+    let command = ["train", "--all", "experts", "--max-steps", "9"];
+    let cli = world.expert_cli(&command, "obey").spawn().unwrap();
     world.worker();
     signal(pid(&cli), Signal::INT);
     let output = cli.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
-    assert!(talk(&output).ends_with("to continue: expert-cli train --all experts\n"), "{}", talk(&output));
+    assert!(
+        talk(&output).ends_with("to continue: expert-cli train --all experts --max-steps 9\n"),
+        "{}",
+        talk(&output)
+    );
 }
 
 #[test]

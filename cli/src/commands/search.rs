@@ -68,9 +68,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         Err(failure) => console.warn(&failure.message, failure.hint.as_deref()),
     }
     if let Some(exit) = found.interrupted {
-        let space = format!("--space {} --budget ...", next::quoted(&args.space));
-        console
-            .say(&format!("to continue, repeat the command: {}", next::command("search", options, &space)));
+        console.say(&format!("to continue, repeat the command: {}", next::again(false)));
         return Ok(exit);
     }
     if args.write {

@@ -135,7 +135,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         .train(resolved, &mut |notice| board.notify(notice));
     board.finish();
     drop(board);
-    let trained = outcome.map_err(|failure| resumable(failure, &options))?;
+    let trained = outcome.map_err(|failure| resumable(failure, &run_options))?;
     if let Trained::Before(_) = &trained {
         let output = &resolved.machine.paths.output;
         let place = near(Path::new(output));
@@ -229,12 +229,12 @@ fn priced(document: &Value, result: &TrainResult, price: Option<f64>) -> Value {
 }
 
 /// An interrupted training says how to resume it.
-fn resumable(failure: Failure, options: &PlanOptions) -> Failure {
+fn resumable(failure: Failure, run: &RunOptions) -> Failure {
     if failure.hint.is_some() || !matches!(failure.exit, Exit::Interrupted | Exit::Terminated) {
         return failure;
     }
-    let again = next::command("train", options, "--resume");
-    failure.hint(format!("to continue: {again}"))
+    // `--extend` resumes by itself.
+    failure.hint(format!("to continue: {}", next::again(!run.extend)))
 }
 
 /// `--resume EXPERT` reads as if the expert were the checkpoint.

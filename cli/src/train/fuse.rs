@@ -78,9 +78,7 @@ pub fn run(asked: &Fused, console: &Console) -> Result<Exit, Failure> {
         console.left_out(&left_out);
     }
     if exit_of(&ended) != Exit::Done {
-        let again =
-            next::command("train", asked.options, &format!("--fuse {} --resume", asked.experts.join(",")));
-        console.say(&format!("to continue: {again}"));
+        console.say(&format!("to continue: {}", next::again(!asked.run.extend)));
     }
     Ok(exit_of(&ended))
 }

@@ -112,14 +112,12 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     } else if page.is_file() {
         console.say(&format!("all runs: {}", near(&page)));
     }
-    let shelf = next::quoted(&portable(folder));
-    let again = next::command("train", options, &format!("--all {shelf}"));
     if worker::interrupted().is_some() {
-        console.say(&format!("to continue: {again}"));
+        console.say(&format!("to continue: {}", next::again(false)));
     } else if ended.iter().any(|one| matches!(one.outcome, Some(Err(_)))) {
-        console.say(&format!("next, for what failed: {again}"));
+        console.say(&format!("next, for what failed: {}", next::again(false)));
     } else if !ended.is_empty() {
-        console.say(&format!("next: expert-cli runs {shelf}"));
+        console.say(&format!("next: expert-cli runs {}", next::quoted(&portable(folder))));
     }
     Ok(exit_of(&ended))
 }
