@@ -308,22 +308,22 @@ fn an_interrupt_ends_the_whole_shelf() {
     assert_eq!(document["experts"][1], json!({"expert": "b", "ok": false, "skipped": true}));
 }
 
-/// Three experts and two slots: two are scored when the interrupt comes, and one waits.
+/// Four experts and two slots: the last one to train is scored by its worker, one of the others in the other slot, and two wait.
 #[test]
 fn an_interrupt_while_experts_are_scored_loses_no_training() {
     const TWO: &str = "train --all --device cpu --jobs 2";
-    let world = World::shelf_without_pages(&["a", "b", "c"]);
+    let world = World::shelf_without_pages(&["a", "b", "c", "d"]);
     let mut command = world.expert_cli(&TWO.split(' ').collect::<Vec<_>>(), "steps=2,final=w,obey-scoring");
     let cli = command.spawn().unwrap();
-    let runs = ["a", "b", "c"].map(|expert| format!("experts/{expert}/weights/smollm2-135m-instruct"));
+    let runs = ["a", "b", "c", "d"].map(|expert| format!("experts/{expert}/weights/smollm2-135m-instruct"));
     let with = |file: &str| runs.iter().filter(|run| world.path(&format!("{run}/{file}")).exists()).count();
     await_that(|| with("scoring") == 2);
-    assert_eq!(with("run.json"), 3, "all are trained before one is scored");
+    assert_eq!(with("run.json"), 4, "all are trained before one is scored");
     signal(common::pid(&cli), Signal::INT);
     let output = cli.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", talk(&output));
     let table = String::from_utf8(output.stdout.clone()).unwrap();
-    assert_eq!(table.matches("not scored").count(), 1, "{table}{}", talk(&output));
+    assert_eq!(table.matches("not scored").count(), 2, "{table}{}", talk(&output));
     assert_eq!(talk(&output).matches("trained, waits to be scored").count(), 3);
     assert!(talk(&output).contains("to continue: expert-cli train"), "{}", talk(&output));
 
@@ -331,11 +331,9 @@ fn an_interrupt_while_experts_are_scored_loses_no_training() {
     assert_eq!(output.status.code(), Some(1), "{}", talk(&output));
     assert_eq!(document["experts"][0]["error"]["message"], "no such device", "its scoring fails");
     for expert in &document["experts"].as_array().unwrap()[1..] {
-        assert_eq!(
-            (&expert["finished_before"], &expert["result"]["evaluation"]["rows"]),
-            (&json!(true), &json!(5))
-        );
+        assert_eq!(expert["finished_before"], true);
+        assert_eq!(expert["result"]["evaluation"]["rows"], 5);
     }
-    assert_eq!(each(&ends(&world, TWO, "score")), ["before"; 3]);
-    assert_eq!(each(&ends(&world, TWO, NOBODY)), ["before"; 3]);
+    assert_eq!(each(&ends(&world, TWO, "score")), ["before"; 4]);
+    assert_eq!(each(&ends(&world, TWO, NOBODY)), ["before"; 4]);
 }

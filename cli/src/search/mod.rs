@@ -210,7 +210,7 @@ impl Halving<'_> {
 
     fn waiting(&self, trial: usize, rung: usize) -> Waiting {
         let expert = if trial == 0 { "own recipe".to_owned() } else { format!("trial {trial}") };
-        Waiting { expert, prepared: self.prepared(trial, rung), seconds: None, group: None }
+        Waiting { expert, prepared: self.prepared(trial, rung), seconds: None, is_done: false, group: None }
     }
 
     fn prepared(&self, trial: usize, rung: usize) -> Result<Prepared, Failure> {

@@ -50,7 +50,7 @@ impl Engine for Trainer<'_> {
         notify: &mut dyn FnMut(Notice),
     ) -> Result<Turned, Failure> {
         drop(turn);
-        if postpones && self.evaluates(&resolved.recipe) {
+        if postpones && self.scores_apart(&resolved.recipe) {
             let unscored = self.train_unscored(group, resolved, notify)?;
             return Ok(Turned::Unscored(Box::new(unscored)));
         }

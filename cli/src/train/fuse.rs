@@ -89,7 +89,7 @@ fn prepared(manifest: &Path, asked: &Fused, console: &Console) -> Result<Waiting
     let expert = experts::folder_name(manifest);
     let prepared = prepare_here(&options, Reads::TrainingData, asked.run.here(), console)
         .map_err(|failure| Failure { message: format!("{expert}: {}", failure.message), ..failure })?;
-    Ok(Waiting { expert, prepared: Ok(prepared), seconds: None, group: Some(0) })
+    Ok(Waiting { expert, prepared: Ok(prepared), seconds: None, is_done: false, group: Some(0) })
 }
 
 fn refuse_few(experts: &[String]) -> Result<(), Failure> {

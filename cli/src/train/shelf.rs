@@ -79,6 +79,7 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     let machines: Vec<_> = waiting.iter().filter_map(Waiting::resolved).map(|it| &it.machine).collect();
     let mut slots = Slots::of(&machines, selection.jobs);
     for one in &mut waiting {
+        one.is_done = one.resolved().is_some_and(|it| trainer.is_done(it));
         one.seconds = one.resolved().and_then(|it| timed(it, &slots.share(0))).map(|it| it.seconds);
     }
     let mut shapes = Vec::new();
@@ -129,7 +130,7 @@ fn prepare_one(manifest: &Path, options: &PlanOptions, here: Here, console: &Con
     if let Err(failure) = &prepared {
         console.trouble(&expert, failure);
     }
-    Waiting { expert, prepared, seconds: None, group: None }
+    Waiting { expert, prepared, seconds: None, is_done: false, group: None }
 }
 
 /// Where each expert's bytes are checked, or each is to have a process, every one trains by itself. A profile is of one run.

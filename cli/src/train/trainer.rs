@@ -173,9 +173,14 @@ impl Trainer<'_> {
     }
 
     /// A shelf is scored where there are test sets.
-    pub(super) fn evaluates(&self, recipe: &Recipe) -> bool {
+    fn evaluates(&self, recipe: &Recipe) -> bool {
         let wanted = |shelf: &ShelfOptions| !shelf.no_evaluate && has_test_set(recipe);
         self.options.evaluate || self.shelf.is_some_and(wanted)
+    }
+
+    /// In a search each score decides what is trained next, and a budget may end before those that were put off.
+    pub(super) fn scores_apart(&self, recipe: &Recipe) -> bool {
+        self.shelf.is_some() && self.evaluates(recipe)
     }
 
     /// Base and adapter on the test set; the answers themselves stay in the run's evaluation.json.

@@ -1,7 +1,6 @@
 //! Runs the slots: each takes the next waiting expert, or group of experts that train fused, until there is none.
 //!
-//! Where experts wait for a slot, they are scored after all of them have begun to train: short work at the end divides better
-//! among the slots.
+//! An expert is not scored while others wait to be trained: short work at the end divides better among the slots.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,6 +33,8 @@ pub struct Waiting {
     pub prepared: Result<Prepared, Failure>,
     /// How long its training takes, where a run of its shape was measured here: the longest ones start first.
     pub seconds: Option<f64>,
+    /// Its folder says that there is nothing to do.
+    pub is_done: bool,
     /// Those with the same number train fused, in one worker.
     pub group: Option<usize>,
 }
@@ -72,8 +73,8 @@ struct Shift<'a> {
     next: AtomicUsize,
     /// Held from a unit's turn until it has begun: they begin in their order.
     beginning: Mutex<()>,
-    /// Whether scoring waits until all units have begun.
-    postpones: bool,
+    /// The place of the last unit that has something to train.
+    last: Option<usize>,
     scoring: Mutex<Scoring>,
     /// A unit has ended, or left an expert to be scored.
     trained: Condvar,
@@ -110,8 +111,7 @@ pub fn work(
     }
     let units = in_order(&waiting);
     let shift = Shift {
-        // With one slot nothing is gained, and without experts that wait there is nothing to put first.
-        postpones: slots.jobs > 1 && units.len() > slots.jobs,
+        last: units.iter().rposition(|unit| unit.iter().any(|&index| !waiting[index].is_done)),
         scoring: Mutex::default(),
         trained: Condvar::new(),
         units,
@@ -176,9 +176,7 @@ pub fn failed(failure: &Failure) -> String {
 impl Shift<'_> {
     fn serve(&self, job: usize) {
         self.serve_trainings(job);
-        if self.postpones {
-            self.serve_scorings();
-        }
+        self.serve_scorings();
     }
 
     fn serve_trainings(&self, job: usize) {
@@ -190,15 +188,24 @@ impl Shift<'_> {
                 break;
             }
             self.scoring().training += 1;
+            let postpones = self.postpones(next, unit);
             if let [index] = unit[..] {
-                self.carry_out(index, job, Some(turn), None);
+                self.carry_out(index, job, postpones, Some(turn), None);
             } else {
                 drop(turn);
-                self.carry_out_fused(unit, job);
+                self.carry_out_fused(unit, job, postpones);
             }
             self.scoring().training -= 1;
             self.trained.notify_all();
         }
+    }
+
+    /// With one slot nothing is gained. Several experts that end at once are scored by all slots.
+    fn postpones(&self, place: usize, unit: &[usize]) -> bool {
+        let jobs = self.slots.jobs;
+        // The first units have a slot each.
+        let one_waits = self.last.is_some_and(|last| last > place && last >= jobs);
+        jobs > 1 && (unit.len() > 1 || one_waits)
     }
 
     /// Until nothing trains that may leave something to be scored.
@@ -229,22 +236,34 @@ impl Shift<'_> {
     }
 
     /// The worker ends with the thread that conducts the group.
-    fn carry_out_fused(&self, unit: &[usize], job: usize) {
+    fn carry_out_fused(&self, unit: &[usize], job: usize, postpones: bool) {
         let experts: Vec<String> = unit.iter().map(|&index| self.experts[index].clone()).collect();
         let group = FusedGroup::new(experts, self.watch.group_needs_all);
         thread::scope(|scope| {
             for &index in unit {
                 let group = &group;
-                scope.spawn(move || self.carry_out(index, job, None, Some(group)));
+                scope.spawn(move || self.carry_out(index, job, postpones, None, Some(group)));
             }
             self.engine.conduct(&group);
         });
     }
 
-    fn carry_out(&self, index: usize, job: usize, turn: Option<Turn>, group: Option<&FusedGroup>) {
+    fn carry_out(
+        &self,
+        index: usize,
+        job: usize,
+        postpones: bool,
+        turn: Option<Turn>,
+        group: Option<&FusedGroup>,
+    ) {
         let taken = self.waiting[index].lock().ok().and_then(|mut place| place.take());
-        let turned =
-            taken.map(|prepared| prepared.and_then(|expert| self.train(index, job, expert, turn, group)));
+        let turned = taken.map(|prepared| {
+            prepared.and_then(|expert| {
+                self.begin(index);
+                let resolved = expert.resolved.on(&self.slots.share(job));
+                self.watched(index, |notify| self.engine.train(&resolved, turn, group, postpones, notify))
+            })
+        });
         if let Some(group) = group {
             group.left(&self.experts[index], matches!(turned, Some(Err(_))));
         }
@@ -270,19 +289,6 @@ impl Shift<'_> {
         if let Ok(mut place) = self.ended[index].lock() {
             *place = outcome;
         }
-    }
-
-    fn train(
-        &self,
-        index: usize,
-        job: usize,
-        expert: Prepared,
-        turn: Option<Turn>,
-        group: Option<&FusedGroup>,
-    ) -> Result<Turned, Failure> {
-        self.begin(index);
-        let resolved = expert.resolved.on(&self.slots.share(job));
-        self.watched(index, |notify| self.engine.train(&resolved, turn, group, self.postpones, notify))
     }
 
     /// No event arrives until the worker has loaded its libraries.
@@ -366,7 +372,7 @@ mod tests {
             prepared.resolved.recipe.seed = place;
         }
         let prepared = prepared.ok_or_else(|| Failure::new(Exit::Failed, "not-planned", "it has no plan"));
-        Waiting { expert: place.to_string(), prepared, seconds, group }
+        Waiting { expert: place.to_string(), prepared, seconds, is_done: false, group }
     }
 
     #[test]
@@ -453,7 +459,7 @@ mod tests {
         let engine = Told { together: Some(Barrier::new(2)), ..Told::default() };
         let ended = work(queue, &two_slots(), &engine, &Console::new(true, true), &Watch::NONE);
         assert!(ended.iter().all(|one| matches!(one.outcome, Some(Ok(_))) && !one.unscored));
-        let first_score = (0..4).map(|place| engine.place_of(&format!("score {place}"))).min().unwrap();
+        let first_score = (0..3).map(|place| engine.place_of(&format!("score {place}"))).min().unwrap();
         assert!([2, 3].iter().all(|place| engine.place_of(&format!("train {place}")) < first_score));
     }
 
@@ -467,6 +473,9 @@ mod tests {
         let three = (2..5).map(|place| waiting(place, None, None)).collect();
         let one_slot = Slots { jobs: 1, ..two_slots() };
         assert_eq!(work(three, &one_slot, &engine, &quiet, &Watch::NONE).len(), 3);
+        let finished = |place| Waiting { is_done: true, ..waiting(place, None, None) };
+        let changed = vec![waiting(5, None, None), finished(6), finished(7)];
+        assert_eq!(work(changed, &two_slots(), &engine, &quiet, &Watch::NONE).len(), 3);
         assert!(engine.done.lock().unwrap().iter().all(|done| done.starts_with("train")));
     }
 
@@ -477,7 +486,9 @@ mod tests {
         let watch = Watch { may_start: &trains, ..Watch::NONE };
         let queue = (0..3).map(|place| waiting(place, None, None)).collect();
         let ended = work(queue, &two_slots(), &engine, &Console::new(true, true), &watch);
-        assert!(ended.iter().all(|one| matches!(one.outcome, Some(Ok(_))) && one.unscored));
+        assert!(ended.iter().all(|one| matches!(one.outcome, Some(Ok(_)))));
+        let unscored: Vec<bool> = ended.iter().map(|one| one.unscored).collect();
+        assert_eq!(unscored, [true, true, false], "the last one is scored by the worker that trains it");
         assert_eq!(engine.done.lock().unwrap().len(), 3);
     }
 
