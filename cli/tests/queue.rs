@@ -335,5 +335,14 @@ fn an_interrupt_while_experts_are_scored_loses_no_training() {
         assert_eq!(expert["result"]["evaluation"]["rows"], 5);
     }
     assert_eq!(each(&ends(&world, TWO, "score")), ["before"; 4]);
+    edit(&world, "experts/d/manifest.json", "\"seed\": 42", "\"seed\": 43");
+    let (output, document) = world.json(TWO, "only=d,final=other,score");
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert!(
+        !talk(&output).contains("waits to be scored"),
+        "what is finished has its scores: {}",
+        talk(&output)
+    );
+    assert_eq!(document["experts"][3]["result"]["evaluation"]["rows"], 5);
     assert_eq!(each(&ends(&world, TWO, NOBODY)), ["before"; 4]);
 }

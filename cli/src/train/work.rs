@@ -43,6 +43,10 @@ impl Waiting {
     pub fn resolved(&self) -> Option<&Resolved> {
         self.prepared.as_ref().ok().map(|prepared| &prepared.resolved)
     }
+
+    fn is_to_train(&self) -> bool {
+        self.prepared.is_ok() && !self.is_done
+    }
 }
 
 /// What a queue's owner learns and decides while it is worked off.
@@ -94,6 +98,23 @@ struct Scoring {
     training: usize,
 }
 
+/// Counts a unit that trains. Slots that wait for what it leaves are woken in any case.
+struct Training<'a>(&'a Shift<'a>);
+
+impl<'a> Training<'a> {
+    fn begun(shift: &'a Shift<'a>) -> Self {
+        shift.scoring().training += 1;
+        Self(shift)
+    }
+}
+
+impl Drop for Training<'_> {
+    fn drop(&mut self) {
+        self.0.scoring().training -= 1;
+        self.0.trained.notify_all();
+    }
+}
+
 /// Each thread starts a worker and waits for its end: a worker ends with the thread that started it.
 pub fn work(
     waiting: Vec<Waiting>,
@@ -111,7 +132,7 @@ pub fn work(
     }
     let units = in_order(&waiting);
     let shift = Shift {
-        last: units.iter().rposition(|unit| unit.iter().any(|&index| !waiting[index].is_done)),
+        last: units.iter().rposition(|unit| unit.iter().any(|&index| waiting[index].is_to_train())),
         scoring: Mutex::default(),
         trained: Condvar::new(),
         units,
@@ -187,7 +208,7 @@ impl Shift<'_> {
             if worker::interrupted().is_some() || !(self.watch.may_start)() {
                 break;
             }
-            self.scoring().training += 1;
+            let _training = Training::begun(self);
             let postpones = self.postpones(next, unit);
             if let [index] = unit[..] {
                 self.carry_out(index, job, postpones, Some(turn), None);
@@ -195,8 +216,6 @@ impl Shift<'_> {
                 drop(turn);
                 self.carry_out_fused(unit, job, postpones);
             }
-            self.scoring().training -= 1;
-            self.trained.notify_all();
         }
     }
 
