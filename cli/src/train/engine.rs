@@ -51,7 +51,7 @@ impl Engine for Trainer<'_> {
     ) -> Result<Turned, Failure> {
         drop(turn);
         if postpones && self.scores_apart(&resolved.recipe) {
-            let unscored = self.train_unscored(group, resolved, notify)?;
+            let unscored = self.train_unscored(group, resolved, false, notify)?;
             if matches!(unscored.trained, Trained::Now(_)) || !self.is_done(resolved) {
                 return Ok(Turned::Unscored(Box::new(unscored)));
             }

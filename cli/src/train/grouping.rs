@@ -62,9 +62,7 @@ pub fn fuse_where_faster(
     probe: Probe,
     console: &Console,
 ) -> Vec<Shape> {
-    let to_do: Vec<usize> = (0..waiting.len())
-        .filter(|&index| waiting[index].resolved().is_some_and(|it| !trainer.is_done(it)))
-        .collect();
+    let to_do: Vec<usize> = (0..waiting.len()).filter(|&index| waiting[index].is_to_train()).collect();
     // The experts of one slot.
     let most = to_do.len().div_ceil(slots.jobs).min(MOST_EXPERTS);
     let (mut next, mut shapes) = (0, Vec::new());

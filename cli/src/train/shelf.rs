@@ -88,7 +88,7 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
         shapes = fuse_where_faster(&mut waiting, &slots, &trainer, probe, console);
     }
     if dry_run {
-        show(&waiting, &shapes, &slots, &trainer, console);
+        show(&waiting, &shapes, &slots, console);
         return Ok(Exit::Done);
     }
     let storage = selection.shared_storage().filter(|_| on_ray);
@@ -171,7 +171,7 @@ fn refuse_checkpoint_of_here(selection: &ShelfOptions, run: &RunOptions) -> Resu
 
 /// Only for two experts or more. This thread outlives every worker, and so does the warm parent.
 fn warm_parent(waiting: &[Waiting], trainer: &Trainer) -> Option<Warm> {
-    let to_do = || waiting.iter().filter_map(Waiting::resolved).filter(|one| !trainer.is_done(one));
+    let to_do = || waiting.iter().filter(|one| one.is_to_train()).filter_map(Waiting::resolved);
     if to_do().count() < 2 {
         return None;
     }
@@ -196,16 +196,16 @@ pub(super) fn refuse_unlocked(waiting: &[Waiting], trainer: &Trainer) -> Result<
 }
 
 /// What would be trained, and which experts in one pass.
-fn show(waiting: &[Waiting], shapes: &[Shape], slots: &Slots, trainer: &Trainer, console: &Console) {
+fn show(waiting: &[Waiting], shapes: &[Shape], slots: &Slots, console: &Console) {
     let beside = |index: usize| -> Vec<&str> {
         let group = waiting[index].group;
         let others = waiting.iter().enumerate().filter(|(other, one)| *other != index && one.group == group);
         others.filter(|_| group.is_some()).map(|(_, one)| one.expert.as_str()).collect()
     };
-    let state = |one: &Waiting| match one.resolved() {
-        None => "cannot be trained",
-        Some(resolved) if trainer.is_done(resolved) => "finished",
-        Some(_) => "to train",
+    let state = |one: &Waiting| match one.prepared {
+        Err(_) => "cannot be trained",
+        Ok(_) if one.is_done => "finished",
+        Ok(_) => "to train",
     };
     if console.json {
         let experts: Vec<Value> = waiting

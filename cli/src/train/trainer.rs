@@ -60,22 +60,12 @@ impl Trainer<'_> {
         notify: &mut dyn FnMut(Notice),
     ) -> Result<Trained, Failure> {
         let evaluates = self.evaluates(&resolved.recipe);
-        let unscored = self.train_or_find(group, resolved, evaluates, notify)?;
+        let unscored = self.train_unscored(group, resolved, evaluates, notify)?;
         self.finish(unscored, notify)
     }
 
-    /// The training alone: `finish` scores it.
+    /// What is left is for `finish`. `scores_at_once`: the worker that trains scores, too.
     pub(super) fn train_unscored(
-        &self,
-        group: Option<&FusedGroup>,
-        resolved: &Resolved,
-        notify: &mut dyn FnMut(Notice),
-    ) -> Result<Unscored, Failure> {
-        self.train_or_find(group, resolved, false, notify)
-    }
-
-    /// `scores_at_once`: the worker that trains scores, too.
-    fn train_or_find(
         &self,
         group: Option<&FusedGroup>,
         resolved: &Resolved,

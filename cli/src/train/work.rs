@@ -44,7 +44,7 @@ impl Waiting {
         self.prepared.as_ref().ok().map(|prepared| &prepared.resolved)
     }
 
-    fn is_to_train(&self) -> bool {
+    pub fn is_to_train(&self) -> bool {
         self.prepared.is_ok() && !self.is_done
     }
 }

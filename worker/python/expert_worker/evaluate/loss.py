@@ -70,9 +70,9 @@ def _summed_after(model: Any, prompts: PromptKeys, answers: Sequence[list[int]])
     labels = torch.full((len(answers), width), -100, dtype=torch.long)
     for place, answer in enumerate(answers):
         labels[place, : len(answer)] = torch.tensor(answer)
-    there = labels != -100
-    ids = torch.cat([prompts.ids[:, -1:], labels[:, :-1].clamp_min(0)], dim=1)
-    mask = torch.cat([prompts.mask, there[:, :-1].long()], dim=1)
+    read = labels[:, :-1]
+    ids = torch.cat([prompts.ids[:, -1:], read.clamp_min(0)], dim=1)
+    mask = torch.cat([prompts.mask, (read != -100).long()], dim=1)
     positions = (mask.cumsum(1) - 1).clamp_min(0)[:, -width:]
     with in_eval_mode(model), torch.inference_mode():
         logits = model(
@@ -82,8 +82,14 @@ def _summed_after(model: Any, prompts: PromptKeys, answers: Sequence[list[int]])
             past_key_values=prompts.cache,
             use_cache=True,
         ).logits
-        wanted, there = labels.to(logits.device), there.to(logits.device)
-        loss = torch.nn.functional.cross_entropy(logits[there].float(), wanted[there], reduction="sum")
+        return _cross_entropy(logits, labels)
+
+
+def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> tuple[float, int]:
+    """Its sum over the tokens that have a label, and how many they are."""
+    wanted = labels.to(logits.device)
+    there = wanted != -100
+    loss = torch.nn.functional.cross_entropy(logits[there].float(), wanted[there], reduction="sum")
     return float(loss), int(there.sum())
 
 
@@ -118,7 +124,4 @@ def _summed(model: Any, batch: list[Encoded]) -> tuple[float, int]:
         labels[place, len(prompt) : size] = torch.tensor(answer)
         mask[place, :size] = 1
     logits = model(input_ids=ids.to(model.device), attention_mask=mask.to(model.device)).logits[:, :-1]
-    wanted = labels[:, 1:].to(logits.device)
-    there = wanted != -100
-    loss = torch.nn.functional.cross_entropy(logits[there].float(), wanted[there], reduction="sum")
-    return float(loss), int(there.sum())
+    return _cross_entropy(logits, labels[:, 1:])
