@@ -17,7 +17,7 @@ from transformers.generation.streamers import BaseStreamer
 
 from expert_worker.base import token_vectors
 from expert_worker.evaluate.draw import Draw
-from expert_worker.evaluate.generation import GREEDY, in_eval_mode
+from expert_worker.evaluate.generation import GREEDY, answering
 from expert_worker.evaluate.grammar import Constraint
 from expert_worker.evaluate.prompt_cache import PromptKeys, SharedBeginning, cache_of, leaves_early
 from expert_worker.plan import Decoding
@@ -90,24 +90,25 @@ def answer_all(
     size = _rows_at_once(model)
     answers = [Written("")] * len(prompts)
     pad = pad_id(model, tokenizer)
-    beginning = SharedBeginning.of(model, pad, [prompt.ids for prompt in prompts])
-    for first in range(0, len(order), size):
-        batch = order[first : first + size]
-        ids, mask = beginning.padded([prompts[place].ids for place in batch], pad)
-        written = write(
-            model,
-            tokenizer,
-            ids,
-            mask,
-            decoding,
-            seeds=[_seed_of(seed, prompts[place], 0) for place in batch],
-            stop_asked=stop_asked,
-            cache=beginning.repeated(len(batch)),
-            prompts_read=None if prompts_read is None else partial(prompts_read, batch),
-        )
-        for place, answer in zip(batch, written, strict=True):
-            answers[place] = answer
-        each_batch(len(batch))
+    with answering(model):
+        beginning = SharedBeginning.of(model, pad, [prompt.ids for prompt in prompts])
+        for first in range(0, len(order), size):
+            batch = order[first : first + size]
+            ids, mask = beginning.padded([prompts[place].ids for place in batch], pad)
+            written = write(
+                model,
+                tokenizer,
+                ids,
+                mask,
+                decoding,
+                seeds=[_seed_of(seed, prompts[place], 0) for place in batch],
+                stop_asked=stop_asked,
+                cache=beginning.repeated(len(batch)),
+                prompts_read=None if prompts_read is None else partial(prompts_read, batch),
+            )
+            for place, answer in zip(batch, written, strict=True):
+                answers[place] = answer
+            each_batch(len(batch))
     return answers
 
 
@@ -134,15 +135,16 @@ def sample_all(
     order = sorted(range(len(prompts)), key=lambda place: (len(prompts[place].ids), place))
     size = max(1, _rows_at_once(model) // count)
     found = [list[str]() for _ in prompts]
-    for first in range(0, len(order), size):
-        if stop_asked():
-            break
-        batch = order[first : first + size]
-        asked = [prompts[place] for place in batch]
-        samples = _samples(model, tokenizer, asked, decoding, count, seed, stop_asked)
-        for place, texts in zip(batch, samples, strict=True):
-            found[place] = texts
-        each_batch(len(batch))
+    with answering(model):
+        for first in range(0, len(order), size):
+            if stop_asked():
+                break
+            batch = order[first : first + size]
+            asked = [prompts[place] for place in batch]
+            samples = _samples(model, tokenizer, asked, decoding, count, seed, stop_asked)
+            for place, texts in zip(batch, samples, strict=True):
+                found[place] = texts
+            each_batch(len(batch))
     return found
 
 
@@ -251,7 +253,7 @@ def write_tokens(
     while True:
         left = decoding.max_new_tokens - written
         stretch = left if at_once else min(STRETCH, left)
-        with in_eval_mode(model), torch.inference_mode():
+        with answering(model), torch.inference_mode():
             made = model.generate(
                 input_ids=ids.to(model.device),
                 attention_mask=mask.to(model.device),

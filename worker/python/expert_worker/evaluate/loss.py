@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from expert_worker.base import token_vectors
-from expert_worker.evaluate.generation import in_eval_mode
+from expert_worker.evaluate.generation import answering
 from expert_worker.evaluate.prompt_cache import PromptKeys, keeps_prompts
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.evaluate.verdict import Row
@@ -23,7 +23,7 @@ def answer_loss(
     total, count = 0.0, 0
     encoded = _encoded(maker, rows)
     token_vectors.check_ids(model, maker.tokenizer, (prompt + answer for prompt, answer in encoded))
-    with in_eval_mode(model), torch.inference_mode():
+    with answering(model), torch.inference_mode():
         for batch in _batches(encoded):
             loss, tokens = _summed(model, batch)
             total, count = total + loss, count + tokens
@@ -74,7 +74,7 @@ def _summed_after(model: Any, prompts: PromptKeys, answers: Sequence[list[int]])
     ids = torch.cat([prompts.ids[:, -1:], read.clamp_min(0)], dim=1)
     mask = torch.cat([prompts.mask, (read != -100).long()], dim=1)
     positions = (mask.cumsum(1) - 1).clamp_min(0)[:, -width:]
-    with in_eval_mode(model), torch.inference_mode():
+    with answering(model), torch.inference_mode():
         logits = model(
             input_ids=ids.to(model.device),
             attention_mask=mask.to(model.device),

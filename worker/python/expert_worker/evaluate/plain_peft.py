@@ -1,5 +1,7 @@
-"""Compares a run's adapter in plain transformers and peft with `evaluate`, token for
-token."""
+"""Compares a run's adapter in plain transformers and peft with `evaluate`, token for token.
+
+Both are computed by transformers: the fast path rounds otherwise, which decides between equally likely tokens.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,7 @@ from expert_worker.evaluate.subject import open_subject
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.plan import Plan
+from expert_worker.train.fast.answering import plain_answers
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -67,7 +70,9 @@ def _asked_here(plan: Plan, events: Events, adapter: Path, rows: Sequence[Row]) 
     greedy = plan.recipe.decoding.model_copy(update={"temperature": 0.0, "grammar": None})
     for row in rows:
         ids = torch.tensor([list(subject.maker().prompt(row).ids)])
-        yield write_tokens(subject.model, subject.tokenizer, ids, torch.ones_like(ids), greedy)[0].tolist()
+        with plain_answers(subject.model):
+            found = write_tokens(subject.model, subject.tokenizer, ids, torch.ones_like(ids), greedy)
+        yield found[0].tolist()
 
 
 def _asked_there(plan: Plan, base: Path, adapter: Path, rows: Sequence[Row]) -> Iterator[list[int]]:

@@ -12,7 +12,8 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from expert_worker.evaluate.generation import GREEDY, in_eval_mode
+from expert_worker.evaluate.generation import GREEDY, answering
+from expert_worker.train.fast.roomy_cache import RoomyLayer
 
 # A shorter beginning, such as a system message alone, is computed sooner than its cache is copied.
 FEWEST_SHARED = 64
@@ -24,7 +25,7 @@ def cache_of(model: Any, pad: int, ids: torch.Tensor, mask: torch.Tensor) -> Dyn
     """
     if int(mask.sum(1).min()) < 2 or _has_virtual_tokens(model):
         return None
-    with in_eval_mode(model), torch.inference_mode():
+    with answering(model), torch.inference_mode():
         cache = model.generate(
             input_ids=ids[:, :-1].to(model.device),
             attention_mask=mask[:, :-1].to(model.device),
@@ -138,7 +139,7 @@ def _empty_cache(model: Any) -> DynamicCache | None:
 def _is_repeatable(cache: Any) -> bool:
     """Whether it holds keys and values, a row each for every prompt, and nothing else."""
     return type(cache) is DynamicCache and all(
-        type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in cache.layers
+        type(layer) in (DynamicLayer, DynamicSlidingWindowLayer, RoomyLayer) for layer in cache.layers
     )
 
 

@@ -18,6 +18,7 @@ from expert_worker.evaluate.cached_scores import fingerprint
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.events import Events
 from expert_worker.plan import Plan, Template
+from expert_worker.train.fast.eligible import obstacle_to_answers
 
 
 @dataclass
@@ -59,9 +60,18 @@ def open_subject(plan: Plan, adapter: str | None, events: Events) -> Subject:
         events.stage("adapter", detail=str(folder))
         model = load_adapter(model, folder)
     model.eval()
+    _note_path(model, events)
     mark = fingerprint(locate(base, paths, events))
     template = template_of(plan.recipe.template, tokenizer)
     return Subject(model, tokenizer, template, folder is not None, mark, events)
+
+
+def _note_path(model: Any, events: Events) -> None:
+    reason = obstacle_to_answers(model)
+    # On a GPU there is no other path that it could have taken.
+    is_slower = reason is not None and model.device.type == "cpu"
+    note = f"Answers by plain transformers + peft: {reason}" if is_slower else None
+    events.applied("answers.path", "fast" if reason is None else "plain", note)
 
 
 def checked_adapter(adapter: str | None) -> Path | None:

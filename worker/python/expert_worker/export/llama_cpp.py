@@ -23,6 +23,7 @@ from expert_worker.events import Events
 from expert_worker.plan import Decoding
 from expert_worker.process.child import child_environment
 from expert_worker.results import AnswerCheck
+from expert_worker.train.fast.answering import plain_answers
 
 # llama.cpp multiplies f16 weights: two tokens whose logits are closer than this may change places.
 NEAR = 0.05
@@ -88,7 +89,8 @@ def compare(
 
 
 def own_answers(reference: Reference, questions: Sequence[Sequence[Message]]) -> list[str]:
-    return [_own_answer(reference, _prompt(reference, question)) for question in questions]
+    with plain_answers(reference.model):
+        return [_own_answer(reference, _prompt(reference, question)) for question in questions]
 
 
 def _llama(
@@ -175,8 +177,10 @@ def _own_answer(reference: Reference, ids: torch.Tensor) -> str:
 def _answer(reference: Reference, question: Sequence[Message], other: str) -> tuple[str, float | None]:
     """The reference's answer, and by how much it prefers it to `other` where they part."""
     ids = _prompt(reference, question)
-    own, other = _own_answer(reference, ids), _whole(cut(other, reference.decoding.stop_sequences))
-    return own, None if own == other else preference(reference, ids, other)
+    other = _whole(cut(other, reference.decoding.stop_sequences))
+    with plain_answers(reference.model):
+        own = _own_answer(reference, ids)
+        return own, None if own == other else preference(reference, ids, other)
 
 
 def preference(reference: Reference, ids: torch.Tensor, other: str) -> float:

@@ -259,17 +259,21 @@ class FastDecoder:
         scale = torch.repeat_interleave(size, torch.tensor(batch.lengths, device=x.device)).unsqueeze(1)
         return (uniform(batch.keys, self._noise.of(x.shape[1], x.device)) * scale).to(x.dtype)
 
-    @torch.no_grad()
     def _context(self, batch: PackedBatch) -> BatchContext:
-        like = self.norm.weight.new_empty((1, 1, 1))
-        cos, sin = self.body.rotary_emb(like, batch.positions.unsqueeze(0))
-        half = cos.shape[-1] // 2
-        cos, sin = cos[0, :, None, :half], sin[0, :, None, :half]
+        cos, sin = rotations(self.body, batch.positions)
         if self.between.is_compiled or cos.device.type == "cpu":
             # The compiler would take the number of tokens for a constant: in what this is a view of, it is
             # not the first dimension. On a CPU each layer would make a copy.
             cos, sin = cos.contiguous(), sin.contiguous()
         return BatchContext(batch.documents, cos, sin)
+
+
+@torch.no_grad()
+def rotations(body: Any, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of each position's angles: [tokens, 1, half of a head's width]."""
+    cos, sin = body.rotary_emb(body.norm.weight.new_empty((1, 1, 1)), positions.unsqueeze(0))
+    half = cos.shape[-1] // 2
+    return cos[0, :, None, :half], sin[0, :, None, :half]
 
 
 def _again(part: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

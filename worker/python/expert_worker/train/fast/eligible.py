@@ -20,6 +20,21 @@ def obstacle(model: Any) -> str | None:
     return _adapter(model)
 
 
+def obstacle_to_answers(model: Any) -> str | None:
+    """The same, where nothing is trained and answers are generated."""
+    inner = causal_model(model)
+    if inner.device.type != "cpu":
+        return "answers are generated on a GPU"
+    for check in (_architecture, _attention, _logits, _replaced):
+        reason = check(inner)
+        if reason is not None:
+            return reason
+    config = getattr(model, "active_peft_config", None)
+    if config is not None and config.is_prompt_learning:
+        return "prompt learning puts virtual tokens before each row"
+    return None
+
+
 def _architecture(inner: Any) -> str | None:
     kind = inner.config.model_type
     read = layout(kind)
@@ -45,14 +60,23 @@ def _logits(inner: Any) -> str | None:
 
 def _trained(inner: Any) -> str | None:
     """The head's shortcut needs a frozen head, and norms and embeddings are read as constants."""
+    reason = _replaced(inner)
+    if reason is not None:
+        return reason
+    fixed = [inner.lm_head.weight, inner.model.embed_tokens.weight, inner.model.norm.weight]
+    fixed += [parameter for name, parameter in inner.named_parameters() if "norm" in name]
+    return "the head, the embedding or a norm is trained" if any(p.requires_grad for p in fixed) else None
+
+
+def _replaced(inner: Any) -> str | None:
+    """Whether modules whose weights are read directly are others than the base's."""
     head, words = inner.lm_head, inner.model.embed_tokens
     if type(head) is not nn.Linear or head.bias is not None:
         return "the head is adapted, quantized or has a bias"
     if type(words) is not nn.Embedding:
         return "the embedding is adapted"
-    fixed = [head.weight, words.weight, inner.model.norm.weight]
-    fixed += [parameter for name, parameter in inner.named_parameters() if "norm" in name]
-    return "the head, the embedding or a norm is trained" if any(p.requires_grad for p in fixed) else None
+    norms = {type(module) for name, module in inner.named_modules() if name.endswith("norm")}
+    return "a norm is adapted" if len(norms) > 1 else None
 
 
 def _adapter(model: Any) -> str | None:

@@ -19,6 +19,7 @@ from .adapted_linear import (
     AdaptedMlp,
     CardGroup,
     Copies,
+    FixedLayers,
     FusedLayer,
     LayerKernels,
     Projection,
@@ -108,6 +109,10 @@ class Kernels:
             if is_4bit(made.base):
                 self._note_chosen(DEQUANTIZE)
         return made
+
+    def fixed(self, modules: Sequence[nn.Module]) -> FixedLayers:
+        """Linear layers that take the same input, with their adapters as they are now."""
+        return FixedLayers(modules, self._target.dtype, self._layer)
 
     def joined(self, projections: Sequence[Projection]) -> CardGroup | None:
         """Layers that take the same input as one, where their kernel has a way to."""

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ..registry import Kernel, Operation
 from .copies import Copies
 from .dora import FUSED_DORA
+from .fixed import FixedLayers
 from .grouped import GroupedLora
 from .grouped_on_card import GroupedOnCard
 from .heads import ADAPTED_HEADS, AdaptedHeads
@@ -27,6 +28,7 @@ __all__ = [
     "AdaptedMlp",
     "CardGroup",
     "Copies",
+    "FixedLayers",
     "FusedLayer",
     "FusedLora",
     "GroupedLora",

@@ -59,8 +59,10 @@ def matrices(module: nn.Module, adapter: str) -> tuple[Tensor, Tensor]:
     return down, module.lora_B[adapter].weight  # type: ignore[index, union-attr]
 
 
-def variant(module: nn.Module) -> str | None:
-    """`lora` or `dora` if the module is a layer of that kind, without anything that changes its product."""
+def variant(module: nn.Module, *, trained: bool = True) -> str | None:
+    """`lora` or `dora` if the module is a layer of that kind, without anything that changes its product: if
+    nothing is trained, dropout does not.
+    """
     from peft.tuners.lora import LoraLayer
 
     if not isinstance(module, LoraLayer):
@@ -73,7 +75,8 @@ def variant(module: nn.Module) -> str | None:
     if not readable(module.get_base_layer()) or getattr(module, "fan_in_fan_out", False):
         return None
     (adapter,) = adapters
-    if getattr(module, "lora_bias", {}).get(adapter) or not _known_dropout(module.lora_dropout[adapter]):
+    has_dropout = trained and not _known_dropout(module.lora_dropout[adapter])
+    if has_dropout or getattr(module, "lora_bias", {}).get(adapter):
         return None
     found = type(getattr(module, "lora_variant", {}).get(adapter)).__name__
     return {"NoneType": "lora", "DoraLinearVariant": "dora"}.get(found)
