@@ -1,4 +1,4 @@
-"""64 SQL questions answered by the embedded base, alone and with a LoRA: by the fast path, and by transformers
+"""SQL questions answered by the embedded base, alone and with a LoRA: by the fast path, and by transformers
 and peft, in turns. No answer ends early, so both write the same number of tokens.
 """
 

@@ -1,6 +1,6 @@
 """Compares a run's adapter in plain transformers and peft with `evaluate`, token for token.
 
-Both are computed by transformers: the fast path rounds otherwise, which decides between equally likely tokens.
+Both are computed by transformers: the fast path rounds otherwise, which may decide between two equally likely tokens.
 """
 
 from __future__ import annotations
