@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use clap::ValueEnum as _;
+use expert_contract::manifest::{PRESET, Set};
 use expert_contract::plan::{Paths, Recipe};
 
-use crate::args::PlanOptions;
+use crate::args::{DeviceChoice, PlanOptions};
 use crate::run::{adapter, read_evaluation};
 use crate::runs::report::PAGE;
 use crate::sys::paths::{near, portable};
@@ -37,15 +39,57 @@ pub fn ask(options: &PlanOptions) -> String {
     command("generate", options, "--prompt '...'")
 }
 
-/// `expert-cli VERB EXPERT`, with the base and output that the last command was given.
+/// `expert-cli VERB EXPERT`, with the base, the output and the settings that the last command was given.
 pub fn command(verb: &str, options: &PlanOptions, more: &str) -> String {
     let mut words = vec!["expert-cli".to_owned(), verb.to_owned()];
     let named = options.manifest.as_ref().or(options.expert.as_ref());
     words.extend(named.map(|path| quoted(&portable(path))));
     words.extend(options.model.iter().flat_map(|model| ["--model".to_owned(), quoted(model)]));
     words.extend(options.output.iter().flat_map(|path| ["-o".to_owned(), quoted(&portable(path))]));
+    words.extend(settings(verb, options));
     words.extend((!more.is_empty()).then(|| more.to_owned()));
     words.join(" ")
+}
+
+fn settings(verb: &str, options: &PlanOptions) -> Vec<String> {
+    let data = match verb {
+        "train" | "plan" | "pretokenize" => &options.data,
+        "evaluate" => &options.test,
+        _ => &None,
+    };
+    let paths = data.iter().map(|path| ("--data", path));
+    let paths = paths.chain(options.allow_path.iter().map(|path| ("--allow-path", path)));
+    let paths = paths.map(|(option, path)| format!("{option} {}", quoted(&portable(path))));
+    let mut changes: Vec<String> = options.set.iter().filter_map(|set| change(verb, set)).collect();
+    // A preset is many settings.
+    changes.dedup();
+    let device = options.device.to_possible_value().filter(|_| options.device != DeviceChoice::Auto);
+    let precision = options.mixed_precision.and_then(|it| it.to_possible_value());
+    let named = [("--device", device), ("--mixed-precision", precision)];
+    let named = named
+        .into_iter()
+        .filter_map(|(option, value)| value.map(|value| format!("{option} {}", value.get_name())));
+    let memory = options.max_memory.filter(|_| ["train", "plan"].contains(&verb)).map(size);
+    paths.chain(changes).chain(named).chain(memory).collect()
+}
+
+/// As it was typed: in whole GB or GiB.
+fn size(bytes: u64) -> String {
+    let (unit, name) = if bytes.is_multiple_of(1 << 30) { (1 << 30, "GiB") } else { (1_000_000_000, "GB") };
+    format!("--max-memory {}{name}", bytes / unit)
+}
+
+/// As the command takes it: shorthands and presets are options of those that train. The others but `pretokenize` read
+/// nothing that shorthands set.
+fn change(verb: &str, set: &Set) -> Option<String> {
+    let as_set = || format!("--set {}", quoted(&format!("{}={}", set.path, set.value)));
+    let is_typed = set.option == "--set";
+    match verb {
+        "train" | "plan" if set.option.starts_with(PRESET) => Some(set.option.clone()),
+        "train" | "plan" if !is_typed => Some(format!("{} {}", set.option, quoted(&set.value))),
+        "train" | "plan" | "pretokenize" => Some(as_set()),
+        _ => is_typed.then(as_set),
+    }
 }
 
 /// This command as it was typed, with every setting: a second one trains the same.

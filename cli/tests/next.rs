@@ -55,6 +55,41 @@ fn every_command_says_which_one_follows() {
     }
 }
 
+/// With its settings: without them it would train, prepare or score something else.
+#[test]
+fn the_next_command_has_the_settings_of_this_one() {
+    let world = World::shelf(&["a"]);
+    let rank = "--set training.config.rank=4";
+    let data = "--data experts/a/datasets/train.jsonl";
+    let typed = [rank, "--max-steps 7", "--preset cpu", data, "--device cpu", "--max-memory 3GB"].join(" ");
+    for (words, starts, ends) in [
+        (
+            format!("plan experts/a {typed}"),
+            "train",
+            format!("{data} --preset cpu --max-steps 7 {rank} --device cpu --max-memory 3GB"),
+        ),
+        (
+            format!("pretokenize experts/a {data} {rank} --mixed-precision no"),
+            "train",
+            format!("{data} {rank} --mixed-precision no"),
+        ),
+        (format!("train experts/a {rank} --max-steps 7"), "evaluate", rank.to_owned()),
+        (
+            format!("evaluate experts/a --base-only {rank} --data experts/a/datasets/test.jsonl"),
+            "generate",
+            format!("{rank} --prompt '...'"),
+        ),
+    ] {
+        let words: Vec<&str> = words.split(' ').collect();
+        let mut command = world.expert_cli(&words, if words[0] == "train" { "final=x" } else { "steps=1" });
+        let talk = talk(&command.output().unwrap());
+        assert!(
+            talk.ends_with(&format!("next: expert-cli {starts} experts/a {ends}\n")),
+            "{words:?}: {talk}"
+        );
+    }
+}
+
 const ASK: &str = "next: expert-cli generate experts/a --prompt '...'\n";
 
 /// Whatever uses a run names its report, and then what the run still lacks.

@@ -46,7 +46,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         } else {
             console.data(&tokens::text(&worker::result(&result)?));
         }
-        console.say(&format!("next: {}", next::command("train", &args.options, "")));
+        console.say(&format!("next: {}", next::command("train", &options, "")));
         return Ok(Exit::Done);
     };
     let mut exit = Exit::Done;

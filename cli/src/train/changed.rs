@@ -151,7 +151,15 @@ fn canonical(path: &Path) -> Result<PathBuf, Refusal> {
 /// results and run folders do not.
 fn decides(file: &Path) -> bool {
     const MADE: [&str; 4] = ["weights", "datasets_optimized", "results", "reports"];
-    const RECORDS: [&str; 5] = ["report.html", "run.json", "events.jsonl", "plan.json", lock::FILE];
+    const RECORDS: [&str; 7] = [
+        "report.html",
+        "run.json",
+        "events.jsonl",
+        "plan.json",
+        "evaluation.json",
+        "answers.jsonl",
+        lock::FILE,
+    ];
     let first = file.components().next().map(|part| part.as_os_str().to_string_lossy().into_owned());
     let name = file.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     let prose = ["md", "rst", "adoc"]
@@ -193,6 +201,8 @@ mod tests {
             "weights/a/final/x.safetensors",
             "datasets_optimized/a/b.arrow",
             "run.json",
+            "evaluation.json",
+            "answers.jsonl",
             "expert.lock",
             "report.html",
             ".gitignore",

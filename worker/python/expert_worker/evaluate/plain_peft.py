@@ -1,6 +1,7 @@
 """Compares a run's adapter in plain transformers and peft with `evaluate`, token for token.
 
-Both are computed by transformers: the fast path rounds otherwise, which may decide between two equally likely tokens.
+Both are computed by transformers: the fast path rounds otherwise, and of two equally likely
+tokens it may take the other.
 """
 
 from __future__ import annotations
