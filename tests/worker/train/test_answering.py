@@ -15,7 +15,13 @@ from tiny import CONFIGS, EVERY_LINEAR, apart, base, ia3, lora, stirred
 from tiny_families import config
 from transformers import AutoModelForCausalLM, DynamicCache
 
-from expert_worker.train.fast.answering import added, fast_answers, plain_answers
+from expert_worker.train.fast.answering import (
+    FEWEST_SHARED,
+    added,
+    common_beginnings,
+    fast_answers,
+    plain_answers,
+)
 from expert_worker.train.fast.decoder import causal_model
 from expert_worker.train.fast.eligible import obstacle_to_answers
 from expert_worker.train.fast.roomy_cache import ROOM, RoomyLayer
@@ -191,6 +197,39 @@ def test_several_tokens_after_a_cache_with_padding_within(count):
         with fast_answers(model):
             found = read()
     assert apart(found, expected) < 1e-5
+
+
+def test_what_prompts_begin_with_is_computed_once_for_each_of_them(monkeypatch):
+    """Questions about two lists of tables, one of which is asked itself, the same one twice, and another."""
+    model = lora().eval()
+    torch.manual_seed(9)
+    tables, others = (torch.randint(1, 97, (count,)).tolist() for count in (FEWEST_SHARED, 60))
+    texts = [
+        [*others, 5, 6],
+        [*tables, 7],
+        [*tables, 7],
+        [3, 4],
+        [*tables, 7, 8],
+        others,
+        [*tables, 9],
+        [*others, 5, 6],
+    ]
+    width = max(map(len, texts))
+    ids = torch.tensor([[0] * (width - len(text)) + text for text in texts])
+    mask = torch.tensor([[0] * (width - len(text)) + [1] * len(text) for text in texts])
+    monkeypatch.setitem(globals(), "prompts", lambda: (ids, mask))
+    found = common_beginnings(texts)
+    computed = sum(len(texts[it.text]) - it.shared for it in found)
+    assert computed == 2 + (60 + 2 + 2) + (len(tables) + 1 + 1 + 1 + 1)
+    assert all(it.shared < len(texts[it.text]) for it in found)
+    compare(model)
+    with torch.inference_mode():
+        every = model(
+            input_ids=ids, attention_mask=mask, position_ids=(mask.cumsum(1) - 1).clamp_min(0)
+        ).logits
+        with fast_answers(model):
+            ours = model(input_ids=ids, attention_mask=mask, use_cache=False).logits
+    assert apart(ours[mask.bool()], every[mask.bool()]) < 1e-5
 
 
 def test_padding_sees_itself_alone():

@@ -7,9 +7,10 @@ repeats them for every query head and copies all of them at each token.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from itertools import accumulate, takewhile
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -27,6 +28,9 @@ from .kernels.choice import Kernels
 from .kernels.matmul import times_transposed
 from .kernels.registry import Target
 from .roomy_cache import RoomyLayer
+
+# Fewer tokens are computed sooner than they are found and copied.
+FEWEST_SHARED = 32
 
 
 @contextmanager
@@ -90,7 +94,7 @@ class AnsweringDecoder:
             tokens: _Tokens = _Further(mask.bool(), cache, self._dtype)
         else:
             cache = self._empty(cache) if use_cache or cache is not None else None
-            tokens = _Prompts(mask.bool(), cache)
+            tokens = _Prompts(input_ids, mask.bool(), cache)
         logits = self._logits(tokens, input_ids, position_ids.expand(rows, count), logits_to_keep or count)
         return CausalLMOutputWithPast(logits=logits, past_key_values=cache)
 
@@ -158,17 +162,32 @@ class _Tokens(Protocol):
 
 
 class _Prompts:
-    """The first tokens of each row, packed: padding is not computed."""
+    """The first tokens of each row, packed: without padding, and what several rows begin with once."""
 
-    def __init__(self, mask: Tensor, cache: DynamicCache | None) -> None:
+    def __init__(self, ids: Tensor, mask: Tensor, cache: DynamicCache | None) -> None:
         self._shape, self._cache = mask.shape, cache
-        self._places = mask.flatten().nonzero().squeeze(1)
-        lengths = [length for length in mask.sum(1).tolist() if length]
-        self._filler = -len(self._places) % CPU_MULTIPLE
-        self._documents = Documents((*lengths, *([self._filler] if self._filler else [])), mask.device)
+        # Of each row, where its tokens stand among those of all rows.
+        places = [row.nonzero().squeeze(1) + number * mask.shape[1] for number, row in enumerate(mask)]
+        texts = [ids.flatten()[place].tolist() for place in places]
+        begins = common_beginnings(texts)
+        own = [len(texts[it.text]) - it.shared for it in begins]
+        starts = {it.text: start for it, start in zip(begins, accumulate(own, initial=0), strict=False)}
+        self._places = torch.cat(places)
+        self._computed = torch.cat([places[it.text][it.shared :] for it in begins])
+        # Of each of these places, which computed token has its numbers.
+        self._source = torch.cat(
+            [
+                torch.cat([starts[it.first] + torch.arange(it.shared), starts[it.text] + torch.arange(count)])
+                for it, count in sorted(zip(begins, own, strict=True))
+            ]
+        )
+        self._filler = -len(self._computed) % CPU_MULTIPLE
+        filler = [self._filler] if self._filler else []
+        shared = [*(it.shared for it in begins), *(0 for _ in filler)]
+        self._documents = Documents((*own, *filler), mask.device, tuple(shared) if any(shared) else ())
 
     def chosen(self, of_rows: Tensor) -> Tensor:
-        found = of_rows.flatten()[self._places]
+        found = of_rows.flatten()[self._computed]
         return torch.cat([found, found.new_zeros(self._filler)])
 
     def attend(self, number: int, layer: _Layer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -181,11 +200,11 @@ class _Prompts:
         """[rows, tokens, ...] with zeros for padding."""
         rows, count = self._shape
         whole = x.new_zeros((rows * count, *x.shape[1:]))
-        whole[self._places] = x[: len(self._places)]
+        whole[self._places] = x[self._source]
         return whole.view(rows, count, *x.shape[1:])
 
     def last(self, x: Tensor, wanted: int) -> Tensor:
-        return x[: len(self._places)][self._is_wanted(wanted)]
+        return x[self._source[self._is_wanted(wanted)]]
 
     def in_rows(self, x: Tensor, wanted: int) -> Tensor:
         rows, count = self._shape
@@ -199,6 +218,28 @@ class _Prompts:
     def _is_wanted(self, wanted: int) -> Tensor:
         count = self._shape[1]
         return self._places % count >= count - wanted
+
+
+class Beginning(NamedTuple):
+    """A text, the one that has its first tokens, and how many these are."""
+
+    text: int
+    first: int
+    shared: int
+
+
+def common_beginnings(texts: Sequence[list[int]]) -> list[Beginning]:
+    """Like texts one after the other, that with their beginning first. No text is all shared."""
+    found: list[Beginning] = []
+    for text in sorted(range(len(texts)), key=lambda text: texts[text]):
+        first = found[-1].first if found else text
+        shared = _common(texts[first], texts[text][:-1]) if found else 0
+        found.append(Beginning(text, first, shared) if shared >= FEWEST_SHARED else Beginning(text, text, 0))
+    return found
+
+
+def _common(one: list[int], other: list[int]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 class _Further:
