@@ -15,6 +15,8 @@ from tiny import CONFIGS, EVERY_LINEAR, apart, base, ia3, lora, stirred
 from tiny_families import config
 from transformers import AutoModelForCausalLM, DynamicCache
 
+from expert_worker.events import Events
+from expert_worker.train.distributed import shard
 from expert_worker.train.fast.answering import (
     FEWEST_SHARED,
     added,
@@ -23,7 +25,7 @@ from expert_worker.train.fast.answering import (
     plain_answers,
 )
 from expert_worker.train.fast.decoder import causal_model
-from expert_worker.train.fast.eligible import obstacle_to_answers
+from expert_worker.train.fast.eligible import SHARDED, obstacle_to_answers
 from expert_worker.train.fast.roomy_cache import ROOM, RoomyLayer
 
 LENGTHS = (9, 3, 17, 5)
@@ -331,6 +333,20 @@ def test_what_it_does_not_compute_is_left_to_transformers(kind):
     assert reason in str(obstacle_to_answers(model))
     with fast_answers(model):
         assert "forward" not in vars(causal_model(model))
+
+
+def test_a_sharded_base_is_left_to_its_own_modules(tmp_path):
+    """They gather the weights of a layer when it is called."""
+    torch.distributed.init_process_group("gloo", f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        model = lora().eval()
+        expected = written(model, fast=False).sequences
+        shard(model, torch.device("cpu"), Events())
+        assert obstacle_to_answers(model) == SHARDED
+        with fast_answers(model):
+            assert torch.equal(written(model, fast=False).sequences, expected)
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def test_the_models_own_forward_is_back_after_an_error_and_a_block_within_changes_nothing():

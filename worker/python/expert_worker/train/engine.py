@@ -17,7 +17,7 @@ from expert_worker.train.fast.batch import CPU_MULTIPLE, IGNORED, PackedBatch
 from expert_worker.train.fast.between import Wrapper
 from expert_worker.train.fast.decoder import FastDecoder, causal_model
 from expert_worker.train.fast.dropout import Place, PlaceByThread, install
-from expert_worker.train.fast.eligible import obstacle
+from expert_worker.train.fast.eligible import SHARDED, obstacle
 from expert_worker.train.fast.kernels import triton_code, verdicts
 from expert_worker.train.fast.kernels.choice import Choice
 from expert_worker.train.objective import Objective
@@ -233,7 +233,7 @@ def build(
 def obstacle_here(model: Any, sharded: bool, wanted: bool) -> str | None:
     """Why the model does not take the fast path."""
     if sharded:
-        return "the base's weights are sharded over the processes, which only its own modules support"
+        return SHARDED
     return obstacle(model) or (None if wanted else "it is switched off")
 
 

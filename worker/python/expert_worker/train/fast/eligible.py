@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from torch import nn
+from torch.distributed.fsdp import FSDPModule
 
 from .decoder import causal_model
 from .families import layout
+
+SHARDED = "the base's weights are sharded over the processes, which only its own modules support"
 
 
 def obstacle(model: Any) -> str | None:
@@ -25,6 +28,8 @@ def obstacle_to_answers(model: Any) -> str | None:
     inner = causal_model(model)
     if inner.device.type != "cpu":
         return "answers are generated on a GPU"
+    if isinstance(inner, FSDPModule):
+        return SHARDED
     for check in (_architecture, _attention, _logits, _replaced):
         reason = check(inner)
         if reason is not None:
