@@ -19,6 +19,7 @@ from expert_worker.events import Events
 from expert_worker.train.distributed import shard
 from expert_worker.train.fast.answering import (
     FEWEST_SHARED,
+    Prompts,
     added,
     common_beginnings,
     fast_answers,
@@ -232,6 +233,12 @@ def test_what_prompts_begin_with_is_computed_once_for_each_of_them(monkeypatch):
         with fast_answers(model):
             ours = model(input_ids=ids, attention_mask=mask, use_cache=False).logits
     assert apart(ours[mask.bool()], every[mask.bool()]) < 1e-5
+
+
+def test_no_document_is_without_tokens():
+    """Torch's flash attention on a CPU divides by their number."""
+    mask = torch.tensor([[0, 0, 0], [0, 1, 1], [0, 0, 0]]).bool()
+    assert Prompts(torch.ones(3, 3, dtype=torch.long), mask, None).documents.lengths == (2, 30)
 
 
 def test_padding_sees_itself_alone():

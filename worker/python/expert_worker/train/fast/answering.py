@@ -94,7 +94,7 @@ class AnsweringDecoder:
             tokens: _Tokens = _Further(mask.bool(), cache, self._dtype)
         else:
             cache = self._empty(cache) if use_cache or cache is not None else None
-            tokens = _Prompts(input_ids, mask.bool(), cache)
+            tokens = Prompts(input_ids, mask.bool(), cache)
         logits = self._logits(tokens, input_ids, position_ids.expand(rows, count), logits_to_keep or count)
         return CausalLMOutputWithPast(logits=logits, past_key_values=cache)
 
@@ -161,7 +161,7 @@ class _Tokens(Protocol):
         """The last ones as [rows, wanted, width]."""
 
 
-class _Prompts:
+class Prompts:
     """The first tokens of each row, packed: without padding, and what several rows begin with once."""
 
     def __init__(self, ids: Tensor, mask: Tensor, cache: DynamicCache | None) -> None:
@@ -182,9 +182,11 @@ class _Prompts:
             ]
         )
         self._filler = -len(self._computed) % CPU_MULTIPLE
-        filler = [self._filler] if self._filler else []
-        shared = [*(it.shared for it in begins), *(0 for _ in filler)]
-        self._documents = Documents((*own, *filler), mask.device, tuple(shared) if any(shared) else ())
+        shared = [it.shared for it in begins]
+        # A row may be padding alone, and some kernels take no document without tokens.
+        documents = [it for it in zip([*own, self._filler], [*shared, 0], strict=True) if it[0]]
+        lengths, counts = zip(*documents, strict=True)
+        self.documents = Documents(lengths, mask.device, counts if any(counts) else ())
 
     def chosen(self, of_rows: Tensor) -> Tensor:
         found = of_rows.flatten()[self._computed]
@@ -194,7 +196,7 @@ class _Prompts:
         if self._cache is not None:
             keys, values = (self._whole(x).transpose(1, 2) for x in (key, value))
             self._cache.update(keys, values, number)
-        return layer.attend(query, key, value, self._documents, layer.scale).flatten(1)
+        return layer.attend(query, key, value, self.documents, layer.scale).flatten(1)
 
     def _whole(self, x: Tensor) -> Tensor:
         """[rows, tokens, ...] with zeros for padding."""
