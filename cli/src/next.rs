@@ -79,16 +79,20 @@ fn size(bytes: u64) -> String {
     format!("--max-memory {}{name}", bytes / unit)
 }
 
-/// As the command takes it: shorthands and presets are options of those that train. The others but `pretokenize` read
-/// nothing that shorthands set.
+/// Of `training.config`, what decides prepared rows.
+const OF_ROWS: [&str; 4] = ["max_seq_length", "packing", "seed", "share_prefixes"];
+
+/// As the command takes it. Shorthands and presets are options of those that train: of them `pretokenize` reads what
+/// decides rows, and the others nothing.
 fn change(verb: &str, set: &Set) -> Option<String> {
     let as_set = || format!("--set {}", quoted(&format!("{}={}", set.path, set.value)));
-    let is_typed = set.option == "--set";
+    let decides_rows = || OF_ROWS.iter().any(|key| set.path == format!("training.config.{key}"));
     match verb {
+        _ if set.option == "--set" => Some(as_set()),
         "train" | "plan" if set.option.starts_with(PRESET) => Some(set.option.clone()),
-        "train" | "plan" if !is_typed => Some(format!("{} {}", set.option, quoted(&set.value))),
-        "train" | "plan" | "pretokenize" => Some(as_set()),
-        _ => is_typed.then(as_set),
+        "train" | "plan" => Some(format!("{} {}", set.option, quoted(&set.value))),
+        "pretokenize" => decides_rows().then(as_set),
+        _ => None,
     }
 }
 
