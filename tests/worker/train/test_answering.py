@@ -76,7 +76,7 @@ def test_every_architecture_answers_as_transformers_does(kind, adapter):
 
 @contextmanager
 def without_calls(model: Any) -> Iterator[None]:
-    """Of peft's modules, which compute with more passes over memory."""
+    """Of peft's modules, which are slower."""
     hooks = [
         module.register_forward_pre_hook(lambda *_: pytest.fail("peft's own module was called"))
         for module in model.modules()
@@ -129,7 +129,7 @@ def test_16_bits_are_as_near_to_32_as_those_of_transformers():
     assert 0 < apart(ours, exact) < 1.5 * apart(theirs, exact) + 0.002
 
 
-def test_changed_weights_are_read_anew():
+def test_changed_weights_are_read_again():
     model = lora().eval()
     before = written(model, fast=True).logits[0]
     stirred(model).eval()
@@ -242,7 +242,7 @@ def test_no_document_is_without_tokens():
 
 
 def test_padding_sees_itself_alone():
-    """Kernels differ in what they make of a token that sees nothing: some make no number of it."""
+    """Some kernels give NaN for a token that sees nothing."""
     mask = torch.tensor([[0, 0, 0, 0, 1], [1, 1, 1, 1, 1]]).bool()
     seen = added(mask, 3, torch.float32)[:, 0] == 0
     assert seen[0].tolist() == [
@@ -295,7 +295,7 @@ def test_a_layer_writes_behind_what_it_keeps_and_moves_when_its_room_is_full():
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy])
-def test_a_copied_layer_writes_into_a_room_of_its_own(duplicate):
+def test_a_copied_layer_writes_into_its_own_room(duplicate):
     layer = RoomyLayer()
     layer.update(*new(0, 5))
     other = duplicate(layer)

@@ -284,6 +284,6 @@ def added(mask: Tensor, count: int, dtype: torch.dtype) -> Tensor | None:
     rows, whole = mask.shape
     place = torch.arange(whole, device=mask.device)
     own = place[-count:].unsqueeze(1)
-    # What padding itself sees, nobody reads; without anything it would be no number.
+    # What padding sees, nobody reads. If it saw nothing, some kernels would give NaN.
     seen = (mask.unsqueeze(1) & (place <= own)) | (place == own)
     return torch.zeros((rows, 1, count, whole), dtype=dtype).masked_fill_(~seen.unsqueeze(1), float("-inf"))
