@@ -122,7 +122,10 @@ fn what_was_not_measured_is_named_with_the_command_that_measures_it() {
     let document = plan(&world);
     assert_eq!((&document["experts"], &document["makespan_seconds"]), (&json!([]), &json!(0.0)));
     let first = &document["not_measured"][0];
-    assert_eq!(first["measure"], "expert-cli train experts/a/manifest.json --max-steps 10 -o DIR");
+    assert_eq!(
+        first["measure"],
+        "expert-cli train experts/a/manifest.json --device cpu --max-steps 10 -o DIR"
+    );
     assert_eq!(document["not_measured"].as_array().unwrap().len(), 4);
 
     std::fs::write(world.path("experts/b/manifest.json"), "{}").unwrap();
