@@ -13,6 +13,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from expert_worker.evaluate.generation import GREEDY, answering
+from expert_worker.train.fast.eligible import has_virtual_tokens
 from expert_worker.train.fast.roomy_cache import RoomyLayer
 
 # A shorter beginning, such as a system message alone, is computed sooner than its cache is copied.
@@ -23,7 +24,7 @@ def cache_of(model: Any, pad: int, ids: torch.Tensor, mask: torch.Tensor) -> Dyn
     """The keys and values of all tokens but the last, from which generation starts. None where more than
     they decides what follows: virtual tokens of a soft prompt, or the states of a recurrent layer.
     """
-    if int(mask.sum(1).min()) < 2 or _has_virtual_tokens(model):
+    if int(mask.sum(1).min()) < 2 or has_virtual_tokens(model):
         return None
     with answering(model), torch.inference_mode():
         cache = model.generate(
@@ -40,7 +41,7 @@ def cache_of(model: Any, pad: int, ids: torch.Tensor, mask: torch.Tensor) -> Dyn
 
 def leaves_early(model: Any) -> bool:
     """Whether a batch can continue without some of its rows: layers keep keys and values of each, no more."""
-    return not _has_virtual_tokens(model) and _is_repeatable(_empty_cache(model))
+    return not has_virtual_tokens(model) and _is_repeatable(_empty_cache(model))
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class PromptKeys:
 
 def keeps_prompts(model: Any) -> bool:
     """Whether text can follow the keys and values of padded prompts."""
-    return not _has_virtual_tokens(model) and _allows_padding_within(model)
+    return not has_virtual_tokens(model) and _allows_padding_within(model)
 
 
 def _part(cache: DynamicCache, rows: slice, tokens: int) -> DynamicCache:
@@ -119,11 +120,6 @@ class SharedBeginning:
         if cache is not None:
             cache.batch_repeat_interleave(rows)
         return cache
-
-
-def _has_virtual_tokens(model: Any) -> bool:
-    adapter = getattr(model, "active_peft_config", None)
-    return adapter is not None and bool(adapter.is_prompt_learning)
 
 
 def _empty_cache(model: Any) -> DynamicCache | None:

@@ -11,6 +11,7 @@ from .decoder import causal_model
 from .families import layout
 
 SHARDED = "the base's weights are sharded over the processes, which only its own modules support"
+VIRTUAL_TOKENS = "prompt learning puts virtual tokens before each row"
 
 
 def obstacle(model: Any) -> str | None:
@@ -34,10 +35,13 @@ def obstacle_to_answers(model: Any) -> str | None:
         reason = check(inner)
         if reason is not None:
             return reason
-    config = getattr(model, "active_peft_config", None)
-    if config is not None and config.is_prompt_learning:
-        return "prompt learning puts virtual tokens before each row"
-    return None
+    return VIRTUAL_TOKENS if has_virtual_tokens(model) else None
+
+
+def has_virtual_tokens(model: Any) -> bool:
+    """Whether the active adapter is a soft prompt."""
+    adapter = getattr(model, "active_peft_config", None)
+    return adapter is not None and bool(adapter.is_prompt_learning)
 
 
 def _architecture(inner: Any) -> str | None:
@@ -87,7 +91,7 @@ def _replaced(inner: Any) -> str | None:
 def _adapter(model: Any) -> str | None:
     config = getattr(model, "peft_config", {}).get("default")
     if config is not None and getattr(config, "is_prompt_learning", False):
-        return "prompt learning puts virtual tokens before each row"
+        return VIRTUAL_TOKENS
     if getattr(config, "rank_dropout", 0.0):
         return "this adapter's dropout draws from torch's own generator"
     return None
