@@ -82,12 +82,28 @@ fn size(bytes: u64) -> String {
 /// Of `training.config`, what decides prepared rows.
 const OF_ROWS: [&str; 4] = ["max_seq_length", "packing", "seed", "share_prefixes"];
 
+/// What an answer to a prompt does not depend on.
+const NOT_OF_ANSWERS: [&str; 11] = [
+    "training.config.rank",
+    "training.config.learning_rate",
+    "training.config.epochs",
+    "training.config.max_steps",
+    "training.config.batch_size",
+    "training.config.gradient_accumulation_steps",
+    "training.dataset.path",
+    "training.dataset.validation_path",
+    "training.dataset.test_path",
+    "evaluation.test_set_size",
+    "evaluation.test_sets",
+];
+
 /// As the command takes it. Shorthands and presets are options of those that train: of them `pretokenize` reads what
 /// decides rows, and the others nothing.
 fn change(verb: &str, set: &Set) -> Option<String> {
     let as_set = || format!("--set {}", quoted(&format!("{}={}", set.path, set.value)));
     let decides_rows = || OF_ROWS.iter().any(|key| set.path == format!("training.config.{key}"));
     match verb {
+        "generate" if NOT_OF_ANSWERS.contains(&set.path.as_str()) => None,
         _ if set.option == "--set" => Some(as_set()),
         "train" | "plan" if set.option.starts_with(PRESET) => Some(set.option.clone()),
         "train" | "plan" => Some(format!("{} {}", set.option, quoted(&set.value))),

@@ -60,6 +60,7 @@ fn every_command_says_which_one_follows() {
 fn the_next_command_has_the_settings_of_this_one() {
     let world = World::shelf(&["a"]);
     let rank = "--set training.config.rank=4";
+    let seed = "--set training.config.seed=7";
     let data = "--data experts/a/datasets/train.jsonl";
     let typed = [rank, "--max-steps 7", "--preset cpu", data, "--device cpu", "--max-memory 3GB"].join(" ");
     for (words, starts, ends) in [
@@ -75,9 +76,9 @@ fn the_next_command_has_the_settings_of_this_one() {
         ),
         (format!("train experts/a {rank} --max-steps 7"), "evaluate", rank.to_owned()),
         (
-            format!("evaluate experts/a --base-only {rank} --data experts/a/datasets/test.jsonl"),
+            format!("evaluate experts/a --base-only {rank} {seed} --data experts/a/datasets/test.jsonl"),
             "generate",
-            format!("{rank} --prompt '...'"),
+            format!("{seed} --prompt '...'"),
         ),
     ] {
         let words: Vec<&str> = words.split(' ').collect();

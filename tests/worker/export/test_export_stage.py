@@ -28,6 +28,7 @@ from transformers import PreTrainedTokenizerFast as Fast
 from expert_worker.errors import BadInput, Failed, Storage
 from expert_worker.events import Events
 from expert_worker.export import folders
+from expert_worker.export.modelfile import vllm_command
 from expert_worker.export.stage import run
 from expert_worker.run_record import Outcome
 from expert_worker.run_record.card import model_card
@@ -87,7 +88,7 @@ def order(base: Path, adapter: Path, target: Path, **options: Any) -> Any:
         "machine.paths.base": str(base),
         "recipe.base.name": "Org/Tiny",
         "recipe.template.kind": "chatml",
-        "recipe.adapter.kind": options.get("kind", "lora"),
+        "recipe.adapter.rank": 64,
         "recipe.base.quantization": options.get("quantization", "none"),
         "machine.dtype": options.get("dtype", "fp32"),
         "request": {
@@ -110,17 +111,26 @@ def said(base: Path, adapter: Path) -> torch.Tensor:
 def test_a_plain_adapter_is_whole_and_the_same(kind: str, base: Path, tmp_path: Path) -> None:
     final = trained(kind, base, tmp_path)
     target = tmp_path / "shared" / "adapter"
-    result = run(order(base, final, target, kind=kind), Events.in_memory()[0])
+    result = run(order(base, final, target), Events.in_memory()[0])
     assert result["logits_difference"] == 0.0 and result["merged"] is False
     assert {p.name for p in target.iterdir()} == {p.name for p in final.iterdir()}
     assert torch.equal(said(base, final), said(base, target))
+    # Kind and rank are the adapter's: the plan's are those of a LoRA of rank 64.
+    ranks = ["8"] if kind == "lora" else []
+    assert [words.split("--max-lora-rank ")[1].split()[0] for words in result["commands"]] == ranks
+
+
+def test_a_command_for_vllm_holds_the_largest_rank() -> None:
+    config = {"peft_type": "LORA", "r": 8, "rank_pattern": {"q_proj": 40, "v_proj": 4}}
+    command = vllm_command(Path("adapter"), "words", "Org/Tiny", config)
+    assert command is not None and "--max-lora-rank 64 " in command
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ADAPTERS if kind != "prompt"])
 def test_a_merged_model_needs_no_peft(kind: str, base: Path, tmp_path: Path) -> None:
     final = trained(kind, base, tmp_path)
     target = tmp_path / "merged"
-    result = run(order(base, final, target, kind=kind, merge=True), Events.in_memory()[0])
+    result = run(order(base, final, target, merge=True), Events.in_memory()[0])
     model = AutoModelForCausalLM.from_pretrained(target).eval()
     with torch.no_grad():
         torch.testing.assert_close(model(IDS).logits, said(base, final), rtol=1e-4, atol=1e-5)
@@ -197,7 +207,7 @@ def test_what_differs_is_not_exported(base: Path, tmp_path: Path, monkeypatch) -
 def test_a_soft_prompt_cannot_be_merged(base: Path, tmp_path: Path) -> None:
     final = trained("prompt", base, tmp_path)
     with pytest.raises(BadInput, match="soft prompt"):
-        run(order(base, final, tmp_path / "merged", kind="prompt", merge=True), Events.in_memory()[0])
+        run(order(base, final, tmp_path / "merged", merge=True), Events.in_memory()[0])
 
 
 def test_a_used_target_is_refused_and_an_empty_one_is_not(base: Path, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 def load_adapter(model: Any, folder: Path) -> Any:
     """The base with this adapter, in evaluation mode: each tensor has a place, and each place a tensor."""
-    document = _config(folder)
+    document = read_config(folder)
     shapes = _shapes(folder)
     _check_sizes(document, shapes, folder)
     try:
@@ -60,7 +60,8 @@ def _adapted(model: Any, document: Mapping[str, Any], folder: Path) -> Any:
         return PeftModel.from_pretrained(model, str(folder), config=config, is_trainable=False)
 
 
-def _config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> dict[str, Any]:
+    """Of a kind that is known, and without what names code."""
     path = folder / CONFIG
     try:
         if path.stat().st_size > _LARGEST_CONFIG:

@@ -11,7 +11,7 @@ import torch
 
 from expert_worker.adapter import CONFIG, KINDS, WEIGHTS
 from expert_worker.base import load_base, load_tokenizer, locate
-from expert_worker.base.adapter import load_adapter
+from expert_worker.base.adapter import load_adapter, read_config
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import human
 from expert_worker.errors import BadInput, Failed, Storage
@@ -86,7 +86,7 @@ def _check(loaded: Any, events: Events, adapter: Path, folder: Path) -> float:
 
 
 def fill_with_merged(recipe: Recipe, machine: Machine, events: Events, adapter: Path, folder: Path) -> float:
-    if KINDS[recipe.adapter.kind].is_soft_prompt:
+    if read_config(adapter)["peft_type"] == KINDS["prompt"].peft_type:
         raise BadInput(
             "A soft prompt cannot be merged: it is not part of the weights",
             hint="Export it with --adapter.",

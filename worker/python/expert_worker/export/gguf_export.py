@@ -11,10 +11,8 @@ import gguf
 import numpy as np
 import torch
 
-from expert_worker.adapter import CONFIG
 from expert_worker.base import load_base, load_tokenizer, locate
-from expert_worker.base.adapter import load_adapter
-from expert_worker.checkpoint import files
+from expert_worker.base.adapter import load_adapter, read_config
 from expert_worker.evaluate.decode import end_ids, stop_texts
 from expert_worker.evaluate.rows import Message, rows_of, spread
 from expert_worker.events import Events
@@ -53,7 +51,7 @@ def fill_with_gguf(
     llama.cpp's products is between both."""
     llama_cpp.require()
     if not merge:
-        check_kind(files.read_json(adapter / CONFIG))
+        check_kind(read_config(adapter))
     wide = machine.model_copy(update={"dtype": "fp32"})
     base = folders.unquantized(recipe.base, events).model_copy(update={"quantization": "none"})
     source = locate(base, machine.paths, events)

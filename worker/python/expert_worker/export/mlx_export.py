@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from expert_worker.adapter import CONFIG, WEIGHTS
 from expert_worker.base import load_base
-from expert_worker.base.adapter import load_adapter
+from expert_worker.base.adapter import load_adapter, read_config
 from expert_worker.checkpoint import files
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
@@ -34,7 +34,7 @@ _LAYER = re.compile(r"(?:.*\.)?layers\.\d+\.")
 
 
 def fill_with_mlx(recipe: Recipe, machine: Machine, events: Events, adapter: Path, folder: Path) -> float:
-    config = files.read_json(adapter / CONFIG)
+    config = read_config(adapter)
     check_kind(config)
     loaded = load_base(recipe.base, machine, events, as_stored=True)
     events.stage("write", detail=MLX_WEIGHTS)

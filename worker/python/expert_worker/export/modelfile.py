@@ -58,14 +58,17 @@ def gguf_commands(target: Path, name: str, model: str, adapter: str | None) -> t
     return shlex.join(server), shlex.join(["ollama", "create", name, "-f", str(target / "Modelfile")])
 
 
-def vllm_command(target: Path, name: str, base: str, rank: int | None) -> str:
-    """Of an adapter that vLLM loads."""
+def vllm_command(target: Path, name: str, base: str, config: Mapping[str, Any]) -> str | None:
+    """None of an adapter that vLLM does not load."""
+    if config["peft_type"] != "LORA" or config.get("use_dora"):
+        return None
+    rank = max([config["r"], *(config.get("rank_pattern") or {}).values()])
     lora = [
         "--enable-lora",
         "--lora-modules",
         f"{name}={target}",
         "--max-lora-rank",
-        str(vllm_rank(rank or 16)),
+        str(vllm_rank(rank)),
     ]
     return shlex.join(["vllm", "serve", base, *lora, "--chat-template", str(target / "chat_template.jinja")])
 

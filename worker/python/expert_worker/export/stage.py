@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from expert_worker.adapter import check_adapter
+from expert_worker.base.adapter import read_config
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import refusals_in_words
 from expert_worker.errors import BadInput, Failed
@@ -80,9 +81,8 @@ def _commands(recipe: Recipe, request: ExportRequest) -> tuple[str, ...]:
         return (mlx_command(target, public_name(recipe.base.name)),)
     if request.merge:
         return (shlex.join(["vllm", "serve", str(target), "--served-model-name", name]),)
-    if recipe.adapter.kind not in ("lora", "rslora"):
-        return ()
-    return (vllm_command(target, name, public_name(recipe.base.name), recipe.adapter.rank),)
+    command = vllm_command(target, name, public_name(recipe.base.name), read_config(target))
+    return () if command is None else (command,)
 
 
 def _check_target(target: Path) -> None:
