@@ -13,6 +13,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from expert_worker.evaluate.generation import GREEDY, answering
+from expert_worker.train.fast.decoder import causal_model
 from expert_worker.train.fast.eligible import has_virtual_tokens
 from expert_worker.train.fast.roomy_cache import RoomyLayer
 
@@ -124,7 +125,7 @@ class SharedBeginning:
 
 def _empty_cache(model: Any) -> DynamicCache | None:
     """What the model's layers keep; None where it is no `DynamicCache`."""
-    base = _base_of(model)
+    base = causal_model(model)
     if getattr(base, "_is_stateful", True) or base.config.is_encoder_decoder:
         return None
     if not base._supports_default_dynamic_cache() or base.generation_config.cache_implementation:
@@ -147,9 +148,5 @@ def _allows_padding_within(model: Any) -> bool:
     return (
         cache is not None
         and all(type(layer) is DynamicLayer for layer in cache.layers)
-        and _base_of(model)._supports_attention_backend
+        and causal_model(model)._supports_attention_backend
     )
-
-
-def _base_of(model: Any) -> Any:
-    return model.get_base_model() if hasattr(model, "get_base_model") else model
