@@ -19,7 +19,7 @@ const MODULE: &str = "expert_worker.schema_rows";
 /// The schema, and how many rows to make of it.
 #[derive(clap::Args, Debug)]
 pub struct Options {
-    /// CREATE TABLE statements: of SQLite, or a dump's of PostgreSQL or MySQL
+    /// CREATE TABLE statements: of SQLite, SQL Server, or a dump of PostgreSQL or MySQL
     #[arg(long, value_name = "FILE", conflicts_with = "schema")]
     pub ddl: Option<PathBuf>,
     /// The JSON Schema of a payload: texts that people type, and the JSON object that each means

@@ -1,4 +1,4 @@
-"""What is read from CREATE TABLE statements of three dialects, and what is refused in words."""
+"""What is read from CREATE TABLE statements of four dialects, and what is refused in words."""
 
 from pathlib import Path
 
@@ -68,6 +68,65 @@ def test_a_postgresql_dump() -> None:
     assert {"COPY", "GRANT", "CREATE FUNCTION"} <= set(schema.ignored)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_script_of_sql_server(encoding: str) -> None:
+    """As Management Studio writes it: UTF-16 and Windows' line ends."""
+    text = (DDL / "workshop.sql").read_text(encoding="utf-8")
+    schema = read_ddl(text.replace("\n", "\r\n").encode(encoding), "workshop.sql")
+    assert [table.name for table in schema.tables] == ["Customers", "Jobs", "Parts Used", "Bays", "Tools"]
+    customers, jobs, parts, bays, tools = schema.tables
+    assert (customers.key, jobs.key, parts.key) == (("CustomerID",), ("JobID",), ("JobID", "LineNo"))
+    assert jobs.links == {"CustomerID": "Customers", "BayID": "Bays"}
+    assert parts.links == {"JobID": "Jobs"} and tools.links == {"BayID": "Bays"}
+    kinds = {column.name: column.kind for table in schema.tables for column in table.columns}
+    assert kinds["Company Name"] == "text" and kinds["IsActive"] == "bool" and kinds["Opened"] == "datetime"
+    assert kinds["Estimate"] == "real" and kinds["Total"] == "other" and kinds["Token"] == "other"
+    amount = parts.column("Quantity")
+    assert amount and (amount.type, amount.low, amount.nullable) == ("decimal(18,2)", 0, False)
+    length = bays.column("LengthCm")
+    assert length and (length.low, length.high) == (300, 900)
+    assert {"USE", "SET", "EXEC", "CREATE PROCEDURE", "IF", "GRANT"} == set(schema.ignored)
+
+
+def test_keys_that_phpmyadmin_adds_together() -> None:
+    schema = read(
+        "CREATE TABLE album (id int(11) NOT NULL, artist int(11)) ENGINE=InnoDB;"
+        "CREATE TABLE artist (id int(11) NOT NULL, rank int(11));"
+        "ALTER TABLE artist ADD KEY r (rank), ADD PRIMARY KEY (id);"
+        "ALTER TABLE album ADD PRIMARY KEY (id),\n ADD CONSTRAINT c CHECK (id BETWEEN 1 AND 9),\n"
+        " ADD CONSTRAINT f FOREIGN KEY (artist) REFERENCES artist (id);"
+        "ALTER TABLE album MODIFY id int(11) NOT NULL AUTO_INCREMENT;"
+    )
+    album, artist = schema.tables
+    assert (album.key, artist.key, album.links) == (("id",), ("id",), {"artist": "artist"})
+    first = album.column("id")
+    assert first and (first.low, first.high) == (1, 9)
+    assert schema.ignored == {"ALTER TABLE": 2}
+
+
+def test_statements_without_an_end() -> None:
+    schema = read(
+        "CREATE SCHEMA shop CREATE TABLE a (id INT PRIMARY KEY) CREATE TABLE b (id INT, a_id INT)\n"
+        "ALTER TABLE b ADD FOREIGN KEY (a_id) REFERENCES a(id) CREATE INDEX i ON b (id)\n/\n"
+        "CREATE GLOBAL TEMPORARY TABLE c (x INT)\n/\nGRANT CREATE TABLE TO someone;"
+        "CREATE TABLE d (x INT, y TEXT DEFAULT 'CREATE TABLE e (z INT)')"
+    )
+    assert [table.name for table in schema.tables] == ["a", "b", "c", "d"]
+    assert schema.tables[1].links == {"a_id": "a"}
+    assert schema.ignored == {"CREATE SCHEMA": 1, "GRANT": 1}
+
+
+def test_tables_of_a_procedure_are_not_the_schemas() -> None:
+    schema = read(
+        "CREATE PROCEDURE p() BEGIN CREATE TEMPORARY TABLE t (x INT); DROP TABLE t; END;"
+        "CREATE TABLE kept (id INT PRIMARY KEY);"
+        "CREATE TRIGGER g AFTER INSERT ON kept BEGIN INSERT INTO kept VALUES (1); END;"
+        "CREATE TABLE #session (x INT);"
+    )
+    assert [table.name for table in schema.tables] == ["kept"]
+    assert schema.ignored == {"CREATE PROCEDURE": 1, "CREATE TRIGGER": 1, "CREATE TABLE #": 1}
+
+
 def test_names_of_every_kind() -> None:
     schema = read(
         'CREATE TABLE "select" ("group" TEXT, "two words" INT, [from] INT, `key` TEXT, größe INT, key2 TEXT);'
@@ -105,7 +164,8 @@ MANY = "".join(f"CREATE TABLE t{number} (a TEXT);" for number in range(MOST_TABL
         (b"", "no CREATE TABLE"),
         (b"SELECT 1;", "no CREATE TABLE"),
         (b"CREATE TABLE t (a TEXT)\0", "NUL"),
-        (b"\xff\xfe" * 50, "not UTF-8"),
+        (b"CREATE TABLE caf\xe9 (x INT)", "line 1: not UTF-8"),
+        (b"\xff\xfeC\x00R", "line 1: not UTF-16"),
         (b"-" * (MOST_BYTES + 1), "more than 8 MiB"),
         (b"CREATE TABLE t (\n a TEXT DEFAULT 'x\n);", "line 2: a quoted text or name has no end"),
         (b"CREATE TABLE t (a TEXT) /* ...", "a comment has no end"),

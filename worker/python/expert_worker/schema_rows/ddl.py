@@ -1,4 +1,4 @@
-"""Reads the CREATE TABLE statements of a file: SQLite's, and those of PostgreSQL's and MySQL's dumps.
+"""Reads the CREATE TABLE statements of a file: SQLite's and SQL Server's, and PostgreSQL's and MySQL's dumps.
 
 SQLite refuses the constructs of other dialects, so the statements are read word by word; nothing of the
 file is executed. SQLite then executes normalised statements of the same tables, which the rows show.
@@ -6,6 +6,7 @@ file is executed. SQLite then executes normalised statements of the same tables,
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ MOST_COLUMNS = 200
 LONGEST_NAME = 64
 _ENDS_TYPE_TEXT = """
 NOT NULL DEFAULT PRIMARY UNIQUE CHECK REFERENCES COLLATE CONSTRAINT GENERATED AS AUTO_INCREMENT
-AUTOINCREMENT COMMENT ON CHARSET IDENTITY KEY STORED VIRTUAL INVISIBLE DEFERRABLE
+AUTOINCREMENT COMMENT ON CHARSET IDENTITY KEY STORED VIRTUAL INVISIBLE DEFERRABLE FOREIGN ROWGUIDCOL SPARSE
 """
 _ENDS_TYPE = frozenset(_ENDS_TYPE_TEXT.split())
 _CONSTRAINTS_TEXT = """
@@ -32,11 +33,11 @@ _KINDS = {
     "int": "INT INTEGER BIGINT SMALLINT TINYINT MEDIUMINT INT2 INT4 INT8 SERIAL BIGSERIAL SMALLSERIAL",
     "bool": "BOOL BOOLEAN BIT",
     "year": "YEAR",
-    "real": "REAL FLOAT DOUBLE NUMERIC DECIMAL NUMBER MONEY DEC FLOAT4 FLOAT8",
+    "real": "REAL FLOAT DOUBLE NUMERIC DECIMAL NUMBER MONEY SMALLMONEY DEC FLOAT4 FLOAT8",
     "date": "DATE",
-    "datetime": "DATETIME TIMESTAMP TIMESTAMPTZ DATETIME2 SMALLDATETIME",
+    "datetime": "DATETIME TIMESTAMP TIMESTAMPTZ DATETIME2 SMALLDATETIME DATETIMEOFFSET",
     "text": "CHAR VARCHAR TEXT CHARACTER NVARCHAR NCHAR CLOB STRING CITEXT TINYTEXT MEDIUMTEXT LONGTEXT ENUM "
-    "VARCHAR2 BPCHAR NATIVE VARYING",
+    "VARCHAR2 NVARCHAR2 BPCHAR NATIVE VARYING NTEXT SYSNAME",
 }
 KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words.split()}
 
@@ -83,18 +84,21 @@ def read_ddl(data: bytes, name: str) -> Schema:
             hint="Write the structure without the rows: pg_dump --schema-only, mysqldump --no-data, "
             "or sqlite3 FILE .schema.",
         )
-    if b"\0" in data:
+    wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    if b"\0" in data and not wide:
         raise BadInput(
             f"{name} has NUL bytes: it is not a text file",
             code="bad-ddl",
             hint="Of a database file, write the statements first: sqlite3 FILE .schema > schema.sql",
         )
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode("utf-16" if wide else "utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise BadInput(
-            f"{name}, line {line}: not UTF-8", code="bad-ddl", hint="Convert the file to UTF-8."
+            f"{name}, line {line}: not {'UTF-16' if wide else 'UTF-8'}",
+            code="bad-ddl",
+            hint="Convert the file to UTF-8.",
         ) from None
     try:
         return _Reader().read(text)
@@ -152,6 +156,9 @@ class _Reader:
         at = next(place for place, word in enumerate(words) if word.says("TABLE")) + 1
         if at < len(words) and words[at].says("IF"):
             at += 3
+        if at < len(words) and words[at].text == "#":
+            self.schema.ignored["CREATE TABLE #"] += 1
+            return
         name, at = _last_name(words, at)
         if at >= len(words) or words[at].text != "(":
             self.schema.ignored["CREATE TABLE without columns"] += 1
@@ -195,6 +202,9 @@ class _Reader:
                 break
             end = _inside(part, end)[1] if part[end].text == "(" else end + 1
         column = self.typed(name, part[1:end])
+        if end == 1 and end < len(part) and part[end].says("AS"):
+            # Computed from others, and of a kind that the statement does not say.
+            column.kind = "other"
         table.columns.append(column)
         self.options(table, column, part[end:])
         return False
@@ -262,22 +272,21 @@ class _Reader:
             self.check(table, body)
 
     def alter(self, words: list[Token]) -> None:
-        """PostgreSQL's dumps add keys after the tables."""
+        """Dumps of PostgreSQL, phpMyAdmin and SQL Server add keys after the tables."""
         at = 2
         while at < len(words) and words[at].says("ONLY", "IF", "EXISTS"):
             at += 1
         name, at = _last_name(words, at)
         table = self.schema.table(name)
-        rest = words[at:]
-        if (
-            table
-            and len(rest) > 1
-            and rest[0].says("ADD")
-            and rest[1].says("CONSTRAINT", "PRIMARY", "FOREIGN", "CHECK")
-        ):
-            self.constraint(table, rest[1:])
-        else:
+        while at + 1 < len(words) and words[at].says("WITH") and words[at + 1].says("CHECK", "NOCHECK"):
+            at += 2
+        parts = [part[1:] if part[0].says("ADD") else part for part in _split(words[at:])]
+        keys = [part for part in parts if part and part[0].says("CONSTRAINT", "PRIMARY", "FOREIGN", "CHECK")]
+        if table is None or len(keys) < len(parts):
             self.schema.ignored["ALTER TABLE"] += 1
+        if table is not None:
+            for part in keys:
+                self.constraint(table, part)
 
     def check(self, table: Table, words: list[Token]) -> None:
         """`x IN (...)`, `x = ANY (ARRAY[...])`, `x BETWEEN 1 AND 5`, `x > 0`; others are not needed."""
@@ -359,7 +368,8 @@ def _after_body(pending: list[list[Token]], place: int, words: list[Token]) -> i
     for end in range(place, len(pending)):
         if pending[end][0].says("END"):
             return end + 1
-        if _is_create(pending[end], "TABLE", "TRIGGER"):
+        is_temporary = any(word.says("TEMPORARY", "TEMP") or word.text == "#" for word in pending[end][1:4])
+        if _is_create(pending[end], "TABLE", "TRIGGER") and not is_temporary:
             break
     return place
 

@@ -1,4 +1,8 @@
-"""The words of SQL text, whatever its dialect: comments are left out, and statements end at `;`."""
+"""The words of SQL text, whatever its dialect, without comments.
+
+A statement ends at `;`, at a line of `GO` (SQL Server) or `/` (Oracle), and where the next one creates or
+alters a table.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +30,8 @@ _IS_MYSQL = re.compile(r"`|\bAUTO_INCREMENT\b|\bENGINE\s*=", re.I)
 # Rows of a PostgreSQL dump, commands of psql, and MySQL's change of the mark that ends a statement.
 _COPY = re.compile(r"^COPY\s[^;]*;\n.*?^\\\.$", re.S | re.M | re.I)
 _COMMAND = re.compile(r"^(?:\\[a-z!].*|DELIMITER\s.*)$", re.M | re.I)
+_END = re.compile(r"^[ \t]*(?:GO(?:[ \t]+\d+)?|/)[ \t]*\r?$", re.M | re.I)
+_HAVE_BODIES = ("TRIGGER", "FUNCTION", "PROCEDURE", "PROC", "EVENT")
 
 
 @dataclass(frozen=True)
@@ -48,18 +54,35 @@ def statements(source: str) -> Iterator[list[Token]]:
     """Each statement's tokens."""
     copied = [found[0].count("\n") for found in _COPY.finditer(source)]
     source = _COPY.sub(lambda found: "COPY;" + "\n" * found[0].count("\n"), source) if copied else source
-    source = _COMMAND.sub("", source)
+    source = _END.sub(";", _COMMAND.sub("", source))
     pattern = _MYSQL if _IS_MYSQL.search(source) else _STANDARD
     found: list[Token] = []
+    depth = 0
     for token in _tokens(source, pattern):
         if token.kind == "mark" and token.text == ";":
             if found:
                 yield found
-            found = []
-        else:
-            found.append(token)
+            found, depth = [], 0
+            continue
+        if token.kind == "mark":
+            depth = max(0, depth + {"(": 1, ")": -1}.get(token.text, 0))
+        begins = _last_verb(found) if depth == 0 and token.says("TABLE") else 0
+        if begins:
+            yield found[:begins]
+            found = found[begins:]
+        found.append(token)
     if found:
         yield found
+
+
+def _last_verb(words: list[Token]) -> int:
+    """The place of CREATE or ALTER before TABLE; 0 where no new statement begins."""
+    if words and (
+        words[0].says("GRANT", "REVOKE", "DENY") or any(it.says(*_HAVE_BODIES) for it in words[1:6])
+    ):
+        return 0
+    places = range(len(words) - 1, max(0, len(words) - 4), -1)
+    return next((place for place in places if words[place].says("CREATE", "ALTER")), 0)
 
 
 def _tokens(source: str, pattern: re.Pattern[str]) -> Iterator[Token]:
