@@ -22,9 +22,10 @@ pub struct Options {
     /// CREATE TABLE statements: of SQLite, SQL Server, or a dump of PostgreSQL or MySQL
     #[arg(long, value_name = "FILE", conflicts_with = "schema")]
     pub ddl: Option<PathBuf>,
-    /// The JSON Schema of a payload: texts that people type, and the JSON object that each means
+    /// The JSON Schema of a payload, or `api.json#Order` for a schema of an OpenAPI document: texts that people type,
+    /// and the JSON object that each means
     #[arg(long, value_name = "FILE")]
-    pub schema: Option<PathBuf>,
+    schema: Option<PathBuf>,
     /// Your words for tables and columns, in JSON (docs/your-data.md has an example)
     #[arg(long, value_name = "FILE", requires = "ddl")]
     pub words: Option<PathBuf>,
@@ -36,9 +37,42 @@ pub struct Options {
     pub seed: u32,
 }
 
+/// A JSON Schema's file, and the definition in it that is meant.
+#[derive(Debug, PartialEq)]
+pub struct Payload {
+    pub file: PathBuf,
+    part: Option<String>,
+}
+
 impl Options {
-    pub fn file(&self) -> Option<&Path> {
-        self.ddl.as_deref().or(self.schema.as_deref())
+    pub fn payload(&self) -> Option<Payload> {
+        self.schema.as_deref().map(Payload::named)
+    }
+
+    /// What the file, or the part of it, is called.
+    pub fn name(&self) -> Option<String> {
+        let stem = |file: &Path| file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        match &self.ddl {
+            Some(file) => Some(stem(file)),
+            None => self.payload().map(|it| it.part_name().unwrap_or_else(|| stem(&it.file))),
+        }
+    }
+}
+
+impl Payload {
+    /// A file may have `#` in its own name.
+    fn named(path: &Path) -> Self {
+        let parts = path.to_str().filter(|_| !path.exists()).and_then(|text| text.split_once('#'));
+        match parts {
+            Some((file, part)) if !file.is_empty() && !part.is_empty() => {
+                Self { file: file.into(), part: Some(part.to_owned()) }
+            }
+            _ => Self { file: path.to_owned(), part: None },
+        }
+    }
+
+    fn part_name(&self) -> Option<String> {
+        self.part.as_ref().map(|part| part.rsplit('/').next().unwrap_or(part).to_owned())
     }
 }
 
@@ -59,10 +93,21 @@ pub struct Made {
     pub unused_words: Vec<String>,
 }
 
-pub fn make(options: &Options, output: &Path, global: &Global, console: &Console) -> Result<Made, Failure> {
-    let (flag, file) = match (&options.ddl, &options.schema) {
-        (Some(file), _) => ("--ddl", file),
-        (None, Some(file)) => ("--schema", file),
+/// `copy` is where a JSON Schema goes, too.
+pub fn make(
+    options: &Options,
+    output: &Path,
+    copy: Option<&Path>,
+    global: &Global,
+    console: &Console,
+) -> Result<Made, Failure> {
+    let mut arguments: Vec<OsString> = match (&options.ddl, options.payload()) {
+        (Some(file), _) => vec!["--ddl".into(), file.into()],
+        (None, Some(Payload { file, part })) => {
+            let part = part.into_iter().flat_map(|part| ["--part".into(), part.into()]);
+            let copy = copy.into_iter().flat_map(|copy| ["--copy".into(), copy.into()]);
+            ["--schema".into(), file.into()].into_iter().chain(part).chain(copy).collect()
+        }
         (None, None) => {
             return Err(Failure::bad_input("no-schema", "no schema is named")
                 .hint("name CREATE TABLE statements with --ddl, or a JSON Schema with --schema"));
@@ -70,7 +115,7 @@ pub fn make(options: &Options, output: &Path, global: &Global, console: &Console
     };
     let python = Search::here(global.python.as_deref(), None).find()?.of_this_version()?;
     console.say(&format!("making {} rows; each answer is checked", grouped(u64::from(options.rows))));
-    let mut arguments: Vec<OsString> = vec![flag.into(), file.into(), "--output".into(), output.into()];
+    arguments.extend(["--output".into(), output.into()]);
     arguments.extend(["--rows".into(), options.rows.to_string().into()]);
     arguments.extend(["--seed".into(), options.seed.to_string().into()]);
     arguments.extend(options.words.iter().flat_map(|words| ["--words".into(), words.into()]));
@@ -121,5 +166,32 @@ impl Made {
             let message = format!("--words names what no table has: {}", self.unused_words.join(", "));
             console.warn(&message, Some("write table, column or table.column as the schema does"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_named_behind_the_file() {
+        let named = |text: &str| {
+            let found = Payload::named(Path::new(text));
+            (found.file.to_string_lossy().into_owned(), found.part.clone(), found.part_name())
+        };
+        let part = |text: &str| Some(text.to_owned());
+        assert_eq!(named("api.json#Order"), ("api.json".to_owned(), part("Order"), part("Order")));
+        let pointer = "/components/schemas/Order";
+        assert_eq!(
+            named(&format!("a/api.json#{pointer}")),
+            ("a/api.json".to_owned(), part(pointer), part("Order"))
+        );
+        for whole in ["api.json", "api.json#", "#Order"] {
+            assert_eq!(named(whole), (whole.to_owned(), None, None));
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a#b.json");
+        std::fs::write(&file, "{}").unwrap();
+        assert_eq!(Payload::named(&file), Payload { file, part: None });
     }
 }

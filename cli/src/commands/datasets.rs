@@ -64,7 +64,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
 }
 
 fn generate(args: &GenerateArgs, global: &Global, console: &Console) -> Result<Exit, Failure> {
-    let made = schema_rows::make(&args.options, &args.output, global, console)?;
+    let made = schema_rows::make(&args.options, &args.output, None, global, console)?;
     made.report(&args.options, console);
     if console.json {
         console.document(&json!({"ok": true, "made": made}));

@@ -44,19 +44,19 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
-    match (&args.name, args.schema.file(), &args.tool) {
+    match (&args.name, args.schema.name(), &args.tool) {
         (Some(name), _, _) => expert(name, args, global, console),
-        (None, Some(file), _) => expert(&named_after(file), args, global, console),
+        (None, Some(schema), _) => expert(&named_after(&schema), args, global, console),
         (None, None, Some(tool)) => repository(tool, &parent(args), console),
         (None, None, None) => list(console),
     }
 }
 
 /// `Music Shop.sql` makes expert-music-shop.
-fn named_after(schema: &Path) -> String {
-    let stem = schema.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
+fn named_after(schema: &str) -> String {
+    let schema = schema.to_lowercase();
     let words: Vec<_> =
-        stem.split(|c: char| !c.is_ascii_alphanumeric()).filter(|it| !it.is_empty()).collect();
+        schema.split(|c: char| !c.is_ascii_alphanumeric()).filter(|it| !it.is_empty()).collect();
     format!("expert-{}", words.join("-"))
 }
 
@@ -101,8 +101,7 @@ fn expert(name: &str, args: &Args, global: &Global, console: &Console) -> Result
 
 /// A preset for a schema has one, and no other preset reads one.
 fn fits(args: &Args) -> Result<(), Failure> {
-    let Options { ddl, schema, .. } = &args.schema;
-    match (args.preset, ddl, schema) {
+    match (args.preset, &args.schema.ddl, args.schema.payload()) {
         (Preset::Sql, None, _) => {
             Err(Failure::bad_input("no-schema", "the preset sql makes its rows from your tables")
                 .hint("name a file of CREATE TABLE statements with --ddl"))
@@ -134,13 +133,17 @@ fn readme(name: &str, path: &str, args: &Args) -> String {
 /// The rows to start from, and the schema that they were made from.
 fn rows(args: &Args, folder: &Path, global: &Global, console: &Console) -> Result<Vec<String>, Failure> {
     let data = folder.join("datasets");
-    if let Some(file) = args.schema.file() {
-        let made = schema_rows::make(&args.schema, &data, global, console)?;
+    if args.schema.name().is_some() {
+        let copy = folder.join("schema.json");
+        let mut made = schema_rows::make(&args.schema, &data, Some(&copy), global, console)?;
         made.report(&args.schema, console);
-        let copy = folder.join(if args.preset == Preset::Json { "schema.json" } else { "schema.sql" });
-        let text = fs::read(file).map_err(|error| Failure::reading("read", file, &error))?;
-        durable::write(&copy, &text).map_err(|error| Failure::writing("write", &copy, &error))?;
-        return Ok(made.files.iter().chain([&copy]).map(|file| portable(file)).collect());
+        if let Some(file) = &args.schema.ddl {
+            let copy = folder.join("schema.sql");
+            let text = fs::read(file).map_err(|error| Failure::reading("read", file, &error))?;
+            durable::write(&copy, &text).map_err(|error| Failure::writing("write", &copy, &error))?;
+            made.files.push(copy);
+        }
+        return Ok(made.files.iter().map(|file| portable(file)).collect());
     }
     let mut written = Vec::new();
     for split in Split::ALL {

@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.scorers import find_scorer
 from expert_worker.schema_rows.__main__ import main
+from expert_worker.schema_rows.document import read_document
 from expert_worker.schema_rows.json_rows import JsonRows
 from expert_worker.schema_rows.payload import read_schema
 
@@ -17,7 +18,7 @@ SCHEMA = Path(__file__).parent / "ddl" / "order.json"
 
 
 def made(schema: dict[str, Any], count: int, split: str = "test") -> list[dict[str, Any]]:
-    payload = read_schema(json.dumps(schema).encode(), "order.json")
+    payload = read_schema(read_document(json.dumps(schema).encode(), "order.json"))
     return list(JsonRows(payload, 1).rows(split, count))
 
 
@@ -82,7 +83,7 @@ def test_the_same_bytes_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 )
 def test_what_no_row_can_be_made_of_is_refused(schema: str, message: str) -> None:
     with pytest.raises(BadInput, match=message) as refused:
-        read_schema(schema.encode(), "api.json")
+        read_schema(read_document(schema.encode(), "api.json"))
     assert refused.value.hint
 
 

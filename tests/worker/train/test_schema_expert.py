@@ -57,6 +57,23 @@ def api_expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "expert-order"
 
 
+def test_a_schema_of_an_openapi_document_is_named_behind_the_file(tmp_path: Path) -> None:
+    order = {
+        "type": "object",
+        "required": ["id"],
+        "properties": {"id": {"type": "integer"}, "by": {"type": "string"}},
+    }
+    api = {"openapi": "3.1.0", "components": {"schemas": {"LateOrder": order}}}
+    (tmp_path / "api.json").write_text(json.dumps(api))
+    whole = init(tmp_path, "--preset", "json", "--schema", "api.json", "--rows", "40")
+    assert whole.returncode == 2 and "--schema 'api.json#LateOrder'" in " ".join(whole.stderr.split())
+    assert [path.name for path in tmp_path.iterdir()] == ["api.json"]
+    done = init(tmp_path, "--preset", "json", "--schema", "api.json#LateOrder", "--rows", "40")
+    assert (done.returncode, done.stdout) == (0, "expert-lateorder\n"), done.stderr
+    schema = json.loads((tmp_path / "expert-lateorder" / "schema.json").read_text())
+    assert schema == {"title": "LateOrder", **order}
+
+
 @pytest.mark.parametrize("made", ["expert", "api_expert"])
 def test_it_learns(made: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     expert: Path = request.getfixturevalue(made)

@@ -21,8 +21,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, default=2000, help="training rows")
     parser.add_argument("--seed", type=int, default=1, help="another seed, another data set")
     parser.add_argument("--words", type=Path, help="synonyms of tables and columns, in JSON")
+    parser.add_argument("--part", help="of the JSON Schema: a definition's name, or a JSON Pointer")
+    parser.add_argument("--copy", type=Path, help="where to write the JSON Schema alone")
     asked = parser.parse_args(arguments)
-    request = Request(asked.ddl or asked.schema, asked.rows, asked.seed, asked.output, asked.words)
+    request = Request(
+        asked.ddl or asked.schema, asked.rows, asked.seed, asked.output, asked.words, asked.part, asked.copy
+    )
     try:
         made = from_ddl(request) if asked.ddl else from_json_schema(request)
     except ExpertError as error:

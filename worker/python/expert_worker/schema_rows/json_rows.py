@@ -58,7 +58,10 @@ class JsonRows:
         said: list[tuple[str, str]] = []
         keep: list[str] = []
         value = self._object(self.payload.root, draw, held_out, said, keep)
-        if not value or not self._is_valid(value):
+        if not value:
+            self.dropped["without a value"] += 1
+            return None
+        if not self._is_valid(value):
             self.dropped["not valid by the schema"] += 1
             return None
         answer = json.dumps(value, ensure_ascii=False)

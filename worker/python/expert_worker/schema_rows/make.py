@@ -16,6 +16,7 @@ from expert_worker.evaluate.authoring.written import among
 
 from .copies import without_copies
 from .ddl import MOST_BYTES, read_ddl
+from .document import HINT, read_document
 from .json_rows import JsonRows
 from .payload import read_schema
 from .scenes import Database
@@ -39,6 +40,9 @@ class Request:
     seed: int
     output: Path
     words: Path | None = None
+    # Of a JSON Schema: the definition that is meant, and where to write the schema alone.
+    part: str | None = None
+    copy: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -71,17 +75,22 @@ def from_ddl(request: Request) -> Made:
     written = by_hand(SYSTEM, LONGEST, f"ddl/{request.seed}")
     splits["train"] = list(among(iter(splits["train"]), written, WRITTEN, request.rows))
     statements = "".join(database.statement(table.name) + "\n" for table in schema.tables)
-    files = _write(request.output, splits, {"tables.sql": statements})
+    files = _write(request.output, splits, {request.output / "tables.sql": statements.encode()})
     return _made(splits, files, len(database.spoken), schema.ignored, maker.dropped, synonyms.unused())
 
 
 def from_json_schema(request: Request) -> Made:
     """Rows from the JSON Schema of a payload."""
     _check_output(request)
-    payload = read_schema(read(request.schema), request.schema.name)
+    name = request.schema.name
+    try:
+        document = read_document(read(request.schema), name, request.part)
+        payload = read_schema(document)
+    except RecursionError:
+        raise BadInput(f"{name} is nested too deeply", code="bad-schema", hint=HINT) from None
     maker = JsonRows(payload, request.seed)
     splits = _splits(request.rows, held_out_rows(request.rows), maker.rows, maker.dropped)
-    files = _write(request.output, splits, {})
+    files = _write(request.output, splits, {request.copy: document.copy} if request.copy else {})
     return _made(splits, files, payload.leaves, payload.ignored, maker.dropped, [])
 
 
@@ -144,15 +153,15 @@ def _check_output(request: Request, *others: str) -> None:
             )
 
 
-def _write(output: Path, splits: dict[str, list[Row]], texts: dict[str, str]) -> tuple[str, ...]:
+def _write(output: Path, splits: dict[str, list[Row]], others: dict[Path, bytes]) -> tuple[str, ...]:
     written = []
     try:
         for split, rows in splits.items():
             written.append(output / f"{split}.jsonl")
             write_rows(written[-1], rows)
-        for name, text in texts.items():
-            written.append(output / name)
-            written[-1].write_bytes(text.encode())
+        for path, content in others.items():
+            written.append(path)
+            path.write_bytes(content)
     except OSError as error:
         for path in written:
             path.unlink(missing_ok=True)

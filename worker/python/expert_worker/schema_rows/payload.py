@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from expert_worker.evaluate.authoring.sql import pools
 
 from . import ddl
 from .columns import spec, spoken_table
+from .document import HINT, Document, split_pointer
 from .vocabulary import Synonyms, words_of
 
 Schema = Mapping[str, Any]
@@ -21,7 +21,7 @@ MOST_LEAVES = 120
 DEEPEST = 4
 MOST_REFERENCES = 40
 _LISTED = 3
-_HINT = "Name a JSON Schema of one object with `properties`; in OpenAPI, copy it from components.schemas."
+_NOT_MADE = "property without a type that can be made"
 
 
 @dataclass(frozen=True)
@@ -64,20 +64,13 @@ class Payload:
     leaves: int
 
 
-def read_schema(data: bytes, name: str) -> Payload:
-    if len(data) > 1 << 20:
-        raise BadInput(f"{name} has more than 1 MiB", code="bad-schema", hint=_HINT)
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{name} is not JSON: {error}", code="bad-schema", hint=_HINT) from None
-    if not isinstance(found, dict):
-        raise BadInput(f"{name} is not a JSON object", code="bad-schema", hint=_HINT)
-    noun = " ".join(words_of(str(found.get("title") or name.split(".", maxsplit=1)[0]))[:4]) or "object"
-    try:
-        return _Reader(found, name, noun).payload()
-    except RecursionError:
-        raise BadInput(f"{name} is nested too deeply", code="bad-schema", hint=_HINT) from None
+def read_schema(document: Document) -> Payload:
+    noun = " ".join(words_of(str(document.schema["title"]))[:4]) or "object"
+    return _Reader(document.schema, document.name, noun).payload()
+
+
+class _NoValue(BadInput):
+    """Of a required property. An optional one that holds it is left out."""
 
 
 class _Reader:
@@ -95,7 +88,7 @@ class _Reader:
         return Payload(self.noun, root, validated, self.ignored, self.leaves)
 
     def refused(self, message: str) -> BadInput:
-        return BadInput(f"{self.name}: {message}", code="bad-schema", hint=_HINT)
+        return BadInput(f"{self.name}: {message}", code="bad-schema", hint=HINT)
 
     def check(self, schema: dict[str, Any]) -> None:
         from jsonschema import Draft202012Validator
@@ -146,8 +139,7 @@ class _Reader:
 
     def target(self, reference: str) -> object:
         found: object = self.document
-        for part in reference[2:].split("/") if reference != "#" else ():
-            key = part.replace("~1", "/").replace("~0", "~")
+        for key in split_pointer(reference):
             if not isinstance(found, Mapping) or key not in found:
                 raise self.refused(f"the reference {reference[:60]!r} leads nowhere")
             found = found[key]
@@ -189,8 +181,9 @@ class _Reader:
                 raise self.refused(f"more than {MOST_LEAVES} values")
             return self.leaf(schema, path, kind)
         if required and path:
-            raise self.refused(f"{'.'.join(keys)} is required, and no value can be made of its schema")
-        self.ignored["property without a type that can be made"] += 1
+            message = f"{self.name}: {'.'.join(keys)} is required, and no value can be made of its schema"
+            raise _NoValue(message, code="bad-schema", hint=HINT)
+        self.ignored[_NOT_MADE] += 1
         return None
 
     def node(self, schema: Schema, path: tuple[str, ...]) -> Node | None:
@@ -203,7 +196,14 @@ class _Reader:
         for key, value in properties.items():
             if not key.strip() or not key.isprintable() or len(key) > ddl.LONGEST_NAME:
                 raise self.refused(f"the key {str(key)[:30]!r} cannot be used")
-            found = self.part(value, (*path, str(key)), required=key in required)
+            leaves = self.leaves
+            try:
+                found = self.part(value, (*path, str(key)), required=key in required)
+            except _NoValue:
+                if key in required:
+                    raise
+                self.ignored[_NOT_MADE] += 1
+                self.leaves, found = leaves, None
             if found is not None:
                 node.parts[str(key)] = found
         return node

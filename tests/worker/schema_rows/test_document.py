@@ -1,0 +1,145 @@
+"""The schema that a file, or a part of it, stands for."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from expert_worker.errors import BadInput
+from expert_worker.schema_rows.__main__ import main
+from expert_worker.schema_rows.document import read_document
+from expert_worker.schema_rows.payload import read_schema
+
+OBJECT = {"type": "object", "properties": {"name": {"type": "string"}}}
+SCHEMAS: dict[str, Any] = {
+    "Order": {
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            "items": {"type": "array", "items": {"$ref": "#/components/schemas/Item"}},
+            "state": {"$ref": "#/components/schemas/Item/properties/state"},
+            "note": {"type": "string", "nullable": True},
+            "parent": {"$ref": "#/components/schemas/Order"},
+        },
+    },
+    "Item": {
+        "type": "object",
+        "required": ["sku", "count"],
+        "properties": {
+            "sku": {"type": "string"},
+            "count": {
+                "type": "integer",
+                "minimum": 0,
+                "exclusiveMinimum": True,
+                "maximum": 90,
+                "exclusiveMaximum": False,
+            },
+            "state": {"$ref": "#/components/schemas/State"},
+        },
+    },
+    "State": {"type": "string", "enum": ["new", "sent"]},
+    "Unused": OBJECT,
+    "a/b~c": {"title": "Odd name", **OBJECT},
+}
+API = {
+    "openapi": "3.0.3",
+    "paths": {"/orders": {"post": {"schema": {"$ref": "#/components/schemas/Order"}}}},
+    "components": {"schemas": SCHEMAS},
+}
+
+
+def read(document: object, part: str | None = None) -> Any:
+    return read_document(json.dumps(document).encode(), "api.json", part)
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["Order", "/components/schemas/Order", "/paths/~1orders/post/schema"],
+    ids=["name", "pointer", "path"],
+)
+def test_a_part_stands_alone_with_what_it_refers_to(part: str) -> None:
+    document = read(API, part)
+    copy = json.loads(document.copy)
+    assert copy == document.schema
+    assert copy["title"] == "Order"
+    assert "Unused" not in copy["components"]["schemas"] and "paths" not in copy
+    validator = Draft202012Validator(copy)
+    Draft202012Validator.check_schema(copy)
+    whole = {"items": [{"sku": "a", "count": 1, "state": "sent"}], "state": "new", "note": None}
+    assert validator.is_valid(whole) and validator.is_valid({**whole, "parent": whole})
+    for wrong in ({"count": 0}, {"count": 91}, {"state": "gone"}):
+        assert not validator.is_valid({"items": [{"sku": "a", "count": 1, **wrong}]})
+    assert not validator.is_valid({**whole, "parent": {"items": 3}}) and not validator.is_valid(
+        {**whole, "state": 1}
+    )
+
+
+def test_names_of_definitions_wherever_they_are() -> None:
+    assert read({"definitions": {"A": OBJECT}}, "A").schema == {"title": "A", **OBJECT}
+    assert read({"$defs": {"A": OBJECT}, **OBJECT}, "A").schema == {"title": "A", **OBJECT}
+    assert read(API, "a/b~c").schema["title"] == "Odd name"
+    assert (
+        read({"items": [{"schema": OBJECT}]}, "/items/0/schema").schema["properties"] == OBJECT["properties"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "part", "message", "hint"),
+    [
+        (API, None, "an OpenAPI document", "--schema 'api.json#Order' (others: Item, State, Unused, a/b~c)"),
+        ({"$defs": {"A": OBJECT}}, None, "several definitions", "--schema 'api.json#A'."),
+        (API, "order", "no schema 'order'", "'api.json#Order'"),
+        (API, "/components/schemas/None", "no schema", "'api.json#Order'"),
+        (API, "/openapi", "no schema", "'api.json#Order'"),
+        (OBJECT, "A", "no schema 'A'", "one object with `properties`"),
+        ({"$defs": {f"N{number}": OBJECT for number in range(20)}}, None, "several", "N7, ...)"),
+    ],
+)
+def test_a_missing_part_is_told_what_there_is(
+    document: object, part: str | None, message: str, hint: str
+) -> None:
+    with pytest.raises(BadInput, match=message) as refused:
+        read(document, part)
+    assert hint in str(refused.value.hint)
+
+
+def test_a_chain_of_references_that_has_no_end() -> None:
+    reference = {"A": {"$ref": "#/$defs/B"}, "B": {"$ref": "#/$defs/A"}}
+    with pytest.raises(BadInput, match="leads to itself"):
+        read_schema(read({"$defs": reference}, "A"))
+
+
+def test_yaml_is_to_be_converted() -> None:
+    with pytest.raises(BadInput, match="not JSON") as refused:
+        read_document(b"openapi: 3.0.0\npaths: {}\n", "api.yaml")
+    assert "Convert YAML" in str(refused.value.hint)
+
+
+def test_the_copy_makes_the_same_rows(tmp_path: Path) -> None:
+    """Texts name the object after the file where the schema has no title, so the copy gets one."""
+    sources = {"parcel.json": (OBJECT, None), "api.json": (API, "Order")}
+    for name, (document, part) in sources.items():
+        source, folder = tmp_path / name, tmp_path / f"of-{name}"
+        source.write_text(json.dumps(document, indent=4))
+        copy = folder / "schema.json"
+        more = ["--part", part] if part else []
+        settings = ["--rows", "40", "--output"]
+        assert (
+            main(["--schema", str(source), *more, "--copy", str(copy), *settings, str(folder / "rows")]) == 0
+        )
+        assert main(["--schema", str(copy), *settings, str(folder / "again")]) == 0
+        for split in ("train", "validation", "test"):
+            one, again = ((folder / rows / f"{split}.jsonl").read_bytes() for rows in ("rows", "again"))
+            assert one == again
+    assert (tmp_path / "of-parcel.json" / "schema.json").read_text() == (
+        tmp_path / "parcel.json"
+    ).read_text().replace("{", '{\n    "title": "parcel",', 1)
+
+
+def test_a_file_with_a_title_is_copied_as_it_is() -> None:
+    data = b'\xef\xbb\xbf{ "title": "Order",\r\n  "properties": {"a": {"type": "string"}}}'
+    assert read_document(data, "api.json").copy == data
+    untitled = read_document('{"properties": {"ä": {"type": "string"}}}'.encode("utf-16"), "api.json")
+    assert json.loads(untitled.copy) == {"title": "api", "properties": {"ä": {"type": "string"}}}
