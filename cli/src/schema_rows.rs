@@ -91,6 +91,9 @@ pub struct Made {
     pub ignored: BTreeMap<String, u64>,
     pub dropped: BTreeMap<String, u64>,
     pub unused_words: Vec<String>,
+    /// Whether the copy of the schema can be the grammar of the answers.
+    #[serde(skip_serializing)]
+    pub is_grammar: bool,
 }
 
 /// `copy` is where a JSON Schema goes, too.

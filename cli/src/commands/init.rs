@@ -68,7 +68,11 @@ fn expert(name: &str, args: &Args, global: &Global, console: &Console) -> Result
         return Err(there_already(&folder).hint("choose another name, or remove it first"));
     }
     let path = portable(&folder);
-    let manifest = scaffold::manifest(name, args.preset).map_err(|error| broken(args.preset, &error))?;
+    let Written { files: mut written, grammar } = rows(args, &folder, global, console).inspect_err(|_| {
+        let _ = fs::remove_dir_all(&folder);
+    })?;
+    let manifest =
+        scaffold::manifest(name, args.preset, grammar).map_err(|error| broken(args.preset, &error))?;
     let schema = scaffold::schema().map_err(|error| broken(args.preset, &error))?;
     let files = [
         (PathBuf::from(MANIFEST), manifest),
@@ -76,9 +80,6 @@ fn expert(name: &str, args: &Args, global: &Global, console: &Console) -> Result
         (PathBuf::from("README.md"), readme(name, &path, args)),
         (PathBuf::from(".gitignore"), scaffold::IGNORED.to_owned()),
     ];
-    let mut written = rows(args, &folder, global, console).inspect_err(|_| {
-        let _ = fs::remove_dir_all(&folder);
-    })?;
     for (file, text) in files {
         let file = folder.join(file);
         durable::write(&file, text.as_bytes()).map_err(|error| {
@@ -130,11 +131,19 @@ fn readme(name: &str, path: &str, args: &Args) -> String {
     }
 }
 
+struct Written {
+    files: Vec<String>,
+    /// The one that answers are constrained by.
+    grammar: Option<&'static str>,
+}
+
+const SCHEMA_COPY: &str = "schema.json";
+
 /// The rows to start from, and the schema that they were made from.
-fn rows(args: &Args, folder: &Path, global: &Global, console: &Console) -> Result<Vec<String>, Failure> {
+fn rows(args: &Args, folder: &Path, global: &Global, console: &Console) -> Result<Written, Failure> {
     let data = folder.join("datasets");
     if args.schema.name().is_some() {
-        let copy = folder.join("schema.json");
+        let copy = folder.join(SCHEMA_COPY);
         let mut made = schema_rows::make(&args.schema, &data, Some(&copy), global, console)?;
         made.report(&args.schema, console);
         if let Some(file) = &args.schema.ddl {
@@ -143,7 +152,8 @@ fn rows(args: &Args, folder: &Path, global: &Global, console: &Console) -> Resul
             durable::write(&copy, &text).map_err(|error| Failure::writing("write", &copy, &error))?;
             made.files.push(copy);
         }
-        return Ok(made.files.iter().map(|file| portable(file)).collect());
+        let files = made.files.iter().map(|file| portable(file)).collect();
+        return Ok(Written { files, grammar: made.is_grammar.then_some(SCHEMA_COPY) });
     }
     let mut written = Vec::new();
     for split in Split::ALL {
@@ -152,7 +162,7 @@ fn rows(args: &Args, folder: &Path, global: &Global, console: &Console) -> Resul
             .map_err(|error| Failure::writing("write", &file, &error))?;
         written.push(portable(&file));
     }
-    Ok(written)
+    Ok(Written { files: written, grammar: None })
 }
 
 fn list(console: &Console) -> Result<Exit, Failure> {

@@ -113,7 +113,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
 fn new_expert() -> Result<TempDir, Failure> {
     let unwritten = |error: &std::io::Error| Failure::writing("write in", &std::env::temp_dir(), error);
     let folder = tempfile::tempdir().map_err(|error| unwritten(&error))?;
-    let manifest = scaffold::manifest("new", Preset::default()).map_err(|error| {
+    let manifest = scaffold::manifest("new", Preset::default(), None).map_err(|error| {
         Failure::new(Exit::Failed, "bad-preset", format!("the preset cannot be read: {error}"))
     })?;
     let data = Split::ALL.map(|split| (format!("datasets/{}", split.file()), scaffold::rows(split)));

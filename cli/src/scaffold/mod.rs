@@ -11,15 +11,17 @@ pub use rows::{Split, rows};
 /// What is made from the expert's files, and can be made again.
 pub const IGNORED: &str = "/weights/\n/datasets_optimized/\n";
 
-/// The manifest's text in a readable layout, with the preset's parts unchanged.
-pub fn manifest(name: &str, preset: Preset) -> serde_json::Result<String> {
+/// The manifest's text in a readable layout, with the preset's parts unchanged. `grammar` is a file that answers fit.
+pub fn manifest(name: &str, preset: Preset, grammar: Option<&str>) -> serde_json::Result<String> {
     let parts = preset.parts()?;
     let text = match preset {
         Preset::Sql => include_str!("manifest-sql.json"),
         Preset::Json => include_str!("manifest-json.json"),
         _ => include_str!("manifest.json"),
     };
+    let grammar = grammar.map_or_else(String::new, |file| format!(", \"grammar_file\": \"{file}\""));
     Ok(text
+        .replace("{{grammar}}", &grammar)
         .replace("{{base_models}}", parts.base_models)
         .replace("{{config}}", parts.config)
         .replace("{{name}}", name))

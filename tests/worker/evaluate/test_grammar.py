@@ -17,9 +17,9 @@ from tokenizers import decoders
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from expert_worker.errors import BadInput, Failed, Missing
-from expert_worker.evaluate import grammar as grammars
+from expert_worker.evaluate import guidance as grammars
 from expert_worker.evaluate.decode import Prompt, Written, answer_all, sample_all
-from expert_worker.evaluate.grammar import check_grammar
+from expert_worker.evaluate.guidance import check_grammar
 from expert_worker.evaluate.scored_rows import scored_rows
 from expert_worker.plan import Decoding, Grammar
 from expert_worker.schema_grammar import OF_PROMPT

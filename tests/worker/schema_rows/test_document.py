@@ -97,7 +97,7 @@ def test_names_of_definitions_wherever_they_are() -> None:
         ({"$defs": {f"N{number}": OBJECT for number in range(20)}}, None, "several", "N7, ...)"),
     ],
 )
-def test_a_missing_part_is_told_what_there_is(
+def test_a_missing_part_is_named_with_what_there_is(
     document: object, part: str | None, message: str, hint: str
 ) -> None:
     with pytest.raises(BadInput, match=message) as refused:

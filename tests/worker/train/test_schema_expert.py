@@ -54,6 +54,8 @@ def api_expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stderr
     assert done.stdout == "expert-order\n"
     assert (folder / "expert-order" / "schema.json").is_file()
+    # llguidance does not know uniqueItems.
+    assert "grammar_file" not in (folder / "expert-order" / "manifest.json").read_text()
     return folder / "expert-order"
 
 
@@ -72,6 +74,8 @@ def test_a_schema_of_an_openapi_document_is_named_behind_the_file(tmp_path: Path
     assert (done.returncode, done.stdout) == (0, "expert-lateorder\n"), done.stderr
     schema = json.loads((tmp_path / "expert-lateorder" / "schema.json").read_text())
     assert schema == {"title": "LateOrder", **order}
+    manifest = json.loads((tmp_path / "expert-lateorder" / "manifest.json").read_text())
+    assert manifest["training"]["decoding"]["grammar_file"] == "schema.json"
 
 
 @pytest.mark.parametrize("made", ["expert", "api_expert"])

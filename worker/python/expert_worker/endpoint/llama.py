@@ -20,7 +20,7 @@ from llguidance import LLMatcher, LLTokenizer
 from expert_worker.endpoint.ending import Ending
 from expert_worker.endpoint.engine import EngineFailed, GrammarRefused, Piece, Question
 from expert_worker.errors import BadInput, Failed
-from expert_worker.evaluate.grammar import matcher
+from expert_worker.evaluate.guidance import matcher
 from expert_worker.plan import Grammar
 from expert_worker.process.child import child_environment
 from expert_worker.schema_grammar import OF_PROMPT

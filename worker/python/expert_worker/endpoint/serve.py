@@ -241,7 +241,7 @@ def _engine(given: _EngineInputs) -> Engine:
             code="quantize-engine",
         )
     from expert_worker.endpoint.peft_engine import PeftEngine
-    from expert_worker.evaluate.grammar import check_grammar
+    from expert_worker.evaluate.guidance import check_grammar
 
     check_base(given.folder, given.experts[0], given.say)
     for expert in given.experts:

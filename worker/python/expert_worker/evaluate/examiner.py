@@ -16,7 +16,7 @@ from expert_worker.evaluate import scores
 from expert_worker.evaluate.cached_scores import CachedScores, digest
 from expert_worker.evaluate.confinement import Confinement
 from expert_worker.evaluate.decode import answer_all, sample_all
-from expert_worker.evaluate.grammar import rules_for
+from expert_worker.evaluate.guidance import rules_for
 from expert_worker.evaluate.headroom import Distinct, sampled_scores
 from expert_worker.evaluate.loss import LossAlong, answer_loss
 from expert_worker.evaluate.prompts import SHOTS, PromptMaker, choose_prompt, pick_examples, rows_to_choose_by

@@ -10,7 +10,7 @@ from pathlib import Path
 from expert_worker import results
 from expert_worker.checkpoint import files
 from expert_worker.errors import BadInput
-from expert_worker.evaluate.grammar import check_grammar
+from expert_worker.evaluate.guidance import check_grammar
 from expert_worker.evaluate.llm_judge import LlmJudge
 from expert_worker.evaluate.prompts import rows_to_choose_by
 from expert_worker.evaluate.rows import rows_of, spread

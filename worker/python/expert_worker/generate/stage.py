@@ -15,7 +15,7 @@ from transformers.generation.streamers import BaseStreamer
 from expert_worker.base import token_vectors
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.decode import cut, end_ids, write
-from expert_worker.evaluate.grammar import check_grammar
+from expert_worker.evaluate.guidance import check_grammar
 from expert_worker.evaluate.subject import Subject, open_subject
 from expert_worker.events import Events
 from expert_worker.plan import GenerateRequest, Plan, Recipe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import floor
 from pathlib import Path
@@ -14,6 +14,7 @@ from expert_worker.evaluate.authoring.sql.by_hand import by_hand
 from expert_worker.evaluate.authoring.write import write_rows
 from expert_worker.evaluate.authoring.written import among
 
+from .answer_grammar import fits
 from .copies import without_copies
 from .ddl import MOST_BYTES, read_ddl
 from .document import HINT, read_document
@@ -54,6 +55,8 @@ class Made:
     ignored: dict[str, int]
     dropped: dict[str, int]
     unused_words: tuple[str, ...]
+    # Whether the copy of the schema can be the grammar of the answers.
+    is_grammar: bool = False
 
 
 def held_out_rows(rows: int) -> int:
@@ -91,7 +94,9 @@ def from_json_schema(request: Request) -> Made:
     maker = JsonRows(payload, request.seed)
     splits = _splits(request.rows, held_out_rows(request.rows), maker.rows, maker.dropped)
     files = _write(request.output, splits, {request.copy: document.copy} if request.copy else {})
-    return _made(splits, files, payload.leaves, payload.ignored, maker.dropped, [])
+    made = _made(splits, files, payload.leaves, payload.ignored, maker.dropped, [])
+    answers = (row["messages"][-1]["content"] for rows in splits.values() for row in rows)
+    return replace(made, is_grammar=request.copy is not None and fits(document.copy, answers))
 
 
 def _splits(

@@ -8,7 +8,7 @@ from typing import Any
 from expert_worker.base import locate
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.cached_scores import fingerprint
-from expert_worker.evaluate.grammar import check_grammar
+from expert_worker.evaluate.guidance import check_grammar
 from expert_worker.evaluate.rows import rows_of, spread
 from expert_worker.evaluate.scored_rows import ScoredRows, check_on_references, scored_rows
 from expert_worker.evaluate.scorers import check_scorer, chosen_scorer

@@ -1,0 +1,99 @@
+"""A grammar as llguidance takes it, and whether it can. Nothing here needs torch."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Any
+
+from expert_worker.errors import BadInput, Missing
+from expert_worker.plan import Grammar
+from expert_worker.schema_grammar import OF_PROMPT
+
+INSTALL = "pip install llguidance"
+# As llama.cpp has it between the parts of a JSON document: endless white space would never end an answer.
+_JSON_SPACE = r"( |\n[ \t]{0,20})?"
+# For each token. A base that was not trained opens brackets without end; llguidance's default is 50,000.
+_MOST_STATES = 2_000_000
+
+
+def is_installed() -> bool:
+    return find_spec("llguidance") is not None
+
+
+def check_grammar(grammar: Grammar | None) -> None:
+    """Before a model is loaded: llguidance is here, and can use the grammar."""
+    if grammar is None:
+        return
+    if not is_installed():
+        raise Missing(
+            f"Answers are constrained by {grammar.name}, which needs the package llguidance",
+            hint=f"Install it: {INSTALL}; or set training.decoding.use_grammar to false.",
+            code="missing-package",
+        )
+    from llguidance import LLMatcher
+
+    reason = LLMatcher.validate_grammar(guidance(grammar, ""))
+    if reason:
+        raise _unusable(grammar, reason)
+
+
+def matcher(grammar: Grammar, written: str, tokenizer: Any) -> Any:
+    """`written` is the grammar as llguidance takes it."""
+    from llguidance import LLMatcher, LLParserLimits
+
+    made = LLMatcher(tokenizer, written, log_level=0, limits=LLParserLimits(step_max_items=_MOST_STATES))
+    if made.is_error():
+        raise _unusable(grammar, made.get_error())
+    return made
+
+
+def rules_for(grammar: Grammar | None, prompt: str) -> str | None:
+    """Of a grammar that depends on the prompt: `grammar.text` is only its name, whatever its rules are."""
+    if grammar is None or grammar.kind not in OF_PROMPT:
+        return None
+    return OF_PROMPT[grammar.kind](prompt).lark()
+
+
+@lru_cache(maxsize=16)
+def guidance(grammar: Grammar, prompt: str) -> str:
+    """As llguidance takes it. `prompt` is empty where the grammar does not depend on it."""
+    from llguidance import LLMatcher
+    from llguidance.gbnf_to_lark import gbnf_to_lark
+
+    try:
+        if (rules := rules_for(grammar, prompt)) is not None:
+            return str(LLMatcher.grammar_from_lark(rules))
+        if grammar.kind == "gbnf":
+            return str(LLMatcher.grammar_from_lark(gbnf_to_lark(_plain_characters(grammar.text))))
+        return str(
+            LLMatcher.grammar_from_json_schema(
+                grammar.text, overrides={"whitespace_flexible": True, "whitespace_pattern": _JSON_SPACE}
+            )
+        )
+    except Exception as error:
+        # The converter raises plain exceptions, some of them about a recursion that is too deep.
+        raise _unusable(grammar, str(error)) from None
+
+
+def _plain_characters(text: str) -> str:
+    """The converter takes characters beyond ASCII only as they are."""
+
+    def plain(found: re.Match[str]) -> str:
+        code = int(found[0][2:], 16) if found[0][1] in "uU" and len(found[0]) > 2 else 0
+        return chr(code) if code >= 0x80 else f"\\x{code:02x}" if code else found[0]
+
+    return re.sub(r"\\(?:u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", plain, text, flags=re.DOTALL)
+
+
+def _unusable(grammar: Grammar, reason: str) -> BadInput:
+    return BadInput(
+        f"The grammar {grammar.name} cannot be used: {first_line(reason)}",
+        hint="Correct it, or set training.decoding.use_grammar to false.",
+        code="grammar-unusable",
+    )
+
+
+def first_line(reason: str) -> str:
+    return " ".join(reason.strip().split("\n", 1)[0].split())[:300]
