@@ -111,10 +111,60 @@ def test_a_chain_of_references_that_has_no_end() -> None:
         read_schema(read({"$defs": reference}, "A"))
 
 
-def test_yaml_is_to_be_converted() -> None:
-    with pytest.raises(BadInput, match="not JSON") as refused:
-        read_document(b"openapi: 3.0.0\npaths: {}\n", "api.yaml")
-    assert "Convert YAML" in str(refused.value.hint)
+OPENAPI_YAML = b"""\
+openapi: 3.0.3
+paths:
+  /orders:
+    get: {responses: {200: {description: ok}}}
+components:
+  schemas:
+    Order:
+      type: object
+      required: [placed_on]
+      properties:
+        placed_on: {type: string, enum: [2024-01-31, no, on]}
+        count: {type: integer, minimum: 010, maximum: 1e3}
+        share: {type: number, maximum: .5}
+        gift: {type: boolean, default: True, nullable: true}
+        note: {type: string, default: ~}
+"""
+
+
+@pytest.mark.parametrize("name", ["api.yaml", "API.YML"])
+def test_yaml_has_the_values_of_version_1_2(name: str) -> None:
+    document = read_document(OPENAPI_YAML, name, "Order")
+    properties = document.schema["properties"]
+    assert properties["placed_on"]["enum"] == ["2024-01-31", "no", "on"]
+    assert (properties["count"]["minimum"], properties["count"]["maximum"]) == (10, 1000.0)
+    assert properties["share"]["maximum"] == 0.5
+    assert properties["gift"] == {"type": ["boolean", "null"], "default": True}
+    assert properties["note"]["default"] is None
+    assert json.loads(document.copy) == document.schema
+    response = read_document(OPENAPI_YAML, name, "/paths/~1orders/get/responses/200").schema
+    assert response["description"] == "ok"
+    with pytest.raises(BadInput, match="an OpenAPI document"):
+        read_document(OPENAPI_YAML, name)
+
+
+def test_a_yaml_schema_is_written_as_json() -> None:
+    document = read_document(b"type: object\nproperties: {name: {type: string}}\n", "parcel.yaml")
+    assert json.loads(document.copy) == document.schema == {"title": "parcel", **OBJECT}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: &x [1]\nb: *x", "line 2: aliases"),
+        ("a: 1\nb: [1", "line 2: "),
+        ("a: !!python/object/apply:os.system ['true']", "line 1: could not determine a constructor"),
+        ("- a", "not one object"),
+        ("a: " + "[" * 100_000, "not YAML|nested"),
+        ("a: " + "x" * (2 << 20), "more than 2 MiB"),
+    ],
+)
+def test_yaml_that_is_refused(text: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        read_document(text.encode(), "api.yaml")
 
 
 def test_the_copy_makes_the_same_rows(tmp_path: Path) -> None:
@@ -141,5 +191,7 @@ def test_the_copy_makes_the_same_rows(tmp_path: Path) -> None:
 def test_a_file_with_a_title_is_copied_as_it_is() -> None:
     data = b'\xef\xbb\xbf{ "title": "Order",\r\n  "properties": {"a": {"type": "string"}}}'
     assert read_document(data, "api.json").copy == data
+    empty = read_document(b'{"title": "", "properties": {"a": {"type": "string"}}}', "api.json")
+    assert json.loads(empty.copy) == empty.schema and empty.schema["title"] == "api"
     untitled = read_document('{"properties": {"ä": {"type": "string"}}}'.encode("utf-16"), "api.json")
     assert json.loads(untitled.copy) == {"title": "api", "properties": {"ä": {"type": "string"}}}

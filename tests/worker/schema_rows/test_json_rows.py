@@ -66,7 +66,7 @@ def test_the_same_bytes_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     [
         ("", "not JSON"),
         ("[" * 100_000, "not JSON"),
-        ("[1]", "not a JSON object"),
+        ("[1]", "not one object"),
         ('{"type": "string"}', "not an object with properties"),
         ('{"properties": {"a": {"$ref": "#/properties/a"}}}', "leads to itself"),
         ('{"properties": {" ": {"type": "string"}}}', "cannot be used"),

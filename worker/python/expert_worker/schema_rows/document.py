@@ -12,6 +12,7 @@ from typing import Any
 from expert_worker.errors import BadInput
 
 from .ddl import MOST_BYTES
+from .yaml_text import read_yaml
 
 LARGEST = 1 << 20
 HINT = "Name a JSON Schema of one object with `properties`."
@@ -35,8 +36,7 @@ def read_document(data: bytes, name: str, part: str | None = None) -> Document:
     found = _parsed(data, name)
     if part:
         schema = _standalone(found, part, name)
-        text = json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
-        return Document(schema, name, _checked(text.encode(), name))
+        return Document(schema, name, _written(schema, name))
     _checked(data, name)
     named = _named(found)
     if named and not found.keys() & {"properties", "$ref", "allOf", "oneOf", "anyOf"}:
@@ -44,23 +44,33 @@ def read_document(data: bytes, name: str, part: str | None = None) -> Document:
         raise BadInput(
             f"{name} is {kind}", code="bad-schema", hint=f"Name one of its schemas: {_some(named, name)}."
         )
-    if found.get("title"):
-        return Document(found, name, data)
-    title = name.split(".", maxsplit=1)[0]
-    return Document({"title": title, **found}, name, _with_title(data, title))
+    title = found.get("title") or name.split(".", maxsplit=1)[0]
+    schema = {**found, "title": title}
+    if _is_yaml(name) or found.get("title", title) != title:
+        return Document(schema, name, _written(schema, name))
+    return Document(schema, name, data if "title" in found else _with_title(data, title))
 
 
 def _parsed(data: bytes, name: str) -> dict[str, Any]:
     if len(data) > MOST_BYTES:
         raise BadInput(f"{name} has more than {MOST_BYTES >> 20} MiB", code="bad-schema", hint=HINT)
     try:
-        found = json.loads(data)
+        found = read_yaml(data) if _is_yaml(name) else json.loads(data)
     except (ValueError, RecursionError) as error:
-        hint = f"{HINT} Convert YAML to JSON first." if re.search(rb"^\w+:", data, re.M) else HINT
-        raise BadInput(f"{name} is not JSON: {error}", code="bad-schema", hint=hint) from None
+        kind = "YAML" if _is_yaml(name) else "JSON"
+        raise BadInput(f"{name} is not {kind}: {error}", code="bad-schema", hint=HINT) from None
     if not isinstance(found, dict):
-        raise BadInput(f"{name} is not a JSON object", code="bad-schema", hint=HINT)
+        raise BadInput(f"{name} is not one object", code="bad-schema", hint=HINT)
     return found
+
+
+def _is_yaml(name: str) -> bool:
+    return name.lower().endswith((".yaml", ".yml"))
+
+
+def _written(schema: dict[str, Any], name: str) -> bytes:
+    text = json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+    return _checked(text.encode(), name)
 
 
 def _checked(data: bytes, name: str) -> bytes:
