@@ -105,6 +105,18 @@ def test_a_missing_part_is_named_with_what_there_is(
     assert hint in str(refused.value.hint)
 
 
+def test_a_large_document_says_what_there_is() -> None:
+    with pytest.raises(BadInput, match="an OpenAPI document"):
+        read({**API, "info": {"description": "x" * (2 << 20)}})
+    with pytest.raises(BadInput, match="more than 1 MiB"):
+        read({**OBJECT, "description": "x" * (2 << 20)})
+
+
+def test_half_a_character_is_written_as_it_was() -> None:
+    document = read({"$defs": {"A": {**OBJECT, "description": "\ud83d"}}}, "A")
+    assert json.loads(document.copy) == document.schema
+
+
 def test_a_chain_of_references_that_has_no_end() -> None:
     reference = {"A": {"$ref": "#/$defs/B"}, "B": {"$ref": "#/$defs/A"}}
     with pytest.raises(BadInput, match="leads to itself"):

@@ -37,13 +37,13 @@ def read_document(data: bytes, name: str, part: str | None = None) -> Document:
     if part:
         schema = _standalone(found, part, name)
         return Document(schema, name, _written(schema, name))
-    _checked(data, name)
     named = _named(found)
     if named and not found.keys() & {"properties", "$ref", "allOf", "oneOf", "anyOf"}:
         kind = "an OpenAPI document" if _is_openapi(found) else "a JSON Schema of several definitions"
         raise BadInput(
             f"{name} is {kind}", code="bad-schema", hint=f"Name one of its schemas: {_some(named, name)}."
         )
+    _checked(data, name)
     title = found.get("title") or name.split(".", maxsplit=1)[0]
     schema = {**found, "title": title}
     if _is_yaml(name) or found.get("title", title) != title:
@@ -69,8 +69,11 @@ def _is_yaml(name: str) -> bool:
 
 
 def _written(schema: dict[str, Any], name: str) -> bytes:
-    text = json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
-    return _checked(text.encode(), name)
+    try:
+        data = json.dumps(schema, indent=2, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # A lone surrogate, which JSON can hold only as an escape.
+        data = json.dumps(schema, indent=2).encode()
+    return _checked(data + b"\n", name)
 
 
 def _checked(data: bytes, name: str) -> bytes:
