@@ -18,7 +18,7 @@ LARGEST = 1 << 20
 HINT = "Name a JSON Schema of one object with `properties`."
 _NAMED_IN = (("components", "schemas"), ("definitions",), ("$defs",))
 _MOST_NAMES = 8
-_MOST_REFERENCES = 40
+MOST_REFERENCES = 40
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def _standalone(document: dict[str, Any], part: str, name: str) -> dict[str, Any
 def _behind(document: dict[str, Any], keys: list[str]) -> tuple[list[str], object]:
     """The place that a pointer, or a chain of references, leads to, and what is there."""
     target = _at(document, keys) if keys else None
-    for _ in range(_MOST_REFERENCES):
+    for _ in range(MOST_REFERENCES):
         only_refers = isinstance(target, Mapping) and set(target) == {"$ref"}
         reference = next(_references(target), None) if only_refers else None
         if reference is None:

@@ -13,13 +13,12 @@ from expert_worker.evaluate.authoring.sql import pools
 
 from . import ddl
 from .columns import spec, spoken_table
-from .document import HINT, Document, split_pointer
+from .document import HINT, MOST_REFERENCES, Document, split_pointer
 from .vocabulary import Synonyms, words_of
 
 Schema = Mapping[str, Any]
 MOST_LEAVES = 120
 DEEPEST = 4
-MOST_REFERENCES = 40
 _LISTED = 3
 _NOT_MADE = "property without a type that can be made"
 
