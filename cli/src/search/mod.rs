@@ -31,7 +31,7 @@ use crate::run::{RunFolder, adapter};
 use crate::sys::digests::Digests;
 use crate::sys::host;
 use crate::sys::paths::near;
-use crate::train::{Ended, RunOptions, Runner, Slots, Trained, Trainer, Waiting, Watch, work};
+use crate::train::{RunOptions, Runner, Slots, Trained, Trainer, Waiting, Watch, work};
 use crate::ui::{Console, wrap};
 use crate::worker::{self, Board, Home, Search as Python, Warm};
 
@@ -64,6 +64,13 @@ pub fn run(search: &Search, console: &Console) -> Result<Found, Failure> {
     judged::check(&own)?;
     let folder = judged::folder(&own, search.options.output.as_deref());
     let space = Space::parse(search.space, &own)?;
+    if space.trials(search.seed, 1).is_empty() {
+        return Err(Failure::bad_input(
+            "bad-space",
+            "--space has nothing but the manifest's own recipe".to_owned(),
+        )
+        .hint("name further values, such as lr=1e-4..5e-3 or rank=8|16|32"));
+    }
     let digests = Digests::open(&host::home());
     let mut runner = Runner {
         supervision: search.supervision,
@@ -102,6 +109,9 @@ pub fn run(search: &Search, console: &Console) -> Result<Found, Failure> {
     Ok(Found { record, folder, interrupted })
 }
 
+/// Learns how a trial ended, by its number.
+type Ending<'a> = dyn Fn(usize, &Result<Trained, Failure>) + Sync + 'a;
+
 struct Halving<'a> {
     search: &'a Search<'a>,
     folder: &'a Path,
@@ -115,18 +125,14 @@ struct Halving<'a> {
 
 impl Halving<'_> {
     fn all(&self, space: &Space) -> Result<Option<Exit>, Failure> {
-        if self.read(|record| record.trials.len()) < 2 {
-            let begun = Instant::now();
-            let finished_before = self.rung(0, &[0])?;
-            if let Some(signal) = worker::interrupted() {
-                return Ok(Some(signal.exit()));
-            }
-            let cost = self.cost(begun, finished_before)?;
-            self.draw(space, cost)?;
+        if !self.read(|record| record.is_drawn)
+            && let Some(signal) = self.draw(space)?
+        {
+            return Ok(Some(signal));
         }
         for rung in 0..LENGTHS.len() {
             let trials = self.read(|record| entered(record, rung));
-            self.rung(rung, &trials)?;
+            self.rung(rung, &trials, &|_, _| {})?;
             if let Some(signal) = worker::interrupted() {
                 return Ok(Some(signal.exit()));
             }
@@ -142,8 +148,61 @@ impl Halving<'_> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).change(change)
     }
 
-    /// What the manifest's own recipe took at the first rung stands for every trial.
-    fn cost(&self, begun: Instant, finished_before: bool) -> Result<Cost, Failure> {
+    /// One trial for each slot, the manifest's own recipe among them, says what the others will take, and so how many there
+    /// are. Returns why the search was interrupted meanwhile.
+    fn draw(&self, space: &Space) -> Result<Option<Exit>, Failure> {
+        let jobs = self.slots.jobs;
+        let first = match self.search.budget {
+            Budget::Trials(count) => count.min(jobs),
+            Budget::Seconds(_) => jobs,
+        };
+        self.extend(space, first)?;
+        let begun = Instant::now();
+        let own_took = Mutex::new(None);
+        let trials: Vec<usize> = (0..self.read(|record| record.trials.len())).collect();
+        self.rung(0, &trials, &|trial, outcome| {
+            if trial == 0 && matches!(outcome, Ok(Trained::Now(_))) {
+                *own_took.lock().unwrap_or_else(PoisonError::into_inner) = Some(begun.elapsed());
+            }
+        })?;
+        if let Some(signal) = worker::interrupted() {
+            return Ok(Some(signal.exit()));
+        }
+        let own_took = own_took.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let cost = self.cost(own_took.map(|it| it.as_secs_f64()))?;
+        let spent = self.state.lock().unwrap_or_else(PoisonError::into_inner).seconds();
+        let count = match self.search.budget {
+            Budget::Trials(count) => count,
+            Budget::Seconds(budget) => cost.trials_in(budget - spent + cost.at(0), jobs),
+        };
+        if count < 2 {
+            let needed = cost.of_search(2, jobs) + spent;
+            let message =
+                format!("the budget is too short for two trials: they take about {}", text::time(needed));
+            return Err(Failure::bad_input("budget-too-short", message)
+                .hint("raise --budget, lower the manifest's steps, or score fewer rows with --rows"));
+        }
+        self.extend(space, count)?;
+        let drawn = self.read(|record| record.trials.len());
+        for line in text::before(cost, drawn, jobs, drawn < count).lines() {
+            self.console.say(&wrap::message(line, 2));
+        }
+        self.change(|record| record.is_drawn = true)?;
+        Ok(None)
+    }
+
+    /// Up to this number of trials, or as many as the space has. Those that are there stay.
+    fn extend(&self, space: &Space, count: usize) -> Result<(), Failure> {
+        let drawn = space.trials(self.search.seed, count - 1);
+        self.change(|record| {
+            let known = record.trials.len() - 1;
+            record.trials.extend(drawn.into_iter().skip(known).map(state::drawn));
+        })
+    }
+
+    /// What the manifest's own recipe took at the first rung stands for every trial: from its start to its score where it was
+    /// trained now.
+    fn cost(&self, took: Option<f64>) -> Result<Cost, Failure> {
         let own = self
             .read(|record| record.trials.first().and_then(|it| score(it, 0)).cloned())
             .unwrap_or_default();
@@ -157,55 +216,36 @@ impl Halving<'_> {
             .hint("make `expert-cli train` work first; then search again"));
         };
         let spent = own.seconds.unwrap_or(training);
-        let whole =
-            if finished_before { spent + START_SECONDS } else { begun.elapsed().as_secs_f64().max(spent) };
+        let whole = took.map_or(spent + START_SECONDS, |took| took.max(spent));
         Ok(Cost::of_first(whole, training))
     }
 
-    fn draw(&self, space: &Space, cost: Cost) -> Result<(), Failure> {
-        let jobs = self.slots.jobs;
-        let spent = self.state.lock().unwrap_or_else(PoisonError::into_inner).seconds();
-        let count = match self.search.budget {
-            Budget::Trials(count) => count,
-            Budget::Seconds(budget) => cost.trials_in(budget - spent + cost.at(0), jobs),
-        };
-        if count < 2 {
-            let needed = cost.of_search(2, jobs) + spent;
-            let message =
-                format!("the budget is too short for two trials: they take about {}", text::time(needed));
-            return Err(Failure::bad_input("budget-too-short", message)
-                .hint("raise --budget, lower the manifest's steps, or score fewer rows with --rows"));
-        }
-        let drawn = space.trials(self.search.seed, count - 1);
-        for line in text::before(cost, drawn.len() + 1, jobs, drawn.len() + 1 < count).lines() {
-            self.console.say(&wrap::message(line, 2));
-        }
-        self.change(|record| record.trials.extend(drawn.into_iter().map(state::drawn)))
-    }
-
-    /// Trains and scores what has no score at this rung yet. Returns whether the first of them was finished before.
-    fn rung(&self, rung: usize, trials: &[usize]) -> Result<bool, Failure> {
+    /// Trains and scores what has no score at this rung yet.
+    fn rung(&self, rung: usize, trials: &[usize], watch: &Ending) -> Result<(), Failure> {
         let open: Vec<usize> = self.read(|record| {
             trials.iter().copied().filter(|it| score(&record.trials[*it], rung).is_none()).collect()
         });
         if open.is_empty() {
-            return Ok(true);
+            return Ok(());
         }
         if trials.len() > 1 {
             let plural = if open.len() == 1 { "trial" } else { "trials" };
             self.console.say(&format!("{} {plural} at {}", open.len(), text::length(rung)));
         }
         let waiting = open.iter().map(|trial| self.waiting(*trial, rung)).collect();
-        let watch = Watch {
+        let queue = Watch {
             group_needs_all: false,
-            ended: &|index, outcome| self.ended(open[index], rung, outcome),
+            ended: &|index, outcome| {
+                watch(open[index], outcome);
+                self.ended(open[index], rung, outcome);
+            },
             may_start: &|| self.may_start(),
         };
-        let ended: Vec<Ended> = work(waiting, &self.slots, &self.trainer, self.console, &watch);
-        if let Some(failure) = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            return Err(failure);
+        work(waiting, &self.slots, &self.trainer, self.console, &queue);
+        match self.stop.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(failure) => Err(failure),
+            None => Ok(()),
         }
-        Ok(matches!(ended.first().map(|it| &it.outcome), Some(Some(Ok(Trained::Before(_))))))
     }
 
     fn waiting(&self, trial: usize, rung: usize) -> Waiting {
@@ -228,12 +268,12 @@ impl Halving<'_> {
         self.folder.join(format!("trial-{trial}")).join(format!("rung-{}", rung + 1))
     }
 
-    /// The first trial always starts: without it nothing is known.
+    /// The first trials always start: without them nothing is known.
     fn may_start(&self) -> bool {
         let is_stopped = self.stop.lock().unwrap_or_else(PoisonError::into_inner).is_some();
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let in_time = match self.search.budget {
-            Budget::Seconds(budget) => state.record.trials.len() < 2 || state.seconds() < budget,
+            Budget::Seconds(budget) => !state.record.is_drawn || state.seconds() < budget,
             Budget::Trials(_) => true,
         };
         !is_stopped && in_time

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use expert_contract::digest;
 use expert_contract::manifest::Set;
-use expert_contract::plan::Duration;
+use expert_contract::plan::{Duration, Warmup};
 use expert_contract::resolve::{Resolved, estimate_steps};
 use expert_contract::results::{SearchRange, SearchSetting};
 use serde_json::{Value, json};
@@ -34,6 +34,9 @@ const LEARNING_RATE: &str = "learning_rate";
 pub const RANK: &str = "rank";
 const ALPHA: &str = "alpha";
 const STEPS: &str = "max_steps";
+const DROPOUT: &str = "dropout";
+const WARMUP: &str = "warmup_ratio";
+const DECAY: &str = "weight_decay";
 
 const PARAMETERS: [Parameter; 7] = [
     Parameter {
@@ -70,7 +73,7 @@ const PARAMETERS: [Parameter; 7] = [
     },
     Parameter {
         name: "dropout",
-        key: "dropout",
+        key: DROPOUT,
         whole: false,
         default: Default::Values(&[0.0, 0.05, 0.1]),
         least: 0.0,
@@ -78,7 +81,7 @@ const PARAMETERS: [Parameter; 7] = [
     },
     Parameter {
         name: "warmup",
-        key: "warmup_ratio",
+        key: WARMUP,
         whole: false,
         default: Default::Values(&[0.0, 0.03, 0.1]),
         least: 0.0,
@@ -86,7 +89,7 @@ const PARAMETERS: [Parameter; 7] = [
     },
     Parameter {
         name: "decay",
-        key: "weight_decay",
+        key: DECAY,
         whole: false,
         default: Default::Values(&[0.0, 0.01, 0.1]),
         least: 0.0,
@@ -115,6 +118,8 @@ pub struct Space {
     dimensions: Vec<Dimension>,
     /// The manifest's alpha for each unit of rank, kept where rank is searched and alpha is not.
     alpha_per_rank: Option<f64>,
+    /// The manifest's values of all dimensions, where it has them: a trial with the same ones would be trained twice.
+    own: Option<Vec<f64>>,
 }
 
 impl Space {
@@ -146,7 +151,9 @@ impl Space {
         let has = |key: &str| dimensions.iter().any(|it| it.key == key);
         let adapter = &own.recipe.adapter;
         let ratio = adapter.alpha.zip(adapter.rank).map(|(alpha, rank)| alpha / f64::from(rank.max(1)));
-        Ok(Self { alpha_per_rank: ratio.filter(|_| has(RANK) && !has(ALPHA)), dimensions })
+        let alpha_per_rank = ratio.filter(|_| has(RANK) && !has(ALPHA));
+        let own = dimensions.iter().map(|it| own_value(it.key, own)).collect();
+        Ok(Self { dimensions, alpha_per_rank, own })
     }
 
     /// For the record: two searches with the same one draw the same trials.
@@ -155,7 +162,7 @@ impl Space {
         self.dimensions.iter().map(one).collect()
     }
 
-    /// The first `count` trials, all different. More of them begin with the same ones. Fewer where there are no more.
+    /// The first `count` trials, all different from each other and from the manifest's own recipe. More of them begin with the same ones. Fewer where there are no more.
     pub fn trials(&self, seed: u64, count: usize) -> Vec<Vec<SearchSetting>> {
         let steps = steps_of_sequence(self.dimensions.len());
         let offsets: Vec<f64> = self.dimensions.iter().map(|it| offset(seed, it.name)).collect();
@@ -166,18 +173,19 @@ impl Space {
             }
             let places =
                 offsets.iter().zip(&steps).map(|(offset, step)| (offset + index as f64 * step).fract());
-            let trial = self.settings(places);
-            if !found.contains(&trial) {
+            let values: Vec<f64> =
+                self.dimensions.iter().zip(places).map(|(it, place)| it.value(place)).collect();
+            let trial = self.settings(&values);
+            if self.own.as_ref() != Some(&values) && !found.contains(&trial) {
                 found.push(trial);
             }
         }
         found
     }
 
-    fn settings(&self, places: impl Iterator<Item = f64>) -> Vec<SearchSetting> {
+    fn settings(&self, values: &[f64]) -> Vec<SearchSetting> {
         let mut settings: Vec<SearchSetting> = Vec::new();
-        for (dimension, place) in self.dimensions.iter().zip(places) {
-            let value = dimension.value(place);
+        for (dimension, &value) in self.dimensions.iter().zip(values) {
             settings.push(setting(dimension.name, dimension.key, number(value, dimension.whole)));
             if let (RANK, Some(ratio)) = (dimension.key, self.alpha_per_rank) {
                 settings.push(setting(ALPHA, ALPHA, number(rounded(value * ratio), false)));
@@ -264,8 +272,15 @@ fn own_value(key: &str, own: &Resolved) -> Option<f64> {
     let recipe = &own.recipe;
     match key {
         LEARNING_RATE => Some(recipe.optimizer.learning_rate),
+        RANK => recipe.adapter.rank.map(f64::from),
         ALPHA => recipe.adapter.alpha,
         STEPS => steps(own),
+        DROPOUT => Some(recipe.adapter.dropout),
+        WARMUP => match recipe.schedule.warmup {
+            Warmup::Ratio(ratio) => Some(ratio),
+            Warmup::Steps(_) => None,
+        },
+        DECAY => Some(recipe.optimizer.weight_decay),
         _ => None,
     }
 }
@@ -350,7 +365,7 @@ mod tests {
     use super::*;
 
     fn space(dimensions: Vec<Dimension>, alpha_per_rank: Option<f64>) -> Space {
-        Space { dimensions, alpha_per_rank }
+        Space { dimensions, alpha_per_rank, own: None }
     }
 
     fn two() -> Space {
@@ -382,7 +397,12 @@ mod tests {
     #[test]
     fn a_small_space_ends_when_all_is_drawn() {
         let rank = Dimension { name: "rank", key: RANK, whole: true, range: Range::Values(vec![8.0, 16.0]) };
-        assert_eq!(space(vec![rank], None).trials(7, 10).len(), 2);
+        let small = space(vec![rank], None);
+        assert_eq!(small.trials(7, 10).len(), 2);
+        let beside_own = Space { own: Some(vec![16.0]), ..small };
+        let trials = beside_own.trials(7, 10);
+        assert_eq!(trials.len(), 1);
+        assert_eq!(trials[0][0].value, 8, "the manifest's own recipe is a trial already");
     }
 
     #[test]

@@ -28,4 +28,4 @@ pub use ray::run_task;
 pub use runner::{Runner, Trained};
 pub use slots::Slots;
 pub use trainer::Trainer;
-pub use work::{Ended, Waiting, Watch, work};
+pub use work::{Waiting, Watch, work};

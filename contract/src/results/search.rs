@@ -24,6 +24,9 @@ pub struct SearchRecord {
     pub inputs: Option<Inputs>,
     /// The first one is the manifest's own recipe.
     pub trials: Vec<SearchTrial>,
+    /// False while the first of them are trained, which say how many there can be.
+    #[schemars(extend("x-added-later" = true))]
+    pub is_drawn: bool,
     /// Spent until the last change of the record.
     pub seconds: f64,
     /// The number of a trial, from 0.

@@ -958,6 +958,8 @@ class SearchRecord(RecordedDocument):
     expert: Text | None = None
     # What the manifest's own recipe is trained with.
     inputs: Inputs | None = None
+    # False while the first of them are trained, which say how many there can be.
+    is_drawn: bool | None = None
     # Validation rows that are scored at most; null for all.
     rows: Count | None = None
     # Spent until the last change of the record.
