@@ -1,6 +1,8 @@
 """What stands in data files: shapes, faults, formats."""
 
 import csv
+import datetime
+import decimal
 import json
 import re
 from collections.abc import Callable
@@ -283,6 +285,92 @@ def test_a_mixture_takes_shares(workshop: Workshop) -> None:
     words = [text.split()[0] for text, _ in texts(workshop, cache)]
     assert (words.count("first"), words.count("second")) == (30, 10)
     assert cache.ledger()["dropped_mixture"] == 90
+
+
+@pytest.mark.parametrize("share", [0.5, 0.0])
+def test_a_table_before_lines_has_its_share(workshop: Workshop, share: float) -> None:
+    rows = [{"prompt": f"table {i}", "completion": "A"} for i in range(30)]
+    first = workshop.folder / "first.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), first)
+    second = workshop.jsonl(
+        [{"prompt": f"line {i}", "completion": "A " * 9} for i in range(20)], "second.jsonl"
+    )
+    sources = [
+        {"name": first.name, "format": "parquet", "weight": 1.0 - share, "task": "first"},
+        {"name": second.name, "format": "jsonl", "weight": share, "task": "second"},
+    ]
+    paths = {path.name: str(path) for path in (first, second)}
+    changes = {**PLAIN, "recipe.data.train": sources, "machine.paths.data": paths}
+    cache = workshop.build(first, changes)
+    counted = {source.name: source.used for source in cache.description.sources}
+    assert counted == ({first.name: 20, second.name: 20} if share else {first.name: 30, second.name: 0})
+    assert sum("line" in text for text, _ in texts(workshop, cache)) == counted[second.name]
+    split = cache.description.splits["train"]
+    ledger = cache.ledger()
+    assert (ledger["tokens"], ledger["supervised_tokens"]) == (split.tokens, split.supervised_tokens)
+
+
+def test_a_cut_row_without_a_share_is_not_counted_as_cut(workshop: Workshop) -> None:
+    first = workshop.jsonl([{"text": "Q " * 900}] * 4, "first.jsonl")
+    second = workshop.jsonl([{"text": "Q"}], "second.jsonl")
+    sources = [
+        {"name": path.name, "format": "jsonl", "weight": weight, "task": path.stem}
+        for path, weight in ((first, 0.6), (second, 0.4))
+    ]
+    paths = {path.name: str(path) for path in (first, second)}
+    for policy, counted in (("truncate", "truncated"), ("split", "split_rows")):
+        changes = {"recipe.data.train": sources, "machine.paths.data": paths, "recipe.data.overlong": policy}
+        ledger = workshop.build(first, {**PLAIN, **changes}).ledger()
+        assert (ledger["used"], ledger["dropped_mixture"], ledger[counted]) == (3, 2, 2)
+
+
+def test_columns_that_are_no_text_are_read_as_text(workshop: Workshop) -> None:
+    day = datetime.datetime(2024, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+    columns = {
+        "prompt": pa.array(["Q"]).dictionary_encode(),
+        "completion": pa.array([decimal.Decimal("1.50")]),
+        "context": pa.array([day.date()]),
+        "created": pa.array([day], pa.timestamp("us", "UTC")),
+        "vector": pa.array([[0.5, 1.5]], pa.list_(pa.float32(), 2)),
+        "facts": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int32())),
+        "parts": pa.array([[{"day": day.date()}]], pa.list_(pa.struct([("day", pa.date32())]))),
+    }
+    path = workshop.folder / "typed.parquet"
+    pq.write_table(pa.table(columns), path)
+    cache = workshop.build(path, PLAIN)
+    assert texts(workshop, cache)[0][0] == turn("Q\n\n2024-01-02", "1.50")
+    unused = cache.description.sources[0].unused_fields
+    assert set(unused) == {"created", "vector", "facts", "parts"}
+
+
+def test_a_number_that_is_none_is_absent(workshop: Workshop) -> None:
+    path = workshop.folder / "none.parquet"
+    table = pa.table({"prompt": ["Q"], "completion": ["A"], "input": pa.array([float("nan")])})
+    pq.write_table(table, path)
+    assert texts(workshop, workshop.build(path, PLAIN))[0][0] == turn("Q", "A")
+
+
+def test_two_columns_of_one_name_are_refused(workshop: Workshop) -> None:
+    path = workshop.folder / "twice.csv"
+    path.write_text("prompt,completion,completion\nQ,A,B\n")
+    with pytest.raises(BadInput, match='two columns are named "completion"'):
+        workshop.build(path, PLAIN)
+
+
+ALONE: dict[str, tuple[Any, str]] = {
+    "documents": ({"question": "Q", "answer": "A", "documents": [{"text": "one"}]}, turn("Q", "A")),
+    "tools-unused": ({"messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}],
+                      "parts": [{"x": 1}, {"x": 2}]}, turn("Q", "A")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("ending", ["json", "jsonl"])
+def test_an_object_that_asks_and_answers_is_one_row(workshop: Workshop, name: str, ending: str) -> None:
+    row, expected = ALONE[name]
+    path = workshop.folder / f"train.{ending}"
+    path.write_text(json.dumps(row))
+    assert [text for text, _ in texts(workshop, workshop.build(path, PLAIN))] == [expected]
 
 
 def test_the_files_of_a_task_have_its_share_together(workshop: Workshop) -> None:

@@ -241,7 +241,7 @@ def test_a_list_that_is_cut_off_is_refused_even_where_broken_rows_are_left_out(w
         with pytest.raises(BadInput, match=r"train\.json"):
             workshop.build(path, {**PLAIN, "recipe.data.on_bad_row": "error"})
     path.write_text(json.dumps(ROWS)[:-40])
-    with pytest.raises(BadInput, match=r"train\.json:7: the file ends before its last value does"):
+    with pytest.raises(BadInput, match=r"train\.json, row 7: the file ends before its last value does"):
         workshop.build(path, {**PLAIN, "recipe.data.on_bad_row": "skip"})
 
 
@@ -249,7 +249,9 @@ def test_a_broken_row_of_a_list_has_its_number(workshop: Workshop) -> None:
     path = workshop.folder / "train.json"
     rows = [json.dumps(row) for row in ROWS]
     path.write_text("[" + ",\n".join([*rows[:3], '{"prompt": 1,}', *rows[3:]]) + "]")
-    with pytest.raises(BadInput, match=r"1 row is broken:\ntrain\.json:4: not valid JSON: trailing comma"):
+    with pytest.raises(
+        BadInput, match=r"1 row is broken:\ntrain\.json, row 4: not valid JSON: trailing comma"
+    ):
         workshop.build(path, PLAIN)
     assert workshop.build(path, {**PLAIN, "recipe.data.on_bad_row": "skip"}).ledger()["used"] == 7
 

@@ -38,7 +38,7 @@ def test_text_offsets_that_lead_elsewhere_are_a_damaged_row(workshop: Workshop, 
     bad = struct.pack("<7i", *ends[:3], offset, *ends[4:])
     path.write_bytes(stored.replace(good, bad))
     with pytest.raises(
-        BadInput, match=r"train\.arrow:3: the row is damaged|train\.arrow cannot be read"
+        BadInput, match=r"train\.arrow, row 3: the row is damaged|train\.arrow cannot be read"
     ) as refused:
         workshop.build(path)
     assert "train.arrow:1:" not in refused.value.message and "train.arrow:6:" not in refused.value.message
@@ -53,14 +53,16 @@ def test_offsets_that_all_lead_far_beyond_the_text_are_damaged_rows(workshop: Wo
     far = [end + 2**30 for end in ends[1:]]
     stored = path.read_bytes().replace(struct.pack("<7i", *ends), struct.pack("<7i", 0, *far))
     path.write_bytes(stored)
-    with pytest.raises(BadInput, match=r"train\.arrow:1: the row is damaged.*\(6 rows: 1, 2, 3, 4, 5, 6\)"):
+    with pytest.raises(
+        BadInput, match=r"train\.arrow, row 1: the row is damaged.*\(6 rows: 1, 2, 3, 4, 5, 6\)"
+    ):
         workshop.build(path)
 
 
 def test_text_that_is_not_utf8_is_a_row_with_its_place(workshop: Workshop) -> None:
     path = arrow_file(workshop.folder / "train.arrow", table())
     path.write_bytes(path.read_bytes().replace(b"Answer 4", b"Answ\xff\xfe 4"[:8]))
-    with pytest.raises(BadInput, match=r"1 row is broken:\ntrain\.arrow:5: .*UTF"):
+    with pytest.raises(BadInput, match=r"1 row is broken:\ntrain\.arrow, row 5: .*UTF"):
         workshop.build(path)
 
 
@@ -78,14 +80,14 @@ def test_nested_text_is_checked_too(workshop: Workshop) -> None:
     ]
     path = arrow_file(workshop.folder / "train.arrow", pa.table({"messages": messages}))
     path.write_bytes(path.read_bytes().replace(b"Answer 2", b"Answ\xff\xfe 2"[:8]))
-    with pytest.raises(BadInput, match=r"train\.arrow:1: .*UTF.*\(6 rows: 1, 2, 3, 4, 5, 6\)"):
+    with pytest.raises(BadInput, match=r"train\.arrow, row 1: .*UTF.*\(6 rows: 1, 2, 3, 4, 5, 6\)"):
         workshop.build(path)
 
 
 def test_a_csv_in_another_encoding_names_its_rows(workshop: Workshop) -> None:
     path = workshop.folder / "train.csv"
     path.write_bytes("prompt,completion\none,two\nc'est,été\n".encode("latin-1"))
-    with pytest.raises(BadInput, match=r"train\.csv:2: byte 1 of a field is not UTF-8"):
+    with pytest.raises(BadInput, match=r"train\.csv, row 2: the column \"completion\": byte 1 is not UTF-8"):
         workshop.build(path)
 
 

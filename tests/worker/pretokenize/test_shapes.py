@@ -41,6 +41,8 @@ UNDERSTOOD: dict[str, tuple[Any, str]] = {
     "instruction-answer": ({"instruction": "Q", "answer": "A"}, turn("Q", "A")),
     "prompt-response": ({"prompt": "Q", "response": "A"}, turn("Q", "A")),
     "question-context-answer": ({"question": "Q", "context": "I", "answer": "A"}, turn("Q\n\nI", "A")),
+    "prompt-context": ({"prompt": "Q", "context": "I", "completion": "A"}, turn("Q\n\nI", "A")),
+    "prompt-input-number": ({"prompt": "Q", "input": 2.5, "completion": "A"}, turn("Q\n\n2.5", "A")),
     "dolly": ({"instruction": "Q", "context": "I", "response": "A", "category": "x"}, turn("Q\n\nI", "A")),
     "system-prompt": ({"system_prompt": "S", "question": "Q", "response": "A"}, turn("Q", "A", "S")),
     "alpaca-with-text": ({"instruction": "Q", "input": "", "output": "A", "text": "all"}, turn("Q", "A")),
@@ -131,6 +133,12 @@ def test_rows_that_the_line_leaves_out(workshop: Workshop) -> None:
 def test_an_answer_of_weight_0_is_not_learned(workshop: Workshop) -> None:
     unlearned = {"role": "assistant", "content": "no", "weight": 0}
     path = workshop.jsonl([{"messages": [*Q, unlearned, *Q, *A]}])
+    for other in ({"weight": 0.0}, {"role": "bot"}):
+        rows = [{"messages": [*Q, {**unlearned, **other}, *Q, *A]}]
+        with pytest.raises(BadInput, match='message 2 has "weight" 0'):
+            workshop.build(
+                workshop.jsonl(rows, "other.jsonl"), {**PLAIN, "recipe.data.train_on": "assistant"}
+            )
     with pytest.raises(BadInput, match='message 2 has "weight" 0') as caught:
         workshop.build(path, {**PLAIN, "recipe.data.train_on": "assistant"})
     [(_, learned)] = texts(workshop, workshop.build(path, {**PLAIN, **pasted(caught.value.hint or "")}))
@@ -153,6 +161,37 @@ def test_a_template_that_knows_tools_renders_the_calls(tmp_path: Path, home: Pat
         [(text, learned)] = texts(workshop, workshop.build(path, PLAIN))
         assert '{"type": "function", "function": {"name": "weather", "parameters": {}}}' in text
         assert '{"name": "weather", "arguments": {"town": "Oslo"}}' in learned
+
+
+def test_tools_beside_a_prompt_reach_the_template(tmp_path: Path, home: Path) -> None:
+    template = (TEMPLATES / "qwen3.jinja").read_text()
+    workshop = Workshop(tmp_path, write_base(tmp_path / "base", llama3_like(), template), home)
+    tool = {"type": "function", "function": {"name": "weather", "parameters": {}}}
+    cache = workshop.build(workshop.jsonl([{"prompt": "Q", "completion": "A", "tools": [tool]}]), PLAIN)
+    [(text, learned)] = texts(workshop, cache)
+    assert '"name": "weather"' in text and learned.endswith("A<|im_end|>\n")
+
+
+def test_earlier_answers_are_learned_with_tools_too(tmp_path: Path, home: Path) -> None:
+    template = (TEMPLATES / "qwen3.jinja").read_text()
+    workshop = Workshop(tmp_path, write_base(tmp_path / "base", llama3_like(), template), home)
+    tool = {"type": "function", "function": {"name": "weather", "parameters": {}}}
+    call = {"function": {"name": "weather", "arguments": {"town": "Oslo"}}}
+    dialogue = [
+        *Q,
+        {"role": "assistant", "content": "ok first"},
+        *Q,
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "observation", "content": "RAIN"},
+        *A,
+        *Q,
+        {"role": "assistant", "content": "second"},
+    ]
+    path = workshop.jsonl([{"messages": dialogue, "tools": [tool]}])
+    [(text, learned)] = texts(workshop, workshop.build(path, {**PLAIN, "recipe.data.train_on": "assistant"}))
+    assert "<tool_response>\nRAIN" in text
+    calls = '<tool_call>\n{"name": "weather", "arguments": {"town": "Oslo"}}\n</tool_call>'
+    assert learned.split("<|im_end|>") == ["ok first", calls, "A", "<think>\n\n</think>\n\nsecond", "\n"]
 
 
 def test_arguments_are_written_as_the_template_takes_them(tmp_path: Path, home: Path) -> None:
@@ -183,9 +222,20 @@ def test_fields_that_are_not_used_are_named(workshop: Workshop) -> None:
     assert again.existed and notes == [
         line.note for line in workshop.said if getattr(line, "key", None) == "data.unused_fields"
     ]
+    told = {"messages": [{"role": "system", "content": "S"}, *Q, *A], "system": "another"}
+    [source] = workshop.build(workshop.jsonl([told], "told.jsonl"), PLAIN).description.sources
+    assert source.unused_fields == {"system": 1}
     mapped = {**PLAIN, "recipe.data.field_mapping": {"prompt": "meta.x", "completion": "completion"}}
     [source] = workshop.build(workshop.jsonl(rows), mapped).description.sources
     assert source.unused_fields == {"prompt": 3, "id": 3}
+
+
+def test_a_context_is_read_where_it_is_mapped(workshop: Workshop) -> None:
+    path = workshop.jsonl([{"q": "What colour?", "a": "red", "passage": "The ball is red."}])
+    mapping = {"prompt": "q", "completion": "a", "context": "passage"}
+    cache = workshop.build(path, {**PLAIN, "recipe.data.field_mapping": mapping})
+    assert texts(workshop, cache)[0][0] == turn("What colour?\n\nThe ball is red.", "red")
+    assert cache.description.sources[0].unused_fields == {}
 
 
 def test_a_mistake_is_reported_once_with_its_count(workshop: Workshop) -> None:

@@ -1,6 +1,7 @@
 """Rendered text and what is learned of it, against transformers' own rendering."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -159,6 +160,60 @@ def test_every_assistant_turn_is_learned_where_that_is_asked(workshop: Workshop)
     assert texts(workshop, last)[0][1] == "four<|im_end|>\n"
     everything = workshop.build(path, {**PLAIN, "recipe.data.train_on": "all"})
     assert texts(workshop, everything)[0][1] == texts(workshop, everything)[0][0]
+
+
+# A generation prompt that has more than the history shows, as in templates of thinking models.
+THINKING = (
+    "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content }}"
+    "{% if m.role == 'assistant' %}{{ '<|im_end|>' }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|><think>' }}{% endif %}"
+)
+
+
+def said(*contents: str) -> list[dict[str, str]]:
+    roles = ("user", "assistant")
+    return [{"role": roles[at % 2], "content": content} for at, content in enumerate(contents)]
+
+
+def test_an_answer_whose_words_the_question_has_is_learned_and_not_the_question(workshop: Workshop) -> None:
+    template = {
+        "recipe.template": {"kind": "custom", "source": THINKING},
+        "recipe.data.train_on": "assistant",
+    }
+    rows = [
+        {"messages": said("yes or no?", "yes", "no or yes?", "no", "thanks", "bye")},
+        {"messages": said("end", "assistant", "user", "s", "im", "end")},
+    ]
+    cache = workshop.build(workshop.jsonl(rows), {**PLAIN, **template})
+    learned = [learned for _, learned in texts(workshop, cache)]
+    assert learned == [
+        "yes<|im_end|>no<|im_end|>bye<|im_end|>",
+        "assistant<|im_end|>s<|im_end|>end<|im_end|>",
+    ]
+
+
+def test_a_thought_that_the_template_leaves_out_of_the_history_costs_no_answer(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    source = (Path(__file__).parent / "templates" / "qwen3.jinja").read_text()
+    workshop.base = write_base(tmp_path / "base", llama3_like(), source)
+    row = {"messages": said("1", "<think>\nold\n</think>\n\ntwo", "3", "four")}
+    changes = {**PLAIN, "recipe.data.train_on": "assistant"}
+    [(_, learned)] = texts(workshop, workshop.build(workshop.jsonl([row]), changes))
+    assert learned == "two<|im_end|><think>\n\n</think>\n\nfour<|im_end|>\n"
+
+
+@pytest.mark.parametrize("name", ["mistral", "vicuna", "deepseek", "alpaca"])
+def test_a_message_that_the_template_does_not_print_is_refused(workshop: Workshop, name: str) -> None:
+    row = {
+        "messages": [*said("hi"), {"role": "tool", "content": "42 C"}, {"role": "assistant", "content": "42"}]
+    }
+    template = {"recipe.template": {"kind": "custom", "source": BUILTIN[name]}}
+    with pytest.raises(BadInput, match='does not print message 2, whose role is "tool"'):
+        workshop.build(workshop.jsonl([row]), {**PLAIN, **template})
+    rest = workshop.jsonl([row, {"messages": said("hi", "you")}])
+    cache = workshop.build(rest, {**PLAIN, **template, "recipe.data.on_bad_row": "skip"})
+    assert (cache.ledger()["used"], cache.ledger()["bad"]) == (1, 1)
 
 
 def test_nothing_follows_the_last_answer(workshop: Workshop) -> None:

@@ -78,6 +78,11 @@ impl<'a> Stored<'a> {
         std::iter::from_fn(move || (at < end).then(|| take(units, &mut at)))
     }
 
+    /// How many of its ids are learned.
+    pub fn supervised(&self) -> u64 {
+        self.runs().skip(1).step_by(2).map(u64::from).sum()
+    }
+
     /// Fills `out`, which is as long as the document.
     pub fn ids(&self, out: &mut [i32]) {
         let units = &self.units[self.ids_at..];

@@ -59,7 +59,7 @@ pub fn compare(
 ) -> Outcome<Compared> {
     let mut bad = BadRows::default();
     let parts = parts.into_iter().map(|part| read::open(part, &mut bad)).collect::<Outcome<Vec<_>>>()?;
-    let total = parts.iter().map(|part| read::bytes(&part.files)).sum();
+    let total = parts.iter().map(read::Opened::bytes).sum();
     let mut gathered = Gathered::default();
     let mut bytes = 0;
     for read::Opened { files, streams, names } in parts {

@@ -18,6 +18,8 @@ pub struct Ingested {
     pub rows: u32,
     /// First row of each source, and one past the last of all.
     pub source_rows: Vec<u32>,
+    /// Rows that were cut, in order.
+    pub truncated: Vec<u32>,
     pub ledgers: Vec<Ledger>,
     pub bad: BadRows,
 }
@@ -41,9 +43,11 @@ pub fn ingest(
     progress: impl FnMut(u64, u64, u64) -> bool,
 ) -> Outcome<Ingested> {
     let mut bad = BadRows::default();
-    let Opened { files, streams, names } = read::open(sources, &mut bad)?;
+    let opened = read::open(sources, &mut bad)?;
+    let total = opened.bytes();
+    let Opened { files, streams, names } = opened;
     let spill = SpillWriter::create(spill)?;
-    let mut collector = Collector::new(&names, read::bytes(&files), near_copies, bad, progress);
+    let mut collector = Collector::new(&names, total, near_copies, bad, progress);
     let threads = if matches!(coder, Coder::Oracle(_)) { 1 } else { threads };
     ordered::run(
         threads,
@@ -68,6 +72,7 @@ struct Collector<'a, P> {
     documents: Vec<Document>,
     rows: u32,
     source_rows: Vec<u32>,
+    truncated: Vec<u32>,
     ledgers: Vec<Ledger>,
     bad: BadRows,
     seen: HashSet<u128>,
@@ -93,6 +98,7 @@ impl<'a, P: FnMut(u64, u64, u64) -> bool> Collector<'a, P> {
             documents: Vec::new(),
             rows: 0,
             source_rows: vec![0; names.len() + 1],
+            truncated: Vec::new(),
             ledgers,
             bad,
             seen: HashSet::new(),
@@ -174,7 +180,10 @@ impl<'a, P: FnMut(u64, u64, u64) -> bool> Collector<'a, P> {
     fn add(&mut self, row: &Row, documents: &[(u32, u32)], mut offset: u64) {
         let ledger = &mut self.ledgers[self.source];
         ledger.used += 1;
-        ledger.truncated += u64::from(row.truncated);
+        if row.truncated {
+            ledger.truncated += 1;
+            self.truncated.push(self.rows);
+        }
         ledger.split += u64::from(documents.len() > 1);
         ledger.supervised += u64::from(row.supervised);
         for (length, units) in documents {
@@ -191,6 +200,7 @@ impl<'a, P: FnMut(u64, u64, u64) -> bool> Collector<'a, P> {
             documents: self.documents,
             rows: self.rows,
             source_rows: self.source_rows,
+            truncated: self.truncated,
             ledgers: self.ledgers,
             bad: self.bad,
         }

@@ -4,11 +4,11 @@ use super::recipe::{Batches, Source};
 use crate::problem::{BadRows, Failure, Fault, Outcome};
 use crate::rows::{Columns, Lines, Value};
 
-/// Opened sources, by their place in the list of sources.
+/// Opened sources in their order: at each place a file or a stream.
 #[derive(Default)]
 pub(super) struct Opened {
-    pub files: Vec<(usize, Lines)>,
-    pub streams: Vec<(usize, Batches)>,
+    pub files: Vec<Option<Lines>>,
+    pub streams: Vec<Option<Batches>>,
     pub names: Vec<String>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Extent {
 
 pub(super) fn open(sources: Vec<Source>, bad: &mut BadRows) -> Outcome<Opened> {
     let mut opened = Opened::default();
-    for (place, source) in sources.into_iter().enumerate() {
+    for source in sources {
         match source {
             Source::Lines { path, name } => {
                 let lines = Lines::open(&path, &name)?;
@@ -36,41 +36,47 @@ pub(super) fn open(sources: Vec<Source>, bad: &mut BadRows) -> Outcome<Opened> {
                 } else if let Some((row, fault)) = lines.cut_off() {
                     bad.push(&fault, &name, row);
                 } else {
-                    opened.files.push((place, lines));
-                    opened.names.push(name);
+                    opened.push(Some(lines), None, name);
                     continue;
                 }
                 return Err(Failure::BadRows(std::mem::take(bad)));
             }
             Source::Batches { batches, name } => {
-                opened.streams.push((place, batches));
-                opened.names.push(name);
+                opened.push(None, Some(batches), name);
             }
         }
     }
     Ok(opened)
 }
 
-/// Bytes of the files; the size of a stream is not known.
-pub(super) fn bytes(files: &[(usize, Lines)]) -> u64 {
-    files.iter().map(|(_, lines)| lines.len() as u64).sum()
+impl Opened {
+    fn push(&mut self, file: Option<Lines>, stream: Option<Batches>, name: String) {
+        self.files.push(file);
+        self.streams.push(stream);
+        self.names.push(name);
+    }
+
+    /// Of the files; the size of a stream is not known.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().flatten().map(|lines| lines.len() as u64).sum()
+    }
 }
 
-/// Files first, then streams.
+/// In the order of the sources: rows are numbered as they are read, and a task's rows follow one another.
 pub(super) fn jobs(
-    files: &[(usize, Lines)],
-    streams: Vec<(usize, Batches)>,
+    files: &[Option<Lines>],
+    streams: Vec<Option<Batches>>,
 ) -> impl Iterator<Item = Job<'_>> + Send {
-    let lines = files.iter().flat_map(|(source, file)| {
-        (0..file.parts()).map(move |part| Job::Lines { source: *source, file, part })
-    });
-    let batches = streams.into_iter().flat_map(|(source, batches)| {
-        batches.map(move |batch| match batch {
+    files.iter().zip(streams).enumerate().flat_map(|(source, (file, stream))| {
+        let lines = file
+            .iter()
+            .flat_map(move |file| (0..file.parts()).map(move |part| Job::Lines { source, file, part }));
+        let batches = stream.into_iter().flatten().map(move |batch| match batch {
             Ok(batch) => Job::Batch { source, batch: Columns(batch) },
             Err(error) => Job::Broken(error.into()),
-        })
-    });
-    lines.chain(batches)
+        });
+        lines.chain(batches)
+    })
 }
 
 impl Job<'_> {

@@ -37,6 +37,7 @@ pub fn select(ingested: &mut Ingested, selection: &Selection) -> Divided {
     }
     let mut fate = vec![TRAIN; ingested.rows as usize];
     mix(ingested, selection, &mut fate);
+    discount(ingested, &documents, &fate);
     hold_out(selection, &mut fate);
     let (mut train, mut held_out) = (Vec::with_capacity(documents.len()), Vec::new());
     for document in documents {
@@ -74,10 +75,31 @@ fn mix(ingested: &mut Ingested, selection: &Selection, fate: &mut [u8]) {
             fate[*row as usize] = LEFT_OUT;
         }
     }
-    for (ends, ledger) in ingested.source_rows.windows(2).zip(&mut ingested.ledgers) {
-        let rows = fate.get(ends[0] as usize..ends[1] as usize).unwrap_or_default();
-        ledger.dropped_mixture = rows.iter().map(|fate| u64::from(*fate == LEFT_OUT)).sum();
+}
+
+/// Takes rows that have no share out of what was counted as used.
+fn discount(ingested: &mut Ingested, documents: &[Document], fate: &[u8]) {
+    let Ingested { source_rows, ledgers, truncated, spill, .. } = ingested;
+    let is_left_out = |row: u32| fate[row as usize] == LEFT_OUT;
+    for (ends, ledger) in source_rows.windows(2).zip(ledgers) {
+        let rows = ends[0]..ends[1];
+        ledger.dropped_mixture = rows.clone().filter(|row| is_left_out(*row)).count() as u64;
+        if ledger.dropped_mixture == 0 {
+            continue;
+        }
         ledger.used -= ledger.dropped_mixture;
+        let cut = &truncated[truncated.partition_point(|row| *row < rows.start)..];
+        ledger.truncated -=
+            cut.iter().take_while(|row| **row < rows.end).filter(|row| is_left_out(**row)).count() as u64;
+        let first = documents.partition_point(|document| document.row < rows.start);
+        let own = &documents[first..documents.partition_point(|document| document.row < rows.end)];
+        for row in own.chunk_by(|one, next| one.row == next.row).filter(|row| is_left_out(row[0].row)) {
+            ledger.split -= u64::from(row.len() > 1);
+            for document in row {
+                ledger.tokens -= u64::from(document.length);
+                ledger.supervised -= spill.document(*document).supervised();
+            }
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use arrow_array::types::{
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
 
+use super::fields::short;
 use super::lines::check_length;
 use super::value::{Object, Value};
 use crate::problem::Fault;
@@ -49,7 +50,13 @@ impl Columns {
         }
         let columns = self.0.columns()[..fields].iter().zip(schema.fields());
         let entries = columns
-            .map(|(column, field)| Ok((Cow::Owned(field.name().clone()), value(column.as_ref(), at)?)))
+            .map(|(column, field)| {
+                let found = value(column.as_ref(), at).map_err(|fault| Fault {
+                    message: format!("the column {:?}: {}", short(field.name()), fault.message),
+                    ..fault
+                })?;
+                Ok((Cow::Owned(field.name().clone()), found))
+            })
             .collect::<Result<_, Fault>>()?;
         let row = Value::Object(Object(entries));
         check_length(row.text_bytes())?;
@@ -58,9 +65,8 @@ impl Columns {
 }
 
 fn utf8(bytes: &[u8]) -> Result<Value<'_>, Fault> {
-    let text = std::str::from_utf8(bytes).map_err(|error| {
-        Fault::new("not_utf8", format!("byte {} of a field is not UTF-8", error.valid_up_to() + 1))
-    })?;
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| Fault::new("not_utf8", format!("byte {} is not UTF-8", error.valid_up_to() + 1)))?;
     Ok(Value::Text(text.into()))
 }
 
@@ -107,9 +113,7 @@ fn value(column: &dyn Array, at: usize) -> Result<Value<'_>, Fault> {
                 .collect::<Result<Vec<_>, Fault>>()?;
             Ok(Value::Object(Object(entries)))
         }
-        other => {
-            Err(Fault::new("wrong_type", format!("a column of type {other} cannot be read as a row's field")))
-        }
+        other => Err(Fault::new("wrong_type", format!("values of type {other} cannot be read"))),
     }
 }
 

@@ -22,8 +22,13 @@ impl Shaper {
         let mut out = Vec::with_capacity(messages.len() + 1);
         let told =
             messages.first().and_then(role_of).is_some_and(|role| role == "system" || role == "developer");
-        if let Some(system) = system_of(row)?.filter(|text| !told && !text.is_empty()) {
-            out.push(entry("system", system));
+        match system_of(row)?.filter(|text| !text.trim().is_empty()) {
+            Some(system) if !told => out.push(entry("system", system)),
+            // The dialogue has its own.
+            Some(system) if messages.first().map(content) != Some(system.as_ref()) => {
+                unused.extend(fields::first(row, fields::SYSTEMS).map(str::to_owned));
+            }
+            _ => {}
         }
         self.refuse_weights(&messages)?;
         for (at, message) in messages.into_iter().enumerate() {
@@ -53,9 +58,9 @@ impl Shaper {
     /// A weight of 0 asks not to learn an answer, as in OpenAI's fine-tuning files.
     fn refuse_weights(&self, messages: &[Value<'_>]) -> Result<(), Fault> {
         let is_answer =
-            |message: &Value<'_>| role_of(message).is_some_and(|role| matches!(role, "assistant" | "gpt"));
+            |message: &Value<'_>| role_of(message).is_some_and(|role| known_role(role.into()) == "assistant");
         let last = messages.iter().rposition(is_answer);
-        let unlearned = |message: &Value<'_>| matches!(message, Value::Object(object) if matches!(object.get("weight"), Some(Value::Integer(0))));
+        let unlearned = |message: &Value<'_>| matches!(message, Value::Object(object) if object.get("weight").is_some_and(is_zero));
         let found = messages.iter().enumerate().find(|(at, message)| {
             is_answer(message) && unlearned(message) && (self.every_answer || Some(*at) == last)
         });
@@ -200,6 +205,15 @@ fn joined<'a>(at: usize, parts: &[Value<'a>]) -> Result<Cow<'a, str>, Fault> {
     })
 }
 
+fn is_zero(value: &Value<'_>) -> bool {
+    match value {
+        Value::Integer(number) => *number == 0,
+        Value::Unsigned(number) => *number == 0,
+        Value::Float(number) => *number == 0.0,
+        _ => false,
+    }
+}
+
 fn is_empty(value: &Value<'_>) -> bool {
     match value {
         Value::Null => true,
@@ -246,6 +260,7 @@ fn known_role(role: Cow<'_, str>) -> Cow<'_, str> {
     match role.as_ref() {
         "human" => Cow::Borrowed("user"),
         "gpt" | "model" | "bot" | "chatgpt" => Cow::Borrowed("assistant"),
+        "observation" => Cow::Borrowed("tool"),
         _ => role,
     }
 }

@@ -11,6 +11,7 @@ mod shape;
 mod value;
 
 pub use columns::Columns;
+pub use fields::short;
 pub use layout::Layout;
 pub use lines::{Line, Lines, MAX_ROW_BYTES};
 pub use row::{Row, Shaped, Shaper, Turn};

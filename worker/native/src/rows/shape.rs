@@ -83,10 +83,7 @@ impl Shaper {
             if matches!(row.get("label"), Some(Value::Bool(_))) {
                 return Err(fields::judged());
             }
-            return Ok((
-                self.completion_row(row, unused)?,
-                vec!["prompt", "completion", "system", "system_prompt", "tools"],
-            ));
+            return self.completion_row(row, unused);
         }
         if row.present("instruction").is_none() && matches!(row.get("input"), Some(Value::Object(_))) {
             let answer = answer_of("input", row)?;
@@ -128,16 +125,29 @@ impl Shaper {
         }
     }
 
-    fn completion_row<'a>(&self, row: &Object<'a>, unused: &mut Vec<String>) -> Shape<'a> {
+    fn completion_row<'a>(
+        &self,
+        row: &Object<'a>,
+        unused: &mut Vec<String>,
+    ) -> Result<Recognised<'a>, Fault> {
         let (Some(prompt), Some(completion)) = (row.get("prompt"), row.get("completion")) else {
             return Err(fields::unknown(row));
         };
         let is_dialogue =
             |value: &Value<'_>| matches!(value, Value::List(items) if items.first().is_some_and(is_message));
+        let mut read = vec!["prompt", "completion", "system", "system_prompt"];
         if !is_dialogue(prompt) && !is_dialogue(completion) {
-            let answer = answer_text(row, "completion")?;
-            return Ok(turns(system_of(row)?, question_text(row, "prompt")?, answer));
+            let context = first(row, CONTEXTS);
+            read.extend(context);
+            if row.present("tools").is_none() {
+                return Ok((question_row(row, "prompt", context, "completion")?, read));
+            }
+            let question = messages::entry("user", asked(row, "prompt", context)?);
+            let answer = messages::entry("assistant", answer_text(row, "completion")?);
+            read.push("tools");
+            return Ok((self.messages(vec![question, answer], row, unused)?, read));
         }
+        read.push("tools");
         let mut all = Vec::new();
         match prompt {
             Value::List(prompt) => all.extend(prompt.iter().cloned()),
@@ -151,7 +161,7 @@ impl Shaper {
             }
             _ => all.push(messages::entry("assistant", answer_text(row, "completion")?)),
         }
-        self.messages(all, row, unused)
+        Ok((self.messages(all, row, unused)?, read))
     }
 }
 
@@ -266,15 +276,19 @@ fn turns<'a>(system: Option<Cow<'a, str>>, user: Cow<'a, str>, answer: Cow<'a, s
     Shaped::Turns(turns)
 }
 
-fn question_row<'a>(row: &Object<'a>, asked: &str, context: Option<&str>, answer: &str) -> Shape<'a> {
-    let question = question_text(row, asked)?;
-    let user = match context.and_then(|name| row.present(name)) {
-        None => question,
-        Some(Value::Object(fields)) => Cow::Owned(joined(Some(&question), fields)),
-        Some(value) if value.as_words().is_empty() => question,
-        Some(value) => Cow::Owned(format!("{question}\n\n{}", value.as_words())),
+fn question_row<'a>(row: &Object<'a>, question: &str, context: Option<&str>, answer: &str) -> Shape<'a> {
+    Ok(turns(system_of(row)?, asked(row, question, context)?, answer_text(row, answer)?))
+}
+
+/// A question, and below it what it is about.
+fn asked<'a>(row: &Object<'a>, question: &str, context: Option<&str>) -> Result<Cow<'a, str>, Fault> {
+    let question = question_text(row, question)?;
+    let Some(value) = context.and_then(|name| row.present(name)) else { return Ok(question) };
+    let about = match value {
+        Value::Object(fields) => return Ok(Cow::Owned(joined(Some(&question), fields))),
+        other => scalar(other).map_or_else(|| other.as_words(), Cow::Owned),
     };
-    Ok(turns(system_of(row)?, user, answer_text(row, answer)?))
+    Ok(if about.is_empty() { question } else { Cow::Owned(format!("{question}\n\n{about}")) })
 }
 
 fn task_row<'a>(row: &Object<'a>, answer: &str) -> Shape<'a> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::engine::Engine;
 use super::guard::Guard;
-use super::render::{Rendered, left_out};
+use super::render::Rendered;
 use crate::encoder::Span;
 use crate::problem::Fault;
 use crate::rows::Turn;
@@ -22,7 +22,15 @@ pub struct Plan {
     guard: Guard,
     /// Contents keep the white space at their ends.
     keeps_ends: bool,
-    answered: bool,
+}
+
+/// What is known of a sequence of roles.
+#[derive(Clone, Default)]
+pub struct Known {
+    /// None where the template does more with contents than print them.
+    pub plan: Option<Arc<Plan>>,
+    /// Messages whose content the template does not print.
+    pub missing: Vec<usize>,
 }
 
 /// White space that templates are known to strip, tried at either end.
@@ -35,23 +43,38 @@ const TELLING: [&str; 4] = [
     "```json\n{\"a\": [1, 2.5, null]}\n```",
 ];
 
-impl Plan {
-    /// None where the template, for these roles, does more with contents than print them.
-    pub fn probe(
+/// Stands for a message's content: letters and digits, which a template has no reason to change.
+pub fn hole(at: usize) -> String {
+    format!("qzHole{at}Kwzq")
+}
+
+impl Known {
+    /// Nothing is known where the template refuses even the simplest contents.
+    pub fn of(
         engine: &Engine,
         turns: &[Turn<'_>],
         interpret: impl Fn(&[Turn<'_>], &mut Rendered) -> Result<(), Fault>,
+    ) -> Self {
+        let sample = with_contents(turns, hole);
+        let Ok(found) = engine.turns(&sample, false) else { return Self::default() };
+        let missing = (0..turns.len()).filter(|at| !found.text.contains(&hole(*at))).collect();
+        let mut rendered = Rendered::default();
+        let is_whole = interpret(&sample, &mut rendered).is_ok();
+        let plan = is_whole.then(|| Plan::probe(engine, turns, &rendered, &interpret)).flatten();
+        Self { plan: plan.map(Arc::new), missing }
+    }
+}
+
+impl Plan {
+    fn probe(
+        engine: &Engine,
+        turns: &[Turn<'_>],
+        probed: &Rendered,
+        interpret: &impl Fn(&[Turn<'_>], &mut Rendered) -> Result<(), Fault>,
     ) -> Option<Self> {
-        let holes: Vec<String> = (0..turns.len()).map(|at| format!("qzHole{at}Kwzq")).collect();
-        let mut probed = Rendered::default();
-        interpret(&with_contents(turns, |at| holes[at].clone()), &mut probed).ok()?;
-        let mut plan = Self {
-            pieces: cut(&probed, &holes),
-            guard: Guard::new(&engine.source),
-            keeps_ends: false,
-            answered: false,
-        };
-        plan.answered = plan.shows_the_answer(turns);
+        let holes: Vec<String> = (0..turns.len()).map(hole).collect();
+        let mut plan =
+            Self { pieces: cut(probed, &holes), guard: Guard::new(&engine.source), keeps_ends: false };
         let agrees = |contents: &dyn Fn(usize) -> String| {
             let sample = with_contents(turns, contents);
             let (mut ours, mut theirs) = (Rendered::default(), Rendered::default());
@@ -66,16 +89,6 @@ impl Plan {
         }
         plan.keeps_ends = ENDS.iter().all(|(start, end)| agrees(&|at| format!("{start}text {at}{end}")));
         Some(plan)
-    }
-
-    /// The plan, unless the template leaves the learned message out of the text.
-    pub fn checked(self: &Arc<Self>) -> Result<Arc<Self>, Fault> {
-        if self.answered { Ok(Arc::clone(self)) } else { Err(left_out()) }
-    }
-
-    fn shows_the_answer(&self, turns: &[Turn<'_>]) -> bool {
-        let Some(last) = turns.iter().rposition(|turn| turn.role == "assistant") else { return true };
-        self.pieces.iter().any(|piece| matches!(piece, Piece::Content(at) if *at == last))
     }
 
     /// Whether these contents are ones that the plan is right for.
@@ -101,6 +114,11 @@ impl Plan {
             }
         }
     }
+}
+
+/// The turns with another content at one place.
+pub fn with_content_at<'t>(turns: &'t [Turn<'t>], place: usize, content: &str) -> Vec<Turn<'t>> {
+    with_contents(turns, |at| if at == place { content.to_owned() } else { turns[at].content.to_string() })
 }
 
 fn with_contents<'t>(turns: &[Turn<'t>], contents: impl Fn(usize) -> String) -> Vec<Turn<'t>> {

@@ -1,5 +1,6 @@
 //! Chat templates: the interpreter, the built-in texts, and the plan that a template becomes for rows alike.
 
+mod answers;
 mod bounds;
 mod builtin;
 mod calls;

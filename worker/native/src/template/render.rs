@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::answers::{content_of, marked, prefix_length};
 use super::calls;
 use super::engine::{ENDLESS, Engine, Text};
-use super::fast::Plan;
+use super::fast::{Known, Plan, hole};
 use crate::encoder::Span;
 use crate::problem::{Failure, Fault};
-use crate::rows::{Shaped, Turn, Value};
+use crate::rows::{Shaped, Turn, Value, short};
 
 /// What the loss sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,11 +35,11 @@ const CHECK_EVERY: u64 = 97;
 
 /// One thread's way from dialogues to text.
 pub struct Renderer<'a> {
-    engine: &'a Engine,
+    pub(super) engine: &'a Engine,
     train_on: TrainOn,
     /// Texts that end a turn, longest first.
-    stops: &'a [String],
-    plans: HashMap<String, Option<Arc<Plan>>>,
+    pub(super) stops: &'a [String],
+    known: HashMap<String, Known>,
     interpret: bool,
     /// Rows that were given to the interpreter, beside those that only check the plan.
     pub interpreted: u64,
@@ -49,7 +50,7 @@ pub struct Renderer<'a> {
 impl<'a> Renderer<'a> {
     pub fn new(engine: &'a Engine, train_on: TrainOn, stops: &'a [String], interpret: bool) -> Self {
         let check = Rendered::default();
-        Self { engine, train_on, stops, plans: HashMap::new(), interpret, interpreted: 0, seen: 0, check }
+        Self { engine, train_on, stops, known: HashMap::new(), interpret, interpreted: 0, seen: 0, check }
     }
 
     /// Fills `out`; the outer error ends the whole work, the inner one is the row's own.
@@ -113,14 +114,16 @@ impl<'a> Renderer<'a> {
             signature.push_str(&turn.role);
             signature.push('\0');
         }
-        let known = self.plans.get(&signature).cloned();
-        let plan = known.unwrap_or_else(|| {
-            let plan = Plan::probe(self.engine, turns, |turns, out| self.interpret(turns, out)).map(Arc::new);
-            self.plans.insert(signature, plan.clone());
-            plan
+        let known = self.known.get(&signature).cloned();
+        let Known { plan, missing } = known.unwrap_or_else(|| {
+            let known = Known::of(self.engine, turns, |turns, out| self.interpret(turns, out));
+            self.known.insert(signature, known.clone());
+            known
         });
-        // Whether the answer is left out is asked before the interpreter is chosen: both refuse the same rows.
-        let plan = plan.map(|plan| plan.checked()).transpose()?;
+        // Whether a message is left out is asked before the interpreter is chosen: both refuse the same rows.
+        if let Some(at) = missing.into_iter().rfind(|at| !turns[*at].content.trim().is_empty()) {
+            return Err(not_shown(at, &turns[at].role));
+        }
         Ok(plan.filter(|_| !self.interpret))
     }
 
@@ -167,55 +170,6 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    /// From where the prompt ends, as generation would be asked for it, to the end of the text.
-    fn last_answer(&self, turns: &[Turn<'_>], out: &mut Rendered) -> Result<(), Fault> {
-        let Some((last, before)) = turns.split_last() else { return Ok(()) };
-        let prompt = self.engine.turns(before, true).unwrap_or_default().text;
-        let start = if !prompt.is_empty() && out.text.starts_with(&prompt) {
-            prompt.len()
-        } else {
-            out.text.rfind(last.content.trim()).ok_or_else(left_out)?
-        };
-        if start == out.text.len() {
-            return Err(left_out());
-        }
-        out.spans.push(Span { start, end: out.text.len() });
-        Ok(())
-    }
-
-    fn each_answer(&self, turns: &[Turn<'_>], out: &mut Rendered) -> Result<(), Fault> {
-        let (Some(last), mut cursor) = (turns.len().checked_sub(1), 0) else { return Ok(()) };
-        for at in (0..last).filter(|at| turns[*at].role == "assistant") {
-            let span = self.answer_at(&turns[..=at], &out.text, cursor)?;
-            cursor = span.end;
-            out.spans.push(span);
-        }
-        self.last_answer(turns, out)
-    }
-
-    /// The last of `turns` inside a text that continues after it.
-    fn answer_at(&self, turns: &[Turn<'_>], text: &str, cursor: usize) -> Result<Span, Fault> {
-        let Some((answer, before)) = turns.split_last() else { return Err(left_out()) };
-        let prompt = self.engine.turns(before, true).unwrap_or_default().text;
-        let start = if text.starts_with(&prompt) { prompt.len() } else { cursor };
-        let through = self.engine.turns(turns, false).unwrap_or_default().text;
-        if start == prompt.len() && through.len() > start && text.starts_with(&through) {
-            return Ok(Span { start, end: through.len() });
-        }
-        // Rendered otherwise when it is not the last turn, as thinking models' templates do.
-        let content = answer.content.trim();
-        let content_start = text[start..].find(content).map(|step| start + step).ok_or_else(left_out)?;
-        let start = if start == prompt.len() { start } else { content_start };
-        Ok(Span { start, end: self.turn_end(text, content_start + content.len()) })
-    }
-
-    /// Past the text that ends the turn, where one follows at once.
-    fn turn_end(&self, text: &str, at: usize) -> usize {
-        let rest = text[at..].trim_start();
-        let start = text.len() - rest.len();
-        self.stops.iter().find(|stop| rest.starts_with(stop.as_str())).map_or(at, |stop| start + stop.len())
-    }
-
     /// Templates differ in what they expect of a message that calls tools: arguments as an object or as JSON in a text,
     /// no content or an empty one. The first form that the template renders is taken.
     fn rich_in_any_form(
@@ -257,6 +211,9 @@ impl<'a> Renderer<'a> {
         }
         let Text { text, generated } = self.engine.values(&messages[..end], tools, false)?;
         out.text = text;
+        if let Some(at) = self.not_shown(&messages[..end], tools, &out.text) {
+            return Err(not_shown(at, role_of(&messages[at]).unwrap_or_default()));
+        }
         if self.engine.marks_generation {
             let text = out.text.clone();
             let before = &messages[..end.saturating_sub(1)];
@@ -271,22 +228,56 @@ impl<'a> Renderer<'a> {
         let answers = (0..end).filter(|at| is_answer(&messages[*at]));
         let wanted = answers.filter(|at| self.train_on == TrainOn::Assistant || *at == last);
         for at in wanted.collect::<Vec<_>>() {
-            let prompt = self.engine.values(&messages[..at], tools, true)?.text;
-            let through = self.engine.values(&messages[..=at], tools, false)?.text;
-            if at == last && out.text.starts_with(&prompt) {
-                out.spans.push(Span { start: prompt.len(), end: out.text.len() });
-            } else if out.text.starts_with(&prompt) && out.text.starts_with(&through) {
-                out.spans.push(Span { start: prompt.len(), end: through.len() });
-            }
+            let span = self.rich_answer(&messages[..end], tools, at, &out.text)?;
+            out.spans.push(span);
         }
         if out.spans.is_empty() { Err(left_out()) } else { Ok(()) }
     }
+
+    /// A message whose content the template does not print. Contents that are there in other words, as JSON for instance,
+    /// are looked for by rendering others in their place.
+    fn not_shown(&self, messages: &[Value<'_>], tools: Option<&Value<'_>>, text: &str) -> Option<usize> {
+        let is_absent = |at: &usize| {
+            let content = content_of(&messages[*at]);
+            !content.is_empty() && !text.contains(content)
+        };
+        let absent: Vec<usize> = (0..messages.len()).filter(is_absent).collect();
+        if absent.is_empty() {
+            return None;
+        }
+        let all: Vec<Value<'_>> = messages
+            .iter()
+            .enumerate()
+            .map(
+                |(at, message)| {
+                    if absent.contains(&at) { marked(message, &hole(at)) } else { message.borrowed() }
+                },
+            )
+            .collect();
+        let found = self.engine.values(&all, tools, false).ok()?.text;
+        absent.into_iter().rfind(|at| !found.contains(&hole(*at)))
+    }
 }
 
-pub fn left_out() -> Fault {
+pub(super) fn left_out() -> Fault {
     Fault::new(
         "no_assistant_part",
         "the chat template leaves the assistant's message out: there is nothing to learn from the row",
+    )
+}
+
+/// The last one of those that are not shown, so that a missing answer is named first.
+fn not_shown(at: usize, role: &str) -> Fault {
+    if role == "assistant" {
+        return left_out();
+    }
+    let message = format!(
+        "the chat template of this base does not print message {}, whose role is {:?}",
+        at + 1,
+        short(role)
+    );
+    Fault::new("message_not_shown", message).hint(
+        "choose a base or prompt_template that prints such messages, or leave such rows out; add to training.dataset: \"on_bad_row\": \"skip\"",
     )
 }
 
@@ -296,11 +287,6 @@ fn ended(outcome: Result<(), Fault>) -> Result<Result<(), Fault>, Failure> {
         Err(fault) if fault.code == ENDLESS => Err(Failure::TemplateEndless(fault.message)),
         other => Ok(other),
     }
-}
-
-/// The length of `prefix`, where the text begins with it.
-fn prefix_length(prefix: &str, text: &str) -> Option<usize> {
-    text.starts_with(prefix).then_some(prefix.len())
 }
 
 /// Whether a text holds U+FDD0 or U+FDD1, which mark what a template generates.
@@ -318,4 +304,9 @@ fn reserved(turns: &[Turn<'_>]) -> Option<Fault> {
 
 fn reserved_fault() -> Fault {
     Fault::new("reserved_character", "the row holds U+FDD0 or U+FDD1, which are noncharacters")
+}
+
+fn role_of<'m>(message: &'m Value<'_>) -> Option<&'m str> {
+    let Value::Object(object) = message else { return None };
+    object.get("role").and_then(Value::text)
 }

@@ -27,7 +27,7 @@ from expert_worker.pretokenize.record import (
     sealed,
 )
 from expert_worker.pretokenize.save_to_disk import write_descriptions
-from expert_worker.pretokenize.sources import open_source
+from expert_worker.pretokenize.sources import open_source, place_of_row
 from expert_worker.pretokenize.watch import watched
 from expert_worker.processor import available_cores
 from expert_worker.results import CacheRecord, Duplicates, EncoderCost, SourceCounts, SplitStatistics
@@ -252,10 +252,10 @@ def _hint(problem: Problem) -> str | None:
 def _line(problem: Problem) -> str:
     _, message, _, count, places = problem
     file, line = places[0]
-    first = f"{file}:{line}: {message}"
+    first = f"{place_of_row(file, line)}: {message}"
     if count == 1:
         return first
-    others = [f"{line}" if name == file else f"{name}:{line}" for name, line in places[1:_PLACES]]
+    others = [f"{line}" if name == file else place_of_row(name, line) for name, line in places[1:_PLACES]]
     more = ", ..." if count > len(others) + 1 else ""
     return f"{first} ({count:,} rows: {line}, {', '.join(others)}{more})"
 

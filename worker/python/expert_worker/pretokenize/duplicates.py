@@ -19,7 +19,7 @@ from expert_worker.events import Events
 from expert_worker.plan import Data, Plan, Source
 from expert_worker.pretokenize.inputs import Inputs, recipe_for
 from expert_worker.pretokenize.parts import TEST, TRAIN, VALIDATION, Part, learned_parts, test_parts
-from expert_worker.pretokenize.sources import open_source, source_digest
+from expert_worker.pretokenize.sources import open_source, place_of_row, source_digest
 from expert_worker.pretokenize.watch import watched
 from expert_worker.processor import available_cores
 from expert_worker.results import DuplicateRows, Duplicates, Leak
@@ -130,7 +130,7 @@ def _counted(
         name, original = parts[part].name, parts[of].name
         if (name == original) != (name == TRAIN) or original not in (TRAIN, VALIDATION):
             continue
-        pairs = tuple((_place(copy), _place(source)) for copy, source in examples)
+        pairs = tuple((place_of_row(*copy), place_of_row(*source)) for copy, source in examples)
         counted = DuplicateRows(
             part=name, of=original, rows=rows[name], exact=exact, near=near, examples=pairs
         )
@@ -156,10 +156,6 @@ def _leak(found: DuplicateRows, data: Data) -> Leak | None:
             hint='Set training.dataset.validation.deduplicate to "near", or name a validation file.',
         )
     return None
-
-
-def _place(place: tuple[str, int]) -> str:
-    return f"{place[0]}:{place[1]}"
 
 
 def _named(part: str) -> str:

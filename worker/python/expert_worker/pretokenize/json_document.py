@@ -21,6 +21,9 @@ _PARTS_OF_A_ROW = {
     "input",
     "output",
 }
+_DIALOGUES = ("messages", "conversations")
+_QUESTIONS = {"instruction", "prompt", "question", "query", "problem", "input"}
+_ANSWERS = {"completion", "output", "response", "answer", "solution", "target", "label"}
 
 
 def rows_of_object(path: Path, name: str) -> list[Any] | None:
@@ -31,7 +34,7 @@ def rows_of_object(path: Path, name: str) -> list[Any] | None:
         document = json.loads(path.read_bytes())
     except ValueError:
         return None  # The native reader names what is wrong.
-    if not isinstance(document, dict):
+    if not isinstance(document, dict) or _is_row(document):
         return None
     values = list(document.values())
     if set(document) >= {"columns", "data"} and all(
@@ -50,6 +53,14 @@ def rows_of_object(path: Path, name: str) -> list[Any] | None:
     if len(lists) > 1:
         raise _several(name, sorted(lists))
     return next(iter(lists.values()), None)
+
+
+def _is_row(document: dict[str, Any]) -> bool:
+    """Whether it asks and answers by itself: other lists in it are what the question is about."""
+    if any(_is_dialogue(document[key]) for key in _DIALOGUES if isinstance(document.get(key), list)):
+        return True
+    texts = {key for key, value in document.items() if isinstance(value, str)}
+    return bool(texts & _QUESTIONS) and bool(texts & _ANSWERS)
 
 
 def _holds_objects(value: list[Any]) -> bool:

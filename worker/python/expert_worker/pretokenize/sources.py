@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from expert_worker._native import layout
 from expert_worker.errors import FULL, BadInput, Missing
 from expert_worker.plan import Source
 from expert_worker.pretokenize.json_document import rows_of_object
+from expert_worker.pretokenize.plain_columns import plain_batches
 from expert_worker.pretokenize.unpack import DAMAGED, SUSPECT_BYTES, SUSPECT_RATIO, Head, plain_file
 from expert_worker.pretokenize.watch import reading
 from expert_worker.processor import available_cores
@@ -78,7 +80,12 @@ def unreadable(source: Source, error: BaseException) -> BadInput:
     reason = _first_line(error)
     if "straddling object" in reason:
         reason = "a row is longer than 16 MiB, or a quote is not closed"
-    return BadInput(f"{source.name} cannot be read as {source.format}: {reason}", code="data-damaged")
+    hint = None
+    if source.format == "csv" and "Expected" in reason:
+        hint = "Put fields that hold the separator, a quote or a line break into double quotes."
+    return BadInput(
+        f"{source.name} cannot be read as {source.format}: {reason}", hint=hint, code="data-damaged"
+    )
 
 
 def sound(stream: ArrowStream, name: str) -> ArrowStream:
@@ -91,8 +98,10 @@ def sound(stream: ArrowStream, name: str) -> ArrowStream:
 
     reader: Any = stream
     assert isinstance(reader, pa.RecordBatchReader)
-    schema = reader.schema.append(pa.field(BROKEN_COLUMN, pa.string()))
-    return _reader(schema, (part for batch in _read(reader, name) for part in _sound_parts(batch, schema)))
+    plain_schema, plain = plain_batches(reader.schema)
+    schema = plain_schema.append(pa.field(BROKEN_COLUMN, pa.string()))
+    parts = (part for batch in _read(reader, name) for part in _sound_parts(batch, plain, schema))
+    return _reader(schema, parts)
 
 
 def _read(batches: Iterable[Any], name: str) -> Iterator[Any]:
@@ -105,7 +114,7 @@ def _read(batches: Iterable[Any], name: str) -> Iterator[Any]:
         yield batch
 
 
-def _sound_parts(batch: Any, schema: Any) -> Iterator[Any]:
+def _sound_parts(batch: Any, plain: Callable[[Any], Any], schema: Any) -> Iterator[Any]:
     import pyarrow as pa
 
     try:
@@ -116,13 +125,18 @@ def _sound_parts(batch: Any, schema: Any) -> Iterator[Any]:
             try:
                 row.validate(full=True)
             except pa.ArrowInvalid as error:
-                columns = [pa.nulls(1, field.type) for field in batch.schema]
-                reason = f"the row is damaged: {_first_line(error)}"
-                yield pa.record_batch([*columns, pa.array([reason], pa.string())], schema=schema)
+                yield broken_row(f"the row is damaged: {_first_line(error)}", schema)
                 continue
-            yield _with_reason(row, schema)
+            yield _with_reason(plain(row), schema)
         return
-    yield _with_reason(batch, schema)
+    yield _with_reason(plain(batch), schema)
+
+
+def broken_row(reason: str, schema: Any) -> Any:
+    import pyarrow as pa
+
+    columns = [pa.nulls(1, field.type) for field in list(schema)[:-1]]
+    return pa.record_batch([*columns, pa.array([reason], pa.string())], schema=schema)
 
 
 def _with_reason(batch: Any, schema: Any) -> Any:
@@ -217,6 +231,12 @@ _ENDINGS = {
 }
 
 
+def place_of_row(name: str, number: int) -> str:
+    """As an editor finds it where rows are lines; elsewhere the number of the row."""
+    lines = format_of(name.removesuffix(".gz").removesuffix(".zst")) == "jsonl"
+    return f"{name}:{number}" if lines else f"{name}, row {number}"
+
+
 def format_of(name: str) -> str | None:
     """As the file's ending says it."""
     return _ENDINGS.get(name.rsplit(".", 1)[-1].lower()) if "." in name else None
@@ -235,6 +255,9 @@ def _csv(path: Path) -> ArrowStream:
     parse = csv.ParseOptions(newlines_in_values=True, delimiter=_delimiter(path))
     with path.open("rb") as stream:
         head = csv.open_csv(stream, read_options=read, parse_options=parse).schema
+    twice = [name for name, count in Counter(head.names).items() if count > 1]
+    if twice:
+        raise ValueError(f'two columns are named "{twice[0]}": rename one of them')
     # Every field is text: a column of numbers is still something to be written out. UTF-8 is checked by
     # the native reader, which names the row.
     types = {name: pa.binary() for name in head.names}

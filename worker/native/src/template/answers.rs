@@ -1,0 +1,193 @@
+//! Where answers stand in a rendered dialogue.
+//!
+//! Most templates print a dialogue so that each answer follows the text that generation would be asked for. Some do not:
+//! templates of thinking models print an answer otherwise when it is not the last turn.
+
+use super::fast::{hole, with_content_at};
+use super::render::{Rendered, Renderer, left_out};
+use crate::encoder::Span;
+use crate::problem::Fault;
+use crate::rows::{Object, Turn, Value};
+
+impl Renderer<'_> {
+    /// From where the prompt ends, as generation would be asked for it, to the end of the text.
+    pub(super) fn last_answer(&self, turns: &[Turn<'_>], out: &mut Rendered) -> Result<(), Fault> {
+        let Some((last, before)) = turns.split_last() else { return Ok(()) };
+        let prompt = self.engine.turns(before, true).unwrap_or_default().text;
+        let start = if !prompt.is_empty() && out.text.starts_with(&prompt) {
+            prompt.len()
+        } else {
+            self.place_of(turns, before.len(), &out.text)
+                .or_else(|| out.text.rfind(last.content.trim()))
+                .ok_or_else(left_out)?
+        };
+        if start == out.text.len() {
+            return Err(left_out());
+        }
+        out.spans.push(Span { start, end: out.text.len() });
+        Ok(())
+    }
+
+    pub(super) fn each_answer(&self, turns: &[Turn<'_>], out: &mut Rendered) -> Result<(), Fault> {
+        let (Some(last), mut cursor) = (turns.len().checked_sub(1), 0) else { return Ok(()) };
+        for at in (0..last).filter(|at| turns[*at].role == "assistant") {
+            let span = self.answer_at(turns, at, &out.text, cursor)?;
+            cursor = span.end;
+            out.spans.push(span);
+        }
+        self.last_answer(turns, out)
+    }
+
+    /// The answer at this place of a dialogue that continues after it; `cursor` is where the answer before it ends.
+    fn answer_at(&self, turns: &[Turn<'_>], at: usize, text: &str, cursor: usize) -> Result<Span, Fault> {
+        let before = &turns[..at];
+        let prompt = self.engine.turns(before, true).unwrap_or_default().text;
+        let prompt_end = prefix_length(&prompt, text).filter(|end| *end >= cursor);
+        let through = self.engine.turns(&turns[..=at], false).unwrap_or_default().text;
+        if let Some(start) = prompt_end
+            && through.len() > start
+            && text.starts_with(&through)
+        {
+            return Ok(Span { start, end: through.len() });
+        }
+        // Rendered otherwise when it is not the last turn, as thinking models' templates do.
+        let content = turns[at].content.trim();
+        let after_question = || {
+            let since = before.iter().rposition(|turn| turn.role == "assistant").map_or(0, |last| last + 1);
+            before[since..].iter().fold(cursor, |cursor, turn| {
+                find_from(text, cursor, turn.content.trim())
+                    .map_or(cursor, |at| at + turn.content.trim().len())
+            })
+        };
+        let found = self
+            .place_of(turns, at, text)
+            .filter(|start| *start >= prompt_end.unwrap_or(cursor))
+            .or_else(|| find_from(text, prompt_end.unwrap_or_else(after_question), content));
+        match (found, prompt_end) {
+            (Some(content_start), _) => Ok(Span {
+                start: prompt_end.unwrap_or(content_start),
+                end: self.turn_end(text, content_start + content.len()),
+            }),
+            // The template has changed the content, as where it leaves a thought out.
+            (None, Some(start)) => {
+                Ok(Span { start, end: self.next_stop(text, start).ok_or_else(|| not_found(at))? })
+            }
+            (None, None) => Err(not_found(at)),
+        }
+    }
+
+    /// Past the first text from here on that ends a turn.
+    fn next_stop(&self, text: &str, from: usize) -> Option<usize> {
+        let ends = self.stops.iter().filter_map(|stop| Some((find_from(text, from, stop)?, stop.len())));
+        ends.min().map(|(at, length)| at + length)
+    }
+
+    /// Where this message's content stands in the text, which may have the same words elsewhere: another content is
+    /// rendered in its place.
+    fn place_of(&self, turns: &[Turn<'_>], at: usize, text: &str) -> Option<usize> {
+        let mark = hole(at);
+        let marked = self.engine.turns(&with_content_at(turns, at, &mark), false).ok()?.text;
+        content_place(&marked, &mark, turns[at].content.trim(), text)
+    }
+
+    /// Past the text that ends the turn, where one follows at once.
+    fn turn_end(&self, text: &str, at: usize) -> usize {
+        let rest = text[at..].trim_start();
+        let start = text.len() - rest.len();
+        self.stops.iter().find(|stop| rest.starts_with(stop.as_str())).map_or(at, |stop| start + stop.len())
+    }
+
+    /// From where the prompt ends, or else from where the content begins, to the end of the turn.
+    pub(super) fn rich_answer(
+        &self,
+        messages: &[Value<'_>],
+        tools: Option<&Value<'_>>,
+        at: usize,
+        text: &str,
+    ) -> Result<Span, Fault> {
+        let prompt = self.engine.values(&messages[..at], tools, true)?.text;
+        let prompt_end = prefix_length(&prompt, text);
+        let is_last = at + 1 == messages.len();
+        if let Some(start) = prompt_end {
+            if is_last {
+                return Ok(Span { start, end: text.len() });
+            }
+            let through = self.engine.values(&messages[..=at], tools, false)?.text;
+            if through.len() > start && text.starts_with(&through) {
+                return Ok(Span { start, end: through.len() });
+            }
+        }
+        // Rendered otherwise when it is not the last turn.
+        let content = content_of(&messages[at]);
+        let content_start = self.rich_place_of(messages, tools, at, text);
+        let start = prompt_end.or(content_start).ok_or_else(|| not_found(at))?;
+        if is_last {
+            return Ok(Span { start, end: text.len() });
+        }
+        // Calls of tools may follow the content.
+        let from = content_start.map_or(start, |place| place + content.len());
+        Ok(Span { start, end: self.next_stop(text, from).ok_or_else(|| not_found(at))? })
+    }
+
+    fn rich_place_of(
+        &self,
+        messages: &[Value<'_>],
+        tools: Option<&Value<'_>>,
+        at: usize,
+        text: &str,
+    ) -> Option<usize> {
+        let content = content_of(&messages[at]);
+        if content.is_empty() {
+            return None;
+        }
+        let mark = hole(at);
+        let marked: Vec<Value<'_>> = messages
+            .iter()
+            .enumerate()
+            .map(|(place, message)| if place == at { marked(message, &mark) } else { message.borrowed() })
+            .collect();
+        let found = self.engine.values(&marked, tools, false).ok()?.text;
+        content_place(&found, &mark, content, text)
+    }
+}
+
+pub(super) fn content_of<'m>(message: &'m Value<'_>) -> &'m str {
+    let Value::Object(object) = message else { return "" };
+    object.get("content").and_then(Value::text).unwrap_or_default().trim()
+}
+
+/// The message with another content.
+pub(super) fn marked<'m>(message: &'m Value<'_>, mark: &str) -> Value<'m> {
+    let Value::Object(mut object) = message.borrowed() else { return message.borrowed() };
+    for (key, value) in &mut object.0 {
+        if key == "content" {
+            *value = Value::Text(mark.to_owned().into());
+        }
+    }
+    Value::Object(Object(object.0))
+}
+
+/// Where a content begins in `text`, given the text with `mark` in its place.
+fn content_place(marked: &str, mark: &str, content: &str, text: &str) -> Option<usize> {
+    let before = &marked[..marked.find(mark)?];
+    let rest = text.strip_prefix(before)?.trim_start();
+    rest.starts_with(content).then_some(text.len() - rest.len())
+}
+
+fn find_from(text: &str, start: usize, part: &str) -> Option<usize> {
+    text[start..].find(part).map(|step| start + step)
+}
+
+/// The length of `prefix`, where the text begins with it.
+pub(super) fn prefix_length(prefix: &str, text: &str) -> Option<usize> {
+    text.starts_with(prefix).then_some(prefix.len())
+}
+
+fn not_found(at: usize) -> Fault {
+    let message = format!(
+        "the chat template changes message {}, an answer before the last one, so that it cannot be found in the text",
+        at + 1
+    );
+    Fault::new("answer_not_found", message)
+        .hint("learn the last answer alone; set in training.dataset: \"train_on\": \"completions\"")
+}
