@@ -321,7 +321,7 @@ def test_a_folder_without_an_adapter_is_named(tmp_path: Path) -> None:
         ({"prompt": "p", "completion": "c"}, "p", "c"),
         ({"instruction": "i", "input": "x", "output": "o"}, "i\n\nx", "o"),
         ({"instruction": "i", "input": "", "response": "r"}, "i", "r"),
-        ({"task": "t", "input": {"a": "x", "b": "y"}, "output": "o"}, "x\ny", "o"),
+        ({"task": "t", "input": {"a": "x", "b": "y"}, "output": "o"}, "a:\nx\n\nb:\ny", "o"),
         ({"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]}, "u", "a"),
     ],
 )
@@ -369,10 +369,11 @@ def test_a_field_mapping_leads_into_a_row(plan: Any) -> None:
         (rb'{"prompt": "q", "completion": "a", "\ud800": 1}', "the field '\\\\ud800'"),
         (b'{"prompt": "q", "completion": "a", "tags": 5}', "tags must be a list"),
         (b'{"prompt": "\xff", "completion": "a"}', "test.jsonl:2: this line is not JSON"),
-        (b'{"messages": [{"role": "assistant"}]}', "needs a role and a content"),
-        (b'{"messages": ["a"]}', "needs a role and a content"),
+        (b'{"messages": [{"role": "assistant"}]}', 'message 1 has no "content"'),
+        (b'{"messages": ["a"]}', "message 1 is text, not an object"),
         (b"[" * 100_000, "nested too deeply"),
-        (b'{"prompt": "q", "completion": "a", "x": ' + b"[" * 900 + b"]" * 900 + b"}", None),
+        (b'{"prompt": "q", "completion": "a", "x": ' + b"[" * 900 + b"]" * 900 + b"}", "nested too deeply"),
+        (b'{"prompt": "q", "completion": "a", "x": ' + b"[" * 90 + b"]" * 90 + b"}", None),
         (b'"' + b"x" * (17 << 20), "longer than 16 MiB"),
     ],
 )
@@ -509,9 +510,9 @@ def test_the_base_alone_is_sampled_with_the_prompt_that_was_chosen_for_it(
 def test_rows_that_choose_the_base_prompt_are_read_once(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
 
-    def noted(sources: Any, *rest: Any) -> Any:
+    def noted(sources: Any, *rest: Any, **options: Any) -> Any:
         read.extend(source.name for source in sources)
-        return rows_of(sources, *rest)
+        return rows_of(sources, *rest, **options)
 
     monkeypatch.setattr(examiner, "rows_of", noted)
     report(with_people(plan, lines(PEOPLE)))
@@ -530,7 +531,10 @@ def test_test_set_size_limits_each_test_set(plan: Any) -> None:
     ("content", "said"),
     [
         (lines(PEOPLE) + "{", r"people\.jsonl:4: this line is not JSON"),
-        (lines(PEOPLE[:1]) + '\n\n{"prompt": "p"}', r"people\.jsonl:4: a scored row needs"),
+        (
+            lines(PEOPLE[:1]) + '\n\n{"prompt": "p"}',
+            r"people\.jsonl:4: the row has \"prompt\" and no \"output\"",
+        ),
         ("\n", r"The test set people has no rows: datasets/people\.jsonl"),
     ],
 )

@@ -324,7 +324,7 @@ def test_a_cut_row_without_a_share_is_not_counted_as_cut(workshop: Workshop) -> 
         assert (ledger["used"], ledger["dropped_mixture"], ledger[counted]) == (3, 2, 2)
 
 
-def test_columns_that_are_no_text_are_read_as_text(workshop: Workshop) -> None:
+def test_typed_columns_are_read_as_text(workshop: Workshop) -> None:
     day = datetime.datetime(2024, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
     columns = {
         "prompt": pa.array(["Q"]).dictionary_encode(),

@@ -222,8 +222,8 @@ def test_fields_that_are_not_used_are_named(workshop: Workshop) -> None:
     assert again.existed and notes == [
         line.note for line in workshop.said if getattr(line, "key", None) == "data.unused_fields"
     ]
-    told = {"messages": [{"role": "system", "content": "S"}, *Q, *A], "system": "another"}
-    [source] = workshop.build(workshop.jsonl([told], "told.jsonl"), PLAIN).description.sources
+    twice = {"messages": [{"role": "system", "content": "S"}, *Q, *A], "system": "another"}
+    [source] = workshop.build(workshop.jsonl([twice], "twice.jsonl"), PLAIN).description.sources
     assert source.unused_fields == {"system": 1}
     mapped = {**PLAIN, "recipe.data.field_mapping": {"prompt": "meta.x", "completion": "completion"}}
     [source] = workshop.build(workshop.jsonl(rows), mapped).description.sources

@@ -85,11 +85,20 @@ class Recipe:
     ) -> Recipe: ...
     def turns(self, row: str) -> list[tuple[str, str]]: ...
     def render(
-        self, messages: str, add_generation_prompt: bool, enable_thinking: bool | None = None
+        self,
+        messages: str,
+        add_generation_prompt: bool,
+        enable_thinking: bool | None = None,
+        tools: str | None = None,
     ) -> tuple[str, list[tuple[int, int]]]: ...
     def show(
         self, row: str, coder: Tokenizer | Oracle
     ) -> tuple[str, list[tuple[int, int]], list[int], list[bool]]: ...
+
+@final
+class RowReader:
+    def __new__(cls, mapping: Mapping[str, str]) -> RowReader: ...
+    def read(self, row: str) -> tuple[str, str | None]: ...
 
 @final
 class Build:

@@ -4,7 +4,7 @@ use super::recipe::{Batches, Source};
 use crate::problem::{BadRows, Failure, Fault, Outcome};
 use crate::rows::{Columns, Lines, Value};
 
-/// Opened sources in their order: at each place a file or a stream.
+/// Opened sources in their order; each of them is a file or a stream.
 #[derive(Default)]
 pub(super) struct Opened {
     pub files: Vec<Option<Lines>>,

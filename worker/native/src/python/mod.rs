@@ -8,6 +8,7 @@ mod duplicates;
 mod errors;
 mod kernels;
 mod oracle;
+mod reader;
 mod recipe;
 mod rows;
 mod tokenizer;
@@ -26,6 +27,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("NativeError", module.py().get_type::<errors::NativeError>())?;
     module.add_class::<tokenizer::PyTokenizer>()?;
     module.add_class::<recipe::PyRecipe>()?;
+    module.add_class::<reader::RowReader>()?;
     module.add_class::<build::Build>()?;
     module.add_class::<duplicates::Duplicates>()?;
     module.add_class::<rows::MappedRows>()?;

@@ -11,7 +11,7 @@ use super::tokenizer::PyTokenizer;
 use crate::encoder::SUPERVISED;
 use crate::pipeline::{self, Coder, Overlong, Recipe};
 use crate::rows::{Shaped, Shaper, Value};
-use crate::template::{Engine, How, TrainOn};
+use crate::template::{Engine, How, TrainOn, calls};
 
 #[pyclass(name = "Recipe", module = "expert_worker._native", frozen)]
 pub struct PyRecipe {
@@ -74,23 +74,27 @@ impl PyRecipe {
         })
     }
 
-    /// What the chat template makes of messages given in JSON, and the byte ranges that it marks as generated.
+    /// What the chat template makes of messages and tools given in JSON, and the byte ranges that it marks as generated.
     /// `enable_thinking` is the variable by which templates of thinking models turn thoughts off.
-    #[pyo3(signature = (messages, add_generation_prompt, enable_thinking=None))]
+    #[pyo3(signature = (messages, add_generation_prompt, enable_thinking=None, tools=None))]
     fn render(
         &self,
         py: Python<'_>,
         messages: &str,
         add_generation_prompt: bool,
         enable_thinking: Option<bool>,
+        tools: Option<&str>,
     ) -> PyResult<(String, Vec<(usize, usize)>)> {
         let Value::List(messages) = parse(messages)? else {
             return Err(PyValueError::new_err("messages must be a list"));
         };
+        let tools = tools.map(parse).transpose()?;
         let how = How { add_generation_prompt, enable_thinking };
         // Detached, so that the thread that watches memory runs meanwhile.
         let rendered = py
-            .detach(|| self.inner.engine.values(&messages, None, how))
+            .detach(|| {
+                calls::in_any_form(&messages, |form| self.inner.engine.values(form, tools.as_ref(), how))
+            })
             .map_err(|fault| PyValueError::new_err(fault.message))?;
         Ok((rendered.text, rendered.generated.iter().map(|span| (span.start, span.end)).collect()))
     }
@@ -119,8 +123,12 @@ pub fn with_coder<R>(argument: &Bound<'_, PyAny>, work: impl FnOnce(Coder<'_>) -
     Ok(work(Coder::Oracle(&|texts| oracle::call(&callable, texts))))
 }
 
-fn parse(row: &str) -> PyResult<Value<'_>> {
+pub fn parse(row: &str) -> PyResult<Value<'_>> {
     serde_json::from_str(row).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+pub fn in_json(value: &Value<'_>) -> String {
+    serde_json::to_string(value).unwrap_or_default()
 }
 
 fn role_and_content(message: &Value<'_>) -> (String, String) {

@@ -2,10 +2,12 @@
 
 use std::borrow::Cow;
 
+use super::engine::FAILED;
+use crate::problem::Fault;
 use crate::rows::{Object, Value};
 
 #[derive(Clone, Copy)]
-pub struct Form {
+struct Form {
     /// Arguments that are JSON in a text become an object.
     parsed: bool,
     /// A message without content has an empty one.
@@ -13,20 +15,43 @@ pub struct Form {
 }
 
 /// In the order of preference.
-pub const FORMS: [Form; 4] = [
+const FORMS: [Form; 4] = [
     Form { parsed: true, empty_content: false },
     Form { parsed: true, empty_content: true },
     Form { parsed: false, empty_content: false },
     Form { parsed: false, empty_content: true },
 ];
 
-pub fn any(messages: &[Value<'_>]) -> bool {
+/// Templates differ in what they expect of a message that calls tools: arguments as an object or as JSON in a text, no
+/// content or an empty one. The first form that the template renders is taken.
+pub fn in_any_form<T>(
+    messages: &[Value<'_>],
+    mut render: impl FnMut(&[Value<'_>]) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    if !any(messages) {
+        return render(messages);
+    }
+    let mut first = None;
+    for form in FORMS {
+        match render(&written(messages, form)) {
+            Err(fault) if fault.code == FAILED => {
+                first.get_or_insert(fault);
+            }
+            other => return other,
+        }
+    }
+    Err(first.unwrap_or_else(|| {
+        Fault::new(FAILED, "the chat template renders no form of the row's calls of tools")
+    }))
+}
+
+fn any(messages: &[Value<'_>]) -> bool {
     messages
         .iter()
         .any(|message| matches!(message, Value::Object(object) if object.present("tool_calls").is_some()))
 }
 
-pub fn written<'m>(messages: &'m [Value<'_>], form: Form) -> Vec<Value<'m>> {
+fn written<'m>(messages: &'m [Value<'_>], form: Form) -> Vec<Value<'m>> {
     messages.iter().map(|message| message_in(message, form)).collect()
 }
 

@@ -20,6 +20,8 @@ const DATE: (u32, u32, u32) = (2024, 7, 26);
 const NAME: &str = "chat template";
 /// The code of a row whose rendering did not come to an end: that of the next row would not either.
 pub const ENDLESS: &str = "template_endless";
+/// The code of a row that the template refuses.
+pub const FAILED: &str = "template_failed";
 
 /// The texts of bos, eos and the like, as the template sees them: `bos_token` -> `<s>`.
 pub type SpecialTexts = BTreeMap<String, String>;
@@ -90,7 +92,7 @@ impl Engine {
         let specials =
             Value::from_pairs(self.specials.iter().map(|(name, text)| (name.as_str(), text.as_str())));
         let fault = |error: &Error| {
-            let code = if error.kind() == ErrorKind::OutOfFuel { ENDLESS } else { "template_failed" };
+            let code = if error.kind() == ErrorKind::OutOfFuel { ENDLESS } else { FAILED };
             Fault::new(code, format!("the chat template refuses the row: {}", describe(error)))
         };
         let template = self.environment.get_template(NAME).map_err(|error| fault(&error))?;

@@ -3,7 +3,7 @@
 mod answers;
 mod bounds;
 mod builtin;
-mod calls;
+pub mod calls;
 mod engine;
 mod fast;
 mod guard;

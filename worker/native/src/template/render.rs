@@ -170,29 +170,17 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    /// Templates differ in what they expect of a message that calls tools: arguments as an object or as JSON in a text,
-    /// no content or an empty one. The first form that the template renders is taken.
     fn rich_in_any_form(
         &self,
         messages: &[Value<'_>],
         tools: Option<&Value<'_>>,
         out: &mut Rendered,
     ) -> Result<(), Fault> {
-        if !calls::any(messages) {
-            return self.rich(messages, tools, out);
-        }
-        let mut first = None;
-        for form in calls::FORMS {
-            match self.rich(&calls::written(messages, form), tools, out) {
-                Err(fault) if fault.code == "template_failed" => {
-                    first.get_or_insert(fault);
-                    out.text.clear();
-                    out.spans.clear();
-                }
-                other => return other,
-            }
-        }
-        Err(first.unwrap_or_else(left_out))
+        calls::in_any_form(messages, |messages| {
+            out.text.clear();
+            out.spans.clear();
+            self.rich(messages, tools, out)
+        })
     }
 
     fn rich(

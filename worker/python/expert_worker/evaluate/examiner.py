@@ -26,7 +26,7 @@ from expert_worker.evaluate.subject import Subject
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.events.models import StageName
-from expert_worker.plan import Plan, Samples, Source
+from expert_worker.plan import Plan, Samples
 from expert_worker.results import Answer, PromptChoice, SampledScores, Share
 
 QUIET_SECONDS = 600.0
@@ -186,15 +186,14 @@ class Examiner:
 
     @cached_property
     def _validation(self) -> list[Row]:
-        return self._rows(self.plan.recipe.data.validation)
+        data, places = self.plan.recipe.data, self.plan.machine.paths.data
+        return rows_of(data.validation, data.field_mapping, places, skip_bad=True)
 
     @cached_property
     def _pool(self) -> list[Row]:
         """What the examples of a prompt are picked from."""
-        return self._rows(self.plan.recipe.data.train, EXAMPLE_POOL)
-
-    def _rows(self, sources: Sequence[Source], limit: int | None = None) -> list[Row]:
-        return rows_of(sources, self.plan.recipe.data.field_mapping, self.plan.machine.paths.data, limit)
+        data, places = self.plan.recipe.data, self.plan.machine.paths.data
+        return rows_of(data.train, data.field_mapping, places, EXAMPLE_POOL, skip_bad=True)
 
     def _base_key(self, rows: Sequence[Row], prompt: PromptChoice | None) -> str:
         recipe, machine = self.plan.recipe, self.plan.machine

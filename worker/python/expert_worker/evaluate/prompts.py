@@ -51,7 +51,7 @@ class PromptMaker:
 
     def prompts(self, rows: Sequence[Row]) -> list[Prompt]:
         with self._watched():
-            found = [Prompt(self._ids(self._text(row["messages"]))) for row in rows]
+            found = [Prompt(self._ids(self._text(row["messages"], row.get("tools")))) for row in rows]
         if not all(prompt.ids for prompt in found):
             raise BadInput(
                 "The chat template makes an empty prompt: there is nothing to answer",
@@ -71,10 +71,11 @@ class PromptMaker:
             return nullcontext()
         return watched(self.events, "Making prompts with the base's chat template and tokenizer")
 
-    def _text(self, messages: Sequence[Message]) -> str:
+    def _text(self, messages: Sequence[Message], tools: Any = None) -> str:
         conversation = json.dumps(self._with_examples(messages))
+        offered = json.dumps(tools) if tools else None
         try:
-            text, _ = self._renderer.render(conversation, True, enable_thinking=False)
+            text, _ = self._renderer.render(conversation, True, enable_thinking=False, tools=offered)
         except ValueError as error:
             raise BadInput(
                 f"A prompt cannot be made: {error}",

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from expert_worker._native import RowReader
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.verdict import Row
 from expert_worker.plan import Source
+from expert_worker.pretokenize.sources import place_of_row
 
-Message = dict[str, str]
+# Role and content, and of an answer that calls tools also the calls.
+Message = dict[str, Any]
 LONGEST_LINE = 16 << 20
 # More are not scored.
 _MOST_ROWS = 10_000_000
@@ -32,15 +36,22 @@ def rows_of(
     field_mapping: Mapping[str, str],
     files: Mapping[str, str],
     limit: int | None = None,
+    *,
+    skip_bad: bool = False,
 ) -> list[Row]:
     """Rows of these sources in file order, each with `messages` (the question) and `completion`; `files` has
-    the place of each source on this machine."""
+    the place of each source on this machine. With `skip_bad`, rows that cannot be asked are left out, such as
+    texts without a question."""
     found: list[Row] = []
     for source in sources:
         for number, raw in _raw_rows(source, files):
             if limit is not None and len(found) >= limit:
                 return found
-            found.append(canonical_row(raw, field_mapping, f"{source.name}:{number}"))
+            try:
+                found.append(canonical_row(raw, field_mapping, place_of_row(source.name, number)))
+            except BadInput:
+                if not skip_bad:
+                    raise
     return found
 
 
@@ -121,16 +132,45 @@ def _json_lines(path: Path) -> NumberedRows:
 
 
 def canonical_row(raw: Mapping[str, Any], mapping: Mapping[str, str], place: str) -> Row:
+    """The row with its own and the mapped fields, and as training reads it: `messages` (the question),
+    `completion` and, where it has some, `tools`."""
     row = {**raw, **{name: _dotted(raw, path) for name, path in mapping.items()}}
-    messages, completion = _conversation(row, place)
-    if not isinstance(completion, str) or not messages:
+    _check_tags(row, place)
+    _check_text(row, place)
+    messages, tools = _read(raw, mapping, place)
+    last = max((at for at, turn in enumerate(messages) if turn["role"] == "assistant"), default=0)
+    if last == 0:
         raise BadInput(
             f"{place}: {NEEDED}", hint="Name the fields in training.dataset.field_mapping.", code="bad-row"
         )
-    found = {**row, "messages": messages, "completion": completion}
-    _check_tags(found, place)
-    _check_text(found, place)
-    return found
+    completion = messages[last].get("content")
+    if not isinstance(completion, str) or not completion.strip():
+        raise BadInput(
+            f"{place}: the last answer has no text, and only text is scored",
+            hint="End the dialogue before this answer, or leave the row out.",
+            code="bad-row",
+        )
+    found = {**row, "messages": messages[:last], "completion": completion}
+    return {**found, "tools": tools} if tools else found
+
+
+def _read(raw: Mapping[str, Any], mapping: Mapping[str, str], place: str) -> tuple[list[Message], Any]:
+    try:
+        messages, tools = _reader(tuple(mapping.items())).read(
+            json.dumps(raw, ensure_ascii=False, default=str)
+        )
+    except ValueError as error:
+        message, hint = (*error.args, None)[:2]
+        if "recursion limit" in message:
+            message = "this row is nested too deeply"
+        hint = hint or "Name the fields in training.dataset.field_mapping."
+        raise BadInput(f"{place}: {message}", hint=hint, code="bad-row") from None
+    return json.loads(messages), None if tools is None else json.loads(tools)
+
+
+@lru_cache(maxsize=8)
+def _reader(mapping: tuple[tuple[str, str], ...]) -> RowReader:
+    return RowReader(dict(mapping))
 
 
 def _check_tags(row: Row, place: str) -> None:
@@ -152,28 +192,6 @@ def _check_text(row: Row, place: str) -> None:
             ) from None
         except (ValueError, RecursionError):
             raise BadInput(f"{place}: the field {name!a} is nested too deeply", code="bad-row") from None
-
-
-def _conversation(row: Mapping[str, Any], place: str) -> tuple[list[Message], Any]:
-    if isinstance(row.get("messages"), list) and row["messages"]:
-        turns = [_turn(turn, place) for turn in row["messages"]]
-        if turns[-1]["role"] != "assistant":
-            raise BadInput(f"{place}: the last message must be the assistant's", code="bad-row")
-        return turns[:-1], turns[-1]["content"]
-    if isinstance(row.get("prompt"), str):
-        return [{"role": "user", "content": row["prompt"]}], row.get("completion")
-    question = row.get("instruction", row.get("input"))
-    if isinstance(question, dict):
-        question = "\n".join(str(part) for part in question.values())
-    extra = row.get("input") if "instruction" in row else None
-    text = "\n\n".join(str(part) for part in (question, extra) if part)
-    return ([{"role": "user", "content": text}] if text else []), row.get("output", row.get("response"))
-
-
-def _turn(turn: Any, place: str) -> Message:
-    if not isinstance(turn, Mapping) or not {"role", "content"} <= turn.keys():
-        raise BadInput(f"{place}: each message needs a role and a content", code="bad-row")
-    return {"role": str(turn["role"]), "content": str(turn["content"])}
 
 
 def _dotted(raw: Mapping[str, Any], path: str) -> Any:

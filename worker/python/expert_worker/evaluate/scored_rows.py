@@ -131,7 +131,7 @@ def samples_of(plan: Plan) -> Samples | None:
 def _announce_cost(judge: LlmJudge, plan: Plan, rows: ScoredRows, events: Events) -> None:
     """What the calls to the judge will cost, before anything is computed."""
     data = plan.recipe.data
-    validation = rows_of(data.validation, data.field_mapping, plan.machine.paths.data)
+    validation = rows_of(data.validation, data.field_mapping, plan.machine.paths.data, skip_bad=True)
     scored = [row for _, each in rows.sets() for row in each]
     samples = samples_of(plan)
     sampled = scored * (samples.per_row if samples else 0)

@@ -159,7 +159,7 @@ def _questions(recipe: Recipe, machine: Machine) -> list[list[Message]]:
     data, places = recipe.data, machine.paths.data
     for sources in (data.test, data.validation, data.train):
         if sources and all(Path(places.get(source.name, "")).is_file() for source in sources):
-            rows = rows_of(sources, data.field_mapping, places, 500)
+            rows = rows_of(sources, data.field_mapping, places, 500, skip_bad=True)
             short = [row["messages"] for row in rows if len(str(row["messages"])) < _LONGEST_QUESTION]
             if short:
                 return [list(messages) for messages in spread(short, QUESTIONS)]

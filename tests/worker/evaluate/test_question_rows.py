@@ -1,0 +1,113 @@
+"""A question is asked as training has learned it, whatever shape the row was written in."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plans import example_plan
+from pretokenize.bases import llama3_like, write_base
+from pretokenize.test_data import PLAIN, texts, turn
+from pretokenize.test_shapes import TEMPLATES, UNDERSTOOD
+from pretokenize.workshop import Workshop
+from transformers import AutoTokenizer
+
+from expert_worker.errors import BadInput
+from expert_worker.evaluate.prompts import PromptMaker
+from expert_worker.evaluate.rows import canonical_row, rows_of
+
+
+def asked(row: Any, mapping: dict[str, str] | None = None) -> str:
+    """The row as a template would print it."""
+    found = canonical_row(row, mapping or {}, "here")
+    *before, question = found["messages"]
+    system = before[0]["content"] if before else None
+    assert question["role"] == "user"
+    return turn(question["content"], found["completion"], system)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, (_, expected) in UNDERSTOOD.items() if "<|im_start|>" in expected]
+)
+def test_every_shape_that_training_understands(name: str) -> None:
+    row, expected = UNDERSTOOD[name]
+    assert asked(row) == expected
+
+
+def test_mapped_fields_and_the_row_s_own() -> None:
+    row = {"q": "Q", "a": "A", "about": "I", "who": "S", "tags": ["x"], "seed": 3}
+    mapping = {"prompt": "q", "completion": "a", "context": "about", "system": "who"}
+    assert asked(row, mapping) == turn("Q\n\nI", "A", "S")
+    found = canonical_row(row, mapping, "here")
+    assert (found["tags"], found["seed"], found["q"]) == (["x"], 3, "Q")
+
+
+def test_a_dialogue_is_asked_up_to_its_last_answer() -> None:
+    parts = [{"type": "text", "text": "hello "}, {"type": "text", "text": "7"}]
+    row = {
+        "conversations": [
+            {"from": "human", "value": "one"},
+            {"from": "gpt", "value": "two"},
+            {"from": "human", "value": parts},
+            {"from": "gpt", "value": parts},
+            {"from": "human", "value": "and then"},
+        ]
+    }
+    found = canonical_row(row, {}, "here")
+    said = [(message["role"], message["content"]) for message in found["messages"]]
+    assert said == [("user", "one"), ("assistant", "two"), ("user", "hello 7")]
+    assert found["completion"] == "hello 7"
+
+
+def test_what_cannot_be_asked_is_refused_with_its_place() -> None:
+    call = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}],
+    }
+    for row, said in (
+        ({"text": "words"}, "a scored row needs a prompt"),
+        ({"frage": "Q", "antwort": "A"}, "no known shape"),
+        ({"messages": [{"role": "user", "content": "Q"}, call]}, "only text is scored"),
+    ):
+        with pytest.raises(BadInput, match=said) as caught:
+            canonical_row(row, {}, "rows.jsonl:7")
+        assert caught.value.message.startswith("rows.jsonl:7: ") and caught.value.hint
+
+
+def test_rows_that_cannot_be_asked_are_left_out_where_others_will_do(tmp_path: Path) -> None:
+    path = tmp_path / "train.jsonl"
+    path.write_text(
+        "".join(json.dumps(row) + "\n" for row in ({"text": "words"}, {"prompt": "Q", "completion": "A"}))
+    )
+    source = {"name": path.name, "format": "jsonl", "weight": 1.0, "task": None}
+    plan = example_plan(
+        tmp_path, {"recipe.data.train": [source], "machine.paths.data": {path.name: str(path)}}
+    )
+    data, places = plan.recipe.data, plan.machine.paths.data
+    assert [row["completion"] for row in rows_of(data.train, {}, places, skip_bad=True)] == ["A"]
+    with pytest.raises(BadInput, match=r"train\.jsonl:1"):
+        rows_of(data.train, {}, places)
+
+
+def test_the_prompt_of_a_row_with_tools_is_what_training_renders(tmp_path: Path) -> None:
+    template = (TEMPLATES / "qwen3.jinja").read_text()
+    base = write_base(tmp_path / "base", llama3_like(), template)
+    tool = {"type": "function", "function": {"name": "weather", "parameters": {}}}
+    call = {"function": {"name": "weather", "arguments": '{"town": "Oslo"}'}}
+    row = {
+        "messages": [
+            {"role": "user", "content": "Rain in Oslo?"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "observation", "content": "RAIN"},
+            {"role": "assistant", "content": "Yes."},
+        ],
+        "tools": [tool],
+    }
+    workshop = Workshop(tmp_path, base, tmp_path / "home")
+    [(text, learned)] = texts(workshop, workshop.build(workshop.jsonl([row]), PLAIN))
+    maker = PromptMaker(AutoTokenizer.from_pretrained(base), template)
+    [prompt] = maker.prompts([canonical_row(row, {}, "here")])
+    shown = maker.tokenizer.decode(prompt.ids)
+    assert '"name": "weather", "arguments": {"town": "Oslo"}' in shown and "RAIN" in shown
+    assert text.startswith(shown.removesuffix("<think>\n\n</think>\n\n")) and "Yes." in learned

@@ -1,0 +1,49 @@
+//! `RowReader`: rows as training reads them, for those who ask the question and compare the answer.
+
+use std::collections::BTreeMap;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::recipe::{in_json, parse};
+use crate::problem::Fault;
+use crate::rows::{Object, Shaped, Shaper, Turn, Value};
+
+#[pyclass(module = "expert_worker._native", frozen)]
+pub struct RowReader {
+    shaper: Shaper,
+}
+
+#[pymethods]
+impl RowReader {
+    #[new]
+    fn new(mapping: BTreeMap<String, String>) -> Self {
+        // What the template prints is its own affair: no key of a message is left out here.
+        let shaper = Shaper { whole_messages: true, ..Shaper::new(mapping, true, false, "") };
+        Self { shaper }
+    }
+
+    /// A row's messages as JSON, and its tools; from a row in JSON. A text without a question has no messages. The error of a
+    /// row that training refuses has the message and a hint.
+    fn read(&self, row: &str) -> PyResult<(String, Option<String>)> {
+        let row = parse(row)?;
+        Ok(match self.shaper.shape(&row).map_err(|fault| refused(&fault))? {
+            Shaped::Text(_) => ("[]".to_owned(), None),
+            Shaped::Turns(turns) => (in_json(&Value::List(turns.into_iter().map(message).collect())), None),
+            Shaped::Rich { messages, tools } => {
+                (in_json(&Value::List(messages)), tools.as_ref().map(in_json))
+            }
+        })
+    }
+}
+
+fn message(turn: Turn<'_>) -> Value<'_> {
+    Value::Object(Object(vec![
+        ("role".into(), Value::Text(turn.role)),
+        ("content".into(), Value::Text(turn.content)),
+    ]))
+}
+
+fn refused(fault: &Fault) -> PyErr {
+    PyValueError::new_err((fault.message.clone(), fault.hint.clone()))
+}
