@@ -6,6 +6,7 @@ import gc
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from typing import Any
 def quick_imports() -> Iterator[None]:
     """Without garbage collection, which would scan every object of torch and transformers repeatedly; later
     collections skip the imported objects. And without inductor, see `_CompilesAtFirstCall`."""
+    quiet_bitsandbytes()
     gc.disable()
     finder = _CompilesAtFirstCall()
     sys.meta_path.insert(0, finder)
@@ -26,6 +28,11 @@ def quick_imports() -> Iterator[None]:
         sys.meta_path.remove(finder)
         gc.freeze()
         gc.enable()
+
+
+def quiet_bitsandbytes() -> None:
+    """Before it is imported: at import it advises to install a package that would load code from a hub."""
+    logging.getLogger("bitsandbytes").setLevel(logging.CRITICAL)
 
 
 class _CompilesAtFirstCall(importlib.abc.MetaPathFinder, importlib.abc.Loader):

@@ -4,7 +4,6 @@ It is dequantized once into safetensors, so that from then on it is a base like 
 """
 
 import io
-import logging
 import os
 import struct
 import sys
@@ -21,6 +20,7 @@ import torch
 from expert_worker.checkpoint import files
 from expert_worker.errors import Missing, storage_error
 from expert_worker.events import Events
+from expert_worker.imports import quiet_bitsandbytes
 from expert_worker.process.builder_lock import builder_lock
 
 NAME = "smollm2-135m-instruct"
@@ -214,4 +214,4 @@ def quietly() -> None:
 
     talk.set_verbosity_error()  # type: ignore[no-untyped-call]
     talk.disable_progress_bar()  # type: ignore[no-untyped-call]
-    logging.getLogger("bitsandbytes").setLevel(logging.CRITICAL)
+    quiet_bitsandbytes()
