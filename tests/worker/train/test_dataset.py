@@ -130,3 +130,32 @@ def test_rows_that_cannot_be_tokenized_leave_no_folder(tmp_path: Path, temporary
     with pytest.raises(BadInput):
         open_dataset(plan, Events.in_memory()[0])
     assert list(temporary.iterdir()) == []
+
+
+LOST = [
+    ("truncate", "Not all of the 10 rows read are learned whole: 4 cut to the longest length (40.0%)"),
+    ("drop", "Not all of the 10 rows read are learned whole: 4 dropped, too long (40.0%)"),
+    ("split", None),
+]
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+@pytest.mark.parametrize(("overlong", "message"), LOST)
+def test_rows_that_are_cut_or_dropped_are_counted_in_one_warning(
+    tmp_path: Path, overlong: str, message: str | None, use_cache: bool
+) -> None:
+    workshop = on_the_fly(tmp_path)
+    rows = [{"prompt": f"Q{n}", "completion": "long answer " * (40 if n < 4 else 1)} for n in range(10)]
+    changes = {
+        "recipe.data.overlong": overlong,
+        "recipe.batch.max_seq_length": 32,
+        "machine.loader.use_cache": use_cache,
+    }
+    plan = workshop.plan(workshop.jsonl(rows), changes)
+    for _ in ("built", "used again"):
+        events, memory = Events.in_memory()
+        open_dataset(plan, events).close()
+        found = [event.body for event in memory.events if event.body.type == "warning"]
+        assert [body.message for body in found] == ([message] if message else [])
+        if message:
+            assert "max_seq_length (it is 32)" in found[0].hint

@@ -23,6 +23,7 @@ from expert_worker.plan import Plan
 from expert_worker.pretokenize.record import slow_encoder
 from expert_worker.process.builder_lock import try_lock
 from expert_worker.results import DuplicateRows, SlowEncoder
+from expert_worker.row_counts import WORDS
 
 if TYPE_CHECKING:
     from expert_worker.pretokenize import Cache
@@ -74,6 +75,7 @@ def open_dataset(plan: Plan, events: Events) -> Dataset:
         return for_this_run(plan, events)
     events.applied("data", "token cache", "Loading pre-tokenized dataset from cache")
     _report_sharing(plan, cache, events)
+    _warn_of_lost_rows(plan, cache, events)
     if plan.machine.loader.workers:
         note = "Rows are mapped from the cache: no loader workers are needed"
         events.applied("dataloader_num_workers", 0, note)
@@ -98,6 +100,7 @@ def for_this_run(plan: Plan, events: Events) -> Dataset:
         raise
     events.applied("data", "tokenized for this run", "Rows tokenized for this run, read by loader workers")
     _report_sharing(plan, cache, events)
+    _warn_of_lost_rows(plan, cache, events)
     return _dataset(cache, folder)
 
 
@@ -130,6 +133,32 @@ def _report_sharing(plan: Plan, cache: Cache, events: Events) -> None:
         "share_prefixes changes nothing: no two rows that follow one another begin with the same 32 tokens",
         "Put rows that begin alike one after the other in the file, or remove the setting.",
     )
+
+
+_LONGER = "Raise max_seq_length (it is {length}), or set training.dataset.overlong to split."
+_LOST = {
+    "truncated": _LONGER,
+    "dropped_overlong": _LONGER,
+    "dropped_unsupervised": "Rows without an answer before max_seq_length have nothing to learn.",
+    "dropped_short": "Lower min_length.",
+    "dropped_long": "Raise max_length.",
+    "dropped_mixture": "Give sources weights in proportion to their rows to use all of them.",
+}
+"""What to set where rows are lost or cut. Copies are dropped as asked, a split row loses nothing, and bad
+rows are listed where they are read."""
+
+
+def _warn_of_lost_rows(plan: Plan, cache: Cache, events: Events) -> None:
+    counts = cache.ledger()
+    lost = [name for name in _LOST if counts.get(name, 0)]
+    if not lost:
+        return
+    read = counts["read"]
+    parts = [f"{counts[name]:,} {WORDS[name]} ({counts[name] / read:.1%})" for name in lost]
+    length = plan.recipe.batch.max_seq_length
+    hints = dict.fromkeys(_LOST[name].format(length=length) for name in lost)
+    message = f"Not all of the {read:,} rows read are learned whole: {'; '.join(parts)}"
+    events.warning("rows-lost", message, " ".join(hints))
 
 
 def _ensure_cache(plan: Plan, events: Events, root: Path) -> Cache:
