@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
@@ -260,6 +261,22 @@ def test_evaluation_best_and_early_stopping(tmp_path):
         ran.final("adapter_model.safetensors")
         == (ran.output / f"checkpoint-{best}" / "adapter_model.safetensors").read_bytes()
     )
+
+
+def test_the_best_checkpoint_of_adalora_keeps_its_ranks(tmp_path):
+    ran = train(tmp_path, {
+        "recipe.adapter.kind": "adalora",
+        "recipe.schedule.duration": {"unit": "steps", "value": 20}, "recipe.schedule.kind": "constant",
+        "recipe.optimizer.learning_rate": 0.3, "recipe.evaluation.strategy": "steps",
+        "recipe.evaluation.steps": 1,
+        "recipe.evaluation.best": {"metric": "eval_loss", "greater_is_better": False, "patience": None},
+        "machine.save_total_limit": None,
+    })  # fmt: skip
+    best = Path(ran.result["best_checkpoint"])
+    last = json.loads((ran.output / "checkpoint-20" / "adapter_config.json").read_text())
+    assert json.loads((best / "adapter_config.json").read_text())["rank_pattern"] != last["rank_pattern"]
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        assert ran.final(name) == (best / name).read_bytes(), name
 
 
 def test_running_out_of_memory_halves_the_micro_batch(tmp_path, monkeypatch):

@@ -202,8 +202,11 @@ def restore(saved: Loaded, model: Any, optimizer: torch.optim.Optimizer, scale: 
 
 
 def take_adapter(saved: Loaded, model: Any) -> None:
-    """Only the parameters: for the best checkpoint, which becomes final."""
+    """Only the adapter, AdaLoRA's ranks included: for the best checkpoint, which becomes final."""
     _put_parameters(saved.tensors(_PARAMETERS), model)
+    if _allocator(model) is not None:
+        # None before ranks are first taken away.
+        model.peft_config[model.active_adapter].rank_pattern = saved.json(_REST)["rank_pattern"]
 
 
 def _put_parameters(tensors: Mapping[str, torch.Tensor], model: Any) -> None:
