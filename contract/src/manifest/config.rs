@@ -41,7 +41,7 @@ section! {
         lr_scheduler ["lr_scheduler", "lr_scheduler_type"]: ScheduleKind = ScheduleKind::Cosine, Kind::Word(ScheduleKind::WORDS),
             "The learning rate's schedule after the warm-up.";
         lr_scheduler_kwargs ["lr_scheduler_kwargs"]: BTreeMap<String, f64> = BTreeMap::new(), Kind::Map(&NOT_NEGATIVE),
-            "Numbers that the schedule takes: `num_cycles` (cosine, cosine_with_restarts), `power` and `lr_end` (polynomial), `min_lr_ratio` (linear, cosine, one_cycle).";
+            "Numbers that the schedule takes: `num_cycles` (cosine, cosine_with_restarts), `power` and `lr_end` (polynomial), `min_lr_ratio` (linear, cosine, cosine_with_restarts, one_cycle): the share of `learning_rate` that the schedule ends at.";
         warmup_steps ["warmup_steps"]: u64 = 0, WHOLE, "Warm-up steps; 0 uses `warmup_ratio`.";
         warmup_ratio ["warmup_ratio"]: f64 = 0.0, FRACTION, "Share of all steps that is warm-up.";
         epochs ["epochs", "num_epochs", "num_train_epochs"]: f64 = 3.0, POSITIVE, "Number of epochs; may be a fraction.";

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 from transformers import get_scheduler
@@ -12,14 +15,18 @@ from expert_worker.train.schedule import rate
 TOTAL, PEAK = 40, 3e-4
 
 
-def ours(kind, warmup=5, **options):
+def schedule_of(kind, warmup=5, **options):
     schedule = Schedule(
         kind=kind,
         options=options,
         warmup=WarmupSteps(unit="steps", value=warmup),
         duration={"unit": "steps", "value": TOTAL},
     )
-    at = rate(schedule, PEAK, TOTAL)
+    return rate(schedule, PEAK, TOTAL)
+
+
+def ours(kind, warmup=5, **options):
+    at = schedule_of(kind, warmup, **options)
     return [at(step) for step in range(TOTAL)]
 
 
@@ -72,3 +79,32 @@ def test_warmup_by_share():
         duration={"unit": "steps", "value": TOTAL},
     )
     assert rate(schedule, PEAK, TOTAL)(4) == PEAK > rate(schedule, PEAK, TOTAL)(3)
+
+
+def accepted():
+    """Each schedule with each number that the manifest's rules accept for it."""
+    rules = Path(__file__).parents[3] / "contract" / "src" / "rules" / "scheduler.rs"
+    for kinds, options in re.findall(r"((?:ScheduleKind::\w+[ |]*)+)=> &\[(.*?)\]", rules.read_text()):
+        for kind in re.findall(r"::(\w+)", kinds):
+            for option in re.findall(r'"(\w+)"', options):
+                yield re.sub(r"(?<!^)(?=[A-Z])", "_", kind).lower(), option
+
+
+def test_every_number_that_a_schedule_takes_changes_its_rates():
+    values = {"min_lr_ratio": 0.5, "num_cycles": 3.0, "power": 2.0, "lr_end": PEAK / 10}
+    found = list(accepted())
+    assert ("linear", "min_lr_ratio") in found and ("polynomial", "lr_end") in found and len(found) == 8
+    for kind, option in found:
+        assert ours(kind, **{option: values[option]}) != ours(kind), (kind, option)
+
+
+@pytest.mark.parametrize("kind", ["linear", "cosine", "cosine_with_restarts", "one_cycle"])
+def test_after_the_peak_no_rate_is_below_the_least(kind):
+    rates = ours(kind, min_lr_ratio=0.5)
+    assert max(rates) == rates[5] == PEAK
+    assert PEAK / 2 <= min(rates[5:]) == rates[-1] < 0.51 * PEAK + PEAK / TOTAL
+
+
+def test_restarts_end_at_the_least_rate():
+    assert schedule_of("cosine_with_restarts", num_cycles=2.0)(TOTAL) == 0
+    assert schedule_of("cosine_with_restarts", num_cycles=2.0, min_lr_ratio=0.25)(TOTAL) == PEAK / 4

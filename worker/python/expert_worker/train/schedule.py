@@ -36,7 +36,7 @@ def rate(schedule: Schedule, peak: float, total: int) -> Callable[[int], float]:
 
 def _shape(kind: str, peak: float) -> Shape:
     shapes: dict[str, Shape] = {
-        "linear": lambda behind, _: 1 - behind,
+        "linear": lambda behind, options: _above_least(1 - behind, options),
         "cosine": _cosine,
         "cosine_with_restarts": _restarts,
         "polynomial": lambda behind, options: _polynomial(behind, options, peak),
@@ -47,15 +47,21 @@ def _shape(kind: str, peak: float) -> Shape:
 
 
 def _cosine(behind: float, options: Mapping[str, float]) -> float:
-    least = options.get("min_lr_ratio", 0.0)
     wave = 0.5 * (1 + math.cos(math.pi * 2 * options.get("num_cycles", 0.5) * behind))
-    return least + (1 - least) * max(0.0, wave)
+    return _above_least(max(0.0, wave), options)
 
 
 def _restarts(behind: float, options: Mapping[str, float]) -> float:
     if behind >= 1:
-        return 0.0
-    return 0.5 * (1 + math.cos(math.pi * ((options.get("num_cycles", 1.0) * behind) % 1.0)))
+        return _above_least(0.0, options)
+    wave = 0.5 * (1 + math.cos(math.pi * ((options.get("num_cycles", 1.0) * behind) % 1.0)))
+    return _above_least(wave, options)
+
+
+def _above_least(factor: float, options: Mapping[str, float]) -> float:
+    """A factor that falls from 1 to 0, so that it ends at `min_lr_ratio`."""
+    least = options.get("min_lr_ratio", 0.0)
+    return least + (1 - least) * factor
 
 
 def _polynomial(behind: float, options: Mapping[str, float], peak: float) -> float:
@@ -65,9 +71,10 @@ def _polynomial(behind: float, options: Mapping[str, float], peak: float) -> flo
 
 
 def _one_cycle(schedule: Schedule, peak: float, total: int) -> Callable[[int], float]:
-    """Up from a 25th of the peak during the warmup (30% where none is named), then down to almost nothing."""
+    """Up from a 25th of the peak during the warmup (30% where none is named), then down to `min_lr_ratio`, or
+    to almost nothing."""
     warm = warmup_steps(schedule, total) or math.ceil(0.3 * total)
-    first, last = peak / 25, peak / 25 / 1e4
+    first, last = peak / 25, peak * schedule.options.get("min_lr_ratio", 1 / 25 / 1e4)
 
     def at(step: int) -> float:
         rising = step < warm
