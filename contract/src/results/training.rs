@@ -19,6 +19,7 @@ pub struct TrainResult {
     pub steps: Option<u64>,
     pub tokens: Option<u64>,
     pub train_loss: Option<f64>,
+    /// The validation loss of the adapter in `final/`.
     pub eval_loss: Option<f64>,
     /// The folder of the best checkpoint; null where none was asked for.
     pub best_checkpoint: Option<String>,

@@ -147,6 +147,8 @@ def test_the_best_by_accuracy_is_what_answers_best_and_the_record_says_why(tmp_p
     assert ran.result["best_checkpoint"].endswith(f"checkpoint-{best}")
     record = json.loads((ran.output / "run.json").read_text())["best"]
     way = "highest" if greater else "lowest"
+    losses = {body.step: body.metrics["eval_loss"] for body in ran.of("evaluated")}
+    assert ran.result["eval_loss"] == losses[best]
     assert record["reason"] == f"the {way} accuracy of {len(measured)} evaluations"
     assert record["evaluations"] == {str(step): value for step, value in measured.items()}
 

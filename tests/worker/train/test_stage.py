@@ -255,6 +255,9 @@ def test_evaluation_best_and_early_stopping(tmp_path):
     best = min(measured, key=measured.get)
     assert ran.result["steps"] == best + 6 < 40
     assert ran.result["best_checkpoint"].endswith(f"checkpoint-{best}")
+    assert ran.result["eval_loss"] == measured[best] < measured[best + 6]
+    assert json.loads((ran.output / "run.json").read_text())["result"]["eval_loss"] == measured[best]
+    assert f"| Validation loss | {measured[best]:.6g} |" in ran.final("README.md").decode()
     kept = sorted(path.name for path in ran.output.glob("checkpoint-*"))
     assert f"checkpoint-{best}" in kept and len(kept) == 2
     assert (

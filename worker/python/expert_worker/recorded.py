@@ -605,6 +605,7 @@ class TrainResult(RecordedDocument):
     best_checkpoint: Text | None = None
     # Copies between training, validation and test rows, and within the training rows.
     duplicates: tuple[DuplicateRows, ...] = ()
+    # The validation loss of the adapter in `final/`.
     eval_loss: Number | None = None
     # Absent where nothing was scored.
     evaluation: EvaluationResult | None = None

@@ -339,6 +339,7 @@ class TrainResult(OutputDocument):
     steps: U64 | None
     tokens: U64 | None
     train_loss: float | None
+    # The validation loss of the adapter in `final/`.
     eval_loss: float | None
     # The folder of the best checkpoint; null where none was asked for.
     best_checkpoint: str | None

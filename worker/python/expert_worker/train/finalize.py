@@ -65,7 +65,7 @@ class Finish:
             steps=state.step,
             tokens=state.tokens,
             train_loss=state.train_loss,
-            eval_loss=state.eval_loss,
+            eval_loss=self._eval_loss(choice),
             best_checkpoint=str(best) if best is not None else None,
             adapter=str(final),
             seconds=self._trainer.seconds,
@@ -110,6 +110,11 @@ class Finish:
             evaluations={str(int(step)): value for step, value in state.evaluated},
         )
 
+    def _eval_loss(self, choice: BestChoice) -> float | None:
+        """Of the adapter that becomes final."""
+        state = self._trainer.state
+        return state.eval_loss if choice.metric is None else state.best_eval_loss
+
     def _outcome(self, choice: BestChoice) -> Outcome:
         state = self._trainer.state
         return Outcome(
@@ -117,7 +122,7 @@ class Finish:
             tokens=state.tokens,
             supervised_tokens=state.supervised_tokens,
             train_loss=state.train_loss,
-            eval_loss=state.eval_loss,
+            eval_loss=self._eval_loss(choice),
             best_step=choice.step if choice.metric is not None else None,
             rows=self._dataset.ledger,
             modules=self._modules(),

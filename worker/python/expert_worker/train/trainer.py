@@ -269,6 +269,7 @@ class Trainer:
         if best is not None:
             value = _metric(metrics, best.metric)
             if self.state.record_evaluation(value, best.greater_is_better):
+                self.state.best_eval_loss = self.state.eval_loss
                 self.events.best(self.state.step, best.metric, value)
         self.events.stage("train")
         return metrics
@@ -565,6 +566,8 @@ class TrainerState:
     best_step: int | None = None
     evaluations_without_gain: int = 0
     eval_loss: float | None = None
+    best_eval_loss: float | None = None
+    """The validation loss at `best_step`, whatever metric chose it."""
     seconds: float = 0.0
     """Of all attempts until the checkpoint of this step."""
     evaluated: list[list[float]] = field(default_factory=list)
