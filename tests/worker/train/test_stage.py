@@ -282,6 +282,40 @@ def test_the_best_checkpoint_of_adalora_keeps_its_ranks(tmp_path):
         assert ran.final(name) == (best / name).read_bytes(), name
 
 
+@pytest.mark.parametrize(("sick", "best"), [((1,), 3), ((1, 4), 3), ((2, 3, 4), None)])
+def test_an_evaluation_that_is_not_finite_is_never_the_best(tmp_path, sick, best, monkeypatch):
+    def losses(self, step, stop=None):
+        return {"eval_loss": float("nan") if step in sick else 5.0 + abs(step - 3)}
+
+    monkeypatch.setattr("expert_worker.train.stage.Validation.run", losses)
+    ran = train(tmp_path, {
+        "recipe.evaluation.strategy": "steps", "recipe.evaluation.steps": 1,
+        "recipe.evaluation.best": {"metric": "eval_loss", "greater_is_better": False, "patience": 3},
+        "recipe.schedule.duration": {"unit": "steps", "value": 5}, "recipe.saving.steps": 1,
+        "machine.save_total_limit": None,
+    })  # fmt: skip
+    chosen = json.loads((ran.output / "run.json").read_text())["best"]
+    assert [chosen["evaluations"][str(step)] for step in sick] == [None] * len(sick)
+    assert (chosen["step"], chosen["value"]) == ((3, 5.0) if best else (1, 7.0))
+    assert ran.result["eval_loss"] == chosen["value"]
+    assert ran.result["steps"] == (5 if best else 4)
+
+
+def test_a_run_without_a_finite_evaluation_ends_with_its_last_step(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "expert_worker.train.stage.Validation.run", lambda self, step, stop=None: {"eval_loss": float("inf")}
+    )
+    ran = train(tmp_path, {
+        "recipe.evaluation.strategy": "steps", "recipe.evaluation.steps": 1,
+        "recipe.evaluation.best": {"metric": "eval_loss", "greater_is_better": False, "patience": 3},
+    })  # fmt: skip
+    chosen = json.loads((ran.output / "run.json").read_text())["best"]
+    assert (chosen["step"], chosen["reason"]) == (3, "the last step: no eval_loss was a finite number")
+    assert ran.result["eval_loss"] is None and "Validation loss" not in ran.final("README.md").decode()
+    (stopped,) = [body.note for body in ran.of("applied") if body.key == "early_stopping"]
+    assert stopped == "Stopped early: eval_loss was never a finite number"
+
+
 def test_running_out_of_memory_halves_the_micro_batch(tmp_path, monkeypatch):
     from expert_worker.train.engine import FastEngine
 

@@ -95,6 +95,8 @@ class Finish:
         if wanted is None:
             return _last(state.step, "the last step: the manifest asks for no best model")
         if state.best_step is None or state.best_value is None:
+            if state.evaluated:
+                return _last(state.step, f"the last step: no {wanted.metric} was a finite number")
             return _last(state.step, "the last step: nothing was evaluated")
         if state.best_step != state.step:
             take_adapter(self._store.load(self._store.path(state.best_step)), self._trainer.model)
@@ -107,7 +109,7 @@ class Finish:
             reason=reason,
             metric=wanted.metric,
             value=state.best_value,
-            evaluations={str(int(step)): value for step, value in state.evaluated},
+            evaluations={str(step): value for step, value in state.evaluated},
         )
 
     def _eval_loss(self, choice: BestChoice) -> float | None:

@@ -264,7 +264,8 @@ class Trainer:
             self.checkpoints.mirror_unscored()
             raise
         self.events.evaluated(self.state.step, metrics, time.monotonic() - began)
-        self.state.eval_loss = metrics.get("eval_loss", self.state.eval_loss)
+        loss = metrics.get("eval_loss", self.state.eval_loss)
+        self.state.eval_loss = loss if loss is not None and math.isfinite(loss) else None
         best = self.plan.recipe.evaluation.best
         if best is not None:
             value = _metric(metrics, best.metric)
@@ -299,11 +300,9 @@ class Trainer:
         best = self.plan.recipe.evaluation.best
         if best is None or best.patience is None or self.state.evaluations_without_gain < best.patience:
             return False
-        self.events.applied(
-            "early_stopping",
-            self.state.step,
-            f"Stopped early: {best.metric} has not improved since step {self.state.best_step}",
-        )
+        since = self.state.best_step
+        reason = f"has not improved since step {since}" if since is not None else "was never a finite number"
+        self.events.applied("early_stopping", self.state.step, f"Stopped early: {best.metric} {reason}")
         return True
 
     def _leave(self) -> None:
@@ -570,8 +569,9 @@ class TrainerState:
     """The validation loss at `best_step`, whatever metric chose it."""
     seconds: float = 0.0
     """Of all attempts until the checkpoint of this step."""
-    evaluated: list[list[float]] = field(default_factory=list)
-    """Each evaluation's step and value, so that a run can say what its best was the best of."""
+    evaluated: list[tuple[int, float | None]] = field(default_factory=list)
+    """Each evaluation's step and value, so that a run can say what its best was the best of. None for a value
+    that is not finite."""
 
     @property
     def train_loss(self) -> float:
@@ -588,9 +588,13 @@ class TrainerState:
         """Whether an evaluation at the current step is the best so far.
 
         Of equals the later one wins: it has trained longer, and accuracies over few rows are often equal. An
-        equal value is not an improvement.
+        equal value is not an improvement, and one that is not finite is never the best.
         """
-        self.evaluated.append([self.step, value])
+        if not math.isfinite(value):
+            self.evaluated.append((self.step, None))
+            self.evaluations_without_gain += 1
+            return False
+        self.evaluated.append((self.step, value))
         ahead = self.best_value is None or (
             value > self.best_value if greater_is_better else value < self.best_value
         )
@@ -601,7 +605,7 @@ class TrainerState:
         return best
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | {"evaluated": [list(pair) for pair in self.evaluated]}
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> TrainerState:
