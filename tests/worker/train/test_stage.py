@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from functools import cache
 from pathlib import Path
 
@@ -201,6 +202,58 @@ def test_another_machine_resumes_from_the_mirror(tmp_path):
     assert again.result["resumed_from"] == 2
     assert again.final("adapter_model.safetensors") == whole.final("adapter_model.safetensors")
     assert not list(again.output.rglob("*.zst"))
+
+
+@pytest.fixture
+def mirrored(tmp_path, monkeypatch):
+    """Trains with a mirror, the best evaluation at `best`, and leaves nothing but the mirror."""
+
+    def run(best, compress):
+        monkeypatch.setattr(
+            "expert_worker.train.stage.Validation.run",
+            lambda self, step, stop=None: {"eval_loss": 5.0 + abs(step - best)},
+        )
+        changes = resumable({
+            "recipe.evaluation.strategy": "steps", "recipe.evaluation.steps": 1,
+            "recipe.evaluation.best": {"metric": "eval_loss", "greater_is_better": False, "patience": None},
+            "machine.mirror": {
+                "target": str(tmp_path / "mirror"), "compress": compress, "background": False
+            },
+        })  # fmt: skip
+        whole = train(tmp_path, changes)
+        shutil.rmtree(whole.output)
+        named = {"from": "checkpoint", "path": str(tmp_path / "mirror" / "checkpoint-6")}
+        return whole.result, {**changes, "request.resume": named}
+
+    return run
+
+
+@pytest.mark.parametrize("compress", [False, True])
+@pytest.mark.parametrize("best", [3, 6])
+def test_the_best_checkpoint_comes_from_the_mirror_too(tmp_path, mirrored, best, compress):
+    whole, resumed = mirrored(best, compress)
+    again = train(tmp_path, resumed)
+    assert again.result["resumed_from"] == 6
+    assert again.result["best_checkpoint"] == whole["best_checkpoint"]
+    kept = Path(again.result["best_checkpoint"])
+    assert kept.name == f"checkpoint-{best}"
+    assert again.final("adapter_model.safetensors") == (kept / "adapter_model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("lost", "reason"),
+    [("state.json", "state.json is absent"), ("optimizer.safetensors", "optimizer.safetensors is absent")],
+)
+def test_a_run_whose_best_checkpoint_is_lost_is_refused_before_its_first_step(
+    tmp_path, mirrored, lost, reason
+):
+    _, resumed = mirrored(3, False)
+    ran = []
+    (tmp_path / "mirror" / "checkpoint-3" / lost).unlink()
+    with pytest.raises(Failed, match=f"checkpoint-3, cannot be used: {reason}") as caught:
+        train(tmp_path, resumed, listen=lambda events, event: ran.append(event.body.type))
+    assert caught.value.code == "no-best-checkpoint" and "progress" not in ran
+    assert not list((tmp_path / "out").glob("checkpoint-*"))
 
 
 def test_a_checkpoint_says_how_fast_and_how_large_the_run_was(tmp_path):

@@ -151,6 +151,27 @@ class Store:
                     raise _unusable(path, damage) from None
         return self.load(target)
 
+    def demand_best(self, step: int, source: Path) -> None:
+        """The best checkpoint so far must be among this run's own, or be copied from `source` in a
+        mirror. Asked before the first step: the end of the run is too late to miss it."""
+        target = self.path(step)
+        if _is_whole(target):
+            return
+
+        def fill(folder: Path) -> None:
+            unpack(source, folder)
+            verify(folder)
+
+        try:
+            with self._storage(f"copy {target.name}"):
+                files.build_folder(target, fill)
+        except DamagedError as damage:
+            raise Failed(
+                f"The best checkpoint so far, {source}, cannot be used: {damage}",
+                hint="Put it there from a mirror or a backup, or start over with --fresh.",
+                code="no-best-checkpoint",
+            ) from None
+
     def rewind(self, step: int) -> None:
         """Resuming from an older checkpoint: newer ones belong to the abandoned attempt."""
         with self._storage("set newer checkpoints aside"):

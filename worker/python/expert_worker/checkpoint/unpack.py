@@ -17,17 +17,20 @@ def is_packed(folder: Path) -> bool:
 
 
 def unpack(folder: Path, target: Path) -> None:
-    """The files that the record names, into the empty folder `target`. A damaged one raises DamagedError."""
+    """The files that the record names, into the empty folder `target`; copied where they are not packed. A
+    damaged one raises DamagedError."""
+    packed = is_packed(folder)
     for name, entry in sorted(record.read(folder).files.items()):
         place = PurePosixPath(name)
         if place.is_absolute() or ".." in place.parts:
             raise DamagedError(f"{record.NAME} names {name}, which leads out of the checkpoint")
         path = target / place
         path.parent.mkdir(parents=True, exist_ok=True)
+        source = folder / (name + SUFFIX if packed else name)
         try:
-            files.write(path, _unpacked(folder / (name + SUFFIX), name, entry.bytes))
+            files.write(path, _unpacked(source, name, entry.bytes) if packed else _chunks(source))
         except FileNotFoundError:
-            raise DamagedError(f"{name}{SUFFIX} is absent") from None
+            raise DamagedError(f"{source.name} is absent") from None
         except zstandard.ZstdError as error:
             raise DamagedError(f"{name}{SUFFIX} cannot be unpacked: {error}") from None
     files.write(target / record.NAME, [(folder / record.NAME).read_bytes()])
@@ -41,4 +44,10 @@ def _unpacked(path: Path, name: str, size: int) -> Iterator[bytes]:
             read += len(chunk)
             if read > size:
                 raise DamagedError(f"{name}{SUFFIX} unpacks to more than the {size} bytes that were written")
+            yield chunk
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as source:
+        while chunk := source.read(_CHUNK):
             yield chunk

@@ -273,13 +273,20 @@ def _resumed(resume: Resume | None, store: Store, dist: DistContext) -> Loaded |
 
 def _chosen(resume: Resume | None, store: Store) -> Loaded | None:
     if isinstance(resume, ResumeNewest):
-        return store.newest_valid()
-    if isinstance(resume, ResumeCheckpoint):
-        loaded = store.named(Path(resume.path))
+        loaded = store.newest_valid()
+        named = loaded.path if loaded is not None else None
+    elif isinstance(resume, ResumeCheckpoint):
+        named = Path(resume.path)
+        loaded = store.named(named)
         store.rewind(loaded.step)
-        return loaded
-    store.clear()
-    return None
+    else:
+        store.clear()
+        return None
+    if loaded is not None and named is not None:
+        best = TrainerState.from_json(loaded.facts.totals).best_step
+        if best is not None:
+            store.demand_best(best, named if best == loaded.step else named.parent / store.path(best).name)
+    return loaded
 
 
 def _inputs(planned: Inputs | None, recipe_digest: str, saved: Loaded | None) -> Inputs | None:
