@@ -79,6 +79,7 @@ def test_warmup_by_share():
         duration={"unit": "steps", "value": TOTAL},
     )
     assert rate(schedule, PEAK, TOTAL)(4) == PEAK > rate(schedule, PEAK, TOTAL)(3)
+    assert rate(schedule, PEAK, 1)(0) == PEAK, "the only step is not warm-up"
 
 
 def accepted():

@@ -16,7 +16,7 @@ from scene import put_data, rows, train
 from tiny import EVERY_LINEAR
 from transformers import AutoModelForCausalLM
 
-from expert_worker.errors import Failed, Interrupted
+from expert_worker.errors import BadInput, Failed, Interrupted
 from expert_worker.events import Events
 from expert_worker.train.trainer import Trainer
 
@@ -426,11 +426,41 @@ def test_steps_that_are_not_finite_are_left_out_and_then_stop_the_run(tmp_path, 
 def test_longer_needs_extend(tmp_path):
     train(tmp_path)
     longer = {"recipe.schedule.duration": {"unit": "steps", "value": 6}, "request.resume": {"from": "newest"}}
-    from expert_worker.errors import BadInput
-
     with pytest.raises(BadInput, match="duration"):
         train(tmp_path, longer)
     assert train(tmp_path, {**longer, "request.extend": True}).result["steps"] == 6
+
+
+@pytest.mark.parametrize(
+    ("unit", "steps", "kind", "ends_at"),
+    [
+        ("epochs", 12, "cosine", "17%"),
+        ("epochs", 12, "one_cycle", "10%"),
+        ("epochs", 2, "cosine", None),
+        ("epochs", 12, "constant", None),
+        ("steps", 12, "cosine", None),
+    ],
+)
+def test_a_warm_up_that_takes_every_step_of_the_epochs_is_named(tmp_path, unit, steps, kind, ends_at):
+    ran = train(tmp_path, {
+        "recipe.schedule.duration": {"unit": unit, "value": 1.0 if unit == "epochs" else 3},
+        "recipe.schedule.warmup": {"unit": "steps", "value": steps}, "recipe.schedule.kind": kind,
+    })  # fmt: skip
+    assert ran.result["steps"] == 3
+    said = [body.message for body in ran.of("warning") if body.code == "warmup-takes-all"]
+    message = f"The warm-up, 12 steps, takes all 3: the learning rate ends at {ends_at} of learning_rate"
+    assert said == ([message] if ends_at else [])
+
+
+def test_a_schedule_without_a_step_that_learns_is_refused(tmp_path):
+    none = {
+        "recipe.schedule.duration": {"unit": "epochs", "value": 0.1},
+        "recipe.schedule.warmup": {"unit": "steps", "value": 1},
+    }
+    with pytest.raises(BadInput, match="The only step is warm-up") as caught:
+        train(tmp_path, none)
+    assert caught.value.code == "warmup-takes-all"
+    assert train(tmp_path, {**none, "recipe.schedule.kind": "one_cycle"}).result["steps"] == 1
 
 
 def test_profile_shows_where_the_time_went(tmp_path):

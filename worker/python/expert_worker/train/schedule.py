@@ -13,8 +13,9 @@ Shape = Callable[[float, Mapping[str, float]], float]
 
 
 def warmup_steps(schedule: Schedule, total: int) -> int:
+    """A share, which is rounded up, leaves at least the last step to learn at the full rate."""
     if isinstance(schedule.warmup, WarmupRatio):
-        return math.ceil(schedule.warmup.value * total)
+        return min(math.ceil(schedule.warmup.value * total), total - 1)
     return int(schedule.warmup.value)
 
 

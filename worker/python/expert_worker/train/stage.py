@@ -12,10 +12,12 @@ from pydantic import JsonValue
 
 from expert_worker.base import compute_dtype, load_base, load_tokenizer, locate, torch_device
 from expert_worker.checkpoint import Loaded, Store, refuse_unless_same
+from expert_worker.errors import BadInput
 from expert_worker.events import Events
 from expert_worker.events.models import ACCURACY
 from expert_worker.plan import (
     Device,
+    DurationEpochs,
     Evaluation,
     Inputs,
     Machine,
@@ -52,6 +54,7 @@ from expert_worker.train.validation import (
 )
 
 _TRAIN_BUDGET = 900.0
+_SHORTER_WARMUP = "Set warmup_steps to fewer steps, or train for more epochs."
 
 
 def run(plan: Plan, events: Events, member: Member | None = None) -> JsonValue:
@@ -155,6 +158,7 @@ def prepare(
     precision.prepare(recipe.precision, device, threads, events, most)
     order = loader.order_of(recipe.batch, recipe.seed, dataset.train)
     steps = loader.total_steps(recipe.schedule.duration, order)
+    _check_warmup(recipe, steps, events)
     tokenizer = load_tokenizer(recipe.base, machine.paths, events)
     fp32 = saved.facts.fp32_products if saved else None
     if member is not None:
@@ -239,6 +243,26 @@ def prepare(
     )
     _report(recipe, machine, trainer, events)
     return Session(trainer, checkpoints, tokenizer, inputs)
+
+
+def _check_warmup(recipe: Recipe, steps: int, events: Events) -> None:
+    """Where steps follow from epochs, only the data says how many the warm-up takes; of `max_steps` the
+    manifest's rules speak."""
+    peak, wanted = recipe.optimizer.learning_rate, recipe.schedule
+    at, warm = schedule.rate(wanted, peak, steps), schedule.warmup_steps(wanted, steps)
+    if not any(at(step) > 0 for step in range(steps)):
+        raise BadInput(
+            "The only step is warm-up, and its learning rate is 0: nothing would be learned",
+            hint=_SHORTER_WARMUP,
+            code="warmup-takes-all",
+        )
+    if wanted.kind != "constant" and warm >= steps and isinstance(wanted.duration, DurationEpochs):
+        events.warning(
+            "warmup-takes-all",
+            f"The warm-up, {warm:,} steps, takes all {steps:,}: the learning rate ends at "
+            f"{at(steps - 1) / peak:.0%} of learning_rate",
+            _SHORTER_WARMUP,
+        )
 
 
 def _rows(
