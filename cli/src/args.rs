@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use expert_contract::manifest::Set;
+use expert_contract::manifest::{Bases, Options, Set};
 use expert_contract::plan::{DeviceKind, GgufQuantization};
 use serde::{Deserialize, Serialize};
 
@@ -158,6 +158,16 @@ impl PlanOptions {
         };
         let shorthands = [precision("fp16", MixedPrecision::Fp16), precision("bf16", MixedPrecision::Bf16)];
         shorthands.into_iter().flatten().chain(self.set.iter().cloned()).collect()
+    }
+
+    /// How the manifest is read.
+    pub fn reading(&self) -> Options {
+        Options {
+            allowed: self.allow_path.clone(),
+            sets: self.sets(),
+            bases: self.model.clone().map_or(Bases::First, Bases::Named),
+            ..Options::default()
+        }
     }
 
     /// The manifest's file; a folder stands for the one in it.

@@ -1,23 +1,33 @@
 //! Edits a manifest's text: changes the values and keeps everything else as it is.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
+use expert_contract::diagnostic::{Diagnostic, Severity};
 use expert_contract::ledger::Section;
-use expert_contract::manifest::json::{Node, Object, parse};
+use expert_contract::manifest::json::{Member, Node, Object, parse};
 use expert_contract::manifest::{Options, ROOT};
 use expert_contract::read;
 use fs_err as fs;
 use serde_json::Value;
 
+use crate::args::PlanOptions;
 use crate::failure::Failure;
 use crate::sys::durable;
+use crate::ui::Console;
 
-/// One setting of `training.config`.
+/// One setting, by its key of `training.config`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setting {
     pub key: &'static str,
     pub value: Value,
+}
+
+impl Setting {
+    pub fn new(key: &'static str, value: impl Into<Value>) -> Self {
+        Self { key, value: value.into() }
+    }
 }
 
 /// One line of the file that changes.
@@ -47,49 +57,172 @@ struct Replacement {
     text: String,
 }
 
-/// The text with the new settings for `bases[base]`, and the changes. None where the text has no
-/// `training.config` to write to.
+/// The text with the new settings for `bases[base]`, and the changes. None where the text has no `training` to write to.
 pub fn apply(text: &str, base: usize, settings: &[Setting]) -> Option<(String, Vec<Changed>)> {
-    let root = parse(text, 0).root?;
-    let config = member(member(&root, "training")?, "config")?.as_object()?;
-    let overrides = overrides(&root, base);
+    let root = parse(&without_mark(text), 0).root?;
+    let layers = Layers::of(&root, base)?;
     let mut replacements = Vec::new();
     let mut changed = Vec::new();
     let mut fresh: Vec<&Setting> = Vec::new();
     for setting in settings {
-        let names = spellings(setting.key);
-        let place = overrides.and_then(|object| find(object, names)).or_else(|| find(config, names));
-        let Some(node) = place else {
+        let places = layers.places(setting.key);
+        if places.is_empty() {
             fresh.push(setting);
-            continue;
-        };
-        let (start, end) = (node.span.start as usize, node.span.end as usize);
-        let after = setting.value.to_string();
-        if text[start..end] != after {
-            let before = Some(text[start..end].to_owned());
-            changed.push(Changed {
-                line: line_of(text, start),
-                key: setting.key,
-                before,
-                after: after.clone(),
-            });
-            replacements.push(Replacement { start, end, text: after });
+        }
+        for node in places {
+            let (start, end) = (node.span.start as usize, node.span.end as usize);
+            let after = setting.value.to_string();
+            if text[start..end] != after {
+                let before = Some(text[start..end].to_owned());
+                changed.push(Changed {
+                    line: line_of(text, start),
+                    key: setting.key,
+                    before,
+                    after: after.clone(),
+                });
+                replacements.push(Replacement { start, end, text: after });
+            }
         }
     }
-    // Settings for this base only go to its overrides, if it has any.
-    let target = overrides.filter(|object| !object.members.is_empty()).unwrap_or(config);
-    if let (Some(last), false) = (target.members.last(), fresh.is_empty()) {
-        let at = last.node.span.end as usize;
-        let separator = separator(text, last.key_span.start as usize);
-        let mut inserted = String::new();
-        for setting in fresh {
-            inserted += &format!(",{separator}\"{}\": {}", setting.key, setting.value);
-            let after = setting.value.to_string();
-            changed.push(Changed { line: line_of(text, at), key: setting.key, before: None, after });
-        }
-        replacements.push(Replacement { start: at, end: at, text: inserted });
+    if !fresh.is_empty() {
+        let insertion = layers.insertion(text, &fresh, &indentation(text, &root));
+        let line = line_of(text, insertion.start);
+        changed.extend(fresh.iter().map(|setting| Changed {
+            line,
+            key: setting.key,
+            before: None,
+            after: setting.value.to_string(),
+        }));
+        replacements.push(insertion);
     }
     Some((replaced(text, replacements), changed))
+}
+
+/// A byte order mark as blanks, so that offsets stay those of the text.
+fn without_mark(text: &str) -> Cow<'_, str> {
+    text.strip_prefix('\u{feff}').map_or(Cow::Borrowed(text), |rest| Cow::Owned(format!("   {rest}")))
+}
+
+/// The objects that settings of one base may stand in.
+struct Layers<'a> {
+    overrides: Option<&'a Member>,
+    training: &'a Member,
+    config: Option<&'a Member>,
+    /// What describes the adapter of each base, in their order.
+    adapters: Vec<Option<&'a Object>>,
+    base: usize,
+}
+
+impl<'a> Layers<'a> {
+    /// Of either version of the format.
+    fn of(root: &'a Node, base: usize) -> Option<Self> {
+        let root = root.as_object()?;
+        let training = root.member("training")?;
+        let bases: Vec<&Object> = match root.get("base_models").and_then(Node::as_list) {
+            Some(list) if !list.is_empty() => list.iter().map(as_object_or_empty).collect(),
+            _ => root.get("base_model").map(as_object_or_empty).into_iter().collect(),
+        };
+        let shared = first_adapter(root);
+        Some(Self {
+            overrides: bases.get(base).and_then(|base| base.member("overrides")),
+            training,
+            config: training.node.as_object()?.member("config"),
+            adapters: bases.iter().map(|base| first_adapter(base).or(shared)).collect(),
+            base,
+        })
+    }
+
+    /// Every value that has to change with the setting; none for a setting that is new to the manifest.
+    fn places(&self, key: &str) -> Vec<&'a Node> {
+        let names = spellings(&["training", "config"], key);
+        if let Some(node) = self.overrides.and_then(|overrides| find(overrides, names)) {
+            return vec![node];
+        }
+        let adapter_names = spellings(&["adapters"], key);
+        let described = |adapter: &'a Object| {
+            adapter_names.iter().find_map(|name| adapter.get(name)).filter(|node| !node.is_null())
+        };
+        let config = self.config.and_then(|config| find(config, names));
+        // What adapters describe must agree with the settings of all bases.
+        let (first, adapters) = match config.or_else(|| find(self.training, names)) {
+            Some(node) => (Some(node), &self.adapters[..]),
+            None => (None, self.adapters.get(self.base).map_or(&[][..], std::slice::from_ref)),
+        };
+        let mut places: Vec<&Node> =
+            first.into_iter().chain(adapters.iter().flatten().copied().filter_map(described)).collect();
+        places.sort_by_key(|node| node.span.start);
+        places.dedup_by_key(|node| node.span.start);
+        places
+    }
+
+    /// New settings: into this base's overrides if it has any, else where the settings of all bases are.
+    fn insertion(&self, text: &str, settings: &[&Setting], indentation: &str) -> Replacement {
+        let members: Vec<(&str, String)> =
+            settings.iter().map(|setting| (setting.key, setting.value.to_string())).collect();
+        let is_empty = |member: &Member| member.node.as_object().is_none_or(|it| it.members.is_empty());
+        let overrides = self.overrides.filter(|it| !is_empty(it));
+        if let Some(target) = overrides.or(self.config) {
+            return added(text, target, &members, indentation);
+        }
+        let is_setting = |member: &Member| !spellings(&["training", "config"], &member.key).is_empty();
+        if self.training.node.as_object().is_some_and(|it| it.members.iter().any(is_setting)) {
+            return added(text, self.training, &members, indentation);
+        }
+        let separator = match self.training.node.as_object().and_then(|it| it.members.last()) {
+            Some(last) => separator(text, last.key_span.start as usize),
+            None => deeper(&separator(text, self.training.key_span.start as usize), indentation),
+        };
+        let config = object(&members, &separator, indentation);
+        added(text, self.training, &[("config", config)], indentation)
+    }
+}
+
+fn as_object_or_empty(node: &Node) -> &Object {
+    static EMPTY: Object = Object { members: Vec::new() };
+    node.as_object().unwrap_or(&EMPTY)
+}
+
+fn first_adapter(object: &Object) -> Option<&Object> {
+    object.get("adapters")?.as_list()?.first()?.as_object()
+}
+
+/// The members at the end of an object.
+fn added(text: &str, target: &Member, members: &[(&str, String)], indentation: &str) -> Replacement {
+    match target.node.as_object().and_then(|object| object.members.last()) {
+        Some(last) => {
+            let at = last.node.span.end as usize;
+            let separator = separator(text, last.key_span.start as usize);
+            let written = members.iter().map(|(key, value)| format!(",{separator}\"{key}\": {value}"));
+            Replacement { start: at, end: at, text: written.collect() }
+        }
+        None => Replacement {
+            start: target.node.span.start as usize,
+            end: target.node.span.end as usize,
+            text: object(members, &separator(text, target.key_span.start as usize), indentation),
+        },
+    }
+}
+
+/// An object whose own key follows `separator`.
+fn object(members: &[(&str, String)], separator: &str, indentation: &str) -> String {
+    let inner = deeper(separator, indentation);
+    let members: Vec<String> = members.iter().map(|(key, value)| format!("\"{key}\": {value}")).collect();
+    if inner == " " {
+        return format!("{{{}}}", members.join(", "));
+    }
+    format!("{{{inner}{}{separator}}}", members.join(&format!(",{inner}")))
+}
+
+/// The separator of members one level further inside.
+fn deeper(separator: &str, indentation: &str) -> String {
+    if separator.contains('\n') { format!("{separator}{indentation}") } else { separator.to_owned() }
+}
+
+/// What one level adds to the beginning of a line.
+fn indentation(text: &str, root: &Node) -> String {
+    let first = root.as_object().and_then(|object| object.members.first());
+    let separator = first.map(|first| separator(text, first.key_span.start as usize)).unwrap_or_default();
+    separator.rsplit_once('\n').map_or(String::new(), |(_, indentation)| indentation.to_owned())
 }
 
 /// Which of the manifest's bases the settings are for; none where it is not one of them.
@@ -107,17 +240,46 @@ pub fn no_place_for_base() -> Failure {
 pub fn edited(file: &Path, base: usize, settings: &[Setting]) -> Result<(String, Vec<Changed>), Failure> {
     let text = fs::read_to_string(file).map_err(|error| Failure::reading("read", file, &error))?;
     apply(&text, base, settings).ok_or_else(|| {
-        Failure::bad_input("no-config", format!("{} has no training.config to write to", file.display()))
+        Failure::bad_input("no-config", format!("{} has no training to write to", file.display()))
+            .hint("add \"training\": {\"config\": {}} to it")
     })
 }
 
-/// The written text must still be a valid manifest.
-pub fn write(text: &str, file: &Path) -> Result<(), Failure> {
-    let loaded = read::from_bytes(text.as_bytes().to_vec(), file, &Options::default());
-    if !loaded.ok() {
-        return Err(Failure::manifest(file, loaded.diagnostics));
-    }
+/// Before work that ends with `write`: whether such settings can be written.
+pub fn rehearse(
+    file: &Path,
+    base: usize,
+    settings: &[Setting],
+    options: &PlanOptions,
+    console: &Console,
+) -> Result<(), Failure> {
+    check(&edited(file, base, settings)?.0, file, options, console)
+}
+
+pub fn write(text: &str, file: &Path, options: &PlanOptions, console: &Console) -> Result<(), Failure> {
+    check(text, file, options, console)?;
     durable::write(file, text.as_bytes()).map_err(|error| Failure::writing("write", file, &error))
+}
+
+/// The written text must be a valid manifest by itself, without what `--set` and the shorthands change.
+fn check(text: &str, file: &Path, options: &PlanOptions, console: &Console) -> Result<(), Failure> {
+    let read = Options { sets: Vec::new(), ..options.reading() };
+    let loaded = read::from_bytes(text.as_bytes().to_vec(), file, &read);
+    if loaded.ok() {
+        return Ok(());
+    }
+    let errors: Vec<Diagnostic> =
+        loaded.diagnostics.into_iter().filter(|it| it.severity == Severity::Error).collect();
+    console.report(&errors, &loaded.document.sources);
+    let failure = Failure::manifest(file, errors);
+    let failure =
+        Failure { message: format!("with the settings written to it, {}", failure.message), ..failure };
+    Err(if options.sets().is_empty() {
+        failure
+    } else {
+        failure
+            .hint("--write leaves out what --set and the shorthands change: put that into the manifest first")
+    })
 }
 
 fn replaced(text: &str, mut replacements: Vec<Replacement>) -> String {
@@ -129,27 +291,19 @@ fn replaced(text: &str, mut replacements: Vec<Replacement>) -> String {
     text
 }
 
-fn member<'a>(node: &'a Node, key: &str) -> Option<&'a Node> {
-    node.as_object()?.get(key)
-}
-
-/// Of either version of the format.
-fn overrides(root: &Node, base: usize) -> Option<&Object> {
-    let list = member(root, "base_models").and_then(Node::as_list);
-    let base = list.map_or_else(|| member(root, "base_model"), |list| list.get(base))?;
-    member(base, "overrides")?.as_object()
-}
-
-fn find<'a>(object: &'a Object, names: &[&str]) -> Option<&'a Node> {
+fn find<'a>(layer: &'a Member, names: &[&str]) -> Option<&'a Node> {
+    let object = layer.node.as_object()?;
     names.iter().find_map(|name| object.get(name))
 }
 
-/// The key and its other spellings, by the ledger.
-fn spellings(key: &'static str) -> &'static [&'static str] {
-    fn config(section: &'static Section) -> Option<&'static Section> {
-        section.field("training")?.kind.sections().first()?.field("config")?.kind.sections().first().copied()
+/// The key and its other spellings in the section at `path`, by the ledger; none where the section has no such key.
+fn spellings(path: &[&str], key: &str) -> &'static [&'static str] {
+    fn inside(section: &'static Section, key: &str) -> Option<&'static Section> {
+        section.field(key)?.kind.sections().first().copied()
     }
-    config(&ROOT).and_then(|section| section.field(key)).map_or(&[], |field| field.keys)
+    let section = path.iter().try_fold(&ROOT, |section, key| inside(section, key));
+    let field = section.and_then(|section| section.field(key)).filter(|field| field.is_honoured());
+    field.map_or(&[], |field| field.keys)
 }
 
 /// The separator of two members: a line break with the last one's indentation, or a space.
@@ -177,10 +331,7 @@ mod tests {
     const TEXT: &str = "{\r\n  \"_note\": \"kept  as it is\",\r\n  \"base_models\": [{\"name\": \"a\"}, {\"name\": \"b\", \"overrides\": {\"batch_size\":  4}}],\r\n  \"training\": {\"config\": {\r\n    \"_why\": \"because\",\r\n    \"per_device_train_batch_size\": 16,\r\n    \"rank\": 8\r\n  }}\r\n}\r\n";
 
     fn settings() -> Vec<Setting> {
-        vec![
-            Setting { key: "batch_size", value: json!(8) },
-            Setting { key: "gradient_accumulation_steps", value: json!(2) },
-        ]
+        vec![Setting::new("batch_size", json!(8)), Setting::new("gradient_accumulation_steps", json!(2))]
     }
 
     #[test]
@@ -207,8 +358,79 @@ mod tests {
 
     #[test]
     fn an_equal_value_does_not_count_as_a_change() {
-        let same = [Setting { key: "rank", value: json!(8) }];
+        let same = [Setting::new("rank", json!(8))];
         assert_eq!(apply(TEXT, 0, &same), Some((TEXT.to_owned(), Vec::new())));
         assert_eq!(apply("{}", 0, &same), None);
+    }
+
+    /// The settings that a search writes.
+    fn found() -> Vec<Setting> {
+        vec![
+            Setting::new("learning_rate", json!(0.001)),
+            Setting::new("rank", json!(32)),
+            Setting::new("alpha", json!(64)),
+        ]
+    }
+
+    #[test]
+    fn what_describes_the_adapter_is_changed_there() {
+        let text = "{\"base_models\": [{\"name\": \"a\", \"adapters\": [{\"type\": \"lora\", \"r\": 8, \"alpha\": 16}]}],\n \"training\": {\"config\": {\"learning_rate\": 1}}}";
+        let (written, changed) = apply(text, 0, &found()).unwrap();
+        let wanted = text
+            .replace("\"r\": 8, \"alpha\": 16", "\"r\": 32, \"alpha\": 64")
+            .replace("\"learning_rate\": 1", "\"learning_rate\": 0.001");
+        assert_eq!((written, changed.len()), (wanted, 3));
+        // In version 1.0 of the format it stands at the root.
+        let text = "{\"base_model\": \"a\", \"adapters\": [{\"rank\": 8, \"lora_alpha\": 16}], \"training\": {\"learning_rate\": 1}}";
+        let (written, _) = apply(text, 0, &found()).unwrap();
+        let wanted = text
+            .replace(": 8", ": 32")
+            .replace(": 16", ": 64")
+            .replace("\"learning_rate\": 1", "\"learning_rate\": 0.001");
+        assert_eq!(written, wanted);
+    }
+
+    #[test]
+    fn what_the_settings_and_the_adapters_of_all_bases_say_changes_together() {
+        let text = "{\"base_models\": [{\"adapters\": [{\"r\": 8}]}, {\"adapters\": [{\"r\": 8, \"alpha\": null}]}, {\"overrides\": {\"rank\": 4}}], \"training\": {\"config\": {\"rank\": 8}}}";
+        let rank = [Setting::new("rank", json!(32))];
+        let (written, changed) = apply(text, 1, &rank).unwrap();
+        assert_eq!((written, changed.len()), (text.replace(": 8", ": 32"), 3));
+        assert_eq!(apply(text, 2, &rank).unwrap().0, text.replace(": 4", ": 32"));
+        let alpha = [Setting::new("alpha", json!(64))];
+        let wanted = text.replace("{\"rank\": 8}", "{\"rank\": 8, \"alpha\": 64}");
+        assert_eq!(apply(text, 1, &alpha).unwrap().0, wanted, "null describes nothing");
+    }
+
+    #[test]
+    fn settings_without_a_config_stay_in_training() {
+        let text = "\u{feff}{\n  \"training\": {\n    \"dataset\": \"a\",\n    \"learning_rate\": 1,\n    \"lora_rank\": 8\n  }\n}";
+        let (written, changed) = apply(text, 0, &found()).unwrap();
+        let wanted = text.replace(
+            "\"learning_rate\": 1,\n    \"lora_rank\": 8",
+            "\"learning_rate\": 0.001,\n    \"lora_rank\": 32,\n    \"alpha\": 64",
+        );
+        assert_eq!(written, wanted);
+        assert_eq!(changed.iter().map(|it| it.line).collect::<Vec<_>>(), [4, 5, 5]);
+    }
+
+    #[test]
+    fn an_empty_config_is_filled_and_an_absent_one_is_added() {
+        let rate = [Setting::new("lr", json!(1)), Setting::new("r", json!(2))];
+        for (text, wanted) in [
+            ("{\"training\": {\"config\": {}}}", "{\"training\": {\"config\": {\"lr\": 1, \"r\": 2}}}"),
+            ("{\"training\": {}}", "{\"training\": {\"config\": {\"lr\": 1, \"r\": 2}}}"),
+            (
+                "{\n\t\"training\": {\n\t\t\"config\": { }\n\t}\n}",
+                "{\n\t\"training\": {\n\t\t\"config\": {\n\t\t\t\"lr\": 1,\n\t\t\t\"r\": 2\n\t\t}\n\t}\n}",
+            ),
+            (
+                "{\n  \"training\": {\n    \"dataset\": \"a\"\n  }\n}",
+                "{\n  \"training\": {\n    \"dataset\": \"a\",\n    \"config\": {\n      \"lr\": 1,\n      \"r\": 2\n    }\n  }\n}",
+            ),
+        ] {
+            let (written, changed) = apply(text, 0, &rate).unwrap();
+            assert_eq!((written.as_str(), changed.len()), (wanted, 2));
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use common::{World, alive, await_that, pid, signal, talk, terminal};
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const SEARCH: &str = "search experts/a --device cpu --jobs 1 --space lr=1e-5..1e-2,rank=4|8 --budget 9";
 /// Of seven trainings.
@@ -96,6 +96,53 @@ fn the_planted_best_rate_is_found_and_written() {
     let (output, refused) = world.json(SEARCH, NOBODY);
     assert_eq!(output.status.code(), Some(2), "the manifest's own recipe is another one: {}", talk(&output));
     assert_eq!(refused["error"]["code"], "search-changed");
+}
+
+fn edit(world: &World, change: impl FnOnce(&mut Value)) {
+    let mut document: Value = serde_json::from_str(&manifest(world)).unwrap();
+    change(&mut document);
+    let text = serde_json::to_string_pretty(&document).unwrap();
+    std::fs::write(world.path("experts/a/manifest.json"), text).unwrap();
+}
+
+#[test]
+fn settings_are_written_where_adapters_describe_them() {
+    let world = World::shelf(&["a"]);
+    edit(&world, |manifest| {
+        let config = manifest["training"]["config"].as_object_mut().unwrap();
+        let (rank, alpha) = (config.remove("rank").unwrap(), config.remove("alpha").unwrap());
+        let adapter = json!({"type": "lora", "r": rank, "alpha": alpha});
+        let base = manifest["base_models"][0].as_object_mut().unwrap();
+        base.insert("adapters".to_owned(), json!([adapter]));
+    });
+    let (output, found) = world.json(&format!("{SHORT} --write"), PLANTED);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    let winner = &found["trials"][found["winner"].as_u64().unwrap() as usize];
+    let value = |key: &str| {
+        let settings = winner["settings"].as_array().unwrap();
+        settings.iter().find(|it| it["key"] == key).unwrap()["value"].as_f64()
+    };
+    let written: Value = serde_json::from_str(&manifest(&world)).unwrap();
+    let adapter = &written["base_models"][0]["adapters"][0];
+    assert_eq!((adapter["r"].as_f64(), adapter["alpha"].as_f64()), (value("rank"), value("alpha")));
+    let config = &written["training"]["config"];
+    assert_eq!((config["learning_rate"].as_f64(), config.get("rank")), (value("learning_rate"), None));
+}
+
+#[test]
+fn settings_that_cannot_be_written_are_refused_before_the_search() {
+    let world = World::shelf(&["a"]);
+    edit(&world, |manifest| {
+        manifest["training"]["config"].as_object_mut().unwrap().remove("rank");
+    });
+    let command = "search experts/a --device cpu --space lr=1e-5..1e-2 --set training.config.rank=8 --write";
+    let before = manifest(&world);
+    let (output, refused) = world.json(command, NOBODY);
+    assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+    assert_eq!(refused["diagnostics"][0]["code"], "rank-missing", "{refused}");
+    assert!(refused["error"]["hint"].as_str().unwrap().contains("--set"), "{refused}");
+    assert!(talk(&output).contains("needs `rank`"), "{}", talk(&output));
+    assert!(manifest(&world) == before && trained(&world).is_empty());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use expert_contract::exit::Exit;
+use expert_contract::results::SearchSetting;
 
 use crate::args::{Global, PlanOptions, Supervision};
 use crate::edit::{self, Setting};
@@ -50,6 +51,10 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     if args.write && base.is_none() {
         return Err(edit::no_place_for_base());
     }
+    let rehearse = |settings: &[SearchSetting]| match base.filter(|_| args.write) {
+        Some(base) => edit::rehearse(&file, base, &of_manifest(settings), options, console),
+        None => Ok(()),
+    };
     let search = Search {
         options,
         space: &args.space,
@@ -60,6 +65,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         fresh: args.fresh,
         supervision: &args.supervision,
         global,
+        before: &rehearse,
     };
     let found = search::run(&search, console)?;
     search::show(&found, console);
@@ -72,26 +78,33 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         return Ok(exit);
     }
     if args.write {
-        write(&found, &file, base.unwrap_or_default(), console)?;
+        write(&found, &file, base.unwrap_or_default(), options, console)?;
     } else if found.record.winner.is_some_and(|winner| winner > 0) {
         console.say("next: the same command with --write puts these settings into the manifest");
     }
     Ok(Exit::Done)
 }
 
-fn write(found: &Found, file: &Path, base: usize, console: &Console) -> Result<(), Failure> {
+/// What of a trial is written into the manifest.
+fn of_manifest(settings: &[SearchSetting]) -> Vec<Setting> {
+    settings.iter().filter_map(|it| Some(Setting::new(space::key(&it.key)?, it.value.clone()))).collect()
+}
+
+fn write(
+    found: &Found,
+    file: &Path,
+    base: usize,
+    options: &PlanOptions,
+    console: &Console,
+) -> Result<(), Failure> {
     let winner = found.record.winner.and_then(|winner| found.record.trials.get(winner as usize));
-    let settings = winner.map(|it| it.settings.as_slice()).unwrap_or_default();
-    let settings: Vec<Setting> = settings
-        .iter()
-        .filter_map(|it| Some(Setting { key: space::key(&it.key)?, value: it.value.clone() }))
-        .collect();
+    let settings = winner.map(|it| of_manifest(&it.settings)).unwrap_or_default();
     let (text, changes) = edit::edited(file, base, &settings)?;
     if changes.is_empty() {
         console.say("the manifest has these settings already");
         return Ok(());
     }
-    edit::write(&text, file)?;
+    edit::write(&text, file, options, console)?;
     for change in changes {
         console.say(&format!("  {change}"));
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use expert_contract::diagnostic::{Code, Diagnostic, Severity};
 use expert_contract::exit::Exit;
-use expert_contract::manifest::{Bases, Manifest, Options, is_embedded, is_hub_id};
+use expert_contract::manifest::{Manifest, Options, is_embedded, is_hub_id};
 use expert_contract::paths::{NotData, data_files, hub_id, unknown_ending};
 use expert_contract::plan::{DeviceKind, Source};
 use expert_contract::read;
@@ -62,14 +62,9 @@ pub fn resolved(options: &PlanOptions, console: &Console) -> Result<Prepared, Fa
 
 fn resolved_here(options: &PlanOptions, here: Here, console: &Console) -> Result<Prepared, Failure> {
     let path = options.manifest_file()?;
-    let settings = Options {
-        strict: false,
-        allowed: options.allow_path.clone(),
-        sets: options.sets(),
-        bases: options.model.clone().map_or(Bases::First, Bases::Named),
-        other_base: options.model.as_deref().and_then(base_elsewhere),
-    };
-    let loaded = read::load(&path, &settings);
+    let read_as =
+        Options { other_base: options.model.as_deref().and_then(base_elsewhere), ..options.reading() };
+    let loaded = read::load(&path, &read_as);
     let mut diagnostics = loaded.diagnostics;
     let Some(manifest) = loaded.manifest else {
         console.report(&diagnostics, &loaded.document.sources);

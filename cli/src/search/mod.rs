@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use expert_contract::exit::Exit;
 use expert_contract::plan::{Against, Request};
-use expert_contract::results::{EvaluationResult, SearchRecord};
+use expert_contract::results::{EvaluationResult, SearchRecord, SearchSetting};
 
 pub use halving::Budget;
 
@@ -46,6 +46,8 @@ pub struct Search<'a> {
     pub fresh: bool,
     pub supervision: &'a Supervision,
     pub global: &'a Global,
+    /// Sees settings as a trial has them before anything is trained, and may refuse.
+    pub before: &'a (dyn Fn(&[SearchSetting]) -> Result<(), Failure> + Sync),
 }
 
 /// How a search ended.
@@ -64,13 +66,11 @@ pub fn run(search: &Search, console: &Console) -> Result<Found, Failure> {
     judged::check(&own)?;
     let folder = judged::folder(&own, search.options.output.as_deref());
     let space = Space::parse(search.space, &own)?;
-    if space.trials(search.seed, 1).is_empty() {
-        return Err(Failure::bad_input(
-            "bad-space",
-            "--space has nothing but the manifest's own recipe".to_owned(),
-        )
-        .hint("name further values, such as lr=1e-4..5e-3 or rank=8|16|32"));
-    }
+    let first = space.trials(search.seed, 1).pop().ok_or_else(|| {
+        Failure::bad_input("bad-space", "--space has nothing but the manifest's own recipe")
+            .hint("name further values, such as lr=1e-4..5e-3 or rank=8|16|32")
+    })?;
+    (search.before)(&first)?;
     let digests = Digests::open(&host::home());
     let mut runner = Runner {
         supervision: search.supervision,

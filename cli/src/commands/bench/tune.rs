@@ -82,6 +82,10 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         fs::create_dir_all(folder).map_err(|error| Failure::writing("create", folder, &error))?;
     }
     let plan = shortened(&prepared.resolved, &args.extent);
+    let file = options.manifest_file()?;
+    if args.write {
+        edit::rehearse(&file, base, &settings(&plan, &plan), &options, console)?;
+    }
     let whole = WholeTraining::of(&prepared.resolved);
     let mut search = Search { args, global, console, whole, trials: Vec::new(), best: 0 };
     if args.lengths.is_empty() {
@@ -100,7 +104,6 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     };
     // Another length trains on other rows: that is the user's choice.
     let settings = if args.lengths.is_empty() { settings(&plan, &best.plan) } else { Vec::new() };
-    let file = options.manifest_file()?;
     let (edited, changes) = edit::edited(&file, base, &settings)?;
     let document = document(&search, best, &changes, &file);
     if let Some(folder) = &options.output {
@@ -112,7 +115,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         console.data(&shown(&search, best, &changes, &file));
     }
     if args.write && !changes.is_empty() {
-        edit::write(&edited, &file)?;
+        edit::write(&edited, &file, &options, console)?;
         console.say(&format!("written to {}", file.display()));
     }
     Ok(Exit::Done)
@@ -222,21 +225,21 @@ fn settings(planned: &Plan, best: &Plan) -> Vec<Setting> {
     let machine = &best.machine;
     let rows = best.recipe.batch.rows_per_step;
     let mut settings = vec![
-        Setting { key: "batch_size", value: machine.micro_batch.into() },
-        Setting { key: "gradient_accumulation_steps", value: (rows / machine.micro_batch).into() },
+        Setting::new("batch_size", machine.micro_batch),
+        Setting::new("gradient_accumulation_steps", rows / machine.micro_batch),
     ];
     if machine.checkpointing != planned.machine.checkpointing {
-        settings.push(Setting { key: "gradient_checkpointing", value: false.into() });
+        settings.push(Setting::new("gradient_checkpointing", false));
     }
     if machine.compile.is_some() && planned.machine.compile.is_none() {
-        settings.push(Setting { key: "torch_compile", value: true.into() });
+        settings.push(Setting::new("torch_compile", true));
     }
     if machine.cuda_graphs.is_some() && planned.machine.cuda_graphs.is_none() {
-        settings.push(Setting { key: "use_cuda_graphs", value: true.into() });
+        settings.push(Setting::new("use_cuda_graphs", true));
     }
     if machine.dtype != planned.machine.dtype {
-        settings.push(Setting { key: "bf16", value: (machine.dtype == Dtype::Bf16).into() });
-        settings.push(Setting { key: "fp16", value: false.into() });
+        settings.push(Setting::new("bf16", machine.dtype == Dtype::Bf16));
+        settings.push(Setting::new("fp16", false));
     }
     settings
 }
