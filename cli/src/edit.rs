@@ -22,11 +22,18 @@ use crate::ui::Console;
 pub struct Setting {
     pub key: &'static str,
     pub value: Value,
+    /// Changed where the manifest has it, and otherwise left out.
+    only_present: bool,
 }
 
 impl Setting {
     pub fn new(key: &'static str, value: impl Into<Value>) -> Self {
-        Self { key, value: value.into() }
+        Self { key, value: value.into(), only_present: false }
+    }
+
+    /// For a manifest that has the key: another setting must not be overruled by it.
+    pub fn where_present(key: &'static str, value: impl Into<Value>) -> Self {
+        Self { only_present: true, ..Self::new(key, value) }
     }
 }
 
@@ -66,7 +73,7 @@ pub fn apply(text: &str, base: usize, settings: &[Setting]) -> Option<(String, V
     let mut fresh: Vec<&Setting> = Vec::new();
     for setting in settings {
         let places = layers.places(setting.key);
-        if places.is_empty() {
+        if places.is_empty() && !setting.only_present {
             fresh.push(setting);
         }
         for node in places {
@@ -432,5 +439,15 @@ mod tests {
             let (written, changed) = apply(text, 0, &rate).unwrap();
             assert_eq!((written.as_str(), changed.len()), (wanted, 2));
         }
+    }
+
+    #[test]
+    fn what_would_overrule_another_setting_changes_where_it_stands_and_is_not_added() {
+        let ratio = [Setting::new("warmup_ratio", 0.1), Setting::where_present("warmup_steps", 0)];
+        let written = |config: &str| {
+            apply(&format!("{{\"training\": {{\"config\": {config}}}}}"), 0, &ratio).unwrap().0
+        };
+        assert!(written("{\"warmup_steps\": 9}").contains("{\"warmup_steps\": 0, \"warmup_ratio\": 0.1}"));
+        assert!(!written("{\"epochs\": 2}").contains("warmup_steps"));
     }
 }

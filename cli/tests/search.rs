@@ -130,6 +130,30 @@ fn settings_are_written_where_adapters_describe_them() {
 }
 
 #[test]
+fn a_searched_warm_up_takes_the_place_of_warm_up_steps() {
+    let world = World::shelf(&["a"]);
+    edit(&world, |manifest| {
+        let config = manifest["training"]["config"].as_object_mut().unwrap();
+        config.remove("warmup_ratio");
+        config.insert("warmup_steps".to_owned(), json!(3));
+    });
+    let command = "search experts/a --device cpu --jobs 1 --space warmup=0.05|0.1,lr=3e-3 --budget 3 --write";
+    let (output, found) = world.json(command, PLANTED);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    let trials = found["trials"].as_array().unwrap();
+    assert!(trials.iter().all(|it| it["scores"][0]["failure"].is_null()), "{found}");
+    let warmup = |trial: usize| {
+        let plan = world.path(FOLDER).join(format!("trial-{trial}/rung-1/plan.json"));
+        let plan: Value = serde_json::from_slice(&std::fs::read(plan).unwrap()).unwrap();
+        plan["recipe"]["schedule"]["warmup"]["unit"].clone()
+    };
+    assert_eq!((warmup(0), warmup(1)), (json!("steps"), json!("ratio")));
+    let written: Value = serde_json::from_str(&manifest(&world)).unwrap();
+    let config = &written["training"]["config"];
+    assert!(config["warmup_steps"] == 0 && config["warmup_ratio"].as_f64() > Some(0.0), "{config}");
+}
+
+#[test]
 fn settings_that_cannot_be_written_are_refused_before_the_search() {
     let world = World::shelf(&["a"]);
     edit(&world, |manifest| {

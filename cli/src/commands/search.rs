@@ -87,7 +87,10 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
 
 /// What of a trial is written into the manifest.
 fn of_manifest(settings: &[SearchSetting]) -> Vec<Setting> {
-    settings.iter().filter_map(|it| Some(Setting::new(space::key(&it.key)?, it.value.clone()))).collect()
+    let known = settings.iter().filter_map(|it| Some(Setting::new(space::key(&it.key)?, it.value.clone())));
+    let replaced =
+        settings.iter().filter_map(|it| space::replaced(&it.key)).map(|key| Setting::where_present(key, 0));
+    known.chain(replaced).collect()
 }
 
 fn write(

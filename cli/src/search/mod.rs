@@ -257,7 +257,7 @@ impl Halving<'_> {
         let settings = self.read(|record| record.trials[trial].settings.clone());
         let mut options = self.search.options.clone();
         options.output = None;
-        options.set.extend(settings.iter().map(space::set));
+        options.set.extend(settings.iter().flat_map(space::sets));
         let muted = Console { warns: false, quiet: true, ..*self.console };
         let prepared = prepare_here(&options, Reads::TrainingData, Here::default(), &muted)?;
         let place = self.place(trial, rung);
@@ -286,7 +286,7 @@ impl Halving<'_> {
                 trained.result().map(|result| state::scored(rung, &result, &self.place(trial, rung)))
             }
             Err(failure) if matches!(failure.exit, Exit::Failed | Exit::BadInput) => {
-                Ok(state::failed(rung, &failure.message))
+                Ok(state::failed(rung, failure))
             }
             // The worker has saved; the trial continues with the search.
             Err(_) if worker::interrupted().is_some() => return,

@@ -199,9 +199,16 @@ fn setting(name: &str, key: &str, value: Value) -> SearchSetting {
     SearchSetting { name: name.to_owned(), key: key.to_owned(), value }
 }
 
-/// As a change of the command line.
-pub fn set(setting: &SearchSetting) -> Set {
-    Set::flag("--space", format!("training.config.{}", setting.key), setting.value.to_string())
+/// As changes of the command line.
+pub fn sets(setting: &SearchSetting) -> impl Iterator<Item = Set> + use<> {
+    let set = |key: &str, value: String| Set::flag("--space", format!("training.config.{key}"), value);
+    let replaced = replaced(&setting.key).map(|key| set(key, "0".to_owned()));
+    [set(&setting.key, setting.value.to_string())].into_iter().chain(replaced)
+}
+
+/// The other way to write a setting, which is 0 where this one holds.
+pub fn replaced(key: &str) -> Option<&'static str> {
+    (key == WARMUP).then_some("warmup_steps")
 }
 
 /// The keys of the manifest that a search may write.
@@ -278,7 +285,10 @@ fn own_value(key: &str, own: &Resolved) -> Option<f64> {
         DROPOUT => Some(recipe.adapter.dropout),
         WARMUP => match recipe.schedule.warmup {
             Warmup::Ratio(ratio) => Some(ratio),
-            Warmup::Steps(_) => None,
+            Warmup::Steps(warmup) => match recipe.schedule.duration {
+                Duration::Steps(steps) => Some(warmup as f64 / steps as f64),
+                Duration::Epochs(_) => None,
+            },
         },
         DECAY => Some(recipe.optimizer.weight_decay),
         _ => None,

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use expert_contract::diagnostic::Severity;
 use expert_contract::plan::Inputs;
 use expert_contract::resolve::Resolved;
 use expert_contract::results::{SearchRecord, SearchScore, SearchSetting, SearchTrial, TrainResult};
@@ -140,7 +141,29 @@ pub fn scored(rung: usize, result: &TrainResult, run: &Path) -> SearchScore {
     }
 }
 
-pub fn failed(rung: usize, message: &str) -> SearchScore {
+/// The reason is one line; a manifest's is its first error, which the failure's own message only counts.
+pub fn failed(rung: usize, failure: &Failure) -> SearchScore {
+    let error = failure.diagnostics.iter().find(|it| it.severity == Severity::Error);
+    let message = error.map_or(&failure.message, |error| &error.message);
     let first = message.lines().next().unwrap_or_default();
     SearchScore { rung: rung as u64, failure: Some(first.to_owned()), ..SearchScore::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use expert_contract::manifest::Options;
+    use expert_contract::read;
+
+    use super::*;
+
+    #[test]
+    fn a_refused_trial_is_recorded_with_the_rule_that_refused_it() {
+        let file = Path::new("manifest.json");
+        let diagnostics = read::from_bytes(b"{}".to_vec(), file, &Options::default()).diagnostics;
+        let first = diagnostics[0].message.clone();
+        let score = failed(0, &Failure::manifest(file, diagnostics));
+        assert_eq!(score.failure, Some(first));
+        let score = failed(0, &Failure::bad_input("any", "one line\nand another"));
+        assert_eq!(score.failure.as_deref(), Some("one line"));
+    }
 }
